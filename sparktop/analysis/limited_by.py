@@ -366,7 +366,7 @@ def _uneven_limit(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Poll, Po
     heavier = sum(_requests_at(poll) > _requests_at(other) for poll, other in apart)
     if min(heavier, len(apart) - heavier) > len(apart) / 5:
         most, least = (fmean([pick(map(_requests_at, pair)) for pair in apart]) for pick in (max, min))
-        said = f"now {peer.name}, now this server has more: {most:.0f} requests against {least:.0f}"
+        said = _turns_words(most, least, None if len(evidence.peers) == 1 else peer.name)
     else:
         plural = "" if round(here) == 1 else "s"
         said = f"{here:.0f} request{plural} here while {peer.name} has {beside:.0f}"
@@ -375,6 +375,17 @@ def _uneven_limit(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Poll, Po
         hint = f"even would be {even:.0f} each"
         return Limit(LimitKind.ROUTER, said, hint, here, even, "requests")
     return Limit(LimitKind.UNKNOWN, f"uneven: {said}", None, here, even, "requests")
+
+
+def _turns_words(most: float, least: float, peer: str | None) -> str:
+    """Return how `most` and `least` requests, means, lie on two servers that take turns in having more.
+
+    `peer` names the other server where there are more than two.
+    """
+    whose = "" if peer is None else f" of this server and {peer}"
+    if round(least):
+        return f"{most:.0f} requests on one server, {least:.0f} on the other{whose}, in turns"
+    return f"all {most:.0f} requests on one server, none on the other{whose}, in turns"
 
 
 def _simultaneous_polls(mine: Sequence[Poll], others: Sequence[Poll]) -> list[tuple[Poll, Poll]]:

@@ -24,7 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="*",
         metavar="FILE",
-        help="a result of sparktop sweep, llama-benchy, vllm bench serve, aiperf or guidellm, or ref:NAME; "
+        help="a result of sparktop sweep, llama-benchy, vllm bench serve, aiperf or guidellm, "
+        '"last" for the newest sweep, or ref:NAME; '
         "files given as NAME=FILE under one name are levels or runs of one series",
     )
     parser.add_argument("--baseline", metavar="NAME", help="percent against this one; --list shows names")
@@ -59,11 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _compare_files(arguments: argparse.Namespace) -> str:
     # Late: --help needs none of them.
     """Return the comparison of the files as text in the format that the arguments name."""
+    from sparktop.commands.report import result_path
     from sparktop.sweep.compare.compare import compare
     from sparktop.sweep.compare.imports.files import choose
     from sparktop.sweep.formats.report import comparison_json, comparison_markdown
 
-    chosen = choose(arguments.files)
+    chosen = choose([result_path(source) for source in arguments.files])
     names = [series.name for series in chosen.series]
     baseline = _check_name(arguments.baseline, names)
     same = None
@@ -89,10 +91,13 @@ def _check_name(name: str | None, names: Collection[str]) -> str | None:
 
 def _list_names(files: Sequence[str]) -> str:
     """Return the series of `files` as lines; without files the published tables and stored sweeps."""
-    from sparktop.sweep.compare.imports.files import choose  # late: not needed for --help
+    from sparktop.commands.report import result_path  # late: not needed for --help
+    from sparktop.sweep.compare.imports.files import choose
 
     if files:
-        return "".join(_series_line(series) for series in choose(files).series)
+        return "".join(
+            _series_line(series) for series in choose([result_path(source) for source in files]).series
+        )
     import os  # as above
 
     from sparktop.sweep.compare.series import PREFIX, load_reference, reference_names

@@ -104,6 +104,12 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Is.ROUTER,
         "25 requests here while server-2 has 1; even would be 13 each",
     ),
+    "a router that fills one server, then the other": (
+        Served(running=16, swing=-16),
+        {**ROUTED, "split": UNEVEN, "peers": peer(running=0, swing=16)},
+        Is.ROUTER,
+        "all 16 requests on one server, none on the other, in turns; even would be 8 each",
+    ),
     "too few requests for a balance: no culprit": (
         Served(running=7),
         {**ROUTED, "split": replace(UNEVEN, word=BalanceWord.UNKNOWN), "peers": peer(running=1)},

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,8 @@ import pytest
 from sparktop.cli import main
 from sparktop.graphics.cells import cell_width
 from sparktop.sweep.compare.series import load_reference
-from sparktop.sweep.result.store import save
-from tests.sweep.made_results import made_sweep
+from sparktop.sweep.result.store import new_file, save, sweeps_folder
+from tests.sweep.made_results import made_level, made_sweep
 
 RESULTS = Path(__file__).parent.parent / "data" / "results"
 TOPOLOGIES = "ref:spark-topologies-2026-03"
@@ -64,6 +66,17 @@ def test_the_reference_prints_its_own_winners(capsys: pytest.CaptureFixture[str]
         assert (int(concurrency), winner) == (at, name)
         assert abs(int(percent.replace("−", "-")) - as_stated) <= 1
     assert "- no test possible (*): single runs, or published means\n" in out
+
+
+def test_the_last_sweep_is_compared_by_that_word(capsys: pytest.CaptureFixture[str]) -> None:
+    """The word "last" is the newest stored sweep, as it is for reports; without one that is said."""
+    code, _, err = printed(capsys, "last")
+    assert code != 0
+    assert "holds no sweep" in err
+    path = new_file(sweeps_folder(os.environ), datetime(2026, 1, 1, tzinfo=UTC))
+    save(path, made_sweep(("kept", [made_level()])))
+    assert "kept" in printed(capsys, "last", TOPOLOGIES)[1]
+    assert "kept" in printed(capsys, "--list", "last")[1]
 
 
 def test_json_alone_is_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,7 +69,11 @@ def evidence_screen(
 
 def _mark_rows(evidence: LevelEvidence, width: int) -> list[Row]:
     if not evidence.row.marks:
-        word = "no doubts about this level" if evidence.row.figures else "no figures yet"
+        word = (
+            "no doubts about this level"
+            if evidence.row.figures
+            else "no figures yet: they come when a load run has ended"
+        )
         return [fit_row([label(word)], width)]
     rows: list[Row] = []
     for mark in evidence.row.marks:
@@ -166,7 +170,8 @@ def _balance_rows(evidence: LevelEvidence, width: int) -> list[Row]:
         return []
     rows = [heading("balance", "", width)]
     bad = any(verdict.value == word and verdict.bad for verdict in BalanceWord)
-    rows.append([(f"{'▲ ' if bad else ''}{word}", _ROLES.get(word, "text"))])
+    shown = "no verdict" if word == BalanceWord.UNKNOWN.value else word
+    rows.append([(f"{'▲ ' if bad else ''}{shown}", _ROLES.get(word, "text"))])
     for reason in evidence.balance_reasons:
         rows += sentence_rows(("· ", "muted"), reason, "text", width)
     if evidence.balance_cause:

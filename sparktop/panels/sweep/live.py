@@ -342,10 +342,13 @@ def _server_names(timeline: Timeline) -> dict[str | None, str]:
 
 
 def _requests_by_server(timeline: Timeline) -> str:
-    """Return a text on how many requests of the load run each server got; "" for a single server."""
-    if len(timeline.backends) <= 1:
-        return ""
+    """Return a text on how many requests of the load run each server got; "" for a single server.
+
+    It is "" as well while none of the requests has been assigned to a server.
+    """
     counts = Counter(bar.backend for bar in timeline.bars)
+    if len(timeline.backends) <= 1 or not any(counts[name] for name in timeline.backends):
+        return ""
     words = (f"{name} {counts[name]}" for name in timeline.backends)
     return f": {' · '.join(words)}"
 

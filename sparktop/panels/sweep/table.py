@@ -492,7 +492,7 @@ def table_heading(view: SweepView, width: int) -> Row:
     columns = columns_for(view, width)
     row: Row = [(fit("   level", name), "muted")]
     row += [label(" " + fit(column.heading, column.width, "right")) for column in columns]
-    return fit_row([*row, label("  warnings" if _marks_column_width(view, width) > _SIGNS else "")], width)
+    return fit_row([*row, label("  remarks" if _marks_column_width(view, width) > _SIGNS else "")], width)
 
 
 def side_by_side_tables(view: SweepView, width: int, height: int) -> list[Row]:

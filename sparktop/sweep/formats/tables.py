@@ -427,7 +427,7 @@ class Columns(Struct, frozen=True):
             if self.notes
             else _meaning_lines(shown)
         )
-        left = {number for number, column in enumerate(shown, start=1) if column.head == "Warnings"}
+        left = {number for number, column in enumerate(shown, start=1) if column.head == "Remarks"}
         return Grid(title, ("Load", *(column.head for column in shown)), rows, frozenset({0, *left}), notes)
 
     def metrics(self, targets: Iterable[TargetResult]) -> set[str]:
@@ -698,7 +698,7 @@ LEVELS = Columns(
         _column("Of published", lambda level: _yardstick_percent(level, PUBLISHED), "{:.0f} %"),
         _column("Of limit", lambda level: _yardstick_percent(level, LIMIT), "{:.0f} %"),
         Column("J/token", _energy_text),
-        Column("Warnings", _marks_text),
+        Column("Remarks", _marks_text),
     ),
     notes=True,
 )

@@ -201,6 +201,8 @@ SIGNIFICANT = 0.05
 """Largest p-value of an order that is not random."""
 LEAST = 12
 """Minimum requests for a test of the order."""
+_LEAST_PERCENT = 0.1
+"""Percent of cases below which a sentence names this bound."""
 
 
 def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
@@ -233,12 +235,18 @@ def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
     distance = max(0.0, abs(runs - mean) - 0.5) / math.sqrt(variance)
     runs_p = math.erfc(distance / math.sqrt(2))
     word = "random" if runs_p >= SIGNIFICANT else "bunched" if runs < mean else "alternating"
-    rare = f"{100 * totals_p:.1f} % of cases"
+    share = 100 * totals_p
+    rare = f"{f'{share:.1f}' if share >= _LEAST_PERCENT else f'under {_LEAST_PERCENT}'} % of cases"
     uneven = "" if totals_p >= SIGNIFICANT else f"; random routing makes totals as uneven as these in {rare}"
-    sentence = (
-        f"{split}: the order looks {word}: the backend changed {runs - 1} times from one request to the "
-        f"next, with random routing about {mean - 1:.0f} times{uneven}"
-    )
+    changes = f"it changed {runs - 1} times (random: about {mean - 1:.0f}){uneven}"
+    if word == "bunched":
+        return {
+            **result,
+            "word": word,
+            "runs_p": runs_p,
+            "sentence": f"whole bunches went to one server: {split}; {changes}",
+        }
+    sentence = f"the order looks {word}: {split}; {changes}"
     return {**result, "word": word, "runs_p": runs_p, "sentence": sentence}
 
 

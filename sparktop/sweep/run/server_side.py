@@ -700,8 +700,8 @@ def queue_reason(
     if beyond and slots is not None and at_once is not None:
         # Before the server admits them, requests that have just arrived wait although slots are free.
         arrived = max(waiting, default=0.0) > expected - slots
-        new = ", some only until admitted to a free slot" if arrived else ""
-        return f"{words}{new}: at most {expected} of ours were there at once, for {slots} slots"
+        new = ", some just after they arrived" if arrived else ""
+        return f"{slots} slots for up to {expected} requests at once: {words}{new}"
     if beyond:
         return f"{words} while all of its {slots} slots were taken"
     return f"{words}: its KV cache is full" if full else words

@@ -164,7 +164,7 @@ def _client_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
         MOST_OFF_MS, max(LEAST_OFF_MS, MOST_OFF_SHARE * level.ttft_ms.mean)
     ):
         share = 100 * off / max(off, level.ttft_ms.mean)
-        reasons.insert(0, f"TTFT may read {off:.1f} ms ({share:.2g} %) too long{why}")
+        reasons.insert(0, f"TTFT up to {off:.1f} ms ({share:.2g} %) too long{why}")
     cpu = max((run_health.cpu_percent for run_health in facts.health), default=0.0)
     if cpu > MOST_CPU_PERCENT:
         reasons.append(f"it took {cpu:.0f} % of a core")
@@ -182,7 +182,7 @@ def _possible_ttft_error(health: Sequence[ClientHealth]) -> tuple[float, str]:
     # The lag leaves out the millisecond to which timers are rounded, which it may well be.
     by_lag = 0.0 if late is None else late + TIMER_MS
     if by_lag >= waits:
-        return by_lag, ", or more one time in ten"
+        return by_lag, " in 9 of 10 cases"
     return waits, ": the load generator waited that long for a CPU core"
 
 

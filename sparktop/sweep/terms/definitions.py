@@ -176,7 +176,8 @@ TERMS = {
     "Ended early": "conversations that an error ended, with the errors",
     "Fit": "conversations of mean length that the KV caches hold at once, the shared start counted once",
     "Interactivity": "1 / 90th percentile of (E2E / output tokens) in tok/s; not 1 / TPOT",
-    "Warnings": "why a level may not be what it seems, or why it is slow; a list has a sentence for each",
+    "Remarks": "why a level may not be what it seems (a warning), or why it is slow; sentences are under "
+    "'Warnings, and why levels are slow'",
 }
 """Meaning of other terms and signs in a report's tables."""
 

@@ -28,6 +28,8 @@ _LIMIT_BRIEF = {
     LimitKind.NETWORK.value: "network",
 }
 """One word for limits with long names."""
+_IN_TURNS = "one server at a time"
+"""Label of a level whose requests went to the same server too often in a row."""
 _WORST_BALANCE = {word.value for word in BalanceWord if word.bad}
 
 
@@ -90,8 +92,7 @@ def _slowness_marks(level: LevelResult) -> Iterator[Mark]:
         message = f"the load between backends was {word}{': ' + reasons[0] if reasons else ''}"
         yield Mark(UNBALANCED, word, message, doubt=False)
     elif (sentence := _bunched_sentence(level)) is not None:
-        message = f"requests went to one backend after the other in bunches: {sentence}"
-        yield Mark(UNBALANCED, "one server at a time", message, doubt=False, brief="in turns")
+        yield Mark(UNBALANCED, _IN_TURNS, sentence, doubt=False, brief="in turns")
 
 
 def drift_words(target: TargetResult) -> str:
@@ -148,5 +149,6 @@ def balance_reasons(level: LevelResult) -> tuple[str, ...]:
     sentences = [reason for reason in reasons if isinstance(reason, str)] if isinstance(reasons, list) else []
     test = kept.get("runs_test")
     if isinstance(test, dict) and isinstance(sentence := test.get("sentence"), str):
-        sentences.append(f"order of choices: {sentence}")
+        is_bunched = _bunched_sentence(level) is not None
+        sentences.append(f"by the order of choices: {f'{_IN_TURNS}: ' if is_bunched else ''}{sentence}")
     return tuple(sentences)

@@ -66,6 +66,21 @@ def test_topologies_mark_the_winner_with_its_percentage() -> None:
     assert "simple-shuffle best at c64 (+20 % against cluster-tp2)" in joined
 
 
+def test_requests_without_a_known_server_are_not_counted_by_server() -> None:
+    """While no server of a request is known, the title has no zeros for the servers."""
+    key = LevelKey("x", concurrency_point(1))
+    titles = [
+        texts(
+            timeline_rows(
+                Timeline(key, 0, (RequestBar(0.0, 4.0, 10.0, backend=name),), 10.0, ("a", "b")), 100
+            )
+        )[0]
+        for name in (None, "a")
+    ]
+    assert "1 requests ─" in titles[0]
+    assert "1 requests: a 1 · b 0" in titles[1]
+
+
 def bars(*told: RequestBar, backends: tuple[str, ...] = ()) -> list[str]:
     timeline = Timeline(LevelKey("x", concurrency_point(len(told))), 0, told, 10.0, backends)
     return texts(timeline_rows(timeline, 100))[3:-1]

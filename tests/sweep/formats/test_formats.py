@@ -367,7 +367,7 @@ def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
         (
             {"runs_test": {"word": "bunched", "sentence": "2 runs"}},
             "one server at a time",
-            "one backend after the other in bunches: 2 runs",
+            "one server at a time: 2 runs",
         ),
     ],
 )
@@ -395,7 +395,7 @@ def test_the_report_defines_the_words_of_its_tables() -> None:
         update={"padding_percent": 37.5, "roofline_percent": 52.0, "validity": doubt}
     )
     text = report.sweep_markdown(made_sweep(("a", [told]), ("b", [made_level()])))
-    for term in ("std", "Ratio", "Padding", "Roofline", "Warnings"):
+    for term in ("std", "Ratio", "Padding", "Roofline", "Remarks"):
         assert f"\n- {term}: " in text
     bare = report.sweep_markdown(made_sweep(("a", [made_level(runs=1)])))
     assert not [term for term in TERMS if f"\n- {term}: " in bare]

@@ -418,8 +418,8 @@ def test_waves_are_bunched() -> None:
     assert found["word"] == "bunched"
     assert found["totals_p"] == pytest.approx(1.0)
     assert (
-        "the order looks bunched: the backend changed 5 times from one request to the next, "
-        "with random routing about 24 times" in str(found["sentence"])
+        found["sentence"]
+        == "whole bunches went to one server: a 24, b 24; it changed 5 times (random: about 24)"
     )
 
 

@@ -171,8 +171,7 @@ def test_one_full_server_of_two_is_a_queue() -> None:
     level = GOOD.model_copy(update={"concurrency": 64})
     (found,) = judge(PLAN, level, replace(FACTS, queues=reasons))
     assert found.message == (
-        "spark-a: up to 16 requests waited (12 of 30 polls): "
-        "at most 64 of ours were there at once, for 48 slots; "
+        "spark-a: 48 slots for up to 64 requests at once: up to 16 requests waited (12 of 30 polls); "
         "latencies include queueing"
     )
 
@@ -339,7 +338,7 @@ def test_steps_give_the_exact_batch() -> None:
             [(48.0, 16.0), (16.0, 0.0)],
             48,
             64,
-            "up to 16 requests waited (1 of 2 polls): at most 64 of ours were there at once, for 48 slots",
+            "48 slots for up to 64 requests at once: up to 16 requests waited (1 of 2 polls)",
             id="64 at 48 slots",
         ),
         pytest.param(
