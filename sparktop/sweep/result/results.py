@@ -1255,6 +1255,8 @@ class TargetResult(Part):
     the seed and on a word unique to this sweep, because the server is not known to accept a salt."""
     slots: Count | None = None
     """Requests that all its servers together can run at once; None if one of them does not report it."""
+    slots_each: tuple[Count, ...] = ()
+    """The same of each of its servers that reports it; empty in files of older versions."""
     version: Text | None = None
     """Version of the engine, of a router those of the engines behind it, joined by commas."""
     context_tokens: Count | None = None

@@ -92,8 +92,13 @@ class PreparedTarget(Struct, frozen=True):
     @property
     def all_slots(self) -> int | None:
         """How many requests all its servers can run at once; None if any does not report it."""
-        counts = [self.slots[name] for name in self.backends if name in self.slots]
+        counts = self.slots_each
         return sum(counts) if counts and len(counts) == len(self.backends) else None
+
+    @property
+    def slots_each(self) -> tuple[int, ...]:
+        """How many requests each of its servers that report it can run at once."""
+        return tuple(self.slots[name] for name in self.backends if name in self.slots)
 
 
 class _Calibrations(Struct):

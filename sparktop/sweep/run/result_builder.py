@@ -77,6 +77,7 @@ class ResultBuilder:
                 "model": prepared.model,
                 "error": prepared.error,
                 "slots": prepared.all_slots,
+                "slots_each": prepared.slots_each,
                 "context_tokens": prepared.max_model_len,
                 "fresh_by": _fresh_by(prepared, self.result),
                 **prepared.reported,

@@ -746,16 +746,23 @@ def _words_beyond_best(
         ratio = None if top in highest.alike else rate_ratio(top, best, metric)
         return "" if ratio is None else f"; {top.point.label} gives {signed(ratio.percent)}{_warning(top)}"
     if target.slots is not None and best.concurrency >= target.slots:
-        more = (
-            "more requests at once than" if best.concurrency > target.slots else "as many requests at once as"
-        )
-        return f"; {more} slots ({target.slots})"
+        slots = _slots_words(target, target.slots)
+        if best.concurrency > target.slots:
+            return f"; {best.concurrency} requests for {slots} slots"
+        return f"; {best.concurrency} requests = all {slots} slots"
     ratio = rate_ratio(best, levels[-2], metric)
     if ratio is None or not ratio.beyond(NOISE_FLOOR_PERCENT) or levels[-2] in highest.alike:
         return ""
     if best.concurrency == result.plan.climb_to:
         return f"; still rising at the limit of {best.concurrency}"
     return f"; still rising: try c = {2 * best.concurrency}"
+
+
+def _slots_words(target: TargetResult, slots: int) -> str:
+    """Return the `slots` of all servers of a target, as "2 × 48" if several have as many."""
+    counts = target.slots_each
+    are_alike = len(counts) > 1 and len(set(counts)) == 1 and sum(counts) == slots
+    return f"{len(counts)} × {counts[0]}" if are_alike else str(slots)
 
 
 def _rate_words(level: LevelResult, metric: str) -> str:

@@ -98,7 +98,11 @@ def test_what_rises_is_said_to_rise() -> None:
     assert answered(levels, climb_to=4).endswith("; still rising at the limit of 4")
     result = made_sweep(("a", levels))
     full = result.with_target(result.targets[0].model_copy(update={"slots": 4}))
-    assert (result_view(full).headline or "").endswith("; as many requests at once as slots (4)")
+    assert (result_view(full).headline or "").endswith("; 4 requests = all 4 slots")
+    two = full.with_target(full.targets[0].model_copy(update={"slots_each": (2, 2)}))
+    assert (result_view(two).headline or "").endswith("; 4 requests = all 2 × 2 slots")
+    fewer = two.with_target(two.targets[0].model_copy(update={"slots": 3, "slots_each": (1, 2)}))
+    assert (result_view(fewer).headline or "").endswith("; 4 requests for 3 slots")
 
 
 def test_chance_is_named() -> None:
