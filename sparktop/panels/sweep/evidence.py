@@ -72,7 +72,7 @@ def _mark_rows(evidence: LevelEvidence, width: int) -> list[Row]:
         word = (
             "no doubts about this level"
             if evidence.row.figures
-            else "no figures yet: they come when a load run has ended"
+            else "no figures yet: they come once the level is done"
         )
         return [fit_row([label(word)], width)]
     rows: list[Row] = []

@@ -463,3 +463,14 @@ def test_a_sentence_is_whole_or_not_there(status: SweepStatus, size: tuple[int, 
         assert sentence in said or sentence[:30] not in said, "\n".join(rows)
     if not all(sentence in said for sentence in SENTENCES):
         assert "more: n shows all" in said
+
+
+def test_a_level_without_figures_or_verdict_says_so() -> None:
+    """A running level says when figures come; a balance without a verdict is no mere "unknown"."""
+    shown = evidence()
+    row = replace(shown.row, figures={}, marks=())
+    late = replace(shown, row=row, balance_word="unknown", balance_reasons=("polls of a are missing",))
+    text = "\n".join(texts(evidence_screen(late, 120, 36)))
+    assert "no figures yet: they come once the level is done" in text
+    assert "no verdict" in text
+    assert "unknown" not in text
