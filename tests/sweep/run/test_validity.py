@@ -9,6 +9,7 @@ When a running sweep stops itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -159,6 +160,10 @@ def test_a_lag_that_may_lengthen_a_ttft_is_told(
     level = GOOD.model_copy(update={"ttft_ms": Latency(mean=ttft_ms, count=8)})
     messages = [one.message for one in judge(PLAN, level, replace(FACTS, health=(seen,)))]
     assert any("TTFT" in one for one in messages) is is_marked
+    if is_marked and (wait_ms or 0.0) < 1.0:
+        assert any(
+            re.search(r"TTFT up to [\d.]+ ms \([\d.]+ %\) too long in 9 of 10 cases", one) for one in messages
+        )
 
 
 def test_one_full_server_of_two_is_a_queue() -> None:
