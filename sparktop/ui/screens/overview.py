@@ -563,7 +563,7 @@ class OverviewScreen(CanvasScreen):
         alone = self.zoomed is not None or (self._shows_one_backend and not self._arrows_change_backend)
         if alone and not self._has_selectable_lines:
             # A zoomed panel may be taller than the screen, and so may a table of processes.
-            if self.acts_on_processes:
+            if self.zoomed is not None and self.zoomed.kind == "processes":
                 self._first_row += step
                 self._paint()
             elif self._board_height > self._room:
@@ -583,6 +583,10 @@ class OverviewScreen(CanvasScreen):
 
     def _select(self, key: PanelKey) -> None:
         self.selected = key
+        if self._arrows_change_backend:  # the next one is shown from its top, below a sweep's band
+            self._scroll = 0
+            self._paint()
+            return
         self._paint()
         for panel in self._drawn:
             if panel.key == key:
