@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from sparktop.analysis.machines_compared import process_of
 from sparktop.analysis.speed_state import bandwidth_gb_per_s, is_gb10
 from sparktop.analysis.yardsticks import batch_key, changes
 from sparktop.model.instant import Instant
@@ -29,8 +30,10 @@ from sparktop.store.node import NodeTrack
 
 _AGAIN_S = 5.0
 """Seconds after which a backend's setup is determined again: it changes with a start, or not at all."""
-_FRESH_S, _SETTLED_S = 10.0, 60.0
+_FRESH_S, _SETTLED_S = 10.0, 75.0
 """Seconds after a restart from which on a setup is the new process's, and within which all of it is known."""
+_READ_EACH_MINUTE = frozenset({"image", "NCCL"})
+"""Facts of a server's processes that its machine reads about once a minute only."""
 _BETTER = 0.005
 """Share by which a best must be beaten to be replaced: else it is the same."""
 _FROM_CONFIGURATION = "the configuration"
@@ -93,14 +96,20 @@ class Yards:
             self._before_restart[name] = at, facts
 
     def take_restart_changes(self, name: str, at: float) -> tuple[str, ...]:
-        """Return once, when its setup is known again, what a restart changed in the setup of a backend."""
+        """Return what a restart changed in the setup of a backend; each fact once, when it is known again."""
         if name not in self._before_restart:
             return ()
         (restarted_at, before), now = self._before_restart[name], self.of(name).facts
-        if at - restarted_at < (_SETTLED_S if before.keys() - now.keys() else _FRESH_S):
-            return ()
-        del self._before_restart[name]
-        return tuple(changes(before, now))
+        due: Iterable[str] = ()
+        if at - restarted_at >= _SETTLED_S:
+            due = before.keys()
+        elif at - restarted_at >= _FRESH_S:
+            due = before.keys() & now.keys() - _READ_EACH_MINUTE
+        left = {fact: value for fact, value in before.items() if fact not in due}
+        self._before_restart[name] = restarted_at, left
+        if not left:
+            del self._before_restart[name]
+        return tuple(changes({fact: before[fact] for fact in due}, now))
 
     def note(self, track: BackendTrack, server: Workload | None, when: Instant) -> None:
         """Note the newest poll of a backend; `server` is its process, where a watched machine shows it."""
@@ -162,6 +171,7 @@ class Yards:
         nodes = [self._nodes[name] for name in view.nodes if name in self._nodes]
         identities = [node.view.identity for node in nodes]
         setups = [identity.setup for identity in identities if identity.setup is not None]
+        processes = [process for node in nodes if (process := process_of(node.view, view.name)) is not None]
         facts = {
             ENGINE_VERSION: view.version,
             FLAGS: None if server is None or server.flags is None else " ".join(server.flags) or NO_FLAGS,
@@ -171,10 +181,8 @@ class Yards:
             "driver": _known_texts(identity.driver for identity in identities),
             "BIOS": _known_texts(setup.bios for setup in setups),
             "GPU firmware": _known_texts(setup.gpu_firmware for setup in setups),
-            "image": _known_texts(engine.image for setup in setups for engine in setup.engines),
-            "NCCL": _known_texts(
-                engine.nccl_version or engine.nccl_build for setup in setups for engine in setup.engines
-            ),
+            "image": _known_texts(process.image for process in processes),
+            "NCCL": _known_texts(process.nccl_version or process.nccl_build for process in processes),
         }
         return {name: value for name, value in facts.items() if value}
 

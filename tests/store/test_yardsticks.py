@@ -12,12 +12,13 @@ from msgspec.structs import replace
 from sparktop.model.engine import LaneSample, PrefixCache
 from sparktop.model.event import Finding
 from sparktop.model.instant import Instant
-from sparktop.model.node import ModelWeights
+from sparktop.model.node import EngineSetup, MachineSetup, ModelWeights, NodeIdentity
 from sparktop.model.snapshot import Kept
 from sparktop.model.yardsticks import FLAGS, PublishedRates
 from sparktop.recording.records import call_of, record_of
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
+from sparktop.store.sources import SourceKey
 from sparktop.store.store import Call, Change
 from tests.findings.yardsticks import Server, Setup
 from tests.store.conftest import START, World, observe, page
@@ -147,3 +148,22 @@ def test_a_page_alone_says_that_the_prefix_cache_went_off(make_world: Callable[.
             world.feed(replace(sample, prefix_cache=PrefixCache(on=on)))
     (event,) = (event for event in world.snapshot().events if event.kind == "setup")
     assert event.message == "restarted with another setup: prefix cache on → off"
+
+
+def test_an_image_is_compared_once_its_machine_was_read_again() -> None:
+    """Machines read once a minute what processes have loaded: before, the image is the old process's."""
+    server = server_of_now()
+    key, machine = SourceKey.node("n"), NodeIdentity(os="Ubuntu 24.04", boot_id="x")
+
+    def loaded(image: str) -> NodeIdentity:
+        return replace(machine, setup=MachineSetup(engines=(EngineSetup(7, image=image),)))
+
+    server.store.identify(key, loaded("a1"))
+    server.run(60, 4)
+    server.start(Setup())
+    server.store.identify(key, loaded("a1"))
+    server.run(40, 4)
+    server.store.identify(key, loaded("b2"))
+    server.run(60, 4)
+    (event,) = (event for event in server.store.snapshot().events if event.kind == "setup")
+    assert event.message == "restarted with another setup: image a1 → b2"
