@@ -351,6 +351,8 @@ class LiveView:
         self._phase_at = self._began
         self._notices: list[str] = []
         self._guard: str | None = None
+        self._is_simulated = False
+        """Whether a server or machine of the watch is; it is known before the first result says so."""
         self._result: SweepResult | None = None
         self.failure: str | None = None
         """The error message of a sweep that raised an exception."""
@@ -392,6 +394,7 @@ class LiveView:
         """Update the view from a snapshot of the monitor: add new samples of the servers and machines."""
         if self._expected is None:
             self._expected = plan_forecast(self._plan, snapshot).time
+        self._is_simulated = self._is_simulated or snapshot.simulated
         for target in self._plan.targets:
             names = watched_backends(target, snapshot)
             self._backends[target.name] = names
@@ -443,6 +446,7 @@ class LiveView:
             words=end_words(status, result) if over and result is not None else self._phase_words(),
             elapsed_s=max(0.0, at - self._began),
             left=self._time_left(at),
+            simulated=self._results_view.simulated or self._is_simulated,
             moment=None if over else self._moment(at),
         )
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.commands.sweep.run import progress_line
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
@@ -88,6 +89,13 @@ def test_before_anything_is_told_the_whole_plan_is_ahead(played: PlayedSweep) ->
     ]
     assert {one.state for one in view.levels} == {LevelState.AHEAD}
     assert view.share == 0.0
+
+
+def test_simulated_servers_are_said_to_be_before_the_first_result(played: PlayedSweep) -> None:
+    """The page of the sweep has no other sign of it: the board's header is not in sight."""
+    assert not played.view.view().simulated
+    played.view.sample(replace(played.snapshot(), simulated=True))
+    assert played.view.view().simulated
 
 
 def test_a_running_level_tells_how_far_it_is(played: PlayedSweep) -> None:
