@@ -8,7 +8,7 @@ from enum import StrEnum
 from heapq import nlargest
 from operator import itemgetter
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from sparktop.analysis.speed_state import IDLE_PERCENT
 from sparktop.analysis.state import GRAVITY, USUAL, scraped_state
@@ -131,7 +131,7 @@ class Wall(Struct, frozen=True, eq=False):
     """Servers before the filter."""
     total_nodes: int = 0
     """Machines before the filter."""
-    tops: Mapping[Top, tuple[tuple[Stated, float], ...]] = field(default_factory=dict)
+    tops: Mapping[Top, tuple[tuple[Stated, float], ...]] = {}
     """By list of servers: at most `MOST_LISTED` servers with the highest figures, and these figures."""
 
     @property

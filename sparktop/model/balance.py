@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from types import MappingProxyType
 
-from msgspec import Struct, field
-
-_NO_SHARES: Mapping[str, float] = MappingProxyType({})
+from msgspec import Struct
 
 
 class BalanceWord(StrEnum):
@@ -195,7 +192,7 @@ class Balance(Struct, frozen=True):
     """Samples present, in percent of those expected, of the backend that has the fewest."""
     mean_total: float | None = None
     """Mean number of requests in the group, running and waiting."""
-    mean_load: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
+    mean_load: Mapping[str, float] = {}
     """Mean number of requests by backend."""
     loaded_percent: float | None = None
     """Percent of the time with enough requests in the group for the rules that count requests."""
@@ -214,7 +211,7 @@ class Balance(Struct, frozen=True):
     step_time: StepTime | None = None
     """The group's step time; None where the samples do not determine it or backends differ in speed.
     Without `step_times` too, `lost_percent` is unknown."""
-    step_times: Mapping[str, StepTime] = field(default_factory=dict)
+    step_times: Mapping[str, StepTime] = {}
     """Step times by backend, where backends differ in speed."""
     period_s: float | None = None
     """Period of the load's swing; None if the verdict is not OSCILLATING."""
@@ -231,14 +228,14 @@ class Balance(Struct, frozen=True):
     two backends."""
     swap_s: float | None = None
     """Median seconds between changes of the leading backend."""
-    starved_percent: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
+    starved_percent: Mapping[str, float] = {}
     """Percent of the time, by backend, with next to no work while another had more than its share."""
     starved_any_percent: float | None = None
     """Percent of the time in which at least one backend is starved, less times that may turn out to be a
     drain."""
     empty_any_percent: float | None = None
     """As `starved_any_percent`, but with drained backends included."""
-    away_s: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
+    away_s: Mapping[str, float] = {}
     """Seconds by backend without any request, in stretches of at least two durations of a request.
 
     Only backends with such stretches: they are drained, cooling down or not in the router yet, and do not
@@ -277,7 +274,7 @@ class Balance(Struct, frozen=True):
     requests: int | None = None
     """Requests that the backends received in the window, by their own counters; None where a backend has
     no counter."""
-    requests_share: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
+    requests_share: Mapping[str, float] = {}
     """Each backend's part of `requests`, 0 to 1."""
     requests_chance: float | None = None
     """Probability (0 to 1) that random routing sends any backend as many requests as the one that received
@@ -285,7 +282,7 @@ class Balance(Struct, frozen=True):
     failing: bool = False
     """Whether both backends of a pair failed repeatedly: a swing that coincides with failures needs fewer
     cycles."""
-    errors: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
+    errors: Mapping[str, float] = {}
     """Failed requests by backend, for backends that count them."""
     e2e_s: float | None = None
     """Median duration of a request in the group in seconds, from merged histogram buckets."""

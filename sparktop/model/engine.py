@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from sparktop.model.plain import compare_without, hide_in_repr
 
-_NOTHING: Mapping[str, float] = MappingProxyType({})
 UNKNOWN_REASON = "unknown"
 """The reason of finished requests on a page that names none."""
 
@@ -85,12 +83,12 @@ class LaneSample(Struct, frozen=True):
     per_finished_request: bool = False
     """True where `generation_tokens` grows only when a request finishes, so that the token rate comes in
     jumps."""
-    finished: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
+    finished: Mapping[str, float] = {}
     """Finished requests by reason."""
-    counts: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
+    counts: Mapping[str, float] = {}
     """Counters that only some servers report, by the name that `COUNTER_FIGURES` uses. Keys that
     begin with `POSITION` count accepted draft tokens by their position in the draft."""
-    gauges: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
+    gauges: Mapping[str, float] = {}
     """Gauges that only some servers report, by the name that `COUNTER_FIGURES` uses."""
     ttft: Histogram | None = None
     itl: Histogram | None = None
@@ -183,7 +181,7 @@ class EngineSample(Struct, frozen=True):
     """Counters of `LaneSample` to which the HTTP side adds when a request arrives, whether or not the engine
     ever takes it."""
     prefix_cache: PrefixCache | None = None
-    startup: Mapping[str, float] = field(default_factory=dict)
+    startup: Mapping[str, float] = {}
     """Seconds that phases of the server's start took, by their names on the page; empty without them."""
     cache_age_s: float | None = None
     """Seconds for which a cache has held the page (the header `Age`); None where no cache says so."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from types import MappingProxyType
 from typing import NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 Values = Mapping[str, float | str | None]
 """Numbers behind a message, by name; each name includes the unit. Where a number has a limit, the limit is
 there too ("limit_percent"), and "window_s" is the time over which it was measured, 0 for a single reading."""
-NO_VALUES: Values = MappingProxyType({})
 
 
 class Condition(NamedTuple):
@@ -131,7 +129,7 @@ class Alert(Struct, frozen=True):
     message: str
     since: datetime
     """UTC."""
-    values: Values = field(default_factory=lambda: NO_VALUES)
+    values: Values = {}
     since_s: float | None = None
     """`since` in monotonic seconds, so that a duration does not depend on the wall clock."""
     worst: Severity | None = None
@@ -145,7 +143,7 @@ class Event(Struct, frozen=True):
     severity: Severity
     subject: str
     message: str
-    values: Values = field(default_factory=lambda: NO_VALUES)
+    values: Values = {}
     at_s: float | None = None
     """Time of the reading that caused it, in monotonic seconds; None where that is not known."""
     about: str | None = None
@@ -197,7 +195,7 @@ class ProgressView(Struct, frozen=True):
     """Seconds without progress."""
     why: str
     """What speaks for `word`, in words: what the GPUs do, or why the engine rests; "" if nothing is known."""
-    evidence: Values = field(default_factory=lambda: NO_VALUES)
+    evidence: Values = {}
     """Figures behind it: power, utilization and clock of the GPUs, RDMA traffic, KV cache, requests."""
 
     @property
@@ -241,7 +239,7 @@ class Finding(Struct, frozen=True):
     """Severity of its alert; None for a fact that needs no attention."""
     evidence: tuple[tuple[str, str], ...] = ()
     """What was judged as (name, text) rows, with limits."""
-    values: Values = NO_VALUES
+    values: Values = {}
     """Figures for JSON and hooks, names with units."""
     key: str = ""
     """Distinguishes findings of one kind about one subject; "" if there is at most one."""

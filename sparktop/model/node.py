@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from zlib import crc32
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 GIB = 1 << 30
 """Bytes of a GiB."""
@@ -367,7 +367,7 @@ class GpuReading(Struct, frozen=True):
     """What contradicts itself in the driver's answers about memory; None if nothing does."""
     throttle_reasons: tuple[str, ...] | None = None
     """Active reasons in words; empty: none is active; None: the driver does not report them."""
-    throttled_percent: Mapping[str, float | None] = field(default_factory=dict)
+    throttled_percent: Mapping[str, float | None] = {}
     """Percent of the time since the last sample in which the GPU was throttled, by reason."""
     processes: tuple[GpuProcess, ...] | None = None
     energy_j: float | None = None
@@ -418,7 +418,7 @@ class NetworkReading(Struct, frozen=True):
     """Sum of all error counters of this interface, per second."""
     bus_bits_per_s: float | None = None
     """Payload rate of the PCIe link behind the port: a 200 Gb/s port behind Gen5 x4 moves half of that."""
-    errors: Mapping[str, float] = field(default_factory=dict)
+    errors: Mapping[str, float] = {}
     """Errors per second by counter name, for counters that moved since the previous sample."""
     rx_packets_per_s: float | None = None
     tx_packets_per_s: float | None = None

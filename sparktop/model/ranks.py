@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from sparktop.model.text import TextEnum
 
@@ -41,7 +41,7 @@ class Rank(Struct, frozen=True):
     status: RankStatus = RankStatus.RUNNING
     error: int | None = None
     """NCCL's code of an asynchronous error; None without one."""
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = {}
     """Number of operations launched, by name of the operation; empty where not reported."""
     many: int = 1
     """Number of ranks that this entry stands for; above 1 only where `rank` is None."""
@@ -166,7 +166,7 @@ class RanksView(Struct, frozen=True):
     answer: RanksAnswer | None = None
     """The newest answer about the backend's job; None before the first."""
     warning: str | None = None
-    names: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = {}
     """Names of the watched nodes by the addresses that NCCL reports for them."""
 
     def place(self, host: str | None) -> str:

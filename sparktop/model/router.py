@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from types import MappingProxyType
 from typing import NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.plain import compare_without
-
-_NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
 
 
 class SelfView(Struct, frozen=True):
@@ -23,7 +20,7 @@ class SelfView(Struct, frozen=True):
     rss_bytes: int | None = None
     terminal_bytes_per_s: float | None = None
     """Bytes per second to the terminal; None where nothing is drawn."""
-    poll_ms: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
+    poll_ms: Mapping[str, float] = {}
 
 
 class Sum(NamedTuple):
@@ -196,9 +193,6 @@ class FleetView(Struct, frozen=True):
 LITELLM = "litellm"
 UNKNOWN_KIND = "unknown"
 """Kind of a router that answers, but not like any that this version knows."""
-_NOTHING: Mapping[str, float | None] = MappingProxyType({})
-_NOTHING_COUNTED: Mapping[str, float] = MappingProxyType({})
-_NO_WORDS: Mapping[str, str] = MappingProxyType({})
 
 
 @compare_without("asks_for")
@@ -241,9 +235,9 @@ class RouterSample(Struct, frozen=True):
     """Failed answers by deployment id since the router's start; None where the router has no such counter."""
     cooldowns: float | None = None
     """How often the router took a deployment out of service since its start."""
-    cooled: Mapping[str, float] = field(default_factory=lambda: _NOTHING_COUNTED)
+    cooled: Mapping[str, float] = {}
     """`cooldowns` by deployment id; empty where the router does not count them so."""
-    troubles: Mapping[str, str] = field(default_factory=lambda: _NO_WORDS)
+    troubles: Mapping[str, str] = {}
     """What the router reports to be wrong with a deployment, such as "outage", by deployment id."""
     refusals: float | None = None
     """Requests since its start that the router refused itself, because no deployment was left."""
@@ -289,12 +283,12 @@ class RouterView(Struct, frozen=True, eq=False):
     """Backend name by deployment id, None for a deployment that is not watched; None without deployments."""
     reported: tuple[Deployment, ...] | None = None
     """The deployments as the router describes them; None when not reported."""
-    running: Mapping[str, float | None] = field(default_factory=lambda: _NOTHING)
+    running: Mapping[str, float | None] = {}
     """Running requests now, by name of the backends behind the router; None for a backend that does not
     report them."""
     slow: str | None = None
     """What shows that the router itself is slow, in words: its process or its answer time; else None."""
-    stuck: Mapping[str, str] = field(default_factory=lambda: _NO_WORDS)
+    stuck: Mapping[str, str] = {}
     """By name of each backend behind the router that is stuck: the standstill, in words."""
     cooldown_s: float | None = None
     cooldowns_disabled: bool | None = None
@@ -302,7 +296,7 @@ class RouterView(Struct, frozen=True, eq=False):
     """Failed answers by deployment since the router's start; None if the router does not count them."""
     cooldowns: float | None = None
     refusals: float | None = None
-    deployment_troubles: Mapping[str, str] = field(default_factory=lambda: _NO_WORDS)
+    deployment_troubles: Mapping[str, str] = {}
     """By deployment id: what is wrong with it, and what it failed in the last minute, in words."""
     sent: Mapping[str, float] | None = None
     """As in `RouterSample`, like the next two."""

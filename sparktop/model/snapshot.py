@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from sparktop.model.balance import Balance
 from sparktop.model.engine import Histogram, PrefixCache
@@ -36,7 +35,7 @@ class PastStart(Struct, frozen=True):
     model: str
     total_s: float
     """Seconds from the start of the process to the first answer."""
-    phases: Mapping[str, float] = field(default_factory=dict)
+    phases: Mapping[str, float] = {}
     """Seconds by name of the phase; empty if not all were seen."""
     boot_id: str | None = None
     """The boot of the machine in which it happened."""
@@ -44,7 +43,7 @@ class PastStart(Struct, frozen=True):
     """Whether an earlier start of the model was seen since the machine booted, which leaves files cached."""
     ended_at: float = 0.0
     """When it answered, as Unix time."""
-    reported: Mapping[str, float] = field(default_factory=dict)
+    reported: Mapping[str, float] = {}
     """Seconds by phase that the server itself reports afterwards."""
     peak_bytes: int | None = None
     """How much less memory programs could allocate, at most, than at the begin of the start: what the start
@@ -215,9 +214,6 @@ class Limit(Struct, frozen=True):
         return self.reason if self.hint is None else f"{self.reason}; {self.hint}"
 
 
-_NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
-
-
 class BackendState(StrEnum):
     """The state of a backend, by which screens and reports summarize its load."""
 
@@ -324,9 +320,9 @@ class PrefixUse(Struct, frozen=True):
 class LaneHistory(Struct, frozen=True):
     """The load over time of a backend or of one engine core: up to four points a second."""
 
-    running: Series = field(default_factory=Series)
-    waiting: Series = field(default_factory=Series)
-    generation_tps: Series = field(default_factory=Series)
+    running: Series = Series()
+    waiting: Series = Series()
+    generation_tps: Series = Series()
 
 
 class LaneView(Struct, frozen=True):
@@ -349,26 +345,26 @@ class BackendHistory(Struct, frozen=True):
     which only a bound is known is drawn as this bound.
     """
 
-    generation_tps: Series = field(default_factory=Series)
-    prompt_tps: Series = field(default_factory=Series)
-    prompt_cached_tps: Series = field(default_factory=Series)
-    running: Series = field(default_factory=Series)
-    waiting: Series = field(default_factory=Series)
-    kv_cache_percent: Series = field(default_factory=Series)
-    ttft_p50_s: Series = field(default_factory=Series)
-    ttft_p95_s: Series = field(default_factory=Series)
-    itl_p50_s: Series = field(default_factory=Series)
-    itl_p95_s: Series = field(default_factory=Series)
-    e2e_p50_s: Series = field(default_factory=Series)
-    e2e_p95_s: Series = field(default_factory=Series)
-    queue_p50_s: Series = field(default_factory=Series)
-    queue_p95_s: Series = field(default_factory=Series)
-    prefix_cache_hit_percent: Series = field(default_factory=Series)
-    spec_decode_accept_percent: Series = field(default_factory=Series)
-    tokens_per_step: Series = field(default_factory=Series)
-    step_ms: Series = field(default_factory=Series)
-    preemptions_per_s: Series = field(default_factory=Series)
-    estimated_read_gb_per_s: Series = field(default_factory=Series)
+    generation_tps: Series = Series()
+    prompt_tps: Series = Series()
+    prompt_cached_tps: Series = Series()
+    running: Series = Series()
+    waiting: Series = Series()
+    kv_cache_percent: Series = Series()
+    ttft_p50_s: Series = Series()
+    ttft_p95_s: Series = Series()
+    itl_p50_s: Series = Series()
+    itl_p95_s: Series = Series()
+    e2e_p50_s: Series = Series()
+    e2e_p95_s: Series = Series()
+    queue_p50_s: Series = Series()
+    queue_p95_s: Series = Series()
+    prefix_cache_hit_percent: Series = Series()
+    spec_decode_accept_percent: Series = Series()
+    tokens_per_step: Series = Series()
+    step_ms: Series = Series()
+    preemptions_per_s: Series = Series()
+    estimated_read_gb_per_s: Series = Series()
 
 
 class BackendView(Struct, frozen=True, eq=False):
@@ -446,7 +442,7 @@ class BackendView(Struct, frozen=True, eq=False):
     """Percentage of drafts whose token was accepted, by position in the draft, over 60 s."""
     spec_verdict: str | None = None
     """Why drafts are too long or not worth their time (finding "draft-length"); None unless shown."""
-    counter_figures: Mapping[str, float | None] = field(default_factory=lambda: _NO_NUMBERS)
+    counter_figures: Mapping[str, float | None] = {}
     """Values of the metrics in `COUNTER_FIGURES`, by name."""
     estimated_read_gb_per_s: float | None = None  # over 10 s, summed over engine cores
     roofline_percent: float | None = None
@@ -469,7 +465,7 @@ class BackendView(Struct, frozen=True, eq=False):
     """Counter since the server's start, summed over engine cores, like the next two fields."""
     generation_tokens: float | None = None
     preemptions: float | None = None
-    finished: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
+    finished: Mapping[str, float] = {}
     limited_by: Limit | None = None
     """What holds the server back; None while that is not judged."""
     findings: tuple[Finding, ...] = ()
@@ -487,7 +483,7 @@ class BackendView(Struct, frozen=True, eq=False):
     """The server process's start as Unix time, where it is reported."""
     uptime_s: float | None = None  # from `start_time` to now, by the local clock
     poll_ms: float | None = None  # of the last poll, from request to last byte
-    history: BackendHistory = field(default_factory=BackendHistory)
+    history: BackendHistory = BackendHistory()
     ranks: RanksView | None = None
     """What NCCL answered about its ranks; None if it was not asked."""
     load: LaneHistory | None = None
@@ -519,27 +515,27 @@ class BackendView(Struct, frozen=True, eq=False):
 class NodeHistory(Struct, frozen=True):
     """The metrics of a node that are drawn over time, as series."""
 
-    cpu_percent: Series = field(default_factory=Series)
-    gpu_percent: Series = field(default_factory=Series)
+    cpu_percent: Series = Series()
+    gpu_percent: Series = Series()
     """Mean over the node's GPUs."""
-    memory_percent: Series = field(default_factory=Series)
-    power_w: Series = field(default_factory=Series)
+    memory_percent: Series = Series()
+    power_w: Series = Series()
     """Sum over the node's GPUs."""
-    rx_bytes_per_s: Series = field(default_factory=Series)
+    rx_bytes_per_s: Series = Series()
     """Sum over interfaces that are up; without bridges, tunnels and RDMA, which carry the same bytes."""
-    tx_bytes_per_s: Series = field(default_factory=Series)
-    temperature_c: Series = field(default_factory=Series)
+    tx_bytes_per_s: Series = Series()
+    temperature_c: Series = Series()
     """Of the node's hottest GPU."""
-    sm_clock_mhz: Series = field(default_factory=Series)
+    sm_clock_mhz: Series = Series()
     """Mean over the node's GPUs."""
-    headroom_gib: Series = field(default_factory=Series)
+    headroom_gib: Series = Series()
     """Memory that programs can still allocate."""
-    throttled_percent: Series = field(default_factory=Series)
+    throttled_percent: Series = Series()
     """Percent of the time in which a GPU was throttled, for the reason and GPU with the highest share."""
-    rdma_rx_bytes_per_s: Series = field(default_factory=Series)
+    rdma_rx_bytes_per_s: Series = Series()
     """Sum over RDMA ports; not included in `rx_bytes_per_s`."""
-    rdma_tx_bytes_per_s: Series = field(default_factory=Series)
-    swap_in_bytes_per_s: Series = field(default_factory=Series)
+    rdma_tx_bytes_per_s: Series = Series()
+    swap_in_bytes_per_s: Series = Series()
 
 
 QUIET_SPEEDS = frozenset({"unknown", "idle", "normal"})
@@ -594,15 +590,15 @@ class NodeView(Struct, frozen=True, eq=False):
     via: str
     """How the node is read: "local", "agent", "ssh" or "prometheus"."""
     sample: NodeSample | None = None  # the newest good one
-    identity: NodeIdentity = field(default_factory=NodeIdentity)
+    identity: NodeIdentity = NodeIdentity()
     failure: Failure | None = None
     failing_since: datetime | None = None
     age_s: float | None = None
-    history: NodeHistory = field(default_factory=NodeHistory)
+    history: NodeHistory = NodeHistory()
     speed: SpeedState = SpeedState()
     headroom: Headroom = Headroom()
     engine_processes: tuple[EngineProcess, ...] = ()
-    throttled_percent: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
+    throttled_percent: Mapping[str, float] = {}
     """Percent of the last minute by throttle reason, of the GPU with the highest share."""
     gpus_lost: tuple[LostGpu, ...] = ()
     """GPUs that do not answer, although the driver lists them or earlier samples had them."""

@@ -10,9 +10,8 @@ import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from types import MappingProxyType
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from sparktop.model.instant import TimeRange
 from sparktop.model.judgement import NO_DIFFERENCE
@@ -179,7 +178,7 @@ class SplitRow(Struct, frozen=True):
     """Number of requests by backend, summed over all runs."""
     overhead: str | None = None
     """The latency that the router adds, in words that also state how it is known."""
-    batches: Mapping[str, float] = field(default_factory=dict)
+    batches: Mapping[str, float] = {}
     """Mean batch size of each backend during the time in which it computed anything."""
     runs: str | None = None
     """How uneven the distribution was in single runs, in words; None where that is unknown."""
@@ -471,7 +470,7 @@ class ResultRow(Struct, frozen=True):
     """Accepted share of the tokens drafted by speculative decoding, 0 to 100; None if unknown."""
     beside_itl_ms: float | None = None
     """Token gap while long prompts arrive: mean over the runs of their 95 % quantiles or means."""
-    conversations: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    conversations: Mapping[str, float] = {}
     """Figures of agents by name, such as "tool_p90_ms"; empty for other kinds of load."""
     error: str | None = None
     """The server's error message, where the level has no values."""
@@ -480,7 +479,7 @@ class ResultRow(Struct, frozen=True):
     failed: int = 0
     cancelled: int = 0
     marks: tuple[Mark, ...] = ()
-    ranks: Mapping[str, Rank] = field(default_factory=lambda: MappingProxyType({}))
+    ranks: Mapping[str, Rank] = {}
     """Rank by column, for values that are the best or not significantly different from the best."""
     rate: str | None = None
     """Name of the token rate by which the sweep's levels are judged; None if no level has one."""

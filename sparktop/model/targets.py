@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from sparktop.model.event import Severity
@@ -32,9 +32,6 @@ _API_PATHS = (
 )
 """Ends of the addresses of single requests, which clients are configured with, beside the page of metrics."""
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
-_NO_WEIGHTS: Mapping[str, float] = MappingProxyType({})
-_NO_NAMES: Mapping[str, str] = MappingProxyType({})
-_NO_MACHINES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 def search_again_s(hosts: Collection[str]) -> float:
@@ -126,7 +123,7 @@ class PrometheusTarget(Struct, frozen=True):
     """Paths of certificate files, as in `NodeTarget`; the next two are this program's own."""
     tls_cert: str | None = None
     tls_key: str | None = None
-    headers: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
+    headers: Mapping[str, str] = {}
     """Further request headers, such as X-Scope-OrgID."""
     selector: str = ""
     """Matchers that every query has, as between the braces of PromQL: `namespace="llm"`."""
@@ -134,7 +131,7 @@ class PrometheusTarget(Struct, frozen=True):
     """Labels whose values name the group of a server; empty: model, job and namespace."""
     machine_selector: str = ""
     """Matchers that the queries for machines have, as `selector`, whose labels machines may lack."""
-    machines: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NO_MACHINES)
+    machines: Mapping[str, tuple[str, ...]] = {}
     """Hosts of servers by `instance`, where labels do not show on which machines a server runs."""
     closer: str = "ask"
     """When a group is polled directly for a closer look: "ask" (at a key press), "auto" or "never"."""
@@ -148,9 +145,9 @@ class RouterTarget(Struct, frozen=True):
     url: str
     strategy: str | None = None
     backends: tuple[str, ...] = ()
-    deployments: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
+    deployments: Mapping[str, str] = {}
     """Backend name by the router's deployment id, where configured."""
-    weights: Mapping[str, float] = field(default_factory=lambda: _NO_WEIGHTS)
+    weights: Mapping[str, float] = {}
     """By backend: the relative part of the requests that it is given on purpose; empty: equal ones."""
     api_key: str | None = None
     tls_ca: str | None = None
@@ -300,9 +297,9 @@ class SweepSpec(Struct, frozen=True):
     """Path of a file with the user's own prompts, which replace made ones and their lengths."""
     texts: tuple[str, ...] = ()
     """Kinds of built-in text, such as "code": each concurrency is measured with prompts of every kind."""
-    extra_body: Mapping[str, Any] = field(default_factory=lambda: _NO_NAMES)
+    extra_body: Mapping[str, Any] = {}
     """Further fields of each request's body."""
-    headers: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
+    headers: Mapping[str, str] = {}
     """Further headers of each request."""
     timeout_s: float | None = None
     """Seconds that a request may wait for its first and each next token; None: the plan's own."""
@@ -402,8 +399,6 @@ class ViewSettings(Struct, frozen=True):
     """Number of servers or machines from which on the board is a wall; 0 for never, None by its size."""
 
 
-_NO_MODELS: Mapping[str, ModelFacts] = MappingProxyType({})
-
 INCIDENTS = (
     "unreachable",
     "engine-dead",
@@ -433,13 +428,13 @@ class Watch(Struct, frozen=True):
     thresholds: StateThresholds = StateThresholds()
     low_bandwidth: bool = False
     """Draw less often and more coarsely, for slow connections."""
-    keys: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = {}
     """Keys of the overview, by action name (see `sparktop.config.keys`), where they differ from the
     defaults."""
     source: str = "defaults"
     """Origin of the settings, in words: a file's path, "arguments", "this machine"."""
     node_thresholds: NodeThresholds = NodeThresholds()
-    models: Mapping[str, ModelFacts] = field(default_factory=lambda: _NO_MODELS)
+    models: Mapping[str, ModelFacts] = {}
     """`ModelFacts` by served model name."""
     sweeps: tuple[SweepSpec, ...] = ()
     """Presets of the load generator from the configuration."""

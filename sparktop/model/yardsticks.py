@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from sparktop.model.node import ModelWeights
 
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 ENGINE_VERSION, FLAGS = "version", "flags"
 """Names of facts of a setup; with another of them a server has another best of its own."""
 NO_FLAGS = "none"
@@ -45,7 +44,7 @@ class PastSetup(Struct, frozen=True):
     """Its address, host:port."""
     engine: str
     model: str
-    facts: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    facts: Mapping[str, str] = {}
     """What may change its speed, by name: version, flags, kernel, driver, revision of the model."""
     at: float = 0.0
     """When it last served so, as Unix time."""
@@ -77,7 +76,7 @@ class PublishedRates(Struct, frozen=True):
 class Yard(Struct, frozen=True):
     """All that a server's decode rate can be compared with."""
 
-    facts: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    facts: Mapping[str, str] = {}
     """Its setup now."""
     setups: tuple[PastSetup, ...] = ()
     """Its earlier setups, and this one."""

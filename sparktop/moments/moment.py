@@ -13,7 +13,7 @@ from math import isfinite
 from pathlib import Path
 from statistics import fmean
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
@@ -134,13 +134,13 @@ class Moment(Struct, frozen=True):
     """From here on every reading was replayed: `start`, or the last minutes of a long range."""
     shown: Snapshot
     """At the end."""
-    series: Mapping[SeriesKey, Values] = field(default_factory=dict)
+    series: Mapping[SeriesKey, Values] = {}
     """Metrics over time: those of kind `ALL` in the whole range, others where it was replayed."""
-    ranges: Mapping[SeriesKey, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    ranges: Mapping[SeriesKey, tuple[tuple[float, float], ...]] = {}
     """(smallest, largest) value of each minute, for the series of kind `ALL`."""
     spells: tuple[Spell, ...] = ()
     """Verdicts in the order of their beginning."""
-    states: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    states: Mapping[str, Mapping[str, float]] = {}
     """Share of the replayed time (0 to 1) in each state, by backend."""
     events: tuple[Event, ...] = ()
     changes: tuple[FactChange, ...] = ()

@@ -25,9 +25,9 @@ from collections.abc import Generator, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from importlib import import_module
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from sparktop.errors import OutputError
 from sparktop.model.instant import Instant
@@ -37,7 +37,6 @@ MAX_HEAD_BYTES = 64 << 10
 MAX_BODY_BYTES = 4 << 20
 _CHECKSUM = b',"c":'
 _OWN = frozenset({"k", "s", "m", "w", "n", "c"})
-_NO_FIELDS: Mapping[str, object] = MappingProxyType({})
 
 
 class Kind(StrEnum):
@@ -88,7 +87,7 @@ class Record(Struct, frozen=True):
     instant: Instant
     source: str | None = None
     """Label of the source, such as "backend:spark-a"."""
-    fields: Mapping[str, object] = field(default_factory=lambda: _NO_FIELDS)
+    fields: Mapping[str, object] = {}
     body: bytes = b""
 
 

@@ -9,12 +9,11 @@ import pickle
 import zlib
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copyreg import dispatch_table
 from datetime import datetime
 from io import BytesIO
 from itertools import chain
-from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -104,25 +103,10 @@ def _compress_fleet(fleet: Fleet) -> bytes:
     compressed = next((packed for answer, packed in _newest if answer is fleet), None)
     if compressed is not None:
         return compressed
-    buffer = BytesIO()
-    pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
-    pickler.dispatch_table = _REDUCERS
-    pickler.dump(fleet)
-    return zlib.compress(buffer.getbuffer(), 1)
+    return zlib.compress(pickle.dumps(fleet, pickle.HIGHEST_PROTOCOL), 1)
 
 
 _Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
-
-
-_REDUCERS: dict[type, Callable[[Any], Any]] = {
-    **dispatch_table,
-    MappingProxyType: lambda mapping: (_read_only, (dict(mapping),)),
-}
-"""Functions by class that return (function, arguments) with which a value can be made again."""
-
-
-def _read_only(mapping: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    return MappingProxyType(mapping)
 
 
 class _Pickler(pickle.Pickler):
@@ -146,7 +130,7 @@ class _Pickler(pickle.Pickler):
             return _fleet_reference, (len(fleets) - 1,)
 
         # Not persistent_id, which is called for every number.
-        self.dispatch_table = {**_REDUCERS, Page: refer, Fleet: refer_fleet}
+        self.dispatch_table = {**dispatch_table, Page: refer, Fleet: refer_fleet}
 
 
 class _Unpickler(pickle.Unpickler):

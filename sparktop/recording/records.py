@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from sparktop import __version__
@@ -394,9 +394,9 @@ class Announced(Struct, frozen=True):
     alerts: tuple[Alert, ...] = ()
     events: tuple[Event, ...] = ()
     """Newest last."""
-    verdicts: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    verdicts: Mapping[str, tuple[str, float]] = {}
     """Announced balance verdict and its beginning (Unix seconds), by group."""
-    summary: Mapping[str, Range] = field(default_factory=dict)
+    summary: Mapping[str, Range] = {}
     """Metrics of all servers over the last minute: `generation_tps`, `requests`, `headroom_gib`."""
     at: float | None = None
     """Monotonic time of all this, which may be before the frame; None if an older version has recorded."""
@@ -409,13 +409,13 @@ class TooManyTargetsError(RecordError):
 class Head(Struct, frozen=True):
     """The first record of a frame: what is watched at its beginning, its settings, and what was announced."""
 
-    targets: Mapping[SourceKey, Target] = field(default_factory=dict)
-    identities: Mapping[SourceKey, Identity] = field(default_factory=dict)
+    targets: Mapping[SourceKey, Target] = {}
+    identities: Mapping[SourceKey, Identity] = {}
     settings: Watch = Watch(source="recording")
     """Interval, thresholds and facts of models; its targets are those of `targets`."""
     searching: tuple[str, ...] = ()
     simulated: bool = False
-    announced: Announced = field(default_factory=Announced)
+    announced: Announced = Announced()
     version: str = __version__
     """Version of sparktop that wrote it."""
     hostname: str = ""

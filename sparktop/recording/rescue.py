@@ -52,8 +52,8 @@ class Checked(Struct):
     frames: int = 0
     first: Instant | None = None
     last: Instant | None = None
-    damage: list[Damage] = field(default_factory=list)
-    lost: list[Edges] = field(default_factory=list)
+    damage: list[Damage] = []
+    lost: list[Edges] = []
     """What each damaged part, or several in succession, cost; of the first `MOST_DAMAGE` parts."""
     unreadable: int = 0
     """Records whose checksum is right but whose content cannot be used."""

@@ -18,10 +18,11 @@ from sparktop.model.failure import Failure
 from sparktop.model.figures import Of, Where
 from sparktop.model.node import GpuReading, LostGpu, NodeSample
 from sparktop.model.router import FleetView, RouterView
+from sparktop.model.series import known_sum
 from sparktop.model.snapshot import QUIET_SPEEDS, BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
 from sparktop.panels.machine.processes import process_lines
-from sparktop.panels.parts.figures import known_total, slow_page
+from sparktop.panels.parts.figures import slow_page
 from sparktop.panels.server.panel import loading_words
 from sparktop.report import cell, tables
 from sparktop.report.tables import Column, Filled, Kind, Table, figure, name, registry_columns, table, word
@@ -114,7 +115,7 @@ _NODES: tuple[Filled[NodeView], ...] = (
     figure(
         "GPU %", lambda node: _whole_number(numbers.mean(gpu.utilization_percent for gpu in _gpus_of(node)))
     ),
-    figure("W", lambda node: _whole_number(known_total(gpu.power_w for gpu in _gpus_of(node)))),
+    figure("W", lambda node: _whole_number(known_sum(gpu.power_w for gpu in _gpus_of(node)))),
     figure("°C", lambda node: _whole_number(_hottest_c(node))),
     name("GPU", lambda node: _gpu_name(_gpus_of(node), len(node.gpus_lost))),
 )

@@ -40,7 +40,7 @@ from sparktop.analysis.balance.rules import (
 )
 from sparktop.graphics import numbers
 from sparktop.model.balance import Balance, BalanceChange, BalanceWord
-from sparktop.model.event import NO_VALUES, Alert, Event, Phase, Severity, Values
+from sparktop.model.event import Alert, Event, Phase, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.router import RouterSample, Scrape, stale_s
 from sparktop.store.balance_groups import BalanceWatch, JudgedGroup, Member
@@ -383,7 +383,7 @@ def sweep_event(
     said = f"alert ended after {numbers.age(held_s)}: {before}, as a sweep began"
     ends = Phase.END
     return Event(
-        when.wall, Severity.INFO, balance.group, said, NO_VALUES, when.at, held.id, ends, held_s, held.worst
+        when.wall, Severity.INFO, balance.group, said, {}, when.at, held.id, ends, held_s, held.worst
     )
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
-from sparktop.model.event import NO_VALUES, Alert, Event, Phase, Severity, Values, condition_of
+from sparktop.model.event import Alert, Event, Phase, Severity, Values, condition_of
 from sparktop.model.failure import lasting
 from sparktop.model.instant import Instant
 from sparktop.store.sources import SourceKey
@@ -362,7 +362,7 @@ class ActiveAlerts:
                 Severity.INFO,
                 alert.subject,
                 said,
-                alert.values if message is None else NO_VALUES,
+                alert.values if message is None else {},
                 when.at,
                 alert_id,
                 Phase.END,

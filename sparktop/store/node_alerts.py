@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from sparktop.analysis.speed_state import (
     BY_CHOICE,
@@ -15,7 +15,7 @@ from sparktop.analysis.speed_state import (
     SLOW_STEPS,
     THROTTLED,
 )
-from sparktop.model.event import NO_VALUES, Event, Severity, Values
+from sparktop.model.event import Event, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.node import GIB, GpuReading, NetworkReading, NodeSample
 from sparktop.model.targets import NodeThresholds
@@ -84,7 +84,7 @@ class Gauge(Struct, frozen=True):
     """The number of the value's units in one `unit`."""
     window_s: float | None = 0.0
     """Seconds over which the value was measured; 0 for a single reading, None if unknown."""
-    more: Values = field(default_factory=lambda: NO_VALUES)
+    more: Values = {}
 
     def grade(self, held: Severity | None) -> Severity | None:
         """Return the severity that the value deserves, with hysteresis; None if there is to be no alert.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
-from types import MappingProxyType
 
 from sparktop.analysis.evidence import Poll
 from sparktop.analysis.speed_state import StepPace
@@ -274,7 +273,6 @@ _KEPT_S = 60.0
 """Seconds for which polls are kept."""
 _APART_S = 0.9
 """A group whose balance is judged is polled up to four times a second; one poll a second is enough."""
-_NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 class WorkLog:
@@ -300,7 +298,7 @@ class WorkLog:
         at, polls = sample.at, self.polls
         if polls and at - polls[-1].at < _APART_S:
             return
-        total = (tally.counters if tally is not None else _NOTHING).get
+        total = (tally.counters if tally is not None else {}).get
         polls.append(
             Poll(
                 at,

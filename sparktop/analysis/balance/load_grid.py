@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import compress, pairwise, repeat
 from operator import add, itemgetter, le, lt, sub
 from statistics import median
-from types import MappingProxyType
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.balance import StepTime
@@ -252,7 +251,6 @@ _FEWEST_FULL_LOOKS = 8
 """Samples with a queue from which the number of slots is inferred."""
 _FULL_WITHIN = 1.0
 """Requests by which the running ones may vary while all slots are in use."""
-_NONE: Mapping[str, StepTime] = MappingProxyType({})
 
 
 class GroupPace(Struct, frozen=True):
@@ -261,7 +259,7 @@ class GroupPace(Struct, frozen=True):
     common: StepTime | None = None
     """The common line where all backends are equal, as far as known; None where it is unknown or they
     differ."""
-    own: Mapping[str, StepTime] = field(default_factory=lambda: _NONE)
+    own: Mapping[str, StepTime] = {}
     """The line of each backend by name, where they differ; without backends whose step time is unknown."""
 
     @property
@@ -732,7 +730,7 @@ class GroupLoad(Struct, frozen=True, eq=False):
     step_time: StepTime | None = None
     """Step time as a function of the batch from an earlier window, for a window whose batches do not vary
     enough."""
-    step_times: Mapping[str, StepTime] = field(default_factory=dict)
+    step_times: Mapping[str, StepTime] = {}
     """By backend, from an earlier window, where backends differ in speed."""
     prefills: bool = False
     """True for prefill workers: their throughput does not grow with the batch, and generated tokens do not

@@ -11,7 +11,7 @@ from itertools import pairwise, repeat
 from operator import mul, sub, truediv
 from statistics import median
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, interpolate, picker
@@ -94,10 +94,10 @@ class _Times(Struct):
     shares: Sequence[float]
     most: float
     """Requests in the group at its usual maximum."""
-    full: list[list[float]] = field(default_factory=list)
-    full_totals: list[float] = field(default_factory=list)
-    part: list[list[float]] = field(default_factory=list)
-    leads: list[int] = field(default_factory=list)
+    full: list[list[float]] = []
+    full_totals: list[float] = []
+    part: list[list[float]] = []
+    leads: list[int] = []
     """For each part time, the index of the backend furthest above its share; `_TIE` where two are."""
     part_slots: int = 0
     last_part: int = -1

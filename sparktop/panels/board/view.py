@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.analysis.state import GRAVITY
@@ -110,11 +110,11 @@ class View(Struct, frozen=True):
     """The user's settings of the overview."""
 
     preset: Preset = Preset.WATCH
-    boxes: Boxes = field(default_factory=Boxes)
+    boxes: Boxes = Boxes()
     sort: Sort = Sort.CONFIG
     filter: str = ""
     """Words separated by spaces that must all occur, in upper or lower case."""
-    processes: ProcessOrder = field(default_factory=ProcessOrder)
+    processes: ProcessOrder = ProcessOrder()
     """Which processes of a node are listed, and in which order."""
     graphs: GraphStyle = GraphStyle.BRAILLE
     window_s: int = WINDOWS_S[0]

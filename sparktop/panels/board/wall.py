@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.analysis.wall import (
@@ -71,7 +71,7 @@ class Look(Struct):
     """What of a wall is shown, and the texts of its frame."""
 
     title: Row
-    status: Row = field(default_factory=list)
+    status: Row = []
     note: str = ""
     """What limits the figures, or why there are none."""
     is_failed: bool = False
@@ -100,10 +100,10 @@ class DrawnWall(Struct):
     """A drawn wall: rows, what can be clicked, and all lines that could be selected, in reading order."""
 
     place: Place
-    rows: list[Row] = field(default_factory=list)
-    spots: list[Drawn] = field(default_factory=list)
+    rows: list[Row] = []
+    spots: list[Drawn] = []
     """Places without rows: lines that can be selected, and numbers of servers in a state."""
-    keys: list[PanelKey] = field(default_factory=list)
+    keys: list[PanelKey] = []
     first: int = 0
     range: str = ""
     """Which lines of how many are in sight; "" where all are."""

@@ -31,7 +31,7 @@ from sparktop.model.node import (
     PowerRail,
     SensorReading,
 )
-from sparktop.model.series import Series
+from sparktop.model.series import Series, known_sum
 from sparktop.model.snapshot import BackendView, Headroom, NodeView, SpeedState
 from sparktop.panels.machine.panel import (
     RDMA,
@@ -67,7 +67,6 @@ from sparktop.panels.parts.figures import (
     findings_section,
     has_failed,
     is_stale,
-    known_total,
     label,
     legend,
     name_width,
@@ -130,8 +129,8 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
     after: Row = [figure(numbers.count(heat, 5), margin_role(margin))]
     after.append(label(" °C" if margin is None else f" °C, {margin:.0f} to limit"))
     ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
-    rx = known_total(port.rx_bytes_per_s for port in ports)
-    tx = known_total(port.tx_bytes_per_s for port in ports)
+    rx = known_sum(port.rx_bytes_per_s for port in ports)
+    tx = known_sum(port.tx_bytes_per_s for port in ports)
     used_gib = None if memory.used_bytes is None else memory.used_bytes / 2**30
     total = "" if memory.total_bytes is None else f" of {memory.total_bytes / 2**30:.1f}"
     return [
@@ -255,7 +254,7 @@ def _gpu_totals_row(gpus: Sequence[GpuReading], width: int) -> Row:
     row += [figure(numbers.count(watts, 6).strip()), label(" W")]
     if 0 < count < len(gpus):
         row.append(label(f" of {count}"))
-    energy_j = known_total(gpu.energy_j for gpu in gpus)
+    energy_j = known_sum(gpu.energy_j for gpu in gpus)
     if energy_j is not None:
         words = f", {energy_text(energy_j)}"
         row.append(label(f"{words} so far" if row_width(row) + len(f"{words} so far") <= width else words))

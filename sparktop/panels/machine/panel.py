@@ -11,7 +11,7 @@ from sparktop.graphics.axes import nice_ceiling
 from sparktop.graphics.cells import cell_width, fit, sparkrow
 from sparktop.model.failure import NO_ANSWER, failure_words
 from sparktop.model.node import GpuReading, LostGpu, MemoryReading, MigInstance, NetworkReading, NodeSample
-from sparktop.model.series import Series
+from sparktop.model.series import Series, known_sum
 from sparktop.model.snapshot import QUIET_SPEEDS, Headroom, NodeView, SpeedState
 from sparktop.panels.parts.figures import (
     LIVE,
@@ -23,7 +23,6 @@ from sparktop.panels.parts.figures import (
     finding_note,
     has_failed,
     is_stale,
-    known_total,
     label,
     read_by,
     share_role,
@@ -366,7 +365,7 @@ def gpu_totals(gpus: Sequence[GpuReading]) -> tuple[float | None, float | None, 
         default=None,
     )
     use = numbers.mean(gpu.utilization_percent for gpu in gpus)
-    return use, known_total(gpu.power_w for gpu in gpus), hottest
+    return use, known_sum(gpu.power_w for gpu in gpus), hottest
 
 
 def _network_rows(readings: tuple[NetworkReading, ...]) -> list[Row]:
@@ -380,9 +379,9 @@ def _network_rows(readings: tuple[NetworkReading, ...]) -> list[Row]:
     rows = [_traffic_row(link.rx_bytes_per_s, link.tx_bytes_per_s, link.name) for link in others]
     ports = [link for link in up if link.kind == RDMA]
     if ports:
-        rx = known_total(link.rx_bytes_per_s for link in ports)
-        tx = known_total(link.tx_bytes_per_s for link in ports)
-        failed = known_total(link.errors_per_s for link in ports)
+        rx = known_sum(link.rx_bytes_per_s for link in ports)
+        tx = known_sum(link.tx_bytes_per_s for link in ports)
+        failed = known_sum(link.errors_per_s for link in ports)
         row = _traffic_row(rx, tx, "RDMA" if failed or len(ports) == 1 else f"RDMA ×{len(ports)}")
         if failed:
             row.append((f" ✖{numbers.count(failed, 4).strip()}/s", "warn"))

@@ -349,12 +349,6 @@ def percent_bar(name: str, percent: float | None, gradient: str, after: Row, wid
     return bar_row(name, None if percent is None else percent / 100, gradient, after, width, tail)
 
 
-def known_total(values: Iterable[float | None]) -> float | None:
-    """Return the sum of those values that are known; None if none is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
 def bar_row(name: str, share: float | None, gradient: str, after: Row, width: int, tail: int) -> Row:
     """Return a row with a label, a bar filled to `share` (0 to 1; None if unknown), and the text `after`.
 
@@ -499,14 +493,14 @@ def is_stale(view: NodeView) -> bool:
     return view.failure is not None and view.failure.kind is FailureKind.LATE
 
 
-def has_failed(view: NodeView) -> bool:
-    """Return whether a node does not answer, except where it is not asked itself."""
-    return view.failure is not None and not is_stale(view)
+def has_failed(view: BackendView | NodeView) -> bool:
+    """Return whether a server or machine does not answer, except while it loads or is not asked itself."""
+    return view.failure is not None and view.failure.kind not in {FailureKind.LOADING, FailureKind.LATE}
 
 
-def failure_role(view: NodeView) -> str:
-    """Return the role of a node's failure: a node whose Prometheus fails is not at fault."""
-    return "warn" if is_stale(view) else "bad"
+def failure_role(view: BackendView | NodeView) -> str:
+    """Return the role of a failure: a server that loads, or whose Prometheus fails, is not at fault."""
+    return "bad" if has_failed(view) else "warn"
 
 
 def failed_since(view: NodeView) -> str:

@@ -23,6 +23,7 @@ from sparktop.model.ranks import (
     RanksView,
     RanksWord,
 )
+from sparktop.model.series import known_sum
 from sparktop.model.snapshot import BackendView, LaneView, Latency, NodeView, Quantile
 from sparktop.panels.machine.detail import node_tile
 from sparktop.panels.parts.figures import (
@@ -37,7 +38,7 @@ from sparktop.panels.parts.figures import (
     facts,
     figure,
     findings_section,
-    known_total,
+    has_failed,
     label,
     latency_role,
     live_words,
@@ -64,7 +65,6 @@ from sparktop.panels.parts.text import Row, Run, frame_role, framed, in_role, si
 from sparktop.panels.server.panel import (
     about,
     footnote,
-    has_failed,
     lanes_words,
     limit_rows,
     loading_rows,
@@ -201,7 +201,7 @@ def _machine_cells(view: BackendView, node: NodeView | None, device: int | None)
         return [label("".join("–".rjust(_WIDTHS[name]) for name in _TITLES))]
     gpus = [gpu for gpu in sample.gpus if gpu.index == device] or list(sample.gpus)
     clocks = [gpu.sm_clock_mhz for gpu in gpus if gpu.sm_clock_mhz is not None]
-    clock, power = min(clocks, default=None), known_total(gpu.power_w for gpu in gpus)
+    clock, power = min(clocks, default=None), known_sum(gpu.power_w for gpu in gpus)
     rdma = _rdma_bytes_per_s(sample)
     cells = {
         "clock": "–" if clock is None else f"{clock}",
@@ -218,14 +218,14 @@ def _machine_cells(view: BackendView, node: NodeView | None, device: int | None)
 def _rdma_bytes_per_s(sample: NodeSample) -> float | None:
     """Return the traffic of a machine's RDMA ports, in and out, in bytes per second; None if unknown."""
     ports = [port for port in sample.network if port.kind == "rdma" and port.up is not False]
-    return known_total(rate for port in ports for rate in (port.rx_bytes_per_s, port.tx_bytes_per_s))
+    return known_sum(rate for port in ports for rate in (port.rx_bytes_per_s, port.tx_bytes_per_s))
 
 
 def _worker_percent(view: BackendView, node: NodeView) -> float | None:
     """Return the CPU use of the backend's processes on a node, in percent of a core; None if unknown."""
     ours = {process.pid for process in node.engine_processes if process.backend in {view.name, None}}
     table = node.sample.processes if node.sample is not None else None
-    return known_total(
+    return known_sum(
         process.cpu_percent for process in (table.processes if table else ()) if process.pid in ours
     )
 

@@ -11,15 +11,18 @@ from sparktop.graphics import numbers
 from sparktop.graphics.axes import Top, top_without_spikes, widest_top
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance, balance_cost
-from sparktop.model.event import NO_VALUES, Progress
+from sparktop.model.event import Progress
+from sparktop.model.failure import Failure
 from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, minutes
 from sparktop.panels.parts.figures import (
     LIVE,
     WORD_ROLES,
     alarm,
     bar_runs,
+    failure_role,
     figure,
     finding_note,
+    has_failed,
     label,
     latency_row,
     rate_words,
@@ -70,16 +73,6 @@ def failure_words(view: BackendView) -> str:
     return "; ".join(part for part in (loading_words(view), view.failure.message) if part)
 
 
-def has_failed(view: BackendView) -> bool:
-    """Return whether a backend does not answer, except while it loads or is not asked itself."""
-    return view.failure is not None and view.state not in {BackendState.LOADING, BackendState.STALE}
-
-
-def failure_role(view: BackendView) -> str:
-    """Return the role of a failure: a server that loads, or whose Prometheus fails, is not at fault."""
-    return "bad" if has_failed(view) else "warn"
-
-
 def loading_rows(view: BackendView, width: int) -> list[Row]:
     """Return rows with the progress of a start: a bar where its duration is expected, phase, times.
 
@@ -103,32 +96,26 @@ def loading_rows(view: BackendView, width: int) -> list[Row]:
     return [fit_row(row, width) for row in rows]
 
 
-_INDENT = 2
 _OF_THE_TIME = " of the time"
 
 
 def limit_rows(limit: Limit | None, width: int) -> list[Row]:
-    """Return the verdict in rows of at most `width` cells, broken between its parts if that is possible.
+    """Return the verdict in rows of at most `width` cells: its title and its parts; empty without a verdict.
 
-    Empty without a verdict.
+    The first part follows the title and may break at any word; another one that fits into a row is whole.
     """
     if limit is None:
         return []
-    last = f", {limit.judged}" if limit.judged else ""
-    rows: list[Row] = [[(limit.title, _limit_role(limit)), label(f"{last}: ")]]
-    used = cell_width(f"{limit.title}{last}: ")
-    parts = limit.words.split("; ")
-    for number, part in enumerate(parts):
-        end = ";" if number + 1 < len(parts) else ""
-        wanted = cell_width(f"{part}{end}")
-        is_whole = number and _INDENT + wanted <= width
-        words = [f"{part}{end}"] if is_whole else f"{part}{end}".split()
-        for word in words:
-            if used + cell_width(word) > width and used > _INDENT:
-                rows.append([label(" " * _INDENT)])
-                used = _INDENT
-            rows[-1].append((f"{word} ", "text"))
-            used += cell_width(word) + 1
+    judged = f", {limit.judged}" if limit.judged else ""
+    rows: list[Row] = [[(limit.title, _limit_role(limit)), label(f"{judged}:")]]
+    first, *others = limit.words.replace("; ", ";\n").split("\n")
+    pieces = first.split()
+    for part in others:
+        pieces += [part] if cell_width(f"  {part}") <= width else part.split()
+    for piece in pieces:
+        if row_width(rows[-1]) + cell_width(f" {piece}") > width:
+            rows.append([label(" ")])
+        rows[-1].append((f" {piece}", "text"))
     return rows
 
 
@@ -137,17 +124,18 @@ def _limit_role(limit: Limit) -> str:
 
 
 def limit_note(limit: Limit) -> Row:
-    """Return the verdict for the edge of a frame, with its parts separated so that the last ones may go.
+    """Return the verdict for the edge of a frame, which cuts parts after " · " from the last one on.
 
-    A share of the time names the seconds that were judged.
+    The seconds that were judged stand for "the time", else at the end: "waits 62 % of the time" becomes
+    "waits 62 % of the last 60 s", "9 wait" becomes "9 wait · last 60 s". One that is not known has none at
+    the end.
     """
-    words = limit.words.replace("; ", " · ")
-    last = limit.judged
-    named = words.replace(_OF_THE_TIME, f" of the {last}", 1) if last else words
-    if limit.kind is LimitKind.UNKNOWN and named == words:
+    words, judged = limit.words.replace("; ", " · "), limit.judged
+    dated = words.replace(_OF_THE_TIME, f" of the {judged}", 1) if judged else words
+    if limit.kind is LimitKind.UNKNOWN and dated == words:
         return [(f" {words} ({limit.title}) ", "muted")]
-    end = f" · {last}" if last and named == words else ""
-    return [(f" {limit.title}", _limit_role(limit)), (f": {named}{end} ", "muted")]
+    end = f" · {judged}" if judged and dated == words else ""
+    return [(f" {limit.title}", _limit_role(limit)), (f": {dated}{end} ", "muted")]
 
 
 _MIN_TOP_TPS = 10.0
@@ -414,82 +402,96 @@ _YARDSTICKS = (
 """Each yardstick by the name of its value in the finding, as narrow places name it."""
 
 
-def _known_limit(view: BackendView) -> Row:
-    limit = view.limited_by
-    return [] if limit is None or limit.kind is LimitKind.UNKNOWN else limit_note(limit)
-
-
-def _limit_and_finding(noted: Row, view: BackendView, limit: Limit, room: int | None) -> tuple[Row, Row]:
-    """Return what limits the backend, and `noted`; the first with the yardsticks where both have no room."""
-    row = limit_note(limit)
-    fits = room is None or not noted or row_width([*row, *noted]) <= room
-    both = [] if fits else _limit_beside_yardsticks(view, limit, room or 0)
-    return (both, []) if both else (row, noted)
-
-
-def _limit_beside_yardsticks(view: BackendView, limit: Limit, room: int) -> Row:
-    """Return what limits the backend and the yardsticks in one piece of `room` cells; [] without yardsticks.
-
-    The last yardsticks are those that may go; before them a limit that is not known.
-    """
-    values = next((finding.values for finding in view.findings if finding.kind == "yardsticks"), NO_VALUES)
-    known = [(values.get(name), words) for name, words in _YARDSTICKS]
-    sticks = [f"{value:.0f} % of {words}" for value, words in known if isinstance(value, float)]
-    if not sticks:
-        return []
-    if limit.kind is LimitKind.UNKNOWN:
-        said = f" {' · '.join(sticks)} "
-        both = f"{said}· {limit.title}: {limit.reason} "
-        return [(both if cell_width(both) <= room else said, "muted")]
-    said = "".join(f" · {stick}" for stick in sticks)
-    (title, (words, role)) = limit_note(limit)
-    first = f"{words.partition(' · ')[0].rstrip()}{said} "
-    fits = row_width([title, (first, role)]) <= room
-    return [title, (first if fits else f"{said} ", role)]
-
-
 def footnote(view: BackendView, *, on_board: bool = False, room: int | None = None) -> tuple[Row, Row]:
     """Return the texts of the frame's lower edge: (for the left, for the right).
 
-    At the left stands the failure, else how long there was no progress, else what else is wrong, else what
-    limits the backend (`on_board`), else where it runs; at the right the worst or first finding beside these,
-    else the duration of the last poll. A start that goes on has its worst finding at the left. Only the full
-    screen of the backend has its URL. Where both do not fit into `room` cells, the yardsticks stand behind
-    what limits the backend.
+    The first case that holds decides:
+
+    * a failure: the failure, and the worst finding; of a start that goes on this finding alone
+    * no progress: the standstill, and the worst finding
+    * another trouble: it, and on the board what limits the backend
+    * a verdict on its limit, on the board: this, and the worst finding, in `room` cells
+    * else: where it runs, on its full screen with its URL, and how it is polled
     """
-    noted = finding_note(view.findings) or [(f" {finding.line} ", "muted") for finding in view.findings[:1]]
+    finding = finding_note(view.findings) or [(f" {found.line} ", "muted") for found in view.findings[:1]]
+    limit = view.limited_by if on_board else None
     if view.failure is not None:
-        since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
-        if view.loading is not None:  # the panel names its process
-            words = view.failure.message.partition(" (process")[0]
-            worst = finding_note(view.findings)
-            return (worst, []) if worst else ([(f" …{since}: {words} ", failure_role(view))], noted)
-        stale = "" if view.age_s is None else f" · figures {numbers.age(view.age_s)} old"
-        sign = "✖" if has_failed(view) else "…"
-        return [(f" {sign} {view.failure.message}{since}{stale} ", failure_role(view))], noted
+        return _failure_notes(view, view.failure, finding)
     if view.progress is not None:
-        return [(f" {view.progress.sentence} ", _STANDING_ROLES.get(view.progress.word, "text"))], noted
+        return [(f" {view.progress.sentence} ", _STANDING_ROLES.get(view.progress.word, "text"))], finding
     if trouble := _trouble_note(view):
-        return trouble, _known_limit(view) if on_board else []
-    poll = [] if view.poll_ms is None else [(f" poll {view.poll_ms:.0f} ms ", "muted")]
-    if slow := slow_page(view):
-        poll = [(f" {slow} ", "warn")]
-    if view.page_note is not None:
-        poll = [(f" {view.page_note} ", "warn")]
+        return trouble, [] if limit is None or limit.kind is LimitKind.UNKNOWN else limit_note(limit)
+    if limit is not None:
+        return _limit_notes(view, limit, finding, room)
+    return _place_note(view, on_board=on_board), _poll_note(view)
+
+
+def _failure_notes(view: BackendView, failure: Failure, finding: Row) -> tuple[Row, Row]:
+    """Return (the failure, `finding`); while it loads, and a finding needs attention, this alone."""
+    since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
+    if view.loading is not None:
+        if worst := finding_note(view.findings):
+            return worst, []
+        words = failure.message.partition(" (process")[0]  # the panel names its process
+        return [(f" …{since}: {words} ", failure_role(view))], finding
+    stale = "" if view.age_s is None else f" · figures {numbers.age(view.age_s)} old"
+    sign = "✖" if has_failed(view) else "…"
+    return [(f" {sign} {failure.message}{since}{stale} ", failure_role(view))], finding
+
+
+def _limit_notes(view: BackendView, limit: Limit, finding: Row, room: int | None) -> tuple[Row, Row]:
+    """Return (what limits the backend, `finding`); in one piece with its yardsticks if `room` is too small.
+
+    How it is polled replaces the finding if its page is slow or cached, or if nothing else is known.
+    """
+    note, beside = limit_note(limit), finding
+    if room is not None and finding and row_width([*note, *finding]) > room:
+        values = next((found.values for found in view.findings if found.kind == "yardsticks"), {})
+        shares = [(values.get(name), words) for name, words in _YARDSTICKS]
+        yardsticks = " · ".join(
+            f"{share:.0f} % of {words}" for share, words in shares if isinstance(share, float)
+        )
+        if yardsticks:
+            note, beside = _limit_beside_yardsticks(limit, yardsticks, room), []
+    if slow_page(view) or view.page_note or (limit.kind is LimitKind.UNKNOWN and not finding):
+        beside = _poll_note(view)
+    return note, beside
+
+
+def _limit_beside_yardsticks(limit: Limit, yardsticks: str, room: int) -> Row:
+    """Return a limit and yardsticks, "62 % of own best · 40 % of limit", in one piece of `room` cells.
+
+    A known limit stands first, with its first part if that fits: "limited by slots: 16 of 16 run · 62 % of
+    own best · 40 % of limit". One that is not known stands last, if it fits.
+    """
+    if limit.kind is LimitKind.UNKNOWN:
+        both = f" {yardsticks} · {limit.title}: {limit.reason} "
+        return [(both if cell_width(both) <= room else f" {yardsticks} ", "muted")]
+    title, (words, role) = limit_note(limit)
+    first = words.partition(" · ")[0].rstrip()
+    whole: Row = [title, (f"{first} · {yardsticks} ", role)]
+    return whole if row_width(whole) <= room else [title, (f" · {yardsticks} ", role)]
+
+
+def _poll_note(view: BackendView) -> Row:
+    """Return how the backend is read: through a Prometheus, from a cached or slow page, or in how many ms."""
     if view.scrape is not None:
-        poll = scraped(view.scrape, view.age_s)
-    if on_board and view.limited_by is not None:
-        keeps = slow or view.page_note or (view.limited_by.kind is LimitKind.UNKNOWN and not noted)
-        row, noted = _limit_and_finding(noted, view, view.limited_by, room)
-        return row, poll if keeps else noted
+        return scraped(view.scrape, view.age_s)
+    if words := view.page_note or slow_page(view):
+        return [(f" {words} ", "warn")]
+    return [] if view.poll_ms is None else [(f" poll {view.poll_ms:.0f} ms ", "muted")]
+
+
+def _place_note(view: BackendView, *, on_board: bool) -> Row:
+    """Return the first finding, else where the backend runs; on its full screen URL and machines instead."""
     where = f"on {', '.join(view.nodes)}" if view.nodes else ""
-    said = view.findings[0].line if view.findings else where
-    facts = [said if on_board else f"{view.url} {where}".rstrip()]
+    on_its_board = view.findings[0].line if view.findings else where
+    facts = [on_its_board if on_board else f"{view.url} {where}".rstrip()]
     facts += [f"tok/s {view.rate_note}"] if view.rate_note else []
     if view.max_model_len is not None:
         facts.append(f"context {numbers.count(view.max_model_len, 5).strip()} tokens")
     words = " · ".join(fact for fact in facts if fact)
-    return [(f" {words} ", "muted")] if words else [], poll
+    return [(f" {words} ", "muted")] if words else []
 
 
 def _edge_room(width: int, *, timed: bool) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
@@ -15,6 +15,7 @@ from sparktop.panels.parts.figures import (
     LIVE,
     SHORT_STATES,
     alarm,
+    failure_role,
     figure,
     latency_role,
     quantile_text,
@@ -37,7 +38,6 @@ from sparktop.panels.parts.text import (
 )
 from sparktop.panels.server.panel import (
     GroupScale,
-    failure_role,
     further_rows,
     graph_captions,
     graph_rows,
@@ -144,7 +144,7 @@ class Table(Struct, eq=False):
     """All names of the column, also of backends that are not shown now."""
     each: int = 1
     """Rows of an entry."""
-    _fitted: Mapping[str, str] = field(default_factory=dict)
+    _fitted: Mapping[str, str] = {}
     _shape: tuple[int, list[Column], int] = (0, [], 0)
     """(cells of a name, columns of values, cells of the graph after them if the table is wide)."""
 
