@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import socket
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -19,7 +18,7 @@ from msgspec import Struct
 
 from sparktop.doctor.check import Check, Status
 from sparktop.model.text import clean, host_port
-from sparktop.net.failure import Trust, timeout_error, transport_error
+from sparktop.net.failure import Trust, look_up, timeout_error, transport_error
 from sparktop.net.once import Reply, get, open_client
 
 RESOLVE_TIMEOUT_S = 5.0
@@ -113,10 +112,9 @@ class RealNetwork:
     async def resolve(self, host: str) -> Resolved:
         """Resolve a name with the system's resolver."""
         began = time.monotonic()
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
-                found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+                found = await look_up(host, None)
         except UnicodeError as error:  # a label too long for the encoding of host names
             raise OSError(str(error)) from error
         addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in found))

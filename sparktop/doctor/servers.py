@@ -24,7 +24,7 @@ from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
 from sparktop.model.text import clean
-from sparktop.net.client import Answer
+from sparktop.net.client import Response
 from sparktop.net.failure import HOW_TO_GIVE_A_KEY, AnswerError, server_words, status_error
 from sparktop.net.once import Reply
 from sparktop.sources.engine_http import EnginePages, RouteFinder, ask_facts
@@ -215,10 +215,10 @@ class _Visit:
         answer = await self._pages.answer(engine, deadline_s)
         return read_page(answer.body, at=0.0, engine=engine, answer_ms=answer.answer_ms)
 
-    async def _answer(self, path: str, deadline_s: float) -> Answer:
+    async def _answer(self, path: str, deadline_s: float) -> Response:
         del deadline_s  # each GET has a deadline of its own
         reply = await self._get(path)
-        return Answer(reply.body, 0.0, reply.took_ms)
+        return Response(_OK, reply.body, 0.0, {}, answer_ms=reply.took_ms)
 
     async def identify(self, engine: Engine) -> EngineIdentity:
         """Request the engine's identity routes and return the identity.

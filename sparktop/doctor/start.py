@@ -75,28 +75,29 @@ def check_start(
     """
     title, words = parse_start(command)
     asks = title.asks or MemoryAsk()
-    weights, check = _check_weights(title, words, env)
-    room = None if isinstance(reading, Failure) else room_of(reading, 1)
-    if not isinstance(reading, Failure) and not reading.memory.unified:
-        room = room_of(reading, min(asks.ranks, max(1, len(reading.gpus))))
+    weights, weights_check = _check_weights(title, words, env)
+    room = None
+    if not isinstance(reading, Failure):
+        gpus = 1 if reading.memory.unified else min(asks.ranks, max(1, len(reading.gpus)))
+        room = room_of(reading, gpus)
     if room is None:
-        return [
-            check,
-            Check("memory", Status.SKIP, "unknown if it fits: this machine's GPU memory is not known"),
-        ]
-    mine = None if weights is None else weights // asks.ranks
+        unknown = "unknown if it fits: this machine's GPU memory is not known"
+        return [weights_check, Check("memory", Status.SKIP, unknown)]
+    weights_per_rank = None if weights is None else weights // asks.ranks
     host = identity.hostname or ""
     key = (host, title.engine, title.model or "")
-    last = max((one for one in starts if one.key == key), key=lambda one: one.ended_at, default=None)
+    last = max(
+        (start for start in starts if start.key == key), key=lambda start: start.ended_at, default=None
+    )
     extra = loader_extra(starts, host, title.engine, room.total_bytes)
-    need = start_need(title.engine, asks, room, weights_bytes=mine, last=last, extra_bytes=extra)
+    need = start_need(title.engine, asks, room, weights_bytes=weights_per_rank, last=last, extra_bytes=extra)
     fit = fit_of(need, room)
     status = Status.FAIL if fit.short else Status.SKIP if fit.short is None else Status.OK
     return [
-        check,
+        weights_check,
         Check("memory", status, f"{title.engine} {fit.words}", fit.fix or ""),
         *(Check(name, Status.OK, text) for name, text in fit.evidence),
-        *_check_pool(title, asks, mine, room.total_bytes),
+        *_check_pool(title, asks, weights_per_rank, room.total_bytes),
     ]
 
 

@@ -146,13 +146,7 @@ class ContainerReader:
         """
         if self._ids.get((pid, start)) is None:
             return None
-        cgroup = read_small(f"{self._root}/proc/{pid}/cgroup") or b""
-        path = next((line[3:] for line in cgroup.splitlines() if line.startswith(b"0::/")), None)
-        if path is None:
-            return None
-        events = (
-            read_small(f"{self._root}/sys/fs/cgroup{path.decode('utf-8', 'replace')}/memory.events") or b""
-        )
+        events = read_of_cgroup(self._root, pid, "memory.events") or b""
         counts = [line.partition(b" ")[2] for line in events.splitlines() if line.startswith(b"oom_kill ")]
         return parse_int(counts[0]) if counts else None
 
@@ -181,6 +175,15 @@ class ContainerReader:
             names |= ask_names(path)
         if names:
             self._names = names
+
+
+def read_of_cgroup(root: Path, pid: int, name: str) -> bytes | None:
+    """Return the file `name` of a process' control group (version 2), read below `root`; None without it."""
+    cgroups = read_small(f"{root}/proc/{pid}/cgroup") or b""
+    path = next((line[3:] for line in cgroups.splitlines() if line.startswith(b"0::/")), None)
+    if path is None or b".." in path:
+        return None
+    return read_small(f"{root}/sys/fs/cgroup{path.decode('utf-8', 'replace')}/{name}")
 
 
 def _is_usable(path: str) -> bool:
@@ -694,19 +697,13 @@ _REAPERS = frozenset(
 but its server."""
 
 
-class _Command(NamedTuple):
-    """What a command line says."""
+class _Command(Struct, frozen=True):
+    """What the command line of a process says."""
 
-    program: str = ""
-    title: Title | None = None
-    guard: MemoryGuard | None = None
-
-
-class _Seen(Struct):
-    """A process whose command line was read."""
-
-    command: _Command
-    until: float
+    program: str
+    title: Title | None
+    guard: MemoryGuard | None
+    settled_at: float = 0.0
     """Time up to which the command line is read again."""
 
 
@@ -717,14 +714,6 @@ class _Use(Struct):
     ticks: int
     at: float
     may_read_io: bool = True
-
-
-def _names(folder: str) -> list[str]:
-    """Return the names in a folder in any order; [] if it cannot be read."""
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - names are wanted, not a Path object for each
-    except OSError:
-        return []
 
 
 _KTHREADD = 2
@@ -774,7 +763,8 @@ class WorkloadReader:
         self._ended_at: float | None = None
         """When a workload was last found to have ended."""
         self._workloads = Workloads()
-        self._seen: dict[int, _Seen] = {}
+        self._commands: dict[int, _Command] = {}
+        """What the command lines of all processes say, by process ID."""
         self._used: dict[int, _Use] = {}
 
     def read(self, now: float, on_gpu: Collection[int] = ()) -> Workloads:
@@ -787,7 +777,7 @@ class WorkloadReader:
         processes = [] if self._is_list_due(now, on_gpu) else self._engine_processes(on_gpu)
         if len(processes) < len(before) or self._is_list_due(now, on_gpu):
             first, self._listed_at = self._listed_at is None, now
-            pids = [int(name) for name in _names(self._proc) if name.isdecimal()]
+            pids = [int(name) for name in entries(self._root / "proc") if name.isdecimal()]
             self._update_commands(pids, now, first=first)
             processes = self._engine_processes(on_gpu)
         if len(processes) < len(before):
@@ -812,7 +802,7 @@ class WorkloadReader:
 
     def _is_list_due(self, now: float, on_gpu: Collection[int]) -> bool:
         fast = self._wait_s == _WORKLOADS_READ_AGAIN_S or self._listed_at is None
-        new = any(pid not in self._seen for pid in on_gpu)
+        new = any(pid not in self._commands for pid in on_gpu)
         wait_s = _LIST_AGAIN_S if self._workloads.processes else _LIST_IDLE_S
         return fast or new or not 0 <= now - (self._listed_at or 0.0) < wait_s
 
@@ -822,26 +812,29 @@ class WorkloadReader:
         return [process for pid in pids if (process := self._read_process(pid)) is not None]
 
     def _update_commands(self, pids: Iterable[int], now: float, *, first: bool) -> None:
-        """Read the command lines that are new or may have changed; forget processes that ended."""
-        before, self._seen = self._seen, {}
+        """Read the command lines that are new or may have changed; forget processes that ended.
+
+        `first` is true in the first reading of all.
+        """
+        before, commands = self._commands, dict[int, _Command]()
         for pid in pids:
-            seen = self._seen[pid] = before.get(pid) or self._read_new(pid, now, first=first)
-            if pid in before and now < seen.until:
-                seen.command = self._command(pid)
-        commands = {pid: seen.command for pid, seen in self._seen.items()}
+            command = before.get(pid)
+            if command is None:
+                command = self._read_command(pid)
+                unsettled = command.program.startswith(UNSETTLED)
+                wait_s = _UNSETTLED_S if unsettled else 0.0 if first else _YOUNG_S
+                command = replace(command, settled_at=now + wait_s)
+            elif now < command.settled_at:
+                command = replace(self._read_command(pid), settled_at=command.settled_at)
+            commands[pid] = command
+        self._commands = commands
         self._titled = {pid for pid, command in commands.items() if command.title is not None}
         self._compilers = sum(command.program in COMPILERS for command in commands.values())
         guards = (command.guard for command in commands.values() if command.guard is not None)
         self._guards = tuple(islice(guards, _MOST_GUARDS))
         self._sees_all = _is_kernel_thread(read_small(f"{self._proc}/{_KTHREADD}/stat"))
 
-    def _read_new(self, pid: int, now: float, *, first: bool) -> _Seen:
-        """Read the command line of a new process; `first` is true in the first reading of all."""
-        command = self._command(pid)
-        wait_s = _UNSETTLED_S if command.program.startswith(UNSETTLED) else 0.0 if first else _YOUNG_S
-        return _Seen(command, now + wait_s)
-
-    def _command(self, pid: int) -> _Command:
+    def _read_command(self, pid: int) -> _Command:
         content = read_small(f"{self._proc}/{pid}/cmdline")
         arguments = arguments_of(content) if content else []
         program = program_of(arguments)
@@ -857,10 +850,10 @@ class WorkloadReader:
         """
         first = process
         for _ in range(_MOST_ANCESTORS):
-            parent, seen = by_pid.get(first.parent), self._seen.get(first.parent)
-            if parent is None or seen is None or seen.command.title is None:
+            parent, command = by_pid.get(first.parent), self._commands.get(first.parent)
+            if parent is None or command is None or command.title is None:
                 break
-            if seen.command.title.role not in _PARTS:
+            if command.title.role not in _PARTS:
                 return None
             first = parent
         parent = self._read_process(first.parent) if first.parent else None
@@ -868,8 +861,8 @@ class WorkloadReader:
 
     def _workload(self, process: Process, now: float, by_pid: Mapping[int, Process]) -> Workload:
         pid = process.pid
-        seen = self._seen.get(pid)
-        title = (seen.command.title if seen is not None else None) or _NOT_ENGINE
+        command = self._commands.get(pid)
+        title = (command.title if command is not None else None) or _NOT_ENGINE
         container, name = self._containers.find(pid, process.start)
         used = self._used.get(pid)
         percent = None

@@ -21,7 +21,15 @@ from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import entries, read_bytes
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.ranks import ALL_OPERATIONS, Communicator, MissingRank, Rank, RanksAnswer, RankStatus
+from sparktop.model.ranks import (
+    ALL_OPERATIONS,
+    Communicator,
+    MissingRank,
+    Rank,
+    RanksAnswer,
+    RanksReply,
+    RankStatus,
+)
 from sparktop.model.text import clean, host_port, reason_of
 from sparktop.stopping import timeout
 
@@ -72,7 +80,7 @@ def parse_json(text: str) -> RanksAnswer:
     ras = _object_or_empty(report.get("ras"))
     return RanksAnswer(
         nccl=_text_or_none(report.get("nccl_version")),
-        communicators=tuple(_communicators(report["communicators"][:MOST_COMMUNICATORS])),
+        communicators=tuple(map(_read_communicator, report["communicators"][:MOST_COMMUNICATORS])),
         timeouts=_int_or_none(ras.get("timeouts_count")) or 0,
         took_s=_seconds_or_none(ras.get("collection_time_sec")),
     )
@@ -88,23 +96,25 @@ def _load_json(document: str) -> object:
     raise RanksError("half an answer of NCCL, or none: its JSON cannot be parsed")
 
 
-def _communicators(given: list[object]) -> Iterator[Communicator]:
-    for fields in given:
-        if not isinstance(fields, dict):
-            raise RanksError("the answer is not NCCL's: a communicator without fields")
-        ranks, others = _objects_in(fields.get("ranks")), _objects_in(fields.get("missing_ranks"))
-        missing = [entry for entry in others if _is_unresponsive(entry)]
-        absent = [entry for entry in others if entry not in missing]
-        yield Communicator(
-            plain_hash(_text_or_none(fields.get("hash")) or ""),
-            _text_or_none(fields.get("secondary_hash")),
-            _int_or_none(fields.get("size")) or len(ranks) + len(others),
-            (
-                *map(_read_rank, ranks),
-                *(replace(_read_rank(entry), status=RankStatus.ABSENT) for entry in absent),
-            ),
-            tuple(_read_missing_rank(entry) for entry in missing),
-        )
+def _read_communicator(fields: object) -> Communicator:
+    """Return a communicator of the JSON; of what NCCL calls missing ranks, those that answer are absent ones.
+
+    A missing rank gives no answer at all; an absent one answers, but is not in the group (yet, or any more).
+    """
+    if not isinstance(fields, dict):
+        raise RanksError("the answer is not NCCL's: a communicator without fields")
+    present, others = _objects_in(fields.get("ranks")), _objects_in(fields.get("missing_ranks"))
+    missing = [entry for entry in others if _is_unresponsive(entry)]
+    absent = [
+        replace(_read_rank(entry), status=RankStatus.ABSENT) for entry in others if entry not in missing
+    ]
+    return Communicator(
+        plain_hash(_text_or_none(fields.get("hash")) or ""),
+        _text_or_none(fields.get("secondary_hash")),
+        _int_or_none(fields.get("size")) or len(present) + len(others),
+        (*map(_read_rank, present), *absent),
+        tuple(map(_read_missing_rank, missing)),
+    )
 
 
 def _objects_in(given: object) -> list[Mapping[str, object]]:
@@ -301,6 +311,10 @@ class _TextReader:
             self.dead.add((host_or_none(match[2]), int(match[1])))
 
     def _read_detail(self, line: str, comm: _OpenCommunicator) -> None:
+        """Read a line about the ranks of a communicator; `_RANK` comes last: it matches most others.
+
+        "N ranks have launched …" counts ranks, of which the next lines may name some (`_shared`).
+        """
         if len(comm.ranks) + len(comm.missing) > MOST_RANKS:
             return
         if different := _DIFFERENT.match(line):
@@ -534,8 +548,10 @@ async def _read_to_end(reader: asyncio.StreamReader) -> bytes:
 
 Version = tuple[int, int, int]
 
-LIBRARY = re.compile(rb"[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \d+ +(/\S*/libnccl\.so[.0-9]*)$", re.MULTILINE)
-"""A line of /proc/PID/maps that names the library."""
+_LIBRARY = re.compile(
+    rb"[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \d+ +(/\S*/libnccl\.so[.0-9]*)( \(deleted\))?$", re.MULTILINE
+)
+"""A line of /proc/PID/maps that names the library, and whether that file was removed or replaced since."""
 _NAMED = re.compile(r"libnccl\.so\.(\d+)\.(\d+)\.(\d+)$")
 _PACKAGE = re.compile(r"nvidia_nccl_cu\d+-(\d+)\.(\d+)\.(\d+)[^/]*\.dist-info$")
 _WRITTEN = re.compile(rb"NCCL version (\d{1,3})\.(\d{1,3})\.(\d{1,3})")
@@ -569,18 +585,23 @@ def loaded_nccl(root: Path = Path("/")) -> tuple[LoadedNccl, ...]:
     for name in entries(proc):
         if not name.isdecimal() or len(found) == _MOST_FOUND:
             continue
-        match = LIBRARY.search(read_bytes(f"{proc}/{name}/maps") or b"")
-        if match is None:
+        library = library_path(read_bytes(f"{proc}/{name}/maps") or b"")
+        if library is None:
             continue
-        file = seen_from_here(proc / name, match[1].decode("utf-8", "replace"))
-        found.append(LoadedNccl(int(name), _library_version(file, versions), _ras_address(proc / name)))
+        version = _library_version(proc / name, library[0], versions, is_replaced=library[1])
+        found.append(LoadedNccl(int(name), version, _ras_address(proc / name)))
     return tuple(found)
+
+
+def library_path(maps: bytes) -> tuple[str, bool] | None:
+    """Return (path, whether that file was replaced or removed) of the library in /proc/PID/maps, or None."""
+    match = _LIBRARY.search(maps)
+    return None if match is None else (match[1].decode("utf-8", "replace"), match[2] is not None)
 
 
 def parse_version(text: str | None) -> Version | None:
     """Return the numbers of a version such as "2.28.7" or "2.28.7+cuda13.0"; None for any other text."""
-    match = re.match(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})", text or "")
-    return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
+    return _numbers_in(re.match(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})", text or ""))
 
 
 def seen_from_here(process: Path, path: str) -> Path:
@@ -596,12 +617,20 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _library_version(file: Path, known: dict[tuple[int, int], Version | None]) -> Version | None:
-    """Return the version of a library file; `known` keeps the results by device and inode."""
+def _library_version(
+    process: Path, path: str, known: dict[tuple[int, int], Version | None], *, is_replaced: bool
+) -> Version | None:
+    """Return the version of a process' library; `known` keeps the results by device and inode.
+
+    What stands at the path of a replaced file has another version: only a number in its name counts.
+    """
+    if is_replaced:
+        return version_in_name(path)
+    file = seen_from_here(process, path)
     try:
         status = file.stat()
     except OSError:
-        return _version_numbers(_NAMED.search(str(file)))
+        return version_in_name(str(file))
     key = (status.st_dev, status.st_ino)
     if key not in known:
         known[key] = version_by_names(file) or _version_in_content(file)
@@ -610,11 +639,11 @@ def _library_version(file: Path, known: dict[tuple[int, int], Version | None]) -
 
 def version_by_names(file: Path) -> Version | None:
     """Return the version in the name of the file, or of the Python package that the file belongs to."""
-    named = _version_numbers(_NAMED.search(str(file)))
+    named = version_in_name(str(file))
     if named is not None or len(file.parents) <= _PACKAGES:
         return named
     # site-packages/nvidia/nccl/lib/libnccl.so.2
-    packages = (_version_numbers(_PACKAGE.search(name)) for name in entries(file.parents[_PACKAGES]))
+    packages = (_numbers_in(_PACKAGE.search(name)) for name in entries(file.parents[_PACKAGES]))
     return next((version for version in packages if version is not None), None)
 
 
@@ -635,22 +664,25 @@ def _version_in_content(file: Path) -> Version | None:
 
 
 def _constant_sections(head: bytes, file: Path) -> Iterator[tuple[int, int]]:
-    """Yield (offset, size) of the sections .rodata of a 64-bit ELF file that begins with `head`."""
-    fields = struct.unpack(_ELF_HEADER, head)
-    start, each, count, names = fields[6], fields[11], fields[12], fields[13]
-    if not head.startswith(b"\x7fELF\x02\x01") or each != struct.calcsize(_ELF_SECTION):
+    """Yield (offset, size) of the sections .rodata of a 64-bit ELF file (man 5 elf) with this `head`."""
+    *_, table_at, _, _, _, _, entry_size, entries_count, names_index = struct.unpack(_ELF_HEADER, head)
+    if not head.startswith(b"\x7fELF\x02\x01") or entry_size != struct.calcsize(_ELF_SECTION):
         return
     with file.open("rb") as opened:
-        opened.seek(start)
-        table = opened.read(each * min(count, _MOST_SECTIONS))
-        sections = [struct.unpack_from(_ELF_SECTION, table, at) for at in range(0, len(table), each)]
-        if names >= len(sections):
+        opened.seek(table_at)
+        table = opened.read(entry_size * min(entries_count, _MOST_SECTIONS))
+        sections = [
+            (name_at, offset, size)
+            for name_at, _, _, _, offset, size, *_ in struct.iter_unpack(_ELF_SECTION, table)
+        ]
+        if names_index >= len(sections):
             return
-        opened.seek(sections[names][4])
-        words = opened.read(min(sections[names][5], _CHUNK))
-    for section in sections:
-        if words[section[0] :].partition(b"\0")[0] == b".rodata":
-            yield section[4], section[5]
+        _, names_at, names_size = sections[names_index]
+        opened.seek(names_at)
+        names = opened.read(min(names_size, _CHUNK))
+    for name_at, offset, size in sections:
+        if names[name_at:].partition(b"\0")[0] == b".rodata":
+            yield offset, size
 
 
 def _ras_address(process: Path) -> str | None:
@@ -661,7 +693,12 @@ def _ras_address(process: Path) -> str | None:
     return None
 
 
-def _version_numbers(match: re.Match[str] | None) -> Version | None:
+def version_in_name(path: str) -> Version | None:
+    """Return the version in the name of a library file; None where it has none, as in libnccl.so.2."""
+    return _numbers_in(_NAMED.search(path))
+
+
+def _numbers_in(match: re.Match[str] | None) -> Version | None:
     return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
 
 
@@ -676,13 +713,6 @@ REST_S = 1.0
 _PORT = 28028
 _LOCAL: tuple[Address, ...] = (("::1", _PORT), ("127.0.0.1", _PORT))
 _MOST_ADDRESSES = 4
-
-
-class Found(Struct, frozen=True):
-    """The answer of NCCL on this machine, with a remark on its version."""
-
-    answer: RanksAnswer
-    warning: str | None = None
 
 
 class RasReader:
@@ -705,12 +735,12 @@ class RasReader:
         self._env = os.environ if env is None else env
         self._addresses = None if addresses is None else tuple(addresses)
         self._clock = clock
-        self._running: asyncio.Task[Found | Failure] | None = None
-        self._last: tuple[float, Found | Failure] | None = None
+        self._running: asyncio.Task[RanksReply | Failure] | None = None
+        self._last: tuple[float, RanksReply | Failure] | None = None
         self._refused: set[Address] = set()
         """Addresses at which a version that must not be asked has answered."""
 
-    async def ask(self) -> Found | Failure:
+    async def ask(self) -> RanksReply | Failure:
         """Return the answer of NCCL, or a `Failure`; a request during a query gets the result of that query.
 
         Asking is the caller's decision: it must follow from a key press, or from the configuration while an
@@ -723,7 +753,7 @@ class RasReader:
             self._running.add_done_callback(self._keep_result)
         return await asyncio.shield(self._running)
 
-    def _keep_result(self, task: asyncio.Task[Found | Failure]) -> None:
+    def _keep_result(self, task: asyncio.Task[RanksReply | Failure]) -> None:
         self._running = None
         if not task.cancelled() and task.exception() is None:
             self._last = (self._clock(), task.result())
@@ -734,7 +764,7 @@ class RasReader:
             self._running.cancel()
             await asyncio.wait({self._running})
 
-    async def _ask_addresses(self) -> Found | Failure:
+    async def _ask_addresses(self) -> RanksReply | Failure:
         loaded = await asyncio.to_thread(loaded_nccl, self._root)
         versions = [library.version for library in loaded if library.version is not None]
         if versions and min(versions) < OLDEST:
@@ -751,7 +781,7 @@ class RasReader:
                 if error.kind is not FailureKind.REFUSED:
                     return Failure(error.kind, clean(error, 300), self._clock())
             else:
-                return self._with_warning(address, answer)
+                return self._judge_version(address, answer)
         return failure
 
     def _addresses_to_try(self, loaded: Sequence[LoadedNccl]) -> list[Address]:
@@ -762,7 +792,8 @@ class RasReader:
         addresses = [address for text in named if text for address in parse_address(text)]
         return list(dict.fromkeys((*addresses[:_MOST_ADDRESSES], *_LOCAL)))
 
-    def _with_warning(self, address: Address, answer: RanksAnswer) -> Found | Failure:
+    def _judge_version(self, address: Address, answer: RanksAnswer) -> RanksReply | Failure:
+        """Return an answer with a remark on its version; refuse one that is too old, and its address."""
         version = parse_version(answer.nccl)
         if version is not None and version < OLDEST:
             self._refused.add(address)
@@ -771,7 +802,7 @@ class RasReader:
         if version is None or version < SAFE:
             which = "of an unknown version" if version is None else _version_text(version)
             warning = f"NCCL {which}: below {_version_text(SAFE)} an answer about a missing rank can be wrong"
-        return Found(answer, warning)
+        return RanksReply(answer, warning)
 
     def _too_old_failure(self, version: Version) -> Failure:
         least = f"{_version_text(OLDEST)} and newer are asked"

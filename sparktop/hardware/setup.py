@@ -20,8 +20,8 @@ from sparktop.hardware.kernel_file import (
     read_small,
 )
 from sparktop.hardware.network import find_ports, place_of_port
-from sparktop.hardware.processes import parse_stat
-from sparktop.hardware.ras import LIBRARY, seen_from_here, version_by_names
+from sparktop.hardware.processes import parse_stat, read_of_cgroup
+from sparktop.hardware.ras import library_path, seen_from_here, version_by_names, version_in_name
 from sparktop.model.node import UNLIMITED, EngineSetup, Gid, MachineSetup, Rail
 from sparktop.model.text import clean
 
@@ -140,14 +140,14 @@ class SetupReader:
 
 def read_engine(process: Path, root: Path = Path("/")) -> EngineSetup:
     """Read library, variables and limits of the process with the folder `process` in /proc."""
-    match = LIBRARY.search(read_bytes(f"{process}/maps") or b"")
-    path = version = size = build = None
-    if match is not None:
-        path = match[1].decode("utf-8", "replace")
+    path, is_replaced = library_path(read_bytes(f"{process}/maps") or b"") or (None, False)
+    version = size = build = None
+    if path is not None:
         file = seen_from_here(process, path)
-        numbers = version_by_names(file)
+        numbers = version_in_name(path) if is_replaced else version_by_names(file)
         version = None if numbers is None else ".".join(map(str, numbers))
-        size, build = _size_and_build(str(file))
+        if not is_replaced:
+            size, build = _size_and_build(str(file))
     return EngineSetup(
         int(process.name),
         None if path is None else clean(path, _LONGEST_VALUE),
@@ -158,7 +158,7 @@ def read_engine(process: Path, root: Path = Path("/")) -> EngineSetup:
         UNLIMITED
         if _may_lock_all(read_small(f"{process}/status") or b"", read_small(f"{process}/uid_map") or b"")
         else _memlock_limit(read_small(f"{process}/limits") or b""),
-        _memory_max(root, read_small(f"{process}/cgroup") or b""),
+        _memory_max(root, int(process.name)),
         image_of(read_bytes(f"{process}/mountinfo") or b""),
     )
 
@@ -262,12 +262,9 @@ def _may_lock_all(status: bytes, users: bytes) -> bool:
     return bool(rights & _IPC_LOCK) and users.split() == _ALL_USERS
 
 
-def _memory_max(root: Path, cgroup: bytes) -> int | None:
-    """Return the memory limit of a process' control group (version 2), in bytes."""
-    path = next((line[3:] for line in cgroup.splitlines() if line.startswith(b"0::/")), None)
-    if path is None or b".." in path:
-        return None
-    text = read_small(f"{root}/sys/fs/cgroup{path.decode('utf-8', 'replace')}/memory.max")
+def _memory_max(root: Path, pid: int) -> int | None:
+    """Return the memory limit of a process' control group, in bytes."""
+    text = read_of_cgroup(root, pid, "memory.max")
     return None if text is None else _parse_limit(text.strip())
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from sparktop import __version__
 from sparktop.model.text import TextEnum
 
 ALL_OPERATIONS = "operations"
@@ -94,6 +95,24 @@ class RanksAnswer(Struct, frozen=True):
         if self.form != "json":
             return frozenset()
         return frozenset(f"{one.hash}:{one.secondary_hash or ''}" for one in self.communicators)
+
+
+RANKS_SCHEMA = "sparktop.ranks/1"
+
+
+class RanksReply(Struct, frozen=True):
+    """What asking NCCL on one machine gave, as an agent sends it."""
+
+    answer: RanksAnswer | None = None
+    warning: str | None = None
+    """A remark about the NCCL version that answered; None without one."""
+    error: str | None = None
+    """Why there is no answer."""
+    error_kind: str | None = None
+    """The `FailureKind` of `error`."""
+    schema: str = RANKS_SCHEMA
+    sparktop: str = __version__
+    """Version of the agent."""
 
 
 class RanksReading(Struct, frozen=True):

@@ -102,20 +102,14 @@ class Response(Struct, frozen=True):
     """By name of any case."""
     end: tuple[str, int] | None = None
     """(host, port) of this program's end of the connection."""
+    answer_ms: float = 0.0
+    """Milliseconds from the request to the last byte, as far as a source measures it."""
 
-
-class Answer(Struct, frozen=True):
-    """A complete HTTP response with status 200."""
-
-    body: bytes
-    at: float
-    """When its headers arrived, in seconds on the caller's clock."""
-    answer_ms: float
-    """Milliseconds from the request to the last byte."""
-    age_s: float | None = None
-    """Seconds for which a cache has held it (the Age header); None where no cache says so."""
-    end: tuple[str, int] | None = None
-    """(host, port) of this program's end of the connection."""
+    @property
+    def age_s(self) -> float | None:
+        """Seconds for which a cache has held it (the Age header); None where no cache says so."""
+        age = self.headers.get("Age", "").strip()
+        return float(age) if age.isascii() and age.isdigit() and len(age) <= _AGE_DIGITS else None
 
 
 class SharedSession:
@@ -230,30 +224,6 @@ class SharedSession:
         return self._session
 
 
-async def fetch(
-    session: SharedSession, request: Request, *, deadline_s: float, clock: Callable[[], float]
-) -> Answer:
-    """Send `request` and return the answer with status 200.
-
-    Raises:
-        AnswerError: a network error, another status, a missed deadline, or an unusable body.
-    """
-    began = clock()
-    response = await session.get(request, deadline_s=deadline_s, clock=clock, cap_bytes=BODY_CAP_BYTES)
-    if response.status != OK:
-        raise status_error(
-            response.status,
-            request.where,
-            location=response.headers.get("Location", ""),
-            words=server_words(response.body, request.token),
-            has_key=bool(request.token),
-        )
-    age = response.headers.get("Age", "").strip()
-    is_age = age.isascii() and age.isdigit() and len(age) <= _AGE_DIGITS
-    age_s = float(age) if is_age else None
-    return Answer(response.body, response.at, (clock() - began) * 1000, age_s, response.end)
-
-
 class HttpSource:
     """One polled address, over connections that several sources may share."""
 
@@ -275,19 +245,28 @@ class HttpSource:
         self._clock = clock
         self._closed = False
 
-    async def _get_page(self, path: str, deadline_s: float, key: str | None) -> Answer:
+    async def _get_page(self, path: str, deadline_s: float, key: str | None) -> Response:
         """Request `path` with `key` as bearer token, within `deadline_s` seconds.
 
         Raises:
             AnswerError: there is no usable answer with status 200.
         """
         request = Request(self._url + path, self._where, key, tls=self._trust.context())
+        began = self._clock()
         try:
-            return await fetch(self._session, request, deadline_s=round(deadline_s, 2), clock=self._clock)
+            response = await self._session.get(
+                request, deadline_s=round(deadline_s, 2), clock=self._clock, cap_bytes=BODY_CAP_BYTES
+            )
         except AnswerError as error:
             if error.kind is FailureKind.TLS:
                 self._trust.forget()
             raise
+        if response.status != OK:
+            location, words = response.headers.get("Location", ""), server_words(response.body, key)
+            raise status_error(
+                response.status, self._where, location=location, words=words, has_key=bool(key)
+            )
+        return replace(response, answer_ms=(self._clock() - began) * 1000)
 
     async def close(self) -> None:
         """Release the shared session."""

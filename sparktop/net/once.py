@@ -79,9 +79,9 @@ async def get(
         UnreadReplyError: the headers of an answer arrived, but no complete, usable body.
         AnswerError: no headers arrived, or `api_key` cannot be sent.
     """
-    reply = await _send(_Exchange(client, "GET", url, api_key), where, deadline_s, api_key)
+    reply = await _send(client, "GET", url, where=where, deadline_s=deadline_s, token=api_key)
     if reply.status in REDIRECTS and (goal := same_page(url, reply.location)) is not None:
-        again = await _send(_Exchange(client, "GET", goal, api_key), where, deadline_s, api_key)
+        again = await _send(client, "GET", goal, where=where, deadline_s=deadline_s, token=api_key)
         if again.status != NOT_FOUND and again.status not in REDIRECTS:
             return again
     return reply
@@ -104,59 +104,51 @@ async def post(
         UnreadReplyError: the headers of an answer arrived, but no complete, usable body.
         AnswerError: no headers arrived, or `token` cannot be sent.
     """
-    return await _send(_Exchange(client, "POST", url, token, body), where, deadline_s, token)
+    return await _send(client, "POST", url, body, where=where, deadline_s=deadline_s, token=token)
 
 
-async def _send(exchange: _Exchange, where: str, deadline_s: float, api_key: str | None) -> Reply:
-    problem = key_problem(api_key)
+async def _send(
+    client: httpx.AsyncClient,
+    method: str,
+    url: str,
+    body: bytes | None = None,
+    *,
+    where: str,
+    deadline_s: float,
+    token: str | None,
+) -> Reply:
+    """Send one request and return the answer; parameters and errors as of `get` and `post`."""
+    problem = key_problem(token)
     if problem is not None:
         raise AnswerError(FailureKind.UNAUTHORIZED, problem)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    status: int | None = None
+    began, asked_at = time.monotonic(), time.time()
     try:
-        async with asyncio.timeout(deadline_s):
-            return await exchange.run()
-    except AnswerError as error:  # about the body, so the headers arrived
-        raise UnreadReplyError(error, exchange.status or 0) from error
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:  # OSError: also TimeoutError
-        found = _answer_error(error, where, deadline_s)
-        if exchange.status is None:
-            raise found from error
-        raise UnreadReplyError(found, exchange.status) from error
-
-
-class _Exchange:
-    """One HTTP request, which keeps the status for the case that the body cannot be read."""
-
-    def __init__(
-        self, client: httpx.AsyncClient, method: str, url: str, api_key: str | None, body: bytes | None = None
-    ) -> None:
-        self.status: int | None = None
-        self._client = client
-        self._method = method
-        self._url = url
-        self._body = body
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        if body is not None:
-            self._headers["Content-Type"] = "application/json"
-
-    async def run(self) -> Reply:
-        began, asked_at = time.monotonic(), time.time()
-        async with self._client.stream(
-            self._method, self._url, headers=self._headers, content=self._body
-        ) as response:
-            answered_at = time.time()
-            self.status = response.status_code
+        async with (
+            asyncio.timeout(deadline_s),
+            client.stream(method, url, headers=headers, content=body) as response,
+        ):
+            status, answered_at = response.status_code, time.time()
             collector = BodyCollector(response.headers.get("content-encoding", ""))
             async for chunk in response.aiter_raw():
                 collector.feed(chunk)
             return Reply(
-                status=response.status_code,
-                body=collector.finish(),
-                date=response.headers.get("date"),
-                location=response.headers.get("location", ""),
-                asked_at=asked_at,
-                answered_at=answered_at,
-                took_ms=(time.monotonic() - began) * 1000,
+                status,
+                collector.finish(),
+                response.headers.get("date"),
+                response.headers.get("location", ""),
+                asked_at,
+                answered_at,
+                (time.monotonic() - began) * 1000,
             )
+    except AnswerError as error:  # about the body, so the headers arrived
+        raise UnreadReplyError(error, status or 0) from error
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:  # OSError: also TimeoutError
+        failed = _answer_error(error, where, deadline_s)
+        raise (failed if status is None else UnreadReplyError(failed, status)) from error
 
 
 def _answer_error(error: Exception, where: str, deadline_s: float) -> AnswerError:

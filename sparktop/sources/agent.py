@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 from msgspec.structs import replace
 
 from sparktop import __version__
-from sparktop.hardware.ras import Found
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import ClockGap, NodeIdentity, NodeSample
+from sparktop.model.ranks import RanksReply
 from sparktop.model.targets import NodeTarget
 from sparktop.model.text import clean, reason_of
 from sparktop.net.client import OK, HttpSource, Request, Response, SharedSession
@@ -201,7 +201,7 @@ class AgentSource(HttpSource):
             late = self._replies.nothing_new if error.kind is FailureKind.TIMEOUT else None
             return Failure(error.kind, clean(late or str(error)), self._clock())
 
-    async def ask_ranks(self, deadline_s: float) -> Found | Failure:
+    async def ask_ranks(self, deadline_s: float) -> RanksReply | Failure:
         """Return what NCCL on the agent's machine answers about the ranks of a job, within `deadline_s` s."""
         end = asyncio.get_running_loop().time() + deadline_s
         try:

@@ -13,11 +13,11 @@ import msgspec
 from msgspec.structs import replace
 
 from sparktop import __version__
-from sparktop.hardware.ras import Found
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import NodeSample
+from sparktop.model.ranks import RANKS_SCHEMA, RanksReply
 from sparktop.model.text import clean
-from sparktop.sources.replies import RANKS_SCHEMA, SCHEMA, RanksReply, Reply
+from sparktop.sources.replies import SCHEMA, Reply
 
 TEXT_LIMIT = 400
 """Most characters of a text in a reply."""
@@ -94,7 +94,7 @@ def decode(body: bytes) -> Reply:
     return _clean_value(reply, _OF_REPLIES)
 
 
-def decode_ranks(body: bytes) -> Found:
+def decode_ranks(body: bytes) -> RanksReply:
     """Parse a reply about NCCL's ranks and clean all its text.
 
     Raises:
@@ -111,10 +111,9 @@ def decode_ranks(body: bytes) -> Found:
     if reply.schema != RANKS_SCHEMA:
         raise WireError(FailureKind.VERSION, _OLD_AGENT)
     if reply.answer is None:
-        raise WireError(
-            _failure_kind(reply.error_kind), clean(reply.error or "no answer and no reason for it", 300)
-        )
-    return Found(reply.answer, reply.warning)
+        message = clean(reply.error or "no answer and no reason for it", 300)
+        raise WireError(_failure_kind(reply.error_kind), message)
+    return reply
 
 
 def on_local_clock(reply: Reply, received_at: float) -> NodeSample | None:

@@ -20,7 +20,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import end_marks
 from sparktop.model.targets import BackendTarget
 from sparktop.model.text import clean
-from sparktop.net.client import Answer, HttpSource, SharedSession
+from sparktop.net.client import OK, HttpSource, Response, SharedSession
 from sparktop.net.failure import AnswerError, key_problem
 from sparktop.sources.source import LIVELINESS, is_litellm, read_beside
 
@@ -154,7 +154,7 @@ def _may_answer_elsewhere(error: AnswerError | PageError) -> bool:
     return error.kind in _OTHER_ROUTE[type(error)]
 
 
-Get = Callable[[str, float], Awaitable[Answer]]
+Get = Callable[[str, float], Awaitable[Response]]
 """Requests a route within a deadline in seconds; raises `AnswerError`."""
 _NO_PROPS = frozenset({FailureKind.NOT_FOUND, FailureKind.MALFORMED})
 """Failures of `/props` at a server that is known to be llama.cpp's: something in front of it hides it."""
@@ -175,7 +175,7 @@ class EnginePages:
         self._has_json = engine == "trtllm"
         """Whether the usual metrics route may have TensorRT-LLM's JSON."""
 
-    async def answer(self, engine: str, deadline_s: float) -> Answer:
+    async def answer(self, engine: str, deadline_s: float) -> Response:
         """Return the answer for the reader of `engine`, "auto": the usual metrics page.
 
         Raises:
@@ -195,7 +195,7 @@ class EnginePages:
             self._has_json = trtllm.is_iterations(answer.body)
         return answer
 
-    async def _get_llamacpp(self, end: float) -> Answer:
+    async def _get_llamacpp(self, end: float) -> Response:
         """Return the answer of llama.cpp's server before `end` (time of the event loop) without waking it.
 
         Its metrics are not requested while it sleeps, nor those of a model that its router has not loaded.
@@ -223,19 +223,19 @@ class EnginePages:
             except AnswerError:
                 raise error from None
 
-    async def _get_model_pages(self, end: float) -> Answer:
+    async def _get_model_pages(self, end: float) -> Response:
         """Return the metrics of each model that a llama.cpp in router mode has loaded, as one page."""
         listed = await self._get(llamacpp.MODELS, _left_s(end))
         statuses = llamacpp.models_of(parse(listed.body))
         loaded = [model for model, status in statuses.items() if status == llamacpp.LOADED]
-        pages: list[tuple[str, Answer]] = []
+        pages: list[tuple[str, Response]] = []
         for model in loaded[:_MOST_LOADED]:
             with suppress(AnswerError):
                 pages.append((model, await self._get(llamacpp.metrics_of(model), _left_s(end))))
         body = llamacpp.join_pages(statuses, ((model, page.body) for model, page in pages))
         answers = [listed, *(page for _, page in pages)]
         took_ms = sum(answer.answer_ms for answer in answers)
-        return Answer(body, answers[-1].at, took_ms, end=answers[-1].end)
+        return Response(OK, body, answers[-1].at, {}, answers[-1].end, took_ms)
 
 
 async def ask_facts(engine: Engine, get: Get, deadline_s: float) -> Answers:
@@ -380,7 +380,7 @@ class EngineSource(HttpSource):
         end = None if answer.end is None else end_marks(*answer.end)
         return replace(sample, cache_age_s=answer.age_s, client=end)
 
-    async def _get(self, path: str, deadline_s: float) -> Answer:
+    async def _get(self, path: str, deadline_s: float) -> Response:
         if self._key_problem is not None:
             raise AnswerError(FailureKind.UNAUTHORIZED, self._key_problem)
         return await self._get_page(path, deadline_s, self._target.api_key)

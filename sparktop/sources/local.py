@@ -13,9 +13,10 @@ from queue import SimpleQueue
 
 from sparktop.hardware.gpu import NvmlModule
 from sparktop.hardware.machine import Machine
-from sparktop.hardware.ras import Found, RasReader
+from sparktop.hardware.ras import RasReader
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeSample
+from sparktop.model.ranks import RanksReply
 from sparktop.stopping import timeout
 
 _CLOSING_S = 1.0
@@ -85,7 +86,7 @@ class LocalSource:
         """
         return await asyncio.to_thread(self._machine.read_memory, last)
 
-    async def ask_ranks(self, deadline_s: float) -> Found | Failure:
+    async def ask_ranks(self, deadline_s: float) -> RanksReply | Failure:
         """Return what NCCL on this machine answers about the ranks of a job, within `deadline_s` seconds.
 
         A query may harm a job: it is made only on request, see `RasReader`.

@@ -12,10 +12,9 @@ from typing import Any
 from msgspec import Struct, field
 
 from sparktop import __version__
-from sparktop.hardware.ras import Found
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
-from sparktop.model.ranks import RanksAnswer
+from sparktop.model.ranks import RanksReply
 from sparktop.model.text import clean
 
 
@@ -156,35 +155,15 @@ def make_reply(
 
 # An agent's answer about NCCL's ranks as one line of JSON of schema "sparktop.ranks/1", over HTTP and ssh.
 #
-# A reader ignores unknown fields and sets missing ones to their defaults, as for
-# `sparktop.sources.replies`.
+# A reader ignores unknown fields and sets missing ones to their defaults, as of `Reply`.
 
 
-RANKS_SCHEMA = "sparktop.ranks/1"
 ASKS_RANKS = "X-Sparktop-Ranks"
 """The header without which an agent does not ask NCCL: a web page of another server cannot send it."""
 
 
-class RanksReply(Struct, frozen=True):
-    """An agent's reply to the request to ask NCCL."""
-
-    schema: str
-    sparktop: str
-    """Version of the agent."""
-    answer: RanksAnswer | None = None
-    warning: str | None = None
-    error: str | None = None
-    """Why there is no answer."""
-    error_kind: str | None = None
-    """The `FailureKind` of `error`."""
-
-
-def encode_ranks(answer: Found | Failure) -> bytes:
+def encode_ranks(reply: RanksReply | Failure) -> bytes:
     """Serialize what NCCL answered, or why it did not, as one line of JSON without the line end."""
-    if isinstance(answer, Failure):
-        reply = RanksReply(
-            RANKS_SCHEMA, __version__, error=clean(answer.message, 300), error_kind=answer.kind.value
-        )
-    else:
-        reply = RanksReply(RANKS_SCHEMA, __version__, answer.answer, answer.warning)
+    if isinstance(reply, Failure):
+        reply = RanksReply(error=clean(reply.message, 300), error_kind=reply.kind.value)
     return json_line(reply)

@@ -29,7 +29,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import RouterTarget
 from sparktop.model.text import clean
-from sparktop.net.client import Answer, HttpSource, SharedSession
+from sparktop.net.client import HttpSource, Response, SharedSession
 from sparktop.net.failure import AnswerError, key_problem
 from sparktop.sources.source import LIVELINESS, is_litellm, read_beside
 
@@ -212,7 +212,7 @@ class RouterSource(HttpSource):
         """
         route, self._route = self._route, None
         end = asyncio.get_running_loop().time() + deadline_s
-        result: tuple[int, Answer, RouterSample] | None = None
+        result: tuple[int, Response, RouterSample] | None = None
         for index in range(len(_OTHER_ROUTERS)) if route is None else (route,):
             path, read = _OTHER_ROUTERS[index]
             try:
@@ -231,7 +231,7 @@ class RouterSource(HttpSource):
         self._route, answer, page = result
         return replace(page, at=answer.at, alive=True, answer_ms=answer.answer_ms)
 
-    async def _get(self, path: str, deadline_s: float) -> Answer:
+    async def _get(self, path: str, deadline_s: float) -> Response:
         return await self._get_page(path, deadline_s, None if self._key_problem else self._target.api_key)
 
     def _forget_reports(self) -> None:

@@ -18,9 +18,9 @@ from contextlib import suppress
 from functools import partial
 
 from sparktop import __version__
-from sparktop.hardware.ras import Found
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.ranks import RanksReply
 from sparktop.model.targets import NodeTarget
 from sparktop.model.text import clean, reason_of
 from sparktop.sources.agent import NodeReplies
@@ -145,7 +145,7 @@ class SshLink:
         reply = await self._read_reply()
         return reply, clock()
 
-    async def ask_ranks(self) -> Found:
+    async def ask_ranks(self) -> RanksReply:
         """Request the state of a job's ranks, which the agent reads from NCCL; return its answer.
 
         Raises:
@@ -462,7 +462,7 @@ class SshSource:
             self._drop_link(error)
         return self._no_link_failure()
 
-    async def ask_ranks(self, deadline_s: float) -> Found | Failure:
+    async def ask_ranks(self, deadline_s: float) -> RanksReply | Failure:
         """Return what NCCL on the machine answers about the ranks of a job, within `deadline_s` seconds.
 
         A connection of its own is opened for it: an answer takes seconds, and samples must not wait for it.

@@ -1,4 +1,4 @@
-"""Reads what a Prometheus scrapes and delivers it to the store: raw samples of a few servers, a wall of all.
+"""Reads what a Prometheus scrapes and delivers it to the store: raw samples of a few servers, a fleet of all.
 
 The raw samples of a server become the pages that were scraped, so that everything behind the store is as with
 servers that are polled. At most `MOST_RAW` servers are read so; of more, one group that is asked for.
@@ -42,7 +42,7 @@ from sparktop.watch.prometheus_finder import Deliver, Finder, MachineFeed, Query
 
 _log = logging.getLogger(__name__)
 MOST_RAW = 64
-"""Servers whose raw samples are read; 100 of them cost a Prometheus 0.2 s at each look."""
+"""Servers whose raw samples are read; 100 of them cost a Prometheus 0.2 s at each query."""
 MOST_IN_GROUP = 16
 """Servers of one group whose raw samples are read, where there are more than `MOST_RAW`."""
 FIND_AGAIN_S = 60.0
@@ -59,7 +59,7 @@ _CLOCK_STEP_S = 2.0
 _SKEW_S = 5.0
 """A clock that is wrong by more is mentioned."""
 _NO_FIRST = (float("nan"), Figures({}), 0.0)
-"""Stands for no first look."""
+"""Stands for no first query."""
 
 
 class PrometheusFeed:
@@ -102,9 +102,9 @@ class PrometheusFeed:
         self._group: str | None = None
         """The group whose raw samples are wanted, where there are too many servers for all."""
         self._quantiles, self._quantiles_at = Figures({}), float("-inf")
-        self._wall_at = float("-inf")
+        self._fleet_at = float("-inf")
         self._first = _NO_FIRST
-        """When a look began that delivered figures before it found machines, these, and the ms they took."""
+        """When a query began that delivered figures before it found machines, these, and the ms they took."""
 
     async def run(self) -> None:
         """Read until cancelled."""
@@ -156,9 +156,9 @@ class PrometheusFeed:
         self._deliver(self._key, Failure(error.kind, clean(error.message), self._clock()), None)
 
     async def _query_once(self, began: float) -> None:
-        """Query what is due, in this order: clocks, `up`, servers, the wall of all, samples of a few."""
+        """Query what is due, in this order: clocks, `up`, servers, figures of all, samples of a few."""
         await self._update_clocks()
-        is_due = began - self._wall_at >= 0.9 * self.pace.every_s * self.pace.slowed
+        is_due = began - self._fleet_at >= 0.9 * self.pace.every_s * self.pace.slowed
         if is_due or len(self._finder.found.servers) <= MOST_RAW:
             # It reads `up` of all targets: of 10,000 servers and their machines half a second of CPU time.
             await self._read_up()
@@ -169,8 +169,8 @@ class PrometheusFeed:
                 FailureKind.LOADING, "has just begun to scrape: servers appear after two scrapes"
             )
         if is_due:
-            self._wall_at = began
-            await self._read_wall(began)
+            self._fleet_at = began
+            await self._read_fleet(began)
         await self._read_raw()
 
     async def _update_clocks(self) -> None:
@@ -194,13 +194,13 @@ class PrometheusFeed:
         before = self._finder.found.servers
         await self._finder.find()
         self.pace.every_s = self._finder.every_s or self.pace.every_s
-        if await self._finder.is_new(self.pace.every_s, began):
+        if await self._finder.has_just_begun(self.pace.every_s, began):
             return None
         if fault := self._finder.found.groups_fault:
             self._store.note(self.target.name, f"{fault}: {GROUPS_ADVICE}", Severity.WARNING)
         if not before and len(self._finder.found.servers) > MOST_RAW:
             await self._read_up()
-            await self._read_wall(began, is_first=True)
+            await self._read_fleet(began, is_first=True)
         await self._machines.find(self._finder.found.servers, self._finder.dead)
         self._choose_raw()
         if not before:
@@ -292,10 +292,10 @@ class PrometheusFeed:
         self._samples.deliver_dead(self._raw.values())
         self._routers.deliver(self._finder)
 
-    async def _read_wall(self, began: float, *, is_first: bool = False) -> None:
+    async def _read_fleet(self, began: float, *, is_first: bool = False) -> None:
         """Deliver the figures of all servers; at first those that need few queries, without their machines.
 
-        These figures are used once more in the same look.
+        These figures are used once more in the same query.
         """
         if self._clocks is None:
             return
@@ -317,7 +317,7 @@ class PrometheusFeed:
         if is_first:
             self._first = began, figures, took_ms
         dead, shift_s = self._finder.dead, self._clocks.to_monotonic_s
-        await self._machines.read_wall(servers, dead, shift_s, self.pace.every_s)
+        await self._machines.read_all(servers, dead, shift_s, self.pace.every_s)
         listed = await in_reader(
             partial(fleet_servers, servers, figures, self._quantiles, dead, self._clocks, self._machines.of)
         )

@@ -126,17 +126,27 @@ class Finder:
         """
         more, group_by = self._target.selector, self._target.group_by
         asked = (servers_query(more, group_by), routers_query(more), replicas_query(more), down_query())
-        answers = await asyncio.gather(*map(self._client.query, asked))
-        self.replicated = bool(answers[2].series)
-        if len(answers[0].series) <= _MOST_TARGETS:
+        answer, routers, replicas, down = await asyncio.gather(*map(self._client.query, asked))
+        self.replicated = bool(replicas.series)
+        if len(answer.series) <= _MOST_TARGETS:
             try:
                 self.active = active_targets(await self._client.get(_TARGETS))
             except AnswerError:
                 self.active = {}  # Mimir and others have no such list
-        self.down = frozenset(key_of(series.labels) for series in answers[3].series)
-        await self._find_past(answers[0].series)
-        servers = await self._servers_once(answers[0].series)
-        keys, names = {server.key for server in servers}, {server.name for server in servers}
+        self.down = frozenset(key_of(series.labels) for series in down.series)
+        await self._find_past(answer.series)
+        answering = await self._servers_once(answer.series)
+        silent = await self._servers_down(answering)
+        listed = tuple(sorted((*answering, *silent), key=lambda server: server.name)) if silent else answering
+        keys = {server.key for server in answering}
+        fault = groups_fault(answer.series, group_by)
+        self.found = Found(listed, found_routers(routers.series), fault, is_federated(keys))
+        if self.every_s is None:
+            self._sampled_s = await self._step_s(answering)
+
+    async def _servers_down(self, answering: Sequence[FoundServer]) -> list[FoundServer]:
+        """Return the servers of the search before that are not among `answering` because they are down."""
+        keys, names = {server.key for server in answering}, {server.name for server in answering}
         missing = [
             server
             for server in self.found.servers
@@ -144,30 +154,30 @@ class Finder:
         ]
         if any(server.key.target not in self.dead for server in missing):
             self.dead |= await down_targets(self._client, {server.key.job for server in missing})
-        down = [server for server in missing if server.key.target in self.dead]
-        listed = tuple(sorted((*servers, *down), key=lambda server: server.name)) if down else servers
-        fault = groups_fault(answers[0].series, group_by)
-        self.found = Found(listed, found_routers(answers[1].series), fault, is_federated(keys))
-        if self.every_s is None:
-            self._sampled_s = await self._step_s(servers)
+        return [server for server in missing if server.key.target in self.dead]
 
     async def _servers_once(self, series: Sequence[Series]) -> tuple[FoundServer, ...]:
-        """Return the servers in the answer, and those that are down; each once, also if two jobs have it."""
+        """Return the servers in the answer, and those that are down; each once, also if two jobs have it.
+
+        Of several targets that are one server the others are left out: by their newest samples. A target that
+        was left out before, and has no double any more, is back only with a newer sample: the series of a
+        removed job stay for five minutes.
+        """
         past, more, group_by = [*chain(*self._past.values())], self._target.selector, self._target.group_by
         servers = await in_reader(partial(found_servers, series, self.active, group_by, past))
-        before, same = self._left_out, await in_reader(partial(keys_of_doubles, servers))
-        alone = [[server.key] for server in servers if server.key in before] if before else []
-        if not (same := [*same, *alone]):
+        left_out_before, doubles = self._left_out, await in_reader(partial(keys_of_doubles, servers))
+        single = [server.key for server in servers if server.key in left_out_before]
+        groups = [*doubles, *([key] for key in single)]
+        if not groups:
             self._left_out = {}
             return servers
-        answer = await self._client.query(times_query(more, same))
+        answer = await self._client.query(times_query(more, groups))
         times = {key_of(answered.labels): answered.value or 0.0 for answered in answer.series}
         earlier = {server.key for server in self.found.servers}
-        left = keys_to_leave_out(same, times, self.active, earlier, self.every_s or USUAL_S)
-        # The series of a job that was removed stay for five minutes: also without the other, it is not there.
-        left |= {key for (key,) in alone if times.get(key, 0.0) <= before[key]}
-        self._left_out = {key: times.get(key, 0.0) for key in left}
-        return await in_reader(partial(found_servers, series, self.active, group_by, past, left))
+        left_out = keys_to_leave_out(groups, times, self.active, earlier, self.every_s or USUAL_S)
+        left_out |= {key for key in single if times.get(key, 0.0) <= left_out_before[key]}
+        self._left_out = {key: times.get(key, 0.0) for key in left_out}
+        return await in_reader(partial(found_servers, series, self.active, group_by, past, left_out))
 
     async def _find_past(self, series: Sequence[Series]) -> None:
         """Find which targets that are down were servers; `series` are those of servers that are not."""
@@ -212,11 +222,12 @@ class Finder:
         ]
         return max(0.1, round(median(steps), 1)) if steps else None
 
-    async def is_new(self, every_s: float, now: float) -> bool:
-        """Return whether the Prometheus may have scraped its servers less than twice, `_NEW_S` at most.
+    async def has_just_begun(self, every_s: float, now: float) -> bool:
+        """Return whether the Prometheus may have scraped its servers less than twice so far.
 
-        So it is while no server is known, until its series `up` are two scrapes old, and while nothing says
-        how often it scrapes. `now` is in monotonic seconds.
+        Where servers are known: while nothing says how often it scrapes. Where none is: until its series `up`
+        are two scrapes (of `every_s` seconds) old. Either holds for `_NEW_S` seconds at most, from the first
+        call on with which it may be so. `now` is in monotonic seconds.
 
         Raises:
             AnswerError: the query failed.
@@ -224,7 +235,8 @@ class Finder:
         if self.found.servers and self.every_s is not None:
             self._new_since = None
             return False
-        self._new_since = now if self._new_since is None else self._new_since
+        if self._new_since is None:
+            self._new_since = now
         if now - self._new_since > _NEW_S:
             return False
         if self.found.servers:
@@ -291,8 +303,8 @@ MOST_AT_ONCE = 16
 """Servers in one query of raw samples: 0.4 to 1.3 MB of JSON, whose reading delays no key for long."""
 _RECOVERS_AFTER = 20
 """Answers in a row after which more is asked for again."""
-_LOOKS = 3.0
-"""Looks within a scrape's interval: a sample is seen at most a third of it after Prometheus has it."""
+_QUERIES_A_SCRAPE = 3.0
+"""Queries within a scrape's interval: a sample is seen at most a third of it after Prometheus has it."""
 
 
 class QueryPace:
@@ -311,8 +323,8 @@ class QueryPace:
 
     def period_s(self, servers: int) -> float:
         """Return the seconds between two queries for the raw samples of this many servers."""
-        looks = _LOOKS if servers <= MOST_AT_ONCE else 1.0
-        return min(LONGEST_S, max(LEAST_S, self.every_s / looks) * self.slowed)
+        queries = _QUERIES_A_SCRAPE if servers <= MOST_AT_ONCE else 1.0
+        return min(LONGEST_S, max(LEAST_S, self.every_s / queries) * self.slowed)
 
     def slow_down(self, message: str) -> None:
         """Ask for half as many servers half as often."""
@@ -321,19 +333,21 @@ class QueryPace:
         self.reason, self._good = message, 0
 
     def count_answer(self) -> None:
-        """Count an answer; after enough of them in a row, ask for more again."""
+        """Count an answer; after enough of them in a row, ask for twice as many servers twice as often."""
         self._good += 1
-        if self.slowed > 1 and self._good >= _RECOVERS_AFTER:
-            self.at_once, self.slowed, self._good = min(MOST_AT_ONCE, 2 * self.at_once), self.slowed // 2, 0
-            if self.slowed == 1:
-                self.at_once, self.reason = MOST_AT_ONCE, ""
+        if self.reason and self._good >= _RECOVERS_AFTER:
+            self.at_once, self.slowed = min(MOST_AT_ONCE, 2 * self.at_once), max(1, self.slowed // 2)
+            self._good = 0
+            if self.slowed == 1 and self.at_once == MOST_AT_ONCE:
+                self.reason = ""
 
     @property
     def note(self) -> str:
         """What is asked for less than usual, in one line; "" at the usual pace."""
         if not self.reason:
             return ""
-        return f"asks for {self.at_once} servers at a time, {self.slowed} × less often: {self.reason}"
+        seldom = f", {self.slowed} × less often" if self.slowed > 1 else ""
+        return f"asks for {self.at_once} servers at a time{seldom}: {self.reason}"
 
 
 # Parses a TARGET argument that names a Prometheus.
@@ -359,14 +373,14 @@ def parse_prometheus(text: str) -> PrometheusTarget | None:
 
 
 # The machines of servers that are read sample by sample are nodes in the store, as those that are polled. All
-# others are on the wall, by a few aggregates. Trouble with them never stops the figures of servers.
+# others are in the fleet view, by a few aggregates. Trouble with them never stops the figures of servers.
 
 
 MACHINES_AGAIN_S, MACHINES_LONGEST_S = 60.0, 300.0
-"""Seconds between two readings of the machines on the wall, where there are more than `MOST_OFTEN`: for each
-thousand of them so many, so that machines cost a tenth of what their servers do."""
+"""Seconds between two readings of all machines, where there are more than `MOST_OFTEN`: for each thousand of
+them so many, so that machines cost a tenth of what their servers do."""
 MOST_OFTEN = 64
-"""Machines up to which the wall is read at the pace of scrapes."""
+"""Machines up to which all are read at the pace of scrapes."""
 MOST_NODES = 64
 """Machines that are nodes in the store."""
 _LONGEST_BACKOFF_S = 600.0
@@ -405,7 +419,7 @@ class MachineFeed:
         self.jobs: frozenset[str] = frozenset()
         """The jobs of all their exporters."""
         self.nodes: tuple[FleetNode, ...] = ()
-        """The same as the wall shows them, from the newest answer."""
+        """The same as the fleet view shows them, from the newest answer."""
         self.problem = ""
         """Why the newest figures of machines are missing, in one line; "" if they are not."""
         self._exporters: dict[tuple[Place, str], Exporter] = {}
@@ -470,7 +484,7 @@ class MachineFeed:
         result = among_all if len(shown) == len(machines) else placing_among(shown, self._target.machines)
         return shown, result, {server.key: result.machines_of(server) for server in servers}
 
-    async def read_wall(
+    async def read_all(
         self, servers: Sequence[FoundServer], dead: Collection[Key], to_monotonic_s: float, every_s: float
     ) -> None:
         """Read the figures of all machines if it is time, and judge them."""
@@ -487,7 +501,7 @@ class MachineFeed:
                 self.problem, self._backoff_s, self._shown_dead = "", 0.0, None
                 self._last = await in_reader(partial(self._judge_nodes, gathered, to_monotonic_s))
         if dead != self._shown_dead:
-            self.nodes = await in_reader(partial(self._nodes_for_wall, servers, dead))
+            self.nodes = await in_reader(partial(self._fleet_nodes, servers, dead))
             self._shown_dead = dead
 
     def _judge_nodes(self, gathered: Known, to_monotonic_s: float) -> dict[str, FleetNode]:
@@ -496,16 +510,19 @@ class MachineFeed:
             machine.name: self._judge_node(machine, gathered, to_monotonic_s) for machine in self.machines
         }
 
-    def _nodes_for_wall(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> tuple[FleetNode, ...]:
-        """Return all machines for the wall, with the names of their servers."""
-        on: dict[str, list[str]] = {}
+    def _fleet_nodes(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> tuple[FleetNode, ...]:
+        """Return all machines with the names of their servers; no figure stays of one that is down."""
+        servers_on: dict[str, list[str]] = {}
         for server in servers:
             for name in self.of(server):
-                on.setdefault(name, []).append(server.name)
-        return tuple(
-            _nodes_for_wall(machine, self._last.get(machine.name), dead, tuple(on.get(machine.name, ())))
-            for machine in self.machines
-        )
+                servers_on.setdefault(name, []).append(server.name)
+        nodes = []
+        for machine in self.machines:
+            node = self._last.get(machine.name, FleetNode(machine.name))
+            if _is_down(machine, dead):
+                node = FleetNode(machine.name, node.at, down=True, state="unreachable")
+            nodes.append(replace(node, backends=tuple(servers_on.get(machine.name, ()))))
+        return tuple(nodes)
 
     async def read_raw(
         self, servers: Iterable[FoundServer], dead: Collection[Key], to_monotonic_s: float, every_s: float
@@ -576,7 +593,7 @@ class MachineFeed:
         self.problem = clean(f"machines: {error.message}", 200)
 
     def _judge_node(self, machine: Machine, gathered: Known, to_monotonic_s: float) -> FleetNode:
-        """Return a machine as the wall shows it, as long as it is not down."""
+        """Return a machine as the fleet view shows it, as long as it is not down."""
         sample = sample_of(machine, gathered, to_monotonic_s)
         if sample is None:
             return FleetNode(machine.name)
@@ -584,7 +601,7 @@ class MachineFeed:
         return FleetNode(
             machine.name,
             sample.at,
-            state=self._state_word(machine.name, sample, self._store.thresholds.nodes),
+            state=self._judge_state(machine.name, sample, self._store.thresholds.nodes),
             gpus=gpus_of(machine, gathered),
             gpu_percent=gpu.utilization_percent,
             temperature_c=gpu.temperature_c,
@@ -596,10 +613,10 @@ class MachineFeed:
             load1=sample.cpu.load1,
         )
 
-    def _state_word(self, name: str, sample: NodeSample, thresholds: NodeThresholds) -> str:
-        """Return the state of a machine on the wall in a word, the first that holds."""
-        limits = memory_limits(sample.memory, thresholds)
-        if limits is not None and limits[0] < limits[1]:
+    def _judge_state(self, name: str, sample: NodeSample, thresholds: NodeThresholds) -> str:
+        """Add a sample to what is known of a machine's clock; return its state, the first word that holds."""
+        left, warn, _ = memory_limits(sample.memory, thresholds) or (None, None, None)
+        if left is not None and warn is not None and left < warn:
             return "low memory"
         if not sample.gpus:
             return "unknown"
@@ -619,16 +636,6 @@ class MachineFeed:
             return "hot"
         use = gpu.utilization_percent
         return "unknown" if use is None else "idle" if use < IDLE_PERCENT else "busy"
-
-
-def _nodes_for_wall(
-    machine: Machine, last: FleetNode | None, dead: Collection[Key], backends: tuple[str, ...]
-) -> FleetNode:
-    """Return a machine for the wall, of which no figure stays once it is down."""
-    if _is_down(machine, dead):
-        at = None if last is None else last.at
-        return FleetNode(machine.name, at, down=True, state="unreachable", backends=backends)
-    return replace(last or FleetNode(machine.name), backends=backends)
 
 
 def _memory_percent(gpu: GpuReading) -> float | None:

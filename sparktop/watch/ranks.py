@@ -11,12 +11,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.ranks import RanksReading, RanksView, RanksWord
+from sparktop.model.ranks import RanksReading, RanksReply, RanksView, RanksWord
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.store import SourceKey, Store
 
 if TYPE_CHECKING:
-    from sparktop.hardware.ras import Found
     from sparktop.sources.source import Source
 
 EVERY_S = 5.0
@@ -35,7 +34,7 @@ _UNREADY = frozenset({BackendState.CONNECTING, BackendState.LOADING})
 class AsksRanks(Protocol):
     """A source of a node's samples that can ask NCCL there about the ranks of a job."""
 
-    async def ask_ranks(self, deadline_s: float) -> Found | Failure:
+    async def ask_ranks(self, deadline_s: float) -> RanksReply | Failure:
         """Return NCCL's answer within `deadline_s` seconds, or a `Failure`."""
         ...
 

@@ -25,7 +25,7 @@ from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import BackendView, Latency
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.net.client import Answer
+from sparktop.net.client import Response
 from sparktop.rates import EDGE_SLACK_S
 from sparktop.sources.engine_http import EngineSource
 from sparktop.sources.source import Source
@@ -78,7 +78,7 @@ class Page:
 class Record:
     """All records of one server, poll by poll."""
 
-    polled: list[Answer] = field(default_factory=list)
+    polled: list[Response] = field(default_factory=list)
     """What our source received."""
     fetched: list[tuple[float, bytes]] = field(default_factory=list)
     """What the test fetched at the same moment."""
@@ -113,7 +113,7 @@ class TappedSource(EngineSource):
         self._record = record
         self._fetch = fetch
 
-    async def _get(self, path: str, deadline_s: float) -> Answer:
+    async def _get(self, path: str, deadline_s: float) -> Response:
         if path != "/metrics":
             return await super()._get(path, deadline_s)
         own = asyncio.ensure_future(self._fetch(self._target.url))

@@ -19,10 +19,10 @@ from sparktop.agent.access import bind
 from sparktop.agent.reader import Sampler
 from sparktop.agent.server import AgentServer
 from sparktop.demo.ras import RasServer
-from sparktop.hardware.ras import Found, RasReader
+from sparktop.hardware.ras import RasReader
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample, ProcessReading, ProcessTable
-from sparktop.model.ranks import RanksAnswer
+from sparktop.model.ranks import RanksAnswer, RanksReply
 from sparktop.model.targets import NodeTarget
 from sparktop.sources.agent import AgentSource
 from sparktop.sources.decode import WireError, decode_ranks
@@ -66,7 +66,8 @@ async def found_by(source: AgentSource | SshSource | LocalSource) -> RanksAnswer
         found = await source.ask_ranks(AMPLE_S)
     finally:
         await source.close()
-    assert isinstance(found, Found), found
+    assert isinstance(found, RanksReply), found
+    assert found.answer is not None
     return found.answer
 
 
@@ -117,10 +118,9 @@ async def test_nccl_is_asked_through_ssh(ras: RasServer, tmp_path: Path) -> None
 def test_the_wire_keeps_an_answer_and_cleans_its_text() -> None:
     """What was encoded is decoded equal; control characters from an agent are removed."""
     for name in ("healthy", "dead", "lags-by-one"):
-        assert decode_ranks(encode_ranks(Found(answer(name), "a warning"))) == Found(
-            answer(name), "a warning"
-        )
-    hostile = encode_ranks(Found(answer("healthy"))).replace(b"192.168.100.11", b"\\u001b[2J")
+        reply = RanksReply(answer(name), "a warning")
+        assert decode_ranks(encode_ranks(reply)) == reply
+    hostile = encode_ranks(RanksReply(answer("healthy"))).replace(b"192.168.100.11", b"\\u001b[2J")
     assert "\x1b" not in str(decode_ranks(hostile))
 
 

@@ -8,11 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from sparktop.hardware.ras import Found
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, NodeSample
-from sparktop.model.ranks import RanksView, RanksWord
+from sparktop.model.ranks import RanksReply, RanksView, RanksWord
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.sources.source import Source
 from sparktop.store import SourceKey, Store
@@ -31,12 +30,12 @@ REFUSED = Failure(FailureKind.REFUSED, "no RAS thread of NCCL listens on this ma
 class Node:
     """A source that can ask NCCL and answers with one thing after the other, the last one for ever."""
 
-    def __init__(self, name: str, *answers: Found | Failure) -> None:
+    def __init__(self, name: str, *answers: RanksReply | Failure) -> None:
         self.name = name
         self.answers = list(answers)
         self.asked_at: list[float] = []
 
-    async def ask_ranks(self, deadline_s: float) -> Found | Failure:
+    async def ask_ranks(self, deadline_s: float) -> RanksReply | Failure:
         """Answer the next query."""
         assert deadline_s > 0
         self.asked_at.append(asyncio.get_running_loop().time())
@@ -81,8 +80,8 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         runner.run(work())
 
 
-def found(name: str) -> Found:
-    return Found(answer(name))
+def found(name: str) -> RanksReply:
+    return RanksReply(answer(name))
 
 
 def test_a_round_ends_with_the_verdict() -> None:

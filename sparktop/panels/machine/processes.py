@@ -75,27 +75,30 @@ def process_lines(view: NodeView) -> list[ProcessLine]:
     sample = view.sample or NodeSample(at=0.0)
     held = _gpu_processes(sample)
     workloads = {process.pid: process for process in (sample.workloads or Workloads()).processes}
-    serves = _backends_by_pid(view, sample.workloads)
+    served = _backends_by_pid(view, sample.workloads)
     table = sample.processes.processes if sample.processes is not None else ()
-    read = {entry.pid: entry for entry in table}
+    entries = {entry.pid: entry for entry in table}
     lines = []
-    for pid in dict.fromkeys([*read, *held]):
-        entry, gpu, workload = read.get(pid), held.get(pid), workloads.get(pid)
+    for pid in dict.fromkeys([*entries, *held]):
+        entry, gpu, workload = entries.get(pid), held.get(pid), workloads.get(pid)
         name = entry.name if entry is not None else held[pid].name
-        box = entry if entry is not None and (entry.container or workload is None) else workload
+        gpu_use = (gpu.kind or "") if gpu is not None else ""
+        # Who knows its container: the table, else the list of workloads.
+        contained = entry if entry is not None and (entry.container or workload is None) else workload
+        container_id = (contained.container or "") if contained is not None else ""
         lines.append(
             ProcessLine(
-                pid,
-                name,
-                serves.get(pid, gpu.kind or "" if gpu is not None else ""),
-                gpu.memory_bytes if gpu is not None else None,
-                entry.memory_bytes if entry is not None else None,
-                entry.cpu_percent if entry is not None else None,
+                pid=pid,
+                name=name,
+                serves=served.get(pid, gpu_use),
+                gpu_bytes=gpu.memory_bytes if gpu is not None else None,
+                memory_bytes=entry.memory_bytes if entry is not None else None,
+                cpu_percent=entry.cpu_percent if entry is not None else None,
                 on_gpu=gpu is not None,
-                of_engine=pid in serves,
+                of_engine=pid in served,
                 about="" if workload is None else about_process(name, workload),
-                container=(box.container_name or box.container if box is not None else None) or "",
-                container_id=(box.container if box is not None else None) or "",
+                container=(contained.container_name if contained is not None else None) or container_id,
+                container_id=container_id,
             )
         )
     return lines
@@ -294,7 +297,8 @@ def _empty_reason(view: NodeView, order: ProcessOrder) -> str:
 def detail_processes(view: NodeView, order: ProcessOrder, width: int) -> list[Row]:
     """Return the process table of a node with its title as rows of `width` cells, for the node's full screen.
 
-    It lists at most `ROWS_IN_DETAIL` processes; a last row counts the processes left out.
+    It lists at most `ROWS_IN_DETAIL` processes; a last row counts the processes left out. Where the filter
+    hides some, blank rows take their place, so that what stands below does not move.
     """
     lines = chosen_processes(process_lines(view), order)
     cells = _column_widths(width, lines)
@@ -305,11 +309,11 @@ def detail_processes(view: NodeView, order: ProcessOrder, width: int) -> list[Ro
         rows.append([label(f"{'':{_PID + 1}}… {len(lines) - len(shown)} more")])
     if not lines:
         rows.append([label(f"{'':{_PID + 1}}{_empty_reason(view, order)}")])
-    rows += [[]] * (2 + min(ROWS_IN_DETAIL, _known_processes(view)) - len(rows))
+    rows += [[]] * (2 + min(ROWS_IN_DETAIL, _table_length(view)) - len(rows))
     return [fit_row(row, width) for row in rows]
 
 
-def _known_processes(view: NodeView) -> int:
+def _table_length(view: NodeView) -> int:
     table: ProcessTable | None = view.sample.processes if view.sample is not None else None
     return 0 if table is None else len(table.processes)
 

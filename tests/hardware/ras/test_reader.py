@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sparktop.demo.ras import RasServer
-from sparktop.hardware.ras import Found, RasReader, parse_address
+from sparktop.hardware.ras import RasReader, loaded_nccl, parse_address
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.ranks import RanksAnswer
+from sparktop.model.ranks import RanksAnswer, RanksReply
 from tests.hardware.ras.examples import answer
 
 pytestmark = pytest.mark.outside
@@ -34,9 +34,10 @@ async def asked(
 
 
 async def found_of(made: RasReader) -> RanksAnswer:
-    found = await made.ask()
-    assert isinstance(found, Found), found
-    return found.answer
+    reply = await made.ask()
+    assert isinstance(reply, RanksReply), reply
+    assert reply.answer is not None
+    return reply.answer
 
 
 async def failure_of(made: RasReader) -> Failure:
@@ -86,25 +87,34 @@ async def test_nobody_listens() -> None:
     assert (failure.kind, "no RAS thread" in failure.message) == (FailureKind.REFUSED, True)
 
 
-def loads(root: Path, library: str, pid: int = 7, environment: bytes = b"") -> None:
-    """Create a process below `root` that has loaded a library."""
+def loads(root: Path, library: str, pid: int = 7, environment: bytes = b"", mark: str = "") -> None:
+    """Create a process below `root` that has loaded a library; `mark` follows its path in the maps."""
     process = root / "proc" / str(pid)
     process.mkdir(parents=True)
     file = root / library.lstrip("/")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch()
-    (process / "maps").write_text(f"7f00-7f01 r-xp 00000000 08:01 42    {file}\n")
+    (process / "maps").write_text(f"7f00-7f01 r-xp 00000000 08:01 42    {file}{mark}\n")
     (process / "environ").write_bytes(environment)
 
 
-@pytest.mark.parametrize("version", ["2.24.3", "2.27.2"])
-async def test_an_old_library_in_a_process_is_never_asked(tmp_path: Path, version: str) -> None:
-    """If a process has loaded an old NCCL, it is never queried."""
-    loads(tmp_path, f"/usr/lib/libnccl.so.{version}")
+@pytest.mark.parametrize(("version", "mark"), [("2.24.3", ""), ("2.27.2", ""), ("2.26.2", " (deleted)")])
+async def test_an_old_library_in_a_process_is_never_asked(tmp_path: Path, version: str, mark: str) -> None:
+    """If a process has loaded an old NCCL, it is never queried, also where the file was replaced since."""
+    loads(tmp_path, f"/usr/lib/libnccl.so.{version}", mark=mark)
     async with asked(answer("healthy"), root=tmp_path) as (made, server):
         failure = await failure_of(made)
         assert (failure.kind, version in failure.message) == (FailureKind.UNSUPPORTED, True)
         assert server.asked == []
+
+
+def test_the_version_of_a_replaced_library_is_not_that_of_its_successor(tmp_path: Path) -> None:
+    """After an update of the Python package, the version in memory is unknown."""
+    library = "/env/site-packages/nvidia/nccl/lib/libnccl.so.2"
+    (tmp_path / "env/site-packages/nvidia_nccl_cu12-2.28.9.dist-info").mkdir(parents=True)
+    loads(tmp_path, library, pid=7)
+    loads(tmp_path, library, pid=8, mark=" (deleted)")
+    assert [process.version for process in loaded_nccl(tmp_path)] == [(2, 28, 9), None]
 
 
 async def test_the_address_of_a_process_is_used(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
 from sparktop.sources.prometheus.client import PrometheusClient
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus import MOST_IN_GROUP, MOST_RAW, PrometheusFeed
-from sparktop.watch.prometheus_finder import MOST_AT_ONCE, MachineFeed
+from sparktop.watch.prometheus_finder import MOST_AT_ONCE, MachineFeed, QueryPace
 from tests.sources.prometheus.api_server import api, refused, vector
 from tests.watch.prometheus.made_up import Scraped, watched
 
@@ -50,6 +50,19 @@ async def test_a_refusal_slows_down(status: int) -> None:
         assert str(status) in failure.message
         assert (feed.pace.at_once, feed.pace.slowed) == (MOST_AT_ONCE // 2, 2)
         assert feed.pace.note.startswith("asks for 8 servers at a time, 2 × less often: ")
+
+
+@pytest.mark.parametrize("every_s", [15.0, 60.0, 100.0])
+def test_good_answers_bring_the_usual_pace_back(every_s: float) -> None:
+    """After a refusal, as often as a Prometheus scrapes; then nothing is said of it any more."""
+    pace = QueryPace()
+    pace.every_s = every_s
+    usual_s = pace.period_s(1)
+    pace.slow_down("too many samples")
+    assert (pace.at_once, pace.note.endswith(": too many samples")) == (MOST_AT_ONCE // 2, True)
+    for _ in range(100):
+        pace.count_answer()
+    assert (pace.at_once, pace.period_s(1), pace.note) == (MOST_AT_ONCE, usual_s, "")
 
 
 async def test_of_many_servers_one_group_is_read_raw_and_all_are_on_the_wall() -> None:
