@@ -16,7 +16,7 @@ from time import monotonic
 from msgspec.structs import replace
 
 from sparktop.errors import SparktopError, UsageError
-from sparktop.model.load import LoadMode
+from sparktop.model.load import LoadMode, LoadPoint
 from sparktop.model.targets import ModelFacts
 from sparktop.model.text import with_subject
 from sparktop.store import Reading, SourceKey
@@ -174,7 +174,7 @@ class SweepRunner:
             for prepared in targets.values():
                 await self._search(maker, prepared, worker)
         else:
-            await self._make_levels(maker, targets, worker)
+            await self._measure_levels(maker, targets, worker)
 
     async def _prepare(self, worker: SweepWorker) -> list[PreparedTarget]:
         """Prepare the targets of the plan, store what is known of each, and announce the limits of the guard.
@@ -247,39 +247,54 @@ class SweepRunner:
             clock=self._clock,
         )
 
-    async def _make_levels(
+    async def _measure_levels(
         self, maker: LevelMaker, targets: dict[str, PreparedTarget], worker: SweepWorker
     ) -> None:
+        """Measure the levels of the plan, and those that `_add_level` adds, until all have ended.
+
+        A target that fails is left out from then on; of a level that its server refuses only that is stored.
+        """
         self._todo = list(self._run_batches(targets))
         self._estimate.most = most_concurrencies(self._plan.climb_to, targets, _most_connections(worker))
         records: dict[tuple[str, Load], LevelRecord] = {}
         while self._todo and not self._is_stopped():
             batch = self._todo[0]
-            name = batch.target.name
-            if (words := targets[name].refused.get(batch.load.prompt_tokens)) is not None:
-                await self._enter_refused(batch, words)
-                continue
-            record = records.setdefault((name, batch.load), self._new_record(targets[name], batch))
+            prepared, name = targets[batch.target.name], batch.target.name
+            record = records.setdefault((name, batch.load), self._new_record(prepared, batch))
             try:
-                await self._measure_batch(maker, batch, record)
+                await self._measure_next(maker, prepared, batch, record)
             except TargetFailedError as error:
-                self._builder.enter_failure(name, str(error))
-                self._emit(Notice(f"{name} is left out: {error}"))
-                self._todo = [later for later in self._todo if later.target.name != name]
-                continue
+                self._leave_out(name, error)
             except LevelRefusedError as error:
-                if (name, batch.load) in self._repeated:
-                    self._todo.pop(0)
-                else:
-                    await self._enter_refused(batch, str(error))
-                continue
-            self._todo.pop(0)
+                await self._enter_refused(batch, str(error))
             if batch.last:
-                if (first := self._repeated.pop((name, batch.load), None)) is not None:
-                    self._compare_repeated(name, first, record, rate_drift)
-                else:
-                    self._add_next_level(targets[name], batch.load)
                 self._drop_records(records, name, batch.load.prompt_tokens)
+
+    async def _measure_next(
+        self, maker: LevelMaker, prepared: PreparedTarget, batch: RunBatch, record: LevelRecord
+    ) -> None:
+        """Measure the first batch to do; after the last one of its level, decide what follows.
+
+        Raises:
+            TargetFailedError: requests to the target fail for a reason that does not depend on the level.
+            LevelRefusedError: the server rejects the prompts of the level.
+        """
+        if (words := prepared.refused.get(batch.load.prompt_tokens)) is not None:
+            raise LevelRefusedError(words)
+        await self._measure_batch(maker, batch, record)
+        self._todo.pop(0)
+        if not batch.last:
+            return
+        if (first := self._repeated.pop((batch.target.name, batch.load), None)) is not None:
+            await self._enter_drift(batch.target.name, first, record, rate_drift)
+        else:
+            self._add_level(prepared, batch.load)
+
+    def _leave_out(self, name: str, error: Exception) -> None:
+        """Store and report why the target `name` is measured no further."""
+        self._builder.enter_failure(name, str(error))
+        self._emit(Notice(f"{name} is left out: {error}"))
+        self._todo = [later for later in self._todo if later.target.name != name]
 
     def _drop_records(self, records: dict[tuple[str, Load], LevelRecord], name: str, length: int) -> None:
         """Drop the records of ended levels on a target, and all samples that no record needs any more.
@@ -293,10 +308,11 @@ class SweepRunner:
         starts = [record.spans[0][0] for record in records.values() if record.spans]
         self._log.forget(min(starts, default=self._clock()))
 
-    def _add_next_level(self, prepared: PreparedTarget, load: Load) -> None:
-        """After the last level of a prompt length on a target, add the level that `next_step` suggests.
+    def _add_level(self, prepared: PreparedTarget, load: Load) -> None:
+        """After the last planned level of a prompt length on a target, add the one that `next_step` suggests.
 
-        Do nothing without `climb_to` in the plan. If no level is added, send the reason as a notice.
+        Where it suggests none, its reason is sent as a notice, and the best level is added once more. Do
+        nothing without `climb_to` in the plan.
         """
         name, length = prepared.target.name, load.prompt_tokens
         limit = self._estimate.most.get(name)
@@ -331,10 +347,13 @@ class SweepRunner:
         more = tuple(best.runs + run for run in runs)
         self._todo.insert(0, RunBatch(prepared.target, load, more, first=False))
 
-    def _compare_repeated(
+    async def _enter_drift(
         self, name: str, first: LevelResult, record: LevelRecord, drift_in: Callable[[Twice], str | None]
     ) -> bool:
-        """Return whether a level differs from what it was `first`, now that it was measured again."""
+        """Store and report how a level differs from its `first` result, now that it was measured again.
+
+        Return whether it does. It does not if no run was added to its `record`, or the sweep was stopped.
+        """
         if record.runs <= first.runs or self._is_stopped():
             return False
         began = [record.spans[run][0] for run in (0, first.runs)]
@@ -346,7 +365,7 @@ class SweepRunner:
         if words is None or level is None:
             return False
         self._builder.enter_drift(name, level, words)
-        self._save_now()
+        await asyncio.to_thread(self._save_now)
         self._emit(Notice(f"{name}: {words}"))
         return True
 
@@ -363,8 +382,14 @@ class SweepRunner:
                     yield RunBatch(prepared.target, load, run_numbers(plan, load))
 
     async def _enter_refused(self, batch: RunBatch, words: str) -> None:
-        """Store a level that the server refuses, with `words` as error; save, and skip the level's runs."""
+        """Store a level that the server refuses, with `words` as error; save, and skip the level's runs.
+
+        A level that it refuses only when it is measured again keeps its first result.
+        """
         name, load = batch.target.name, batch.load
+        if self._repeated.pop((name, load), None) is not None:
+            self._todo.pop(0)
+            return
         level = self._builder.enter_level(
             name, refused_level(level_of(self._plan, batch.target, load), words), ()
         )
@@ -379,55 +404,65 @@ class SweepRunner:
         target keeps up with. At the end the highest level that held is measured again: the server may have
         changed meanwhile.
         """
-        plan, name = self._plan, prepared.target.name
-        drift_in: Callable[[Twice], str | None] = partial(slo_drift, conditions=plan.slo)
-        search: SloSearch | RateSearch
-        if plan.search_rate:
-            drift_in = partial(pace_drift, max_error_share=plan.max_error_share)
-            search = await self._begin_rate_search(maker, prepared, worker)
-        else:
-            limit = min(MOST_CONCURRENCY, _most_connections(worker) or MOST_CONCURRENCY)
-            falls, rises = any_falls(plan.slo), any_rises(plan.slo)
-            search = SloSearch(plan.concurrency, limit, falls=falls, rises=rises)
-            if plan.runs < LEAST_RUNS:
-                few = f"each level gets {LEAST_RUNS} runs: fewer have no interval to judge by"
-                self._emit(Notice(f"{name}: {few}"))
+        name = prepared.target.name
+        search, drift_in = await self._begin_search(maker, prepared, worker)
         held: dict[float, bool] = {}
         best: tuple[LevelResult, LevelRecord] | None = None  # one record: each has the times of all tokens
         while (point := search.next_point()) is not None and not self._is_stopped():
-            measured = await self._measure_searched(maker, prepared, load_at(plan, point, plan.pp))
+            measured = await self._measure_searched(maker, prepared, point)
             if measured is None:
                 return
-            held[point.value], words = self._judge_searched(search, *measured)
+            held[point.value], words = self._judge_searched(name, search, *measured)
             if held[point.value] and point.value >= max(value for value, holds in held.items() if holds):
                 best = measured
-            self._enter_search(name, search, words)
+            if words:
+                self._emit(Notice(f"{name}: {words}"))
         again = value_to_repeat(held, search.answer, next(reversed(held), None))
         if again is not None and best is not None and not self._is_stopped():
             first, record = best
-            load = load_at(plan, first.point, plan.pp)
-            measured = await self._measure_searched(maker, prepared, load, record)
+            measured = await self._measure_searched(maker, prepared, first.point, record)
             if measured is not None:
-                drifted = self._compare_repeated(name, first, record, drift_in)
-                self._judge_searched(search, *measured)
-                self._enter_search(name, search, is_certain=not drifted)
+                is_same = not await self._enter_drift(name, first, record, drift_in)
+                self._judge_searched(name, search, *measured, is_certain=is_same)
         if isinstance(search, RateSearch):
             self._emit(Notice(f"{name}: {search.words()}"))
 
-    async def _begin_rate_search(
+    async def _begin_search(
         self, maker: LevelMaker, prepared: PreparedTarget, worker: SweepWorker
-    ) -> RateSearch:
-        """Return a search that begins at the rate of requests sent one after the other, which is measured."""
-        name = prepared.target.name
-        self._emit(PhaseChanged(Phase.PREPARING, name))
-        alone = await alone_per_s(self._plan, prepared, worker, f"{maker.sweep_id}-{name}")
-        await maker.settle(prepared.backends)
-        return RateSearch(alone, most_per_s(self._plan))
+    ) -> tuple[SloSearch | RateSearch, Callable[[Twice], str | None]]:
+        """Return (the search of the plan, what says how a level changed that was measured twice).
+
+        A search for a rate begins at that of requests sent one after the other, which is measured.
+        """
+        plan, name = self._plan, prepared.target.name
+        if plan.search_rate:
+            self._emit(PhaseChanged(Phase.PREPARING, name))
+            alone = await alone_per_s(plan, prepared, worker, f"{maker.sweep_id}-{name}")
+            await maker.settle(prepared.backends)
+            drift_in = partial(pace_drift, max_error_share=plan.max_error_share)
+            return RateSearch(alone, most_per_s(plan)), drift_in
+        limit = min(MOST_CONCURRENCY, _most_connections(worker) or MOST_CONCURRENCY)
+        if plan.runs < LEAST_RUNS:
+            few = f"each level gets {LEAST_RUNS} runs: fewer have no interval to judge by"
+            self._emit(Notice(f"{name}: {few}"))
+        falls, rises = any_falls(plan.slo), any_rises(plan.slo)
+        search = SloSearch(plan.concurrency, limit, falls=falls, rises=rises)
+        return search, partial(slo_drift, conditions=plan.slo)
 
     def _judge_searched(
-        self, search: SloSearch | RateSearch, level: LevelResult, record: LevelRecord
+        self,
+        name: str,
+        search: SloSearch | RateSearch,
+        level: LevelResult,
+        record: LevelRecord,
+        *,
+        is_certain: bool = True,
     ) -> tuple[bool, str]:
-        """Add a level to a search; return (whether what is searched for holds, the verdict for the user)."""
+        """Add a level to the search on the target `name`, and store the range that this has found so far.
+
+        Return (whether what is searched for holds at the level, the verdict for the user). `is_certain` is
+        False for a server that changed meanwhile.
+        """
         plan = self._plan
         if isinstance(search, RateSearch):
             kept_up = keeps_up(level, plan.max_error_share)
@@ -435,26 +470,23 @@ class SweepRunner:
             return kept_up, ""
         judged = judge_level(plan.slo, level, record.traces, plan.max_error_share)
         search.add(level.concurrency, judged)
+        self._builder.enter_slo_range(name, search, is_certain=is_certain)
         words = f"c = {level.concurrency} {_VERDICT_WORDS[judged.both]}: {judged.why}"
         return judged.both is Verdict.HOLDS, words
 
-    def _enter_search(
-        self, name: str, search: SloSearch | RateSearch, words: str = "", *, is_certain: bool = True
-    ) -> None:
-        """Store what a search has found so far on the target `name`, and show `words` to the user."""
-        if isinstance(search, SloSearch):
-            self._builder.enter_slo_range(name, search, is_certain=is_certain)
-        if words:
-            self._emit(Notice(f"{name}: {words}"))
-
     async def _measure_searched(
-        self, maker: LevelMaker, prepared: PreparedTarget, load: Load, again: LevelRecord | None = None
+        self,
+        maker: LevelMaker,
+        prepared: PreparedTarget,
+        point: LoadPoint,
+        again: LevelRecord | None = None,
     ) -> tuple[LevelResult, LevelRecord] | None:
-        """Measure a level that a search chose; None if the target failed or the sweep was stopped.
+        """Measure the level at `point`, which a search chose; None if the target failed or the sweep ended.
 
         Measured once more, its new runs are added to the record `again`.
         """
         plan = self._plan
+        load = load_at(plan, point, plan.pp)
         runs = plan.runs if plan.search_rate else runs_needed(plan, load.concurrency)
         first = 0 if again is None else again.runs
         batch = RunBatch(prepared.target, load, tuple(range(first, first + runs)), first=again is None)
@@ -463,7 +495,7 @@ class SweepRunner:
         try:
             level = await self._measure_batch(maker, batch, record)
         except (TargetFailedError, LevelRefusedError) as error:
-            self._builder.enter_failure(prepared.target.name, str(error))
+            self._leave_out(prepared.target.name, error)
             return None
         return None if self._is_stopped() or level is None else (level, record)
 
