@@ -23,7 +23,6 @@ from sparktop.model.load import (
     LoadMode,
     RequestEnded,
     RequestStarted,
-    RunEnded,
     RunStarted,
 )
 from sparktop.simulation.calibration import HOP_S, HOPS_PER_SPREAD
@@ -282,7 +281,6 @@ class ClosedLoop:
 
     def _end_run(self) -> None:
         now_s = self._time.now_s
-        self.events.append(RunEnded(now_s, self._run))
         self._run += 1
         if self._run < self._level.runs:
             self._time.call_at(now_s + self._pause_s, self._start_run)
@@ -343,7 +341,6 @@ class OpenLoop:
         self._time.call_at(self._time.now_s, self._close)  # after the events of the aborted requests
 
     def _close(self) -> None:
-        self.events.append(RunEnded(self._time.now_s, 0))
         self._time.listeners.remove(self._on_event)
 
 

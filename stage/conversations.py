@@ -18,7 +18,6 @@ from sparktop.model.load import (
     LoadEvent,
     RequestEnded,
     RequestStarted,
-    RunEnded,
     RunStarted,
     Turn,
 )
@@ -168,5 +167,4 @@ class Conversations:
         self._time.call_at(self._time.now_s, self._close)  # after the events of the aborted requests
 
     def _close(self) -> None:
-        self.events.append(RunEnded(self._time.now_s, 0))
         self._time.listeners.remove(self._on_event)

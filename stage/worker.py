@@ -17,7 +17,6 @@ from sparktop.model.load import (
     RequestEnded,
     RequestEvent,
     RequestStarted,
-    RunEnded,
     RunStarted,
     Tokens,
     TokenSource,
@@ -223,7 +222,7 @@ class RehearsedWorker(SweepWorker):
     def _log_events(self, log: RunLog, events: list[LoadEvent]) -> None:
         for event in events:
             match event:
-                case RunStarted() | RunEnded():
+                case RunStarted():
                     log.add(replace(event, run=log.run))
                 case RequestStarted():
                     log.request_started(replace(event, run=log.run, due=None, resent=False))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
-from sparktop.simulation.engine import Engine, EngineEvent, RequestTimeline
+from sparktop.simulation.engine import Engine, EngineEvent, EngineSequence
 
 VERSION = "0.32.0+simulated"
 """Version reported by a simulated server."""
@@ -119,23 +119,25 @@ class EngineHistograms:
             self.itl_s.observe(event.at - before_s)
         self._newest_s[event.request_id] = event.at
 
-    def count_end(self, timeline: RequestTimeline) -> None:
+    def count_end(self, ended: EngineSequence) -> None:
         """Count a request that has ended; the engine is created with this method as its `on_end` callback."""
-        request, reason = timeline.request, timeline.reason
-        admitted_s, first_s, last_s = timeline.admitted_s, timeline.first_token_s, timeline.last_token_s
-        if reason not in self.ended or admitted_s is None or first_s is None or last_s is None:
+        reason, ended_s, admitted_s = ended.reason, ended.ended_s, ended.admitted_s
+        first_s, last_s = ended.first_token_s, ended.last_token_s
+        if reason is None or ended_s is None or admitted_s is None or first_s is None or last_s is None:
+            return
+        if reason not in self.ended:
             return
         self.ended[reason] += 1
-        self.e2e_s.observe(timeline.ended_s - timeline.arrived_s)
-        self.queue_s.observe(admitted_s - timeline.arrived_s)
+        self.e2e_s.observe(ended_s - ended.arrived_s)
+        self.queue_s.observe(admitted_s - ended.arrived_s)
         self.inference_s.observe(last_s - admitted_s)
         self.prefill_s.observe(first_s - admitted_s)
         self.decode_s.observe(last_s - first_s)
-        self.tpot_s.observe((last_s - first_s) / max(1, timeline.generated_tokens - 1))
-        self.prompt_tokens.observe(request.prompt_tokens)
-        self.generation_tokens.observe(timeline.generated_tokens)
-        self.preemptions.observe(timeline.preemptions)
-        self.computed_tokens.observe(request.prompt_tokens - timeline.cached_tokens)
+        self.tpot_s.observe((last_s - first_s) / max(1, ended.generated - 1))
+        self.prompt_tokens.observe(ended.request.prompt_tokens)
+        self.generation_tokens.observe(ended.generated)
+        self.preemptions.observe(ended.preemptions)
+        self.computed_tokens.observe(ended.request.prompt_tokens - ended.cached_tokens)
 
 
 Value = float | Mapping[str, float] | Buckets

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from sparktop.demo.faults import NO_SYMPTOMS
+from sparktop.demo.faults import NO_SYMPTOMS, Symptoms
 from sparktop.hardware.processes import read_sockets
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import (
@@ -202,17 +202,12 @@ class Condition(Struct, frozen=True):
     """Bytes per second that the machine sends to the other machines of the same engine."""
     engine_bytes: int = ENGINE_BYTES
     """GPU memory held by the engine; 0 without an engine."""
-    engine_cpu_percent: float | None = None
-    """CPU use of the engine's process in percent of a core; None: it follows from `busy`."""
-    programs: tuple[ProcessReading, ...] = ()
-    """Processes that a fault adds to the process table."""
-    swap_in_bytes_per_s: float = 0.0
+    symptoms: Symptoms = NO_SYMPTOMS
+    """What a fault or the start of a server changes; the CPU use of the engine else follows from `busy`."""
     age_s: float | None = None
     """Age of the engine's processes, if they started while the simulation ran."""
     host_share: float = 0.0
     """Fraction of the time in which the GPU waited for one CPU core of the engine, 0 to 1."""
-    others_bytes: int = 0
-    """Memory of another program."""
 
 
 def node_sample(at: float, load: float, machine: Machine = ALONE) -> NodeSample:
@@ -307,7 +302,7 @@ def _memory(at: float, condition: Condition, machine: Machine) -> MemoryReading:
     )
     available = round((27 - 1.5 * condition.busy) * _GIB) - leaked + ENGINE_BYTES - condition.engine_bytes
     available -= machine.orphan_bytes
-    available -= condition.others_bytes
+    available -= condition.symptoms.others_bytes
     cma_free, cma, other = 2 * _GIB, 256 * _MIB, 3 * _GIB
     # Under pressure, the kernel reclaims page cache first.
     cache = min(9 * _GIB + round(0.4 * _GIB * math.sin(at / 40)), available - cma_free - _GIB // 2)
@@ -335,7 +330,7 @@ def _memory(at: float, condition: Condition, machine: Machine) -> MemoryReading:
         unattributed_bytes=other,
         swap_total_bytes=16 * _GIB,
         swap_used_bytes=round(0.4 * _GIB),
-        swap_in_bytes_per_s=condition.swap_in_bytes_per_s,
+        swap_in_bytes_per_s=condition.symptoms.swap_in_bytes_per_s,
         swap_out_bytes_per_s=0.0,
         pressure_full_avg10=0.0,
         parts=tuple(MemoryPart(name, size) for name, size in sizes.items()),
@@ -418,10 +413,10 @@ def _rails(at: float, gpu_w: float, cpu_percent: float) -> tuple[PowerRail, ...]
 
 
 def _workloads(at: float, condition: Condition, machine: Machine) -> Workloads:
-    compilers = sum(program.name in COMPILERS for program in condition.programs)
+    compilers = sum(program.name in COMPILERS for program in condition.symptoms.programs)
     if not condition.engine_bytes and condition.age_s is None:
         return Workloads((), compilers, 0.0)
-    fixed_percent = condition.engine_cpu_percent
+    fixed_percent = condition.symptoms.engine_cpu_percent
     percent = 12 + 88 * condition.busy if fixed_percent is None else fixed_percent
     workloads = workloads_at(at, machine.rank, round(percent, 1), age_s=condition.age_s, compilers=compilers)
     if not machine.orphan_bytes:
@@ -438,14 +433,14 @@ def _processes(at: float, condition: Condition, machine: Machine) -> ProcessTabl
     def one(pid: int, name: str, mib: float, percent: float) -> ProcessReading:
         return ProcessReading(pid, name, round(mib * _MIB), round(percent * wave, 1))
 
-    load, fixed_percent = condition.busy, condition.engine_cpu_percent
+    load, fixed_percent = condition.busy, condition.symptoms.engine_cpu_percent
     engine = one(ENGINE_PID, machine.engine, 5310, 12 + 88 * load)
     if fixed_percent is not None:
         engine = structs.replace(engine, cpu_percent=fixed_percent)
     front = SERVER_PID if machine.rank in {None, 0} else None
     rows = (
         *((engine,) if condition.engine_bytes else ()),
-        *condition.programs,
+        *condition.symptoms.programs,
         *((one(front, "vllm", 1480, 2 + 41 * load),) if front is not None else ()),
         one(3120, "gnome-shell", 412, 1.5),
         one(2277, "dockerd", 188, 0.4),
@@ -672,12 +667,9 @@ class MachineReader:
             min(1.0, throttled),
             pair,
             engine_bytes if holds_memory else 0,
-            symptoms.engine_cpu_percent,
-            symptoms.programs,
-            symptoms.swap_in_bytes_per_s,
+            symptoms,
             None if self._start is None else now - self._start[0],
             min(1.0, host),
-            symptoms.others_bytes,
         )
 
     def _condition_of_start(self, now: float, started_at: float, takes_s: float) -> Condition:
@@ -692,7 +684,7 @@ class MachineReader:
             thermal.temperature_c(now),
             thermal.load_clock_mhz(now) if busy else IDLE_CLOCK_MHZ,
             engine_bytes=engine_bytes,
-            engine_cpu_percent=cpu_percent,
+            symptoms=Symptoms(engine_cpu_percent=cpu_percent),
             age_s=now - started_at,
         )
 

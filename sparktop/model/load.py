@@ -3,7 +3,7 @@
 All times are monotonic seconds of the machine that sends the load (model seconds in a simulation), so only
 their differences have a meaning. A request yields, in this order: `RequestStarted`, perhaps
 `ResponseStarted`, then `FirstToken`, any number of `Tokens`, and one `RequestEnded`. A level yields
-`LevelStarted`, its runs with their requests between `RunStarted` and `RunEnded`, and `LevelEnded`.
+`LevelStarted`, its runs with their requests after a `RunStarted` each, and `LevelEnded`.
 `sparktop.sweep.result.measure` defines the metrics computed from these events.
 
 Also the place of a request in a conversation.
@@ -314,13 +314,6 @@ class RequestEnded(Struct, frozen=True, tag=True, omit_defaults=True):
         return self.reason in {EndReason.STOP, EndReason.LENGTH}
 
 
-class RunEnded(Struct, frozen=True, tag=True, omit_defaults=True):
-    """Event: a run has ended, with all its requests."""
-
-    at: float
-    run: int
-
-
 class LevelEnded(Struct, frozen=True, tag=True, omit_defaults=True):
     """Event: the load level `level` has ended."""
 
@@ -330,7 +323,7 @@ class LevelEnded(Struct, frozen=True, tag=True, omit_defaults=True):
 
 RequestEvent = RequestStarted | ResponseStarted | FirstToken | Tokens | RequestEnded
 """Any event of a single request."""
-LoadEvent = LevelStarted | RunStarted | RequestEvent | RunEnded | LevelEnded
+LoadEvent = LevelStarted | RunStarted | RequestEvent | LevelEnded
 """Any event of a load test."""
 
 

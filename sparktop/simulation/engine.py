@@ -133,7 +133,7 @@ class Batch:
         complete, rest = divmod(steps, self._block_tokens)
         first = self._reserved_step
         return complete * self.decoding + sum(
-            self._new_blocks_in[-(first + step) % self._block_tokens] for step in range(rest)
+            self._new_blocks_in[(first + step) % self._block_tokens] for step in range(rest)
         )
 
     def reserve_step(self) -> bool:
@@ -182,10 +182,12 @@ class Batch:
         return done
 
     def _step_of_new_block(self, sequence: EngineSequence) -> int:
-        """Return the step, modulo the block size, in which a decoding request needs its next block."""
-        # A request needs a block in the step that stores a token at a block's beginning: length - 1 is then a
-        # multiple of the block size, and length - steps is constant while it decodes.
-        return (sequence.request.prompt_tokens - sequence.joined_step - 1) % self._block_tokens
+        """Return the step, modulo the block size, in which a decoding request needs its next block.
+
+        That is the step that stores a token at a block's beginning: the length of the request, which is its
+        prompt and one token for each step since `joined_step`, is then 1 more than a multiple of the size.
+        """
+        return (sequence.joined_step + 1 - sequence.request.prompt_tokens) % self._block_tokens
 
     def _cache_full_blocks(self, sequence: EngineSequence, stored: int) -> None:
         """Let other requests find the blocks that the first `stored` tokens of a request fill."""
@@ -218,23 +220,6 @@ class SimulatedRequest(Struct, frozen=True):
 
 Lengths = Callable[[random.Random], tuple[int, int]]
 """Draws (prompt tokens, output tokens) of a request."""
-
-
-class RequestTimeline(Struct, frozen=True):
-    """The times of one request in its simulated engine, from which vLLM's latency histograms are computed."""
-
-    request: SimulatedRequest
-    arrived_s: float
-    admitted_s: float | None
-    """Time when the request first joined the batch; None if it never did."""
-    first_token_s: float | None
-    last_token_s: float | None
-    ended_s: float
-    generated_tokens: int
-    cached_tokens: int
-    """Prompt tokens that were in the prefix cache when the request first joined the batch."""
-    preemptions: int
-    reason: EndReason
 
 
 class Phase(Enum):
@@ -270,9 +255,13 @@ class EngineSequence(Struct, eq=False):
     """Used while the request decodes: the batch's step count at which the request's last token is
     generated."""
     cached_tokens: int = 0
+    """Prompt tokens that were in the prefix cache when the request first joined the batch."""
     admitted_s: float | None = None
+    """Time when the request first joined the batch; None until then, as the other times until they come."""
     first_token_s: float | None = None
     last_token_s: float | None = None
+    ended_s: float | None = None
+    reason: EndReason | None = None
     preemptions: int = 0
 
     @property
@@ -283,21 +272,6 @@ class EngineSequence(Struct, eq=False):
         `Batch.generated_tokens`.
         """
         return self.request.prompt_tokens + self.generated
-
-    def timeline(self, ended_s: float, reason: EndReason) -> RequestTimeline:
-        """Return the times of the request, which ended at `ended_s` for `reason`."""
-        return RequestTimeline(
-            self.request,
-            self.arrived_s,
-            self.admitted_s,
-            self.first_token_s,
-            self.last_token_s,
-            ended_s,
-            self.generated,
-            self.cached_tokens,
-            self.preemptions,
-            reason,
-        )
 
 
 # A KV cache in blocks: their allocation, and a prefix cache of released blocks.
@@ -424,13 +398,13 @@ class Engine:
         seed: int | str = 0,
         start_s: float = 0.0,
         token_events: bool = True,
-        on_end: Callable[[RequestTimeline], None] | None = None,
+        on_end: Callable[[EngineSequence], None] | None = None,
     ) -> None:
         """Start at model time `start_s` without requests; `nodes` are the machines that the engine runs on.
 
         `seed` fixes the noise of step times. If `token_events` is false, only the first token of a request is
-        reported as an event, so that a thousand engines fit into a process. `on_end` receives the timeline of
-        each request when the request ends.
+        reported as an event, so that a thousand engines fit into a process. `on_end` receives each request
+        when it ends.
         """
         self.profile = profile
         self.nodes = (
@@ -608,38 +582,40 @@ class Engine:
         Requests that have arrived move to the queue. If there is no block for the next token of a request,
         requests are preempted. Then queued requests are admitted.
         """
-        batch, profile = self._batch, self.profile
+        batch = self._batch
         while self._arrivals and self._arrivals[0].arrived_s < start_s:
             self._waiting.append(self._arrivals.popleft())
         while not batch.reserve_step():
             self._preempt()
-        rows = batch.decoding
-        prefilling = self._schedule_prompts(profile.max_num_batched_tokens - rows, start_s)
-        pairs = 0.0
-        for sequence, tokens in prefilling:
-            pairs += tokens * (sequence.computed - tokens / 2)
-            rows += tokens
+        prefilling = self._schedule_prompts(self.profile.max_num_batched_tokens - batch.decoding, start_s)
+        self._stretch = stretch = self._begin_stretch(start_s, prefilling)
+        if not prefilling:
+            stretch.steps = self._steps_with_same_batch(stretch.first_s)
+        self._cut_for_arrival()
+
+    def _begin_stretch(self, start_s: float, prefilling: list[tuple[EngineSequence, int]]) -> Stretch:
+        """Return a stretch of one step with its duration, and let the machines draw its power from its start.
+
+        The time of a step with drafts is divided among the tokens that it generates for a request.
+        """
+        profile, decoding = self.profile, self._batch.decoding
+        pairs = sum(tokens * (sequence.computed - tokens / 2) for sequence, tokens in prefilling)
+        rows = decoding + sum(tokens for _, tokens in prefilling)
         drafts = 0 if prefilling else len(profile.drafts)
         computed = rows * (1 + drafts)
         padded = profile.padded_rows(computed)
         clock_mhz = min([node.load_clock_mhz(start_s) for node in self.nodes])
         noise = max(0.5, self._random.gauss(1.0, profile.jitter)) if profile.jitter else 1.0
         link_s = profile.link_seconds(computed)
-        gpu_s = profile.cost.step_s(padded, batch.context_tokens, pairs, clock_mhz) + link_s
+        gpu_s = profile.cost.step_s(padded, self._batch.context_tokens, pairs, clock_mhz) + link_s
         gpu_s += drafts * profile.draft_token_s
-        first_s = noise * (gpu_s + profile.host_seconds(computed))
-        growth_s = noise * profile.cost.growth_s(batch.decoding, clock_mhz)
+        step_s = noise * (gpu_s + profile.host_seconds(computed))
         power_w = step_power_w(padded) + (WAITING_W - step_power_w(padded)) * link_s / gpu_s
-        if drafts:  # the time of a step is divided among the tokens that it generates for a request
-            first_s, growth_s = first_s / profile.step_tokens, growth_s / profile.step_tokens
-            gpu_s /= profile.step_tokens
-        stretch = Stretch(start_s, first_s, growth_s, 1, rows, prefilling, drafts=drafts)
-        if not prefilling:
-            stretch.steps = self._steps_with_same_batch(first_s)
-        self._stretch = stretch
-        self._cut_for_arrival()
         for node in self.nodes:
-            node.draw(start_s, power_w, noise * gpu_s / first_s)
+            node.draw(start_s, power_w, noise * gpu_s / step_s)
+        tokens = profile.step_tokens if drafts else 1.0
+        growth_s = noise * profile.cost.growth_s(decoding, clock_mhz)
+        return Stretch(start_s, step_s / tokens, growth_s / tokens, 1, rows, prefilling, drafts=drafts)
 
     def _schedule_prompts(self, budget: int, now_s: float) -> list[tuple[EngineSequence, int]]:
         """Return (request, tokens) of the prompts to compute in the next step, `budget` tokens at most.
@@ -768,7 +744,7 @@ class Engine:
 
     def _end(self, sequence: EngineSequence, at: float, reason: EndReason) -> None:
         request = sequence.request
-        sequence.phase = Phase.ENDED
+        sequence.phase, sequence.ended_s, sequence.reason = Phase.ENDED, at, reason
         del self._requests[request.request_id]
         self.tally.ended[reason] += 1
         self._outbox.append(
@@ -783,7 +759,7 @@ class Engine:
             )
         )
         if self._on_end is not None:
-            self._on_end(sequence.timeline(at, reason))
+            self._on_end(sequence)
 
 
 # The settings of a simulated engine, and the duration of its steps.
@@ -843,8 +819,8 @@ class StepCost(Struct, frozen=True):
 
     def read_bytes(self, rows: int) -> float:
         """Return the bytes of weights that one GPU reads in a step that computes `rows` tokens."""
-        one = self.one_row_bytes
-        idle_s = 0.0 if one is None else self.weights_one_s - one / self.read_bytes_per_s
+        one_row_bytes = self.one_row_bytes
+        idle_s = 0.0 if one_row_bytes is None else self.weights_one_s - one_row_bytes / self.read_bytes_per_s
         return (self._weights_s(rows) - idle_s) * self.read_bytes_per_s
 
     def growth_s(self, requests: int, clock_mhz: float) -> float:

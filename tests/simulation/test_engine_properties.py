@@ -15,8 +15,8 @@ from sparktop.simulation.engine import (
     Engine,
     EngineEvent,
     EngineProfile,
+    EngineSequence,
     Phase,
-    RequestTimeline,
     SimulatedRequest,
     StepCost,
 )
@@ -63,9 +63,9 @@ def play(
     early: bool = False,
     check: Callable[[Engine], None] | None = None,
     token_events: bool = True,
-) -> tuple[list[EngineEvent], Engine, list[RequestTimeline]]:
+) -> tuple[list[EngineEvent], Engine, list[EngineSequence]]:
     """Run a load to its end; `pauses` are further times to stop at, `early` submits all at the start."""
-    ends: list[RequestTimeline] = []
+    ends: list[EngineSequence] = []
     engine = Engine(profile, seed=7, token_events=token_events, on_end=ends.append)
     moments: list[tuple[float, int, Asked | None]] = [(pause, 2, None) for pause in pauses or []]
     for one in asked:

@@ -28,7 +28,6 @@ from sparktop.model.load import (
     LoadMode,
     RequestEnded,
     RequestStarted,
-    RunEnded,
     RunStarted,
     Tokens,
 )
@@ -38,7 +37,7 @@ from sparktop.simulation.engine import (
     Engine,
     EngineEvent,
     EngineProfile,
-    RequestTimeline,
+    EngineSequence,
     SimulatedRequest,
 )
 from sparktop.sweep.result.level import level_result
@@ -113,13 +112,13 @@ def test_a_step_with_drafts_generates_several_tokens(profile: Maker) -> None:
 
 def test_when_blocks_run_out_the_newest_goes_back_and_still_finishes(profile: Maker) -> None:
     """Two requests that need 8 blocks of 6: the second is computed again, and makes all its tokens."""
-    ends: list[RequestTimeline] = []
+    ends: list[EngineSequence] = []
     engine = Engine(profile(kv_blocks=6), on_end=ends.append)
     engine.submit(ask("a", 8, 8), 0.0)
     engine.submit(ask("b", 8, 8), 0.0)
     events = engine.advance(FOREVER)
     assert engine.tally.preemptions == 1
-    assert [(end.request.request_id, end.preemptions, end.generated_tokens) for end in ends] == [
+    assert [(end.request.request_id, end.preemptions, end.generated) for end in ends] == [
         ("a", 0, 8),
         ("b", 1, 8),
     ]
@@ -255,7 +254,7 @@ def test_events_of_all_engines_come_in_one_order(profile: Maker) -> None:
 
 
 def test_a_burst_runs_again_when_all_have_ended(profile: Maker) -> None:
-    """Two runs of three: six starts and ends, each run between its marks, a pause between them."""
+    """Two runs of three: six starts and ends, each run after its mark, a pause between them."""
     time = VirtualTime([Engine(profile())])
     level = Level("x", 3, 8, 4, runs=2)
     loop = ClosedLoop(time, DirectDestination(time), level, pause_s=0.5)
@@ -263,15 +262,9 @@ def test_a_burst_runs_again_when_all_have_ended(profile: Maker) -> None:
     time.run()
     assert loop.done
     marks = [event for event in loop.events if not hasattr(event, "request_id")]
-    assert [type(mark) for mark in marks] == [
-        LevelStarted,
-        RunStarted,
-        RunEnded,
-        RunStarted,
-        RunEnded,
-        LevelEnded,
-    ]
-    assert marks[3].at == pytest.approx(marks[2].at + 0.5)
+    assert [type(mark) for mark in marks] == [LevelStarted, RunStarted, RunStarted, LevelEnded]
+    ends = [event.at for event in loop.events if isinstance(event, RequestEnded)]
+    assert marks[2].at == pytest.approx(ends[2] + 0.5)
     starts = [event for event in loop.events if isinstance(event, RequestStarted)]
     assert [start.run for start in starts] == [0, 0, 0, 1, 1, 1]
     assert len({start.at for start in starts}) == 2

@@ -28,7 +28,6 @@ from sparktop.model.load import (
     LoadPoint,
     RequestEnded,
     RequestStarted,
-    RunEnded,
     RunStarted,
 )
 from sparktop.sweep.generator.connection import Connection, ConnectionPool
@@ -118,7 +117,6 @@ class LoadClient:
             if self._deadlines is not None:
                 self._deadlines.cancel()
             self._pool.close()
-        log.add(RunEnded(perf_counter(), number))
 
     async def _send_before_run(self) -> None:
         """Send what precedes the run; nothing here."""

@@ -18,7 +18,7 @@ from zlib import crc32
 
 import pytest
 
-from sparktop.model.load import EndReason, LoadMode, RequestEnded, RequestStarted, RunEnded, RunStarted
+from sparktop.model.load import EndReason, LoadMode, RequestEnded, RequestStarted, RunStarted
 from sparktop.sweep.generator.client import OpenLoopClient
 from sparktop.sweep.generator.prompts import MOST_REQUESTS
 from sparktop.sweep.generator.wire import OpenLoop, RunLoad, WorkerTarget
@@ -57,7 +57,6 @@ async def test_a_burst_starts_all_before_any_answer(in_process: InProcess) -> No
     assert in_process.server.asked == 12
     assert most_at_once(list(loaded.events)) == 12
     assert isinstance(loaded.events[0], RunStarted)
-    assert isinstance(loaded.events[-1], RunEnded)
     assert len({end.request_id for end in loaded.ends}) == 12
 
 
