@@ -1,4 +1,4 @@
-"""Events are read alike by the fast and by the careful way, and only reported tokens are counted.
+"""Only the tokens that an event reports are counted, whatever its text holds.
 
 Events that are recognised by an earlier one are read exactly as without it, whatever the stream holds.
 
@@ -20,8 +20,6 @@ from hypothesis import strategies as st
 
 from sparktop.model.load import TokenSource
 from sparktop.sweep.generator import stream as sse
-from sparktop.sweep.generator import stream as stream_event
-from sparktop.sweep.generator import stream as stream_form
 from sparktop.sweep.generator.stream import (
     BadEventError,
     CountedTokens,
@@ -68,7 +66,7 @@ def chunk(
     st.booleans(),
 )
 @settings(max_examples=100, deadline=None)
-def test_the_fast_way_counts_as_the_careful_one(
+def test_what_a_text_holds_counts_for_nothing(
     text: str,
     ids: list[int] | None,
     finish: str | None,
@@ -77,19 +75,23 @@ def test_the_fast_way_counts_as_the_careful_one(
     tight: bool,  # noqa: FBT001 - as above
     escaped: bool,  # noqa: FBT001 - as above
 ) -> None:
-    """Whatever a token's text holds, JSON keys and quotes too, both ways count the same."""
+    """JSON keys, quotes and halves of characters in a token's text: tokens, end and total are as reported."""
     separators = (",", ":") if tight else None
     found = chunk(text, ids, finish, chat=chat, total=total)
     raw = json.dumps(found, separators=separators, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
-    fast, careful = read_event(raw), stream_event.parse_event(raw)
-    assert (fast.tokens, fast.has_ids, fast.reasoning) == (careful.tokens, careful.has_ids, careful.reasoning)
-    assert (fast.finish_reason, fast.error, fast.total) == (
-        careful.finish_reason,
-        careful.error,
-        careful.total,
-    )
-    assert fast.is_plain or fast.usage == careful.usage
-    assert fast.tokens == (len(ids) if ids else int(bool(text)))
+    event = read_event(raw)
+    assert event.tokens == (len(ids) if ids else int(bool(text)))
+    assert (event.has_ids, event.reasoning, event.error) == (bool(ids), False, None)
+    assert event.finish_reason == (finish if finish == "length" else None)
+    assert event.total == total
+    assert event.usage == (Usage(9, None, total) if total is not None and finish == "length" else None)
+
+
+@pytest.mark.parametrize("text", [rb"\ud83d", b"\xf0\x9f", rb"\ud83d\ude00"])
+def test_half_a_character_is_a_token(text: bytes) -> None:
+    """A token that is a part of a character, escaped or as bytes that are no UTF-8, is counted."""
+    event = read_event(b'{"choices":[{"index":0,"delta":{"content":"' + text + b'"},"finish_reason":null}]}')
+    assert (event.tokens, event.error) == (1, None)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +259,7 @@ def test_a_stream_is_read_alike_with_and_without_forms(
         reads[number] = read[:at] + new + read[at + 1 :]
     if cut:
         reads = [piece for read in reads for piece in (read[: len(read) // 2], read[len(read) // 2 :])]
-    stream_form._patterns.clear()
+    sse._patterns.clear()
     quick, careful = TokenStream(), WithoutForms()
     for at, read in enumerate(reads, 1):
         assert seen(quick, quick.feed(float(at), read)) == seen(careful, careful.feed(float(at), read))
