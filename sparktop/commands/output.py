@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import sys
@@ -26,22 +25,9 @@ def write_out(text: str) -> None:
     Raises:
         OutputError: standard output is closed, full or broken.
     """
-    stream = sys.stdout
-    if stream is None:
-        raise OutputError("standard output is closed")
-    try:
-        if isinstance(stream, io.TextIOWrapper):
-            # On a terminal of another encoding, missing characters become "?".
-            stream.flush()
-            _write_all(stream.buffer, [text.encode(stream.encoding, "replace")])
-        else:
-            stream.write(text)
-            stream.flush()
-    except BrokenPipeError:
-        drop_out()
-    except OSError as error:
-        drop_out()
-        raise OutputError(f"standard output: {reason_of(error)}") from None
+    # On a terminal of another encoding, missing characters become "?".
+    encoding = "utf-8" if sys.stdout is None else sys.stdout.encoding
+    write_parts(None, [text.encode(encoding, "replace")])
 
 
 def _write_all(stream: BinaryIO, parts: Iterable[bytes]) -> None:
@@ -160,15 +146,7 @@ def write_file(path: Path, text: str) -> None:
     Raises:
         OutputError: the file cannot be written.
     """
-    check_file(path)
-    target = path.resolve()
-    try:
-        if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8")
-            return
-        files.write_whole(target, text, files.SHARED)
-    except OSError as error:
-        raise OutputError(f"{clean(path)}: cannot be written: {reason_of(error)}") from None
+    write_parts(path, [text.encode()])
 
 
 def is_device(path: Path) -> bool:
@@ -182,26 +160,38 @@ def write_parts(path: Path | None, parts: Iterable[bytes]) -> None:
     Stop early if the reader of standard output has closed it.
 
     Raises:
-        OutputError: the output cannot be written.
+        OutputError: the output cannot be written; also that nobody reads the pipe at `path` any more.
     """
-    if path is not None:
-        check_file(path)
+    if path is None:
+        _write_out_parts(parts)
+        return
+    check_file(path)
     try:
-        if path is not None and not is_device(path):
-            files.write_parts(path.resolve(), parts, files.SHARED)
-        elif path is not None:
+        if is_device(path):
             with path.open("wb") as device:
                 device.writelines(parts)
-        elif sys.stdout is None:
-            raise OutputError("standard output is closed")
         else:
-            sys.stdout.flush()
-            _write_all(sys.stdout.buffer, parts)
+            files.write_parts(path.resolve(), parts, files.SHARED)
+    except OSError as error:
+        raise OutputError(f"{clean(path)}: cannot be written: {reason_of(error)}") from None
+
+
+def _write_out_parts(parts: Iterable[bytes]) -> None:
+    """Write to standard output; do nothing more if its reader has closed it.
+
+    Raises:
+        OutputError: standard output is closed, full or broken.
+    """
+    if sys.stdout is None:
+        raise OutputError("standard output is closed")
+    try:
+        sys.stdout.flush()
+        _write_all(sys.stdout.buffer, parts)
     except BrokenPipeError:
         drop_out()
     except OSError as error:
-        where = "standard output" if path is None else clean(path)
-        raise OutputError(f"{where}: cannot be written: {reason_of(error)}") from None
+        drop_out()
+        raise OutputError(f"standard output: {reason_of(error)}") from None
 
 
 def drop_out() -> None:

@@ -9,12 +9,13 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sparktop.cli import main
-from sparktop.commands.output import tell, write_file
+from sparktop.commands.output import tell, write_file, write_parts
 from sparktop.errors import OutputError
 
 
@@ -40,6 +41,22 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monke
         write_file(path, "new")
     assert path.read_text(encoding="utf-8") == "old"
     assert [one.name for one in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_pipe_that_nobody_reads_any_more_is_an_error(tmp_path: Path) -> None:
+    """A named pipe whose reader has gone is said, and standard output stays what it was."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+    def parts() -> Iterator[bytes]:
+        os.close(reader)
+        yield b"x" * (1 << 20)
+
+    before = os.fstat(1)
+    with pytest.raises(OutputError, match=r"pipe: cannot be written: Broken pipe$"):
+        write_parts(path, parts())
+    assert os.fstat(1) == before
 
 
 def test_messages_are_clean_lines(capsys: pytest.CaptureFixture[str]) -> None:

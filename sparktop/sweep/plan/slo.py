@@ -99,8 +99,9 @@ def parts_of(figure: str) -> tuple[str, str]:
 
 
 def words_of(condition: SloCondition) -> str:
-    """Return a condition as text, such as `ttft_p90_ms ≤ 2000`."""
-    return f"{condition.figure} {'≥' if condition.at_least else '≤'} {condition.limit:g}"
+    """Return a condition as text, such as `ttft_p90_ms ≤ 2000`, with all digits of its limit."""
+    limit = repr(float(condition.limit)).removesuffix(".0")
+    return f"{condition.figure} {'≥' if condition.at_least else '≤'} {limit}"
 
 
 _CONDITION = re.compile(r"([a-z0-9_]+) ([≥≤]) ([0-9]+(?:\.[0-9]+)?(?:e[-+][0-9]+)?)")

@@ -25,7 +25,7 @@ from sparktop.sweep.plan.capacity import (
 )
 from sparktop.sweep.plan.plan import Capacity, Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import all_presets, find_preset, make_plan
-from sparktop.sweep.plan.slo import any_falls, any_rises, parse_slo, runs_needed, words_of
+from sparktop.sweep.plan.slo import any_falls, any_rises, parse_slo, runs_needed, stored_condition, words_of
 
 SOLO = SweepTarget("solo", "http://127.0.0.1:8000")
 SHAPES = {
@@ -189,6 +189,13 @@ def test_conditions_are_read() -> None:
         SloCondition("stream_tps", 15.0, at_least=True),
     )
     assert words_of(SloCondition("stream_tps", 15.0, at_least=True)) == "stream_tps ≥ 15"
+
+
+@pytest.mark.parametrize("limit", [1234567.0, 0.1, 1e-05, 2000.0, 1234.5678, 1e16])
+def test_a_stored_condition_has_the_limit_that_was_given(limit: float) -> None:
+    """A result file states a limit with all of its digits."""
+    condition = SloCondition("ttft_p90_ms", limit)
+    assert stored_condition(words_of(condition)) == condition
 
 
 @pytest.mark.parametrize(
