@@ -64,9 +64,9 @@ def choice_section(page: Page, snapshot: Snapshot, width: int, *, has_lists: boo
         now = "groups" if choice.top is None else choice.top.value
         rows, links = _choice_rows("lists", pages, now, KEY, width)
     elif page.kind is Kind.BOARD and (choice.fields or max(len(snapshot.backends), len(snapshot.nodes)) > 1):
-        pages = {one.value: replace(page, choice=replace(choice, sort=one, ignored=())) for one in Sort}
+        pages = {item.value: replace(page, choice=replace(choice, sort=item, ignored=())) for item in Sort}
         rows, links = _choice_rows("sorted", pages, choice.sort.value, _SORT_KEY, width)
-    rows += [[(f" {line}", "warn")] for one in words for line in wrapped(one, width - 2)]
+    rows += [[(f" {line}", "warn")] for item in words for line in wrapped(item, width - 2)]
     heading = "Lists" if has_lists else "Order"
     return Section(heading, width, tuple(map(row_html, rows)), tuple(links)) if rows else None
 
@@ -263,40 +263,40 @@ def _panel_key(page: Page, snapshot: Snapshot) -> PanelKey | None:
     if page.kind not in _ZOOMED:
         return None
     names: dict[Kind, Iterable[str]] = {
-        Kind.BACKEND: (one.name for one in snapshot.backends),
-        Kind.NODE: (one.name for one in snapshot.nodes),
-        Kind.ROUTER: (one.name for one in snapshot.routers),
+        Kind.BACKEND: (view.name for view in snapshot.backends),
+        Kind.NODE: (view.name for view in snapshot.nodes),
+        Kind.ROUTER: (view.name for view in snapshot.routers),
         Kind.EVENTS: ("",),
     }
     if page.kind in {Kind.GROUP, Kind.MACHINES, Kind.PROMETHEUS}:
         return _wall_key(page, snapshot)
-    known = list(names.get(page.kind, (one.group for one in snapshot.balance)))
+    names_of_kind = list(names.get(page.kind, (view.group for view in snapshot.balance)))
     if page.kind in {Kind.BALANCE, Kind.WHY} and not page.name:
         worst = next(iter(leading(snapshot.balance)), None)
-        known = [] if worst is None else [worst.group]
-        return PanelKey(_ZOOMED[page.kind], known[0]) if known else None
-    return PanelKey(_ZOOMED[page.kind], page.name) if page.name in known else None
+        names_of_kind = [] if worst is None else [worst.group]
+        return PanelKey(_ZOOMED[page.kind], names_of_kind[0]) if names_of_kind else None
+    return PanelKey(_ZOOMED[page.kind], page.name) if page.name in names_of_kind else None
 
 
 def _wall_key(page: Page, snapshot: Snapshot) -> PanelKey | None:
     """Return the wall of a Prometheus, the machines, or the servers of a group, polled or scraped."""
     kinds = ("members", "scraped") if page.kind is Kind.GROUP else (page.kind.value,)
-    found = (kind for kind in kinds if index_of(kind, page.name, snapshot) is not None)
-    return next((PanelKey(kind, page.name) for kind in found), None)
+    matching = (kind for kind in kinds if index_of(kind, page.name, snapshot) is not None)
+    return next((PanelKey(kind, page.name) for kind in matching), None)
 
 
 def _height_alone(key: PanelKey, snapshot: Snapshot) -> int:
     """Return the rows of a panel that is shown alone; a page has all lines of a list, as it scrolls."""
     if key.kind == "events":
         return _EVENTS_HEIGHT
-    servers = [one for view in snapshot.fleets if view.fleet is not None for one in view.fleet.servers]
+    servers = [listed for view in snapshot.fleets if view.fleet is not None for listed in view.fleet.servers]
     lines = {
-        "members": sum(one.group == key.name for one in snapshot.backends),
-        "scraped": sum(one.group == key.name for one in servers),
+        "members": sum(listed.group == key.name for listed in snapshot.backends),
+        "scraped": sum(listed.group == key.name for listed in servers),
         "machines": max(
-            len(snapshot.nodes), *(len(one.fleet.nodes) for one in snapshot.fleets if one.fleet), 0
+            len(snapshot.nodes), *(len(listed.fleet.nodes) for listed in snapshot.fleets if listed.fleet), 0
         ),
-        "prometheus": 2 * len({one.group for one in servers}),
+        "prometheus": 2 * len({listed.group for listed in servers}),
     }
     return max(_ALONE_HEIGHT, _AROUND_LINES + min(_MOST_LINES, lines.get(key.kind, 0)))
 
@@ -306,12 +306,12 @@ def _neighbours_section(page: Page, snapshot: Snapshot, width: int) -> Section |
 
     After the last one comes the first. Return None for other pages, and where there is only one.
     """
-    known = {
-        Kind.BACKEND: [one.name for one in snapshot.backends],
-        Kind.NODE: [one.name for one in snapshot.nodes],
-        Kind.ROUTER: [one.name for one in snapshot.routers],
+    names_of_kind = {
+        Kind.BACKEND: [view.name for view in snapshot.backends],
+        Kind.NODE: [view.name for view in snapshot.nodes],
+        Kind.ROUTER: [view.name for view in snapshot.routers],
     }
-    names = known.get(page.kind, [])
+    names = names_of_kind.get(page.kind, [])
     if page.name not in names or len(names) < _PAIR:
         return None
     place, half = names.index(page.name), width // 2
@@ -329,7 +329,7 @@ def _board_height(snapshot: Snapshot, width: int, view: View) -> int:
     """Return a height in rows in which every panel of the board is of comfortable size, if possible."""
     if is_wall(snapshot, width, _WALL_HEIGHT, view):
         return _WALL_HEIGHT
-    nodes, groups = len(snapshot.nodes), sum(one.within is None for one in snapshot.balance)
+    nodes, groups = len(snapshot.nodes), sum(balance.within is None for balance in snapshot.balance)
     abreast = max(1, min(nodes, width // NODE_WIDTH))
     above = groups * (_EACH_GROUP if width >= BALANCE_WIDTH else _EACH_NARROW_GROUP)
     above += len(snapshot.routers) * _EACH_ROUTER
@@ -357,11 +357,11 @@ def _panel_bands(
     What has no rows of its own is an entry of the list before it, and becomes a link of that list.
     """
     panels: list[tuple[Drawn, list[Drawn]]] = []
-    for one in drawn:
-        if one.rows:
-            panels.append((one, []))
+    for drawn_panel in drawn:
+        if drawn_panel.rows:
+            panels.append((drawn_panel, []))
         elif panels:
-            panels[-1][1].append(one)
+            panels[-1][1].append(drawn_panel)
     for _, band in groupby(panels, key=lambda panel: panel[0].place.y):
         yield tuple(
             _panel_section(panel, entries, page, is_alone=panel.key == alone)
@@ -375,22 +375,26 @@ def _left_edge(panel: tuple[Drawn, list[Drawn]]) -> int:
 
 def _panel_section(panel: Drawn, entries: Iterable[Drawn], page: Page, *, is_alone: bool = False) -> Section:
     place, key = panel.place, panel.key
-    own = [] if is_alone else [_panel_link(panel.key, 0, 0, place.width, 1)]
+    title_links = [] if is_alone else [_panel_link(panel.key, 0, 0, place.width, 1)]
     if panel.key.kind in _LOWER_EDGE:
         kind, words = _LOWER_EDGE[panel.key.kind]
         name = panel.key.name
         label = f"{words} {clean(name, 80)}"
-        own.append(Link(Page(kind, name).path, label, 0, len(panel.rows) - 2, place.width, 2))
+        title_links.append(Link(Page(kind, name).path, label, 0, len(panel.rows) - 2, place.width, 2))
     inner = [
         _panel_link(
-            one.key, one.place.x - place.x, one.place.y - place.y, one.place.width, max(1, one.place.height)
+            entry.key,
+            entry.place.x - place.x,
+            entry.place.y - place.y,
+            entry.place.width,
+            max(1, entry.place.height),
         )
-        for one in entries
+        for entry in entries
     ]
     if key.kind in _WALLS:
         apart = key.kind == "prometheus" and not is_alone
         inner += edge_links(panel.rows, Page(Kind.PROMETHEUS, key.name) if apart else page)
-    links = tuple(link for link in (*own, *inner) if link is not None)
+    links = tuple(link for link in (*title_links, *inner) if link is not None)
     return Section(_heading_of(panel.key), place.width, tuple(map(row_html, panel.rows)), links)
 
 
@@ -407,27 +411,27 @@ def _heading_of(key: PanelKey) -> str:
 
 def _verdict_html(snapshot: Snapshot) -> str:
     """Return the worst thing that holds now, with what to try; the words link to the page that shows more."""
-    found, count = verdict(snapshot), len(snapshot.alerts)
-    words = alerts_sign(found.severity, count) + clean(found.words, 300)
-    words = f"<b class={_ROLES[found.severity]}>{escape(words)}</b>"
-    page = _page_of_verdict(found, snapshot)
+    judged, count = verdict(snapshot), len(snapshot.alerts)
+    words = alerts_sign(judged.severity, count) + clean(judged.words, 300)
+    words = f"<b class={_ROLES[judged.severity]}>{escape(words)}</b>"
+    page = _page_of_verdict(judged, snapshot)
     if page is not None:
         words = f'<a href="{escape(page.path)}">{words}</a>'
-    hint = f" <span class=muted>· {escape(clean(found.hint, 200))}</span>" if found.hint else ""
+    hint = f" <span class=muted>· {escape(clean(judged.hint, 200))}</span>" if judged.hint else ""
     return f"{words}{hint}"
 
 
-def _page_of_verdict(found: Verdict, snapshot: Snapshot) -> Page | None:
+def _page_of_verdict(judged: Verdict, snapshot: Snapshot) -> Page | None:
     """Return the page that shows more about the verdict, as its key would in the terminal."""
-    if found.key == "w":
+    if judged.key == "w":
         return Page(Kind.WHY)
-    if found.key == "e":
+    if judged.key == "e":
         return Page(Kind.EVENTS)
     kinds = (
-        (Kind.BACKEND, [one.name for one in snapshot.backends]),
-        (Kind.NODE, [one.name for one in snapshot.nodes]),
+        (Kind.BACKEND, [view.name for view in snapshot.backends]),
+        (Kind.NODE, [view.name for view in snapshot.nodes]),
     )
-    return next((Page(kind, found.subject) for kind, names in kinds if found.subject in names), None)
+    return next((Page(kind, judged.subject) for kind, names in kinds if judged.subject in names), None)
 
 
 def _totals_html(snapshot: Snapshot) -> str:

@@ -31,8 +31,8 @@ MOST_WORDS = 80
 """Most characters of a filter."""
 _ENOUGH = 400
 """Characters of a value that are read."""
-_SORTS = {one.name.lower(): one for one in Sort}
-_LISTS = {one.name.lower(): one for one in Top}
+_SORTS = {sort.name.lower(): sort for sort in Sort}
+_LISTS = {top.name.lower(): top for top in Top}
 Chosen = TypeVar("Chosen")
 
 

@@ -117,7 +117,7 @@ class Section(Struct, frozen=True):
     @property
     def frame(self) -> tuple[object, ...]:
         """Everything but the text of the rows: while it stays, changed rows are sent alone."""
-        places = [(one.path, one.label, one.x, one.y, one.width, one.height) for one in self.links]
+        places = [(link.path, link.label, link.x, link.y, link.width, link.height) for link in self.links]
         return (self.heading, self.width, len(self.rows), *places)
 
     @property
@@ -153,7 +153,11 @@ class Picture(Struct, frozen=True):
     @property
     def frame(self) -> tuple[object, ...]:
         """Everything but the text of rows, verdict, totals and time."""
-        return (self.title, self.columns, tuple(tuple(one.frame for one in band) for band in self.bands))
+        return (
+            self.title,
+            self.columns,
+            tuple(tuple(section.frame for section in band) for band in self.bands),
+        )
 
     @property
     def rows(self) -> Iterator[str]:
@@ -163,7 +167,9 @@ class Picture(Struct, frozen=True):
     @property
     def html(self) -> str:
         """The sections as HTML."""
-        return "".join(f"<div class=band>{''.join(one.html for one in band)}</div>" for band in self.bands)
+        return "".join(
+            f"<div class=band>{''.join(section.html for section in band)}</div>" for band in self.bands
+        )
 
     def changes(self, before: Picture) -> dict[str, object] | None:
         """Return what differs from an earlier picture of the page; None if more than texts has changed."""

@@ -72,10 +72,10 @@ class Channel:
     def _event(self, name: str, *, compressed: bool) -> bytes:
         """Return the newest event `name`, encoded once for all viewers."""
         key = (name, compressed)
-        found = self._encoded.get(key)
-        if found is None:
-            found = self._encoded[key] = self._encode(name, compressed=compressed)
-        return found
+        encoded = self._encoded.get(key)
+        if encoded is None:
+            encoded = self._encoded[key] = self._encode(name, compressed=compressed)
+        return encoded
 
     def _encode(self, name: str, *, compressed: bool) -> bytes:
         data = self._change if name == "change" and self._change is not None else self.picture.whole()
@@ -180,7 +180,7 @@ class PageRenderer:
 
     def _report_processes(self) -> None:
         channels = self._channels.items()
-        seen = {page.name for (page, _), one in channels if page.kind is Kind.NODE and one.viewers}
+        seen = {page.name for (page, _), channel in channels if page.kind is Kind.NODE and channel.viewers}
         names = tuple(sorted(seen))
         if names != self._processes_of:
             self._processes_of = names

@@ -101,16 +101,16 @@ class ResultPages:
 
     async def _read_view(self, key: str) -> SweepView | None:
         """Return the view of a result; None if there is none of this key, or it cannot be read."""
-        row = next((one for one in self._rows if one.key == key), None)
+        row = next((listed for listed in self._rows if listed.key == key), None)
         if row is None or row.problem is not None:
             return None
-        known = self._views.pop(key, None)
-        if known is None or known[0] != row:
-            known = (row, await asyncio.to_thread(self._load_view, key))
-        self._views[key] = known
+        read = self._views.pop(key, None)
+        if read is None or read[0] != row:
+            read = (row, await asyncio.to_thread(self._load_view, key))
+        self._views[key] = read
         while len(self._views) > _MOST_VIEWS:
             del self._views[next(iter(self._views))]
-        return known[1]
+        return read[1]
 
     def _load_view(self, key: str) -> SweepView | None:
         try:

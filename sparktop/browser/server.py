@@ -195,8 +195,8 @@ class Sessions:
 
     def is_token(self, text: str) -> bool:
         """Return whether `text` is the token; the comparison takes the same time for every wrong one."""
-        given, own = (hashlib.sha256(one).digest() for one in (text.strip().encode(), self._token))
-        return hmac.compare_digest(given, own)
+        given, expected = (hashlib.sha256(token).digest() for token in (text.strip().encode(), self._token))
+        return hmac.compare_digest(given, expected)
 
     def new_cookie(self) -> str:
         """Return the value of a new cookie."""
@@ -218,10 +218,10 @@ class Sessions:
 def cookie(header: str | None, name: str) -> str:
     """Return the value of the cookie `name` in a Cookie header; "" if it has none."""
     try:
-        found = SimpleCookie(header or "").get(name)
+        morsel = SimpleCookie(header or "").get(name)
     except CookieError:
         return ""
-    return "" if found is None or len(found.value) > _MOST_COOKIE else found.value
+    return "" if morsel is None or len(morsel.value) > _MOST_COOKIE else morsel.value
 
 
 MOST_VIEWERS = 64
@@ -319,12 +319,10 @@ class BrowserServer(WebServer):
         if (part := self._shared_part(request, path)) is not None:
             return part
         is_live = path.startswith("/live/")
-        found = parse_path(path.removeprefix("/live") if is_live else path, request.rel_url.query)
-        if found is None:
+        page = parse_path(path.removeprefix("/live") if is_live else path, request.rel_url.query)
+        if page is None:
             return text(404, "not found: the board is /", close=True)
-        return (
-            await self._respond_live(request, found) if is_live else await self._respond_page(request, found)
-        )
+        return await self._respond_live(request, page) if is_live else await self._respond_page(request, page)
 
     def _shared_part(self, request: web.BaseRequest, path: str) -> web.Response | None:
         """Return a response with a part of all pages; None if `path` is not that of one."""
@@ -390,7 +388,7 @@ class BrowserServer(WebServer):
 
     def _count_live_pages(self) -> int:
         """Return the number of live pages; end those whose viewers have gone, before their next picture."""
-        gone = [task for task, one in self._streams.items() if one is None or one.is_closing()]
+        gone = [task for task, stream in self._streams.items() if stream is None or stream.is_closing()]
         for task in gone:
             task.cancel()
         return len(self._streams) - len(gone)

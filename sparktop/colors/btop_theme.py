@@ -141,18 +141,18 @@ def parse_btop(text: str) -> BtopTheme:
             values[match[1]] = (_COMMENT.sub("", match[4] or "") if quoted is None else quoted).strip()
     if not values:
         raise ConfigError('holds none of btop\'s colours, like theme[main_fg]="#cccccc"')
-    known = {key: color for key, value in values.items() if value and (color := _color(value))}
-    unusable = tuple(key for key, value in values.items() if value and key not in known)
+    colors = {key: color for key, value in values.items() if value and (color := _color(value))}
+    unusable = tuple(key for key, value in values.items() if value and key not in colors)
     if values.get("main_bg") == "":
-        known["main_bg"] = DEFAULT
-    if not known:
+        colors["main_bg"] = DEFAULT
+    if not colors:
         raise ConfigError("holds no colour that can be read, like #rrggbb")
     gradients: dict[str, tuple[str, ...]] = {}
     for name in _GRADIENTS:
-        start, mid, end = (known.get(f"{name}_{stage}") for stage in _STAGES)
+        start, mid, end = (colors.get(f"{name}_{stage}") for stage in _STAGES)
         if start is not None:
             gradients[name] = (start,) if end is None else (start, end) if mid is None else (start, mid, end)
-    return BtopTheme({key: known[key] for key in _COLORS if key in known}, gradients, unusable)
+    return BtopTheme({key: colors[key] for key in _COLORS if key in colors}, gradients, unusable)
 
 
 def _color(value: str) -> str | None:

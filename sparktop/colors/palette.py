@@ -347,8 +347,8 @@ def shipped_palettes() -> Mapping[str, Palette]:
 def _palettes_and_problems() -> tuple[Mapping[str, Palette], tuple[str, ...]]:
     folder = user_folder(os.environ)
     users, problems = ({}, []) if folder is None else read_user_themes(folder)
-    known = {**shipped_palettes(), **users}
-    return {name: known[name] for name in sorted(known)}, tuple(problems)
+    by_name = {**shipped_palettes(), **users}
+    return {name: by_name[name] for name in sorted(by_name)}, tuple(problems)
 
 
 def find_palette(name: str) -> Palette | None:
@@ -460,13 +460,13 @@ def all_colors(
         return with_contrast(color, background, colors["text"], least)
 
     stops = [stop for name in gradients for stop in (gradients[name][0], gradients[name][-1])]
-    own = [*stops, *(colors[role] for role in ("accent", "key", "title"))]
-    grey = max(map(chroma, own), default=0.0) < _LEAST_CHROMA
+    colors_of_theme = [*stops, *(colors[role] for role in ("accent", "key", "title"))]
+    grey = max(map(chroma, colors_of_theme), default=0.0) < _LEAST_CHROMA
     full = dict(colors)
     signals = [full[role] for role in ("good", "warn", "bad")]
     blues = [stop for stop in stops if _BLUE[0] <= hue(stop) <= _BLUE[1] and chroma(stop) >= _LEAST_CHROMA]
     _add_missing_colors(full, (INFO,), map(readable, (*blues, *ours[INFO])), signals, APART)
-    kinds = [full["border"]] * len(KINDS) if grey else [*own, *ours["kinds"]]
+    kinds = [full["border"]] * len(KINDS) if grey else [*colors_of_theme, *ours["kinds"]]
     _add_missing_colors(full, KINDS, map(readable, kinds), [full["bad"]], 0.0 if grey else _KINDS_APART)
     ends = [steps[-1] for steps in gradients.values()]
     more = [mix(part, other, 0.4) for other in (background, full["text"]) for part in ours["parts"]]

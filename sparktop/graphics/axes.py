@@ -226,15 +226,15 @@ def top_without_spikes(lines: Iterable[Sequence[float | None]], minimum: float =
     """
     highest = lasting = 0.0
     for values in lines:
-        known = sorted([value for value in values if value is not None and value > 0])
-        if not known:
+        positive = sorted([value for value in values if value is not None and value > 0])
+        if not positive:
             continue
         filled = len(values) - values.count(None)
         spike = max(2, int(_SPIKE_SHARE * filled) + 1) if filled >= _SPIKE_FROM else 0
-        rest = known[: len(known) - spike]
+        rest = positive[: len(positive) - spike]
         newest = (value for value in values[-2:] if value is not None)
         lasting = max((lasting, *rest[-1:], *newest))
-        highest = max(highest, known[-1])
+        highest = max(highest, positive[-1])
     if highest <= _SPIKE_HEIGHT * max(lasting, minimum):
         return Top(nice_ceiling(highest, minimum))
     end = nice_ceiling(lasting, minimum)

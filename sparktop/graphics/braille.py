@@ -182,10 +182,10 @@ def _stack_heights(lower: Values, upper: Values, height: int, top: float) -> lis
     """
     dots, is_low = _DOTS * height, height <= _LOW
     little = _LITTLE if is_low else 0.0
-    known = _not_negative(lower), _not_negative(upper)
-    missing = len(known[1]) - len(known[0])
-    below = [None] * missing + known[0]
-    above = [None] * -missing + known[1]
+    edges = _not_negative(lower), _not_negative(upper)
+    missing = len(edges[1]) - len(edges[0])
+    below = [None] * missing + edges[0]
+    above = [None] * -missing + edges[1]
     totals = [
         None if a is None and b is None else (a or 0.0) + (b or 0.0)
         for a, b in zip(below, above, strict=True)
@@ -398,13 +398,13 @@ def cell_means(values: Values, width: int, end_slot: int) -> list[float | None]:
     count = 2 * width - 1 + end_slot % 2
     shown = list(values[max(0, len(values) - count) :])
     slots: list[float | None] = [None] * (count - len(shown)) + shown + [None] * (1 - end_slot % 2)
-    known = [
+    means = [
         None if value is None or value != value else value  # noqa: PLR0124 - true for NaN alone
         for value in slots
     ]
     return [
         b if a is None else a if b is None else (a + b) / 2
-        for a, b in zip(known[::2], known[1::2], strict=True)
+        for a, b in zip(means[::2], means[1::2], strict=True)
     ]
 
 

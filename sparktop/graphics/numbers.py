@@ -136,17 +136,17 @@ def _number_text(value: float | None, width: int, units: tuple[_Unit, ...]) -> s
     """
     if width <= 0:
         return ""
-    known = _finite_or_none(value)
-    if known is None:
+    finite = _finite_or_none(value)
+    if finite is None:
         return UNKNOWN.rjust(width)
-    size = abs(known)
+    size = abs(finite)
     for unit in units:
         for text in _spellings(size, unit, finest=unit is units[0]):
-            shown = _with_minus(text) if known < 0 else text
+            shown = _with_minus(text) if finite < 0 else text
             if len(shown) <= width:
                 return shown.rjust(width)
     base = next(unit for unit in units if unit.factor == 1.0)
-    mantissa, _, exponent = f"{known:.0e}".replace("-", MINUS, 1 if known < 0 else 0).partition("e")
+    mantissa, _, exponent = f"{finite:.0e}".replace("-", MINUS, 1 if finite < 0 else 0).partition("e")
     for suffix in base.suffixes:
         text = f"{mantissa}e{int(exponent)}{suffix}"
         if len(text) <= width:
@@ -190,8 +190,8 @@ def data_rate(bytes_per_s: float | None, width: int = 9) -> str:
 
 def mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of those values that are known; None if none is."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    known_values = [value for value in values if value is not None]
+    return sum(known_values) / len(known_values) if known_values else None
 
 
 def duration(seconds: float | None, width: int = 7) -> str:
@@ -217,15 +217,15 @@ def tick(value: float | None, digits: int = 3) -> str:
 
     "–" for None.
     """
-    known = _finite_or_none(value)
-    if known is None:
+    finite = _finite_or_none(value)
+    if finite is None:
         return UNKNOWN
-    size, prefix = abs(known), ""
+    size, prefix = abs(finite), ""
     rounded = float(f"{size:.{digits}g}")
     for power, name in enumerate("kMGTPE", start=1):
         if 1000.0**power <= rounded < _MOST_PREFIXED:
-            size, prefix = abs(known) / 1000.0**power, name
-    sign = MINUS if known < 0 else ""
+            size, prefix = abs(finite) / 1000.0**power, name
+    sign = MINUS if finite < 0 else ""
     return f"{sign}{size:.{digits}g}{prefix}"
 
 
@@ -237,11 +237,11 @@ def age(seconds: float | None) -> str:
 
     The last unit shown is rounded down.
     """
-    known = _finite_or_none(seconds)
-    if known is None:
+    finite = _finite_or_none(seconds)
+    if finite is None:
         return UNKNOWN
-    whole = int(abs(known))
-    sign = MINUS if known < 0 and whole else ""
+    whole = int(abs(finite))
+    sign = MINUS if finite < 0 and whole else ""
     if whole >= (_MOST_DAYS + 1) * 86_400:
         return f"<{sign}{_MOST_DAYS} d" if sign else f">{_MOST_DAYS} d"
     for index, (name, unit_s) in enumerate(_AGES):

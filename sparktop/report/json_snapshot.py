@@ -53,7 +53,7 @@ _MOST_RANKS = 64
 def to_json(snapshot: Snapshot) -> dict[str, object]:
     """Return a snapshot as values that `json.dumps(..., allow_nan=False)` accepts."""
     snapshot = without_stale(snapshot)
-    wall, found = wall_of(snapshot), verdict(snapshot)
+    wall, judged = wall_of(snapshot), verdict(snapshot)
     body = {
         "schema": SCHEMA,
         "taken_at": snapshot.taken_at,
@@ -67,7 +67,7 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         "routers": [_router_json(router) for router in snapshot.routers],
         "prometheus": fleets_json(snapshot.fleets, snapshot.at, snapshot.thresholds),
         "balance": [balance_json(balance) for balance in snapshot.balance],
-        "verdict": {"severity": found.severity, "words": found.words, "hint": found.hint or None},
+        "verdict": {"severity": judged.severity, "words": judged.words, "hint": judged.hint or None},
         "alerts": [_alert_json(alert, snapshot.at) for alert in snapshot.alerts],
         "events": [event_json(event) for event in snapshot.events],
         "self": snapshot.self_cost,
@@ -133,9 +133,9 @@ def _backend_json(view: BackendView) -> dict[str, object]:
         "spec_accept_by_position_percent": view.spec_accept_by_position or None,
         "ranks": _ranks_json(view.ranks),
         "also_reported": {
-            one.name: value
-            for one in COUNTER_FIGURES
-            if one.name not in _ALWAYS and (value := figures.get(one.name)) is not None
+            figure.name: value
+            for figure in COUNTER_FIGURES
+            if figure.name not in _ALWAYS and (value := figures.get(figure.name)) is not None
         },
         **{f"{name}_ms": _latency_json(getattr(view, name)) for name in _LATENCIES},
         "counters": {
@@ -147,18 +147,22 @@ def _backend_json(view: BackendView) -> dict[str, object]:
 
 def _latency_json(latency: Latency) -> dict[str, object]:
     quantiles: dict[str, Quantile | None] = {name: getattr(latency, name) for name in _QUANTILES}
-    known = {name: one for name, one in quantiles.items() if one is not None}
+    known_quantiles = {name: quantile for name, quantile in quantiles.items() if quantile is not None}
     bounds = {
-        name: f"{'<' if one.below else '>'}{one.seconds * 1000:g}"
-        for name, one in known.items()
-        if one.below or one.above
+        name: f"{'<' if quantile.below else '>'}{quantile.seconds * 1000:g}"
+        for name, quantile in known_quantiles.items()
+        if quantile.below or quantile.above
     }
-    buckets = {name: [1000 * edge for edge in one.bucket_s] for name, one in known.items() if one.bucket_s}
+    buckets = {
+        name: [1000 * edge for edge in quantile.bucket_s]
+        for name, quantile in known_quantiles.items()
+        if quantile.bucket_s
+    }
     return {
         "mean": _milliseconds(latency.mean_s),
         **{
-            name: _milliseconds(one.seconds) if one and name not in bounds else None
-            for name, one in quantiles.items()
+            name: _milliseconds(quantile.seconds) if quantile and name not in bounds else None
+            for name, quantile in quantiles.items()
         },
         "count": _as_integer(latency.count),
         "window_s": latency.window_s,
@@ -204,16 +208,16 @@ def node_json(node: NodeView) -> dict[str, object]:
     }
 
 
-def balance_json(one: Balance) -> dict[str, object]:
+def balance_json(balance: Balance) -> dict[str, object]:
     """Return a group's balance as a mapping of JSON keys."""
     return {
-        **fields_of(one, "word", "word_now"),
-        "verdict": one.word,
-        "verdict_now": one.word_now,
-        "step_time": _step_time_json(one.step_time),
-        "step_times": {name: _step_time_json(step) for name, step in one.step_times.items()},
-        "swing": None if one.swing is None else fields_of(one.swing, "spectrum", "autocorrelation"),
-        "rules": [_rule_json(rule(one)) for rule in RULES],
+        **fields_of(balance, "word", "word_now"),
+        "verdict": balance.word,
+        "verdict_now": balance.word_now,
+        "step_time": _step_time_json(balance.step_time),
+        "step_times": {name: _step_time_json(step) for name, step in balance.step_times.items()},
+        "swing": None if balance.swing is None else fields_of(balance.swing, "spectrum", "autocorrelation"),
+        "rules": [_rule_json(rule(balance)) for rule in RULES],
     }
 
 
@@ -247,26 +251,26 @@ def _step_time_json(step: StepTime | None) -> dict[str, object] | None:
     }
 
 
-def _ranks_json(found: RanksView | None) -> dict[str, object] | None:
+def _ranks_json(view: RanksView | None) -> dict[str, object] | None:
     """Return the verdict, and the counts of all ranks that answered; None if NCCL was not asked."""
-    if found is None:
+    if view is None:
         return None
-    judged, answer = found.verdict, found.answer
+    judged, answer = view.verdict, view.answer
 
     def place(host: str | None) -> str | None:
-        return None if host is None else found.place(host)
+        return None if host is None else view.place(host)
 
     return {
         **fields_of(judged, "word", "least", "most", "missing"),
         "verdict": judged.word,
-        "warning": found.warning,
-        "age_s": found.age_s,
-        "asking": found.asking,
-        "asked_on": found.node,
+        "warning": view.warning,
+        "age_s": view.age_s,
+        "asking": view.asking,
+        "asked_on": view.node,
         "nccl": None if answer is None else answer.nccl,
         "behind": None if judged.least is None else judged.least.rank,
         "ahead": None if judged.most is None else judged.most.rank,
-        "missing": [one.rank for one in judged.missing],
+        "missing": [rank_verdict.rank for rank_verdict in judged.missing],
         "communicators": [
             {
                 "hash": comm.hash or None,
@@ -386,8 +390,8 @@ def worst_json(wall: Wall) -> dict[str, list[dict[str, object]]]:
     }
 
 
-def _bound_sign(one: Stated) -> str | None:
-    quantile = None if isinstance(one.server, FleetServer) else one.server.ttft.p95
+def _bound_sign(stated: Stated) -> str | None:
+    quantile = None if isinstance(stated.server, FleetServer) else stated.server.ttft.p95
     if quantile is None or not (quantile.below or quantile.above or quantile.bucket_s):
         return None
     return "<" if quantile.below else ">" if quantile.above else "in bucket"

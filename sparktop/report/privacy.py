@@ -126,10 +126,10 @@ def _hosts_in_text(hosts: Sequence[str]) -> re.Pattern[str] | None:
 
     A name of letters only, such as "vllm", matches only with a port; other names also without a port.
     """
-    plain = _any_of(one for one in hosts if one.isalpha())
-    others = _any_of(one for one in hosts if not one.isalpha())
-    known = [rf"(?:{plain}):\d+"] * bool(plain) + [rf"(?:{others})(?::\d+)?"] * bool(others)
-    return re.compile(rf"(?<![\w.-])(?:{'|'.join(known)})(?![\w-])") if known else None
+    plain = _any_of(host for host in hosts if host.isalpha())
+    others = _any_of(host for host in hosts if not host.isalpha())
+    patterns = [rf"(?:{plain}):\d+"] * bool(plain) + [rf"(?:{others})(?::\d+)?"] * bool(others)
+    return re.compile(rf"(?<![\w.-])(?:{'|'.join(patterns)})(?![\w-])") if patterns else None
 
 
 def _any_of(words: Iterable[str]) -> str:

@@ -85,11 +85,13 @@ def figure(title: str, read: Callable[[Thing], str]) -> Filled[Thing]:
 def registry_columns(of: Of, where: Where, *, plain: bool = False) -> list[Filled[object]]:
     """Return the columns of figures of the registry; `plain` is with short titles and cells without unit."""
 
-    def column(one: Figure) -> Filled[object]:
+    def column(known_figure: Figure) -> Filled[object]:
         form = cell.plain_figure if plain else cell.figure
-        return figure((plain and one.short) or one.title, lambda thing: form(one, thing))
+        return figure(
+            (plain and known_figure.short) or known_figure.title, lambda thing: form(known_figure, thing)
+        )
 
-    return [column(one) for one in figures(of, where)]
+    return [column(known_figure) for known_figure in figures(of, where)]
 
 
 def without_stale(snapshot: Snapshot) -> Snapshot:
@@ -103,12 +105,14 @@ def without_stale(snapshot: Snapshot) -> Snapshot:
     return replace(
         snapshot,
         backends=tuple(
-            one if one.failure is None else _without_values(one, *_SERVER) for one in snapshot.backends
+            view if view.failure is None else _without_values(view, *_SERVER) for view in snapshot.backends
         ),
         nodes=tuple(
-            one if one.failure is None else _without_values(one, *_MACHINE) for one in snapshot.nodes
+            view if view.failure is None else _without_values(view, *_MACHINE) for view in snapshot.nodes
         ),
-        routers=tuple(one if one.failure is None else replace(one, **counted) for one in snapshot.routers),
+        routers=tuple(
+            view if view.failure is None else replace(view, **counted) for view in snapshot.routers
+        ),
     )
 
 
@@ -151,7 +155,7 @@ LATENCIES = {
     "decode": "decode",
 }
 """By title of each latency: the field of `BackendView` that holds it."""
-_BACKEND: Filled[BackendView] = name("backend", lambda one: one.name)
+_BACKEND: Filled[BackendView] = name("backend", lambda view: view.name)
 
 
 def backend_load(backends: Sequence[BackendView]) -> Table:
@@ -170,8 +174,8 @@ def rate_windows(backends: Sequence[BackendView]) -> str:
 
     The text has a range if backends differ; it is "of the last 10 s" if no backend has a rate.
     """
-    known = [one.rate_window_s for one in backends if one.rate_window_s is not None] or [10.0]
-    shortest, longest = cell.seconds(min(known)), cell.seconds(max(known))
+    windows_s = [view.rate_window_s for view in backends if view.rate_window_s is not None] or [10.0]
+    shortest, longest = cell.seconds(min(windows_s)), cell.seconds(max(windows_s))
     return f"of the last {longest} s" if shortest == longest else f"of the last {shortest} to {longest} s"
 
 
@@ -184,7 +188,7 @@ def also_reported(backends: Sequence[BackendView]) -> Table:
     """Return a table of the metrics that only some servers report, one row per backend and metric."""
     return table(
         "Also reported",
-        [(one, *found) for one in backends for found in also_reported_figures(one.counter_figures)],
+        [(view, *reported) for view in backends for reported in also_reported_figures(view.counter_figures)],
         name("backend", lambda row: row[0].name),
         word("about", lambda row: row[1].section),
         word("metric", lambda row: row[1].title),
@@ -196,7 +200,7 @@ def limits(backends: Sequence[BackendView]) -> Table:
     """Return a table of what holds each backend back, one row per backend that was judged."""
     return table(
         "Limited by",
-        [(one.name, one.limited_by) for one in backends if one.limited_by is not None],
+        [(view.name, view.limited_by) for view in backends if view.limited_by is not None],
         name("backend", lambda row: row[0]),
         word("limited by", lambda row: row[1].kind.value),
         name("because", lambda row: row[1].words),
@@ -209,17 +213,17 @@ def also_reported_words(view: BackendView) -> str:
     Metrics of one section stand together, such as "LMCache: hits 62 %, filled 31 %".
     """
     parts: dict[str, list[str]] = {} if view.role is None else {"role": [view.role]}
-    for one, value in also_reported_figures(view.counter_figures):
-        parts.setdefault(one.section, []).append(f"{one.title} {counter_figure(one, value)}")
+    for reported, value in also_reported_figures(view.counter_figures):
+        parts.setdefault(reported.section, []).append(f"{reported.title} {counter_figure(reported, value)}")
     return " · ".join(f"{section}: {', '.join(words)}" for section, words in parts.items())
 
 
-def counter_figure(one: CounterFigure, value: float) -> str:
+def counter_figure(reported: CounterFigure, value: float) -> str:
     """Return the value of a metric with its unit, such as "12.3 MB/s"."""
-    if one.is_percent:
+    if reported.is_percent:
         return cell.percent(value)
-    text = cell.count(value) if one.how in {How.COUNT, How.GAUGE} else cell.rate(value)
-    return f"{text}{one.shown_unit}{' since start' if one.how is How.COUNT else ''}"
+    text = cell.count(value) if reported.how in {How.COUNT, How.GAUGE} else cell.rate(value)
+    return f"{text}{reported.shown_unit}{' since start' if reported.how is How.COUNT else ''}"
 
 
 def backend_servers(backends: Sequence[BackendView], *, detailed: bool) -> Table:
@@ -228,9 +232,9 @@ def backend_servers(backends: Sequence[BackendView], *, detailed: bool) -> Table
     `detailed` adds the columns uptime, nodes and address.
     """
     more: list[Filled[BackendView]] = [
-        figure("up", lambda one: numbers.age(one.uptime_s)),
-        name("nodes", lambda one: ", ".join(one.nodes)),
-        name("address", lambda one: one.url),
+        figure("up", lambda view: numbers.age(view.uptime_s)),
+        name("nodes", lambda view: ", ".join(view.nodes)),
+        name("address", lambda view: view.url),
     ]
     return table(
         "Servers",
@@ -238,11 +242,11 @@ def backend_servers(backends: Sequence[BackendView], *, detailed: bool) -> Table
         _BACKEND,
         name(
             "engine",
-            lambda one: " ".join(filter(None, (one.engine, one.version, one.role and f"({one.role})"))),
+            lambda view: " ".join(filter(None, (view.engine, view.version, view.role and f"({view.role})"))),
         ),
-        name("model", lambda one: one.model),
-        figure("context", lambda one: cell.whole(one.max_model_len)),
-        figure("slots", lambda one: cell.whole(one.slots)),
+        name("model", lambda view: view.model),
+        figure("context", lambda view: cell.whole(view.max_model_len)),
+        figure("slots", lambda view: cell.whole(view.slots)),
         *(more if detailed else ()),
     )
 
@@ -251,7 +255,7 @@ def backend_lanes(backends: Sequence[BackendView]) -> Table:
     """Return a table with one row per data-parallel rank, for the backends with several ranks."""
     return table(
         "Data-parallel ranks",
-        [(one.name, lane) for one in backends if len(one.lanes) > 1 for lane in one.lanes],
+        [(view.name, lane) for view in backends if len(view.lanes) > 1 for lane in view.lanes],
         name("backend", lambda row: row[0]),
         name("rank", lambda row: row[1].lane),
         figure("running", lambda row: cell.count(row[1].running)),
@@ -267,14 +271,14 @@ def backend_counters(backends: Sequence[BackendView]) -> Table:
         "Since the servers' start",
         backends,
         _BACKEND,
-        figure("prompt tokens", lambda one: cell.count(one.prompt_tokens)),
-        figure("generated tokens", lambda one: cell.count(one.generation_tokens)),
-        figure("preemptions", lambda one: cell.count(one.preemptions)),
-        figure("restarts seen", lambda one: str(one.restarts)),
+        figure("prompt tokens", lambda view: cell.count(view.prompt_tokens)),
+        figure("generated tokens", lambda view: cell.count(view.generation_tokens)),
+        figure("preemptions", lambda view: cell.count(view.preemptions)),
+        figure("restarts seen", lambda view: str(view.restarts)),
         name(
             "finished requests",
-            lambda one: ", ".join(
-                f"{reason} {cell.count(number)}" for reason, number in one.finished.items()
+            lambda view: ", ".join(
+                f"{reason} {cell.count(number)}" for reason, number in view.finished.items()
             ),
         ),
     )
@@ -294,10 +298,10 @@ def latencies(
         return figure(level, lambda row: cell.quantile(getattr(row[2], level)))
 
     rows: list[tuple[str, str, Latency]] = [
-        (one.name, title, latency)
-        for one in backends
+        (view.name, title, latency)
+        for view in backends
         for title, field in LATENCIES.items()
-        if title in which and (latency := getattr(one, field)).count
+        if title in which and (latency := getattr(view, field)).count
     ]
     return table(
         "Latencies",
@@ -315,10 +319,10 @@ def standstills(snapshot: Snapshot) -> Table:
     """Return a table of the backends that make no progress: the verdict, for how long, and what is known."""
     return table(
         "No progress",
-        [one for one in snapshot.backends if one.progress is not None],
+        [stuck for stuck in snapshot.backends if stuck.progress is not None],
         _BACKEND,
         word("state", lambda view: view.state_text),
-        name("what", lambda one: one.progress.sentence if one.progress else None, _LONG),
+        name("what", lambda stuck: stuck.progress.sentence if stuck.progress else None, _LONG),
     )
 
 
@@ -326,7 +330,7 @@ def ranks_table(backends: Sequence[BackendView]) -> Table:
     """Return a table with the verdict on the ranks of each backend about which NCCL was asked."""
     return table(
         "Ranks, by NCCL",
-        [(one.name, one.ranks) for one in backends if one.ranks is not None],
+        [(view.name, view.ranks) for view in backends if view.ranks is not None],
         name("backend", lambda row: row[0]),
         word("verdict", lambda row: row[1].verdict.word.value),
         name("about", lambda row: row[1].verdict.sentence, 300),
@@ -346,8 +350,8 @@ def ranks_words(view: BackendView) -> str:
     return f"ranks (NCCL): {verdict.word.value if said else verdict.sentence} ({_answers_words(view.ranks)})"
 
 
-def _answers_words(found: RanksView) -> str:
-    verdict = found.verdict
+def _answers_words(view: RanksView) -> str:
+    verdict = view.verdict
     span = f" over {cell.seconds(verdict.span_s)} s" if verdict.answers > 1 else ""
     return f"{verdict.answers} answer{'' if verdict.answers == 1 else 's'}{span}"
 
@@ -363,35 +367,39 @@ def balances(snapshot: Snapshot) -> Table:
     """
     differ = any(balance.word is not balance.word_now for balance in snapshot.balance)
     now: Filled[Balance] = (
-        word("now", lambda one: one.word_now.value)
+        word("now", lambda judged: judged.word_now.value)
         if differ
         else figure(
             "lead changes/min",
-            lambda one: (
-                UNKNOWN if one.word_now is BalanceWord.UNKNOWN else _one_decimal(one.lead_changes_per_min)
+            lambda judged: (
+                UNKNOWN
+                if judged.word_now is BalanceWord.UNKNOWN
+                else _one_decimal(judged.lead_changes_per_min)
             ),
         )
     )
     return table(
         "Balance",
         snapshot.balance,
-        name("group", lambda one: one.group),
+        name("group", lambda judged: judged.group),
         (Column("router", Kind.NAME), _router_words),
-        word("balance", lambda one: UNKNOWN if awaits_announcement(one) else one.word.value),
+        word("balance", lambda judged: UNKNOWN if awaits_announcement(judged) else judged.word.value),
         now,
         figure(
             "since",
-            lambda one: UNKNOWN if one.since is None or awaits_announcement(one) else cell.time_of(one.since),
+            lambda judged: (
+                UNKNOWN if judged.since is None or awaits_announcement(judged) else cell.time_of(judged.since)
+            ),
         ),
-        figure("period", lambda one: cell.duration(one.period_s)),
-        figure("throughput lost", lambda one: one.lost_words or UNKNOWN),
+        figure("period", lambda judged: cell.duration(judged.period_s)),
+        figure("throughput lost", lambda judged: judged.lost_words or UNKNOWN),
     )
 
 
-def _router_words(one: Balance) -> str:
-    if one.router is None:
-        return "unknown" if one.bypassed is None else f"not {cell.name(one.bypassed)}"
-    return cell.name(one.router)
+def _router_words(balance: Balance) -> str:
+    if balance.router is None:
+        return "unknown" if balance.bypassed is None else f"not {cell.name(balance.bypassed)}"
+    return cell.name(balance.router)
 
 
 def _one_decimal(value: float | None) -> str:
@@ -408,9 +416,9 @@ def shares(snapshot: Snapshot) -> Table:
     return table(
         "Balance by backend",
         [
-            (one, name)
-            for one in snapshot.balance
-            for name in {**dict.fromkeys(one.backends), **one.requests_share}
+            (balance, name)
+            for balance in snapshot.balance
+            for name in {**dict.fromkeys(balance.backends), **balance.requests_share}
         ],
         name("group", lambda row: row[0].group),
         name("backend", lambda row: row[1]),
@@ -425,25 +433,25 @@ def reasons(snapshot: Snapshot) -> Table:
     """Return a table of the reasons, the cause and the hint of each group's verdict, one row each."""
     return table(
         "Why this balance",
-        [(one.group, text) for one in snapshot.balance for text in sentences(one)],
+        [(balance.group, text) for balance in snapshot.balance for text in sentences(balance)],
         name("group", lambda row: row[0]),
         name("why", lambda row: row[1], 500),
     )
 
 
-def awaits_announcement(one: Balance) -> bool:
+def awaits_announcement(balance: Balance) -> bool:
     """Return whether there is a verdict on the newest time window, but no announced verdict yet.
 
     A verdict is announced once two evaluations in a row agree on it.
     """
-    return one.word is BalanceWord.UNKNOWN and one.word_now is not BalanceWord.UNKNOWN
+    return balance.word is BalanceWord.UNKNOWN and balance.word_now is not BalanceWord.UNKNOWN
 
 
-def sentences(one: Balance) -> Iterator[str]:
+def sentences(balance: Balance) -> Iterator[str]:
     """Yield the reasons, the cause and the hint of a verdict."""
-    yield from one.reasons
-    yield from (f"cause: {text}" for text in (one.cause,) if text)
-    yield from (f"hint: {text}" for text in (one.hint,) if text)
+    yield from balance.reasons
+    yield from (f"cause: {text}" for text in (balance.cause,) if text)
+    yield from (f"hint: {text}" for text in (balance.hint,) if text)
 
 
 # All sources together: head line, totals, failing sources, alerts and events.
@@ -463,7 +471,7 @@ def poll_words(snapshot: Snapshot) -> str:
 
 def unreachable(snapshot: Snapshot) -> int:
     """Return how many of the watched servers, machines and routers do not answer."""
-    return sum(one.failure is not None for one in _all_sources(snapshot))
+    return sum(view.failure is not None for view in _all_sources(snapshot))
 
 
 def _all_sources(snapshot: Snapshot) -> tuple[BackendView | NodeView | RouterView | FleetView, ...]:
@@ -491,19 +499,21 @@ def routers(snapshot: Snapshot) -> Table:
     return table(
         "Routers",
         snapshot.routers,
-        name("router", lambda one: one.name),
-        word("state", lambda one: one.state),
-        name("kind", lambda one: " ".join(filter(None, (one.kind, one.version)))),
-        name("strategy", lambda one: one.strategy),
-        name("backends", lambda one: ", ".join(one.backends)),
+        name("router", lambda router: router.name),
+        word("state", lambda router: router.state),
+        name("kind", lambda router: " ".join(filter(None, (router.kind, router.version)))),
+        name("strategy", lambda router: router.strategy),
+        name("backends", lambda router: ", ".join(router.backends)),
         figure("unwatched", _unwatched_count),
-        figure("queued", lambda one: cell.count(one.queued)),
-        figure("in flight", lambda one: cell.count(one.in_flight)),
+        figure("queued", lambda router: cell.count(router.queued)),
+        figure("in flight", lambda router: cell.count(router.in_flight)),
     )
 
 
-def _unwatched_count(one: RouterView) -> str:
-    return UNKNOWN if one.deployments is None else str(sum(to is None for to in one.deployments.values()))
+def _unwatched_count(router: RouterView) -> str:
+    return (
+        UNKNOWN if router.deployments is None else str(sum(to is None for to in router.deployments.values()))
+    )
 
 
 def router_words(router: RouterView) -> str:
@@ -516,7 +526,7 @@ def troubles(snapshot: Snapshot) -> Table:
     """Return a table of the sources that do not answer: when last seen, failing since when, and why."""
     return table(
         "No answer",
-        [(one, one.failure) for one in _all_sources(snapshot) if one.failure is not None],
+        [(view, view.failure) for view in _all_sources(snapshot) if view.failure is not None],
         name("source", lambda row: row[0].name),
         figure("last seen", lambda row: cell.ago(row[0].age_s, "never")),
         figure("failing since", lambda row: cell.time_or_unknown(row[0].failing_since)),
@@ -533,10 +543,10 @@ def alerts(snapshot: Snapshot) -> Table:
     return table(
         "Alerts",
         snapshot.alerts,
-        word("alert", lambda one: one.severity.value),
-        name("about", lambda one: one.subject),
-        figure("since", lambda one: cell.time_of(one.since)),
-        name("what", lambda one: one.message, _LONG),
+        word("alert", lambda alert: alert.severity.value),
+        name("about", lambda alert: alert.subject),
+        figure("since", lambda alert: cell.time_of(alert.since)),
+        name("what", lambda alert: alert.message, _LONG),
     )
 
 
@@ -545,10 +555,12 @@ def findings(snapshot: Snapshot) -> Table:
     views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
     return table(
         "Findings",
-        [one for view in views for one in view.findings],
-        name("about", lambda one: one.subject),
-        name("what", lambda one: one.words, _LONG),
-        name("evidence", lambda one: "; ".join(f"{name}: {text}" for name, text in one.evidence), _LONG),
+        [finding for view in views for finding in view.findings],
+        name("about", lambda finding: finding.subject),
+        name("what", lambda finding: finding.words, _LONG),
+        name(
+            "evidence", lambda finding: "; ".join(f"{name}: {text}" for name, text in finding.evidence), _LONG
+        ),
     )
 
 
@@ -557,10 +569,10 @@ def events(snapshot: Snapshot, most: int) -> Table:
     return table(
         "Events",
         tuple(reversed(snapshot.events))[:most],
-        figure("time", lambda one: cell.time_of(one.at)),
-        word("", lambda one: one.severity.value),
-        name("about", lambda one: one.subject),
-        name("what", lambda one: one.message, _LONG),
+        figure("time", lambda event: cell.time_of(event.at)),
+        word("", lambda event: event.severity.value),
+        name("about", lambda event: event.subject),
+        name("what", lambda event: event.message, _LONG),
     )
 
 
@@ -575,10 +587,10 @@ def fleets_table(views: Sequence[FleetView]) -> Table:
     """Return a table with a row for each Prometheus."""
     return table(
         "Through Prometheus",
-        [(one, one.fleet) for one in views],
+        [(server, server.fleet) for server in views],
         name("Prometheus", lambda row: row[0].name),
         figure("servers", lambda row: str(len(row[1].servers)) if row[1] else UNKNOWN),
-        figure("down", lambda row: str(sum(one.down for one in row[1].servers)) if row[1] else UNKNOWN),
+        figure("down", lambda row: str(sum(server.down for server in row[1].servers)) if row[1] else UNKNOWN),
         figure("scrape every", lambda row: f"{row[1].every_s:g} s" if row[1] else UNKNOWN),
         figure("newest", lambda row: cell.ago(row[0].age_s)),
         figure("answer", lambda row: cell.whole_ms(row[1].answer_ms if row[1] else None)),
@@ -616,7 +628,7 @@ def scraped_groups_table(views: Sequence[FleetView]) -> Table:
 # Machines.
 
 
-_NODE: Filled[NodeView] = name("node", lambda one: one.name)
+_NODE: Filled[NodeView] = name("node", lambda node: node.name)
 Part = tuple[NodeView, Thing]
 
 
@@ -639,7 +651,7 @@ def machines(nodes: Sequence[NodeView]) -> Table:
         nodes,
         _NODE,
         *registry_columns(Of.MACHINE, Where.LOAD),
-        word("GPU memory", lambda one: shared[one.sample.memory.unified if one.sample else None]),
+        word("GPU memory", lambda node: shared[node.sample.memory.unified if node.sample else None]),
     )
 
 
@@ -658,17 +670,17 @@ def gpus(nodes: Sequence[NodeView], *, detailed: bool = False) -> Table:
         rows.append((cell.name(node.name), cell.name(gpu), *(cells.get(title, UNKNOWN) for title in titles)))
 
     for node in nodes:
-        found = node.sample.gpus if node.sample else ()
-        for gpu in found:
-            own = (read(gpu) for _, read in columns)
-            rows.append((cell.name(node.name), cell.name(gpu.name or f"GPU {gpu.index}"), *own))
+        readings = node.sample.gpus if node.sample else ()
+        for gpu in readings:
+            cells_of_gpu = (read(gpu) for _, read in columns)
+            rows.append((cell.name(node.name), cell.name(gpu.name or f"GPU {gpu.index}"), *cells_of_gpu))
             for each in gpu.mig_instances if detailed else ():
                 label = f"GPU {gpu.index} MIG {each.index} {each.name or ''}"
                 add(node, label, memory=cell.data(each.memory_used_bytes))
         for gone in node.gpus_lost:
             reason = cell.name(f"LOST: {gone.reason or 'no reason given'}")
             add(node, f"GPU {gone.index} {gone.name or ''}".strip(), throttled=reason)
-        if not found and not node.gpus_lost and node.sample and node.sample.gpu_note:
+        if not readings and not node.gpus_lost and node.sample and node.sample.gpu_note:
             add(node, node.sample.gpu_note)
     heads = (Column("node", Kind.NAME), Column("GPU", Kind.NAME), *(column for column, _ in columns))
     return Table("GPUs", heads, tuple(rows))
@@ -699,12 +711,12 @@ def speeds(nodes: Sequence[NodeView], *, only_slow: bool = False) -> Table:
     """
     return table(
         "Speed",
-        [one for one in nodes if (one.speed.cause if only_slow else one.sample and one.sample.gpus)],
+        [node for node in nodes if (node.speed.cause if only_slow else node.sample and node.sample.gpus)],
         _NODE,
-        word("speed", lambda one: one.speed.word),
-        name("because", lambda one: one.speed.reason),
-        name("likely", lambda one: one.speed.cause),
-        name("to do", lambda one: one.speed.fix),
+        word("speed", lambda node: node.speed.word),
+        name("because", lambda node: node.speed.reason),
+        name("likely", lambda node: node.speed.cause),
+        name("to do", lambda node: node.speed.fix),
     )
 
 
@@ -719,7 +731,9 @@ def memory_parts(nodes: Sequence[NodeView]) -> Table:
         if memory is None or not memory.total_bytes:
             continue
         total = memory.total_bytes
-        rows += [(node, (one.title, one.size_bytes, 100 * one.size_bytes / total)) for one in memory.parts]
+        rows += [
+            (node, (part.title, part.size_bytes, 100 * part.size_bytes / total)) for part in memory.parts
+        ]
         rows += [(node, ("counted twice, cut", memory.overlap_bytes, None))] if memory.overlap_bytes else []
     return table(
         "Memory",
@@ -735,7 +749,7 @@ def trends(nodes: Sequence[NodeView]) -> Table:
     """Return a table of how fast memory headroom shrinks or grows, for the nodes where that is known."""
     return table(
         "Headroom",
-        [(one, slope) for one in nodes if (slope := one.headroom.slope_bytes_per_s) is not None],
+        [(node, slope) for node in nodes if (slope := node.headroom.slope_bytes_per_s) is not None],
         _node_column(),
         figure(
             "headroom",
@@ -867,7 +881,7 @@ def omission(snapshot: Snapshot, elsewhere: str = "--format json") -> str:
 def groups_table(snapshot: Snapshot) -> Table:
     """Return a table of the groups of a large snapshot, the worst first; without rows for any other."""
     wall = wall_of(snapshot) if is_large(snapshot) else None
-    found = table(
+    groups = table(
         "Groups",
         wall.groups if wall else (),
         name("group", lambda group: group.name),
@@ -881,12 +895,12 @@ def groups_table(snapshot: Snapshot) -> Table:
         word("balance", lambda group: UNKNOWN if group.balance is None else group.balance.word.value),
         word("states", lambda group: _counted_states(group.states)),
     )
-    states = [one.state for one in wall.nodes] if wall else []
+    states = [node.state for node in wall.nodes] if wall else []
     if not states:
-        return found
+        return groups
     down = f"{states.count(NODE_GRAVITY[0]):,}"
     last = ("machines", f"{len(states):,}", down, *[UNKNOWN] * 6, _counted_states(states))
-    return replace(found, rows=(*found.rows, last))
+    return replace(groups, rows=(*groups.rows, last))
 
 
 def _counted_states(states: Sequence[str]) -> str:
@@ -903,7 +917,8 @@ def worst_table(snapshot: Snapshot) -> Table:
         for top, form in forms.items():
             worst: Sequence[tuple[Stated, float]] = wall.tops.get(top, ())
             rows += [
-                (top.value, one.server.name, form(value), one.server.group) for one, value in worst[:_LISTED]
+                (top.value, listed.server.name, form(value), listed.server.group)
+                for listed, value in worst[:_LISTED]
             ]
         for node in wall.slow_nodes[:_LISTED]:
             clock = UNKNOWN if node.sm_clock_mhz is None else f"{node.sm_clock_mhz:.0f} MHz"

@@ -212,9 +212,9 @@ def _search_lines(snapshot: Snapshot, width: int) -> Iterator[str]:
 
 
 def _verdict_lines(snapshot: Snapshot, width: int) -> list[str]:
-    found = verdict(snapshot)
-    hint = f" · {found.hint}" if found.hint else ""
-    return wrap(f"{found.words}{hint}", width)
+    judged = verdict(snapshot)
+    hint = f" · {judged.hint}" if judged.hint else ""
+    return wrap(f"{judged.words}{hint}", width)
 
 
 def _alert_lines(alerts: Sequence[Alert], width: int) -> Iterator[str]:
@@ -245,7 +245,7 @@ def _backend_sentences(view: BackendView) -> Iterator[str]:
     """Yield the sentences below the row of a backend."""
     yield "" if view.progress is None else view.progress.sentence
     yield "" if view.limited_by is None else clean(view.limited_by.line, _LONG)
-    yield from (clean(one.words, _LONG) for one in view.findings)
+    yield from (clean(finding.words, _LONG) for finding in view.findings)
     yield tables.also_reported_words(view)
     yield tables.ranks_words(view)
     yield slow_page(view)
@@ -263,8 +263,8 @@ def _router_sentences(router: RouterView) -> Iterator[str]:
     if router.deployments:
         yield f"sends to {', '.join(_deployment_texts(router.deployments))}"
     yield tables.router_words(router)
-    yield from (f"{clean(one)}: {words}" for one, words in router.deployment_troubles.items())
-    yield from (f"{clean(one)}: {words}" for one, words in router.stuck.items())
+    yield from (f"{clean(deployment)}: {words}" for deployment, words in router.deployment_troubles.items())
+    yield from (f"{clean(deployment)}: {words}" for deployment, words in router.stuck.items())
     yield router.note or "" if router.failure is None else ""
     yield from _failure_lines(router.failure, router.age_s)
 
@@ -287,7 +287,7 @@ def _deployment_texts(deployments: Mapping[str, str | None]) -> Iterator[str]:
     names: dict[str | None, list[str]] = {}
     for deployment, backend in deployments.items():
         names.setdefault(backend, []).append(fit(clean(deployment), 12).rstrip())
-    for backend in sorted(names, key=lambda one: one is None):
+    for backend in sorted(names, key=lambda listed: listed is None):
         shown = "unmapped" if backend is None else clean(backend)
         ids = ", ".join(names[backend])
         yield shown if ids == shown else f"{shown} (deployment{'s' if len(names[backend]) > 1 else ''} {ids})"
@@ -314,32 +314,32 @@ def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
 
     Each group has its verdict and metrics first, then the reasons, the cause and the hint.
     """
-    for one in balances:
+    for balance in balances:
         figures = (
-            f"{clean(one.group)}: {_balance_words(one)}",
-            one.unrouted,
-            f"since {one.since:%H:%M:%S} UTC" if one.since and one.bad else "",
-            f"period {numbers.duration(one.period_s, 7).strip()}" if one.period_s else "",
-            one.polled_words,
-            f"strategy {clean(one.strategy)}" if one.strategy else "",
+            f"{clean(balance.group)}: {_balance_words(balance)}",
+            balance.unrouted,
+            f"since {balance.since:%H:%M:%S} UTC" if balance.since and balance.bad else "",
+            f"period {numbers.duration(balance.period_s, 7).strip()}" if balance.period_s else "",
+            balance.polled_words,
+            f"strategy {clean(balance.strategy)}" if balance.strategy else "",
         )
         head = " · ".join(filter(None, figures))
         yield from wrap(f"balance of {head}", width, subsequent_indent="    ", break_on_hyphens=False)
-        for text in tables.sentences(one):
+        for text in tables.sentences(balance):
             lines = wrap(clean(text, 500), width - 4, break_on_hyphens=False)
             yield from (f"{'    ' if number else '  '}{line}" for number, line in enumerate(lines))
 
 
-def _balance_words(one: Balance) -> str:
+def _balance_words(balance: Balance) -> str:
     """Return the announced verdict as text, with the verdict on the newest time window if that differs.
 
     If no verdict is announced yet, return the verdict on the newest time window.
     """
-    if tables.awaits_announcement(one):
-        return f"{one.word_now.value} in the newest window, not announced yet"
-    if one.word is one.word_now:
-        return one.title
-    return f"{one.word.value} (newest window: {one.word_now.value})"
+    if tables.awaits_announcement(balance):
+        return f"{balance.word_now.value} in the newest window, not announced yet"
+    if balance.word is balance.word_now:
+        return balance.title
+    return f"{balance.word.value} (newest window: {balance.word_now.value})"
 
 
 _WIDEST_NAME = 24

@@ -43,7 +43,7 @@ def plain(text: str) -> str:
 def wrapped(text: str, width: int) -> str:
     """Return Markdown whose sentences and list items are wrapped at `width` columns; code stays as it is."""
     blocks = _FENCE.split(text)  # prose, fence, code, fence, prose, …
-    blocks[::4] = ["\n".join(_wrap_line(line, width) for line in one.split("\n")) for one in blocks[::4]]
+    blocks[::4] = ["\n".join(_wrap_line(line, width) for line in block.split("\n")) for block in blocks[::4]]
     return "".join(blocks)
 
 
@@ -270,9 +270,9 @@ def to_page(title: str, about: str, sections: Iterable[Section], *, simulated: b
         simulated=simulated,
         lead=lead,
         sections=[
-            (one, _section_title(one), _is_narrow(one.table))
-            for one in others
-            if _section_title(one) or _has_parts(one)
+            (other, _section_title(other), _is_narrow(other.table))
+            for other in others
+            if _section_title(other) or _has_parts(other)
         ],
         plot_style=STYLE,
         inline=_inline_html,

@@ -100,18 +100,18 @@ class Drawing(Struct, frozen=True):
 def sheet(drawings: Sequence[Drawing], title: str) -> str:
     """Return the text of one SVG file with all plots, in rows and columns."""
     columns = min(_COLUMNS, len(drawings))
-    placed, y = [], float(_GAP)
+    drawn, y = [], float(_GAP)
     for first in range(0, len(drawings), max(1, columns)):
         row = drawings[first : first + columns]
-        for number, one in enumerate(row):
+        for number, drawing in enumerate(row):
             x = _GAP + number * (WIDTH + _GAP)
-            placed.append(one.element(x=x, y=y, width=WIDTH, height=one.height))
-        y += max(one.height for one in row) + _GAP
+            drawn.append(drawing.element(x=x, y=y, width=WIDTH, height=drawing.height))
+        y += max(drawing.height for drawing in row) + _GAP
     width = _GAP + max(1, columns) * (WIDTH + _GAP)
     style = svg.element("style", escape(COLORS + STYLE, quote=False))
     back = svg.element("rect", width=width, height=y, fill="var(--card)")
     box = f"0 0 {width} {svg.short(y)}"
-    inside = (svg.titled(clean(title, 400)), style, back, *placed)
+    inside = (svg.titled(clean(title, 400)), style, back, *drawn)
     return svg.element("svg", *inside, xmlns=svg.NAMESPACE, viewBox=box, width=width, height=y) + "\n"
 
 

@@ -107,9 +107,9 @@ def bin_points(points: Points, start: float, end: float, count: int) -> Points:
     if end <= start:
         return points
     width = (end - start) / count
-    slots = groupby(points, lambda one: None if one is None else math.floor((one.at - start) / width))
+    slots = groupby(points, lambda point: None if point is None else math.floor((point.at - start) / width))
     return [
-        None if slot is None else _mean_point([one for one in group if one is not None])
+        None if slot is None else _mean_point([point for point in group if point is not None])
         for slot, group in slots
     ]
 
@@ -194,11 +194,11 @@ def _subtitle_parts(plot: TimePlot, lines: Sequence[TimeLine], left_out: int) ->
 
 def _lines_to_draw(plot: TimePlot) -> tuple[list[TimeLine], int]:
     """Return (curves to draw, number of servers or machines whose curves are left out)."""
-    known = [line for line in plot.lines if line.known]
-    names = list(dict.fromkeys(line.name for line in known if not line.second))
-    means = {line.name: _mean_point(line.known).value for line in known if not line.second}
+    lines = [line for line in plot.lines if line.known]
+    names = list(dict.fromkeys(line.name for line in lines if not line.second))
+    means = {line.name: _mean_point(line.known).value for line in lines if not line.second}
     kept = sorted(names, key=lambda name: -means[name])[:MOST_LINES]
-    return [line for line in known if line.name in kept], len(names) - len(kept)
+    return [line for line in lines if line.name in kept], len(names) - len(kept)
 
 
 def _curve_svg(line: TimeLine, frame: Frame) -> Iterator[str]:
@@ -243,7 +243,7 @@ def _runs_of_points(points: Points) -> Iterator[list[Point]]:
 def _mark_lines(marks: Sequence[TimeMark], frame: Frame) -> Iterator[str]:
     """Yield the SVG of the vertical lines of `marks`, at most `_MOST_INSTANTS`, the most important ones."""
     rank = ["marked", "critical", "warning", "info"]
-    for mark in sorted(marks, key=lambda one: rank.index(one.kind))[:_MOST_INSTANTS]:
+    for mark in sorted(marks, key=lambda mark_of_kind: rank.index(mark_of_kind.kind))[:_MOST_INSTANTS]:
         x = frame.x(mark.at)
         inside = [
             svg.titled(f"{datetime.fromtimestamp(mark.at, UTC):%H:%M:%S} {shortened(mark.words, 120)}"),

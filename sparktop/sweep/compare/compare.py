@@ -57,68 +57,70 @@ def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines
     router's own source come first; others stand in where these have no level that fits.
     """
     for routed in series:
-        elsewhere = [one for one in series if one.source != routed.source]
+        elsewhere = [a_series for a_series in series if a_series.source != routed.source]
         for alone in (_series_of_engines(routed, series), _series_of_engines(routed, elsewhere)):
-            known = routed.metrics() & {name for one in alone for name in one.metrics()}
-            metric = next((name for name in MAIN_RATES if name in known), None)
+            metrics = routed.metrics() & {name for a_series in alone for name in a_series.metrics()}
+            metric = next((name for name in MAIN_RATES if name in metrics), None)
             if metric is not None and (levels := tuple(_engines_levels(routed, alone, series, metric))):
-                names = tuple(one.name for one in alone)
+                names = tuple(a_series.name for a_series in alone)
                 yield IndependentEngines(metric=metric, routed=routed.name, alone=names, levels=levels)
                 break
 
 
-def engines_sentences(found: Sequence[IndependentEngines]) -> Iterator[str]:
+def engines_sentences(groups: Sequence[IndependentEngines]) -> Iterator[str]:
     """Yield one sentence per set of engines with their upper bound, then one per target that exceeds it."""
-    for group in by_engines(found):
+    for group in by_engines(groups):
         yield engines_sentence(group)
-    yield from dict.fromkeys(line for one in found for line in beyond_sentences(one))
+    yield from dict.fromkeys(line for engines in groups for line in beyond_sentences(engines))
 
 
-def by_engines(found: Sequence[IndependentEngines]) -> list[list[IndependentEngines]]:
+def by_engines(comparisons: Sequence[IndependentEngines]) -> list[list[IndependentEngines]]:
     """Return the routers' comparisons grouped by metric and engines, in order of first appearance."""
     groups: dict[tuple[str, tuple[str, ...]], list[IndependentEngines]] = {}
-    for one in found:
-        groups.setdefault((one.metric, one.alone), []).append(one)
+    for engines in comparisons:
+        groups.setdefault((engines.metric, engines.alone), []).append(engines)
     return list(groups.values())
 
 
-def engines_sentence(found: Sequence[IndependentEngines]) -> str:
+def engines_sentence(comparisons: Sequence[IndependentEngines]) -> str:
     """Return a sentence with the token rate that a set of engines allows, and the share that routers achieve.
 
     `found` are the comparisons of routers over the same engines, at least one.
     """
-    first = found[0]
+    first = comparisons[0]
     metric = METRICS[first.metric]
     levels = ", ".join(f"{metric.text(level.bound)} at c{level.concurrency}" for level in first.levels)
-    routers = names_in_words([f"{one.routed} reached {_share_words(one)}" for one in found])
+    routers = names_in_words([f"{engines.routed} reached {_share_words(engines)}" for engines in comparisons])
     return (
         f"{len(first.alone)} independent engines at best = {bound_words(first)}: {metric.title.lower()} in "
         f"{metric.unit} {levels}; of this best, {routers}"
     )
 
 
-def _share_words(found: IndependentEngines) -> str:
+def _share_words(engines: IndependentEngines) -> str:
     """Return the share of the bound that a router achieves, as text."""
-    percents = [level.percent for level in found.levels if level.percent is not None]
+    percents = [level.percent for level in engines.levels if level.percent is not None]
     if not percents:
         return "an unknown share"
     low, high = min(percents), max(percents)
     return f"{low:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
 
 
-def bound_words(found: IndependentEngines) -> str:
+def bound_words(engines: IndependentEngines) -> str:
     """Return as text how the upper bound is computed from the engines' rates, such as "2 × solo at c/2"."""
-    names = dict.fromkeys(found.alone)
-    count = len(found.alone)
-    parts = (f"{found.alone.count(name)} × {name}" if found.alone.count(name) > 1 else name for name in names)
+    names = dict.fromkeys(engines.alone)
+    count = len(engines.alone)
+    parts = (
+        f"{engines.alone.count(name)} × {name}" if engines.alone.count(name) > 1 else name for name in names
+    )
     return f"{' + '.join(parts)} at c/{count}"
 
 
-def beyond_sentences(found: IndependentEngines) -> Iterator[str]:
+def beyond_sentences(engines: IndependentEngines) -> Iterator[str]:
     """Yield a sentence for each target that exceeds the engines' upper bound, with the concurrencies."""
-    for name in dict.fromkeys(name for level in found.levels for name in level.beyond):
-        where = names_in_words([f"c{level.concurrency}" for level in found.levels if name in level.beyond])
-        best = f"the best of {len(found.alone)} independent engines"
+    for name in dict.fromkeys(name for level in engines.levels for name in level.beyond):
+        where = names_in_words([f"c{level.concurrency}" for level in engines.levels if name in level.beyond])
+        best = f"the best of {len(engines.alone)} independent engines"
         yield f"{name} exceeds {best} at {where}: no routing over them can match it there"
 
 
@@ -135,11 +137,15 @@ def _series_of_engines(routed: Series, series: Sequence[Series]) -> list[Series]
     """
     if not _is_router(routed):
         return []
-    single = [one for one in series if len(one.engines) == 1 and one.model == routed.model]
-    own = {one.engines[0]: one for one in reversed(single) if one.source == routed.source}
-    by_name = {one.engines[0]: one for one in reversed(single)} | own
+    single = [
+        a_series for a_series in series if len(a_series.engines) == 1 and a_series.model == routed.model
+    ]
+    of_source = {
+        a_series.engines[0]: a_series for a_series in reversed(single) if a_series.source == routed.source
+    }
+    by_name = {a_series.engines[0]: a_series for a_series in reversed(single)} | of_source
     like = next((by_name[name] for name in routed.engines if name in by_name), None)
-    like = like or next((one for one in single if one.published), None)
+    like = like or next((a_series for a_series in single if a_series.published), None)
     return [] if like is None else [by_name.get(name, like) for name in routed.engines]
 
 
@@ -148,17 +154,21 @@ def _engines_levels(
 ) -> Iterator[EnginesLevel]:
     """Yield a router's levels for which its engines give a bound, each with what exceeds it."""
     count = len(alone)
-    others = [one for one in series if one not in alone and one is not routed and not _is_router(one)]
+    others = [
+        a_series
+        for a_series in series
+        if a_series not in alone and a_series is not routed and not _is_router(a_series)
+    ]
     for level in routed.levels:
         concurrency = level.load.point.concurrency
         if not concurrency:
             continue  # its load is not divided into numbers of requests
         each, left = divmod(concurrency, count)
-        parts = [_level_at(one, each, level) for one in alone]
-        known = [part for part in parts if part is not None and metric in part.figures]
-        if left or not each or len(known) < count:
+        parts = [_level_at(a_series, each, level) for a_series in alone]
+        measured = [part for part in parts if part is not None and metric in part.figures]
+        if left or not each or len(measured) < count:
             continue
-        bound = _sum([part.figures[metric] for part in known])
+        bound = _sum([part.figures[metric] for part in measured])
         reached = level.figures.get(metric)
         ratio = None if reached is None else ratio_of(reached, bound)
         yield EnginesLevel(
@@ -171,15 +181,15 @@ def _engines_levels(
             if ratio is None or ratio.p is None
             else _is_significant(ratio, len(routed.levels)),
             beyond=tuple(
-                one.name
-                for one in others
-                if (beside := _level_at(one, concurrency, level)) is not None
+                a_series.name
+                for a_series in others
+                if (beside := _level_at(a_series, concurrency, level)) is not None
                 and metric in beside.figures
                 and _clearly_exceeds(
                     beside.figures[metric],
                     bound,
                     tests=len(routed.levels) * len(others),
-                    stated=all(part.published for part in (one, *alone)),
+                    stated=all(part.published for part in (a_series, *alone)),
                 )
             ),
         )
@@ -255,12 +265,12 @@ def compare(
     """
     rows_of = aligned(series)
     levels = {
-        one.name: {load: level.figures for load, level in by_load.items()}
-        for one, by_load in zip(series, rows_of, strict=True)
+        a_series.name: {load: level.figures for load, level in by_load.items()}
+        for a_series, by_load in zip(series, rows_of, strict=True)
     }
     pair = same or _same_address(series)
     floors = {name: _noise_floor_percent(levels, name, pair) for name in METRICS}
-    published = {one.name: one.source for one in series if one.published}
+    published = {a_series.name: a_series.source for a_series in series if a_series.published}
     judged = _Table(levels, floors, baseline, table, published)
     rows = [row for metric in METRICS.values() for row in _metric_rows(judged, metric)]
     metrics = {row.metric for row in rows}
@@ -335,7 +345,9 @@ class _Table(Struct):
 def _metric_rows(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
     """Yield the rows of a metric, one for each load that two targets or more have."""
     crossed, first_ahead = False, None
-    for load in sorted({load for one in table.levels.values() for load in one}, key=lambda load: load.order):
+    for load in sorted(
+        {load for by_load in table.levels.values() for load in by_load}, key=lambda load: load.order
+    ):
         figures = table.figures(metric.name, load)
         if len(figures) < _LEAST_FIGURES:
             continue
@@ -365,7 +377,7 @@ def _row_at_load(
     stated = shown is None and ahead is not None and _wins_as_published(table, metric, ahead, changes)
     vs, against = _opponent(table, ranked, crossed=crossed)
     if shown is False:  # the difference that is not clear
-        vs, against = "runner-up", next(name for name, one in changes.items() if not one.significant)
+        vs, against = "runner-up", next(name for name, value in changes.items() if not value.significant)
     beside = changes[against]
     return ComparisonRow(
         **axis_fields(load.point.concurrency, load.point),
@@ -374,7 +386,7 @@ def _row_at_load(
         tg=load.tg,
         depth=load.depth,
         values={name: figures[name].mean for name in table.levels if name in figures},
-        ranges={name: one.span for name, one in figures.items() if one.span is not None},
+        ranges={name: value.span for name, value in figures.items() if value.span is not None},
         winner=ahead if shown or stated else None,
         winner_vs=vs,
         ahead=ahead,
@@ -426,10 +438,12 @@ def _exceeds_rounding(table: _Table, metric: Metric, ahead: str, other: str, cha
 
     It must exceed rounding, or the noise floor if the targets are from tables of different sources.
     """
-    own = table.published[ahead] == table.published[other]
-    least = _STATED_PERCENT if own else table.floors[metric.name]
+    is_of_one_table = table.published[ahead] == table.published[other]
+    least = _STATED_PERCENT if is_of_one_table else table.floors[metric.name]
     percent = change.percent or 0.0
-    return abs(percent) >= least if own else abs(math.log1p(percent / 100)) > math.log1p(least / 100)
+    return (
+        abs(percent) >= least if is_of_one_table else abs(math.log1p(percent / 100)) > math.log1p(least / 100)
+    )
 
 
 def _opponent(table: _Table, ranked: Sequence[str], *, crossed: bool) -> tuple[_Vs, str]:
@@ -467,9 +481,9 @@ def _crossovers_by_source(table: _Table, rows: Sequence[ComparisonRow]) -> Itera
         if len(names) == len(table.levels):
             yield from _find_crossovers(rows)
         elif len(names) > 1:
-            own = replace(table, levels={name: table.levels[name] for name in names})
+            of_source = replace(table, levels={name: table.levels[name] for name in names})
             yield from _find_crossovers(
-                [row for metric in METRICS.values() for row in _metric_rows(own, metric)]
+                [row for metric in METRICS.values() for row in _metric_rows(of_source, metric)]
             )
 
 
@@ -533,14 +547,14 @@ def _noise_floor_percent(levels: _Levels, metric: str, pair: tuple[str, str] | N
 
 def _same_address(series: Sequence[Series]) -> tuple[str, str] | None:
     """Return the names of two targets of one sweep with the same address and model, or None."""
-    known: dict[tuple[str, str, str | None], str] = {}
-    for one in series:
-        if one.address is None:
+    names: dict[tuple[str, str, str | None], str] = {}
+    for a_series in series:
+        if a_series.address is None:
             continue
-        key = (one.source, one.address, one.model)
-        if key in known:
-            return known[key], one.name
-        known[key] = one.name
+        key = (a_series.source, a_series.address, a_series.model)
+        if key in names:
+            return names[key], a_series.name
+        names[key] = a_series.name
     return None
 
 
@@ -557,15 +571,15 @@ def definitions_of(series: Sequence[Series], metrics: Collection[str]) -> dict[s
 
     The result has only the metrics in `metrics` that at least one series defines differently from sparktop.
     """
-    own = {name for one in series for name in one.definitions if name in metrics}
+    defined = {name for a_series in series for name in a_series.definitions if name in metrics}
     return {
         name: {
-            one.name: one.definitions.get(name, METRICS[name].definition)
-            for one in series
-            if name in one.metrics()
+            a_series.name: a_series.definitions.get(name, METRICS[name].definition)
+            for a_series in series
+            if name in a_series.metrics()
         }
         for name in METRICS
-        if name in own
+        if name in defined
     }
 
 
@@ -588,18 +602,22 @@ def notes_of(
     if pair is not None:
         yield f"{pair[0]} and {pair[1]} are the same server: what they differ by is taken for noise"
     yield from _unlike_definitions(series, rows)
-    yield from _unlike_values("requests came", series, lambda one: one.shape and one.shape.value)
-    yield from _unlike_values("model", series, lambda one: one.model)
-    own = any(one.prompts for one in series)
-    yield from _unlike_values("prompts", series, lambda one: (one.prompts or "made ones") if own else None)
-    more = any(one.requests for one in series)
     yield from _unlike_values(
-        "requests", series, lambda one: (one.requests or "nothing added") if more else None
+        "requests came", series, lambda a_series: a_series.shape and a_series.shape.value
+    )
+    yield from _unlike_values("model", series, lambda a_series: a_series.model)
+    has_prompts = any(a_series.prompts for a_series in series)
+    yield from _unlike_values(
+        "prompts", series, lambda a_series: (a_series.prompts or "made ones") if has_prompts else None
+    )
+    more = any(a_series.requests for a_series in series)
+    yield from _unlike_values(
+        "requests", series, lambda a_series: (a_series.requests or "nothing added") if more else None
     )
     yield from _unlike_lengths(series, rows)
     yield from length_notes(series)
     yield from _range_notes(rows)
-    simulated = [one.name for one in series if one.simulated]
+    simulated = [a_series.name for a_series in series if a_series.simulated]
     if simulated:
         yield f"simulated: {', '.join(simulated)}"
     yield from _clock_shifts(series)
@@ -633,10 +651,10 @@ def _unlike_definitions(series: Sequence[Series], rows: Sequence[ComparisonRow])
 def _unlike_values(what: str, series: Iterable[Series], of: Callable[[Series], str | None]) -> Iterator[str]:
     """Yield a note if series differ in `what`, the value that `of` returns; None is no value."""
     by_value: dict[str, list[str]] = {}
-    for one in series:
-        value = of(one)
+    for a_series in series:
+        value = of(a_series)
         if value is not None:
-            by_value.setdefault(value, []).append(one.name)
+            by_value.setdefault(value, []).append(a_series.name)
     if len(by_value) > 1:
         parts = (f"{value} ({', '.join(names)})" for value, names in by_value.items())
         yield f"not alike: {what}: {'; '.join(parts)}"
@@ -650,16 +668,16 @@ def _unlike_lengths(series: Sequence[Series], rows: Sequence[ComparisonRow]) -> 
 
 def _lengths_words(series: Series) -> str | None:
     """Return the lengths of a series as text; None if its levels differ in them."""
-    known = {(level.load.pp, level.load.tg) for level in series.levels}
-    if len(known) != 1:
+    lengths = {(level.load.pp, level.load.tg) for level in series.levels}
+    if len(lengths) != 1:
         return None
-    pp, tg = known.pop()
+    pp, tg = lengths.pop()
     return None if pp is None and tg is None else f"{'?' if pp is None else pp} / {'?' if tg is None else tg}"
 
 
 def _clock_shifts(series: Sequence[Series]) -> Iterator[str]:
     clocks: dict[tuple[LoadPoint, str], list[float]] = {}
-    for level in (level for one in series for level in one.levels):
+    for level in (level for a_series in series for level in a_series.levels):
         for node, clock in level.sm_clock_mhz.items():
             clocks.setdefault((level.load.point, node), []).append(clock)
     for (point, node), values in sorted(clocks.items()):
@@ -669,29 +687,29 @@ def _clock_shifts(series: Sequence[Series]) -> Iterator[str]:
 
 
 def _refusal_notes(series: Sequence[Series]) -> Iterator[str]:
-    for one in series:
+    for a_series in series:
         lengths: dict[str, list[str]] = {}
-        for load, words in one.refused.items():
+        for load, words in a_series.refused.items():
             length = "own prompts" if load.pp is None else f"{load.pp:,} tokens in"
             lengths.setdefault(words, []).append(length)
         for words, refused in lengths.items():
-            yield f"{one.name}: ❌ {', '.join(dict.fromkeys(refused))}: {words}"
+            yield f"{a_series.name}: ❌ {', '.join(dict.fromkeys(refused))}: {words}"
 
 
 def _warning_notes(series: Sequence[Series]) -> Iterator[str]:
     """Yield a note for each series with the warnings of its levels."""
-    for one in series:
+    for a_series in series:
         places: dict[str, list[str]] = {}
-        for level in one.levels:
+        for level in a_series.levels:
             for mark in level.validity:
                 word = WARNINGS[mark].word if mark in WARNINGS else mark
-                places.setdefault(word, []).append(_level_words(level, one))
+                places.setdefault(word, []).append(_level_words(level, a_series))
         doubts = (
-            f"{word} at {'every level' if len(where) == len(one.levels) > 1 else ', '.join(where)}"
+            f"{word} at {'every level' if len(where) == len(a_series.levels) > 1 else ', '.join(where)}"
             for word, where in places.items()
         )
         if places:
-            yield f"{one.name}: warnings: {'; '.join(doubts)}"
+            yield f"{a_series.name}: warnings: {'; '.join(doubts)}"
 
 
 def _level_words(level: SeriesLevel, series: Series) -> str:
@@ -701,13 +719,13 @@ def _level_words(level: SeriesLevel, series: Series) -> str:
 
 def _notes_by_source(series: Sequence[Series]) -> Iterator[str]:
     by_note: dict[str, list[Series]] = {}
-    for one in series:
-        for note in one.notes:
-            by_note.setdefault(note, []).append(one)
+    for a_series in series:
+        for note in a_series.notes:
+            by_note.setdefault(note, []).append(a_series)
     for note, ones in by_note.items():
-        sources = {one.source for one in ones}
+        sources = {a_series.source for a_series in ones}
         whole = len(ones) > 1 and len(sources) == 1
-        yield f"{sources.pop() if whole else ', '.join(one.name for one in ones)}: {note}"
+        yield f"{sources.pop() if whole else ', '.join(a_series.name for a_series in ones)}: {note}"
 
 
 def unlike_notes(comparison: ComparisonResult) -> list[str]:
@@ -728,37 +746,37 @@ def without_winners(comparison: ComparisonResult) -> ComparisonResult:
 
 def compared_series(series: Sequence[Series]) -> CapacityComparison | None:
     """Return the comparison of the searches behind `series`; None if fewer than two were searches."""
-    searched = {one.name: one.search for one in series if one.search is not None}
-    asked = [found for found, _ in searched.values()]
+    searched = {a_series.name: a_series.search for a_series in series if a_series.search is not None}
+    asked = [search for search, _ in searched.values()]
     if len(searched) < 2:  # noqa: PLR2004 - a comparison needs two
         return None
     answers = {name: answer for name, (_, answer) in searched.items()}
     alike = all(
-        (one.load, one.conditions, one.share_percent)
+        (a_series.load, a_series.conditions, a_series.share_percent)
         == (asked[0].load, asked[0].conditions, asked[0].share_percent)
-        for one in asked
+        for a_series in asked
     )
     return _compare_answers(asked[0], answers, alike=alike)
 
 
-def compared_targets(found: CapacityResult) -> CapacityComparison | None:
+def compared_targets(search: CapacityResult) -> CapacityComparison | None:
     """Return the comparison of the targets of one search; None if it has fewer than two answers."""
-    return _compare_answers(found, found.answers, alike=True) if len(found.answers) > 1 else None
+    return _compare_answers(search, search.answers, alike=True) if len(search.answers) > 1 else None
 
 
 def _compare_answers(
-    found: CapacityResult, answers: Mapping[str, CapacityAnswer], *, alike: bool
+    search: CapacityResult, answers: Mapping[str, CapacityAnswer], *, alike: bool
 ) -> CapacityComparison:
     """Return the comparison of answers to one question; see `CapacityComparison`."""
-    ranges = {name: _answer_range(found, answer) for name, answer in answers.items()}
+    ranges = {name: _answer_range(search, answer) for name, answer in answers.items()}
     more = [
         name
         for name, (low, _) in ranges.items()
         if all(most is not None and low > most for other, (_, most) in ranges.items() if other != name)
     ]
     return CapacityComparison(
-        load=found.load,
-        conditions=found.conditions,
+        load=search.load,
+        conditions=search.conditions,
         alike=alike,
         holds={name: answer.holds for name, answer in answers.items()},
         ranges={**ranges},
@@ -766,8 +784,8 @@ def _compare_answers(
     )
 
 
-def _answer_range(found: CapacityResult, answer: CapacityAnswer) -> tuple[float, float | None]:
+def _answer_range(search: CapacityResult, answer: CapacityAnswer) -> tuple[float, float | None]:
     """Return (smallest, largest) answer within the 95 % interval; the largest is None if it is not known."""
     low, fails = answer.interval
-    most = None if fails is None else fails - 1 if found.is_whole else fails
+    most = None if fails is None else fails - 1 if search.is_whole else fails
     return low or 0.0, most

@@ -38,9 +38,9 @@ def join(named: Sequence[NamedResult]) -> SweepResult:
     parts = [_with_names(result, new) for (_, result), new in zip(named, names, strict=True)]
     if len(parts) == 1:
         return parts[0]
-    ends = [one.finished_at for one in parts]
-    known = [end for end in ends if end is not None]
-    broken = [one for one in parts if one.status != "done"]
+    ends = [part.finished_at for part in parts]
+    known_ends = [end for end in ends if end is not None]
+    broken = [part for part in parts if part.status != "done"]
     series = [
         # Another file's server is never "the same server"; behind a router it has its name in its own file.
         replace(line, name=names[index][line.name], source=f"{index} {stem}")
@@ -49,17 +49,19 @@ def join(named: Sequence[NamedResult]) -> SweepResult:
     ]
     return parts[0].model_copy(
         update={
-            "started_at": min(one.started_at for one in parts),
-            "finished_at": max(known) if len(known) == len(ends) else None,
-            "sparktop": _joined_text(one.sparktop for one in parts),
-            "simulated": any(one.simulated for one in parts),
+            "started_at": min(part.started_at for part in parts),
+            "finished_at": max(known_ends) if len(known_ends) == len(ends) else None,
+            "sparktop": _joined_text(part.sparktop for part in parts),
+            "simulated": any(part.simulated for part in parts),
             "status": broken[0].status if broken else "done",
-            "stop_reason": _joined_text(one.stop_reason for one in broken) or None,
-            "plan": _join_plans([one.plan for one in parts]),
-            "guard": _joined_text((one.guard for one in parts), "; ") or None,
-            "client": next((one.client for one in parts if one.client.trustworthy is False), parts[0].client),
-            "targets": tuple(target for one in parts for target in one.targets),
-            "ran": tuple(run for one in parts for run in one.ran),
+            "stop_reason": _joined_text(part.stop_reason for part in broken) or None,
+            "plan": _join_plans([part.plan for part in parts]),
+            "guard": _joined_text((part.guard for part in parts), "; ") or None,
+            "client": next(
+                (part.client for part in parts if part.client.trustworthy is False), parts[0].client
+            ),
+            "targets": tuple(target for part in parts for target in part.targets),
+            "ran": tuple(run for part in parts for run in part.ran),
             "comparison": compare(series) if len(series) > 1 else None,
             "slo": _join_slo(parts),
             "capacity": _join_capacity(parts),
@@ -69,12 +71,12 @@ def join(named: Sequence[NamedResult]) -> SweepResult:
 
 
 def _question(result: SweepResult) -> tuple[object, ...]:
-    plan, found = result.plan, result.capacity
+    plan, search = result.plan, result.capacity
     return (
         (plan.load, plan.mode, plan.api, plan.pp, plan.tg, plan.depths, plan.bases),
         (None if plan.prompts is None else plan.prompts.digest, plan.request_digest),
         (plan.workload, None if plan.trace is None else (plan.trace.name, plan.trace.speed)),
-        None if found is None else (found.load, found.conditions, found.share_percent),
+        None if search is None else (search.load, search.conditions, search.share_percent),
         () if result.slo is None else result.slo.conditions,
     )
 
@@ -83,7 +85,7 @@ def _new_names(named: Sequence[NamedResult]) -> list[dict[str, str]]:
     """Return for each sweep the new name of each of its targets, all different."""
     listed = [target.name for _, result in named for target in result.targets]
     taken = {name for name in listed if listed.count(name) == 1}
-    found: list[dict[str, str]] = []
+    renamed: list[dict[str, str]] = []
     for stem, result in named:
         names: dict[str, str] = {}
         for target in result.targets:
@@ -95,24 +97,27 @@ def _new_names(named: Sequence[NamedResult]) -> list[dict[str, str]]:
                 )
                 taken.add(name)
             names[target.name] = name
-        found.append(names)
-    return found
+        renamed.append(names)
+    return renamed
 
 
 def _with_names(result: SweepResult, names: Mapping[str, str]) -> SweepResult:
     """Return `result` with the targets' new `names`, without its comparison."""
     slo, capacity = result.slo, result.capacity
     if slo is not None:
-        holds = {names.get(name, name): one for name, one in slo.holds_to.items()}
+        holds = {names.get(name, name): value for name, value in slo.holds_to.items()}
         slo = slo.model_copy(update={"holds_to": holds})
     if capacity is not None:
-        answers = {names.get(name, name): one for name, one in capacity.answers.items()}
+        answers = {names.get(name, name): value for name, value in capacity.answers.items()}
         capacity = capacity.model_copy(update={"answers": answers})
     return result.model_copy(
         update={
-            "targets": tuple(one.model_copy(update={"name": names[one.name]}) for one in result.targets),
+            "targets": tuple(
+                value.model_copy(update={"name": names[value.name]}) for value in result.targets
+            ),
             "ran": tuple(
-                one.model_copy(update={"target": names.get(one.target, one.target)}) for one in result.ran
+                value.model_copy(update={"target": names.get(value.target, value.target)})
+                for value in result.ran
             ),
             "plan": result.plan.model_copy(
                 update={"targets": tuple(names.get(name, name) for name in result.plan.targets)}
@@ -127,48 +132,48 @@ def _with_names(result: SweepResult, names: Mapping[str, str]) -> SweepResult:
 def _join_plans(plans: Sequence[PlanResult]) -> PlanResult:
     """Return the plan of sweeps that `can_join` found alike: all their targets and levels."""
     first = plans[0]
-    runs = [one.runs for one in plans if one.runs is not None]
-    climbs = [one.climb_to for one in plans if one.climb_to is not None]
-    sources = [one.tokens_from for one in plans if one.tokens_from is not None]
+    runs = [plan.runs for plan in plans if plan.runs is not None]
+    climbs = [plan.climb_to for plan in plans if plan.climb_to is not None]
+    sources = [plan.tokens_from for plan in plans if plan.tokens_from is not None]
     shared = {
         name: getattr(first, name)
         for name in _MAY_DIFFER
-        if all(getattr(one, name) == getattr(first, name) for one in plans)
+        if all(getattr(plan, name) == getattr(first, name) for plan in plans)
     }
-    points = {point: words for one in plans for point, words in zip(one.axis, one.points, strict=False)}
+    points = {point: words for plan in plans for point, words in zip(plan.axis, plan.points, strict=False)}
     return first.model_copy(
         update={
             **dict.fromkeys(_MAY_DIFFER),
             **shared,
-            "targets": tuple(name for one in plans for name in one.targets),
-            "concurrency": tuple(sorted({level for one in plans for level in one.concurrency})),
+            "targets": tuple(name for plan in plans for name in plan.targets),
+            "concurrency": tuple(sorted({level for plan in plans for level in plan.concurrency})),
             "points": tuple(points[point] for point in sorted(points)),
             "runs": min(runs, default=None),
             "climb_to": max(climbs, default=None),
-            "more_runs": any(one.more_runs for one in plans) or len(set(runs)) > 1,
-            "find_knee": any(one.find_knee for one in plans),
-            "warmup": all(one.warmup for one in plans),
+            "more_runs": any(plan.more_runs for plan in plans) or len(set(runs)) > 1,
+            "find_knee": any(plan.find_knee for plan in plans),
+            "warmup": all(plan.warmup for plan in plans),
             "tokens_from": max(sources, key=list(TokenSource).index, default=None),
         }
     )
 
 
 def _join_slo(parts: Sequence[SweepResult]) -> SloResult | None:
-    known = [one.slo for one in parts if one.slo is not None]
-    if not known:
+    results = [result.slo for result in parts if result.slo is not None]
+    if not results:
         return None
     holds: dict[str, Holds] = {}
-    for one in known:
-        holds |= one.holds_to
-    return known[0].model_copy(update={"holds_to": holds})
+    for result in results:
+        holds |= result.holds_to
+    return results[0].model_copy(update={"holds_to": holds})
 
 
 def _join_capacity(parts: Sequence[SweepResult]) -> CapacityResult | None:
-    known = [one.capacity for one in parts if one.capacity is not None]
-    if not known:
+    results = [result.capacity for result in parts if result.capacity is not None]
+    if not results:
         return None
-    answers = {name: answer for one in known for name, answer in one.answers.items()}
-    return known[0].model_copy(update={"answers": answers})
+    answers = {name: answer for result in results for name, answer in result.answers.items()}
+    return results[0].model_copy(update={"answers": answers})
 
 
 def _joined_text(texts: Iterable[str | None], between: str = ", ") -> str:

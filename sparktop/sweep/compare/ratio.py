@@ -138,9 +138,11 @@ def proofs(
     tested = {key: _with_mean_variance(levels) for key, levels in asked.items()}
     differing = holm({key: _p_of_levels(levels, tested[key]) for key, levels in asked.items()})
     return {
-        key: {load: replace(one, proven=load in shown) for load, one in levels.items()}
+        key: {load: replace(ratio, proven=load in shown) for load, ratio in levels.items()}
         for key, levels in tested.items()
-        for shown in [holm({load: _p_or_1(one) for load, one in levels.items()}) if key in differing else ()]
+        for shown in [
+            holm({load: _p_or_1(ratio) for load, ratio in levels.items()}) if key in differing else ()
+        ]
     }
 
 
@@ -161,17 +163,17 @@ def _with_mean_variance(levels: Mapping[Load, Ratio]) -> dict[Load, Ratio]:
     return {load: replace(ratio, variance=mean) for load, ratio in levels.items()}
 
 
-def _p_of_levels(own: Mapping[Load, Ratio], tested: Mapping[Load, Ratio]) -> float:
+def _p_of_levels(ratios: Mapping[Load, Ratio], tested: Mapping[Load, Ratio]) -> float:
     """Return the p-value of the hypothesis that two targets are equal in a metric at all levels.
 
     `own` has each level's ratio with the variance of that level, `tested` with the mean variance. A
     difference at a single level must be significant in both tests, because the mean variance may be too
     small for that level.
     """
-    if len(own) == 1:
-        return min(map(_p_or_1, own.values()))
-    single = min(max(len(own) * _p_or_1(tested[load]), _p_or_1(ratio)) for load, ratio in own.items())
-    return min(1.0, 2 * min(combined_p([_p_or_1(ratio) for ratio in own.values()]), single))
+    if len(ratios) == 1:
+        return min(map(_p_or_1, ratios.values()))
+    single = min(max(len(ratios) * _p_or_1(tested[load]), _p_or_1(ratio)) for load, ratio in ratios.items())
+    return min(1.0, 2 * min(combined_p([_p_or_1(ratio) for ratio in ratios.values()]), single))
 
 
 def _p_or_1(ratio: Ratio) -> float:
@@ -227,15 +229,15 @@ class BestLevel(Struct, frozen=True):
 
 def main_rate(levels: Sequence[LevelResult]) -> str | None:
     """Return the name of the main token rate that most of `levels` have; None if none has any."""
-    return main_rate_of([[name for name in MAIN_RATES if one.rate(name) is not None] for one in levels])
+    return main_rate_of([[name for name in MAIN_RATES if level.rate(name) is not None] for level in levels])
 
 
-def rate_ratio(one: LevelResult, other: LevelResult, metric: str) -> Ratio | None:
+def rate_ratio(level: LevelResult, other: LevelResult, metric: str) -> Ratio | None:
     """Return the ratio `one` / `other` of the rates `metric` of two levels, tested if both have several runs.
 
     None if a rate is unknown or 0.
     """
-    first, second = one.figure(metric), other.figure(metric)
+    first, second = level.figure(metric), other.figure(metric)
     return None if first is None or second is None else ratio_of(first, second)
 
 
@@ -257,17 +259,17 @@ def best_level(levels: Sequence[LevelResult], metric: str) -> BestLevel:
 
     The other levels are compared with it as in the table of levels.
     """
-    best = max(levels, key=lambda one: rate.mean if (rate := one.rate(metric)) is not None else 0.0)
+    best = max(levels, key=lambda level: rate.mean if (rate := level.rate(metric)) is not None else 0.0)
     first = best.figure(metric)
     tests = [
-        (one, clearly_best(first, second), ratio.beyond(NOISE_FLOOR_PERCENT))
-        for one in levels
-        if one is not best and first is not None and (second := one.figure(metric)) is not None
+        (level, clearly_best(first, second), ratio.beyond(NOISE_FLOOR_PERCENT))
+        for level in levels
+        if level is not best and first is not None and (second := level.figure(metric)) is not None
         if (ratio := ratio_of(first, second)) is not None
     ]
     return BestLevel(
         best,
         metric,
-        tuple(one for one, test, _ in tests if test is False),
+        tuple(level for level, test, _ in tests if test is False),
         any(test is None and beyond for _, test, beyond in tests),
     )

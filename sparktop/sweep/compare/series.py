@@ -192,7 +192,9 @@ def merged_levels(levels: Iterable[SeriesLevel]) -> tuple[SeriesLevel, ...]:
 
 def loads(series: Iterable[Series]) -> list[Load]:
     """Return the distinct loads of all series, sorted by their points on the axis, then by lengths."""
-    return sorted({level.load for one in series for level in one.levels}, key=lambda load: load.order)
+    return sorted(
+        {level.load for a_series in series for level in a_series.levels}, key=lambda load: load.order
+    )
 
 
 def _added_words(plan: PlanResult) -> str:
@@ -203,11 +205,13 @@ def _added_words(plan: PlanResult) -> str:
 
 def _series_of_target(result: SweepResult, target: TargetResult, source: str) -> Series:
     """Return the series of a target of a sweep."""
-    plan, found = result.plan, result.capacity
-    answer = None if found is None else found.answers.get(target.name)
+    plan, search = result.plan, result.capacity
+    answer = None if search is None else search.answers.get(target.name)
     return Series(
         name=target.name,
-        levels=tuple(_series_level(one, plan.pp, plan.tg) for one in target.in_order() if one.error is None),
+        levels=tuple(
+            _series_level(level, plan.pp, plan.tg) for level in target.in_order() if level.error is None
+        ),
         source=source,
         tool=f"sparktop {result.sparktop}",
         model=target.model,
@@ -219,11 +223,11 @@ def _series_of_target(result: SweepResult, target: TargetResult, source: str) ->
         if plan.prompts is None
         else f"{plan.prompts.name} {(plan.prompts.digest or '')[:8]}".strip(),
         requests=_added_words(plan),
-        search=None if found is None or answer is None else (found, answer),
+        search=None if search is None or answer is None else (search, answer),
         refused={
-            _counted_load(one, plan.pp, plan.tg): one.error
-            for one in target.in_order()
-            if one.error is not None
+            _counted_load(level, plan.pp, plan.tg): level.error
+            for level in target.in_order()
+            if level.error is not None
         },
     )
 
@@ -243,7 +247,7 @@ def _series_level(level: LevelResult, pp: int | None, tg: int | None) -> SeriesL
         load=_counted_load(level, pp, tg),
         figures=figures,
         runs=level.runs,
-        validity=tuple(dict.fromkeys(one.code for one in level.validity)),
+        validity=tuple(dict.fromkeys(reason.code for reason in level.validity)),
         sm_clock_mhz={node: clock for node, side in nodes if (clock := side.sm_clock_mhz_mean) is not None},
     )
 
@@ -263,8 +267,8 @@ def _counted_load(level: LevelResult, pp: int | None, tg: int | None) -> Load:
 def _merge_two(first: SeriesLevel, second: SeriesLevel) -> SeriesLevel:
     figures = dict(first.figures)
     for name, figure in second.figures.items():
-        known = figures.get(name)
-        figures[name] = figure if known is None else _merge_values(known, figure)
+        value = figures.get(name)
+        figures[name] = figure if value is None else _merge_values(value, figure)
     return replace(
         first,
         figures=figures,
@@ -290,14 +294,16 @@ def aligned(series: Sequence[Series]) -> _Aligned:
     A row is identified by a load; levels whose loads are similar share a row. Series with other prompts than
     the first have none.
     """
-    if any(one.prompts != series[0].prompts for one in series):
-        alike = aligned([one for one in series if one.prompts == series[0].prompts])
+    if any(a_series.prompts != series[0].prompts for a_series in series):
+        alike = aligned([a_series for a_series in series if a_series.prompts == series[0].prompts])
         rows = iter(alike)
-        return [next(rows) if one.prompts == series[0].prompts else {} for one in series]
+        return [next(rows) if a_series.prompts == series[0].prompts else {} for a_series in series]
     if not _need_lengths(series):
-        return [{_without_lengths(level.load): level for level in one.levels} for one in series]
-    keys = _row_keys([[level.load for level in one.levels] for one in series])
-    return [{keys[index][level.load]: level for level in one.levels} for index, one in enumerate(series)]
+        return [{_without_lengths(level.load): level for level in a_series.levels} for a_series in series]
+    keys = _row_keys([[level.load for level in a_series.levels] for a_series in series])
+    return [
+        {keys[index][level.load]: level for level in a_series.levels} for index, a_series in enumerate(series)
+    ]
 
 
 def length_notes(series: Sequence[Series]) -> Iterator[str]:
@@ -307,9 +313,11 @@ def length_notes(series: Sequence[Series]) -> Iterator[str]:
     unknown: dict[str, None] = {}
     apart: dict[str, None] = {}
     rows = aligned(series)
-    for row in sorted({load for one in rows for load in one}, key=lambda load: load.order):
+    for row in sorted({load for a_series in rows for load in a_series}, key=lambda load: load.order):
         members = [
-            (one.name, by_row[row].load) for one, by_row in zip(series, rows, strict=True) if row in by_row
+            (a_series.name, by_row[row].load)
+            for a_series, by_row in zip(series, rows, strict=True)
+            if row in by_row
         ]
         if len(members) < 2:  # noqa: PLR2004 - a single level has nothing to differ from
             continue
@@ -350,7 +358,7 @@ def _without_lengths(load: Load) -> Load:
 
 
 def _need_lengths(series: Sequence[Series]) -> bool:
-    return any(one.has_lengths for one in series)
+    return any(a_series.has_lengths for a_series in series)
 
 
 def _row_keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
@@ -360,7 +368,7 @@ def _row_keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
     """
     keys: list[dict[Load, Load]] = [{} for _ in loads]
     pairs = sorted(
-        ((index, load) for index, one in enumerate(loads) for load in one),
+        ((index, load) for index, of_series in enumerate(loads) for load in of_series),
         key=lambda pair: (pair[1].point, pair[1].depth, pair[0]),
     )
     for _, group in groupby(pairs, key=lambda pair: (pair[1].point, pair[1].depth)):
@@ -397,17 +405,17 @@ def _length_classes(lengths: Sequence[int | None], within_percent: float) -> dic
     Lengths are similar if they are at most `within_percent` apart; the first length of a class represents it.
     None, an unknown length, is mapped to the shortest of the representing lengths.
     """
-    found: dict[int | None, int | None] = {}
+    classes: dict[int | None, int | None] = {}
     firsts: list[int] = []
     for length in dict.fromkeys(lengths):
         if length is None:
             continue
-        near = next((one for one in firsts if _are_alike(one, length, within_percent)), None)
+        near = next((first for first in firsts if _are_alike(first, length, within_percent)), None)
         if near is None:
             firsts.append(length)
-        found[length] = length if near is None else near
-    found[None] = min(firsts, default=None)
-    return found
+        classes[length] = length if near is None else near
+    classes[None] = min(firsts, default=None)
+    return classes
 
 
 def _are_alike(one: int, other: int, within_percent: float) -> bool:
@@ -510,9 +518,9 @@ def load_reference(name: str) -> Reference:
         UsageError: no reference has that name.
     """
     word = name.removeprefix(PREFIX)
-    known = reference_names()
-    if word not in known:
-        near = did_you_mean(word, known) or f" (known: {', '.join(known)})"
+    names = reference_names()
+    if word not in names:
+        near = did_you_mean(word, names) or f" (known: {', '.join(names)})"
         raise UsageError(f"no reference '{clean(word, 60)}'{near}; sparktop compare --list shows them")
     return msgspec.convert(read_json(FOLDER / f"{word}.json"), Reference, str_keys=True)
 
@@ -541,9 +549,9 @@ def _fact_words(value: object) -> str:
     length.
     """
     if isinstance(value, dict):
-        return "; ".join(f"{_fact_name(name)} {_fact_words(one)}" for name, one in value.items())
+        return "; ".join(f"{_fact_name(name)} {_fact_words(part)}" for name, part in value.items())
     if isinstance(value, list):
-        words = [_fact_words(one) for one in value]
+        words = [_fact_words(part) for part in value]
         return " → ".join(words) if len(words) == _PAIR else f"{', '.join(words)} ({len(words)})"
     if value is None:
         return "–"

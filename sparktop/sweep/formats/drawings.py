@@ -112,11 +112,11 @@ def curve_drawings(
 
     `beside` are series of other sources to compare with; `plots` have the limits to draw.
     """
-    own, axis = by_load(series)
+    points_by_axis, axis = by_load(series)
     others, other_axis = by_load(beside)
     others = others if other_axis == axis else []
     limits = {plot.metric: plot.limits for plot in plots}
-    for plot in curve_plots(own, beside=others):
+    for plot in curve_plots(points_by_axis, beside=others):
         kept = [limit for limit in limits.get(plot.metric, ()) if axis in _WITH_UPRIGHT or not limit.upright]
         yield curve_drawing(replace(plot, limits=tuple(kept)), axis)
 
@@ -249,10 +249,10 @@ def _ttft_by_place(target: TargetResult, axis: str) -> _Dots:
     dots: _Dots = {}
     for level in target.in_order():
         times = level.each.ttft_ms if level.each is not None else ()
-        known = [time for time in times if time is not None and time > 0]
+        known_ms = [time for time in times if time is not None and time > 0]
         place = level.pp if axis == LENGTH else level.point.value
-        if known and place:
-            dots.setdefault(place, []).extend(known)
+        if known_ms and place:
+            dots.setdefault(place, []).extend(known_ms)
     return dots
 
 
@@ -388,9 +388,9 @@ def plots(
     `width` and `height` are the size of a plot in terminal cells. The axis of concurrency is logarithmic.
     Plots contain escape sequences only with `colour`. Return "" if no metric has enough values.
     """
-    known = {name for a_series in series for name in a_series.metrics()}
-    skipped = {"output_tps"} if known & {"decode_tps", "sustained_tps"} else set()
-    skipped |= {"ttft_ms"} if "ttft_due_ms" in known else set()
+    metrics = {name for a_series in series for name in a_series.metrics()}
+    skipped = {"output_tps"} if metrics & {"decode_tps", "sustained_tps"} else set()
+    skipped |= {"ttft_ms"} if "ttft_due_ms" in metrics else set()
     drawn = (plot(series, name, width, height, colour=colour) for name in PLOTTED if name not in skipped)
     return "\n".join(text for text in drawn if text)
 

@@ -49,8 +49,8 @@ def series_to_csv(series: Sequence[Series]) -> str:
     """Return series of other tools' results and of published tables as CSV: one row per level."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    known = [name for name in METRICS if any(name in a_series.metrics() for a_series in series)]
-    heads = [f"{name}_{part}" for name in known for part in ("mean", "std")]
+    metrics = [name for name in METRICS if any(name in a_series.metrics() for a_series in series)]
+    heads = [f"{name}_{part}" for name in metrics for part in ("mean", "std")]
     writer.writerow([*_NAMES, *heads])
     for a_series in series:
         words = [
@@ -58,7 +58,7 @@ def series_to_csv(series: Sequence[Series]) -> str:
             for text in (a_series.name, a_series.source, a_series.tool, a_series.model or "")
         ]
         for level in a_series.levels:
-            figures = [level.figures.get(name) for name in known]
+            figures = [level.figures.get(name) for name in metrics]
             cells = [getattr(figure, part, None) for figure in figures for part in ("mean", "std")]
             load, point = level.load, level.load.point
             axis = (point.kind.value, point.words, point.concurrency or None)
@@ -143,7 +143,7 @@ def _level_fields(
         yield name, getattr(level.server, name) if level.server is not None else None
     yield "padding_percent", level.padding_percent
     yield "roofline_percent", level.roofline_percent
-    yardsticks = {one.name: one for one in level.yardsticks}
+    yardsticks = {yardstick.name: yardstick for yardstick in level.yardsticks}
     for name, column in ((BEST, "own_best"), (PUBLISHED, "published"), (LIMIT, "limit")):
         yield f"{column}_tps", yardsticks[name].tps if name in yardsticks else None
         yield f"{column}_percent", yardsticks[name].percent if name in yardsticks else None
@@ -239,10 +239,10 @@ def check_axis(kind: LoadKind) -> None:
 
 def _target_to_write(result: SweepResult, name: str | None) -> TargetResult:
     if name is not None:
-        found = result.target(name)
-        if found is None:
+        measured = result.target(name)
+        if measured is None:
             raise UsageError(f"the sweep has no target '{clean(name, 60)}'")
-        return found
+        return measured
     if len(result.targets) != 1:
         names = ", ".join(target.name for target in result.targets) or "none"
         raise UsageError(f"llama-benchy's JSON holds one target, this sweep has {names}; write one at a time")

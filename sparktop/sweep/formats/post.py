@@ -182,12 +182,12 @@ def _published_cells(
     cells: dict[tuple[str, Load], list[str]] = {}
     left_out = []
     for a_series in beside:
-        own = next((mine for mine in series if mine.name == a_series.name), None)
-        own = series[0] if own is None and len(series) == len(beside) == 1 else own
-        if own is None:
+        measured = next((mine for mine in series if mine.name == a_series.name), None)
+        measured = series[0] if measured is None and len(series) == len(beside) == 1 else measured
+        if measured is None:
             continue
         if not any(
-            has_like_lengths(mine.load, level.load) for mine in own.levels for level in a_series.levels
+            has_like_lengths(mine.load, level.load) for mine in measured.levels for level in a_series.levels
         ):
             left_out.append(
                 f"{code(a_series.name)} of {_source_words(a_series)} left out: other load, "
@@ -195,11 +195,11 @@ def _published_cells(
             )
             continue
         theirs = f"{a_series.name} ({a_series.source})"
-        for row in compare([own, replace(a_series, name=theirs)]).rows:
-            mine, known = row.values.get(own.name), row.values.get(theirs)
-            if mine and known:
-                words = signed(100 * (mine / known - 1))
-                cells.setdefault((row.metric, load_of(row)), []).append(f"{code(own.name)} {words}")
+        for row in compare([measured, replace(a_series, name=theirs)]).rows:
+            mine, published = row.values.get(measured.name), row.values.get(theirs)
+            if mine and published:
+                words = signed(100 * (mine / published - 1))
+                cells.setdefault((row.metric, load_of(row)), []).append(f"{code(measured.name)} {words}")
     for source in dict.fromkeys(a_series.source for a_series in beside):
         names = [a_series.name for a_series in beside if a_series.source == source]
         if not {a_series.name for a_series in series} & set(names) and len(beside) > 1:
@@ -219,8 +219,8 @@ def _is_row(load: Load, other: Load) -> bool:
 def _length_words(a_series: Series) -> str:
     """Return the lengths of the levels of a series: "1,024 tokens in, 128 out", "?" for what is unknown."""
     lengths = dict.fromkeys((level.load.pp, level.load.tg) for level in a_series.levels)
-    known = [["?" if count is None else f"{count:,}" for count in pair] for pair in lengths]
-    return names_in_words([f"{pp} tokens in, {tg} out" for pp, tg in known])
+    texts = [["?" if count is None else f"{count:,}" for count in pair] for pair in lengths]
+    return names_in_words([f"{pp} tokens in, {tg} out" for pp, tg in texts])
 
 
 def _source_words(a_series: Series) -> str:

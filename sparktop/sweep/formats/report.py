@@ -170,11 +170,11 @@ def _lone_metrics(
     series: Series, levels: Mapping[Load, SeriesLevel], comparison: ComparisonResult
 ) -> list[str]:
     """Return the metrics of a series that have a value at a level where the comparison lacks it."""
-    placed = {(row.metric, load_of(row)) for row in comparison.rows if series.name in row.values}
+    compared = {(row.metric, load_of(row)) for row in comparison.rows if series.name in row.values}
     return [
         name
         for name in METRICS
-        if any(name in level.figures and (name, load) not in placed for load, level in levels.items())
+        if any(name in level.figures and (name, load) not in compared for load, level in levels.items())
     ]
 
 
@@ -249,17 +249,17 @@ def _versus_tables(comparison: ComparisonResult, series: Sequence[Series]) -> It
         yield from (Section(table=grid) for grid in grids)
 
 
-def beside_sections(own: Sequence[Series], others: Sequence[Series]) -> Iterator[Section]:
+def beside_sections(series: Sequence[Series], others: Sequence[Series]) -> Iterator[Section]:
     """Yield tables that compare a sweep's targets with other series, then the definitions that differ."""
     if not others:
         return
-    taken = {own_series.name for own_series in own}
+    taken = {own_series.name for own_series in series}
     others = [
         replace(other, name=f"{other.name} ({other.source})") if other.name in taken else other
         for other in others
     ]
-    comparison = compare([*own, *others])
-    names, theirs = [own_series.name for own_series in own], [other.name for other in others]
+    comparison = compare([*series, *others])
+    names, theirs = [own_series.name for own_series in series], [other.name for other in others]
     grids = [grid for metric in _BESIDE if (grid := all_versus(comparison, metric, names, theirs)).rows]
     sources = ", ".join(code(name) for name in dict.fromkeys(other.source for other in others))
     none = () if grids else ("No level has the same load as one of this sweep.",)
@@ -790,8 +790,8 @@ def machine_facts(result: SweepResult) -> Iterator[str]:
 
     Such as "4 × NVIDIA DGX Spark, NVIDIA GB10, driver 580.95"; a single machine has no number.
     """
-    known = {name: words for target in result.targets for name, words in target.machines.items()}
-    counts = Counter(known.values()).items()
+    words_by_name = {name: words for target in result.targets for name, words in target.machines.items()}
+    counts = Counter(words_by_name.values()).items()
     parts = [f"{count} × {plain(words)}" if count > 1 else plain(words) for words, count in counts]
     if parts:
         yield "; ".join(parts)
@@ -805,13 +805,13 @@ def server_words(target: TargetResult) -> str | None:
     kinds = target.engines if router else (target.engine,)
     titles = [ENGINES[kind].title if kind in ENGINES else kind for kind in kinds if kind]
     engine = " ".join(filter(None, (names_in_words(titles) if titles else "engine", target.version)))
-    own = [
+    facts = [
         engine if titles or target.version else "",
         f"{len(target.machines)} machines" if len(target.machines) > 1 else "",
         "" if target.slots is None else f"{target.slots:,} slots",
         "" if target.context_tokens is None else f"context {target.context_tokens:,}",
     ]
-    parts = [", ".join(filter(None, own))]
+    parts = [", ".join(filter(None, facts))]
     if router:
         behind = " ".join(filter(None, (_router_title(target), target.router_version)))
         parts.append(", ".join(filter(None, (f"behind {behind}", target.strategy))))
@@ -834,17 +834,17 @@ _WHOLE = 100.0
 
 def router_costs(result: SweepResult, comparison: ComparisonResult | None) -> Iterator[str]:
     """Yield one or two sentences of Markdown for each router that was measured: its loss, and the cause."""
-    known = (
+    engines_of = (
         {} if comparison is None else {engines.routed: engines for engines in comparison.independent_engines}
     )
     for target in result.targets:
         levels = [level for level in target.in_order() if level.error is None]
         if target.kind is TargetKind.ROUTER and levels:
-            found = known.get(target.name)
+            compared = engines_of.get(target.name)
             words = (
                 _uneven_load_words(target, levels)
-                if found is None
-                else _share_of_engines_words(target, levels, found)
+                if compared is None
+                else _share_of_engines_words(target, levels, compared)
             )
             yield f"{words}{_added_latency_words(levels)}."
 
@@ -894,7 +894,9 @@ def _loss_words(reached: Sequence[tuple[float, EnginesLevel]]) -> str:
     """Return where a router loses tokens beyond chance, such as "it loses 12 % at c4 and 24 % at c8"."""
     lost = [(percent, level) for percent, level in reached if level.significant and percent < _WHOLE]
     if lost:
-        return f"it loses {names_in_words([f'{_WHOLE - p:.0f} % at c{one.concurrency}' for p, one in lost])}"
+        return (
+            f"it loses {names_in_words([f'{_WHOLE - p:.0f} % at c{lossy.concurrency}' for p, lossy in lost])}"
+        )
     if all(level.significant is None for _, level in reached):
         return "single runs, no test possible"
     if min(percent for percent, _ in reached) < _WHOLE - NOISE_FLOOR_PERCENT:
@@ -991,10 +993,10 @@ def _machine_cells(sides: Sequence[NodeSide]) -> tuple[str, ...]:
 
 
 def _range_words(values: Sequence[float | None], unit: str) -> str:
-    known = [f"{value:.0f}" for value in sorted(value for value in values if value is not None)]
-    if not known:
+    texts = [f"{value:.0f}" for value in sorted(value for value in values if value is not None)]
+    if not texts:
         return UNKNOWN
-    return f"{known[0] if known[0] == known[-1] else f'{known[0]} to {known[-1]}'}{unit}"
+    return f"{texts[0] if texts[0] == texts[-1] else f'{texts[0]} to {texts[-1]}'}{unit}"
 
 
 def evidence_sections(result: SweepResult) -> Iterator[Section]:

@@ -206,14 +206,19 @@ def at_best(engines: Sequence[IndependentEngines]) -> Grid:
     that exceed the bound.
     """
     metric = METRICS[engines[0].metric]
-    by_concurrency = {level.concurrency: level for one in engines for level in one.levels}
+    by_concurrency = {
+        level.concurrency: level for engines_of_router in engines for level in engines_of_router.levels
+    }
     rows: list[tuple[Cell, ...]] = []
     for concurrency, level in sorted(by_concurrency.items()):
-        reached = [next((of for of in one.levels if of.concurrency == concurrency), None) for one in engines]
+        reached = [
+            next((of for of in engines_of_router.levels if of.concurrency == concurrency), None)
+            for engines_of_router in engines
+        ]
         beyond: Cell = Outside(", ".join(level.beyond)) if level.beyond else UNKNOWN
         cells = (_share_of_bound(level, metric) for level in reached)
         rows.append((f"c{concurrency}", metric.text(level.bound), *cells, beyond))
-    routed = [Outside(one.routed, " (of it)") for one in engines]
+    routed = [Outside(engines_of_router.routed, " (of it)") for engines_of_router in engines]
     heads: tuple[Cell, ...] = ("Concurrency", Outside(bound_words(engines[0])), *routed, "Beyond any routing")
     title = f"{metric.title} ({metric.unit}): {len(engines[0].alone)} independent engines at best"
     return Grid(title, heads, tuple(rows), frozenset({0, len(heads) - 1}))
@@ -282,7 +287,10 @@ def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
     meaning = METRICS[metric]
     rows: list[tuple[Cell, ...]] = []
     for load in loads([first, second]):
-        stds = [found.std if (found := _value_at([one], load, metric)) else None for one in (first, second)]
+        stds = [
+            value.std if (value := _value_at([a_series], load, metric)) else None
+            for a_series in (first, second)
+        ]
         if stds[0] is not None and stds[1] is not None:
             ratio = f"{stds[1] / stds[0]:.1f}×" if stds[0] > 0 else UNKNOWN
             rows.append(
@@ -336,8 +344,8 @@ def _difference_text(row: ComparisonRow, ours: str, theirs: str) -> str:
     if mine is None or other is None:
         return UNKNOWN
     ratio = ratio_of(ranged(mine, row.ranges.get(ours)), ranged(other, row.ranges.get(theirs)))
-    known = "within" if row.ranges.get(theirs) else UNKNOWN
-    return known if ratio is None else _percent_text(ratio.percent, 1)
+    unknown_text = "within" if row.ranges.get(theirs) else UNKNOWN
+    return unknown_text if ratio is None else _percent_text(ratio.percent, 1)
 
 
 def _percent_text(percent: float, digits: int) -> str:
@@ -556,18 +564,18 @@ def _column(
     """Return the column of a figure that `form` writes; "–" where it is unknown."""
 
     def cell(level: LevelResult) -> str:
-        known = value(level)
-        return UNKNOWN if known is None or known == "" else form.format(known)
+        number = value(level)
+        return UNKNOWN if number is None or number == "" else form.format(number)
 
     return Column(head, cell, metric)
 
 
 def _open_loop(head: str, value: Callable[[OpenLoopResult], float | str | None], digits: int = 2) -> Column:
     def cell(level: LevelResult) -> str:
-        known = None if level.open_loop is None else value(level.open_loop)
-        if known is None or isinstance(known, str):
-            return known or UNKNOWN
-        return f"{known:,.{digits if known < _COARSE_FROM else 0}f}"
+        number = None if level.open_loop is None else value(level.open_loop)
+        if number is None or isinstance(number, str):
+            return number or UNKNOWN
+        return f"{number:,.{digits if number < _COARSE_FROM else 0}f}"
 
     return Column(head, cell)
 
@@ -636,40 +644,40 @@ LATENCY = Columns(
 OPEN_LOOP = Columns(
     "Requests at a rate (latencies in ms)",
     (
-        _open_loop("Arrived (/s)", lambda one: one.arrived_per_s),
-        _open_loop("Completed (/s)", lambda one: one.completed_per_s),
-        _open_loop("In flight", lambda one: one.in_flight_mean, 1),
-        _open_loop("Most", lambda one: one.in_flight_max, 0),
+        _open_loop("Arrived (/s)", lambda loop: loop.arrived_per_s),
+        _open_loop("Completed (/s)", lambda loop: loop.completed_per_s),
+        _open_loop("In flight", lambda loop: loop.in_flight_mean, 1),
+        _open_loop("Most", lambda loop: loop.in_flight_max, 0),
         *(_latency("ttft_due_ms", part) for part in ("mean", "p50", "p90", "p99")),
         _latency("e2e_due_ms", "mean"),
         _latency("e2e_due_ms", "p90"),
         _latency("client_wait_ms", "mean"),
-        _open_loop("Growth", lambda one: one.growth_words),
+        _open_loop("Growth", lambda loop: loop.growth_words),
     ),
 )
 CALLS = Columns(
     "Agents (latencies in ms)",
     (
         *(_latency(name, part) for name in CALL_LATENCIES for part in ("p50", "p90")),
-        _agents("Calls", lambda one: one.calls),
-        _agents("From cache", lambda one: one.cached_percent, "{:.0f} %"),
-        _agents("By counters", lambda one: one.server_cached_percent, "{:.0f} %"),
-        _agents("Amplification", lambda one: one.amplification, "{:,.1f}"),
-        _agents("Compactions", lambda one: one.compactions),
-        _agents("Ended early", lambda one: one.early_words, "{}"),
-        _agents("Context", lambda one: one.context_tokens),
-        _agents("Fit KV cache", lambda one: one.fit),
-        _agents("Interactivity", lambda one: one.interactivity_tps, "{:,.1f}"),
-        _agents("In flight", lambda one: one.in_flight_mean, "{:,.1f}"),
+        _agents("Calls", lambda agents: agents.calls),
+        _agents("From cache", lambda agents: agents.cached_percent, "{:.0f} %"),
+        _agents("By counters", lambda agents: agents.server_cached_percent, "{:.0f} %"),
+        _agents("Amplification", lambda agents: agents.amplification, "{:,.1f}"),
+        _agents("Compactions", lambda agents: agents.compactions),
+        _agents("Ended early", lambda agents: agents.early_words, "{}"),
+        _agents("Context", lambda agents: agents.context_tokens),
+        _agents("Fit KV cache", lambda agents: agents.fit),
+        _agents("Interactivity", lambda agents: agents.interactivity_tps, "{:,.1f}"),
+        _agents("In flight", lambda agents: agents.in_flight_mean, "{:,.1f}"),
     ),
 )
 REPLAY = Columns(
     "Recorded traffic",
     (
-        _replay("Cached", lambda one: one.cached_percent, "{:.0f} %"),
-        _replay("Repeated", lambda one: one.repeated_percent, "{:.0f} %"),
-        _replay("Beyond context", lambda one: one.beyond_context or None),
-        _replay("Not due", lambda one: one.not_due or None),
+        _replay("Cached", lambda replay: replay.cached_percent, "{:.0f} %"),
+        _replay("Repeated", lambda replay: replay.repeated_percent, "{:.0f} %"),
+        _replay("Beyond context", lambda replay: replay.beyond_context or None),
+        _replay("Not due", lambda replay: replay.not_due or None),
     ),
 )
 CONTEXT = Columns(
@@ -743,8 +751,8 @@ def _split_row(level: LevelResult, names: list[str], *, lengths: bool) -> tuple[
     cells: list[Cell] = [load_words(load_of(level), lengths=lengths)]
     for name in names:
         batch = level.busy_batch.get(name)
-        known = level.served_by.get(name, 0 if level.served_by else None)
-        cells += [UNKNOWN if known is None else str(known), UNKNOWN if batch is None else f"{batch:.1f}"]
+        count = level.served_by.get(name, 0 if level.served_by else None)
+        cells += [UNKNOWN if count is None else str(count), UNKNOWN if batch is None else f"{batch:.1f}"]
     shares = run_shares(level_split(level))
     if not shares:
         return (*cells, UNKNOWN)

@@ -75,7 +75,9 @@ def level_result(
         return made
     runs = {run: [trace for trace in traces if trace.run == run] for run in sorted(windows)}
     rates = [open_rates(run_traces, windows[run]) for run, run_traces in runs.items()]
-    fields: dict[str, Any] = {name: Rate.of_runs([one.get(name) for one in rates]) for name in RATES}
+    fields: dict[str, Any] = {
+        name: Rate.of_runs([rates_of_run.get(name) for rates_of_run in rates]) for name in RATES
+    }
     fields["duration_s"] = _seconds(windows)
     if level.mode is LoadMode.AGENTS:
         fields["agents"] = agents_result(list(chain.from_iterable(runs.values())), windows)
@@ -150,16 +152,16 @@ def _prompt_lengths(level: Level, finished: Sequence[RequestTrace]) -> tuple[flo
     Of conversations and recorded traffic, whose prompts differ, the former is the client's estimate; of the
     user's own prompts it is None.
     """
-    counted = [one for one in finished if one.counted_prompt_tokens is not None]
+    counted = [trace for trace in finished if trace.counted_prompt_tokens is not None]
     if not counted:
         return None, None
     each = [
-        one.expected_prompt_tokens if _has_unlike_prompts(level) else level.depth + level.prompt_tokens
-        for one in counted
+        trace.expected_prompt_tokens if _has_unlike_prompts(level) else level.depth + level.prompt_tokens
+        for trace in counted
     ]
-    known = [length for length in each if length is not None]
-    asked = fmean(known) if len(known) == len(counted) and not level.own_prompts else None
-    return asked, fmean(one.counted_prompt_tokens or 0 for one in counted)
+    asked_lengths = [length for length in each if length is not None]
+    asked = fmean(asked_lengths) if len(asked_lengths) == len(counted) and not level.own_prompts else None
+    return asked, fmean(trace.counted_prompt_tokens or 0 for trace in counted)
 
 
 def _has_unlike_prompts(level: Level) -> bool:
@@ -200,8 +202,8 @@ def _token_counts(traces: Sequence[RequestTrace], finished: Sequence[RequestTrac
 def _worst_source(traces: Iterable[RequestTrace]) -> TokenSource | None:
     """Return the least exact way in which tokens of these requests were counted; None if unknown."""
     sources = [trace.ended.token_source for trace in traces if trace.ended is not None]
-    known = [source for source in sources if source is not None]
-    return max(known, key=list(TokenSource).index, default=None)
+    known_sources = [source for source in sources if source is not None]
+    return max(known_sources, key=list(TokenSource).index, default=None)
 
 
 def _stream_rates(finished: Sequence[RequestTrace]) -> Quantiles | None:
@@ -408,10 +410,10 @@ def cached_tokens(traces: Iterable[RequestTrace]) -> tuple[int | None, int | Non
     """
     answered = [trace for trace in traces if trace.ok]
     prompts = [trace.prompt_tokens for trace in answered]
-    known = [count for count in prompts if count is not None]
+    counts = [count for count in prompts if count is not None]
     hits = [trace.ended.cached_tokens for trace in answered if trace.ended is not None]
     reported = [count for count in hits if count is not None]
-    prompt = sum(known) if known and len(known) == len(prompts) else None
+    prompt = sum(counts) if counts and len(counts) == len(prompts) else None
     return prompt, sum(reported) if reported else None
 
 
@@ -429,22 +431,22 @@ def phases(
     due: list[list[RequestTrace]] = [[] for _ in range(PHASES)]
     ended = [0] * PHASES
     for trace in traces:
-        if trace.due is not None and (place := _phase_number(trace.due, windows.get(trace.run))) is not None:
-            due[place].append(trace)
-        if trace.ok and (place := _phase_number(trace.end, windows.get(trace.run))) is not None:
-            ended[place] += 1
+        if trace.due is not None and (phase := _phase_number(trace.due, windows.get(trace.run))) is not None:
+            due[phase].append(trace)
+        if trace.ok and (phase := _phase_number(trace.end, windows.get(trace.run))) is not None:
+            ended[phase] += 1
     length_s = fmean(to - at for at, to in windows.values()) / PHASES
     if length_s <= 0:
         return ()
     return tuple(
         _phase_figures(
-            due[place],
-            ended[place],
-            (from_s + place * length_s * speed, from_s + (place + 1) * length_s * speed),
+            due[phase],
+            ended[phase],
+            (from_s + phase * length_s * speed, from_s + (phase + 1) * length_s * speed),
             length_s * runs,
             stable=stable,
         )
-        for place in range(PHASES)
+        for phase in range(PHASES)
     )
 
 
@@ -471,8 +473,8 @@ def _phase_number(at: float, span: Span | None) -> int | None:
     """Return the number of the phase that a moment of a run is in; None if in none."""
     if span is None or span[1] <= span[0]:
         return None
-    place = math.floor(PHASES * (at - span[0]) / (span[1] - span[0]) + _ROUNDING)
-    return place if 0 <= place < PHASES else None
+    phase = math.floor(PHASES * (at - span[0]) / (span[1] - span[0]) + _ROUNDING)
+    return phase if 0 <= phase < PHASES else None
 
 
 def run_starts(traces: Iterable[RequestTrace]) -> dict[int, float]:
@@ -503,7 +505,7 @@ def uncounted(
 def _request_columns(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> dict[str, Any]:
     """Return the columns that completed and other requests have."""
     backends = tuple(sorted({name for trace in traces if (name := trace.served_by) is not None}))
-    place: dict[str | None, int] = {name: index for index, name in enumerate(backends)}
+    index_of: dict[str | None, int] = {name: index for index, name in enumerate(backends)}
     waits = [None if trace.due is None else _ms(trace.start - trace.due) for trace in traces]
     return {
         "run": tuple(trace.run for trace in traces),
@@ -512,7 +514,7 @@ def _request_columns(traces: Sequence[RequestTrace], starts: Mapping[int, float]
         "ttft_ms": tuple(_ms(trace.ttft_s) for trace in traces),
         "e2e_ms": tuple(_ms(trace.e2e_s) for trace in traces),
         "wait_ms": tuple(waits) if any(wait is not None for wait in waits) else (),
-        "served_by": tuple(place.get(trace.served_by) for trace in traces) if backends else (),
+        "served_by": tuple(index_of.get(trace.served_by) for trace in traces) if backends else (),
         "backends": backends,
         "call": tuple(_call_word(trace.call) for trace in traces if trace.call is not None),
     }
@@ -542,7 +544,7 @@ _PAIR = 2
 
 def split_by_run(traces: Iterable[RequestTrace]) -> tuple[dict[str, int], ...]:
     """Return the number of requests by backend for each run, in order; empty if no answer named a backend."""
-    return _count_by_run((one.run, one.served_by) for one in traces)
+    return _count_by_run((trace.run, trace.served_by) for trace in traces)
 
 
 def level_split(level: LevelResult) -> tuple[Split, ...]:
@@ -561,7 +563,7 @@ def run_shares(runs: Sequence[Split]) -> tuple[float, ...]:
 
     Runs with fewer than two requests are left out.
     """
-    totals = [(max(one.values(), default=0), sum(one.values())) for one in runs]
+    totals = [(max(split.values(), default=0), sum(split.values())) for split in runs]
     return tuple(_PERCENT * most / total for most, total in totals if total >= _PAIR)
 
 
@@ -580,7 +582,7 @@ def split_words(level: LevelResult) -> str | None:
     """
     runs = level_split(level)
     shares = run_shares(runs)
-    servers = {*level.backends, *(name for one in runs for name in one)}
+    servers = {*level.backends, *(name for split in runs for name in split)}
     if not shares or len(servers) < _PAIR:
         return None
     low, high = round(min(shares)), round(max(shares))
@@ -603,8 +605,8 @@ def _run_and_backend(part: RequestColumns) -> Iterable[tuple[int, str | None]]:
     """Yield (run, name of the backend, None if unknown) of each stored request."""
     places = part.served_by or repeat(None)
     names = part.backends
-    for run, place in zip(part.run, places, strict=False):
-        yield run, names[place] if place is not None and 0 <= place < len(names) else None
+    for run, index in zip(part.run, places, strict=False):
+        yield run, names[index] if index is not None and 0 <= index < len(names) else None
 
 
 LIMITS_OF_STEPS = (LimitKind.BANDWIDTH.value, LimitKind.DECODE.value)
@@ -615,11 +617,11 @@ def common_cause(levels: Iterable[LevelResult]) -> str | None:
     """Return the limit of steps that most levels have; None unless such limits change more than once."""
     ordered = sorted(levels, key=lambda level: level.point.value)
     kinds = [
-        one.limited_by.kind
-        for one in ordered
-        if one.limited_by is not None and one.limited_by.kind in LIMITS_OF_STEPS
+        kind.limited_by.kind
+        for kind in ordered
+        if kind.limited_by is not None and kind.limited_by.kind in LIMITS_OF_STEPS
     ]
-    if sum(one != other for one, other in pairwise(kinds)) <= 1:
+    if sum(kind != other for kind, other in pairwise(kinds)) <= 1:
         return None
     return Counter(kinds).most_common(1)[0][0]
 
@@ -635,15 +637,15 @@ def with_common_causes(targets: Iterable[TargetResult]) -> tuple[TargetResult, .
     changed = []
     for target in targets:
         cause = common_cause(target.levels)
-        levels = (one if cause is None else _with_cause(one, cause) for one in target.levels)
+        levels = (level if cause is None else _with_cause(level, cause) for level in target.levels)
         changed.append(target.model_copy(update={"levels": tuple(levels)}))
     return tuple(changed)
 
 
 def _with_cause(level: LevelResult, cause: str) -> LevelResult:
     """Return a level whose limit of steps is `cause`; one with another kind of limit is returned as it is."""
-    own = level.limited_by
-    if own is None or own.kind not in LIMITS_OF_STEPS or own.kind == cause:
+    limit = level.limited_by
+    if limit is None or limit.kind not in LIMITS_OF_STEPS or limit.kind == cause:
         return level
-    reason = f"as at most levels; by its own figures {own.kind}, within noise: {own.reason}"
-    return level.model_copy(update={"limited_by": LimitSide(kind=cause, reason=reason, server=own.server)})
+    reason = f"as at most levels; by its own figures {limit.kind}, within noise: {limit.reason}"
+    return level.model_copy(update={"limited_by": LimitSide(kind=cause, reason=reason, server=limit.server)})

@@ -323,8 +323,8 @@ def prompt_tokens(run: Sequence[RequestTrace], most: int | None = None) -> int |
     Return None if the prompt length of one of these requests is unknown.
     """
     counts = [trace.prompt_tokens for trace in run if trace.arrivals]
-    known = [count if most is None else min(count, most) for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+    known_counts = [count if most is None else min(count, most) for count in counts if count is not None]
+    return sum(known_counts) if len(known_counts) == len(counts) else None
 
 
 def new_tokens(level: Level) -> int | None:
@@ -418,9 +418,11 @@ def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | No
     for begin, end in spans:
         inside = [arrivals for arrivals in streams if arrivals[0][0] <= begin and end <= arrivals[-1][0]]
         rates = [_own_tps(arrivals, begin, end) for arrivals in inside]
-        known = [rate for rate in rates if rate is not None]
-        if len(known) == len(inside):  # otherwise the interval is too short for two reads of each stream
-            tokens += sum(known) * (end - begin)
+        known_rates = [rate for rate in rates if rate is not None]
+        if len(known_rates) == len(
+            inside
+        ):  # otherwise the interval is too short for two reads of each stream
+            tokens += sum(known_rates) * (end - begin)
             whole_s += end - begin
     return tokens / whole_s if whole_s > 0 else None
 
@@ -485,7 +487,7 @@ def spans_with(spans: Iterable[Span], least: float) -> list[Span]:
     """Return the time intervals in which at least `least` of the spans overlap, in ascending order."""
     # Of an end and a beginning at the same time, the end is processed first, so these spans do not overlap.
     changes = sorted(change for begin, end in spans for change in ((begin, 1), (end, -1)) if end > begin)
-    found: list[Span] = []
+    joined: list[Span] = []
     count, since = 0, None
     for at, change in changes:
         count += change
@@ -493,9 +495,9 @@ def spans_with(spans: Iterable[Span], least: float) -> list[Span]:
             since = at
         elif count < least and since is not None:
             if at > since:
-                found.append((since, at))
+                joined.append((since, at))
             since = None
-    return found
+    return joined
 
 
 def _are_timed(run: Sequence[RequestTrace], *, and_first: bool = False) -> bool:
@@ -513,13 +515,13 @@ def _join_close_spans(spans: Iterable[Span]) -> list[Span]:
     In such a gap an ended request is replaced by the next one. Other streams of the batch receive tokens
     during the gap, which must be counted. `spans` are in ascending order.
     """
-    found: list[Span] = []
+    joined: list[Span] = []
     for begin, end in spans:
-        if found and begin - found[-1][1] <= REPLACED_WITHIN_S:
-            found[-1] = (found[-1][0], end)
+        if joined and begin - joined[-1][1] <= REPLACED_WITHIN_S:
+            joined[-1] = (joined[-1][0], end)
         else:
-            found.append((begin, end))
-    return found
+            joined.append((begin, end))
+    return joined
 
 
 def _own_tps(arrivals: Sequence[tuple[float, int]], begin: float, end: float) -> float | None:

@@ -57,26 +57,26 @@ def open_loop_result(
         return None
     return OpenLoopResult(
         offered_per_s=mean_per_s(level.point),
-        arrived_per_s=_known_mean(one.arrived_per_s for one in each),
-        completed_per_s=_known_mean(one.completed_per_s for one in each),
-        requests=sum(one.requests for one in each),
-        unanswered=sum(one.unanswered for one in each),
-        in_flight_mean=_known_mean(one.in_flight_mean for one in each),
-        in_flight_max=max(one.in_flight_max or 0 for one in each),
+        arrived_per_s=_known_mean(of_run.arrived_per_s for of_run in each),
+        completed_per_s=_known_mean(of_run.completed_per_s for of_run in each),
+        requests=sum(of_run.requests for of_run in each),
+        unanswered=sum(of_run.unanswered for of_run in each),
+        in_flight_mean=_known_mean(of_run.in_flight_mean for of_run in each),
+        in_flight_max=max(of_run.in_flight_max or 0 for of_run in each),
         in_flight_limit=level.concurrency,
-        overloaded=any(one.overloaded for one in each),
-        unstable=any(one.unstable for one in each),
-        ttft_growth=_known_mean(one.ttft_growth for one in each),
-        queue_growth_per_s=_known_mean(one.queue_growth_per_s for one in each),
-        late=any(one.late for one in each),
-        client_wait_p99_ms=max(one.client_wait_p99_ms or 0.0 for one in each),
+        overloaded=any(of_run.overloaded for of_run in each),
+        unstable=any(of_run.unstable for of_run in each),
+        ttft_growth=_known_mean(of_run.ttft_growth for of_run in each),
+        queue_growth_per_s=_known_mean(of_run.queue_growth_per_s for of_run in each),
+        late=any(of_run.late for of_run in each),
+        client_wait_p99_ms=max(of_run.client_wait_p99_ms or 0.0 for of_run in each),
     )
 
 
 def _known_mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of the values that are known; None if none is."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    known_values = [value for value in values if value is not None]
+    return fmean(known_values) if known_values else None
 
 
 def windows(
@@ -88,19 +88,19 @@ def windows(
     single request until its end. With `is_cut` the runs were interrupted: their time ends with their last
     request.
     """
-    found = {
+    spans = {
         event.run: event.measured
         for event in events
         if isinstance(event, RunStarted) and event.measured is not None
     }
-    for run in {trace.run for trace in traces if trace.due is not None} - found.keys():
+    for run in {trace.run for trace in traces if trace.due is not None} - spans.keys():
         dues = [trace.due for trace in traces if trace.run == run and trace.due is not None]
         begin, last = min(dues), max(dues)
         if last > begin:
-            found[run] = (begin, begin + (last - begin) * len(dues) / (len(dues) - 1))
+            spans[run] = (begin, begin + (last - begin) * len(dues) / (len(dues) - 1))
         else:
-            found[run] = (begin, max(trace.end for trace in traces if trace.run == run))
-    return {run: _span_until_end(span, run, traces) for run, span in found.items()} if is_cut else found
+            spans[run] = (begin, max(trace.end for trace in traces if trace.run == run))
+    return {run: _span_until_end(span, run, traces) for run, span in spans.items()} if is_cut else spans
 
 
 def _span_until_end(span: Span, run: int, traces: Sequence[RequestTrace]) -> Span:
@@ -145,9 +145,11 @@ def open_rates(run: Sequence[RequestTrace], window: Span) -> dict[str, float | N
         return {}
     reads = sorted(read for trace in run for read in trace.arrivals if begin < read[0] <= end)
     made = sum(count for _, count in reads)
-    prompts = [one.prompt_tokens for one in run if one.first_token and begin < one.first_token <= end]
-    known = [count for count in prompts if count is not None]
-    total = made + sum(known) if len(known) == len(prompts) else None
+    prompts = [
+        request.prompt_tokens for request in run if request.first_token and begin < request.first_token <= end
+    ]
+    counts = [count for count in prompts if count is not None]
+    total = made + sum(counts) if len(counts) == len(prompts) else None
     return {
         "output_tps": made / span_s,
         "total_tps": None if total is None else total / span_s,
@@ -178,9 +180,9 @@ def open_loop_figures(
     growth = _growth(traces, spans, counted, (begin, end))
     waits = sorted(trace.start - due for due, trace in counted)
     wait_p99_s = quantile(waits, 0.99)
-    known = sorted(_ttft_due_s(due, trace, last) for due, trace in counted)
+    ttfts_s = sorted(_ttft_due_s(due, trace, last) for due, trace in counted)
     late = wait_p99_s > LATE_P99_S or quantile(waits, 0.5) > max(
-        LATE_P50_S, LATE_SHARE * quantile(known, 0.5)
+        LATE_P50_S, LATE_SHARE * quantile(ttfts_s, 0.5)
     )
     ttft_growth, queue_growth = growth or (None, None)
     return OpenLoopResult(
@@ -219,7 +221,7 @@ def _growth(
     since = begin + (end - begin) / 3
     edges = [since + (end - since) * part / _SECTIONS for part in range(_SECTIONS + 1)]
     queue = _InFlight(
-        [(from_s, one.first_token or to_s) for one, (from_s, to_s) in zip(traces, spans, strict=True)]
+        [(from_s, request.first_token or to_s) for request, (from_s, to_s) in zip(traces, spans, strict=True)]
     )
     queued = _slope(edges, [queue.mean(a, b) for a, b in pairwise(edges)])
     ttft = _ttft_slope(edges, counted)
@@ -233,7 +235,7 @@ def _growth(
         return None
     # Too few got a first token: ages say nothing of TTFT. What arrives waits for the queue before it, which
     # is served at the rate of first tokens.
-    served = sum(one.first_token is not None and begin < one.first_token <= end for one in traces)
+    served = sum(request.first_token is not None and begin < request.first_token <= end for request in traces)
     return (queue_per_s * (end - begin) / served if served else None), queue_per_s
 
 
@@ -243,12 +245,12 @@ def _ttft_slope(edges: Sequence[float], counted: Sequence[tuple[float, RequestTr
     The age of a request without one is the smaller, the later it was due: it would hide that TTFT grows.
     """
     means: list[float | None] = []
-    ordered = sorted(((due, trace.first_token) for due, trace in counted), key=lambda one: one[0])
+    ordered = sorted(((due, trace.first_token) for due, trace in counted), key=lambda pair: pair[0])
     dues = [due for due, _ in ordered]
     for begin, end in pairwise(edges):
         part = ordered[bisect_left(dues, begin) : bisect_left(dues, end)]
-        known = [first - due for due, first in part if first is not None]
-        means.append(fmean(known) if known and len(known) == len(part) else None)
+        waits_s = [first - due for due, first in part if first is not None]
+        means.append(fmean(waits_s) if waits_s and len(waits_s) == len(part) else None)
     return _slope(edges, means)
 
 

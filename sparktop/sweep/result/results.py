@@ -50,9 +50,9 @@ def _clean_tree(value: object, depth: int = 0) -> object:
     if depth > _DEEPEST:
         return None
     if isinstance(value, dict):
-        return {clean(key): _clean_tree(one, depth + 1) for key, one in value.items()}
+        return {clean(key): _clean_tree(part, depth + 1) for key, part in value.items()}
     if isinstance(value, list):
-        return [_clean_tree(one, depth + 1) for one in value]
+        return [_clean_tree(part, depth + 1) for part in value]
     return _finite(_clean(value))
 
 
@@ -295,10 +295,14 @@ class PlanResult(Part):
     @property
     def request_words(self) -> tuple[str, ...]:
         """What a user gave for each request, in words: prompts, further fields and headers, a time limit."""
-        body, own = json.dumps(self.extra_body, ensure_ascii=False), self.prompts
+        body, prompts = json.dumps(self.extra_body, ensure_ascii=False), self.prompts
         noun = "header" if len(self.headers) == 1 else "headers"
         return (
-            *([] if own is None else [own.words if own.texts else f"own prompts of {own.words}"]),
+            *(
+                []
+                if prompts is None
+                else [prompts.words if prompts.texts else f"own prompts of {prompts.words}"]
+            ),
             *([f"each request with {clean(body, _LONGEST_BODY)}"] if self.extra_body else []),
             *([f"with the {noun} {', '.join(self.headers)}"] if self.headers else []),
             *([] if self.timeout_s is None else [f"failed after {self.timeout_s:g} s without a token"]),
@@ -306,7 +310,7 @@ class PlanResult(Part):
 
     def context_of(self, prompt_tokens: int) -> int:
         """Return how many tokens of such a request are context; 0 if context and prompt were apart."""
-        return next((one for one in self.depths if prompt_tokens - one in self.bases), 0)
+        return next((depth for depth in self.depths if prompt_tokens - depth in self.bases), 0)
 
     @property
     def axis(self) -> tuple[LoadPoint, ...]:
@@ -314,11 +318,11 @@ class PlanResult(Part):
         if self.load is LoadKind.CONCURRENCY:
             texts = () if self.prompts is None else self.prompts.texts
             return tuple(
-                concurrency_point(one, text) for one in self.concurrency for text in texts or (None,)
+                concurrency_point(level, text) for level in self.concurrency for text in texts or (None,)
             )
-        found = (_point_of(self.load, one) for one in self.points)
+        points = (_point_of(self.load, level) for level in self.points)
         name = None if self.trace is None else self.trace.name
-        return tuple(replace(point, trace=name) for point in found if point is not None)
+        return tuple(replace(point, trace=name) for point in points if point is not None)
 
 
 class RanRun(AxisPart):
@@ -357,12 +361,12 @@ class Rate(Part):
 
         Runs whose value is None are left out. Return None if no run has a value.
         """
-        known = tuple(value for value in values if value is not None)
-        if not known:
+        known_values = tuple(value for value in values if value is not None)
+        if not known_values:
             return None
-        found = value_of(fmean(known), known)
-        ends = None if found.low is None or found.high is None else (found.low, found.high)
-        return cls(mean=found.mean, std=found.std, values=known, ci95=ends)
+        over_runs = value_of(fmean(known_values), known_values)
+        ends = None if over_runs.low is None or over_runs.high is None else (over_runs.low, over_runs.high)
+        return cls(mean=over_runs.mean, std=over_runs.std, values=known_values, ci95=ends)
 
 
 class Latency(Part):
@@ -464,8 +468,8 @@ class ContextPart(Part):
 
     def figure(self, metric: str) -> Rate | Latency | None:
         """Return the rate or latency `metric` of the context; None if it was not measured."""
-        found = getattr(self, metric, None)
-        return found if isinstance(found, Rate | Latency) else None
+        figure = getattr(self, metric, None)
+        return figure if isinstance(figure, Rate | Latency) else None
 
 
 class ConditionResult(Part):
@@ -559,7 +563,7 @@ class CapacityAnswer(Part):
 
     def probe(self, value: float | None) -> ProbeResult | None:
         """Return the level at the load `value`; None if it was not measured."""
-        return next((one for one in self.probes if one.value == value), None)
+        return next((probe for probe in self.probes if probe.value == value), None)
 
 
 class CapacityResult(Part):
@@ -652,7 +656,7 @@ class Crossover(Part):
     @property
     def words(self) -> str:
         """The two levels as text: "c8 and c16"."""
-        return " and ".join(LoadPoint(self.load, one).short for one in self.between)
+        return " and ".join(LoadPoint(self.load, end).short for end in self.between)
 
 
 class EnginesLevel(Part):
@@ -727,15 +731,15 @@ class ComparisonResult(Part):
         """Yield (metric, definition, names of the series that have it), for all `definitions`."""
         for metric, texts in self.definitions.items():
             for text in dict.fromkeys(texts.values()):
-                yield metric, text, [name for name, one in texts.items() if one == text]
+                yield metric, text, [name for name, definition in texts.items() if definition == text]
 
     def row(self, metric: str, point: LoadPoint, pp: int | None, depth: int = 0) -> ComparisonRow | None:
         """Return the row of a metric under a load with `pp` prompt tokens; None if there is no such row."""
         return next(
             (
-                one
-                for one in self.rows
-                if (one.metric, one.point, one.depth) == (metric, point, depth) and one.pp in {None, pp}
+                row
+                for row in self.rows
+                if (row.metric, row.point, row.depth) == (metric, point, depth) and row.pp in {None, pp}
             ),
             None,
         )
@@ -820,8 +824,8 @@ class AgentsResult(Part):
     def latency(self, metric: str) -> Latency | None:
         """Return the latency `metric` of `CALL_LATENCIES`; None if it was not measured."""
         names = ("after_tool_ms", "after_human_ms", "request_ms")
-        found = dict(zip(CALL_LATENCIES, names, strict=True))
-        return getattr(self, found[metric]) if metric in found else None
+        field_of = dict(zip(CALL_LATENCIES, names, strict=True))
+        return getattr(self, field_of[metric]) if metric in field_of else None
 
     @property
     def early_words(self) -> str:
@@ -857,9 +861,9 @@ class AgentsResult(Part):
         if self.kv_capacity_tokens is None or self.context_tokens is None:
             return None
         shared = self.shared_tokens or 0
-        own = self.context_tokens - shared
+        own_tokens = self.context_tokens - shared
         room = self.kv_capacity_tokens - shared
-        return room / own if own > 0 and room > 0 else None
+        return room / own_tokens if own_tokens > 0 and room > 0 else None
 
 
 def _percent(part: float | None, whole: float | None) -> float | None:
@@ -1174,7 +1178,7 @@ class LevelResult(AxisPart):
 
         Such a level is one of the counted length: it wins nothing among levels of the length asked for.
         """
-        return any(one.code == SHORT_PROMPT for one in self.validity)
+        return any(reason.code == SHORT_PROMPT for reason in self.validity)
 
     @property
     def same_load(self) -> LevelLoad:
@@ -1203,19 +1207,23 @@ class LevelResult(AxisPart):
         """
         powers = [side.power_w_mean for side in self.hardware.values()]
         rate = self.output_tps.mean if self.output_tps is not None else 0.0
-        known = [power for power in powers if power is not None]
-        return sum(known) / rate if rate > 0 and known and len(known) == len(powers) else None
+        known_powers = [power for power in powers if power is not None]
+        return (
+            sum(known_powers) / rate
+            if rate > 0 and known_powers and len(known_powers) == len(powers)
+            else None
+        )
 
     def rate(self, metric: str) -> Rate | None:
         """Return the rate `metric`; None if it was not measured or its name is not in `RATES`."""
-        found = getattr(self, metric) if metric in RATES else None
-        return found if isinstance(found, Rate) else None
+        rate = getattr(self, metric) if metric in RATES else None
+        return rate if isinstance(rate, Rate) else None
 
     @property
     def figures(self) -> dict[str, Value]:
         """All rates and latencies that were measured, by name, with the interval over runs."""
-        found = ((name, self.figure(name)) for name in (*RATES, *ALL_LATENCIES))
-        return {name: value for name, value in found if value is not None}
+        figures = ((name, self.figure(name)) for name in (*RATES, *ALL_LATENCIES))
+        return {name: value for name, value in figures if value is not None}
 
     def figure(self, metric: str) -> Value | None:
         """Return a rate, or a latency in milliseconds, with the interval over runs; None if not measured.
@@ -1232,8 +1240,8 @@ class LevelResult(AxisPart):
         """Return the latency `metric` of `ALL_LATENCIES`; None if it was not measured or is another name."""
         if metric in CALL_LATENCIES:
             return None if self.agents is None else self.agents.latency(metric)
-        found = getattr(self, metric) if metric in LATENCIES else None
-        return found if isinstance(found, Latency) else None
+        latency = getattr(self, metric) if metric in LATENCIES else None
+        return latency if isinstance(latency, Latency) else None
 
 
 class TargetResult(Part):
@@ -1281,7 +1289,11 @@ class TargetResult(Part):
         The prompt lengths are in the order in which they were first measured.
         """
         lengths = list(dict.fromkeys(level.pp for level in self.levels))
-        return tuple(sorted(self.levels, key=lambda one: (one.depth, lengths.index(one.pp), one.point)))
+        return tuple(
+            sorted(
+                self.levels, key=lambda measured: (measured.depth, lengths.index(measured.pp), measured.point)
+            )
+        )
 
 
 class Holds(Part):
@@ -1354,8 +1366,8 @@ class SweepResult(Part):
     def counted_prompt_tokens(self) -> float | None:
         """Mean prompt tokens of all completed requests as the servers counted them; None if none did."""
         levels = [level for target in self.targets for level in target.levels]
-        known = [(one.counted_prompt_tokens, one.requests.ok) for one in levels]
-        counts = [(count, ok) for count, ok in known if count is not None and ok]
+        counted = [(measured.counted_prompt_tokens, measured.requests.ok) for measured in levels]
+        counts = [(count, ok) for count, ok in counted if count is not None and ok]
         total = sum(ok for _, ok in counts)
         return sum(count * ok for count, ok in counts) / total if total else None
 
@@ -1370,7 +1382,7 @@ class SweepResult(Part):
 
     def target(self, name: str) -> TargetResult | None:
         """Return the target named `name`; None if the sweep has no such target."""
-        return next((one for one in self.targets if one.name == name), None)
+        return next((target for target in self.targets if target.name == name), None)
 
     def with_level(self, target: str, level: LevelResult) -> Self:
         """Return a copy of the result with `level` added to `target`, replacing a level of the same load.
@@ -1378,14 +1390,18 @@ class SweepResult(Part):
         Raises:
             ValueError: the result has no such target.
         """
-        found = self.target(target)
-        if found is None:
+        measured = self.target(target)
+        if measured is None:
             raise ValueError(f"the sweep has no target {target}")
-        others = (one for one in found.levels if one.same_load != level.same_load)
-        return self.with_target(found.model_copy(update={"levels": (*others, level)}))
+        others = (
+            measured_level
+            for measured_level in measured.levels
+            if measured_level.same_load != level.same_load
+        )
+        return self.with_target(measured.model_copy(update={"levels": (*others, level)}))
 
     def with_target(self, target: TargetResult) -> Self:
         """Return a copy of the result with `target` added, or replaced where a target has the same name."""
-        others = [one if one.name != target.name else target for one in self.targets]
-        known = any(one.name == target.name for one in self.targets)
-        return self.model_copy(update={"targets": tuple(others if known else [*others, target])})
+        others = [listed if listed.name != target.name else target for listed in self.targets]
+        is_listed = any(listed.name == target.name for listed in self.targets)
+        return self.model_copy(update={"targets": tuple(others if is_listed else [*others, target])})

@@ -178,17 +178,17 @@ def parse(data: object, where: str) -> SweepResult:
     name = clean(where)
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != SCHEMA:
-        told = f'its schema is "{clean(schema, 40)}"' if isinstance(schema, str) else "it names no schema"
-        raise UsageError(f"{name}: is not a result of a sweep of this version: {told}, not {SCHEMA}")
+        stated = f'its schema is "{clean(schema, 40)}"' if isinstance(schema, str) else "it names no schema"
+        raise UsageError(f"{name}: is not a result of a sweep of this version: {stated}, not {SCHEMA}")
     try:
         return SweepResult.model_validate(_without_removed(data))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(clean(part, 40) for part in first["loc"])
+        key = ".".join(clean(part, 40) for part in first["loc"])
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         message = clean(first["msg"], 120)
         raise UsageError(
-            f"{name}: {place or 'top'}: {message}{more}; write it again with sparktop sweep"
+            f"{name}: {key or 'top'}: {message}{more}; write it again with sparktop sweep"
         ) from None
 
 
@@ -213,21 +213,21 @@ def stored_sweeps(folder: Path) -> list[StoredSweep]:
         paths = sorted(path for path in folder.glob("*.json") if not path.name.startswith("."))
     except OSError:
         return []
-    found = []
+    sweeps = []
     for path in paths:
         try:
-            found.append(StoredSweep(path, load(path)))
+            sweeps.append(StoredSweep(path, load(path)))
         except UsageError as error:
-            found.append(StoredSweep(path, None, str(error)))
-    return found
+            sweeps.append(StoredSweep(path, None, str(error)))
+    return sweeps
 
 
 def newest_results(folder: Path, most: int = 40) -> list[SweepResult]:
     """Return at most `most` of the newest results in a folder; files that cannot be read are skipped."""
-    found: list[SweepResult] = []
+    results: list[SweepResult] = []
     for path in sorted(folder.glob("[!.]*.json"))[-most:]:
         try:
-            found.append(load(path))
+            results.append(load(path))
         except UsageError:
             continue
-    return found
+    return results

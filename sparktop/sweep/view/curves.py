@@ -51,8 +51,8 @@ def curve_plots(
     others = [_levels_of_kinds(a_series, kinds) for reference in references for a_series in reference.series]
     others += [_levels_of_kinds(a_series, kinds) for a_series in beside]
     plots = []
-    known = {name for a_series in series for name in a_series.metrics()}
-    for name in _metrics_over(kinds, known):
+    metrics = {name for a_series in series for name in a_series.metrics()}
+    for name in _metrics_over(kinds, metrics):
         lines = [
             line
             for a_series in by_depth(series)
@@ -80,13 +80,13 @@ def curve_plots(
     return tuple(plots)
 
 
-def _metrics_over(kinds: set[LoadKind], known: set[str]) -> tuple[str, ...]:
+def _metrics_over(kinds: set[LoadKind], metrics: set[str]) -> tuple[str, ...]:
     """Return the metrics to draw over an axis, of the `known` ones."""
     for kind, names in ((LoadKind.RATE, RATE_CURVES), (LoadKind.AGENTS, AGENT_CURVES)):
         if kind in kinds:
             return names
     # Some tools report no other rate of generated tokens.
-    return CURVES if known & _DECODES else ("output_tps", *CURVES)
+    return CURVES if metrics & _DECODES else ("output_tps", *CURVES)
 
 
 def _levels_of_kinds(series: Series, kinds: set[LoadKind]) -> Series:
@@ -186,9 +186,9 @@ def _conversation_limits(result: SweepResult) -> Iterable[LimitLine]:
     """Yield how many conversations fit the KV cache, where levels lie on both sides of that."""
     for target in result.targets:
         levels = target.in_order()
-        known = [level for level in levels if level.agents is not None and level.agents.fit is not None]
-        fit = min((level.agents.fit or 0.0 for level in known if level.agents is not None), default=0.0)
-        if known and known[0].point.value <= fit <= known[-1].point.value:
+        fitting = [level for level in levels if level.agents is not None and level.agents.fit is not None]
+        fit = min((level.agents.fit or 0.0 for level in fitting if level.agents is not None), default=0.0)
+        if fitting and fitting[0].point.value <= fit <= fitting[-1].point.value:
             words = f"{fit:.0f} conversations fit the KV cache of {target.name}"
             for metric in AGENT_CURVES:
                 yield LimitLine(metric, words, fit, upright=True)
@@ -209,9 +209,9 @@ def fits(reference: Reference, view: SweepView) -> bool:
     The table must have the plot's metric at concurrencies that overlap the measured ones.
     """
     for plot in view.plots:
-        own = [point.point for line in plot.lines if line.reference is None for point in line.points]
+        points = [point.point for line in plot.lines if line.reference is None for point in line.points]
         for series in reference.series:
             theirs = [level.load.point for level in series.levels if plot.metric in level.figures]
-            if own and theirs and not max(own) < min(theirs) and not max(theirs) < min(own):
+            if points and theirs and not max(points) < min(theirs) and not max(theirs) < min(points):
                 return True
     return False

@@ -151,8 +151,8 @@ class LevelProgress:
             return
         levels = list(self._levels.items())
         below = [other for other in alike if other.point < key.point]
-        place = list(self._levels).index(below[-1]) + 1 if below else list(self._levels).index(alike[0])
-        levels.insert(place, (key, level))
+        index = list(self._levels).index(below[-1]) + 1 if below else list(self._levels).index(alike[0])
+        levels.insert(index, (key, level))
         self._levels = dict(levels)
 
     def end_run(self, event: RunCompleted) -> None:
@@ -262,8 +262,8 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
     ahead = [
         _level_at_end(PlannedLevel(key, runs=plan.runs, share=0.0), result) for key in keys if key not in made
     ]
-    known = {level.key: level for level in (*made.values(), *ahead)}
-    return (*(known[key] for key in keys), *(level for key, level in made.items() if key not in set(keys)))
+    by_key = {level.key: level for level in (*made.values(), *ahead)}
+    return (*(by_key[key] for key in keys), *(level for key, level in made.items() if key not in set(keys)))
 
 
 RANKED = (*MAIN_RATES, "prefill_tps", "peak_tps", "ttft_ms")
@@ -332,12 +332,12 @@ def ranks_of(
         groups.setdefault((key.prompt_tokens, key.depth), []).append(key)
     for keys in groups.values():
         for metric in RANKED:
-            known = [key for key in keys if metric in figures[key]]
-            if len(known) < 2:  # noqa: PLR2004 - the best of one says nothing
+            with_metric = [key for key in keys if metric in figures[key]]
+            if len(with_metric) < 2:  # noqa: PLR2004 - the best of one says nothing
                 continue
             choose = max if METRICS[metric].more_is_better else min
-            best = choose(known, key=lambda key: figures[key][metric].mean)
-            for key in known:
+            best = choose(with_metric, key=lambda key: figures[key][metric].mean)
+            for key in with_metric:
                 if key == best:
                     ranks[key][metric] = Rank.BEST
                 elif _is_clearly_worse(key, best, metric, figures, comparison) is False:
@@ -492,8 +492,8 @@ def stored_timelines(
     """
     runs: dict[int, list[_RequestTimes]] = {}
     for part in (level.each, level.uncounted):
-        for run, one in () if part is None else _stored_requests(part, only):
-            runs.setdefault(run, []).append(one)
+        for run, stored in () if part is None else _stored_requests(part, only):
+            runs.setdefault(run, []).append(stored)
     if not runs:
         return _burst_timelines(key, level.each) if burst and level.each is not None else ()
     prefill_s = stored_prefill_s(level)
@@ -514,11 +514,11 @@ def _stored_requests(part: RequestColumns, only: str | None) -> Iterator[tuple[i
     oks = part.ok or (True,) * len(part.run)
     places = part.served_by or repeat(None)
     requests = zip(part.run, part.start_ms, part.ttft_ms, part.e2e_ms, places, oks, strict=False)
-    for run, start_ms, ttft_ms, e2e_ms, place, ok in requests:
+    for run, start_ms, ttft_ms, e2e_ms, index, ok in requests:
         if start_ms is None:
             continue
         start = start_ms / 1000
-        named = part.backends[place] if place is not None and 0 <= place < len(part.backends) else only
+        named = part.backends[index] if index is not None and 0 <= index < len(part.backends) else only
         first = None if ttft_ms is None else start + ttft_ms / 1000
         yield run, _RequestTimes(start, first, None if e2e_ms is None else start + e2e_ms / 1000, named, ok)
 

@@ -236,13 +236,13 @@ class _LevelSamples(Struct, eq=False):
         samples = self.servers.get(name)
         if samples is None:
             return BackendShare(name, requests, batch)
-        known = [value for value in samples.running if value is not None]
-        busy = [value for value in known if value > 0]
+        known_values = [value for value in samples.running if value is not None]
+        busy = [value for value in known_values if value > 0]
         return BackendShare(
             name=name,
             requests=requests,
             busy_batch=batch if batch is not None or not busy else sum(busy) / len(busy),
-            running_max=max(known, default=None),
+            running_max=max(known_values, default=None),
             waiting_max=samples.waiting_max,
             kv_cache_max_percent=samples.kv_max,
             running=tuple(samples.running),

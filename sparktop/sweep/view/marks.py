@@ -44,8 +44,8 @@ def marks_of(level: LevelResult) -> tuple[Mark, ...]:
     validity = sorted(
         level.validity, key=lambda mark: order.index(mark.code) if mark.code in WARNINGS else len(order)
     )
-    words = [(one, *_mark_words(one.code, level)) for one in validity]
-    doubts = [Mark(one.code, word, one.message, brief=brief) for one, word, brief in words]
+    words = [(reason, *_mark_words(reason.code, level)) for reason in validity]
+    doubts = [Mark(reason.code, word, reason.message, brief=brief) for reason, word, brief in words]
     return (*doubts, *_slowness_marks(level))
 
 
@@ -57,11 +57,11 @@ def _mark_words(code: str, level: LevelResult) -> tuple[str, str]:
     waited_for = None if level.limited_by is None else _WAITED_FOR.get(level.limited_by.kind)
     if code == QUEUE_LIMITED and waited_for is not None:
         return f"waits for {waited_for}", waited_for
-    known = WARNINGS.get(code)
+    warning = WARNINGS.get(code)
     counted, asked = level.counted_prompt_tokens, level.asked_prompt_tokens
-    if code == SHORT_PROMPT and known is not None and counted is not None and asked is not None:
-        return f"prompt of {counted:,.0f} tokens, not {asked:,.0f}", known.brief
-    return (code.replace("_", " "), "") if known is None else (known.word, known.brief)
+    if code == SHORT_PROMPT and warning is not None and counted is not None and asked is not None:
+        return f"prompt of {counted:,.0f} tokens, not {asked:,.0f}", warning.brief
+    return (code.replace("_", " "), "") if warning is None else (warning.word, warning.brief)
 
 
 def _slowness_marks(level: LevelResult) -> Iterator[Mark]:
@@ -106,9 +106,8 @@ def limit_words(level: LevelResult) -> str | None:
     limit = level.limited_by
     if limit is None:
         return None
-    title = "unknown" if limit.kind == "unknown" else limit.kind
     where = "" if limit.server is None else f" on {limit.server}"
-    return f"{title}{where}: {_limit_reason(limit)}"
+    return f"{limit.kind}{where}: {_limit_reason(limit)}"
 
 
 def _limit_reason(limit: LimitSide) -> str:
@@ -138,8 +137,8 @@ def balance_fields(level: LevelResult) -> dict[str, Any]:
     """Return the fields of a `LevelEvidence` on the balance of a measured level."""
     kept = level.balance or {}
     texts = {f"balance_{key}": kept.get(key) for key in ("cause", "hint")}
-    known = {name: text for name, text in texts.items() if isinstance(text, str)}
-    return {"balance_word": balance_word(level), "balance_reasons": balance_reasons(level), **known}
+    known_texts = {name: text for name, text in texts.items() if isinstance(text, str)}
+    return {"balance_word": balance_word(level), "balance_reasons": balance_reasons(level), **known_texts}
 
 
 def balance_reasons(level: LevelResult) -> tuple[str, ...]:

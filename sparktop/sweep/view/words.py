@@ -466,12 +466,14 @@ def main_metrics(metrics: Sequence[ComparedMetric]) -> list[ComparedMetric]:
 
     Requests at a rate are judged by their latencies from the due time: token rates follow from the rate.
     """
-    known = {metric.metric: metric for metric in metrics if metric.levels}
-    if due := [known[name] for name in _JUDGE_RATES if name in known]:
+    by_name = {metric.metric: metric for metric in metrics if metric.levels}
+    if due := [by_name[name] for name in _JUDGE_RATES if name in by_name]:
         return due
-    counts = {name: len(known[name].levels) for name in MAIN_RATES if name in known}
+    counts = {name: len(by_name[name].levels) for name in MAIN_RATES if name in by_name}
     rate = next((name for name, count in counts.items() if count == max(counts.values())), None)
-    return [known[name] for name in (rate, "ttft_ms", "prefill_tps") if name is not None and name in known]
+    return [
+        by_name[name] for name in (rate, "ttft_ms", "prefill_tps") if name is not None and name in by_name
+    ]
 
 
 def main_sentences(metrics: Sequence[ComparedMetric], name: Name = str) -> list[str]:
@@ -650,19 +652,19 @@ def _headline_of_target(result: SweepResult, target: TargetResult, start: str) -
         return conversation_sentence(target)
     levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
     metric = main_rate(levels)
-    known = [level for level in levels if metric is not None and level.rate(metric) is not None]
-    known = [level for level in known if not level.has_other_prompt] or known
-    if metric is None or not known:
+    with_rate = [level for level in levels if metric is not None and level.rate(metric) is not None]
+    with_rate = [level for level in with_rate if not level.has_other_prompt] or with_rate
+    if metric is None or not with_rate:
         return None
-    lengths = list(dict.fromkeys(level.pp for level in known))
-    if len(lengths) > 1 and len({level.point for level in known}) == 1:
-        ends = (known[0], known[-1])
+    lengths = list(dict.fromkeys(level.pp for level in with_rate))
+    if len(lengths) > 1 and len({level.point for level in with_rate}) == 1:
+        ends = (with_rate[0], with_rate[-1])
         parts = (
             f"{_rate_words(level, metric)} with {level.pp or 0:,} tokens in{_warning(level)}"
             for level in ends
         )
-        return f"{METRICS[metric].title.lower()} at {known[0].point.label}: {', '.join(parts)}"
-    among = [(length, [level for level in known if level.pp == length]) for length in lengths]
+        return f"{METRICS[metric].title.lower()} at {with_rate[0].point.label}: {', '.join(parts)}"
+    among = [(length, [level for level in with_rate if level.pp == length]) for length in lengths]
     return "; ".join(
         (f"{length or 0:,} tokens in: " if len(lengths) > 1 else "")
         + _headline_of_length(result, target, part, metric, start)
@@ -829,7 +831,7 @@ def _win_words(
     leads = [(first, won)]
     for metric in beside:
         alike = [level for level in metric.levels if (level.point, level.prompt_tokens) in wanted]
-        if alike and all(one.winner == winner for one in alike):
+        if alike and all(other.winner == winner for other in alike):
             leads.append((metric, alike))
     against = [rivals(levels, name) for _, levels in leads]
     if len(set(against)) == 1:

@@ -82,10 +82,10 @@ def read_file(path: Path) -> list[Series]:
     if _is_progress(data):
         raise UsageError(f"{name}: is the progress of a run, not its result; give the result file")
     if isinstance(value_at(data, "schema"), str):
-        found = series_of(parse(data, str(path)), source=clean(path.name))
-        if not found:
+        series = series_of(parse(data, str(path)), source=clean(path.name))
+        if not series:
             raise UsageError(f"{name}: no level of that sweep was finished; there is nothing to compare")
-        return found
+        return series
     for tool in TOOLS:
         if tool.is_result(data):
             try:
@@ -151,16 +151,19 @@ def choose(words: Sequence[str]) -> Chosen:
             continue
         rules.append(None)
         name, path = _name_and_path(word)
-        found = read_file(path)
+        series = read_file(path)
         if name is None:
-            parts += found
+            parts += series
         else:
-            for one in found:
-                whole = name if len(found) == 1 else f"{name} {one.name}"
+            for a_series in series:
+                whole = name if len(series) == 1 else f"{name} {a_series.name}"
                 if whole not in named:
-                    parts.append(replace(one, name=whole))
-                named.setdefault(whole, []).append(one)
-    joined = [merged(named[one.name], one.name) if one.name in named else one for one in parts]
+                    parts.append(replace(a_series, name=whole))
+                named.setdefault(whole, []).append(a_series)
+    joined = [
+        merged(named[a_series.name], a_series.name) if a_series.name in named else a_series
+        for a_series in parts
+    ]
     return Chosen(tuple(_with_unique_names(joined)), rules[0] if len(rules) == 1 else None, facts)
 
 
@@ -178,16 +181,20 @@ def _name_and_path(word: str) -> tuple[str | None, Path]:
 def _with_unique_names(series: Iterable[Series]) -> list[Series]:
     """Return the series with unique names, by adding the name of the file, and a number if still needed."""
     listed = list(series)
-    names = [one.name for one in listed]
+    names = [a_series.name for a_series in listed]
     taken: set[str] = set()
     result = []
-    for one in listed:
-        name = one.name if names.count(one.name) == 1 else f"{one.name} ({Path(one.source).stem})"
+    for a_series in listed:
+        name = (
+            a_series.name
+            if names.count(a_series.name) == 1
+            else f"{a_series.name} ({Path(a_series.source).stem})"
+        )
         number = 2
         while name in taken:
-            name, number = f"{one.name} ({number})", number + 1
+            name, number = f"{a_series.name} ({number})", number + 1
         taken.add(name)
-        result.append(replace(one, name=name))
+        result.append(replace(a_series, name=name))
     return result
 
 

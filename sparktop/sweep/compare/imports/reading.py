@@ -41,14 +41,14 @@ def value_at(data: object, *path: str | int) -> object:
 
 def object_at(data: object, *path: str | int) -> Json:
     """Return the JSON object at a path; an empty mapping if there is no object."""
-    found = value_at(data, *path)
-    return found if isinstance(found, Mapping) else {}
+    value = value_at(data, *path)
+    return value if isinstance(value, Mapping) else {}
 
 
 def list_at(data: object, *path: str | int) -> Sequence[object]:
     """Return the list at a path; an empty sequence if there is no list."""
-    found = value_at(data, *path)
-    return found if isinstance(found, list) else ()
+    value = value_at(data, *path)
+    return value if isinstance(value, list) else ()
 
 
 def number_at(data: object, *path: str | int) -> float | None:
@@ -61,39 +61,39 @@ def finite_number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        known = float(value)
+        number = float(value)
     except OverflowError:
         return None
-    return known if math.isfinite(known) and abs(known) <= LARGEST else None
+    return number if math.isfinite(number) and abs(number) <= LARGEST else None
 
 
 def count_at(data: object, *path: str | int) -> int | None:
     """Return the non-negative integer at a path; None if there is no such number."""
-    found = number_at(data, *path)
-    return int(found) if found is not None and found == int(found) and found >= 0 else None
+    number = number_at(data, *path)
+    return int(number) if number is not None and number == int(number) and number >= 0 else None
 
 
 def concurrency_at(data: object, *path: str | int) -> int | None:
     """Return the concurrency at a path; None unless it is an integer from 1 to `MOST_CONCURRENCY`."""
-    found = count_at(data, *path)
-    return found if found is not None and 1 <= found <= MOST_CONCURRENCY else None
+    count = count_at(data, *path)
+    return count if count is not None and 1 <= count <= MOST_CONCURRENCY else None
 
 
 def rate_at(data: object, *path: str | int) -> LoadPoint | None:
     """Return the requests per second at a path as a point; None unless it is a rate that a sweep may have."""
-    found = number_at(data, *path)
-    return None if found is None or not LEAST_RATE <= found <= MOST_RATE else LoadPoint(LoadKind.RATE, found)
+    per_s = number_at(data, *path)
+    return None if per_s is None or not LEAST_RATE <= per_s <= MOST_RATE else LoadPoint(LoadKind.RATE, per_s)
 
 
 def text_at(data: object, *path: str | int) -> str | None:
     """Return the text at a path without control characters; None if there is no text or it is empty."""
-    found = value_at(data, *path)
-    return clean(found) or None if isinstance(found, str) else None
+    value = value_at(data, *path)
+    return clean(value) or None if isinstance(value, str) else None
 
 
 def numbers_at(data: object, *path: str | int) -> tuple[float, ...]:
     """Return the finite numbers in the list at a path; other entries are left out."""
-    return tuple(value for one in list_at(data, *path) if (value := finite_number(one)) is not None)
+    return tuple(value for entry in list_at(data, *path) if (value := finite_number(entry)) is not None)
 
 
 def run_value(value: float | None, scale: float = 1.0) -> Value | None:
@@ -118,8 +118,8 @@ def run_values(
 
 def rounded_at(data: object, *path: str | int) -> int | None:
     """Return the number at a path, such as a mean of tokens, as an integer; None if there is none."""
-    found = number_at(data, *path)
-    return None if found is None else round(found)
+    number = number_at(data, *path)
+    return None if number is None else round(number)
 
 
 def run_level(
@@ -145,8 +145,8 @@ def by_axis(series: Series) -> list[Series]:
     Levels at a rate get the shape of an open loop and, beside others, a name of their own. Definitions are
     kept for the metrics that a part has.
     """
-    rates = tuple(one for one in series.levels if one.load.point.kind is LoadKind.RATE)
-    others = tuple(one for one in series.levels if one.load.point.kind is not LoadKind.RATE)
+    rates = tuple(level for level in series.levels if level.load.point.kind is LoadKind.RATE)
+    others = tuple(level for level in series.levels if level.load.point.kind is not LoadKind.RATE)
     name = f"{series.name} {AT_RATES}" if others else series.name
     parts = [replace(series, levels=others)] if others or not rates else []
     if rates:
@@ -173,8 +173,8 @@ def started_at(data: object) -> datetime | None:
     first = value_at(data, 0) if isinstance(data, list) else data
     for path in _TIME_KEYS:
         text = text_at(first, *path)
-        if text is not None and (found := _parse_time(text)) is not None:
-            return found
+        if text is not None and (time := _parse_time(text)) is not None:
+            return time
     seconds = number_at(first, "benchmarks", 0, "start_time")  # guidellm
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -132,23 +132,23 @@ def read(text: str, name: str, source: str) -> list[Series]:
     if len(text) > _MOST_CHARS:
         raise ImportFormatError(f"it is over {_MOST_CHARS >> 20} MiB; give the table alone")
     pp, tg = _single_length_in("pp", text), _single_length_in("tg", text)
-    found = _Targets()
+    targets = _Targets()
     tables = list(tables_of(text))
     for table in tables:
-        _read_table(table, name, pp, tg, found)
-    if not found.levels:
+        _read_table(table, name, pp, tg, targets)
+    if not targets.levels:
         what = (
             "no table"
             if not tables
             else "no table of it has a column of levels (Concurrency or Load) and a metric"
         )
         raise ImportFormatError(f"{what}; metrics are named Decode, Prefill, Output, TTFT, ITL, E2E")
-    if len(found.levels) > _MOST_TARGETS:
+    if len(targets.levels) > _MOST_TARGETS:
         raise ImportFormatError(f"its tables have more than {_MOST_TARGETS} targets; give those to compare")
-    return [part for target in found.levels for part in by_axis(_series_of_target(target, found, source))]
+    return [part for target in targets.levels for part in by_axis(_series_of_target(target, targets, source))]
 
 
-def _series_of_target(target: str, found: _Targets, source: str) -> Series:
+def _series_of_target(target: str, targets: _Targets, source: str) -> Series:
     """Return the series of a target, with its runs as far as the text has them apart."""
     levels = tuple(
         SeriesLevel(
@@ -158,7 +158,7 @@ def _series_of_target(target: str, found: _Targets, source: str) -> Series:
             if any("" not in runs for runs in figures.values())
             else None,
         )
-        for load, figures in sorted(found.levels[target].items(), key=lambda pair: pair[0].order)
+        for load, figures in sorted(targets.levels[target].items(), key=lambda pair: pair[0].order)
     )
     twice = "the text has two values for a metric at one level: the first was taken"
     return Series(
@@ -168,19 +168,19 @@ def _series_of_target(target: str, found: _Targets, source: str) -> Series:
         tool="pasted table",
         definitions=dict.fromkeys(METRICS, "as its table has it, which does not say how it was measured"),
         published=not any(figure.runs for level in levels for figure in level.figures.values()),
-        notes=(twice,) if target in found.contradictory else (),
+        notes=(twice,) if target in targets.contradictory else (),
     )
 
 
 def _value_over_runs(runs: Sequence[Value]) -> Value:
-    values = tuple(one.mean for one in runs)
+    values = tuple(run.mean for run in runs)
     return runs[0] if len(runs) == 1 else value_of(fmean(values), values, stdev(values))
 
 
 def _single_length_in(kind: str, text: str) -> int | None:
     """Return the number of tokens that a text names, such as "pp1024"; None for none or several."""
-    found = {int(count) for count in re.findall(rf"\b{kind}\s?(\d{{2,6}})\b", text)}
-    return found.pop() if len(found) == 1 else None
+    lengths = {int(count) for count in re.findall(rf"\b{kind}\s?(\d{{2,6}})\b", text)}
+    return lengths.pop() if len(lengths) == 1 else None
 
 
 def tables_of(text: str) -> Iterator[Table]:
@@ -198,7 +198,9 @@ def tables_of(text: str) -> Iterator[Table]:
                 raise ImportFormatError(f"a table of it has more than {_MOST_ROWS:,} rows; give one a level")
             if rows:
                 above = [
-                    one.strip() for one in lines[max(before, start - _TITLE_LINES) : start] if one.strip()
+                    title_line.strip()
+                    for title_line in lines[max(before, start - _TITLE_LINES) : start]
+                    if title_line.strip()
                 ]
                 yield Table("\n".join(above[-3:]), tuple(heads), tuple(map(tuple, rows)))
                 start = before = end
@@ -325,17 +327,17 @@ def _metric_of(head: str) -> str | None:
     bare = head.lower()
     if _NOT_READ.search(bare):
         return None
-    found = [(match.start(), metric) for pattern, metric in _METRICS if (match := re.search(pattern, bare))]
-    first = next((metric for _, metric in found if metric in _NAMED_FIRST), None)
-    return first or next((metric for _, metric in sorted(found, key=lambda one: one[0])), None)
+    matches = [(match.start(), metric) for pattern, metric in _METRICS if (match := re.search(pattern, bare))]
+    first = next((metric for _, metric in matches if metric in _NAMED_FIRST), None)
+    return first or next((metric for _, metric in sorted(matches, key=lambda entry: entry[0])), None)
 
 
-def _read_table(table: Table, name: str, pp: int | None, tg: int | None, found: _Targets) -> None:
+def _read_table(table: Table, name: str, pp: int | None, tg: int | None, targets: _Targets) -> None:
     """Add the figures of a table to `found`; `pp` and `tg` are the lengths where the table states none."""
     heads = [head.lower() for head in table.heads]
     test = next((index for index, head in enumerate(heads) if head in {"test", "test_name"}), None)
     if test is not None:
-        _read_tests(table, test, name, found)
+        _read_tests(table, test, name, targets)
         return
     axes = [(index, kind) for index, head in enumerate(heads) if (kind := _axis_of(head)) is not None]
     prompt, output, run = (_column_index(heads, one) for one in (_PROMPT, _OUTPUT, _RUN))
@@ -354,7 +356,7 @@ def _read_table(table: Table, name: str, pp: int | None, tg: int | None, found: 
         for index, (target, metric, where) in columns.items():
             figure = figure_of(_cell(row, index), where, is_latency=metric.endswith("_ms"))
             if figure is not None:
-                found.add(target or _cell(row, by_row) or name, load, metric, figure, _cell(row, run))
+                targets.add(target or _cell(row, by_row) or name, load, metric, figure, _cell(row, run))
 
 
 _Columns = dict[int, tuple[str, str, str]]
@@ -362,8 +364,10 @@ _Columns = dict[int, tuple[str, str, str]]
 
 
 def _metric_columns(table: Table) -> _Columns:
-    known = {index: _metric_of(head) for index, head in enumerate(table.heads)}
-    return {index: ("", metric, table.heads[index]) for index, metric in known.items() if metric is not None}
+    metrics = {index: _metric_of(head) for index, head in enumerate(table.heads)}
+    return {
+        index: ("", metric, table.heads[index]) for index, metric in metrics.items() if metric is not None
+    }
 
 
 def _target_columns(table: Table) -> _Columns:
@@ -445,7 +449,7 @@ def figure_of(cell: str, head: str = "", *, is_latency: bool = False) -> Value |
 
 def _time_unit(head: str) -> str:
     units = re.findall(r"\((ms|s|sec|seconds)\)|\b(ms)\b|_(ms|s)\b", head.lower())
-    return next((part for one in units for part in one if part), "")
+    return next((part for units_of_head in units for part in units_of_head if part), "")
 
 
 def _parse_number(text: str | None) -> float | None:
@@ -468,7 +472,7 @@ def _parse_number(text: str | None) -> float | None:
         return None
 
 
-def _read_tests(table: Table, test: int, name: str, found: _Targets) -> None:
+def _read_tests(table: Table, test: int, name: str, targets: _Targets) -> None:
     """Read a table with rows such as "pp2048 @ d4096 (c4)"; those of the context alone are left out."""
     heads = [head.lower() for head in table.heads]
     naming_columns = [index for index in range(test) if len({_cell(row, index) for row in table.rows}) > 1]
@@ -501,7 +505,7 @@ def _read_tests(table: Table, test: int, name: str, found: _Targets) -> None:
             if figure is not None and deviations[column] is not None:
                 figure = value_of(figure.mean, std=_parse_number(_cell(row, deviations[column])))
             if figure is not None:
-                found.add(who, load, metric, figure)
+                targets.add(who, load, metric, figure)
 
 
 def _std_column(heads: Sequence[str], index: int | None) -> int | None:

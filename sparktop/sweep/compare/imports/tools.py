@@ -239,7 +239,7 @@ def _guidellm_levels(data: object) -> Iterator[SeriesLevel]:
         figures |= run_values(metrics, _GUIDELLM_SECONDS, *mean, scale=1000.0)
         if point.kind is LoadKind.RATE:
             figures |= _guidellm_open_loop(benchmark)
-        prompt, output = (rounded_at(metrics, f"{one}_token_count", *mean) for one in ("prompt", "output"))
+        prompt, output = (rounded_at(metrics, f"{part}_token_count", *mean) for part in ("prompt", "output"))
         failed = count_at(benchmark, "scheduler_metrics", "requests_made", "errored")
         yield run_level(point, figures, prompt, output, failed=failed)
 
@@ -313,7 +313,9 @@ def _is_aiperf_sweep(data: object) -> bool:
 
 def _aiperf_sweep_levels(data: object) -> Iterator[SeriesLevel]:
     for parameters, metrics in _aiperf_combinations(data):
-        point = next((one for key, value in parameters.items() if (one := _aiperf_swept(key, value))), None)
+        point = next(
+            (swept for key, value in parameters.items() if (swept := _aiperf_swept(key, value))), None
+        )
         figures = {ours: _aiperf_aggregate(metrics, theirs) for theirs, ours in _AIPERF_FIGURES.items()}
         figures["requests_per_s"] = _aiperf_aggregate(metrics, "request_throughput")
         if point is not None:
@@ -322,13 +324,13 @@ def _aiperf_sweep_levels(data: object) -> Iterator[SeriesLevel]:
 
 def _aiperf_combinations(data: object) -> list[tuple[Json, Json]]:
     """Return (values that were varied, metrics) of each combination; older files have one value each."""
-    found = [
-        (object_at(one, "parameters"), object_at(one, "metrics"))
-        for one in list_at(data, "per_combination_metrics")
+    combinations = [
+        (object_at(combination, "parameters"), object_at(combination, "metrics"))
+        for combination in list_at(data, "per_combination_metrics")
     ]
     swept = text_at(data, "metadata", "parameter_name") or text_at(data, "parameter_name") or "concurrency"
     by_value = object_at(data, "per_value_metrics")
-    return found + [({swept: _float_or_none(value)}, object_at(by_value, value)) for value in by_value]
+    return combinations + [({swept: _float_or_none(value)}, object_at(by_value, value)) for value in by_value]
 
 
 def _float_or_none(text: str) -> float | None:
@@ -349,13 +351,17 @@ def _aiperf_swept(key: str, value: object) -> LoadPoint | None:
 
 def _aiperf_aggregate(metrics: Json, name: str) -> Value | None:
     """Return the mean of a metric over runs with its deviation, latencies in milliseconds."""
-    found = next(
-        (one for key in (f"{name}_avg", name, f"{name}:avg") if (one := value_at(metrics, key)) is not None),
+    metric = next(
+        (
+            value
+            for key in (f"{name}_avg", name, f"{name}:avg")
+            if (value := value_at(metrics, key)) is not None
+        ),
         None,
     )
-    means = (number_at(found), number_at(found, "mean"), number_at(found, "avg"))
-    mean = next((one for one in means if one is not None), None)
-    scale, std = _AIPERF_SCALES.get(text_at(found, "unit") or "", 1.0), number_at(found, "std")
+    means = (number_at(metric), number_at(metric, "mean"), number_at(metric, "avg"))
+    mean = next((value for value in means if value is not None), None)
+    scale, std = _AIPERF_SCALES.get(text_at(metric, "unit") or "", 1.0), number_at(metric, "std")
     return None if mean is None else value_of(scale * mean, std=None if std is None else scale * std)
 
 
@@ -366,7 +372,7 @@ def _aiperf_levels(data: object) -> Iterator[SeriesLevel]:
     if point.kind is LoadKind.RATE:
         figures["requests_per_s"] = run_value(number_at(data, "request_throughput", "avg"))
     failed = list_at(data, "error_summary") or value_at(data, "was_cancelled") is True
-    prompt, output = (rounded_at(data, f"{one}_sequence_length", "avg") for one in ("input", "output"))
+    prompt, output = (rounded_at(data, f"{part}_sequence_length", "avg") for part in ("input", "output"))
     yield run_level(point, figures, prompt, output, failed=failed)
 
 
@@ -502,7 +508,7 @@ def _sglang_level(run: object) -> SeriesLevel:
     if figures["total_tps"] is None:
         prompt, output = number_at(run, "input_throughput"), number_at(run, "output_throughput")
         figures["total_tps"] = None if prompt is None or output is None else run_value(prompt + output)
-    prompt, output = (_sglang_tokens(run, f"total_{one}_tokens") for one in ("input", "output"))
+    prompt, output = (_sglang_tokens(run, f"total_{part}_tokens") for part in ("input", "output"))
     return run_level(point, figures, prompt, output)
 
 
@@ -545,7 +551,7 @@ def _inference_perf_levels(data: object) -> Iterator[SeriesLevel]:
     latency, rates = value_at(data, "successes", "latency"), value_at(data, "successes", "throughput")
     figures = run_values(latency, _INFERENCE_PERF_LATENCIES, "mean", scale=1000.0)
     figures |= run_values(rates, _INFERENCE_PERF_RATES)
-    prompt, output = (rounded_at(data, "successes", f"{one}_len", "mean") for one in ("prompt", "output"))
+    prompt, output = (rounded_at(data, "successes", f"{part}_len", "mean") for part in ("prompt", "output"))
     yield run_level(point, figures, prompt, output, failed=number_at(data, "failures", "count"))
 
 
@@ -613,7 +619,8 @@ def _vllm_facts(data: object) -> dict[str, object]:
 def _are_bursts(results: Sequence[object]) -> bool:
     """Return whether no result has more requests than are sent at once."""
     return all(
-        (count_at(one, "num_prompts") or 0) <= (count_at(one, "max_concurrency") or 0) for one in results
+        (count_at(result, "num_prompts") or 0) <= (count_at(result, "max_concurrency") or 0)
+        for result in results
     )
 
 
@@ -670,7 +677,11 @@ def _vllm_detailed(result: object) -> SeriesLevel | None:
     load = _vllm_load(result)
     made = level_result(_vllm_level(load, result), traces := collect(events), windows(events, traces))
     rates = {name: value_of(rate.mean, rate.values) for name in RATES if (rate := made.rate(name))}
-    latencies = {name: value_of(one.mean, one.run_means) for name in LATENCIES if (one := made.latency(name))}
+    latencies = {
+        name: value_of(latency.mean, latency.run_means)
+        for name in LATENCIES
+        if (latency := made.latency(name))
+    }
     growth = run_value(made.open_loop.ttft_growth) if made.open_loop is not None else None
     validity = (*_vllm_warnings(result), *_open_loop_codes(made))
     return SeriesLevel(
@@ -691,9 +702,13 @@ def _vllm_level(load: Load, result: object) -> Level:
 
 def _open_loop_codes(made: LevelResult) -> Iterator[str]:
     """Yield the codes of the reasons to doubt a level at a rate, of which unstable ones have no latencies."""
-    found = made.open_loop
-    if found is not None:
-        marks = ((UNSTABLE, found.unstable), (OVERLOADED, found.overloaded), (LATE_SENDS, found.late))
+    open_loop = made.open_loop
+    if open_loop is not None:
+        marks = (
+            (UNSTABLE, open_loop.unstable),
+            (OVERLOADED, open_loop.overloaded),
+            (LATE_SENDS, open_loop.late),
+        )
         yield from (code for code, holds in marks if holds)
 
 
