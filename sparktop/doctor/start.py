@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import ceil
 from pathlib import Path
 
 from sparktop.analysis.start_memory import fit_of, loader_extra, room_of, start_need
 from sparktop.doctor.check import Check, Status
 from sparktop.errors import UsageError
 from sparktop.hardware.checkpoint import Checkpoint, hub_folder, read_checkpoint
-from sparktop.hardware.processes import Title, option, read_title
+from sparktop.hardware.processes import Title, option, options_of, read_title
 from sparktop.model.failure import Failure
 from sparktop.model.node import MemoryAsk, NodeIdentity, NodeSample
 from sparktop.model.snapshot import PastStart
@@ -32,10 +32,16 @@ _WIDE = ("BF16", "F16")
 """Types that are quantised as they are loaded."""
 
 
-def parse_start(command: str) -> tuple[Title, list[str]]:
-    """Return (what a command line says about the server that it starts, its words).
+_ATTACHED_MOUNT = re.compile(r"-v(?=[/~.])")
+"""`docker run -v` with its value in the same word."""
+_HUB_IN_IMAGE = "/root/.cache/huggingface/hub"
+"""Hugging Face's cache in an image whose user is root, as in vLLM's."""
 
-    Whatever stands before the server's program (sudo, variables, docker run, another command) is skipped.
+
+def parse_start(command: str) -> tuple[Title, list[str], list[str]]:
+    """Return (what a command line says about the server that it starts, words before it, its own words).
+
+    What stands before the server's program (sudo, variables, docker run, another command) is no option of it.
 
     Raises:
         UsageError: there is no server that is known in the command line.
@@ -47,12 +53,12 @@ def parse_start(command: str) -> tuple[Title, list[str]]:
     except ValueError as error:
         raise UsageError(f"--start: {clean(error)}: quote the command as for a shell") from None
     images = [index for index, word in enumerate(words) if _IMAGE.fullmatch(word)]
-    tries = [words[index:] for index in range(len(words))]
-    tries += [["vllm", "serve", *words[index + 1 :]] for index in images]
-    for one in tries:
-        title = read_title(one)
+    starts = [(words[:index], words[index:]) for index in range(len(words))]
+    starts += [(words[:index], ["vllm", "serve", *words[index + 1 :]]) for index in images]
+    for before, own in starts:
+        title = read_title(own)
         if title is not None and title.role == "server":
-            return title, words
+            return title, before, own
     shown = clean(command, 60) or "nothing"
     raise UsageError(
         f"--start: no server that is known in '{shown}': write what starts it, such as \"vllm serve MODEL\""
@@ -73,9 +79,9 @@ def check_start(
     Raises:
         UsageError: as `parse_start`.
     """
-    title, words = parse_start(command)
+    title, before, own = parse_start(command)
     asks = title.asks or MemoryAsk()
-    weights, weights_check = _check_weights(title, words, env)
+    weights, weights_check = _check_weights(title, before, own, env)
     room = None
     if not isinstance(reading, Failure):
         gpus = 1 if reading.memory.unified else min(asks.ranks, max(1, len(reading.gpus)))
@@ -107,27 +113,35 @@ _ROOM_SHARE = 0.05
 
 def _check_pool(title: Title, asks: MemoryAsk, weights: int | None, total_bytes: int) -> list[Check]:
     """Return the check whether the share that vLLM may take exceeds its weights; [] where that is moot."""
-    if title.engine != "vllm" or asks.share is None or asks.kv_bytes is not None or weights is None:
+    if title.engine != "vllm" or asks.kv_bytes is not None or weights is None:
         return []
-    budget = round(asks.share * total_bytes)
-    shares = f"gpu_memory_utilization {asks.share:g} is {budget / _GIB:.1f} GiB"
+    if asks.share is None and weights < total_bytes:
+        return []
+    budget = round((asks.share or 1.0) * total_bytes)
+    shares = f"gpu_memory_utilization {asks.share:g} is" if asks.share else "all of the memory is"
+    shares += f" {budget / _GIB:.1f} GiB"
     if weights >= budget:
-        least = weights / total_bytes + _ROOM_SHARE
+        least = ceil(100 * (weights / total_bytes + _ROOM_SHARE)) / 100
         more = f"ask for {least:.2f} or more" if least < 1 else "use smaller weights, or more machines"
         return [Check("KV cache", Status.FAIL, f"no room: {shares}, weights {weights / _GIB:.1f}", more)]
     left = (budget - weights) / _GIB
     return [Check("KV cache", Status.OK, f"{shares}: {left:.1f} GiB beside the weights, with activations")]
 
 
-def _check_weights(title: Title, words: Sequence[str], env: Mapping[str, str]) -> tuple[int | None, Check]:
-    """Return (bytes of the weights in memory, None if unknown; the check of their files)."""
+def _check_weights(
+    title: Title, before: Sequence[str], own: Sequence[str], env: Mapping[str, str]
+) -> tuple[int | None, Check]:
+    """Return (bytes of the weights in memory, None if unknown; the check of their files).
+
+    `before` and `own` are the words before the server's program and from it on.
+    """
     name, model = "weights", title.path
     if model is None:
         return None, Check(name, Status.SKIP, "the command names no model")
     shown = clean(model, 80)
     found: Checkpoint | None = None
     try:
-        for place in _places(model, words, env):
+        for place in _places(model, before, own, env):
             if place.exists() and (found := read_checkpoint(place, headers=True)) is not None:
                 break
     except (OSError, ValueError, RuntimeError) as error:
@@ -135,7 +149,7 @@ def _check_weights(title: Title, words: Sequence[str], env: Mapping[str, str]) -
     if found is None:
         advice = "download them (Hugging Face's cache: HF_HOME) and run this again: their size is needed"
         return None, Check(name, Status.SKIP, f"no files of {shown} on this machine", advice)
-    quantised = option(words, ("--quantization", "-q")) or ""
+    quantised = option(own, ("--quantization", "-q")) or ""
     wide = sum(found.dtypes.get(one, 0) for one in _WIDE)
     size = found.weights_bytes - round(wide * (1 - _SHRINKS.get(quantised, 1.0)))
     types = sorted(found.dtypes.items(), key=lambda one: -one[1])[:_MOST_TYPES]
@@ -148,17 +162,31 @@ def _check_weights(title: Title, words: Sequence[str], env: Mapping[str, str]) -
     return size, Check(name, Status.OK, said)
 
 
-def _places(model: str, words: Sequence[str], env: Mapping[str, str]) -> Iterable[Path]:
+def _places(model: str, before: Sequence[str], own: Sequence[str], env: Mapping[str, str]) -> Iterable[Path]:
     """Yield where a model's files may be: at the path, at what a container mounts there, in the cache."""
     yield Path(model).expanduser()
-    mounts = [after for word, after in pairwise(words) if word in {"-v", "--volume"}]
-    for mount in mounts:
-        here, _, there = mount.partition(":")
-        there = there.partition(":")[0].rstrip("/")
-        if there and (model == there or model.startswith(f"{there}/")):
-            yield Path(here).expanduser() / model[len(there) :].lstrip("/")
-    home = Path(env["HF_HOME"]) if env.get("HF_HOME") else Path("~/.cache/huggingface").expanduser()
-    given = option(words, ("--download-dir",)) or env.get("HF_HUB_CACHE")
-    for hub in (*([Path(given).expanduser()] if given else []), home / "hub"):
-        if (place := hub_folder(hub, model)) is not None:
+    hubs = []
+    for here, there in _mounts(before):
+        if f"{model}/".startswith(f"{there}/"):
+            yield here / model[len(there) :].lstrip("/")
+        if f"{_HUB_IN_IMAGE}/".startswith(f"{there}/"):
+            hubs.append(here / _HUB_IN_IMAGE[len(there) :].lstrip("/"))
+    cache = env.get("HF_HOME") or Path(env.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    given = option(own, ("--download-dir",)) or env.get("HF_HUB_CACHE")
+    for hub in (*([Path(given)] if given else []), *hubs, Path(cache, "hub")):
+        if (place := hub_folder(hub.expanduser(), model)) is not None:
             yield place
+
+
+def _mounts(words: Sequence[str]) -> Iterator[tuple[Path, str]]:
+    """Yield (folder here, folder in the container) of each mount of a `docker run`."""
+    apart = [part for word in words for part in _ATTACHED_MOUNT.sub("-v\0", word).split("\0")]
+    for name, value in options_of(apart):
+        here, _, there = value.partition(":")
+        if name == "--mount":
+            parts = dict(part.partition("=")[::2] for part in value.split(","))
+            here = parts.get("source") or parts.get("src") or ""
+            there = parts.get("target") or parts.get("destination") or parts.get("dst") or ""
+        there = there.partition(":")[0].rstrip("/")
+        if here and there and name in {"-v", "--volume", "--mount"}:
+            yield Path(here).expanduser(), there

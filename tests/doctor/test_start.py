@@ -13,6 +13,7 @@ from sparktop.cli import main
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.start import check_start, parse_start
 from sparktop.errors import UsageError
+from sparktop.hardware.checkpoint import Checkpoint
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import (
     GpuReading,
@@ -77,7 +78,7 @@ def checks(
 )
 def test_command_lines(command: str, engine: str, path: str, asks: MemoryAsk) -> None:
     """What stands before the server is skipped; a value that cannot be counts as not given."""
-    title, _ = parse_start(command)
+    title, *_ = parse_start(command)
     assert (title.engine, title.path, title.asks) == (engine, path, asks)
 
 
@@ -98,7 +99,7 @@ def test_nonsense_is_one_line(command: str, capsys: pytest.CaptureFixture[str]) 
 def test_any_text_is_a_server_or_one_clear_line(command: str) -> None:
     """Nothing else is raised."""
     try:
-        title, _ = parse_start(command)
+        title, *_ = parse_start(command)
         said = title.engine
     except UsageError as error:
         said = str(error)
@@ -193,6 +194,94 @@ def test_weights_in_the_cache_and_in_a_mounted_folder(tmp_path: Path) -> None:
     assert checks(f"vllm serve {tmp_path}/empty")["weights"].status is Status.SKIP
     (place / "model.safetensors").write_bytes(b"short")
     assert checks("vllm serve o/m", home=str(tmp_path))["weights"].status is Status.FAIL
+
+
+@pytest.mark.parametrize(
+    "mount",
+    [
+        "-v={0}/hub:/models:ro",
+        "-v{0}/hub:/models",
+        "--volume {0}/hub:/models",
+        "--volume={0}/hub:/models:ro",
+        "--mount type=bind,source={0}/hub,target=/models,readonly",
+        "--mount=type=bind,src={0}/hub,dst=/models",
+        "--mount type=bind,src={0}/hub,destination=/models",
+    ],
+)
+def test_each_way_to_mount_a_folder(tmp_path: Path, mount: str) -> None:
+    """Weights are found behind it."""
+    place = tmp_path / "hub/mine"
+    place.mkdir(parents=True)
+    safetensors(place / "model.safetensors", {"a": ("BF16", 4 << 20)})
+    command = f"docker run {mount.format(tmp_path)} vllm/vllm-openai:v1 --model /models/mine"
+    assert checks(command)["weights"].status is Status.OK
+
+
+@pytest.mark.parametrize(
+    "there", ["/root/.cache/huggingface", "/root/.cache/", "/root/.cache/huggingface/hub"]
+)
+def test_the_cache_that_an_image_has(tmp_path: Path, there: str) -> None:
+    """A folder that is mounted there is where a model is looked for by its name."""
+    place = tmp_path / "hub/models--o--m/snapshots/aaa"
+    place.mkdir(parents=True)
+    safetensors(place / "model.safetensors", {"a": ("BF16", 4 << 20)})
+    here = {"/root/.cache/": tmp_path / "x", "/root/.cache/huggingface/hub": tmp_path / "hub"}.get(
+        there, tmp_path
+    )
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x/huggingface").symlink_to(tmp_path)
+    command = f"docker run -v {here}:{there} vllm/vllm-openai:v1 --model o/m"
+    assert checks(command)["weights"].status is Status.OK
+
+
+def test_a_home_as_a_shell_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A "~" in a variable, which no shell has expanded, is the home."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    place = tmp_path / "hf/hub/models--o--m/snapshots/aaa"
+    place.mkdir(parents=True)
+    safetensors(place / "model.safetensors", {"a": ("BF16", 4 << 20)})
+    assert checks("vllm serve o/m", home="~/hf")["weights"].status is Status.OK
+
+
+def test_options_of_docker_are_none_of_the_server(tmp_path: Path) -> None:
+    """`docker run -q` is quiet; behind the image it is a quantisation."""
+    safetensors(tmp_path / "model.safetensors", {"a": ("BF16", 4 << 20)})
+    run = f"docker run -q fp8 -v {tmp_path}:/m vllm/vllm-openai:v1"
+    assert "in memory by" not in checks(f"{run} --model /m")["weights"].message
+    assert "in memory by fp8" in checks(f"{run} --model /m -q fp8")["weights"].message
+
+
+@pytest.mark.parametrize(
+    ("weights_gib", "share", "advice"),
+    [
+        (114.0, 0.5, "ask for 0.99 or more"),
+        (115.0, 0.5, "use smaller weights, or more machines"),
+        (116.0, 0.5, "use smaller weights, or more machines"),
+        (200.0, 0.9, "use smaller weights, or more machines"),
+        (90.1, 0.5, "ask for 0.80 or more"),
+    ],
+)
+def test_a_share_that_is_advised_can_be_asked_for(
+    weights_gib: float, share: float, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is below 1, and holds the weights; nobody is told to ask for all of the memory."""
+    size = round(weights_gib * GIB)
+    monkeypatch.setattr("sparktop.doctor.start.read_checkpoint", lambda *_, **__: Checkpoint(size, 1))
+    pool = checks(f"vllm serve {tmp_path} --gpu-memory-utilization {share}")["KV cache"]
+    assert (pool.status, pool.advice) == (Status.FAIL, advice)
+
+
+def test_weights_beyond_the_memory_have_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no share is asked for."""
+    big = Checkpoint(200 * GIB, 1)
+    monkeypatch.setattr("sparktop.doctor.start.read_checkpoint", lambda *_, **__: big)
+    found = checks(f"vllm serve {tmp_path}")["KV cache"]
+    assert found == Check(
+        "KV cache",
+        Status.FAIL,
+        "no room: all of the memory is 121.6 GiB, weights 200.0",
+        "use smaller weights, or more machines",
+    )
 
 
 def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
