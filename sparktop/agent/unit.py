@@ -16,19 +16,15 @@ ENVIRONMENT_FILE = "/etc/sparktop/environment"
 """The file in the unit that holds the values of the environment variables that a configuration names."""
 _HOMES = (Path("/home"), Path("/root"))
 
-_HARDENING = """\
-# It only reads: no capability, no way to get one, nothing to write to but its log.
+HARDENING = """\
+# It only reads: no way to get a capability, nothing to write to but what is named here.
 NoNewPrivileges=yes
-CapabilityBoundingSet=
 AmbientCapabilities=
 ProtectSystem=strict
 PrivateTmp=yes
-StateDirectory=sparktop
-Environment=XDG_STATE_HOME=%S
 UMask=0077
 ProtectKernelTunables=yes
 ProtectKernelModules=yes
-ProtectKernelLogs=yes
 ProtectControlGroups=yes
 ProtectClock=yes
 ProtectHostname=yes
@@ -51,7 +47,14 @@ DeviceAllow=char-nvidia rw
 DeviceAllow=char-nvidiactl rw
 DeviceAllow=char-nvidia-frontend rw
 DeviceAllow=char-nvidia-uvm rw
-DeviceAllow=char-nvidia-caps rw
+DeviceAllow=char-nvidia-caps rw"""
+"""What every unit has; the recorder alone keeps capabilities."""
+_NO_CAPABILITY = """\
+CapabilityBoundingSet=
+ProtectKernelLogs=yes"""
+_AGENT = """\
+StateDirectory=sparktop
+Environment=XDG_STATE_HOME=%S
 # It takes 50 to 80 MB; a leak or a flood must not take memory from the engines.
 MemoryMax=256M
 MemorySwapMax=0
@@ -128,7 +131,7 @@ def unit(flags: UnitFlags, *, wants_token: bool) -> str:
         "agent",
         "agent: what this machine does, for viewers elsewhere",
         words,
-        (*credentials, *user_lines(flags.program), _HARDENING),
+        (*credentials, *user_lines(flags.program), HARDENING, _NO_CAPABILITY, _AGENT),
         after="network-online.target nvidia-persistenced.service",
         notes=(*notes, start_note("agent")),
         restart_s=5,
@@ -227,10 +230,6 @@ _SERVICE = """\
 # What it learns about starts of servers is kept there; it writes nothing else.
 StateDirectory=sparktop-COMMAND
 Environment=XDG_STATE_HOME=%S/sparktop-COMMAND
-UMask=0077
-NoNewPrivileges=yes
-ProtectSystem=strict
-PrivateTmp=yes
 MemoryMax=512M
 CPUWeight=20"""
 
@@ -272,6 +271,8 @@ def watching_unit(flags: UnitFlags, more: Sequence[str], needs: Needs) -> str:
             *credentials,
             *environment_lines(named=needs.variables),
             *user_lines(flags.program, *needs.files),
+            HARDENING,
+            _NO_CAPABILITY,
             _SERVICE.replace("COMMAND", command),
         ),
         notes=(start_note(command), ssh),

@@ -37,20 +37,22 @@ def size(text: str) -> int:
 
 
 _SERVICE = """\
-StateDirectory=sparktop
+# As root it reads what engines of all users hold open, and the kernel's log; root's keys are those of ssh.
+CapabilityBoundingSet=CAP_DAC_READ_SEARCH CAP_SYS_PTRACE CAP_SYSLOG
+DeviceAllow=/dev/kmsg r
+ProtectHome=read-only
+StateDirectory=sparktop-record
 StateDirectoryMode=0700
-# The minutes around chosen alerts are kept in /var/lib/sparktop/incidents.
-Environment=XDG_STATE_HOME=/var/lib
-UMask=0077
-# The recorder should be the last to go when memory runs out, and must not be paged out.
+# The minutes around chosen alerts are kept in sparktop/incidents there.
+Environment=XDG_STATE_HOME=%S/sparktop-record
+# The recorder should be the last to go when memory runs out, and is not paged out.
 OOMScoreAdjust=-900
-LimitMEMLOCK=infinity
 MemoryMax=512M
-CPUWeight=20
-NoNewPrivileges=yes
-ProtectSystem=strict
-PrivateTmp=yes"""
-"""Settings of the systemd unit beside the command."""
+MemorySwapMax=0
+CPUWeight=20"""
+"""Settings of the systemd unit beside the command and what all units have."""
+_STATE = "/var/lib/sparktop-record"
+"""The folder that systemd makes for the unit; another than the agent's, whose user is another."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -160,19 +162,33 @@ def unit(program: Path, output: str | None, config: str | None = None, targets: 
     It records `targets`, else what the configuration file `config` lists, else the usual file.
     """
     # Late: --help needs none of it.
-    from sparktop.agent.unit import environment_lines, quote_word, start_note, unit_text, unit_watch_words
+    from sparktop.agent.unit import (
+        HARDENING,
+        environment_lines,
+        quote_word,
+        start_note,
+        unit_text,
+        unit_watch_words,
+    )
 
-    file = "/var/lib/sparktop/night.rec.zst" if output is None else str(Path(output).absolute())
+    file = f"{_STATE}/night.rec.zst" if output is None else str(Path(output).absolute())
     words, needs = unit_watch_words(config, targets)
     note = (
         "# Record *other* hosts where you can: a machine that hangs writes nothing, and its last seconds are "
         "lost."
     )
+    elsewhere = Path(file).parent
+    # A folder of another user can be written by root with this capability alone.
+    places = (
+        []
+        if elsewhere.is_relative_to(_STATE)
+        else [f"ReadWritePaths={quote_word(str(elsewhere))}", "CapabilityBoundingSet=CAP_DAC_OVERRIDE"]
+    )
     return unit_text(
         "record",
         "recorder: what servers and machines did, for later",
         " ".join((quote_word(str(program)), "record", *words, "--append", "-o", quote_word(file))),
-        (*environment_lines(named=needs.variables), _SERVICE),
+        (*environment_lines(named=needs.variables), HARDENING, _SERVICE, *places),
         after="network-online.target time-sync.target",
         notes=(start_note("record"), note),
     )

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from sparktop.agent.unit import UnitFlags, unit
+from sparktop.cli import main
+from sparktop.commands.record import unit as recorder_unit
 from tests.agent.agent_process import ran
 
 pytestmark = pytest.mark.outside
@@ -75,6 +77,45 @@ def test_every_unit_is_hardened(name: str) -> None:
     assert "char-nvidia rw" in shown["DeviceAllow"]
     assert "~@privileged" in shown["SystemCallFilter"]
     assert "ProtectProc" not in shown
+
+
+@pytest.mark.parametrize("command", ["export", "serve", "record"])
+def test_units_that_watch_are_hardened_alike(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """They have all that the agent's has but its limits of memory; the recorder keeps capabilities."""
+    assert main([command, "--systemd-unit", "spark-a"]) == 0
+    shown, agents = service(capsys.readouterr().out), service(unit(UnitFlags(PROGRAM), wants_token=False))
+    own = {
+        "ExecStart",
+        "Environment",
+        "StateDirectory",
+        "RestartSec",
+        "MemoryMax",
+        "OOMScoreAdjust",
+        "TasksMax",
+    }
+    root = {"DynamicUser", "ProtectHome", "CapabilityBoundingSet", "ProtectKernelLogs", "DeviceAllow"}
+    alike = agents.keys() - own - {"MemorySwapMax"} - (root if command == "record" else set())
+    assert {key: shown.get(key) for key in alike} == {key: agents[key] for key in alike}
+    if command == "record":
+        assert shown["CapabilityBoundingSet"] == "CAP_DAC_READ_SEARCH CAP_SYS_PTRACE CAP_SYSLOG"
+        assert shown["ProtectHome"] == "read-only"
+        assert shown["DeviceAllow"] == f"{agents['DeviceAllow']} /dev/kmsg r"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd on this machine")
+def test_systemd_takes_the_recorder_unit(tmp_path: Path) -> None:
+    """`systemd-analyze verify` reports nothing, wherever it writes."""
+    for number, output in enumerate((None, "/data/a b/night.rec.zst")):
+        path = tmp_path / f"sparktop-record{number}.service"
+        path.write_text(recorder_unit(PROGRAM, output), encoding="utf-8")
+        done = subprocess.run(  # noqa: S603 - a program of the system, files of ours
+            ["systemd-analyze", "verify", "--man=no", path],  # noqa: S607 - wherever it is installed
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def test_secrets_are_loaded_by_systemd() -> None:

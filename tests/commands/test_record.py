@@ -182,3 +182,5 @@ def test_the_unit_records_what_the_configuration_lists() -> None:
     wanted = 'ExecStart=/opt/sparktop record --config "/srv/my file.toml" --append -o /data/night.rec.zst\n'
     assert wanted in named
     assert "After=network-online.target time-sync.target" in text
+    assert "ReadWritePaths" not in text
+    assert "\nReadWritePaths=/data\nCapabilityBoundingSet=CAP_DAC_OVERRIDE\n" in named
