@@ -193,7 +193,7 @@ def test_the_viewer_needs_a_terminal(
 
     module(monkeypatch, "sparktop.ui.start", run=run)
     monkeypatch.setenv("TERM", term)
-    for stream in ("stdin", "stdout", "stderr"):
+    for stream in ("stdin", "stdout"):
         monkeypatch.setattr(getattr(sys, stream), "isatty", lambda: terminal)
     assert main(["--theme", "spark-light", "127.0.0.1:1", "--interval", "2", "host:2"]) == 0
     drawn, plain = (1, 0) if terminal and term == "xterm" else (0, 1)

@@ -71,6 +71,5 @@ def show(watch: Watch, *, simulated: bool = False) -> int:
 
 
 def _can_draw(env: Mapping[str, str]) -> bool:
-    # stderr too: Textual's driver writes the screen there.
-    streams = (sys.stdin, sys.stdout, sys.stderr)
+    streams = (sys.stdin, sys.stdout)
     return env.get("TERM") != "dumb" and all(stream is not None and stream.isatty() for stream in streams)

@@ -45,7 +45,7 @@ class TerminalOutput:
 
     def __init__(self, descriptor: int, *, encoding: str = "utf-8") -> None:
         """Write to `descriptor`, which this class never closes; the thread starts at the first write."""
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         self._encoding = encoding
         self._unwritten: deque[str] = deque()
         # A signal handler may interrupt a write with another: `queue.Queue` would deadlock.
@@ -57,10 +57,12 @@ class TerminalOutput:
         """True after a write has failed: all later text is dropped."""
 
     @classmethod
-    def to_stderr(cls) -> TerminalOutput:
-        """Return an output to standard error, where Textual writes the screen."""
-        error = sys.__stderr__
-        return cls(error.fileno(), encoding=error.encoding) if error else cls(2)
+    def to_terminal(cls) -> TerminalOutput:
+        """Return an output to standard error, or to standard output if that alone is a terminal."""
+        for stream in (sys.__stderr__, sys.__stdout__):
+            if stream is not None and stream.isatty():
+                return cls(stream.fileno(), encoding=stream.encoding)
+        return cls(2)
 
     @property
     def backlog(self) -> int:
@@ -101,9 +103,9 @@ class TerminalOutput:
             try:
                 # Not through the file object: a blocked write holds its lock, on which the interpreter
                 # aborts at its end.
-                left = left[os.write(self._descriptor, left) :]
+                left = left[os.write(self.descriptor, left) :]
             except BlockingIOError:
-                select.select([], [self._descriptor], [], _RETRY_S)
+                select.select([], [self.descriptor], [], _RETRY_S)
             except OSError:
                 self._gone = True
 
@@ -160,9 +162,9 @@ class TerminalDriver(LinuxDriver):
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
-        """Prepare the output to stderr; nothing is written yet."""
+        """Prepare the output to the terminal; nothing is written yet."""
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        self.output = TerminalOutput.to_stderr()
+        self.output = TerminalOutput.to_terminal()
         self._mode = _Mode.LEFT
         self.exit_event = self._shutdown = WakingEvent()
 
@@ -229,8 +231,8 @@ class TerminalDriver(LinuxDriver):
         """Restore the terminal's previous state without waiting for the terminal, for a forced exit."""
         if self.attrs_before is not None:
             termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
-        if self._mode is _Mode.OURS and select.select([], [2], [], 0)[1]:
-            os.write(2, _AS_BEFORE)
+        if self._mode is _Mode.OURS and select.select([], [self.output.descriptor], [], 0)[1]:
+            os.write(self.output.descriptor, _AS_BEFORE)
 
     def suspend_application_mode(self) -> None:
         """Restore the terminal's previous state until SIGCONT arrives."""

@@ -160,6 +160,18 @@ async def test_ctrl_z_gives_the_terminal_back_until_fg(tmp_path: Path) -> None:
         assert await process.wait() == 0
 
 
+async def test_errors_in_a_file_leave_the_screen_to_the_terminal(tmp_path: Path) -> None:
+    """`sparktop 2>file` opens the screen and leaves it again; the file has no escape sequence."""
+    terminal = Terminal(tmp_path)
+    async with terminal.running(VIEWER, leader=("sh", "-c", '"$0" "$@" 2>errors; exit $?')) as process:
+        await terminal.until(ENTERED)
+        await terminal.until(DRAWN)
+        terminal.type(b"q")
+        assert await process.wait() == 0
+        assert LEFT in terminal.seen
+    assert b"\x1b" not in (tmp_path / "errors").read_bytes()
+
+
 async def test_ctrl_z_without_a_shell_stops_nothing(tmp_path: Path) -> None:
     """Where nobody could resume it, as in a window of its own, it says so and lives on."""
     terminal = Terminal(tmp_path)
