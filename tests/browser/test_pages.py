@@ -153,7 +153,10 @@ def test_every_theme_has_a_colour_for_each_role(theme: str) -> None:
     ) | {"light", "dark"}
     for name in ("title", "gpu-7", "balance_edge", "part_c", "load-15"):
         assert f".{name}{{color:#" in sheet
-    assert "@media print {" in sheet
+    paper = sheet.partition("@media print {")[2]
+    assert (
+        'section:is([aria-label="Order"], [aria-label="Lists"]):not(:has(.warn)) { display: none; }' in paper
+    )
 
 
 @pytest.fixture(scope="module")
