@@ -375,9 +375,10 @@ _SPEED_OPTIONS = (
     "--kv-cache-dtype --dtype --max-model-len --context-length --max-num-seqs --max-running-requests "
     "--max-num-batched-tokens --chunked-prefill-size --gpu-memory-utilization --mem-fraction-static "
     "--enforce-eager --disable-cuda-graph --cuda-graph-max-bs --cuda-graph-bs --cuda-graph-sizes "
-    "--cudagraph-capture-sizes --compilation-config -O --attention-backend --moe-backend "
+    "--cudagraph-capture-sizes --compilation-config -cc -O --attention-backend --moe-backend "
     "--moe-runner-backend --mxfp4-backend --mxfp4-layers --block-size --page-size --swap-space "
-    "--cpu-offload-gb --async-scheduling --no-async-scheduling --enable-prefix-caching "
+    "--cpu-offload-gb --num-gpu-blocks-override --kv-cache-memory-bytes --max-cudagraph-capture-size "
+    "--stream-interval --async-scheduling --no-async-scheduling --enable-prefix-caching "
     "--no-enable-prefix-caching --disable-radix-cache --enable-chunked-prefill "
     "--no-enable-chunked-prefill --speculative-config --speculative-algorithm --speculative-num-steps "
     "--speculative-eagle-topk --speculative-num-draft-tokens --distributed-executor-backend "
@@ -388,6 +389,11 @@ _SPEED_OPTIONS = (
 _KEPT_OPTIONS = frozenset(_SPEED_OPTIONS.split())
 """Options that change the speed of a server: the only ones that are kept of its command line."""
 _PLAIN_VALUE = re.compile(r"[\w.,:+-]{1,60}", re.ASCII)
+_SECRET_FIELD = re.compile(r"(?i)(?:.*[_-])?(?:key|token|secret|passw(?:or)?d|auth|credentials?)")
+_LONGEST_JSON, _MOST_JSON = 16_384, 240
+"""Characters of an option's JSON that are read, and that are kept."""
+_LEAST_RUN = 4
+"""Numbers at one distance from which on a list has them as a range."""
 _SHARES = ("--gpu-memory-utilization", "--mem-fraction-static")
 _KV_BYTES = ("--kv-cache-memory-bytes", "--kv-cache-memory")
 _TENSOR = ("--tensor-parallel-size", "-tp", "--tp-size", "--tp")
@@ -501,7 +507,7 @@ def _title_of_options(program: str, words: Sequence[str]) -> Title:
     engine, port = _SERVERS[program]
     given = dict(options_of(words))  # of an option that is given twice, engines take the last
     port_word = given.get("--port") or (given.get("-p") if program.startswith("text-") else None) or ""
-    kept = {name: value for name, value in given.items() if name in _KEPT_OPTIONS}
+    kept = {name: value for name, value in given.items() if _plain_name(name) in _KEPT_OPTIONS}
     number = int(port_word) if port_word.isascii() and port_word.isdecimal() else port
     return Title(
         engine,
@@ -531,11 +537,66 @@ def option(words: Sequence[str], names: Sequence[str]) -> str | None:
     return next((given[name] for name in names if given.get(name)), None)
 
 
+def _plain_name(name: str) -> str:
+    """Return the name of an option without the part of its JSON that it sets, or its level: -O3, -cc.mode."""
+    return name.partition(".")[0].rstrip("0123456789")
+
+
 def _flag_text(name: str, value: str) -> str:
-    """Return an option as it is kept: of a value that is no plain word its digest."""
+    """Return an option as it is kept: JSON in short; of another value that is no plain word its digest."""
     if value and not _PLAIN_VALUE.fullmatch(value):
-        value = f"#{hashlib.sha256(value.encode()).hexdigest()[:8]}"
+        value = _short_json(value) or _digest(value)
     return f"{name} {value}".rstrip()
+
+
+def _digest(text: str) -> str:
+    return f"#{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _short_json(text: str) -> str | None:
+    """Return a JSON object with its fields in order, what may be secret as digests; None for another text."""
+    try:
+        value = json.loads(text) if text.startswith("{") and len(text) <= _LONGEST_JSON else None
+        short = (
+            None if value is None else json.dumps(_kept_part(value), sort_keys=True, separators=(",", ":"))
+        )
+    except (ValueError, RecursionError):
+        return None
+    return short if short is None or len(short) <= _MOST_JSON else f"{short[:_MOST_JSON]}…{_digest(short)}"
+
+
+def _kept_part(value: object, field: str = "") -> object:
+    """Return a part of an option's JSON as it is kept; `field` is the name that it has there."""
+    if isinstance(value, dict):
+        return {
+            name if _PLAIN_VALUE.fullmatch(name) else _digest(name): _kept_part(part, name)
+            for name, part in value.items()
+        }
+    if isinstance(value, list):
+        counts = [part for part in value if type(part) is int]
+        return (
+            _with_ranges(counts) if len(counts) == len(value) else [_kept_part(part, field) for part in value]
+        )
+    if _SECRET_FIELD.fullmatch(field) and not isinstance(value, bool):
+        return _digest(str(value))
+    if isinstance(value, str) and not _PLAIN_VALUE.fullmatch(value):
+        return short_model(value) if field == "model" else _digest(value)
+    return value
+
+
+def _with_ranges(numbers: Sequence[int]) -> list[int | str]:
+    """Return whole numbers in which those at one distance, ascending, are a range: 1, 2, 4, "8..256 by 8"."""
+    kept: list[int | str] = []
+    index = 0
+    while index < len(numbers):
+        first, last, count = numbers[index], numbers[index], 1
+        step = numbers[index + 1] - first if index + 1 < len(numbers) else 0
+        while step > 0 and index + count < len(numbers) and numbers[index + count] == last + step:
+            last, count = last + step, count + 1
+        is_run = count >= _LEAST_RUN
+        kept.append(f"{first}..{last}{f' by {step}' if step > 1 else ''}" if is_run else first)
+        index += count if is_run else 1
+    return kept
 
 
 def _memory_ask(given: Mapping[str, str]) -> MemoryAsk:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
@@ -135,17 +136,75 @@ def test_damaged_files_raise_what_the_reader_expects(content: bytes, tmp_path: P
 
 
 def test_of_a_command_line_only_known_options_are_kept() -> None:
-    """Keys and other words are dropped; a value that is no plain word is a digest."""
+    """Keys and other words are dropped; JSON is short; another value that is no plain word is a digest."""
     line = "vllm serve m --api-key s3cret --max_num_seqs=64 --enforce-eager --hf-token t -tp 2"
     title = read_title([*line.split(), "--speculative-config", '{"method": "mtp"}'])
     assert title is not None
     assert title.flags == (
         "--enforce-eager",
         "--max-num-seqs 64",
-        "--speculative-config #2a660bd7",
+        '--speculative-config {"method":"mtp"}',
         "-tp 2",
     )
     assert "s3cret" not in str(title)
+
+
+RECIPE = [1, 2, 4, 5, 8, 10, *range(16, 257, 8), *range(272, 1025, 16)]
+
+
+@pytest.mark.parametrize(
+    ("option", "kept"),
+    [
+        (
+            ("--compilation-config", json.dumps({"mode": 3, "cudagraph_capture_sizes": RECIPE})),
+            '{"cudagraph_capture_sizes":[1,2,4,5,8,10,"16..256 by 8","272..1024 by 16"],"mode":3}',
+        ),
+        (("-cc", '{"cudagraph_mode": "FULL", "pass_config": {"x": true}}'), "-cc {}"),
+        (("--compilation-config.cudagraph_mode", "FULL"), "--compilation-config.cudagraph-mode FULL"),
+        (("-O3", ""), "-O3"),
+        (
+            ("--speculative-config", '{"model": "/home/me/m/eagle", "num_speculative_tokens": 3}'),
+            '--speculative-config {"model":"eagle","num_speculative_tokens":3}',
+        ),
+        (("--speculative-config", '{"model": "o/eagle", "n": NaN}'), '{"model":"o/eagle","n":NaN}'),
+        (("--compilation-config", "[1, 2"), "--compilation-config #"),
+        (("--compilation-config", "{" * 30_000), "--compilation-config #"),
+        (("--compilation-config", '{"a":' * 5_000 + "1" + "}" * 5_000), "--compilation-config "),
+    ],
+)
+def test_json_of_an_option_can_be_compared(option: tuple[str, str], kept: str) -> None:
+    """Its fields are in order; numbers at one distance are a range; a folder is left out."""
+    title = read_title(["vllm", "serve", "m", *filter(None, option)])
+    assert title is not None
+    (shown,) = title.flags
+    assert kept.rstrip("{}") in shown
+    assert len(shown) < 300
+    assert "/home" not in shown
+
+
+def test_what_may_be_secret_in_json_is_a_digest() -> None:
+    """A key by its name, and text that is no plain word; the same text has the same digest."""
+    value = {"hf_token": "s3cret", "x": {"api_key": "s3cret", "password": 12345}, "url": "http://me:s3cret@h"}
+    title = read_title(
+        ["vllm", "serve", "m", "--speculative-config", json.dumps({**value, "a b": ["s3cret x"]})]
+    )
+    assert title is not None
+    assert not any(word in str(title.flags) for word in ("s3cret", "12345", "a b"))
+    digests = re.findall('"(?:hf_token|api_key)":"(#[0-9a-f]{8})"', str(title.flags))
+    assert len(digests) == 2
+    assert len(set(digests)) == 1
+
+
+def test_long_json_ends_in_a_digest() -> None:
+    """What differs behind the end differs in it."""
+    texts = []
+    for last in (1, 2):
+        value = json.dumps({f"field_{index}": index for index in range(50)} | {"z": last})
+        title = read_title(["vllm", "serve", "m", "--compilation-config", value])
+        assert title is not None
+        texts.append(title.flags[0])
+    assert texts[0] != texts[1]
+    assert all(re.search("…#[0-9a-f]{8}$", text) and len(text) < 300 for text in texts)
 
 
 GQA = {"num_hidden_layers": 32, "num_key_value_heads": 8, "head_dim": 128, "torch_dtype": "bfloat16"}
