@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,6 +87,12 @@ def run(arguments: argparse.Namespace) -> int:
     form = chosen_format(arguments.form, output, is_terminal=True)
     text = _report_text(arguments, form)
     write_result(output, text, is_markdown=form in {"md", "post"})
+    if form == "post":
+        words = (
+            shlex.join(source for source in arguments.sources if not source.startswith(_REFERENCE)) or LAST
+        )
+        words += " --anonymous" if arguments.anonymous else ""
+        tell(f"attach what others compare with: sparktop report {words} --format json -o post.json")
     return 0
 
 

@@ -5,13 +5,14 @@ Forums break lines themselves, so each paragraph and each item is one line. Ever
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.judgement import signed
+from sparktop.model.judgement import metric_sentence, signed
+from sparktop.model.load import LoadMode
+from sparktop.model.sweep import Topologies
 from sparktop.model.text import names_in_words
 from sparktop.report.document.document import Cell, Grid, Outside, bullets, plain, rows_in_markdown
 from sparktop.report.markdown import code
@@ -44,6 +45,7 @@ from sparktop.sweep.terms.definitions import METRICS, Metric, in_sentence
 from sparktop.sweep.terms.statistics import P95_FROM
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.result import result_view
+from sparktop.sweep.view.words import main_metrics
 
 MOST_LINES = 40
 """Tables with too many levels for this are thinned out; the first and the last level stay."""
@@ -54,20 +56,17 @@ _FRAME_LINES = 5
 _LATENCIES = ("ttft_due_ms", "ttft_ms")
 """The latency of the last table: that of an open loop is from the time at which a request was due."""
 _MOST_COMMANDS = 4
+_MODES = {LoadMode.BURST: " (all of a run at once)", LoadMode.STEADY: " (the next as soon as one ends)"}
+"""What modes mean, in words for readers who know other tools."""
 
 
-def render(
-    result: SweepResult,
-    beside: Sequence[Series] = (),
-    commands: Sequence[str] = (),
-    files: Sequence[str] = (),
-) -> str:
+def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequence[str] = ()) -> str:
     """Return a sweep's result as a post of at most `MOST_LINES` lines, without server addresses.
 
     `beside` are published series: a column has what a target has more or less than the series of its name.
-    `commands` repeat the sweep; `files` are the names of its result files, empty for a report without names.
+    `commands` repeat the sweep; a report without names has none.
     """
-    series = series_of(result)
+    series, view = series_of(result), result_view(result)
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
     metrics = _metrics(result)
     changes, left_out = _published_cells(series, beside, metrics)
@@ -77,15 +76,15 @@ def render(
     is_matrix = bool(grids)
     if not grids and metrics:
         grids = [_level_table(result, metrics[0], changes, against)]
-    first, *others = answer(result, result_view(result)) or ["Nothing was measured"]
-    costs = router_costs(result, comparison)
-    lead = " ".join([f"**{first}.**", *_with_full_stops([*([] if is_matrix else others), *costs])])
+    first, *others = answer(result, view, above_tables=True) or ["Nothing was measured"]
+    others += _other_metrics(view.topologies, first) if is_matrix else []
+    lead = " ".join([f"**{first}.**", *_with_full_stops([*others, *router_costs(result, comparison)])])
     about = [
-        _machines_item(result),
+        *_setup_items(result),
         _load_item(result, series),
-        " ".join([_warnings_item(result), *left_out]),
+        " ".join([f"**Warnings:** {_warnings_words(result)}", *left_out]),
     ]
-    notes = [*_repeat_item(commands), _files_item(files)]
+    notes = list(_repeat_item(commands))
     used = _FRAME_LINES + len(about) + len(notes) + len(grids) * (_HEAD_LINES + 1)
     most = max(_LEAST_LEVELS, (MOST_LINES - used) // max(1, len(grids)))
     thin = [replace(grid, rows=tuple(_evenly_spaced(grid.rows, most))) for grid in grids]
@@ -95,7 +94,14 @@ def render(
         reading = _how_to_read(comparison, lost, is_matrix=is_matrix, has_marks=has_marks)
         about[-1] = f"{about[-1]} {reading}".rstrip()
     blocks = [f"## {_title(result)}", lead, bullets(about), *map(rows_in_markdown, thin), bullets(notes)]
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _other_metrics(compared: Topologies | None, first: str) -> list[str]:
+    """Return where which target is best in metrics that the first sentence does not name."""
+    metrics = () if compared is None else main_metrics(compared.metrics)
+    others = [metric for metric in metrics if in_sentence(metric.title) not in first]
+    return [metric_sentence(metric.title, metric.levels, code) for metric in others]
 
 
 def _title(result: SweepResult) -> str:
@@ -118,15 +124,17 @@ def _metrics(result: SweepResult) -> list[Metric]:
     return [METRICS[name] for name in (decode, prefill, latency) if name is not None]
 
 
-def _machines_item(result: SweepResult) -> str:
-    """Return the item on machines and servers: versions, slots, launch options."""
+def _setup_items(result: SweepResult) -> Iterator[str]:
+    """Yield the items on machines and on servers: versions, slots, launch options."""
     hottest = max(
         (side.gpu_c_max for level in _levels(result) for side in level.hardware.values() if side.gpu_c_max),
         default=None,
     )
     parts = [*machine_facts(result), *([] if hottest is None else [f"hottest GPU {hottest:.0f} °C"])]
-    machines = f"Machines: {'; '.join(parts) or 'not known'}"
-    return " ".join(_with_full_stops([machines, *version_facts(result), *server_facts(result)]))
+    machines = f"**Machines:** {'; '.join(parts) or 'not known'}"
+    yield " ".join(_with_full_stops([machines, *version_facts(result)]))
+    if servers := list(_with_full_stops(server_facts(result))):
+        yield f"**Servers:** {' '.join(servers)}"
 
 
 def _levels(result: SweepResult) -> Iterator[LevelResult]:
@@ -137,16 +145,18 @@ def _load_item(result: SweepResult, series: Sequence[Series]) -> str:
     """Return the item on the load: lengths, runs and their spread, seed, date, tool."""
     plan = result.plan
     sizes = f"{lengths_words(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out"
+    if len(lengths := result.prompt_lengths()) == 1 and plan.prompts is None and plan.tg is not None:
+        sizes += f" (pp{lengths[0]} tg{plan.tg})"
     parts = [
         f"workload {code(plan.workload)}" if plan.workload else "",
         sizes if plan.prompts is None else f"{sizes} on average",
         *map(plain, plan.request_words),
-        mode_words(plan),
+        f"{mode_words(plan)}{_MODES.get(plan.mode, '')}",
         f"{effort_words(plan)}{_spread_words(series)}",
         "" if plan.seed is None else f"seed {plan.seed}",
     ]
-    tool = f"sparktop {result.sparktop}, a terminal monitor and load generator for inference servers"
-    return f"Load: {', '.join(filter(None, parts))}; {result.started_at:%Y-%m-%d}, with {tool}."
+    made = f"{result.started_at:%Y-%m-%d}, sparktop {result.sparktop}"
+    return f"**Load:** {', '.join(filter(None, parts))}; {made}."
 
 
 def _spread_words(series: Sequence[Series]) -> str:
@@ -163,9 +173,10 @@ def _spread_words(series: Sequence[Series]) -> str:
     return f" (decode: std {low if low == high else f'{low} to {high}'} % of the mean)"
 
 
-def _warnings_item(result: SweepResult) -> str:
-    """Return the one item with all that limits the result."""
-    return " ".join(_with_full_stops(caveats(result, why_slow=False))) or "No level has a warning."
+def _warnings_words(result: SweepResult) -> str:
+    """Return all that limits the result."""
+    words = " ".join(_with_full_stops(caveats(result, why_slow=False)))
+    return words.removeprefix("Warnings: ") or "none."
 
 
 _Changes = Mapping[tuple[str, Load], str]
@@ -275,6 +286,7 @@ def _level_table(result: SweepResult, main: Metric, changes: _Changes, against: 
         axis,
         "Target",
         f"{main.title} {main.unit}",
+        "95 % interval",
         "per request",
         "Prefill tok/s",
         "Peak tok/s",
@@ -302,7 +314,7 @@ def _level_row(
     load = load_of(level)
     where = load_words(load, lengths=len({level.pp for level in target.levels}) > 1)
     if level.error is not None:
-        return where, Outside(target.name), "refused", *[UNKNOWN] * 6
+        return where, Outside(target.name), "refused", *[UNKNOWN] * 7
     words = _rate_text(level, main.name)
     if marked and _is_doubted(level):
         words += " ?"
@@ -317,12 +329,18 @@ def _level_row(
         where,
         Outside(target.name),
         words,
+        _interval_text(level, main),
         METRICS["decode_tps"].text(None if each is None else each.p50),
         *(_rate_text(level, name) for name in ("prefill_tps", "peak_tps")),
         ttft.text(None if first is None else first.mean),
         ttft.text(None if first is None else first.p95),
         ", ".join(against) or UNKNOWN,
     )
+
+
+def _interval_text(level: LevelResult, metric: Metric) -> str:
+    rate = level.rate(metric.name)
+    return UNKNOWN if rate is None or rate.ci95 is None else " to ".join(map(metric.text, rate.ci95))
 
 
 def _rate_text(level: LevelResult, name: str) -> str:
@@ -342,7 +360,7 @@ def _how_to_read(comparison: ComparisonResult | None, lost: int, *, is_matrix: b
     if is_matrix and comparison is not None and any(True for _ in winner_rules(comparison)):
         floor, rate = max(comparison.noise_floor_percent.values()), comparison.error_rate_percent or 0.0
         parts.append(
-            f"a winner is better than every other by over {floor:.1f} %, and surely ({rate:.0f} % error)"
+            f"a winner is better than every other by over {floor:.1f} %, beyond chance ({rate:.0f} % error)"
         )
     if not is_matrix:
         parts += [f"p95 from {P95_FROM} requests on", *(["?: the level has a warning"] if has_marks else [])]
@@ -351,19 +369,9 @@ def _how_to_read(comparison: ComparisonResult | None, lost: int, *, is_matrix: b
 
 
 def _repeat_item(commands: Sequence[str]) -> Iterator[str]:
+    """Yield the item with what measures the same again, and what compares it with this post."""
     if commands:
         shown = [code(command) for command in commands[:_MOST_COMMANDS]]
         more = f" ({len(commands) - len(shown)} more in the report)" if len(commands) > len(shown) else ""
-        yield f"The same again (or `NAME=URL` for each name): {'; '.join(shown)}{more}"
-
-
-def _files_item(files: Sequence[str]) -> str:
-    """Return the item with the data to attach, and where everything else is."""
-    if not files:
-        return "The report has everything else: each level with its limit, warnings and definitions."
-    command = f"sparktop report {shlex.join(files)}"
-    data, page = code(f"{command} --format json -o post.json"), code(f"{command} -o report.html")
-    return (
-        f"Data to attach: `post.json` ({data} writes it, without addresses). Everything else, such as "
-        f"definitions, what limited each level, and warnings: {page}."
-    )
+        again = f"**The same again** (`NAME=URL` for each name): {'; '.join(shown)}{more}."
+        yield f"{again} **Compare yours**, with this post as post.md: `sparktop report last post.md`"

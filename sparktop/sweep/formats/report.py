@@ -70,6 +70,7 @@ from sparktop.sweep.view.marks import PADDING, REFUSED, UNBALANCED, marks_of
 from sparktop.sweep.view.result import result_view, topologies
 from sparktop.sweep.view.words import (
     beside_words,
+    depth_sentences,
     headline,
     judgements,
     left_words,
@@ -598,15 +599,19 @@ def _target_tables(result: SweepResult) -> Iterator[Section]:
     yield Section(table=hardware_grid(result))
 
 
-def answer(result: SweepResult, view: SweepView) -> list[str]:
-    """Return the first sentences of a report as Markdown, the most important first; the list may be empty."""
+def answer(result: SweepResult, view: SweepView, *, above_tables: bool = False) -> list[str]:
+    """Return the first sentences of a report as Markdown, the most important first; the list may be empty.
+
+    `above_tables`: without the judgements that the tables below them show.
+    """
     searched = [*capacity_sentences(result, code), *slo_sentences(result, code)]
     if searched:
         sentences = searched
     else:
         first = headline(result, view.topologies, code)
         sentences = [first] if first is not None else []
-        sentences += judgements(result, view.rows, view.topologies, code)
+        more = (list(depth_sentences(result, code))[1:], judgements(result, view.rows, view.topologies, code))
+        sentences += more[not above_tables]
     first, *others = map(_with_capital, sentences) if sentences else ("",)
     # The headline may say the same with fewer words.
     return [

@@ -339,7 +339,7 @@ def sweep_report(
         commands = [
             repeat_command(shown.of_result(part), addresses=shown.addresses) for part in parts.values()
         ]
-        return post.render(result, others, list(filter(None, commands)), list(parts))
+        return post.render(result, others, list(filter(None, commands)))
     if form == "md":
         return report.sweep_markdown(result, others, _last_sections(result, shown))
     own = {target.name for target in result.targets}

@@ -338,6 +338,7 @@ def test_launch_options_and_versions_of_servers() -> None:
     )
     result = result.model_copy(update={"targets": targets})
     items = paragraphs(post_of(result))[1]
+    assert "- **Servers:** `fast`: started with" in items
     started = "started with `--enforce-eager --kv-cache-dtype fp8`"
     assert f"`fast`: {started}." in items
     assert f"`slow`: `alpha` {started}; `omega` started with default options." in items
@@ -352,14 +353,31 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     first = result.targets[0].model_copy(update={"version": "0.32.0", "engine": "vllm", "machines": machines})
     post = post_of(result.model_copy(update={"targets": (first, *result.targets[1:])}))
     answer, about, *_ = paragraphs(post)
-    setup, load, warnings = about.splitlines()
+    machines_line, servers, load, warnings = about.splitlines()
     assert answer.startswith("**`fast` wins")
-    assert "Machines: NVIDIA DGX Spark, NVIDIA GB10, driver 580.95; NVIDIA DGX Spark, " in setup
-    assert "`fast`: vLLM 0.32.0, 2 machines." in setup
-    assert "100 tokens in, 4 out, burst, 3 runs a level" in load
+    assert machines_line.startswith(
+        "- **Machines:** NVIDIA DGX Spark, NVIDIA GB10, driver 580.95; NVIDIA DGX Spark, "
+    )
+    assert servers == "- **Servers:** `fast`: vLLM 0.32.0, 2 machines."
+    assert "100 tokens in, 4 out (pp100 tg4), burst (all of a run at once), 3 runs a level" in load
     assert "2026-03-22" in load
-    assert warnings.startswith("- No level has a warning.")
+    assert warnings.startswith("- **Warnings:** none.")
     assert table(post)[0][-1] == "`fast` (+50 %)"
+
+
+def test_metrics_with_another_winner_follow_the_headline() -> None:
+    """The headline has those that the same target wins; others say where which target is best."""
+    result = made_sweep(("fast", [made_level(2, step=0.2)]), ("slow", [made_level(2, step=0.3)]))
+    assert paragraphs(post_of(result))[0].count("decode") == 1
+    assert "TTFT: no clear difference at c2." in paragraphs(post_of(result))[0]
+
+
+def test_the_best_level_is_named_once() -> None:
+    """One target: in the headline; the table has the interval of each level."""
+    levels = [made_level(at) for at in (1, 2, 4)]
+    post = post_of(made_sweep(("solo", levels)))
+    assert len(re.findall("c = ?4|c4", paragraphs(post)[0])) == 1
+    assert re.fullmatch(r"[0-9.]+ to [0-9.]+", table(post)[0][2])
 
 
 def test_a_router_has_its_loss_and_the_cause() -> None:
@@ -441,15 +459,15 @@ def test_nothing_measured_is_said() -> None:
 def test_the_command_joins_results_and_repeats_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`report A B --format post` has both commands, and names the files to attach."""
+    """`report A B --format post` has both commands; a line beside it says what to attach."""
     monkeypatch.chdir(tmp_path)
     save(tmp_path / "before.json", made_sweep(("proxy", [made_level(2)])))
     save(tmp_path / "after.json", made_sweep(("tp2", [made_level(2, step=0.1)])))
     assert main(["report", "before.json", "after.json", "--format", "post"]) == 0
-    post = capsys.readouterr().out
-    assert "`sparktop sweep proxy " in post
-    assert "`sparktop sweep tp2 " in post
-    assert "`sparktop report before.json after.json --format json -o post.json`" in post
+    said = capsys.readouterr()
+    assert "`sparktop sweep proxy " in said.out
+    assert "`sparktop sweep tp2 " in said.out
+    assert "sparktop report before.json after.json --format json -o post.json" in said.err
     assert main(["report", "before.json", "after.json", "--format", "json", "-o", "post.json"]) == 0
     assert main(["report", "post.json", "--format", "post"]) == 0
     assert "127.0.0.1" not in (tmp_path / "post.json").read_text(encoding="utf-8")
@@ -465,6 +483,6 @@ def test_warnings_are_one_line() -> None:
     """Named once, above the tables; why levels are slow is in the report alone."""
     doubted = full_sweep().model_copy(update={"slo": None})
     post = post_of(doubted.model_copy(update={"targets": doubted.targets[:1]}))
-    assert paragraphs(post)[1].splitlines()[2].startswith("- Warnings: ")
-    assert post.count("Warnings: ") == 1
+    assert paragraphs(post)[1].splitlines()[-1].startswith("- **Warnings:** requests waited (all 3 levels). ")
+    assert post.count("Warnings:") == 1
     assert "Why levels are slow" not in post
