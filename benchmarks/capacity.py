@@ -31,7 +31,7 @@ from sparktop.simulation.calibration import CLUSTER_TP2, GX10_VANILLA, LONG_CONT
 from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.sweep.plan.arrivals import Pattern, due_times
 from sparktop.sweep.plan.capacity import Pace, default_seconds, level_plan, parse_conditions
-from sparktop.sweep.plan.conversations import find_conversations, planned_turns
+from sparktop.sweep.plan.conversations import find_conversations
 from sparktop.sweep.plan.plan import Capacity, Plan
 from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.result.open_loop import open_loop_figures
@@ -41,7 +41,7 @@ from sparktop.sweep.run.open_loop import warm_up_s
 from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.run.validity import agents_tail_s, ramp_s
 from stage.clients import ClosedLoop, DirectDestination, OpenLoop, VirtualTime
-from stage.conversations import Conversations
+from stage.conversations import Conversations, planned_turns
 
 FRESH_SEED = 9300
 """First seed of set-ups with other models and lengths than those of its tuning (from 9100)."""

@@ -22,10 +22,39 @@ from sparktop.model.load import (
     Turn,
 )
 from sparktop.simulation.engine import EngineEvent, SimulatedRequest
+from sparktop.sweep.plan.conversations import ConversationPreset, Lane
 from stage.clients import VirtualTime, Way
 
 _REFUSED_PAUSE_S = 0.5
 """Minimum seconds from a failed request to the next one of its lane."""
+
+
+_MOST_UNFIT = 100
+"""Conversations that end one after the other without a call until a lane has no further turn."""
+
+
+def planned_turns(
+    preset: ConversationPreset, seed: int | str, number: int, max_model_len: int | None = None
+) -> Iterator[Turn]:
+    """Yield the turns of lane `number` without end, as if each answer had the length of its script.
+
+    The first conversation is under way: its first turn, if it has a past, is the warm-up call. A call that
+    does not fit into the server's context ends its conversation and is left out; where none fits any more,
+    the turns end.
+    """
+    lane = Lane(preset, seed, number, max_model_len)
+    past = list(lane.past())
+    yield from past[-1:]
+    unfit = 0
+    while unfit < _MOST_UNFIT:
+        turn = lane.next_turn()
+        if not turn.fits:
+            unfit += 1
+            lane.give_up()
+            continue
+        unfit = 0
+        yield turn
+        lane.answered(turn.prompt_tokens, turn.output_tokens)
 
 
 def turn_hashes(turn: Turn, block_tokens: int, salt: int = 0) -> tuple[int, ...]:

@@ -36,10 +36,9 @@ from sparktop.sweep.generator.wire import (
     RunLoad,
     WorkerMessage,
 )
-from sparktop.sweep.plan.conversations import planned_turns
 from sparktop.sweep.run.worker_process import SweepWorker
 from stage.clients import ClosedLoop, DirectDestination, ProxySettings, RoutedDestination, Way
-from stage.conversations import Conversations
+from stage.conversations import Conversations, planned_turns
 from stage.rehearsal import Rehearsal
 
 _STEP_S = 0.1
@@ -116,7 +115,7 @@ class RehearsedWorker(SweepWorker):
             started_at=started_s,
             ended_at=ended_s,
             cancelled=self._called_off,
-            health=ClientHealth("virtual", 0.0, None, None),
+            health=ClientHealth("virtual", 0.0, {}, None),
         )
 
     async def cancel(self) -> None:

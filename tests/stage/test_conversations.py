@@ -17,9 +17,9 @@ from sparktop.model.load import (
 )
 from sparktop.simulation.calibration import KV_BLOCKS, SOLO
 from sparktop.simulation.engine import Engine
-from sparktop.sweep.plan.conversations import find_conversations, planned_turns
+from sparktop.sweep.plan.conversations import find_conversations
 from stage.clients import DirectDestination, VirtualTime
-from stage.conversations import Conversations, turn_hashes
+from stage.conversations import Conversations, planned_turns, turn_hashes
 
 ENGINE = replace(SOLO, max_model_len=65_536)
 BLOCK = ENGINE.block_tokens

@@ -576,7 +576,7 @@ def verdict(result: SweepResult, plan: Plan) -> int:
     if result.status != "done":
         tell(f"{(result.status or 'unfinished').replace('_', ' ')}: {result.stop_reason}")
         return 1
-    ended = sum(level.requests.ok + level.requests.failed for level in levels)
+    ended = sum(level.requests.ended for level in levels)
     failed = sum(level.requests.failed for level in levels)
     bad = failed > plan.max_error_share * ended
     if bad:

@@ -358,7 +358,7 @@ def _doubt_parts(level: LevelResult) -> list[str]:
     """Return how many requests failed, the reasons to doubt a level, and why it is slow."""
     parts = []
     if level.requests.failed:
-        parts.append(f"{level.requests.failed} of {level.requests.failed + level.requests.ok} failed")
+        parts.append(f"{level.requests.failed} of {level.requests.ended} failed")
     marks = marks_of(level)
     if doubts := [mark.word for mark in marks if mark.doubt]:
         parts.append(f"warnings: {', '.join(doubts)}")

@@ -281,23 +281,14 @@ class TokenTimes(_Line, frozen=True):
     requests: Mapping[str, RequestTokens]
 
 
-class LagFigures(Struct, frozen=True):
-    """Lag of the load generator's event loop in milliseconds."""
-
-    mean: float
-    p50: float
-    p99: float
-    max: float
-    p90: float | None = None
-
-
 class ClientHealth(Struct, frozen=True):
     """The health of the load generator during a run."""
 
     loop: str
     cpu_percent: float
     """CPU use in percent of one core."""
-    loop_lag_ms: LagFigures | None
+    loop_lag_ms: Mapping[str, float]
+    """Lag of its event loop in milliseconds: mean, p50, p90, p99 and max; empty where it was not measured."""
     connect_ms: float | None
     """Mean time in milliseconds to open a connection of the run; None if none was opened."""
     core_wait_ms: float | None = None

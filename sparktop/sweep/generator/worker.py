@@ -49,7 +49,6 @@ from sparktop.sweep.generator.wire import (
     Calibrated,
     Cancel,
     ClientHealth,
-    LagFigures,
     Quit,
     Ready,
     Refused,
@@ -399,18 +398,13 @@ def loop_name() -> str:
     return "uvloop" if module.startswith("uvloop") else "asyncio"
 
 
-def lag_figures(lags_ms: Sequence[float]) -> LagFigures | None:
-    """Return figures of the lags, which are in milliseconds; None without lags."""
+def lag_figures(lags_ms: Sequence[float]) -> dict[str, float]:
+    """Return mean and quantiles of the lags by name, in milliseconds; empty without lags."""
     if not lags_ms:
-        return None
+        return {}
     ordered = sorted(lags_ms)
-    return LagFigures(
-        mean=statistics.fmean(ordered),
-        p50=quantile(ordered, 0.5),
-        p99=quantile(ordered, 0.99),
-        max=ordered[-1],
-        p90=quantile(ordered, 0.9),
-    )
+    quantiles = {f"p{percent}": quantile(ordered, percent / 100) for percent in (50, 90, 99)}
+    return {"mean": statistics.fmean(ordered), **quantiles, "max": ordered[-1]}
 
 
 def _core_waits() -> tuple[int, int] | None:

@@ -253,10 +253,6 @@ class ContextLength:
         self._tokens = self._known = prompt_tokens + output_tokens
 
 
-_MOST_UNFIT = 100
-"""Conversations that end one after the other without a call until a lane has no further turn."""
-
-
 class Lane:
     """One user or agent: call `next_turn`, then `answered` or `give_up`, and so on."""
 
@@ -335,30 +331,6 @@ class Lane:
     def _begin(self) -> tuple[Script, ContextLength]:
         course = script(self._preset, self._seed, number_of(self.number, self._conversation))
         return course, ContextLength(self._preset, course, self._max_model_len)
-
-
-def planned_turns(
-    preset: ConversationPreset, seed: int | str, number: int, max_model_len: int | None = None
-) -> Iterator[Turn]:
-    """Yield the turns of lane `number` without end, as if each answer had the length of its script.
-
-    The first conversation is under way: its first turn, if it has a past, is the warm-up call. A call that
-    does not fit into the server's context ends its conversation and is left out; where none fits any more,
-    the turns end.
-    """
-    lane = Lane(preset, seed, number, max_model_len)
-    past = list(lane.past())
-    yield from past[-1:]
-    unfit = 0
-    while unfit < _MOST_UNFIT:
-        turn = lane.next_turn()
-        if not turn.fits:
-            unfit += 1
-            lane.give_up()
-            continue
-        unfit = 0
-        yield turn
-        lane.answered(turn.prompt_tokens, turn.output_tokens)
 
 
 DEFAULT = "coder-quick"

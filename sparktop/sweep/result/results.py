@@ -929,6 +929,11 @@ class Requests(Part):
     """Requests that were sent a second time, because the server had closed the idle connection that they were
     sent on first; not failures. 0 in older files."""
 
+    @property
+    def ended(self) -> int:
+        """Number of requests that were completed or failed."""
+        return self.ok + self.failed
+
 
 class TokenCounts(Part):
     """Numbers of tokens, summed over all requests of a level."""

@@ -84,7 +84,7 @@ def judge_level(
     (better as concurrency grows). If more than `max_error_share` (0 to 1) of the requests failed, the verdict
     on falling conditions is FAILS. `traces` are the requests of the level's completed runs.
     """
-    ended = level.requests.ok + level.requests.failed
+    ended = level.requests.ended
     falling = rising = Verdict.HOLDS
     words = []
     if not level.requests.ok or level.requests.failed > max_error_share * ended:

@@ -41,7 +41,6 @@ from sparktop.sweep.generator.wire import (
     Batch,
     Calibrated,
     Cancel,
-    ClientHealth,
     ContextLoad,
     Refused,
     RunFinished,
@@ -195,11 +194,10 @@ class LevelRecord(Struct, eq=False):
     """Requests of an interrupted run, collected from `partial`."""
     spans: list[Span] = field(default_factory=list)
     """Start and end of each measured run, completed or cancelled."""
-    run_s: list[float] = field(default_factory=list)
-    health: list[ClientHealth] = field(default_factory=list)
+    facts: LevelFacts = field(default_factory=LevelFacts)
+    """What a judgement of the result needs beside its metrics, as far as no sample is needed for it."""
     health_entered: int = 0
-    """Number of entries of `health` that the sweep's result already contains."""
-    asked: TokensAsked = field(default_factory=TokensAsked)
+    """Number of entries of `facts.health` that the sweep's result already contains."""
     growth: dict[str, Counters] = field(default_factory=dict)
     """Growth of each server's counters over all batches, warm-up included, to compare with all requests."""
     measured: dict[str, Counters] = field(default_factory=dict)
@@ -207,9 +205,6 @@ class LevelRecord(Struct, eq=False):
     computed."""
     run_finished: list[dict[str, int]] = field(default_factory=list)
     """Finished requests by server, for each measured run after which all servers became idle."""
-    fell: bool = False
-    unsettled: str | None = None
-    cut_short: str | None = None
     left: LeftRequests | None = None
     """What the servers did after a hang-up."""
     beside: BesideResult | None = None
@@ -224,7 +219,7 @@ class LevelRecord(Struct, eq=False):
     @property
     def runs(self) -> int:
         """Number of measured runs that were completed."""
-        return len(self.run_s)
+        return len(self.facts.run_s)
 
     @property
     def lasted_s(self) -> float:
@@ -237,7 +232,7 @@ class LevelRecord(Struct, eq=False):
         `events` are the run's events; they name backends as the monitor names them.
         """
         traces = collect(events)
-        self.asked = self.asked.plus(tokens_asked(traces, self._most_output))
+        self.facts.asked = self.facts.asked.plus(tokens_asked(traces, self._most_output))
         if phase is Phase.CONTEXT:
             self.contexts += traces
         if phase is not Phase.RUNNING:
@@ -245,11 +240,11 @@ class LevelRecord(Struct, eq=False):
         end = record.finished
         if end is not None:
             self.spans.append(sampled_span(events, end))
-            self.health.append(end.health)
+            self.facts.health.append(end.health)
         if end is not None and not end.cancelled:
             self.events += events
             self.traces += traces
-            self.run_s.append(end.ended_at - end.started_at)
+            self.facts.run_s.append(end.ended_at - end.started_at)
         else:
             self.partial += events
             self.cut += traces
@@ -272,7 +267,7 @@ class LevelRecord(Struct, eq=False):
             grown = last.counters.since(first.counters)
             anew = None not in {first.start_time, last.start_time} and first.start_time != last.start_time
             measured = last.counters.since(middle.counters)
-            self.fell |= anew or grown.fell() or measured.fell()
+            self.facts.fell |= anew or grown.fell() or measured.fell()
             _add_counters(self.growth, name, grown)
             _add_counters(self.measured, name, measured)
 
@@ -303,19 +298,18 @@ class LevelRecord(Struct, eq=False):
         if self.runs and self.cut:
             made = _add_partial_requests(made, level_result(self.level, self.cut))
             made = made.model_copy(update={"uncounted": self._uncounted_requests()})
-        facts = self.facts(log)
+        facts = self.facts_with_samples(log)
         served = dict(made.served_by)
-        if not served and not self.fell and self.prepared.target.kind is TargetKind.ROUTER:
+        if not served and not facts.fell and self.prepared.target.kind is TargetKind.ROUTER:
             counts = {name: grown.finished or 0.0 for name, grown in self.measured.items()}
             served = {name: round(count) for name, count in counts.items() if count > 0}
             if served and len(self.run_finished) == self.runs:
                 made = made.model_copy(update={"runs_split": tuple(self.run_finished)})
         loaded = in_flight((trace.start, trace.end) for trace in self._requests())
         batches = self._busy_batches(log)
-        grown = None if self.fell else self._sum_over_servers(self.growth)
+        grown = None if facts.fell else facts.growth
         made = with_servers(made, self.plan, self.prepared.kv_capacity_tokens, grown)
-        measured = None if self.fell else self._sum_over_servers(self.measured)
-        context = self.prepared.max_model_len
+        measured, context = self._measured_growth(), self.prepared.max_model_len
         made = with_replay(made, self.plan, traces, spans, context, measured, is_cut=not self.runs)
         made = made.model_copy(
             update={
@@ -336,22 +330,17 @@ class LevelRecord(Struct, eq=False):
         )
         return made.model_copy(update={"validity": judge(self.plan, made, facts)})
 
-    def facts(self, log: ServerLog) -> LevelFacts:
-        """Return what is known about the level beside its metrics, to judge the validity of its result."""
+    def facts_with_samples(self, log: ServerLog) -> LevelFacts:
+        """Return the `facts` with what counters and samples of servers and machines add to them."""
         loaded = in_flight((trace.start, trace.end) for trace in self._requests())
         nodes = {name: log.nodes(name, loaded) for name in self.prepared.nodes}
-        return LevelFacts(
-            asked=self.asked,
+        return replace(
+            self.facts,
             growth=self._sum_over_servers(self.growth),
             measured=self._sum_over_servers(self.measured),
-            unsettled=self.unsettled,
-            fell=self.fell,
             queues=self._queue_reasons(log),
-            health=tuple(self.health),
             hardware={name: node_side(points) for name, points in nodes.items() if points},
             mdns=self.prepared.mdns,
-            run_s=tuple(self.run_s),
-            cut_short=self.cut_short,
         )
 
     def _requests(self) -> list[RequestTrace]:
@@ -388,7 +377,7 @@ class LevelRecord(Struct, eq=False):
 
     def _measured_growth(self) -> Counters | None:
         """Return the growth of all servers' counters over measured runs and contexts; None if unknown."""
-        return None if self.fell else self._sum_over_servers(self.measured)
+        return None if self.facts.fell else self._sum_over_servers(self.measured)
 
     def _samples(self, log: ServerLog) -> dict[str, list[ServerPoint]]:
         """Return the samples of each server of the target that were taken during measured runs."""
@@ -423,7 +412,7 @@ class LevelRecord(Struct, eq=False):
 
     def _backend_side(self, name: str, points: list[ServerPoint]) -> ServerSide:
         running = [point.running for point in points if point.running is not None]
-        grown = None if self.fell else self.measured.get(name)
+        grown = None if self.facts.fell else self.measured.get(name)
         prefill_ms = None
         if grown is not None and grown.prefill_s is not None and grown.prefills:
             prefill_ms = 1000 * grown.prefill_s / grown.prefills
@@ -438,7 +427,7 @@ class LevelRecord(Struct, eq=False):
     def _busy_batches(self, log: ServerLog) -> dict[str, float]:
         """Return the mean batch size of each server while it was computing, where known, by server name."""
         means = {
-            name: busy_batch(points, None if self.fell else self.measured.get(name))
+            name: busy_batch(points, None if self.facts.fell else self.measured.get(name))
             for name, points in self._samples(log).items()
         }
         return {name: mean for name, mean in means.items() if mean is not None}
@@ -509,7 +498,10 @@ class LevelRecord(Struct, eq=False):
             until=self.spans[-1][1] if self.spans else None,
             strategy=self.prepared.target.strategy,
             errors=backend_errors(
-                self.prepared.backends, events, {} if self.fell else self.measured, self._routed_failures(log)
+                self.prepared.backends,
+                events,
+                {} if self.facts.fell else self.measured,
+                self._routed_failures(log),
             ),
         )
 
@@ -655,7 +647,7 @@ class LevelMaker(Struct, eq=False):
         if not self.cancellation.requested:
             began = self.clock()
             self.emit(self._phase_event(Phase.SETTLING, batch))
-            record.unsettled = await self.settle(names) or record.unsettled
+            record.facts.unsettled = await self.settle(names) or record.facts.unsettled
             self.estimate.learn_pause(paused_s + self.clock() - began)
             record.add_growth(before, measured_from, self.rest)
             if self.plan.leave and batch.last and names:
@@ -687,7 +679,7 @@ class LevelMaker(Struct, eq=False):
             self.present = None
             if run.finished is None or self.cancellation.requested:
                 break
-            record.health.append(run.finished.health)
+            record.facts.health.append(run.finished.health)
             took_s = run.finished.ended_at - run.finished.started_at
             self.estimate.learn_beside(batch.target.name, batch.load, took_s)
             traces += collect(run.events())
@@ -841,7 +833,7 @@ class LevelMaker(Struct, eq=False):
                 case Batch() if message.id == command.id:
                     self._take_events(batch, record.prepared, message, is_measured=is_measured)
                 case Calibrated():
-                    record.asked = record.asked.plus(tokens_of_calibration(message))
+                    record.facts.asked = record.facts.asked.plus(tokens_of_calibration(message))
                 case Refused() if message.id == command.id:
                     refused = message
                 case _:

@@ -44,6 +44,10 @@ Status = Literal["done", "cancelled", "stopped_by_guard", "failed"]
 """How a sweep ended, as its result file states it."""
 
 
+_LAGS = ("mean", "p50", "p99", "max")
+"""Figures of the lag of the generator's event loop that a result file holds."""
+
+
 class ResultBuilder:
     """Builds the result of a sweep: each method replaces the immutable `result` by an updated one."""
 
@@ -196,7 +200,8 @@ class ResultBuilder:
         health = self._health
         if not health:
             return ClientResult()
-        lags = [run.loop_lag_ms for run in health if run.loop_lag_ms is not None]
+        lags = [run.loop_lag_ms for run in health if run.loop_lag_ms]
+        largest = {name: max(lag[name] for lag in lags) for name in _LAGS} if lags else None
         connects = [run.connect_ms for run in health if run.connect_ms is not None]
         reasons = tuple(
             f"{target.name}, {level_name(level.point, None, lengths=False, wide=True, depth=level.depth)}: "
@@ -209,14 +214,7 @@ class ResultBuilder:
         return ClientResult(
             loop="uvloop" if health[-1].loop == "uvloop" else "asyncio",
             cpu_percent=max(run.cpu_percent for run in health),
-            loop_lag_ms=Quantiles(
-                mean=max(lag.mean for lag in lags),
-                p50=max(lag.p50 for lag in lags),
-                p99=max(lag.p99 for lag in lags),
-                max=max(lag.max for lag in lags),
-            )
-            if lags
-            else None,
+            loop_lag_ms=None if largest is None else Quantiles(**largest),
             connect_ms=fmean(connects) if connects else None,
             trustworthy=not reasons,
             reasons=reasons,

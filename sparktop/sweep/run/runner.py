@@ -508,13 +508,14 @@ class SweepRunner:
         except WorkerGoneError as error:
             self._cancellation.request("failed", str(error))
         if self._is_stopped():
-            record.cut_short = f"the sweep ended within this level: {self._cancellation.reason}"
+            record.facts.cut_short = f"the sweep ended within this level: {self._cancellation.reason}"
         if not (record.runs or record.cut):
             return None
         # In a thread, because a hundred thousand tokens take long enough to freeze a screen.
         made = await asyncio.to_thread(record.result, self._log, self._models)
-        health, record.health_entered = record.health[record.health_entered :], len(record.health)
-        level = self._builder.enter_level(batch.target.name, made, health)
+        health, entered = record.facts.health, record.health_entered
+        record.health_entered = len(health)
+        level = self._builder.enter_level(batch.target.name, made, health[entered:])
         await asyncio.to_thread(self._save_now)
         if batch.last or self._is_stopped():
             self._emit(LevelMeasured(batch.target.name, level, self.result))

@@ -769,8 +769,7 @@ def keeps_up(level: LevelResult, max_error_share: float) -> bool:
     loop = level.open_loop
     if loop is None or loop.unstable or loop.overloaded:
         return False
-    ended = level.requests.ok + level.requests.failed
-    return ended > 0 and level.requests.failed <= max_error_share * ended
+    return not _is_failing(level, max_error_share)
 
 
 async def alone_per_s(plan: Plan, prepared: PreparedTarget, worker: SweepWorker, name: str) -> float | None:
@@ -864,8 +863,8 @@ def most_concurrencies(
 
 
 def _is_failing(level: LevelResult, max_error_share: float) -> bool:
-    ended = level.requests.ok + level.requests.failed
-    return level.error is not None or not ended or level.requests.failed > max_error_share * ended
+    failed, ended = level.requests.failed, level.requests.ended
+    return level.error is not None or not ended or failed > max_error_share * ended
 
 
 def _last_rising(with_rate: Sequence[LevelResult], metric: str) -> tuple[LevelResult, int]:

@@ -104,7 +104,7 @@ class TokensAsked(Struct, frozen=True):
         )
 
 
-class LevelFacts(Struct, frozen=True):
+class LevelFacts(Struct):
     """What a sweep knows about a level beside the metrics in its result, to judge the result's validity."""
 
     asked: TokensAsked = TokensAsked()
@@ -118,10 +118,10 @@ class LevelFacts(Struct, frozen=True):
     """True if a server was restarted during the level, or one of its counters decreased."""
     queues: Mapping[str, str | None] = field(default_factory=dict)
     """For each server of the target why requests queued at it; None: none did."""
-    health: Sequence[ClientHealth] = ()
+    health: list[ClientHealth] = field(default_factory=list)
     hardware: Mapping[str, NodeSide] = field(default_factory=dict)
     mdns: bool = False
-    run_s: Sequence[float] = ()
+    run_s: list[float] = field(default_factory=list)
     """Duration of each measured run in seconds."""
     cut_short: str | None = None
     """Why the level was not completed; None if it was."""
@@ -151,11 +151,11 @@ def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, 
 
 def _client_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     reasons = []
-    lags = [run_health.loop_lag_ms for run_health in facts.health if run_health.loop_lag_ms is not None]
-    p99 = max((lag.p99 for lag in lags), default=0.0)
+    lags = [run_health.loop_lag_ms for run_health in facts.health if run_health.loop_lag_ms]
+    p99 = max((lag["p99"] for lag in lags), default=0.0)
     if p99 > MOST_LAG_MS:
         reasons.append(f"p99 of its loop's lag is {p99:.1f} ms")
-    mean = max((lag.mean for lag in lags), default=0.0)
+    mean = max((lag["mean"] for lag in lags), default=0.0)
     tpot = level.tpot_ms.p50 if level.tpot_ms is not None else None
     if tpot and mean > MOST_LAG_SHARE * tpot:
         reasons.append(f"its mean lag is {mean:.2f} ms, {100 * mean / tpot:.0f} % of the median TPOT")
@@ -174,8 +174,8 @@ def _client_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
 
 def _possible_ttft_error(health: Sequence[ClientHealth]) -> tuple[float, str]:
     """Return (ms by which the generator's own lag may lengthen a TTFT, why in words to put behind)."""
-    lags = [run_health.loop_lag_ms for run_health in health if run_health.loop_lag_ms is not None]
-    late = max((lag.p90 for lag in lags if lag.p90 is not None), default=None)
+    lags = [run_health.loop_lag_ms for run_health in health if run_health.loop_lag_ms]
+    late = max((lag["p90"] for lag in lags), default=None)
     waits = max(
         (run_health.core_wait_ms for run_health in health if run_health.core_wait_ms is not None), default=0.0
     )
@@ -343,16 +343,12 @@ def _machine_doubts(facts: LevelFacts) -> Iterator[Validity]:
 
 
 def _failure_doubts(level: LevelResult) -> Iterator[Validity]:
-    failed = level.requests.failed
-    if failed:
-        kinds = ", ".join(f"{word} {count}" for word, count in sorted(level.requests.errors.items()))
-        total = failed + level.requests.ok
-        yield Validity(code=ERRORS, message=f"{failed} of {total} requests failed ({kinds})")
     beside = None if level.beside is None else level.beside.requests
-    if beside is not None and beside.failed:
-        kinds = ", ".join(f"{word} {count}" for word, count in sorted(beside.errors.items()))
-        said = f"{beside.failed} of {beside.failed + beside.ok} requests failed while long prompts arrived"
-        yield Validity(code=ERRORS, message=f"{said} ({kinds})")
+    for requests, when in ((level.requests, ""), (beside, " while long prompts arrived")):
+        if requests is not None and requests.failed:
+            kinds = ", ".join(f"{word} {count}" for word, count in sorted(requests.errors.items()))
+            failed = f"{requests.failed} of {requests.ended} requests failed{when}"
+            yield Validity(code=ERRORS, message=f"{failed} ({kinds})")
 
 
 def with_clock_shifts(targets: Iterable[TargetResult]) -> tuple[TargetResult, ...]:

@@ -331,8 +331,7 @@ def _many_failed(level: LevelResult) -> bool:
 
     Requests of a trace that are longer than the server's context say nothing about its speed.
     """
-    ended = level.requests.ok + level.requests.failed
-    return level.requests.failed - _too_long(level) > ERROR_SHARE * ended
+    return level.requests.failed - _too_long(level) > ERROR_SHARE * level.requests.ended
 
 
 def _too_long(level: LevelResult) -> int:
@@ -348,7 +347,7 @@ def _overload_words(level: LevelResult) -> str:
         return open_loop.growth_words
     if open_loop.overloaded:
         return f"{open_loop.in_flight_limit} requests in flight, the limit of the client"
-    return f"{level.requests.failed} of {level.requests.ok + level.requests.failed} requests failed"
+    return f"{level.requests.failed} of {level.requests.ended} requests failed"
 
 
 def _rate_figures(level: LevelResult) -> str:
@@ -361,8 +360,7 @@ def _rate_figures(level: LevelResult) -> str:
     if level.replay is not None and (cached := level.replay.cached_percent) is not None:
         parts.append(f"{cached:.0f} % of the prompt tokens cached")
     if too_long := _too_long(level):
-        ended = level.requests.ok + level.requests.failed
-        parts.append(f"{too_long} of {ended} requests beyond its context")
+        parts.append(f"{too_long} of {level.requests.ended} requests beyond its context")
     return f" ({', '.join(parts)})" if parts else ""
 
 

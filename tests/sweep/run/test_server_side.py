@@ -129,7 +129,7 @@ def test_counters_that_go_back_are_a_restart(later: EngineSample, grown: float, 
     made = record()
     rest = {"a": server_point(sample(1.0))}
     made.add_growth(rest, rest, {"a": server_point(later)})
-    assert (made.fell, made.growth["a"].generation_tokens) == (fell, grown)
+    assert (made.facts.fell, made.growth["a"].generation_tokens) == (fell, grown)
     rest = {"a": server_point(later)}
     made.add_growth(rest, rest, {"a": server_point(replace(later, at=10.0))})
     assert made.growth["a"].generation_tokens == grown
@@ -145,9 +145,9 @@ def test_what_a_warm_up_added_is_no_part_of_the_measured_growth() -> None:
     )
     made.add_growth(before, warm, after)
     assert (made.growth["a"].generation_tokens, made.measured["a"].generation_tokens) == (90.0, 60.0)
-    assert not made.fell
+    assert not made.facts.fell
     made.add_growth(before, warm, {"a": server_point(sample(3.0, tokens=110.0))})
-    assert made.fell
+    assert made.facts.fell
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_only_looks_with_requests_in_flight_count_for_a_machine() -> None:
     log = ServerLog()
     for at, clock in ((9.0, 208), (12.0, 2400), (15.0, 2200), (18.0, 208), (22.0, 2300), (29.0, 208)):
         log.accept(SourceKey.node("n1"), NodeSample(at, gpus=(GpuReading(0, sm_clock_mhz=clock),)))
-    assert made.facts(log).hardware["n1"].sm_clock_mhz_mean == 2300.0
+    assert made.facts_with_samples(log).hardware["n1"].sm_clock_mhz_mean == 2300.0
     assert in_flight([(4.0, 5.0), (1.0, 3.0), (2.0, 2.5), (3.0, 3.5)]) == [(1.0, 3.5), (4.0, 5.0)]
 
 

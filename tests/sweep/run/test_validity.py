@@ -22,7 +22,7 @@ from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.snapshot import LimitKind, NodeView
 from sparktop.model.targets import GuardLimits
 from sparktop.store import SourceKey
-from sparktop.sweep.generator.wire import ClientHealth, LagFigures, WorkerTarget
+from sparktop.sweep.generator.wire import ClientHealth, WorkerTarget
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import (
     AgentsResult,
@@ -67,11 +67,12 @@ GOOD = LevelResult(
 ASKED = TokensAsked(generated=1024, prompt=2048, most=1024)
 OPEN = TokensAsked(generated=900, prompt=2048, most=1024, open=100, open_requests=2)
 GROWTH = Counters(1024.0, 2048.0, 0.0, 0.0, 2048.0, 16.0)
-FACTS = LevelFacts(asked=ASKED, growth=GROWTH, measured=GROWTH, run_s=(10.0, 10.0, 10.0))
+FACTS = LevelFacts(asked=ASKED, growth=GROWTH, measured=GROWTH, run_s=[10.0, 10.0, 10.0])
 
 
 def health(cpu: float = 10.0, mean: float = 0.1, p99: float = 1.0) -> ClientHealth:
-    return ClientHealth("uvloop", cpu, LagFigures(mean, mean, p99, p99), 0.5)
+    lag = {"mean": mean, "p50": mean, "p90": 0.0, "p99": p99, "max": p99}
+    return ClientHealth("uvloop", cpu, lag, 0.5)
 
 
 def grown(**changes: float) -> dict[str, object]:
@@ -156,9 +157,10 @@ def test_a_lag_that_may_lengthen_a_ttft_is_told(
     p90: float | None, wait_ms: float | None, ttft_ms: float, *, is_marked: bool
 ) -> None:
     """From 2 ms on, or 1 % of the TTFT if that is less, of what timers or the kernel's run queue show."""
-    seen = ClientHealth("uvloop", 10.0, LagFigures(0.01, 0.0, 3.0, 3.0, p90), 0.5, wait_ms)
+    lag = {} if p90 is None else {"mean": 0.01, "p50": 0.0, "p90": p90, "p99": 3.0, "max": 3.0}
+    seen = ClientHealth("uvloop", 10.0, lag, 0.5, wait_ms)
     level = GOOD.model_copy(update={"ttft_ms": Latency(mean=ttft_ms, count=8)})
-    messages = [one.message for one in judge(PLAN, level, replace(FACTS, health=(seen,)))]
+    messages = [one.message for one in judge(PLAN, level, replace(FACTS, health=[seen]))]
     assert any("TTFT" in one for one in messages) is is_marked
     if is_marked and (wait_ms or 0.0) < 1.0:
         assert any(

@@ -475,7 +475,7 @@ def recorded() -> tuple[LevelRecord, ServerLog]:
     prepared = PreparedTarget(router, WorkerTarget(router.url), backends=tuple(urls))
     record, log = LevelRecord(plan, prepared, plan.level(router, 3)), ServerLog()
     record.events, record.traces = level_events(), collect(level_events())
-    record.spans, record.run_s = [(0.0, 40.0)], [20.0, 20.0]
+    record.spans, record.facts.run_s = [(0.0, 40.0)], [20.0, 20.0]
     for at in range(41):
         for name, mean in (("spark-a", 3.0), ("spark-b", 1.0)):
             look = looked_at(name, float(at), mean + at % 2 - 0.5, prefill_s=5.0, prefills=10.0)

@@ -33,10 +33,10 @@ from sparktop.sweep.plan.conversations import (
     find_conversations,
     number_of,
     parse_conversations,
-    planned_turns,
     script,
 )
 from sparktop.sweep.terms.statistics import quantile
+from stage.conversations import planned_turns
 
 COUNT = 4_000
 
