@@ -139,6 +139,15 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             read_json=openai.read,
             silent="has none with --disable-log-stats",
         ),
+        "fastdeploy": Engine(
+            "FastDeploy",
+            _page_reader("vllm:", vllm.READER, partial(vllm.sample_of, engine="fastdeploy")),
+            ("/v1/models",),
+            document.identify,
+            reports=("model",),
+            prefixes=PREFIXES["fastdeploy"],
+            read_json=openai.read,
+        ),
         "lmdeploy": Engine(
             "LMDeploy",
             _page_reader("lmdeploy:", vllm.LMDEPLOY_READER, vllm.sample_of_lmdeploy),
@@ -171,6 +180,9 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
         "triton": _engine_with_metrics_port(
             "Triton", _page_reader("nv_inference_", triton.READER, triton.sample_of), "nv_inference_"
+        ),
+        "max": _engine_with_metrics_port(
+            "Modular MAX", _page_reader("maxserve_", workers.MAX_READER, workers.sample_of_max), "maxserve_"
         ),
         "dynamo": _engine_with_metrics_port(
             "a Dynamo worker",
@@ -232,6 +244,9 @@ _BARE_TRTLLM = re.compile(
     rb"\n(?:request_success_total|kv_cache_(?:utilization|hit_rate)|e2e_request_latency_seconds_count)[ {]"
 )
 """Names without a prefix that old versions of TensorRT-LLM write at their own route."""
+_OF_NIM = re.compile(rb'\n[ \t]*+\w*?num_requests_(?:running|waiting)\{[^}\n]*model_name="')
+"""A gauge of a NIM. Any program may count requests under names without a prefix, but without this label; with
+a colon before them they are another engine's."""
 _SERVER_LABEL = b'{server="'
 """Only the samples of production-stack's router have this label alone, under vLLM's names."""
 _NAMED = re.compile(rb"\n[ \t]*+(?:#[ \t]++TYPE[ \t]++)?+([A-Za-z_:][\w:]*+)[ \t{]")
@@ -270,6 +285,8 @@ _PROGRAMS: Mapping[str, str] = {
     "mooncake": "Mooncake",
     "infinity": "Infinity",
     "te": "Text Embeddings Inference",
+    "agentgateway": "agentgateway",
+    "gen": "a program with OpenTelemetry's names for LLMs",
 }
 """Programs whose metrics are no inference engine's, by the first word of their names."""
 _PLAIN = frozenset({"python", "process", "go", "http", "promhttp", "nodejs", "jvm", "up", "scrape", "target"})
@@ -356,6 +373,8 @@ def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
                 found[name] = line[1].decode()
     if engine == "trtllm" and found.keys() <= {"nim"} and _BARE_TRTLLM.search(padded):
         return (("trtllm", ""),)
+    if "nim" in found and not _OF_NIM.search(padded):
+        del found["nim"]
     if _may_be_router(padded, found) and (kind := router_kind(body)) is not None:
         raise PageError(FailureKind.ROUTER, TITLES[kind])
     return tuple((name, found[name]) for name in ENGINES if name in found)
@@ -420,7 +439,7 @@ def _no_engine_error(body: bytes, engine: str) -> PageError:
     if not _METRICS.search(padded):
         return PageError(FailureKind.MALFORMED, f"{_looks_like(body[:_CLASSIFIED_BYTES])}, not metrics")
     unset = _COMMENT.search(padded)
-    if unset is not None:
+    if unset is not None and (engine == "nim" or unset[1] != vllm.NIM_PREFIX.encode()):
         title = ENGINES[_PREFIXES[unset[1]]].title
         return PageError(FailureKind.METRICS_DISABLED, f"the metrics of {title} have no values yet")
     whose, is_other = _program_of_page(padded)

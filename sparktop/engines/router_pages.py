@@ -7,16 +7,21 @@
   `model_name`; without servers only those of all requests together. It never sets the number of waiting
   requests. Each request of its page blocks its event loop for 0.1 s, so its page must not be requested often.
 * Dynamo's `queued_requests` lasts until the first token, so that it includes requests in prefill. Newer
-  versions have `stage_requests` instead, whose stages before the worker are the real queue.
-* llm-d's endpoint picker (EPP) exports each metric under the prefixes of its earlier names too: only the
-  first prefix on the page is read. Its gauges of the pool are means over servers and are not read.
+  versions have `stage_requests` instead, whose stages before the worker are the real queue; versions between
+  count those that wait in the router as `router_queue_pending_requests`, where its queue has a limit.
+* llm-d's endpoint picker (EPP) exports each metric under the prefixes of its earlier names too: of each
+  metric only the first prefix on the page is read. The Gateway API inference extension, which it comes from,
+  writes each part's metrics under a prefix of its own. Gauges of the pool are means over servers and are not
+  read.
+* AIBrix's gateway writes its servers' gauges again, without a prefix and with a label of its own pod; some
+  versions add up what they read each time. Of these only the names of the pods are read.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from sparktop.engines.document import entries, field, parse, words
@@ -27,7 +32,7 @@ from sparktop.model.text import clean
 
 DYNAMO, STACK, LLM_D = "dynamo", "production-stack", "llm-d"
 VLLM_ROUTER, SGLANG_GATEWAY, LLAMA_SWAP = "vllm-router", "sglang-gateway", "llama-swap"
-ENVOY_AI, GPUSTACK = "envoy-ai-gateway", "gpustack"
+ENVOY_AI, GPUSTACK, AIBRIX = "envoy-ai-gateway", "gpustack", "aibrix"
 TITLES: Mapping[str, str] = {
     DYNAMO: "Dynamo's frontend",
     STACK: "production-stack's router",
@@ -37,6 +42,7 @@ TITLES: Mapping[str, str] = {
     LLAMA_SWAP: "llama-swap",
     ENVOY_AI: "Envoy AI gateway",
     GPUSTACK: "GPUStack",
+    AIBRIX: "AIBrix's gateway",
 }
 """By kind of router: its name for messages."""
 WORKERS = "/workers"
@@ -61,21 +67,28 @@ _MARKS = re.compile(
     rb"|(?P<vllm_router>vllm_router_\w)"
     rb"|(?P<gateway>smg_\w|sgl_router_\w)"
     rb"|(?P<swap>llamaswap_\w)"
-    rb"|(?P<envoy>gen_ai_(?:client_token_usage|server_request_duration|server_time_to_first_token)\w)"
+    rb"|(?P<envoy>gen_ai_(?:client|server)_\w+\{[^}\n]*(?:gen_ai_original_model=|envoyproxy/ai-gateway))"
+    rb'|(?P<aibrix>(?:num_requests|gateway|aibrix)_\w+\{[^}\n]*gateway_pod=")'
     rb"|(?P<gpustack>gpustack:\w)"
     rb"|(?P<stack>vllm:(?:current_qps|healthy_pods_total|num_incoming_requests|routing_decisions)"
     rb'|vllm:\w+\{[ \t]*+server="[^"\n]*+",?+\}))'
 )
 _FORWARDED = re.compile(rb'(?m)^[a-z_]+:\w+\{(?:[^}\n]*[, ])?worker_addr="')
 """A sample of an engine as SGLang's gateway writes it: with the address of its worker."""
-ROUTERS_ONLY = (b"vllm:num_incoming_requests", b"vllm:routing_decisions", b"vllm_router_", b"worker_addr=")
+ROUTERS_ONLY = (
+    *(b"vllm:num_incoming_requests", b"vllm:routing_decisions"),
+    *(b"vllm_router_", b"worker_addr=", b"gateway_pod="),
+)
 """Parts of pages that no engine writes, although names of an engine stand beside them."""
 _ACTIVE = (f"{_FRONTEND}active_requests", f"{_FRONTEND}inflight_requests")
 _STAGES, _QUEUED = f"{_FRONTEND}stage_requests", f"{_FRONTEND}queued_requests"
+_PENDING = f"{_FRONTEND}router_queue_pending_requests"
 _BEFORE_WORKER = ("preprocess", "route", "dispatch")
 _RUNNING, _HEALTHY = "vllm:num_requests_running", "vllm:healthy_pods_total"
 _EPP_ENDPOINTS = ("per_endpoint_queue_size", "per_pod_queue_size")
 _EPP_QUEUE = "flow_control_queue_size"
+_EPP_IN_FLIGHT = ("request_running", "running_requests")
+_AIBRIX_PODS, _AIBRIX_IN_FLIGHT = "num_requests_running", "gateway_in_flight_requests"
 _RUNNING_AT = ("running_requests", "worker_requests_active", "worker_load")
 _HEALTH_OF = "worker_health"
 _BREAKERS, _OUTCOMES = ("cb_state", "worker_cb_state"), ("cb_outcomes_total", "worker_cb_outcomes_total")
@@ -89,8 +102,8 @@ _OPEN, _HALF_OPEN = 1.0, 2.0
 """States of a circuit breaker; 0 is closed."""
 _READER = Reader(
     (
-        *(*_ACTIVE, _STAGES, _QUEUED, _RUNNING, _HEALTHY),
-        *(f"{prefix}{name}" for prefix in _EPP for name in (*_EPP_ENDPOINTS, _EPP_QUEUE)),
+        *(*_ACTIVE, _STAGES, _QUEUED, _PENDING, _RUNNING, _HEALTHY, _AIBRIX_PODS, _AIBRIX_IN_FLIGHT),
+        *(f"{prefix}{name}" for prefix in _EPP for name in (*_EPP_ENDPOINTS, _EPP_QUEUE, *_EPP_IN_FLIGHT)),
         *(
             f"{prefix}{name}"
             for prefixes in _WORKERS.values()
@@ -204,6 +217,8 @@ def _read_dynamo(families: Mapping[str, Family]) -> RouterSample:
     queued = of_label("stage", *_BEFORE_WORKER, combine=_sum_or_none)(stages) if stages else None
     note = None
     if queued is None:
+        queued = _sum_or_none(families.get(_PENDING, {}))
+    if queued is None:
         queued = _sum_or_none(families.get(_QUEUED, {}))
         note = None if queued is None else PREFILL_QUEUED
     active = next((families[name] for name in _ACTIVE if name in families), {})
@@ -229,10 +244,8 @@ def _read_stack(families: Mapping[str, Family]) -> RouterSample:
 
 
 def _read_epp(families: Mapping[str, Family]) -> RouterSample:
-    prefix = next((one for one in _EPP if any(name.startswith(one) for name in families)), _EPP[0])
-    endpoints = next(
-        (families[f"{prefix}{name}"] for name in _EPP_ENDPOINTS if f"{prefix}{name}" in families), {}
-    )
+    first = partial(_first_family, families, _EPP)
+    endpoints = first(*_EPP_ENDPOINTS)
     ids = _values_by_label(endpoints, "model_server_endpoint") or _values_by_label(
         endpoints, "model_server_pod"
     )
@@ -240,17 +253,35 @@ def _read_epp(families: Mapping[str, Family]) -> RouterSample:
         Deployment(one, f"http://{one}" if _HOST_PORT.fullmatch(one) else None)
         for one in list(ids)[:_MOST_DEPLOYMENTS]
     )
-    queued = _sum_or_none(families.get(f"{prefix}{_EPP_QUEUE}", {}))
-    return RouterSample(_UNDATED, LLM_D, deployments=deployments or None, queued=queued)
+    return RouterSample(
+        _UNDATED,
+        LLM_D,
+        deployments=deployments or None,
+        queued=_sum_or_none(first(_EPP_QUEUE)),
+        in_flight=_sum_or_none(first(*_EPP_IN_FLIGHT)),
+    )
+
+
+def _first_family(families: Mapping[str, Family], prefixes: Sequence[str], *names: str) -> Family:
+    """Return the first of these metrics that is on the page, under the first of `prefixes` that it has."""
+    full = (f"{prefix}{name}" for prefix in prefixes for name in names)
+    return next((families[name] for name in full if name in families), {})
+
+
+def _read_aibrix(families: Mapping[str, Family]) -> RouterSample:
+    pods = _values_by_label(families.get(_AIBRIX_PODS, {}), "pod")
+    return RouterSample(
+        _UNDATED,
+        AIBRIX,
+        deployments=tuple(map(Deployment, list(pods)[:_MOST_DEPLOYMENTS])) or None,
+        in_flight=_sum_or_none(families.get(_AIBRIX_IN_FLIGHT, {})),
+        note="it names its servers' pods without an address: list them under [[backends]]",
+    )
 
 
 def _read_workers(kind: str, families: Mapping[str, Family]) -> RouterSample:
     """Read the page of a router whose metrics have a label for the worker."""
-
-    def first(*names: str) -> Family:
-        full = (f"{prefix}{name}" for prefix in _WORKERS[kind] for name in names)
-        return next((families[name] for name in full if name in families), {})
-
+    first = partial(_first_family, families, _WORKERS[kind])
     sent = _values_by_worker(first(*_RUNNING_AT))
     health, breakers = _values_by_worker(first(_HEALTH_OF)), _values_by_worker(first(*_BREAKERS))
     outcomes = first(*_OUTCOMES)
@@ -300,12 +331,14 @@ _KINDS: Mapping[str, str] = {
     "swap": LLAMA_SWAP,
     "envoy": ENVOY_AI,
     "gpustack": GPUSTACK,
+    "aibrix": AIBRIX,
 }
 """Kinds by the name of the group in `_MARKS`."""
 _READERS: Mapping[str, Callable[[Mapping[str, Family]], RouterSample]] = {
     DYNAMO: _read_dynamo,
     STACK: _read_stack,
     LLM_D: _read_epp,
+    AIBRIX: _read_aibrix,
     VLLM_ROUTER: partial(_read_workers, VLLM_ROUTER),
     SGLANG_GATEWAY: partial(_read_workers, SGLANG_GATEWAY),
     LLAMA_SWAP: _reader_of_name(LLAMA_SWAP, "its metrics have no engine figures"),

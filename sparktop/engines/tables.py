@@ -19,6 +19,7 @@ PREFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         RAY: ("ray_vllm_", "ray_vllm:"),
         "vllm": ("vllm:", "vllm_", "kserve_vllm:", "kserve_vllm_"),
         "aphrodite": ("aphrodite:", "aphrodite_"),
+        "fastdeploy": ("fastdeploy:", "fastdeploy_"),
         "lmdeploy": ("lmdeploy:", "lmdeploy_"),
         "sglang": ("sglang:", "sglang_", "kserve_sglang:", "ray_sglang_"),
         "llamacpp": ("llamacpp:", "llamacpp_"),
@@ -30,15 +31,17 @@ PREFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 Beside an engine's own spelling there are those of OpenTelemetry (`vllm_`: a colon is no character of its
 names), of KServe's PodMonitor (`kserve_vllm:`) and of Ray. On a page, any other word before an engine's own
 prefix is accepted, too."""
+_AS_VLLM = (RAY, "aphrodite", "fastdeploy")
+"""Engines with vLLM's names under a prefix of their own."""
 _TABLES: Mapping[str, tuple[Fields, Histograms]] = {
-    **dict.fromkeys(("vllm", RAY, "aphrodite", "lmdeploy"), (vllm.FIELDS, vllm.HISTOGRAMS)),
+    **dict.fromkeys(("vllm", *_AS_VLLM, "lmdeploy"), (vllm.FIELDS, vllm.HISTOGRAMS)),
     "sglang": (sglang.FIELDS, sglang.HISTOGRAMS),
     "llamacpp": (llamacpp.FIELDS, ()),
     "trtllm": (trtllm.FIELDS, trtllm.HISTOGRAMS),
 }
 """The tables of fields of the engines whose servers are recognised among the series of a Prometheus."""
 _NAMES_READ: Mapping[str, Mapping[str, str]] = {
-    **{engine: {name: name for name in vllm.NAMES} for engine in ("vllm", RAY, "aphrodite")},
+    **{engine: {name: name for name in vllm.NAMES} for engine in ("vllm", *_AS_VLLM)},
     "lmdeploy": LMDEPLOY_NAMES,
     "sglang": {name: name for name in sglang.NAMES},
     "llamacpp": {name: name for name in llamacpp.NAMES},
@@ -50,8 +53,8 @@ They differ for LMDeploy, which is read with the tables of vLLM."""
 
 
 def _table_prefix(engine: str) -> str:
-    """Return the prefix of an engine's names in `_NAMES_READ`: of Ray and Aphrodite, as of vLLM, vLLM's."""
-    return PREFIXES["vllm" if engine in {RAY, "aphrodite"} else engine][0]
+    """Return the prefix of an engine's names in `_NAMES_READ`."""
+    return PREFIXES["vllm" if engine in _AS_VLLM else engine][0]
 
 
 @cache

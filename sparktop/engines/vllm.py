@@ -260,7 +260,7 @@ def _kv_capacities(configs: Mapping[str, Places], named: Iterable[str], lanes: l
 #   a lane. They differ by `ReplicaId`, or by `WorkerId` (the process) where vLLM is older than 0.11.
 # * NIM: vLLM's old names without a prefix, at `/v1/metrics`. `request_finish_total` has the reasons.
 #   `gpu_power_usage_watts` is not read: versions differ in its unit.
-# * Aphrodite has vLLM's metrics under its own prefix.
+# * Aphrodite has vLLM's metrics under its own prefix, FastDeploy many of them, without a model's name.
 # * LMDeploy (`lmdeploy/metrics/loggers.py`): vLLM's names but for the time of a step
 #   (`iter_token_latency`), that of a token (`time_per_output_token_seconds`), tokens from the prefix cache,
 #   counted at the end of a request, and the hit rate. `iteration_tokens_total` is counted for each request,

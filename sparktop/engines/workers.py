@@ -1,4 +1,4 @@
-"""Readers for ports beside an engine: a Dynamo worker without its engine's metrics, and LMCache's own server.
+"""Readers for ports of metrics alone: Dynamo workers without their engine's, LMCache's server, Modular MAX.
 
 * Dynamo worker: `dynamo_component_*` at the port of `DYN_SYSTEM_PORT`. Its requests in flight are running and
   waiting ones together, so neither number is known. The worker's engine writes its names on the same page:
@@ -6,6 +6,10 @@
 * LMCache server: `lmcache_mp_*`, written by OpenTelemetry, which appends a counter's unit to its name. It
   stores KV caches and runs no requests. Counters appear after their first use; lookups have the label
   `model_name`. Older versions name a counter `…_keys_total` that is now `…_chunks_total`.
+* MAX: `maxserve_*` at port 8001, written by OpenTelemetry (`max/serve/telemetry/metrics.py`), times in
+  milliseconds. `num_requests_running` counts requests from their arrival to their end, so those that wait are
+  among them; older versions do not count these. Tokens are counted at a request's end, the cache's at its
+  start. A counter of loads has the models' names.
 """
 
 from __future__ import annotations
@@ -23,14 +27,17 @@ from sparktop.engines.lanes import (
     Histograms,
     LanePage,
     dynamo_role,
+    finished,
     names_of,
     of_label,
+    requests,
     share,
     start_time,
     total,
+    total_or_none,
     where,
 )
-from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.engine import EngineSample, Histogram, LaneSample
 
 DYNAMO_NOTE = "only this worker's requests in flight are known: its engine's metrics are not on the page"
 LMCACHE_NOTE = "a KV cache server: it runs no requests"
@@ -91,6 +98,63 @@ _LMCACHE_EXTRAS = ExtraReader(
 )
 _LMCACHE_LOOKUPS = ("lmcache_mp_lookup_requested_tokens_total", "lmcache_mp_lookups_requests_total")
 LMCACHE_READER = Reader((*_LMCACHE_EXTRAS.names, *_LMCACHE_LOOKUPS, START))
+
+_MAX_USED, _MAX_BLOCKS, _MAX_MISSED = "used_blocks", "all_blocks", "missed_tokens"
+_MAX: Fields = (
+    ("running", ("maxserve_num_requests_running",), requests),
+    ("waiting", ("maxserve_num_requests_queued",), requests),
+    (_MAX_USED, ("maxserve_cache_num_used_blocks",), total),
+    (_MAX_BLOCKS, ("maxserve_cache_num_total_blocks",), total_or_none),
+    ("prompt_tokens", ("maxserve_num_input_tokens_total",), total),
+    ("generation_tokens", ("maxserve_num_output_tokens_total",), total),
+    ("prefix_cache_hits", ("maxserve_cache_hits_tokens_total",), total),
+    (_MAX_MISSED, ("maxserve_cache_misses_tokens_total",), total),
+    ("preemptions", ("maxserve_cache_preemption_count_total",), total),
+    (
+        "finished",
+        ("maxserve_request_count_total",),
+        lambda family: finished(where(family, "path", "/v1/chat/completions", "/v1/completions")),
+    ),
+)
+_MAX_TIMES: Histograms = (
+    ("ttft", ("maxserve_time_to_first_token_milliseconds",)),
+    ("itl", ("maxserve_itl_milliseconds",)),
+    ("tpot", ("maxserve_time_per_output_token_milliseconds",)),
+    ("e2e", ("maxserve_request_time_milliseconds",)),
+)
+_MAX_LOADS = "maxserve_pipeline_load_total"
+MAX_READER = Reader(names_of(_MAX, _MAX_TIMES, _MAX_LOADS))
+
+
+def sample_of_max(families: Page, at: float) -> EngineSample:
+    """Parse the page of a MAX server, dated `at` (monotonic seconds).
+
+    Raises:
+        PageError: the page holds more samples than any real server has.
+    """
+    page = LanePage(families, model_label="model")
+    fields = page.read(_MAX, _MAX_TIMES)["0"]
+    page.lanes(_MAX_LOADS)  # its label names the models
+    present, waiting = fields.pop("running", None), fields.get("waiting")
+    used, blocks = fields.pop(_MAX_USED, None), fields.pop(_MAX_BLOCKS, None)
+    hits, missed = fields.get("prefix_cache_hits"), fields.pop(_MAX_MISSED, None)
+    if present is not None:
+        fields["gauges"] = {"in_flight": present}
+        fields["running"] = None if waiting is None else max(0.0, present - waiting)
+    if blocks and used is not None and used <= blocks:
+        fields["kv_cache_percent"] = 100.0 * used / blocks
+    if hits is not None and missed is not None:
+        fields["prefix_cache_queries"] = hits + missed
+    for name, _ in _MAX_TIMES:
+        if (found := fields.get(name)) is not None:
+            bounds_s = tuple(bound / 1000 for bound in found.bounds)
+            fields[name] = Histogram(bounds_s, found.cumulative, found.sum / 1000)
+    return EngineSample(
+        at=at,
+        engine="max",
+        lanes=(LaneSample("0", per_finished_request=True, **fields),),
+        models=page.model_names(),
+    )
 
 
 def sample_of_dynamo(families: Page, at: float) -> EngineSample:
