@@ -10,6 +10,8 @@ import zlib
 
 import httptools
 
+from sparktop.model.text import clean
+
 _LARGEST_HEAD_BYTES = 64 << 10
 _UNPACKED_AT_ONCE_BYTES = 1 << 20
 _LARGEST_UNPACKED_BYTES = 64 << 20
@@ -143,7 +145,7 @@ class HttpAnswer:
         if packed == "identity":
             return body
         if packed not in _PACKED:
-            raise BrokenAnswerError("the answer is packed in a way that was not asked for")
+            raise BrokenAnswerError(f"the answer is packed as {clean(packed, 20)!r}, which was not asked for")
         self._unpacker = unpacker = self._unpacker or zlib.decompressobj(_ZLIB_OR_GZIP_HEADER)
         pieces, total = [], 0
         try:

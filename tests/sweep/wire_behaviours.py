@@ -169,7 +169,107 @@ def always(status: int, body: object, headers: str = "") -> tuple[Answer, Small]
     return answer, lambda _path, _headers, _body: page(status, body, headers)
 
 
+def deltas(*kinds: dict[str, Any], usage: dict[str, int] | None = None) -> Answer:
+    """Return an answer whose chunks have these deltas in turn, without ids and without a total at its end.
+
+    `usage` stands in each chunk.
+    """
+
+    async def answer(asked: Asked) -> None:
+        asked.start()
+        for at in range(asked.tokens):
+            last = at == asked.tokens - 1
+            choice = {
+                "index": 0,
+                "delta": kinds[at % len(kinds)],
+                "finish_reason": "length" if last else None,
+            }
+            asked.event({"choices": [choice]} | ({} if usage is None else {"usage": usage}))
+            await asked.server.step()
+        if usage is not None:
+            asked.event(asked.usage())
+        asked.end()
+
+    return answer
+
+
+_BY_CHUNKS = {"requests.ok": 2, "requests.failed": 0, "tokens.generated": 18, "tokens_from": "chunks"}
+_THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+_NOTHING_USED = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+
+
+async def early_hints(asked: Asked) -> None:
+    """Write two interim answers before the final one."""
+    asked.write("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
+    await asked.stream()
+
+
+async def with_trailers(asked: Asked) -> None:
+    """End the body with trailers, and write a second end of the stream before."""
+    asked.start("Trailer: X-Tokens\r\n")
+    for event in _events(asked):
+        asked.event(event)
+    asked.chunk("data: [DONE]\n\ndata: [DONE]\n\n: bye\n\n")
+    asked.write("0\r\nX-Tokens: 9\r\n\r\n")
+
+
+async def as_http_1_0(asked: Asked) -> None:
+    """Answer as HTTP/1.0 does: no length, and the connection closes at the end."""
+    asked.write("HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+    for event in _events(asked):
+        asked.write(plain(json.dumps(event)))
+    asked.write("data: [DONE]\n\n")
+    asked.close = True
+
+
+async def in_brotli(asked: Asked) -> None:
+    """Pack the answer in a way that was not asked for."""
+    asked.start("Content-Encoding: br\r\n")
+    asked.chunk(b"\x8b\x02\x80data: {}")
+    asked.write("0\r\n\r\n")
+
+
 STREAMS: dict[str, Behaviour] = {
+    "refusal": Behaviour(
+        "words with which a model refuses are tokens",
+        deltas({"refusal": " no"}),
+        shows=_BY_CHUNKS | {"ttft_ms.mean": lambda ms: ms is not None},
+    ),
+    "content-parts": Behaviour(
+        "a content may be a list of parts",
+        deltas({"content": [{"type": "text", "text": " word"}]}),
+        shows=_BY_CHUNKS | {"first_answer_ms.mean": lambda ms: ms is not None},
+    ),
+    "thinking-parts": Behaviour(
+        "a part of the type thinking is reasoning, not the answer",
+        deltas({"content": [_THOUGHT]}),
+        shows=_BY_CHUNKS | {"first_answer_ms": None},
+    ),
+    "tool-calls": Behaviour(
+        "parts of a tool call are tokens",
+        deltas({"content": None, "tool_calls": [{"index": 0, "function": {"arguments": '{"'}}]}),
+        shows=_BY_CHUNKS,
+    ),
+    "no-usage-yet": Behaviour(
+        "a usage of 0 in each chunk is no count", deltas({"content": " word"}, usage=_NOTHING_USED)
+    ),
+    "early-hints": Behaviour("answers before the final one are none", early_hints),
+    "trailers": Behaviour("what follows the end of a stream is no part of it", with_trailers),
+    "http-1.0": Behaviour("an answer may end with its connection", as_http_1_0),
+    "crlf": Behaviour(
+        "lines may end in CRLF, and events may have names, numbers and comments",
+        stream_of(
+            lambda text: f": alive\r\n\r\nid: 1\r\nevent: message\r\nretry: 9\r\ndata:{text}\r\n\r\n",
+            "data:[DONE]\r\n\r\n",
+            "\ufeff",
+        ),
+    ),
+    "many-lines": Behaviour(
+        "the data of an event may have several lines",
+        stream_of(
+            lambda text: "".join(f"data: {line}\n" for line in text.replace(", ", ",\n").split("\n")) + "\n"
+        ),
+    ),
     "no-done": Behaviour("a finish reason ends a stream", stream_of(plain, "")),
     "open-done": Behaviour("the last event may lack its empty line", stream_of(plain, "data: [DONE]\n")),
     "no-finish": Behaviour(
@@ -245,6 +345,12 @@ UNUSABLE: dict[str, Behaviour] = {
     ),
     "web-page": Behaviour(
         "a web page is named as one", _PAGE[0], _PAGE[1], shows=_UNABLE, says=("web page", "URL")
+    ),
+    "brotli": Behaviour(
+        "a packing that was not asked for is named",
+        in_brotli,
+        shows=_UNABLE,
+        says=("packed as 'br'",),
     ),
     "pasted": Behaviour(
         "the address of a completion is taken as its server's",

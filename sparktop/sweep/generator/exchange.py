@@ -169,9 +169,8 @@ class Exchange:
                 self._read_body(at, body)
         except BrokenAnswerError as error:
             words = f"{self._terms.where}: {error}"
-            self._fail(
-                at, errors.MALFORMED, words if self._head_at else not_http(self._terms.where, data).message
-            )
+            is_http = self.answer.status is not None
+            self._fail(at, errors.MALFORMED, words if is_http else not_http(self._terms.where, data).message)
         if self.answer.done:
             self._body_ended(at)
             self._release_connection(reusable=self.answer.reusable)

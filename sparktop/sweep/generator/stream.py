@@ -196,7 +196,8 @@ class StreamEvent(Struct, frozen=True):
 class _Delta(Struct):
     """What a chunk of a chat adds to the answer; each value may have any type.
 
-    Reasoning has the first key at vLLM and DeepSeek, the second at OpenRouter and newer versions of vLLM.
+    Reasoning has the first key at vLLM and DeepSeek, the second at OpenRouter and newer versions of vLLM; of
+    Mistral's models it is a content that is a list of parts of the type "thinking".
     """
 
     role: Any = UNSET
@@ -205,6 +206,7 @@ class _Delta(Struct):
     reasoning: Any = None
     tool_calls: Any = None
     function_call: Any = None
+    refusal: Any = None
 
 
 class _Choice(Struct):
@@ -247,8 +249,11 @@ def read_event(data: bytes) -> StreamEvent:
     ids = choice.token_ids
     id_count = len(ids) if isinstance(ids, list) else 0
     text = choice.text or delta.content
-    answers = bool(text or delta.tool_calls or delta.function_call)
-    reasons = bool(delta.reasoning_content or delta.reasoning)
+    thoughts = isinstance(text, list) and all(
+        isinstance(part, dict) and part.get("type") == "thinking" for part in text
+    )
+    answers = bool((text and not thoughts) or delta.tool_calls or delta.function_call or delta.refusal)
+    reasons = bool((text and thoughts) or delta.reasoning_content or delta.reasoning)
     finish = choice.finish_reason
     shown = id_count or int(answers or reasons)
     is_empty = not shown and "" in (choice.text, delta.content)
