@@ -192,13 +192,14 @@ class Series(Struct, frozen=True, eq=False):
 
     def ends(self, since: float = -math.inf) -> tuple[float, float] | None:
         """Return (first value, last value) known at or after `since`; None if no value is known there."""
-        values = self.values(since)
-        low, high = 0, len(values) - 1
-        while low <= high and math.isnan(values[low]):
-            low += 1
-        while low <= high and math.isnan(values[high]):
-            high -= 1
-        return (values[low], values[high]) if low <= high else None
+        index = self._index(since)
+        if index >= self._stop:
+            return None
+        first, last = self._value_at(index, self._column), self._value_at(self._stop - 1, self._column)
+        if math.isnan(first) or math.isnan(last):
+            values = [value for value in self._values_from(self._column, index) if not math.isnan(value)]
+            return (values[0], values[-1]) if values else None
+        return first, last
 
     def peak(self, since: float = -math.inf) -> float | None:
         """Return the largest known value at or after `since`; None if no value is known there."""

@@ -269,9 +269,10 @@ def _judge_aborted(alerts: ActiveAlerts, alert_id: str, track: BackendTrack, whe
     neither finished nor new among those in flight was left by its client.
     """
     since = when.at - _MINUTE_S
-    counted, answered = track.load.counts_since(since), track.growth("http_generated", _MINUTE_S)
-    aborted, ended = counted.get("aborted", 0.0), counted.get("finished", 0.0)
-    arrived = track.load.arrivals_since(since)
+    aborted = track.load.growth_since("aborted", since) or 0.0
+    ended = track.load.growth_since("finished", since) or 0.0
+    answered = track.growth("http_generated", _MINUTE_S)
+    arrived = None if answered is None else track.load.arrivals_since(since)
     if answered is not None and arrived is not None and answered[0] > max(ended, arrived):
         aborted, ended = aborted + answered[0] - max(ended, arrived), answered[0]
     share, shown = aborted / ended if ended else 0.0, alerts.severity(alert_id) is not None

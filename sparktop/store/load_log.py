@@ -250,13 +250,13 @@ class LoadLog:
 
         These are counters of requests and tokens. Counters that the server does not report are absent.
         """
-        kept = self._table.series()
-        grown: dict[str, float] = {}
-        for name in _COUNTS:
-            ends = kept[name].ends(since)
-            if ends is not None:
-                grown[name] = ends[1] - ends[0]
-        return grown
+        grown = {name: self.growth_since(name, since) for name in _COUNTS}
+        return {name: growth for name, growth in grown.items() if growth is not None}
+
+    def growth_since(self, name: str, since: float) -> float | None:
+        """Return how much one of these counters grew from `since` on; None if it is not reported."""
+        ends = self._table.series(name)[name].ends(since)
+        return None if ends is None else ends[1] - ends[0]
 
     def errors_since(self, since: float) -> float | None:
         """Return the requests that failed from `since` on; None if the server does not count failures.
@@ -275,7 +275,7 @@ class LoadLog:
 
         This is the number of requests that ended, plus the growth of the number running or waiting.
         """
-        ended = self.counts_since(since).get("finished")
+        ended = self.growth_since("finished", since)
         if ended is None:
             return None
         kept = self.history()
