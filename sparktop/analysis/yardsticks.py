@@ -26,6 +26,7 @@ from sparktop.model.yardsticks import (
     LIMIT,
     PUBLISHED,
     YARDSTICK_WORDS,
+    YARDSTICKS,
     PastSetup,
     PublishedRates,
     SteadyLoad,
@@ -369,7 +370,7 @@ def _rate_findings(view: BackendView, steady: SteadyLoad, tps: float, before: fl
         name = _ROWS[stick.name].replace(" ", "_")
         values |= {f"{name}_tps": stick.tps, f"{name}_percent": stick.percent}
     measured = f"{tps:.1f} tok/s at {steady.running:.0f} running"
-    yield Finding("yardsticks", view.name, said, evidence=(("gives", measured), *rows), values=values)
+    yield Finding(YARDSTICKS, view.name, said, evidence=(("gives", measured), *rows), values=values)
 
 
 def changes(earlier: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:

@@ -233,7 +233,7 @@ class Figure(Struct, frozen=True):
 
     of: Of
     name: str
-    """The field of the view that holds it, with a dot before a field of a part: "loading.left_s"."""
+    """The field of the view that holds it, with a dot before a field or key of a part: "loading.left_s"."""
     title: str = ""
     """Its heading in tables."""
     unit: str = ""
@@ -250,7 +250,7 @@ class Figure(Struct, frozen=True):
         """Return the figure of a view; None if it, or the part that has it, is unknown."""
         found: object = view
         for name in self.name.split("."):
-            found = getattr(found, name, None)
+            found = found.get(name) if isinstance(found, Mapping) else getattr(found, name, None)
         return found if isinstance(found, int | float) else None
 
     def base_value(self, view: object) -> float | None:
@@ -262,6 +262,7 @@ class Figure(Struct, frozen=True):
 _BASE_UNITS = {"%": 0.01, "ms": 1e-3, "GB/s": 1e9, "/min": 1 / 60}
 _LOAD, _WORK = frozenset({Where.LOAD, Where.TEXT}), frozenset({Where.WORK})
 _SPAN = frozenset({Where.SPAN})
+_DECODE = "Decode rate while the batch stands, as a share of"
 
 
 def figures(of: Of, where: Where | None = None) -> list[Figure]:
@@ -334,6 +335,14 @@ FIGURES = (
         "Those bytes as a share of the memory bandwidth, where that is known.",
         where=_WORK,
         metric="backend_roofline_ratio",
+    ),
+    *(
+        Figure(Of.SERVER, f"yardsticks.{part}_percent", unit="%", help=f"{_DECODE} {text}.", metric=metric)
+        for part, metric, text in (
+            ("own_best", "backend_own_best_ratio", "the server's own best at this batch"),
+            ("published", "backend_published_ratio", "the best published rate for model and machine"),
+            ("limit", "backend_bandwidth_limit_ratio", "what the memory bandwidth allows"),
+        )
     ),
     Figure(
         Of.SERVER,

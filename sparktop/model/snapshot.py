@@ -11,14 +11,14 @@ from msgspec import Struct
 
 from sparktop.model.balance import Balance
 from sparktop.model.engine import Histogram, PrefixCache
-from sparktop.model.event import Alert, Event, Finding, ProgressView
+from sparktop.model.event import Alert, Event, Finding, ProgressView, Values
 from sparktop.model.failure import Failure
 from sparktop.model.node import LostGpu, MemoryAsk, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksView
 from sparktop.model.router import NO_COST, NO_TOTALS, FleetView, RouterView, Scrape, SelfView, Totals
 from sparktop.model.series import Series
 from sparktop.model.targets import StateThresholds
-from sparktop.model.yardsticks import PastSetup, PublishedRates, Yard
+from sparktop.model.yardsticks import YARDSTICKS, PastSetup, PublishedRates, Yard
 
 PHASES = ("start", "GPU context", "weights", "compile", "KV pool", "CUDA graphs")
 """The phases of a start in order, as they can be distinguished from outside."""
@@ -493,6 +493,12 @@ class BackendView(Struct, frozen=True, eq=False):
     def ok(self) -> bool:
         """Whether the newest poll of the backend succeeded; False before the first."""
         return self.failure is None and self.age_s is not None
+
+    @property
+    def yardsticks(self) -> Values:
+        """Its decode rate beside its yardsticks, as "own_best_percent"; empty where nothing is known now."""
+        found = (finding.values for finding in self.findings if finding.kind == YARDSTICKS)
+        return next(found, {}) if self.failure is None else {}
 
     @property
     def is_full_by_sweep(self) -> bool:

@@ -25,6 +25,7 @@ from sparktop.model.figures import Figure, Of, Where, figures
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView, LimitKind, NodeView, Snapshot, SpeedState
 from sparktop.model.text import clean
+from sparktop.model.yardsticks import YARDSTICKS
 from sparktop.recording.frames import Kind, Record, RecordError
 from sparktop.recording.past import Past, Picture
 from sparktop.recording.player import (
@@ -388,8 +389,6 @@ _FactKey = tuple[bool, str, str, str]
 _SERVER_FACTS = ("engine", "version", "model")
 _MACHINE_FACTS = ("os", "driver", "product")
 _SETUP_FACTS = ("bios", "gpu_firmware", "kho")
-_YARDSTICKS = "yardsticks"
-"""Kind of the finding that says what a server gives in percent of what it should."""
 
 
 def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
@@ -410,7 +409,7 @@ def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
     views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
     # What needs attention is an alert, whose events say when it came and went; yardsticks go with the load.
     for one in (found for view in views for found in view.findings):
-        if one.severity is None and one.kind != _YARDSTICKS:
+        if one.severity is None and one.kind != YARDSTICKS:
             yield (one.of_machine, one.subject, FINDING, f"{one.kind}/{one.key}"), one.line
 
 

@@ -13,7 +13,7 @@ from sparktop.agent.exposition import encode_page
 from sparktop.demo.machine import IDENTITY, node_sample
 from sparktop.export.metrics import Level, page_families
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.event import Alert, Progress, ProgressView, Severity
+from sparktop.model.event import Alert, Finding, Progress, ProgressView, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import SelfView
 from sparktop.model.snapshot import (
@@ -29,11 +29,13 @@ from sparktop.model.snapshot import (
     Snapshot,
     SpeedState,
 )
+from sparktop.model.yardsticks import YARDSTICKS
 
 NOW = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
 MODEL = "openai/gpt-oss-120b"
 URL = "http://user:secret@10.0.0.1:8000"
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
+SHARES = {"own_best_percent": 62.0, "published_percent": 71.0, "limit_percent": 40.0}
 LATENCY = Latency(p50=Quantile(0.25), p95=Quantile(2.0, above=True), count=9.0, window_s=60.0)
 Series = tuple[str, frozenset[tuple[str, str]]]
 families_of: Callable[[str], Iterable[Metric]] = text_string_to_metric_families
@@ -58,6 +60,7 @@ def backend(name: str, group: str = MODEL) -> BackendView:
         step_ms=25.0,
         estimated_read_gb_per_s=200.0,
         roofline_percent=73.0,
+        findings=(Finding(YARDSTICKS, name, "", values=SHARES),),
         ttft=LATENCY,
         itl=LATENCY,
         e2e=LATENCY,

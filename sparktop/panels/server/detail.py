@@ -424,7 +424,7 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
 def _unknown_yardsticks(view: BackendView) -> str:
     """Return why nothing is known of what a server that works should give; "" where something is known."""
     steady = view.yard.steady
-    if not view.ok or not view.running or any(yardstick.kind == "yardsticks" for yardstick in view.findings):
+    if not view.ok or not view.running or view.yardsticks:
         return ""
     if steady is None or not steady.tps:
         return "what it should give is unknown until steps of one batch size were seen ten times"
