@@ -141,6 +141,13 @@ class Rehearsal:
         self.store.measure_terminal(9_600.0)
         return self.store
 
+    def end_server(self, backend: int) -> None:
+        """Let a server end: nothing listens on its port any more, and its processes leave its machines."""
+        self._outage = Outage(backend, self._now_s)
+        span = self._scenario.profile.nodes
+        for reader in self._readers[backend * span : (backend + 1) * span]:
+            reader.attach(None)
+
     def advance(self, until_s: float) -> None:
         """Advance the virtual time to `until_s`, and poll at each full second on the way."""
         while self._second + 1 + _ANSWER_S <= until_s:

@@ -29,6 +29,7 @@ SCENARIOS = {
     "reboot": "the first machine runs out of memory, reboots and loads its model again",
     "pd-fault": "a power-delivery fault pins the second machine's clock",
     "orphan": "an engine process of an earlier server holds 9 GiB of the second machine",
+    "memory-held": "the first server ends, and 33 GiB stay held by no living process: too little to start it",
     "lanes": "each server has two data-parallel ranks; the load of the first one's swings between them",
     "tp2": "each server spans two machines",
     "mixed-pair": "the second machine of the first server has another MTU and another NCCL",

@@ -174,6 +174,8 @@ class Machine(Struct, frozen=True):
     setup: MachineSetup = setup_of()
     orphan_bytes: int = 0
     """GPU memory of an engine process that is left of an earlier server; 0 without one."""
+    held_bytes: int = 0
+    """Memory that its engine's container keeps when its processes have ended; 0 where all is given back."""
     leak_from_s: float = 0.0
     """Time (seconds of the samples' clock) from which the program behind `leak_bytes_per_s` allocates
     memory."""
@@ -302,8 +304,9 @@ def _memory(at: float, condition: Condition, machine: Machine) -> MemoryReading:
     )
     available = round((27 - 1.5 * condition.busy) * _GIB) - leaked + ENGINE_BYTES - condition.engine_bytes
     available -= machine.orphan_bytes
-    available -= condition.symptoms.others_bytes
-    cma_free, cma, other = 2 * _GIB, 256 * _MIB, 3 * _GIB
+    held = 0 if condition.engine_bytes or condition.age_s is not None else machine.held_bytes
+    available -= condition.symptoms.others_bytes + held
+    cma_free, cma, other = 2 * _GIB, 256 * _MIB, 3 * _GIB + held
     # Under pressure, the kernel reclaims page cache first.
     cache = min(9 * _GIB + round(0.4 * _GIB * math.sin(at / 40)), available - cma_free - _GIB // 2)
     gpu = condition.engine_bytes + machine.orphan_bytes + _DISPLAY_BYTES
@@ -415,7 +418,7 @@ def _rails(at: float, gpu_w: float, cpu_percent: float) -> tuple[PowerRail, ...]
 def _workloads(at: float, condition: Condition, machine: Machine) -> Workloads:
     compilers = sum(program.name in COMPILERS for program in condition.symptoms.programs)
     if not condition.engine_bytes and condition.age_s is None:
-        return Workloads((), compilers, 0.0)
+        return Workloads((), compilers, 0.0, sees_all=True)
     fixed_percent = condition.symptoms.engine_cpu_percent
     percent = 12 + 88 * condition.busy if fixed_percent is None else fixed_percent
     workloads = workloads_at(at, machine.rank, round(percent, 1), age_s=condition.age_s, compilers=compilers)

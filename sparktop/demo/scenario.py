@@ -298,6 +298,12 @@ SCENARIOS = {
             machines={1: Machine(orphan_bytes=9 * _GIB)},
         ),
         Scenario(
+            "memory-held",
+            spread=0.5,
+            machines={0: Machine(held_bytes=33 * _GIB)},
+            restarts=Restarts(0, 240.0, 200.0),
+        ),
+        Scenario(
             "lanes",
             spread=0.5,
             lanes=2,
