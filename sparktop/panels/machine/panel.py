@@ -15,7 +15,9 @@ from sparktop.model.series import Series, known_sum
 from sparktop.model.snapshot import QUIET_SPEEDS, Headroom, NodeView, SpeedState
 from sparktop.panels.parts.figures import (
     LIVE,
+    START_KINDS,
     bar_runs,
+    calm_note,
     count_with_unit,
     failed_since,
     failure_role,
@@ -498,10 +500,6 @@ def _graph_rows(
     ]
 
 
-_SAID_BY_SERVERS = frozenset({"start-short", "start-fits"})
-"""Kinds of facts about a machine that the panel of a server on it says, too."""
-
-
 def footnote(view: NodeView) -> Row:
     """Return the text of the frame's lower edge: failure, lost GPUs, why a GPU is slow, or the system."""
     if view.failure is not None:
@@ -515,11 +513,11 @@ def footnote(view: NodeView) -> Row:
     notes = [gpu.memory_note for gpu in view.sample.gpus if gpu.memory_note] if view.sample else []
     if notes:
         return [(f" ▲ memory: {'; '.join(notes)} ", "warn")]
-    if note := finding_note(view.findings):
+    # What a server on it can start or wake with is said at the server.
+    others = [finding for finding in view.findings if finding.kind not in START_KINDS]
+    if note := finding_note(view.findings) or calm_note(others):
         return note
-    identity = view.identity
-    facts = [finding.line for finding in view.findings if finding.kind not in _SAID_BY_SERVERS][:1]
-    parts = facts or [part for part in (identity.product, identity.os) if part]
+    parts = [part for part in (view.identity.product, view.identity.os) if part]
     return [(f" {' · '.join(parts)} ", "muted")] if parts else []
 
 

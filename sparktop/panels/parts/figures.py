@@ -8,6 +8,7 @@ from string import ascii_uppercase
 
 from msgspec import Struct
 
+from sparktop.analysis.start_memory import FITS, SHORT
 from sparktop.colors.palette import LEVELS, PARTS
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import bar, cell_width, fit, segments
@@ -17,6 +18,7 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.router import Scrape, Sum, stale_s
 from sparktop.model.snapshot import BackendState, BackendView, Latency, NodeView, Quantile
 from sparktop.model.text import with_units_joined
+from sparktop.model.yardsticks import YARDSTICKS
 from sparktop.panels.parts.text import Row, Run, fit_row, row_width
 
 LATENCY_WIDTH = 9
@@ -445,6 +447,21 @@ def finding_note(findings: tuple[Finding, ...]) -> Row:
     several = f"{graded}" if graded > 1 else ""
     said = (f" {SEVERITY_SIGNS[worst.severity]}{several} {worst.line} ", _BY_SEVERITY[worst.severity])
     return [said, ("enter ", "key")]
+
+
+START_KINDS = frozenset({SHORT, FITS})
+"""Kinds of findings on the memory that a start or waking takes, of a server and of its machine."""
+
+
+def calm_note(findings: Sequence[Finding]) -> Row:
+    """Return the first finding for the edge of a panel where none needs attention; [] without one.
+
+    The key that shows more follows, but for yardsticks: what they are is in their words.
+    """
+    if not findings:
+        return []
+    key: Row = [] if findings[0].kind == YARDSTICKS else [("enter ", "key")]
+    return [(f" {findings[0].line} ", "muted"), *key]
 
 
 def findings_section(findings: Sequence[Finding], width: int) -> list[Section]:

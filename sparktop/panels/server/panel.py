@@ -16,9 +16,11 @@ from sparktop.model.failure import Failure
 from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, minutes
 from sparktop.panels.parts.figures import (
     LIVE,
+    START_KINDS,
     WORD_ROLES,
     alarm,
     bar_runs,
+    calm_note,
     failure_role,
     figure,
     finding_note,
@@ -411,19 +413,35 @@ def footnote(view: BackendView, *, on_board: bool = False, room: int | None = No
     * no progress: the standstill, and the worst finding
     * another trouble: it, and on the board what limits the backend
     * a verdict on its limit, on the board: this, and the worst finding, in `room` cells
-    * else: where it runs, on its full screen with its URL, and how it is polled
+    * else: on the board the first finding, or where it runs, on its full screen with its URL; how it is
+      polled
+
+    Where `room` is too small for both, whether memory suffices for a start or for waking stands alone.
     """
-    finding = finding_note(view.findings) or [(f" {found.line} ", "muted") for found in view.findings[:1]]
+    finding = finding_note(view.findings) or calm_note(view.findings)
     limit = view.limited_by if on_board else None
     if view.failure is not None:
-        return _failure_notes(view, view.failure, finding)
+        return _start_first(view, *_failure_notes(view, view.failure, finding), room)
     if view.progress is not None:
-        return [(f" {view.progress.sentence} ", _STANDING_ROLES.get(view.progress.word, "text"))], finding
+        words = f" {view.progress.sentence} "
+        standstill: Row = [(words, _STANDING_ROLES.get(view.progress.word, "text"))]
+        return _start_first(view, standstill, finding, room)
     if trouble := _trouble_note(view):
         return trouble, [] if limit is None or limit.kind is LimitKind.UNKNOWN else limit_note(limit)
     if limit is not None:
-        return _limit_notes(view, limit, finding, room)
-    return _place_note(view, on_board=on_board), _poll_note(view)
+        return _start_first(view, *_limit_notes(view, limit, finding, room), room)
+    place = finding if on_board and finding else _place_note(view, on_board=on_board)
+    return place, _poll_note(view)
+
+
+def _start_first(view: BackendView, note: Row, finding: Row, room: int | None) -> tuple[Row, Row]:
+    """Return `note` and `finding`; this alone where both have no room, if it is on a start or waking.
+
+    That requests wait, or that the server does not answer, its state and figures show too.
+    """
+    fits = room is None or row_width([*note, *finding]) <= room
+    about_start = any(found.kind in START_KINDS for found in view.findings)
+    return (note, finding) if fits or not finding or not about_start else (finding, [])
 
 
 def _failure_notes(view: BackendView, failure: Failure, finding: Row) -> tuple[Row, Row]:
@@ -446,8 +464,7 @@ def _limit_notes(view: BackendView, limit: Limit, finding: Row, room: int | None
     """
     note, beside = limit_note(limit), finding
     if room is not None and finding and row_width([*note, *finding]) > room:
-        values = next((found.values for found in view.findings if found.kind == "yardsticks"), {})
-        shares = [(values.get(name), words) for name, words in _YARDSTICKS]
+        shares = [(view.yardsticks.get(name), words) for name, words in _YARDSTICKS]
         yardsticks = " · ".join(
             f"{share:.0f} % of {words}" for share, words in shares if isinstance(share, float)
         )
@@ -483,10 +500,9 @@ def _poll_note(view: BackendView) -> Row:
 
 
 def _place_note(view: BackendView, *, on_board: bool) -> Row:
-    """Return the first finding, else where the backend runs; on its full screen URL and machines instead."""
+    """Return where the backend runs, on its full screen with its URL, and its context."""
     where = f"on {', '.join(view.nodes)}" if view.nodes else ""
-    on_its_board = view.findings[0].line if view.findings else where
-    facts = [on_its_board if on_board else f"{view.url} {where}".rstrip()]
+    facts = [where if on_board else f"{view.url} {where}".rstrip()]
     facts += [f"tok/s {view.rate_note}"] if view.rate_note else []
     if view.max_model_len is not None:
         facts.append(f"context {numbers.count(view.max_model_len, 5).strip()} tokens")

@@ -136,6 +136,25 @@ def test_yardsticks_stand_before_a_limit_that_is_not_known(playing: Snapshot) ->
         assert ("all steps had 1 request" in edge) is (width == 200)
 
 
+@pytest.mark.parametrize(
+    ("severity", "short", "sign"), [(Severity.WARNING, " 27 GiB short", "▲ "), (None, "", "")]
+)
+def test_a_sleeping_server_says_first_whether_it_can_wake(
+    playing: Snapshot, severity: Severity | None, short: str, sign: str
+) -> None:
+    """Where its queue has no room beside that, the line is of its memory, with the key for more."""
+    line = f"waking would need 82 of {55 if short else 99} GiB{':' if short else ''}{short}"
+    waking = Finding("start-short" if short else "start-fits", "spark-a", line, severity=severity)
+    queue = ProgressView(Progress.STILL, 240.0, "requests wait while it sleeps")
+    sleeping = replace(playing.backends[0], findings=(waking,), state=BackendState.ASLEEP, progress=queue)
+    shown = replace(playing, backends=(sleeping, *playing.backends[1:]))
+    for width, height in ((80, 22), (200, 48)):
+        panels = [panel for panel in Scene(shown, width, height).draw() if panel.key.kind == "backend"]
+        edge = row_text(panels[0].rows[-1])
+        assert f" {sign}{line} enter " in edge
+        assert ("requests wait while it sleeps" in edge) is (width == 200)
+
+
 def test_a_finding_leaves_the_limit_where_there_is_room(playing: Snapshot) -> None:
     """Its line and key stand at the left, with the number of those that need attention."""
     differs = Finding("machines-differ", "spark-a", "MTU differs", severity=Severity.WARNING)
