@@ -62,6 +62,8 @@ class MachinePoll(NamedTuple):
     """That traffic."""
     link: str | None = None
     """Name of that port or interface."""
+    gb10_power_w: float | None = None
+    """Power of its busiest GPU, if that is a GB10, of which it is known what it draws while it computes."""
 
 
 class Machine(Struct, frozen=True):

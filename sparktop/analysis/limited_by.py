@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.evidence import Evidence, MachinePoll, Peer, Poll, growth, prefill_s
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
+from sparktop.analysis.stall import GB10_POWER_W
 from sparktop.model.balance import Balance, BalanceWord, balance_cost
 from sparktop.model.series import known_mean
 from sparktop.model.snapshot import Limit, LimitKind
@@ -331,17 +332,22 @@ def split_limit(evidence: Evidence) -> Limit | None:
     mine = newest_polls(evidence.polls, evidence.window_s)
     for peer in evidence.peers:
         pairs = _simultaneous_polls(mine, peer.polls)
-        if len(pairs) < len(mine) / 2 or not pairs:
-            continue
-        apart = [
-            (poll, other)
-            for poll, other in pairs
-            if _could_take_requests(poll, other, slots=peer.slots)
-            or _could_take_requests(other, poll, slots=evidence.slots)
-        ]
-        if len(apart) >= _OFTEN * len(pairs):
+        apart = _uneven_pairs(pairs, evidence, peer)
+        if apart and len(pairs) >= len(mine) / 2 and len(apart) >= _OFTEN * len(pairs):
             return _uneven_limit(evidence, peer, apart)
     return None
+
+
+def _uneven_pairs(
+    pairs: Sequence[tuple[Poll, Poll]], evidence: Evidence, peer: Peer
+) -> list[tuple[Poll, Poll]]:
+    """Return the simultaneous polls of a server and a peer of which one could take requests of the other."""
+    return [
+        (poll, other)
+        for poll, other in pairs
+        if _could_take_requests(poll, other, slots=peer.slots)
+        or _could_take_requests(other, poll, slots=evidence.slots)
+    ]
 
 
 _SWINGS = {BalanceWord.OSCILLATING, BalanceWord.STARVED}
@@ -353,10 +359,7 @@ def _is_about_this_server(evidence: Evidence, split: Balance) -> bool:
         return True
     mine = newest_polls(evidence.polls, evidence.window_s)
     return any(
-        _could_take_requests(poll, other, slots=peer.slots)
-        or _could_take_requests(other, poll, slots=evidence.slots)
-        for peer in evidence.peers
-        for poll, other in _simultaneous_polls(mine, peer.polls)
+        _uneven_pairs(_simultaneous_polls(mine, peer.polls), evidence, peer) for peer in evidence.peers
     )
 
 
@@ -626,6 +629,8 @@ def _why_not_judged(evidence: Evidence, cost: StepCost, flat: float | None) -> s
     `flat` is the part of a step that is fixed, 0 to 1; None if it is not known.
     """
     used, reads = gpu_percent(evidence), evidence.read_percent
+    if (power := _waiting_ranks_w(evidence)) is not None:
+        return f"ranks wait at {power:.0f} W a GPU: link or GPU, judged once batches have varied"
     if used is not None and used < BUSY_GPU_PERCENT:
         cores = ", no CPU core is full" if sees_cores(evidence) else ""
         return f"the GPU is busy only {used:.0f} % of the time{cores}"
@@ -636,6 +641,15 @@ def _why_not_judged(evidence: Evidence, cost: StepCost, flat: float | None) -> s
     if used is None:
         return "not known whether its GPU waits: watch its machine"
     return _why_unclear(evidence, cost, flat)
+
+
+def _waiting_ranks_w(evidence: Evidence) -> float | None:
+    """Return the most power of a GPU of an engine on several machines if none of them computes, else None."""
+    powers = [known_mean(poll.gb10_power_w for poll in machine.polls) for machine in evidence.machines]
+    known = [power for power in powers if power is not None]
+    if evidence.spans == 1 or len(known) < evidence.spans or max(known) >= GB10_POWER_W[0]:
+        return None
+    return max(known)
 
 
 def _why_unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str | None:

@@ -335,6 +335,7 @@ def machine_poll(sample: NodeSample) -> MachinePoll:
         _link_share(link) if link is not None else None,
         max(link.rx_bytes_per_s or 0.0, link.tx_bytes_per_s or 0.0) if link is not None else None,
         link.name if link is not None else None,
+        gpu.power_w if gpu is not None and is_gb10(gpu, unified=sample.memory.unified) else None,
     )
 
 

@@ -65,10 +65,11 @@ def machine(
     clock: float = 2400.0,
     usual: float = 2400.0,
     speed: SpeedState | None = None,
+    power: float | None = None,
 ) -> Machine:
     """Return a machine with the same readings in each sample."""
     polls = tuple(
-        MachinePoll(100.0 + second, gpu, clock, core, link, link * 12.5e9, "rocep1s0f0")
+        MachinePoll(100.0 + second, gpu, clock, core, link, link * 12.5e9, "rocep1s0f0", power)
         for second in range(0, SECONDS + 1, 2)
     )
     return Machine(name, polls, speed or SpeedState("normal"), usual)

@@ -92,6 +92,18 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Is.UNKNOWN,
         "memory or network: needs the server's estimate of its memory reads",
     ),
+    "ranks that draw too little to compute, before their link is judged": (
+        Served(swing=16, fixed_s=0.004, per_token_s=0.008),
+        {"spans": 2, "machines": (machine(power=22.0), machine("spark-2", power=21.0))},
+        Is.UNKNOWN,
+        "ranks wait at 22 W a GPU: link or GPU, judged once batches have varied",
+    ),
+    "the same steps of ranks that compute": (
+        Served(swing=16, fixed_s=0.004, per_token_s=0.008),
+        {"spans": 2, "machines": (machine(power=22.0), machine("spark-2", power=61.0))},
+        Is.DECODE,
+        "each request adds 8.0 ms to a step",
+    ),
     "a slow link and a pinned clock": (
         Served(),
         {"spans": 2, "machines": (PINNED, machine("spark-2")), "slow_link": SLOW_LINK},
