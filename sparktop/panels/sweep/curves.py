@@ -99,8 +99,12 @@ _LEAST_BAR = 8
 
 
 def has_one_level(plots: Sequence[CurvePlot]) -> bool:
-    """Return whether all curves of `plots` are points at one and the same place of the axis."""
-    return len({point.point for plot in plots for line in plot.lines for point in line.points}) == 1
+    """Return whether all curves of `plots` are points at one and the same place of the axis.
+
+    Kinds of text at one concurrency are at one place, each a curve of its own.
+    """
+    points = (point.point for plot in plots for line in plot.lines for point in line.points)
+    return len({replace(point, text=None) for point in points}) == 1
 
 
 def level_bars(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:

@@ -55,7 +55,7 @@ def curve_plots(
     for name in _metrics_over(kinds, metrics):
         lines = [
             line
-            for a_series in by_depth(series)
+            for a_series in by_depth(series, alone=len(series) == 1 and not others)
             if (line := _curve_line(a_series, name, reference=False)) is not None
         ]
         if not lines:
@@ -94,9 +94,12 @@ def _levels_of_kinds(series: Series, kinds: set[LoadKind]) -> Series:
     return replace(series, levels=tuple(level for level in series.levels if level.load.point.kind in kinds))
 
 
-def by_depth(series: Iterable[Series]) -> Iterator[Series]:
-    """Yield a series for each depth and kind of text of each of `series`, which never share a curve."""
-    for a_series in (part for whole in series for part in by_text(whole)):
+def by_depth(series: Iterable[Series], *, alone: bool = False) -> Iterator[Series]:
+    """Yield a series for each depth and kind of text of each of `series`, which never share a curve.
+
+    `alone` is whether all are of one target, whose name then need not stand before a kind of text.
+    """
+    for a_series in (part for whole in series for part in by_text(whole, alone=alone)):
         depths = sorted({level.load.depth for level in a_series.levels})
         for depth in depths:
             levels = tuple(level for level in a_series.levels if level.load.depth == depth)
@@ -107,11 +110,12 @@ def by_depth(series: Iterable[Series]) -> Iterator[Series]:
             )
 
 
-def by_text(series: Series) -> Iterator[Series]:
-    """Yield a series for each kind of built-in text of `series`; the series itself if it has none."""
+def by_text(series: Series, *, alone: bool = False) -> Iterator[Series]:
+    """Yield a series for each kind of built-in text of `series`, `alone` as in `by_depth`; itself without."""
     for text in dict.fromkeys(level.load.point.text for level in series.levels):
         levels = tuple(level for level in series.levels if level.load.point.text == text)
-        yield series if text is None else replace(series, name=f"{series.name} {text}", levels=levels)
+        name = series.name if text is None else text if alone else f"{series.name} {text}"
+        yield series if text is None else replace(series, name=name, levels=levels)
 
 
 def _curve_line(series: Series, metric: str, *, reference: bool) -> CurveLine | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from sparktop.model.load import concurrency_point
+from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
 from sparktop.model.sweep import (
     CurveLine,
     CurvePlot,
@@ -156,6 +156,18 @@ def bars_plot(title: str, *means: float, at: tuple[int, ...] = (4,), more: bool 
         for index, value in enumerate(values)
     )
     return CurvePlot(title, title, "tok/s", "words", more, lines)
+
+
+def test_kinds_of_text_at_one_concurrency_have_bars() -> None:
+    """Their points have one place on the axis, where curves would be single points upon one another."""
+    lines = [
+        CurveLine(text, (CurvePoint(LoadPoint(LoadKind.CONCURRENCY, 4, text=text), Value(mean)),))
+        for text, mean in (("code", 90.0), ("prose", 45.0))
+    ]
+    plot = CurvePlot("Decode", "Decode", "tok/s", "words", more_is_better=True, lines=tuple(lines))
+    drawn = [row_text(row) for row in plots_rows((plot,), 80, 8)]
+    (code,), (prose,) = ([row for row in drawn if name in row and "█" in row] for name in ("code", "prose"))
+    assert abs(code.count("█") - 2 * prose.count("█")) <= 1
 
 
 def test_each_target_has_a_bar_with_its_value_and_interval() -> None:
