@@ -24,8 +24,9 @@ from sparktop.analysis.placement import bare_host, orphaned_pids, port_of, serve
 from sparktop.graphics import numbers
 from sparktop.model.event import Finding, Severity, Sure, Values
 from sparktop.model.explained import FINDINGS
-from sparktop.model.node import Sockets, Workload, end_marks
+from sparktop.model.node import GIB, Sockets, Workload, end_marks
 from sparktop.model.router import UNKNOWN_KIND, RouterView
+from sparktop.model.series import known_sum
 from sparktop.model.snapshot import BackendState, BackendView, EachServer, NodeView, Situation
 
 FOR_NOBODY, ORPHANED = "for-nobody", "orphaned-engine"
@@ -50,7 +51,6 @@ _LEAST_BYTES = 1 << 29
 _QUIET = frozenset({BackendState.LOADING, BackendState.ASLEEP, BackendState.STALE, BackendState.ENGINE_DEAD})
 ORPHAN_S = 60.0
 """Seconds for which a process must have been orphaned: an engine that ends outlives its server by some."""
-_GIB = 1 << 30
 _LOOPBACK = ("127.0.0.1", "::1")
 
 
@@ -190,8 +190,7 @@ class ForNobody(EachServer):
 
 
 def _tokens(view: BackendView) -> float | None:
-    counts = [count for count in (view.prompt_tokens, view.generation_tokens) if count is not None]
-    return sum(counts) if counts else None
+    return known_sum((view.prompt_tokens, view.generation_tokens))
 
 
 def _connections(view: BackendView, now: Situation) -> tuple[float, Sockets] | None:
@@ -339,13 +338,13 @@ def _orphan_finding(node: str, process: Workload, held: int, lasted_s: float) ->
     return Finding(
         ORPHANED,
         node,
-        f"orphaned {process.about} (process {process.pid}) holds {held / _GIB:.1f} GiB: its server is gone",
+        f"orphaned {process.about} (process {process.pid}) holds {held / GIB:.1f} GiB: its server is gone",
         of_machine=True,
         fix=FINDINGS[ORPHANED].advice(PID=process.pid, MACHINE=f"{node}{where}"),
         severity=Severity.WARNING,
         evidence=(
             ("process", f"{process.pid}, {process.engine} {process.about}{where}"),
-            ("GPU memory", f"{held / _GIB:.1f} GiB"),
+            ("GPU memory", f"{held / GIB:.1f} GiB"),
             ("parent", f"an init process, for at least {lasted}: the server that began it ended"),
         ),
         values={"pid": float(process.pid), "gpu_memory_bytes": float(held), "window_s": lasted_s},

@@ -23,7 +23,7 @@ from sparktop.analysis.speed_state import is_gb10
 from sparktop.analysis.stall import BLIND_S, GB10_POWER_W, GpuWork, gpu_words, rdma_mb_per_s, running_compiler
 from sparktop.model.event import Finding, Severity, Sure
 from sparktop.model.explained import FINDINGS
-from sparktop.model.node import GpuReading, NodeSample, Workload
+from sparktop.model.node import GIB, GpuReading, NodeSample, Workload
 from sparktop.model.series import known_max, known_min
 from sparktop.model.snapshot import (
     GROWTH,
@@ -40,10 +40,10 @@ from sparktop.model.snapshot import (
 
 START, CONTEXT, WEIGHTS, COMPILE, POOL, GRAPHS = range(len(PHASES))
 DOWNLOAD = "download"
-_MIB, _GIB = 2**20, 2**30
+_MIB = 2**20
 _WINDOW_S = 10.0
 """Growth of memory and files is measured over this many seconds."""
-_CONTEXT_BYTES = _GIB
+_CONTEXT_BYTES = GIB
 """More GPU memory than this is not the context alone, which takes 0.3 to 0.6 GiB."""
 _STILL_BYTES, _STILL_SHARE = 64 * _MIB, 0.005
 """Memory that grew less in the window, in bytes or as a share, stands still."""

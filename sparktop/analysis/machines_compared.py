@@ -87,7 +87,7 @@ class Group(Struct, frozen=True, eq=False):
         return tuple(view.name for view in self.machines)
 
 
-class _Read(NamedTuple):
+class Read(NamedTuple):
     """One kind of fact, and how it is read."""
 
     fact: Fact
@@ -153,33 +153,34 @@ def _huge_pages(view: NodeView) -> str | None:
     return None if pages is None else str(pages)
 
 
-_READS = (
-    _Read(Fact("kernel", "kernel", Severity.INFO), _kernel),
-    _Read(Fact("driver", "NVIDIA driver"), lambda view: view.identity.driver),
-    _Read(
+NIC_FIRMWARE = "nic-firmware"
+READS = (
+    Read(Fact("kernel", "kernel", Severity.INFO), _kernel),
+    Read(Fact("driver", "NVIDIA driver"), lambda view: view.identity.driver),
+    Read(
         Fact("gpu-firmware", "GPU firmware", Severity.INFO),
         lambda view: _setup(view).gpu_firmware,
         by_maker=True,
     ),
-    _Read(
+    Read(
         Fact("bios", "BIOS", Severity.INFO),
         lambda view: _setup(view).bios,
         by_maker=True,
     ),
-    _Read(
-        Fact("nic-firmware", "ConnectX firmware", Severity.INFO),
+    Read(
+        Fact(NIC_FIRMWARE, "ConnectX firmware", Severity.INFO),
         _firmware,
     ),
-    _Read(Fact("kho", "kernel option kho", None), _kho),
-    _Read(Fact("huge-pages", "huge pages", Severity.INFO), _huge_pages),
-    _Read(Fact("power-cap", "power cap"), _power_cap),
-    _Read(
+    Read(Fact("kho", "kernel option kho", None), _kho),
+    Read(Fact("huge-pages", "huge pages", Severity.INFO), _huge_pages),
+    Read(Fact("power-cap", "power cap"), _power_cap),
+    Read(
         Fact("ports", "RDMA ports up", sure=Sure.LIKELY),
         _ports,
         of_links=True,
     ),
-    _Read(Fact("mtu", "MTU of RDMA ports"), _mtu, of_links=True),
-    _Read(Fact("rate", "link rate"), _rate, of_links=True),
+    Read(Fact("mtu", "MTU of RDMA ports"), _mtu, of_links=True),
+    Read(Fact("rate", "link rate"), _rate, of_links=True),
 )
 
 
@@ -365,7 +366,7 @@ def _finding(
 def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
     """Yield (machines that have something else, finding) for each fact that machines do not share."""
     is_linked = group.is_linked
-    for read in _READS:
+    for read in READS:
         if read.of_links and not is_linked:
             continue
         values = {view.name: value for view in group.machines if (value := read.value(view)) is not None}
@@ -390,7 +391,7 @@ def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
 def alike_in(group: Group) -> list[str]:
     """Return what all machines of a group have in common, in words: "driver 580.126.09"."""
     alike: list[str] = []
-    for read in _READS:
+    for read in READS:
         values = {read.value(view) for view in group.machines}
         if (
             len(values) == 1

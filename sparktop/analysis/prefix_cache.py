@@ -164,17 +164,15 @@ class _Prompts:
 
     def _shorter_percent(self, lengths: Histogram | None, needed: int | None) -> float | None:
         """Return the least share of the prompts that are shorter than what can be found; None if unknown."""
-        singles, shares = self._singles, []
+        singles = self._singles
         if needed is None:
             return None
         if len(singles) >= LEAST_PROMPTS:
-            shares.append(sum(tokens < needed for tokens in singles) / len(singles))
-        elif lengths is not None and lengths.count:
-            within = [
-                at for bound, at in zip(lengths.bounds, lengths.cumulative, strict=True) if bound < needed
-            ]
-            shares.append((within[-1] if within else 0.0) / lengths.count)
-        return 100.0 * shares[0] if shares else None
+            return 100.0 * sum(tokens < needed for tokens in singles) / len(singles)
+        if lengths is None or not lengths.count:
+            return None
+        within = [at for bound, at in zip(lengths.bounds, lengths.cumulative, strict=True) if bound < needed]
+        return 100.0 * (within[-1] if within else 0.0) / lengths.count
 
     def finding(self, since: str) -> Finding:
         """Return the finding on the prefix cache, with the explanation that the figures allow."""

@@ -16,6 +16,7 @@ from statistics import median
 
 from msgspec import Struct
 
+from sparktop.analysis.yardsticks import MOST_PROMPT, batch_key
 from sparktop.model.event import Finding, Severity, Sure
 from sparktop.model.explained import FINDINGS
 from sparktop.model.snapshot import BackendView, Situation
@@ -31,8 +32,6 @@ _DRAFTS, _NONE = 0.9, 0.02
 """Drafts per step and request: at least this many count as steps with drafts, at most this few as without."""
 _ROUNDING = 0.02
 """Share by which a mean length may differ from a whole number."""
-_MOST_PROMPT = 0.5
-"""Prompt tokens per generated token up to which steps are compared: prefill would hide the difference."""
 _ENOUGH_DRAFTS = 200.0
 """Drafts in the rate window from which on it is said that drafts give nothing."""
 _NOTHING = 0.02
@@ -41,8 +40,8 @@ _UNJUDGED_S = 300.0
 """Seconds for which a finding stays while the batch is one of which no other length is known."""
 _SELDOM_PERCENT = 20.0
 """Positions that are accepted less often are worth a question."""
-_FINE, _MOST_BATCHES = 4, 64
-"""Buckets of request counts per doubling; batches remembered of a server."""
+_MOST_BATCHES = 64
+"""Batches remembered of a server."""
 
 
 class Gain(Struct, frozen=True):
@@ -109,7 +108,7 @@ class DraftLengthRule:
     def __init__(self) -> None:
         """Start without steps."""
         self._model: tuple[str | None, str | None] = (None, None)
-        self._steps: dict[tuple[int, int], dict[int, _Steps]] = {}
+        self._steps: dict[tuple[int, int, int], dict[int, _Steps]] = {}
         self._generated: float | None = None
         self._compared: tuple[float, int | None, int] = (-math.inf, None, 0)
         """(time, length of drafts, restarts) when another length was found to be better."""
@@ -160,16 +159,14 @@ class DraftLengthRule:
     def _keep_sample(self, view: BackendView, length: int | None) -> dict[int, _Steps] | None:
         """Keep a sample; return the samples of similar batches by length of drafts, None if it is unusable.
 
-        Batches are similar if they have about as many requests (to a quarter of a doubling) and fill the KV
-        cache to the same whole doubling.
+        Their numbers of requests and the fill of their KV caches are of one class; drafts make other tokens.
         """
         rate, running = view.generation_tps, view.running
         if length is None or not rate or not running or view.step_ms is None:
             return None
-        if (view.prompt_tps or 0.0) > _MOST_PROMPT * rate:
+        if (view.prompt_tps or 0.0) > MOST_PROMPT * rate:
             return None
-        filled = math.floor(math.log2(max(1.0, view.kv_cache_percent or 1.0)))
-        key = (round(_FINE * math.log2(max(1.0, running))), filled)
+        key = batch_key(running, 1.0, view.kv_cache_percent)
         if key not in self._steps and len(self._steps) >= _MOST_BATCHES:
             self._steps.pop(next(iter(self._steps)))
         batch = self._steps.setdefault(key, {})

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from sparktop.model.event import Finding, Severity, Sure, Values
 from sparktop.model.explained import FINDINGS
 from sparktop.model.failure import FailureKind
-from sparktop.model.node import FREE_PART, MemoryAsk, MemoryGuard, NodeSample, Workloads
+from sparktop.model.node import FREE_PART, GIB, MemoryAsk, MemoryGuard, NodeSample, Workloads
 from sparktop.model.snapshot import (
     BackendState,
     BackendView,
@@ -33,15 +33,14 @@ from sparktop.model.snapshot import (
 )
 
 SHORT, FITS, HELD = "start-short", "start-fits", "memory-held"
-_GIB = 1 << 30
-CONTEXT_BYTES, _CONTEXT_GPU_BYTES = round(2.6 * _GIB), round(0.6 * _GIB)
+CONTEXT_BYTES, _CONTEXT_GPU_BYTES = round(2.6 * GIB), round(0.6 * GIB)
 """What vLLM's process has taken of a GB10 before it reads what is free: 2.6 to 2.7 GiB (llamastash #81).
 The second is the same of a GPU with memory of its own: its context."""
 LEAST_SHARE = 0.9
 """Share of memory that vLLM asks for without an option, at least: 0.9, 0.92 in newer versions."""
-_CLEARLY_BYTES = _GIB
+_CLEARLY_BYTES = GIB
 """A lack of less is within the error of what is known; once named, it stays down to half of it."""
-_HELD_BYTES, _HELD_GPU_BYTES, _HELD_S = 8 * _GIB, 2 * _GIB, 60.0
+_HELD_BYTES, _HELD_GPU_BYTES, _HELD_S = 8 * GIB, 2 * GIB, 60.0
 """Memory of nobody from which on it is named, of a machine that shares it with its GPU and of a GPU with its
 own, and for how long: an idle Spark has about 3 GiB, and a process that ends gives its own back soon."""
 _STAYS = 0.8
@@ -217,9 +216,9 @@ def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = Fal
     rows.append(("can be had", f"{_gib(free)} GiB{cached}"))
     rows += [(guard, f"ends a process where less than {_gib(limit)} GiB are available")] if guard else []
     values: Values = {
-        "need_gib": None if size is None else round(size / _GIB, 2),
-        "free_gib": round(free / _GIB, 2),
-        "free_before_drop_gib": round(before / _GIB, 2),
+        "need_gib": None if size is None else round(size / GIB, 2),
+        "free_gib": round(free / GIB, 2),
+        "free_before_drop_gib": round(before / GIB, 2),
     }
     said = f"{least}{_gib(size or 0)} of {_gib(free)} GiB"
     left = None if room.available_bytes is None else room.available_bytes + held_bytes - (size or 0)
@@ -247,7 +246,7 @@ def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = Fal
 
 def _gib(size: float) -> str:
     """Return bytes in GiB, with a digit after the point below 10."""
-    gib = size / _GIB
+    gib = size / GIB
     return f"{gib:.0f}" if gib >= 9.95 else f"{gib:.1f}"  # noqa: PLR2004 - 9.95 is written as 10
 
 
@@ -439,7 +438,7 @@ class HeldMemoryRule:
             sure=Sure.LIKELY,
             severity=Severity.WARNING,
             evidence=tuple(rows),
-            values={"held_gib": round(held / _GIB, 2), "limit_gib": round(least / _GIB, 2)},
+            values={"held_gib": round(held / GIB, 2), "limit_gib": round(least / GIB, 2)},
             key=part,
         )
 

@@ -306,7 +306,7 @@ FINDINGS: Mapping[str, Explained] = {
             **dict.fromkeys(("kernel", "NVIDIA driver"), "install the same version on all, and restart them"),
             **dict.fromkeys(("GPU firmware", "BIOS"), "update the firmware of all (fwupdmgr)"),
             "ConnectX firmware": "update the cards' firmware on all",
-            "kho= of the kernel": "give all the same kernel command line",
+            "kernel option kho": "give all the same kernel command line",
             "huge pages": "set vm.nr_hugepages alike",
             "power cap": "nvidia-smi -pl sets it; use the same adapters",
             "RDMA ports up": "check cable and interface there",

@@ -15,7 +15,7 @@ from sparktop.model.event import Sure
 from sparktop.model.node import EngineSetup, Gid, MachineSetup
 from sparktop.model.snapshot import EngineProcess, NodeView
 from sparktop.model.text import clean
-from tests.findings.machines import ENGINE, judged, machine, situation
+from tests.findings.machines import ENGINE, judged, machine, situation, with_setup
 from tests.machines.trees import PID, read_case
 
 EXPECTED = {
@@ -76,6 +76,12 @@ def test_whatever_an_agent_sends_is_judged(text: str, number: int) -> None:
     odd = replace(machine(2), identity=replace(machine(2).identity, setup=setup, os=text, driver=text))
     for one in judged([view, odd]):
         assert one.words
+
+
+def test_a_kernel_option_that_differs_has_its_own_advice() -> None:
+    """Not that of a variable: the fact's title is the case of its advice."""
+    (found,) = judged([machine(1), with_setup(machine(2), kho="off")])
+    assert (found.key, found.fix) == ("kho", "give all the same kernel command line")
 
 
 def test_ports_that_carry_nothing_at_some_batches_raise_nothing() -> None:

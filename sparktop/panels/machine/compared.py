@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sparktop.analysis.machines_compared import DIFFER, SETUP, Group, alike_in, groups_of, process_of
+from sparktop.analysis.machines_compared import (
+    DIFFER,
+    NIC_FIRMWARE,
+    READS,
+    SETUP,
+    Group,
+    alike_in,
+    groups_of,
+    process_of,
+)
 from sparktop.model.event import Finding
 from sparktop.model.snapshot import BackendView, NodeView, Situation, Snapshot
 from sparktop.panels.parts.figures import Section, findings_section, flowed, label, stack, wrapped
@@ -93,18 +102,12 @@ def _machines_by_unread(group: Group) -> dict[str, list[str]]:
 
 def _readings(view: NodeView, engine: str | None) -> Iterator[tuple[str, bool]]:
     """Yield each setting that is compared, by title, and whether it could be read of a machine."""
-    setup, sample = view.identity.setup, view.sample
-    if setup is None:
+    if view.identity.setup is None:
         return
-    gpus = () if sample is None else sample.gpus
-    yield "kernel", "Linux " in (view.identity.os or "")
-    yield "NVIDIA driver", view.identity.driver is not None
-    yield "GPU firmware", setup.gpu_firmware is not None
-    yield "BIOS", setup.bios is not None
-    yield "kho= of the kernel", setup.kho is not None
-    yield "huge pages", setup.huge_pages is not None
-    yield "power cap", any(gpu.power_limit_w is not None for gpu in gpus)
-    yield "clock", view.via == "local" or (sample is not None and sample.clock is not None)
+    for read in READS:
+        if not read.of_links and (view.identity.setup.rails or read.fact.key != NIC_FIRMWARE):
+            yield read.fact.title, read.value(view) is not None
+    yield "clock", view.via == "local" or (view.sample is not None and view.sample.clock is not None)
     if engine is not None:
         process = process_of(view, engine)
         yield "process of the engine", process is not None
