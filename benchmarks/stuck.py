@@ -402,7 +402,7 @@ class Run:
         if round(self._at) % 2 == 0:
             for key, reader in zip(self._nodes, self._readers, strict=False):
                 asked = key.name in self.store.progress.nodes_asked
-                sample = reader.look()
+                sample = reader.sample()
                 self.store.accept(key, sample if asked else replace(sample, processes=None))
 
     def _read(self) -> EngineSample:

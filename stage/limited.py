@@ -167,7 +167,7 @@ class LimitedRun:
                     self.store.identify(SourceKey.backend(name), self._identity())
             if self._setting.shows_machines and round(self._now_s) % _NODE_EVERY == 0:
                 for node, reader in zip(self.store.snapshot().nodes, self._readers, strict=True):
-                    self.store.accept(SourceKey.node(node.name), reader.look(), 1.4)
+                    self.store.accept(SourceKey.node(node.name), reader.sample(), 1.4)
             if len(self._names) > 1:
                 self.store.accept(SourceKey.router("proxy"), self._router_sample(), 2.0)
             self.store.judge()

@@ -167,7 +167,7 @@ class Rehearsal:
             self._poll_backend(index, target)
         if self._second % 2 == 0:
             for node, reader in zip(self.watch.nodes, self._readers, strict=True):
-                self.store.accept(SourceKey.node(node.name), reader.look(), 1.4)
+                self.store.accept(SourceKey.node(node.name), reader.sample(), 1.4)
         if self._router is not None and self._second % _ROUTER_EVERY_S == 1:
             self._poll_router(self._router)
         if self._second % _LOOKED_AT_S == 0:

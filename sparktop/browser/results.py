@@ -63,7 +63,7 @@ class ResultPages:
                 self._rows = await asyncio.to_thread(self._read_rows)
 
     def _read_rows(self) -> list[HistoryRow]:
-        self._history.look()
+        self._history.find_changes()
         while self._history.read():
             pass
         return self._history.rows()[:_MOST_FILES]

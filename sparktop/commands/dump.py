@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
             _write_openmetrics(recording, span, arguments, output)
         else:
             _write_rows(recording, span, arguments, form, output)
-        _tell_damage(recording)
+        _report_damage(recording)
     except OverflowError:
         raise UsageError(f"{clean(arguments.files[0], 300)}: times beyond those of a calendar") from None
     finally:
@@ -147,7 +147,7 @@ def _write_rows(
         write_parts(output, (line.encode() for line in lines))
     if player.unreadable:
         tell(f"{player.unreadable:,} records could not be used")
-    _tell_missing(fields.missing)
+    _report_missing(fields.missing)
 
 
 def _snapshot_rows(player: Player, span: Span, fields: Fields, every_s: float) -> Iterator[dict[str, object]]:
@@ -185,7 +185,7 @@ def _write_openmetrics(
         tell(f"{left.samples:,} samples are left out: unreadable, repeated, or of too many series")
     if left.records:
         tell(f"{left.records:,} records could not be used")
-    _tell_missing([name for name in arguments.fields if name not in collector.names])
+    _report_missing([name for name in arguments.fields if name not in collector.names])
 
 
 def _list_names(recording: Recording, span: Span, form: str) -> None:
@@ -254,11 +254,11 @@ def _temporary_file(output: Path | None, mode: str) -> IO[Any]:
         raise OutputError(f"a temporary file: {reason_of(error)}") from None
 
 
-def _tell_missing(missing: list[str]) -> None:
+def _report_missing(missing: list[str]) -> None:
     if missing:
         tell(f"no such field: {clean(', '.join(missing), 300)}; --list prints those that there are")
 
 
-def _tell_damage(recording: Recording) -> None:
+def _report_damage(recording: Recording) -> None:
     for path, damage in list(dict.fromkeys(recording.damage))[:3]:
         tell(f"{clean(path, 300)}: damaged at byte {damage.offset:,}: {clean(damage.reason, 100)}")

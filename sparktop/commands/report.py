@@ -206,7 +206,7 @@ def _recording_report(paths: list[Path], form: str, arguments: argparse.Namespac
         at = span_of(recording, arguments.at, None).start
         span = span if at is None else span_around(at, span)
         source = "" if arguments.anonymous else ", ".join(path.name for path in paths)
-        moment = read_moment(recording, span, source=source, on_progress=_tell_on_terminal)
+        moment = read_moment(recording, span, source=source, on_progress=_hint_on_terminal)
         ends = (recording.frames[0], recording.frames[-1])
         targets = [target for frame in ends for target in frame.head.targets.values()]
     except OverflowError:
@@ -216,7 +216,7 @@ def _recording_report(paths: list[Path], form: str, arguments: argparse.Namespac
     return moment_report(moment, form, privacy, targets, at)
 
 
-def _tell_on_terminal(line: str) -> None:
+def _hint_on_terminal(line: str) -> None:
     """Print a line to standard error if that is a terminal."""
     if sys.stderr is not None and sys.stderr.isatty():
         tell(line)
@@ -246,7 +246,7 @@ def last_stored() -> Path:
         if skipped:
             newer = "a newer sweep" if skipped == 1 else f"{skipped} newer sweeps"
             tell(f"last: {newer} without a measured level passed over ({clean(readable[0].path.name, 120)})")
-        _tell_on_terminal(f"{clean(readable[skipped].path, 300)}")
+        _hint_on_terminal(f"{clean(readable[skipped].path, 300)}")
         return readable[skipped].path
     raise UsageError(f"{clean(folder, 300)}: holds no sweep; make one with sparktop sweep, or name a FILE")
 

@@ -388,7 +388,7 @@ class Answer:
         self._ended: RequestEnded | None = None
         self._waiter: asyncio.Future[None] | None = None
 
-    def hear(self, event: EngineEvent) -> None:
+    def add(self, event: EngineEvent) -> None:
         """Record an event of the request, and wake the task that waits in `more`."""
         if isinstance(event, RequestEnded):
             self._ended = event
@@ -469,7 +469,7 @@ class LiveEngine:
         if self._timer is not None:
             self._timer.cancel()
         for request_id, answer in self._answers.items():
-            answer.hear(RequestEnded(request_id, self.engine.now_s, EndReason.ABORT))
+            answer.add(RequestEnded(request_id, self.engine.now_s, EndReason.ABORT))
         self._answers.clear()
 
     def _deliver_events(self, until_s: float | None = None) -> None:
@@ -480,7 +480,7 @@ class LiveEngine:
                 self._answers.pop(event.request_id, None) if ended else self._answers.get(event.request_id)
             )
             if answer is not None:
-                answer.hear(event)
+                answer.add(event)
 
     def _set_timer(self) -> None:
         if self._timer is not None:

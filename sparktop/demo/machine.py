@@ -596,7 +596,7 @@ class MachineReader:
             last_boot=LastBoot(clean=False),
         )
 
-    def look(self) -> NodeSample:
+    def sample(self) -> NodeSample:
         """Return a sample of the machine at the current time."""
         now = self._clock()
         if self._condition is None or now - self._at >= _SHORTEST_S:
@@ -622,7 +622,7 @@ class MachineReader:
         now = self._clock()
         if now < self._down_until:
             return Failure(FailureKind.UNREACHABLE, "the simulated machine is down", now)
-        return self.look()
+        return self.sample()
 
     async def close(self) -> None:
         """Do nothing, because no resource is held."""

@@ -182,7 +182,7 @@ def _stack_heights(lower: Values, upper: Values, height: int, top: float) -> lis
     """
     dots, is_low = _DOTS * height, height <= _LOW
     little = _LITTLE if is_low else 0.0
-    edges = _not_negative(lower), _not_negative(upper)
+    edges = _without_negative(lower), _without_negative(upper)
     missing = len(edges[1]) - len(edges[0])
     below = [None] * missing + edges[0]
     above = [None] * -missing + edges[1]
@@ -212,7 +212,7 @@ def _heights_apart(low: int, both: int, dots: int) -> tuple[int, int]:
     return (low if low < high else high - 1), high
 
 
-def _not_negative(values: Values) -> list[float | None]:
+def _without_negative(values: Values) -> list[float | None]:
     """Return the values with None for NaN, and with 0 for those below 0."""
     return [
         None

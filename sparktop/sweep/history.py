@@ -1,8 +1,8 @@
 """The history: all stored results, own sweeps and imported files.
 
-Reading a result takes milliseconds and there may be hundreds of results, so callers use `look` and `read`
-in a thread and read a few files at a time. `rows` returns the files read so far. The key of a result is
-the path of its file relative to the folder of results.
+Reading a result takes milliseconds and there may be hundreds of results, so callers use `find_changes` and
+`read` in a thread and read a few files at a time. `rows` returns the files read so far. The key of a result
+is the path of its file relative to the folder of results.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class History(Struct, eq=False):
 
     # The list of results
 
-    def look(self) -> int:
+    def find_changes(self) -> int:
         """List the files in the folder of results; return how many new or changed ones `read` must read.
 
         Files that no longer exist are forgotten.
@@ -83,7 +83,7 @@ class History(Struct, eq=False):
             return len(self._unread)
 
     def read(self, most: int = 8) -> int:
-        """Read up to `most` of the new or changed files that `look` found, the newest first.
+        """Read up to `most` of the new or changed files that `find_changes` found, the newest first.
 
         Return how many of these files are still unread.
         """

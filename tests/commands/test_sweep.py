@@ -181,11 +181,11 @@ def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:
     screen = io.StringIO()
     at = [0.0]
     line = SweepLine(QUICK, live=True, width=40, stream=screen, clock=lambda: at[-1])
-    line.hear(PhaseChanged(Phase.RUNNING, "solo", Load(128, 16), 0, 3))
+    line.take(PhaseChanged(Phase.RUNNING, "solo", Load(128, 16), 0, 3))
     for moment in (0.1, 0.15, 0.21, 0.3):
         at.append(moment)
-        line.hear(LoadBatch("solo", Load(128, 16), ()))
-    line.hear(Notice("a line\x1b[31m"))
+        line.take(LoadBatch("solo", Load(128, 16), ()))
+    line.take(Notice("a line\x1b[31m"))
     told = screen.getvalue()
     assert told.count("\n") == 1
     assert "sparktop: a line [31m\n" in told
@@ -197,9 +197,9 @@ def test_elsewhere_there_is_a_line_a_level_and_no_escape() -> None:
     """Without a terminal there are only messages and a line per level, without escape sequences."""
     log = io.StringIO()
     line = SweepLine(QUICK, live=False, stream=log)
-    line.hear(PhaseChanged(Phase.RUNNING, "solo", Load(128, 16), 0, 3))
-    line.hear(LoadBatch("solo", Load(128, 16), ()))
-    line.hear(LevelMeasured("solo", LEVEL, None))  # type: ignore[arg-type]  # the line does not read it
+    line.take(PhaseChanged(Phase.RUNNING, "solo", Load(128, 16), 0, 3))
+    line.take(LoadBatch("solo", Load(128, 16), ()))
+    line.take(LevelMeasured("solo", LEVEL, None))  # type: ignore[arg-type]  # the line does not read it
     assert log.getvalue() == f"sparktop: {level_line('solo', LEVEL)}\n"
 
 
@@ -208,8 +208,8 @@ def test_a_terminal_that_is_gone_ends_nothing() -> None:
     screen = io.StringIO()
     line = SweepLine(QUICK, live=True, stream=screen)
     screen.close()
-    line.hear(Notice("one"))
-    line.hear(Notice("two"))
+    line.take(Notice("one"))
+    line.take(Notice("two"))
     assert line.stream is None
 
 

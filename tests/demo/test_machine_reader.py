@@ -40,7 +40,7 @@ class Bench:
                 self.engine.submit(SimulatedRequest(str(self._made), 256, 128), self.clock.now)
             self.clock.now += 1.0
             self.engine.advance(self.clock.now)
-            sample = self.reader.look()
+            sample = self.reader.sample()
         return sample
 
 
@@ -68,7 +68,7 @@ def test_a_start_shows_its_phases(clock: Clock) -> None:
     held = []
     for _ in range(10):
         clock.now += 10.0
-        sample = reader.look()
+        sample = reader.sample()
         processes = sample.gpus[0].processes or ()
         held.append(sum(one.memory_bytes or 0 for one in processes if one.kind == "compute") // GIB)
     assert held == sorted(held)
@@ -101,7 +101,7 @@ def test_connections_of_a_server_are_those_at_its_port(clock: Clock) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         reader.port = listener.getsockname()[1]
         with socket.create_connection(("127.0.0.1", reader.port)) as client:
-            loads = reader.look().workloads
+            loads = reader.sample().workloads
             assert loads is not None
             (server,) = [one for one in loads.processes if one.role == "server"]
             assert server.port == reader.port

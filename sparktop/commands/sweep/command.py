@@ -90,7 +90,7 @@ def settings(
     return typed(parse)
 
 
-def _checked(text: str, prefix: str, parse: Callable[[str], object]) -> str:
+def _check_text(text: str, prefix: str, parse: Callable[[str], object]) -> str:
     """Return a text that `parse` accepts; what it raises begins with `prefix`."""
     try:
         parse(text)
@@ -102,19 +102,19 @@ def _checked(text: str, prefix: str, parse: Callable[[str], object]) -> str:
 def _rate(text: str) -> dict[str, object]:
     from sparktop.sweep.plan.arrivals import rates_or_auto  # late: --help needs none
 
-    return {"rate": _checked(text, "", rates_or_auto)}
+    return {"rate": _check_text(text, "", rates_or_auto)}
 
 
 def _arrivals(text: str) -> str:
     from sparktop.sweep.plan.arrivals import parse_pattern  # late: as above
 
-    return _checked(text, "arrivals ", parse_pattern)
+    return _check_text(text, "arrivals ", parse_pattern)
 
 
 def _trace_range(text: str) -> str:
     from sparktop.sweep.plan.traces import parse_range  # late: as above
 
-    return _checked(text, "", parse_range)
+    return _check_text(text, "", parse_range)
 
 
 def _format_name(text: str) -> str:

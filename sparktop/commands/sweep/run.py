@@ -136,7 +136,7 @@ async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], Non
     monitor = Monitor(watch, store)
     runner = SweepRunner(plan, store, models=watch.models, save=keep)
     line = SweepLine(plan, live=_is_live(), width=shutil.get_terminal_size().columns)
-    runner.listen(line.hear)
+    runner.listen(line.take)
 
     def interrupt(_: signal.Signals) -> None:
         runner.cancel("interrupted")
@@ -186,7 +186,7 @@ class SweepLine:
         self._clock = clock
         self._drawn_at: float | None = None
 
-    def hear(self, event: SweepEvent) -> None:
+    def take(self, event: SweepEvent) -> None:
         """Handle an event of the sweep.
 
         Print a notice, the limits at which the sweep stops itself, or the summary of a finished level; other

@@ -85,7 +85,7 @@ def by_engines(comparisons: Sequence[IndependentEngines]) -> list[list[Independe
 def engines_sentence(comparisons: Sequence[IndependentEngines]) -> str:
     """Return a sentence with the token rate that a set of engines allows, and the share that routers achieve.
 
-    `found` are the comparisons of routers over the same engines, at least one.
+    `comparisons` are those of routers over the same engines, at least one.
     """
     first = comparisons[0]
     metric = METRICS[first.metric]

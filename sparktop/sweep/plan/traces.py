@@ -89,12 +89,12 @@ def tokens_of(row: Mapping[str, object], name: str) -> int:
     Raises:
         FaultError: it is missing, or not an integer from 0 to the limit.
     """
-    value = _present(row, name)
+    value = _required_value(row, name)
     if type(value) is int and 0 <= value <= MOST_TOKENS:
         return value
     if isinstance(value, float) and value.is_integer() and 0 <= value <= MOST_TOKENS:
         return int(value)
-    raise FaultError(f"'{name}' must be a number of tokens, not {_shown(value)}")
+    raise FaultError(f"'{name}' must be a number of tokens, not {_quote_value(value)}")
 
 
 def seconds_of(row: Mapping[str, object], name: str, per_s: float = 1.0) -> float:
@@ -103,11 +103,11 @@ def seconds_of(row: Mapping[str, object], name: str, per_s: float = 1.0) -> floa
     Raises:
         FaultError: it is missing, or not a time.
     """
-    value = _present(row, name)
+    value = _required_value(row, name)
     # `type` instead of `isinstance`, because True is an int.
     if (type(value) is int or type(value) is float) and abs(value) <= MOST_TIME_S * per_s:
         return value / per_s
-    raise FaultError(f"'{name}' must be a time, not {_shown(value)}")
+    raise FaultError(f"'{name}' must be a time, not {_quote_value(value)}")
 
 
 def pause_of(row: Mapping[str, object], name: str, per_s: float = 1.0) -> float:
@@ -130,10 +130,10 @@ def word_of(row: Mapping[str, object], name: str) -> str:
     Raises:
         FaultError: it is missing or something else.
     """
-    value = _present(row, name)
+    value = _required_value(row, name)
     if isinstance(value, str) or type(value) is int:
         return str(value)
-    raise FaultError(f"'{name}' must be a string or a number, not {_shown(value)}")
+    raise FaultError(f"'{name}' must be a string or a number, not {_quote_value(value)}")
 
 
 def block_ids(row: Mapping[str, object], name: str = "hash_ids") -> tuple[int, ...]:
@@ -214,14 +214,14 @@ def cell_tokens(row: Sequence[str], at: int, name: str) -> int:
     return int(whole)
 
 
-def _present(row: Mapping[str, object], name: str) -> object:
+def _required_value(row: Mapping[str, object], name: str) -> object:
     value = row.get(name)
     if value is None:
         raise FaultError(f"no field '{name}'")
     return value
 
 
-def _shown(value: object) -> str:
+def _quote_value(value: object) -> str:
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "an object"
     return f"'{clean(str(value), _SHOWN)}'"
@@ -789,11 +789,11 @@ def parse_range(text: str) -> tuple[float, float | None]:
     """
     first, last = split_range(text)
     if last is None:
-        raise UsageError(f"{_quoted(text)} is no part: write it as in 600..1200, 10m..1h or 1h..")
+        raise UsageError(f"{_quote_text(text)} is no part: write it as in 600..1200, 10m..1h or 1h..")
     begin = _seconds(first) if first else 0.0
     end = _seconds(last) if last else None
     if end is not None and end <= begin:
-        raise UsageError(f"{_quoted(text)} is empty: it ends before it begins")
+        raise UsageError(f"{_quote_text(text)} is empty: it ends before it begins")
     return begin, end
 
 
@@ -801,8 +801,8 @@ def _seconds(text: str) -> float:
     try:
         return seconds(text, 0.0, _LONGEST_S)
     except UsageError:
-        raise UsageError(f"{_quoted(text)} is no time: write seconds, or 10m, 2h, 1d") from None
+        raise UsageError(f"{_quote_text(text)} is no time: write seconds, or 10m, 2h, 1d") from None
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     return f"'{clean(text, _LONGEST_NAME)}'"

@@ -94,9 +94,9 @@ def chosen_names(
         left = members if shown is None else [member for member in members if member in shown]
         chosen = left if len(left) < len(members) else named_routers or members
     elif kind in _NODES:
-        placed = {view.name for view in snapshot.backends if name in view.nodes}
-        placed |= {target.name for target in targets if name in target.nodes}
-        chosen = [engine for engine in engines if engine in placed]
+        on_machine = {view.name for view in snapshot.backends if name in view.nodes}
+        on_machine |= {target.name for target in targets if name in target.nodes}
+        chosen = [engine for engine in engines if engine in on_machine]
     elif name:
         chosen = [engine for engine in engines if engine == name]
     if not chosen and shown is not None:

@@ -40,7 +40,7 @@ def _clean(value: object) -> object:
     return clean(value, _TEXT_LIMIT) if isinstance(value, str) else value
 
 
-def _finite(value: object) -> object:
+def _finite_or_none(value: object) -> object:
     if isinstance(value, int | float) and not abs(value) <= LARGEST:  # nor NaN
         return None
     return value
@@ -53,7 +53,7 @@ def _clean_tree(value: object, depth: int = 0) -> object:
         return {clean(key): _clean_tree(part, depth + 1) for key, part in value.items()}
     if isinstance(value, list):
         return [_clean_tree(part, depth + 1) for part in value]
-    return _finite(_clean(value))
+    return _finite_or_none(_clean(value))
 
 
 def _utc(time: datetime) -> str:
@@ -62,7 +62,7 @@ def _utc(time: datetime) -> str:
 
 Text = Annotated[str, BeforeValidator(_clean)]
 """A text, cleaned of control characters when it is read."""
-Number = Annotated[float | None, BeforeValidator(_finite)]
+Number = Annotated[float | None, BeforeValidator(_finite_or_none)]
 """A number that may be missing: None where the value is unknown, not finite, or beyond ±`LARGEST`."""
 Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 """A number that is always known."""

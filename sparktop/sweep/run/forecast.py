@@ -120,7 +120,7 @@ class Estimate:
             run_times, key=lambda measured: abs(math.log(_weight(measured[0]) / _weight(load)))
         )
         growth = max(least_growth if load.concurrency > nearest.concurrency else 0.0, self._growth(run_times))
-        ratio = _weight(_capped(load, limit)) / _weight(_capped(nearest, limit))
+        ratio = _weight(_limit_concurrency(load, limit)) / _weight(_limit_concurrency(nearest, limit))
         waits = max(1.0, load.concurrency / limit) / max(1.0, nearest.concurrency / limit)
         return seconds * waits * float(ratio**growth)
 
@@ -245,7 +245,7 @@ def concurrencies_between(levels: Iterable[int]) -> list[int]:
     return [round(math.sqrt(low * high)) for low, high in gaps[-1:]]
 
 
-def _capped(load: Load, limit: int) -> Load:
+def _limit_concurrency(load: Load, limit: int) -> Load:
     return replace(load, concurrency=min(load.concurrency, limit))
 
 

@@ -156,7 +156,7 @@ def limit_side(
     `most_at_once` the largest number of requests in flight.
     """
     names, target = prepared.backends, prepared.target
-    machines = {name: prepared.placed.get(name, ()) for name in names}
+    machines = {name: prepared.machines_of.get(name, ()) for name in names}
     router = target.name if target.kind is TargetKind.ROUTER else None
     limits = log.limits(machines, prepared.slots, loaded, router)
     if not limits:

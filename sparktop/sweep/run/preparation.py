@@ -58,7 +58,7 @@ class PreparedTarget(Struct, frozen=True):
     """Names of the watched servers that the load reaches."""
     nodes: tuple[str, ...] = ()
     """Names of the watched machines that the load reaches."""
-    placed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    machines_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of the machines that each watched server runs on, by server."""
     slots: Mapping[str, int] = field(default_factory=dict)
     """Maximum concurrent requests of each watched server that reports it, by name."""
@@ -296,7 +296,7 @@ def _with_servers(
         },
         backends=watched_backends(target, snapshot),
         nodes=nodes,
-        placed={view.name: view.nodes for view in views},
+        machines_of={view.name: view.nodes for view in views},
         slots={view.name: view.slots for view in views if view.slots is not None},
         max_model_len=reported_context(views, ()),
         kv_capacity_tokens=_sum_if_all_report(view.kv_capacity_tokens for view in views),

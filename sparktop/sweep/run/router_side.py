@@ -46,7 +46,7 @@ def assignments(events: Iterable[LoadEvent]) -> list[str]:
 def router_side(
     name: str,
     events: Iterable[LoadEvent],
-    looks: Mapping[str, Sequence[ServerPoint]],
+    samples: Mapping[str, Sequence[ServerPoint]],
     *,
     e2e_s: float | None,
     until: float | None,
@@ -56,18 +56,18 @@ def router_side(
     """Return a level's load balance as JSON: a test whether the router chose at random, and a verdict.
 
     The verdict on the balance has the format of a JSON snapshot, and is left out if there is only one
-    backend. `looks` has the samples by backend, `e2e_s` is the median duration of a request, `until` the end
-    of the last run in monotonic seconds, `strategy` the routing strategy, `errors` the number of failed
-    requests by backend (None: unknown).
+    backend. `samples` is by backend, `e2e_s` is the median duration of a request, `until` the end of the
+    last run in monotonic seconds, `strategy` the routing strategy, `errors` the number of failed requests by
+    backend (None: unknown).
     """
     order = assignments(events)
     side: dict[str, JsonValue] = {"runs_test": routing_test(order) if order else None}
-    if len(looks) > 1 and until is not None:
+    if len(samples) > 1 and until is not None:
         failed = errors or {}
-        tracks = [_load_track(backend, points, failed.get(backend)) for backend, points in looks.items()]
+        tracks = [_load_track(backend, points, failed.get(backend)) for backend, points in samples.items()]
         load = GroupLoad(name, tracks, e2e_s=e2e_s, strategy=strategy, router=name)
         judged = judge(load, until)
-        shares = request_shares({backend: order.count(backend) for backend in looks}) if order else None
+        shares = request_shares({backend: order.count(backend) for backend in samples}) if order else None
         side |= _balance_json(weigh_requests(judged, shares, all_told=True))
     return side
 
@@ -114,13 +114,13 @@ def backend_errors(
     by_answers = Counter(end.served_by for end in ends)
     errors: dict[str, float | None] = {}
     for name in backends:
-        by_counters = _counted_errors(grown.get(name))
+        by_counters = _count_errors(grown.get(name))
         highest = max(by_counters, by_answers[name], (routed or {}).get(name, 0.0))
         errors[name] = highest if highest > 0 or routed is not None else None
     return errors
 
 
-def _counted_errors(grown: Counters | None) -> float:
+def _count_errors(grown: Counters | None) -> float:
     """Return the number of failed requests by a server's own counters; 0 if they are unknown.
 
     Aborted requests are added if they are a large share of the finished ones.

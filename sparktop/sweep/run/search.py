@@ -82,9 +82,9 @@ def grid_of(capacity: Capacity, first: float) -> Grid:
     """Return the loads of a search; rates lie around `first`, that of requests one after the other."""
     if capacity.kind is not LoadKind.RATE:
         return _number_grid(int(capacity.most))
-    first = _rounded(min(first, capacity.most))
+    first = _round_rate(min(first, capacity.most))
     steps = math.ceil(math.log(capacity.most / first) / math.log(_RATE_STEP))
-    values = {_rounded(first * _RATE_STEP**step) for step in range(-_STEPS_DOWN, steps)}
+    values = {_round_rate(first * _RATE_STEP**step) for step in range(-_STEPS_DOWN, steps)}
     ascending = (*sorted(value for value in values if value < capacity.most), capacity.most)
     places = [value / math.sqrt(_RATE_STEP) for value in ascending]
     while places[-1] < _BEYOND * capacity.most:
@@ -108,7 +108,7 @@ def _with_probabilities(places: list[float], least: float) -> tuple[tuple[float,
     return tuple((place, max(_TINY, width)) for place, width in zip(places, widths, strict=True))
 
 
-def _rounded(value: float) -> float:
+def _round_rate(value: float) -> float:
     """Return a rate with `_DIGITS` significant digits."""
     return float(f"{value:.{_DIGITS}g}")
 
@@ -714,7 +714,7 @@ class RateSearch:
 
     def __init__(self, first_per_s: float | None, most_per_s: float = MOST_RATE) -> None:
         """Begin at `first_per_s` requests per second; None if the time of a request alone is unknown."""
-        self._next = _rounded(min(most_per_s, max(LEAST_RATE, first_per_s or _FIRST_PER_S)))
+        self._next = _round_rate(min(most_per_s, max(LEAST_RATE, first_per_s or _FIRST_PER_S)))
         self._most = most_per_s
         self._kept_up: dict[float, bool] = {}
 
@@ -745,10 +745,10 @@ class RateSearch:
             return self._next
         highest, too_much = self.answer, self.too_much
         if too_much is None:
-            return _rounded(min(self._most, 2 * max(self._kept_up)))
+            return _round_rate(min(self._most, 2 * max(self._kept_up)))
         if highest is None:
-            return _rounded(max(LEAST_RATE, too_much / 2))
-        return None if too_much <= GAP * highest else _rounded(math.sqrt(highest * too_much))
+            return _round_rate(max(LEAST_RATE, too_much / 2))
+        return None if too_much <= GAP * highest else _round_rate(math.sqrt(highest * too_much))
 
     def words(self) -> str:
         """Return what was found, as text: "keeps up with 2.83 /s, not with 3.36 /s"."""

@@ -101,7 +101,7 @@ class ServerPoint(Struct, frozen=True):
     start_time: float | None
     kv_fullest_percent: float | None = None
     """KV cache usage (0 to 100) of the engine core that has the highest."""
-    look: Poll = Poll(0.0)
+    poll: Poll = Poll(0.0)
     """The same sample as the analysis of limits takes it."""
     read_bytes: float | None = None
     """Bytes that one GPU of each engine core has read so far, summed over the cores."""
@@ -135,7 +135,7 @@ class NodePoint(Struct, frozen=True):
     """True if the GPUs use the machine's main memory."""
     is_idle: bool = False
     """True if all GPUs report 0 % utilisation. Clock and power are then not those under load."""
-    look: MachinePoll = MachinePoll(0.0)
+    poll: MachinePoll = MachinePoll(0.0)
     """The same sample as the analysis of limits takes it."""
 
 
@@ -166,7 +166,7 @@ def server_point(sample: EngineSample) -> ServerPoint:
             spec_drafts=lane_sum(lanes, lambda lane: lane.spec_drafts),
         ),
         start_time=sample.start_time,
-        look=_engine_poll(sample.at, lanes),
+        poll=_engine_poll(sample.at, lanes),
         read_bytes=lane_sum(lanes, lambda lane: lane.read_bytes_per_gpu),
         cores=len(lanes),
         kv_capacity_tokens=None if capacity is None else capacity / len(lanes),
@@ -190,7 +190,7 @@ def node_point(sample: NodeSample) -> NodePoint:
         headroom_bytes=sample.memory.headroom_bytes,
         unified=sample.memory.unified is True,
         is_idle=bool(gpus) and all(gpu.utilization_percent == 0 for gpu in gpus),
-        look=machine_poll(sample),
+        poll=machine_poll(sample),
     )
 
 
@@ -238,9 +238,9 @@ def watched_contexts(plan: Plan, snapshot: Snapshot) -> dict[str, int]:
 def watched_nodes(target: SweepTarget, snapshot: Snapshot) -> tuple[str, ...]:
     """Return the names of the watched machines that a target's servers run on; empty if none is known."""
     backends = watched_backends(target, snapshot)
-    placed = [node for view in snapshot.backends if view.name in backends for node in view.nodes]
+    hosts = [node for view in snapshot.backends if view.name in backends for node in view.nodes]
     watched = {view.name for view in snapshot.nodes}
-    return tuple(dict.fromkeys(node for node in (*target.nodes, *placed) if node in watched))
+    return tuple(dict.fromkeys(node for node in (*target.nodes, *hosts) if node in watched))
 
 
 def is_mdns(url: str) -> bool:
@@ -369,25 +369,27 @@ class ServerLog:
 
     def limits(
         self,
-        placed: Mapping[str, Sequence[str]],
+        machines_of: Mapping[str, Sequence[str]],
         slots: Mapping[str, int],
         spans: Sequence[Span],
         router: str | None,
     ) -> dict[str, Limit]:
         """Return what held each server of a level back while requests were in flight (`spans`), by name.
 
-        `placed` has the names of the machines of each server, `slots` the most requests that a server runs
-        at once, where it reports that. A server of which there are too few samples is left out.
+        `machines_of` has the names of the machines of each server, `slots` the most requests that a server
+        runs at once, where it reports that. A server of which there are too few samples is left out.
         """
-        looks = {name: tuple(_polls_during(self._servers.get(name, ()), spans)) for name in placed}
+        samples = {name: tuple(_polls_during(self._servers.get(name, ()), spans)) for name in machines_of}
         limits: dict[str, Limit] = {}
-        for name, machines in placed.items():
-            peers = tuple(Peer(other, looks[other], slots.get(other)) for other in placed if other != name)
+        for name, machines in machines_of.items():
+            peers = tuple(
+                Peer(other, samples[other], slots.get(other)) for other in machines_of if other != name
+            )
             evidence = self._evidence(name, machines, spans)
             limit = limited_by(
                 replace(
                     evidence,
-                    polls=looks[name],
+                    polls=samples[name],
                     slots=slots.get(name),
                     peers=peers,
                     router=router,
@@ -411,7 +413,7 @@ class ServerLog:
             machines=tuple(
                 Machine(
                     machine,
-                    tuple(point.look for point in watched[machine].points if _is_within(point.at, spans)),
+                    tuple(point.poll for point in watched[machine].points if _is_within(point.at, spans)),
                     worst_state(watched[machine].paces),
                     watched[machine].usual_mhz,
                 )
@@ -440,8 +442,8 @@ class _Machine(Struct):
         """Add a newer sample."""
         point, self.newest = node_point(sample), sample
         self.points.append(point)
-        if point.look.clock_mhz is not None and (point.look.gpu_percent or 0.0) >= _BUSY_PERCENT:
-            self.usual_mhz = max(self.usual_mhz or 0.0, point.look.clock_mhz)
+        if point.poll.clock_mhz is not None and (point.poll.gpu_percent or 0.0) >= _BUSY_PERCENT:
+            self.usual_mhz = max(self.usual_mhz or 0.0, point.poll.clock_mhz)
         self.paces = {
             gpu.index: advance_pace(
                 self.paces.get(gpu.index, Pace()),
@@ -523,25 +525,25 @@ _LONGEST_S = 600.0
 _BUSY_PERCENT = 80.0
 """GPU use in percent from which on its clock is that under load."""
 _GAP_S = 0.01
-"""Seconds after a run at which an unknown look stands for the pause before the next one."""
+"""Seconds after a run at which an unknown sample stands for the pause before the next one."""
 
 
 def _polls_during(points: Iterable[ServerPoint], spans: Sequence[Span]) -> Iterator[Poll]:
-    """Yield the looks of a server during `spans`, about one a second, with an unknown one between two spans.
+    """Yield a server's samples during `spans`, about one a second, with an unknown one between two spans.
 
     Without the unknown one, the pause between two runs would count as work.
     """
     thinned: list[Poll] = []
     for point in points:
         if not thinned or point.at - thinned[-1].at >= _APART_S:
-            thinned.append(point.look)
+            thinned.append(point.poll)
     last_at: float | None = None
     for begin, end in spans:
-        for number, look in enumerate([look for look in thinned if begin <= look.at <= end]):
+        for number, poll in enumerate([poll for poll in thinned if begin <= poll.at <= end]):
             if number == 0 and last_at is not None:
                 yield Poll(last_at + _GAP_S)
-            yield look
-            last_at = look.at
+            yield poll
+            last_at = poll.at
 
 
 def _read_gb_per_s(points: Sequence[ServerPoint], spans: Sequence[Span]) -> float | None:
@@ -623,15 +625,19 @@ class InFlight:
         return bisect_right(self._times, end) - bisect_left(self._times, begin)
 
 
-def sums_at_same_time(looks: Mapping[str, Sequence[ServerPoint]], of: Of, in_flight: InFlight) -> list[float]:
+def sums_at_same_time(
+    samples: Mapping[str, Sequence[ServerPoint]], of: Of, in_flight: InFlight
+) -> list[float]:
     """Return the sum of a gauge over all servers, once for each moment at which all of them were sampled.
 
-    `looks` has the samples by server; the function `of` reads the gauge from a sample. Samples of different
+    `samples` has the samples by server; the function `of` reads the gauge from a sample. Samples of different
     moments are not added, because requests that moved between servers would count twice. A sum is at most the
     number of requests in flight. For a single server, return the gauge of each sample unchanged. Return an
     empty list if a server never reports the gauge.
     """
-    reporting = {name: [point for point in points if of(point) is not None] for name, points in looks.items()}
+    reporting = {
+        name: [point for point in points if of(point) is not None] for name, points in samples.items()
+    }
     if not reporting or not all(reporting.values()):
         return []
     if len(reporting) == 1:
@@ -640,10 +646,11 @@ def sums_at_same_time(looks: Mapping[str, Sequence[ServerPoint]], of: Of, in_fli
     first, *others = sorted(reporting.values(), key=len)
     times = [[point.at for point in points] for points in others]
     sums = []
-    for look in first:
-        group = [look, *(points[_nearest(at, look.at)] for points, at in zip(others, times, strict=True))]
-        begin, end = min(point.at for point in group), max(point.at for point in group)
-        total = sum(of(point) or 0.0 for point in group)
+    for point in first:
+        nearest = (points[_nearest(at, point.at)] for points, at in zip(others, times, strict=True))
+        group = [point, *nearest]
+        begin, end = min(near.at for near in group), max(near.at for near in group)
+        total = sum(of(near) or 0.0 for near in group)
         if end - begin <= SAME_TIME_S and in_flight.moved_between(begin, end) <= MOST_MOVED * total:
             sums.append(min(total, float(in_flight.most_between(begin, end))))
     return sums

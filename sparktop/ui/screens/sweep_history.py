@@ -233,7 +233,7 @@ class HistoryScreen(CanvasScreen):
 
     async def _read(self) -> None:
         """Read new files, a few at a time in a thread, and show all rows read so far after each step."""
-        left = await asyncio.to_thread(self._history.look)
+        left = await asyncio.to_thread(self._history.find_changes)
         while left:
             self._show_read_rows(left)
             left = await asyncio.to_thread(self._history.read, _READ_AT_ONCE)

@@ -47,10 +47,10 @@ async def test_it_comes_back_at_the_same_address_as_another_process(
     http: aiohttp.ClientSession, site: EngineSite, reader: MachineReader
 ) -> None:
     """While shut down, nothing listens and its memory is free; afterwards it has a later start time."""
-    before, used = await start_time(http, site), reader.look().memory.used_bytes
+    before, used = await start_time(http, site), reader.sample().memory.used_bytes
     await site.shut()
     assert await start_time(http, site) is None
-    assert (reader.look().memory.used_bytes or 0) < (used or 0) - 80 * 2**30
+    assert (reader.sample().memory.used_bytes or 0) < (used or 0) - 80 * 2**30
     port = site.port
     await site.open()
     after = await start_time(http, site)

@@ -61,7 +61,7 @@ class Shelf:
 
     def listed(self) -> list[str]:
         """Read all files; return the keys, newest first."""
-        self.history.look()
+        self.history.find_changes()
         while self.history.read():
             pass
         return [row.key for row in self.history.rows()]
