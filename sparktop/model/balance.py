@@ -357,9 +357,14 @@ class Balance(Struct, frozen=True):
         return f"{self.lost_estimate_percent:.0f} ± {self.lost_error_points:.0f} %"
 
     @property
+    def poll_s(self) -> float | None:
+        """Seconds between two polls of its backends: fewer than of others if that helps; None if unknown."""
+        return float(f"{1 / self.sample_hz:.2g}") if self.sample_hz else None
+
+    @property
     def polled_words(self) -> str:
-        """How often its backends are polled, oftener than others where that helps; "" if unknown."""
-        return f"judged on polls every {1 / self.sample_hz:.2g} s" if self.sample_hz else ""
+        """How often its backends are polled; "" if unknown."""
+        return "" if self.poll_s is None else f"judged on polls every {self.poll_s:g} s"
 
     @property
     def is_slow(self) -> bool:

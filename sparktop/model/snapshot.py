@@ -8,10 +8,11 @@ from enum import StrEnum
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.balance import Balance
 from sparktop.model.engine import Histogram, PrefixCache
-from sparktop.model.event import Alert, Event, Finding, ProgressView, Values
+from sparktop.model.event import Alert, Event, Finding, Phase, ProgressView, Values
 from sparktop.model.failure import Failure
 from sparktop.model.node import LostGpu, MemoryAsk, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksView
@@ -644,6 +645,32 @@ class Snapshot(Struct, frozen=True, eq=False):
     simulated: bool = False
     searching: tuple[str, ...] = ()  # hosts whose usual ports are tried: no server was found there yet
     thresholds: StateThresholds = StateThresholds()  # by which states of backends are judged
+
+    @property
+    def poll_seconds(self) -> tuple[str, ...]:
+        """The shortest and the longest time between two polls of a server, in s, as text; one if they agree.
+
+        Groups whose balance is judged may be polled oftener than `interval_s`.
+        """
+        times = {seconds for group in self.balance if (seconds := group.poll_s) is not None}
+        ordered = sorted({self.interval_s, *times})
+        return tuple(dict.fromkeys(f"{seconds:g}" for seconds in (ordered[0], ordered[-1])))
+
+    @property
+    def events_beside_alerts(self) -> tuple[Event, ...]:
+        """The events for a list below that of the alerts, newest last.
+
+        An alert says since when it holds: the event of its begin is left out, or, where that counts earlier
+        alerts too, has the time of the alert.
+        """
+        since = {alert.id: alert.since for alert in self.alerts}
+        return tuple(
+            replace(event, at=since[event.about])
+            if event.about in since and event.phase is Phase.BEGIN
+            else event
+            for event in self.events
+            if event.count > 1 or event.phase is not Phase.BEGIN or event.about not in since
+        )
 
 
 class Situation(Struct, frozen=True, eq=False):

@@ -466,7 +466,7 @@ def headline(snapshot: Snapshot) -> str:
 def poll_words(snapshot: Snapshot) -> str:
     """Return how often servers are polled, and machines, whose figures are that much older."""
     machines = f", machines every {snapshot.node_interval_s:g} s" if snapshot.nodes else ""
-    return f"servers polled every {snapshot.interval_s:g} s{machines}"
+    return f"servers polled every {' to '.join(snapshot.poll_seconds)} s{machines}"
 
 
 def unreachable(snapshot: Snapshot) -> int:
@@ -568,7 +568,7 @@ def events(snapshot: Snapshot, most: int) -> Table:
     """Return a table of the newest `most` events, newest first."""
     return table(
         "Events",
-        tuple(reversed(snapshot.events))[:most],
+        tuple(reversed(snapshot.events_beside_alerts))[:most],
         figure("time", lambda event: cell.time_of(event.at)),
         word("", lambda event: event.severity.value),
         name("about", lambda event: event.subject),

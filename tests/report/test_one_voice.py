@@ -15,6 +15,7 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.node import MemoryPart
 from sparktop.model.snapshot import Latency, Quantile, Snapshot
 from sparktop.panels.board.bars import header_row
+from sparktop.panels.board.events import events_screen
 from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.board.view import View
 from sparktop.panels.group.panel import balance_screen, evidence_screen
@@ -31,6 +32,7 @@ from tests.panels.balance_scenes import herd, traced
 
 _WIDTHS = (80, 120, 200)
 _POLLS = re.compile(r"judged on polls every (\S+) s")
+_ALL_POLLS = re.compile(r"(?:- poll|servers polled every) (?:([\d.]+)(?:–| to ))?([\d.]+) s")
 _EMPTY = re.compile(r"(\S+) (?:starves: )?(?:nearly empty|starves) (\d+) %")
 
 
@@ -73,14 +75,17 @@ def queueing() -> Snapshot:
 def test_a_group_has_one_poll_interval_and_one_share_of_each_backend(name: str) -> None:
     """Wherever they are named, polls are equally far apart and a backend is nearly empty for one share."""
     shown = herd(4) if name == "herd" else traced(name)
-    shares, polls = defaultdict(set), defaultdict(set)
+    shares, polls, of_all = defaultdict(set), defaultdict(set), set()
     for form, text in forms(shown).items():
         flat = " ".join(text.split())
         for backend, share in _EMPTY.findall(flat):
             shares[backend].add(share)
         polls[next(iter(_POLLS.findall(flat)), None)].add(form)
+        of_all.update(_ALL_POLLS.findall(flat))
         assert not re.search(r"times a second|polled every \S+ s ·", flat), form
     assert len(polls.keys() - {None}) == 1
+    ((shortest, longest),) = of_all
+    assert {f"{shown.interval_s:g}", *polls.keys() - {None}} == {shortest or longest, longest}
     assert all(len(known) == 1 for backend, known in shares.items() if backend != "figures")
 
 
@@ -130,6 +135,21 @@ def test_a_mean_at_its_p95_says_why() -> None:
     near = Latency(0.0993, Quantile(0.087), Quantile(0.09), Quantile(0.099), Quantile(0.2), 200.0)
     assert "(a few were very long)" in row_text(latency_row("ITL", near, 80))
     assert "long" not in row_text(latency_row("ITL", replace(near, mean_s=0.09), 80))
+
+
+def test_what_does_not_answer_has_one_time() -> None:
+    """Beside an alert since 18:04:12 no event of the same outage has the time at which it became one."""
+    shown = Rehearsal(router=RouterPart(down_at_s=10)).play(30).snapshot()
+    (alert,) = [alert for alert in shown.alerts if alert.subject == "proxy"]
+    begins = [event for event in shown.events if event.about == alert.id]
+    assert [event.at > alert.since for event in begins] == [True]
+    again = replace(shown, events=(*shown.events, replace(begins[0], count=3, message="router down 3 times")))
+    for moment in (shown, again):
+        screen = "\n".join(map(row_text, events_screen(moment, 120, 30)))
+        markdown = markdown_snapshot.render(moment).partition("### Events")[2]
+        for text in (screen, markdown):
+            assert f"{begins[0].at:%M:%S}" not in text
+    assert f"since {alert.since.astimezone():%H:%M:%S} proxy" in screen
 
 
 _ROUTER_STATE = re.compile(r"\bproxy\W+(loading|unreachable|down|connecting|alive|answers)\b")

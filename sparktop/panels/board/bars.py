@@ -78,7 +78,12 @@ def header_row(
     snapshot's. If not all fits, the least important pieces are left out; nothing wraps.
     """
     when = (clock or snapshot.taken_at).astimezone()
-    interval: Row = [("-", "key"), label(f" poll {snapshot.interval_s:g} s "), ("+", "key"), label("  ")]
+    interval: Row = [
+        ("-", "key"),
+        label(f" poll {'–'.join(snapshot.poll_seconds)} s "),
+        ("+", "key"),
+        label("  "),
+    ]
     now: Row = [figure("" if moment else f"{when:%H:%M:%S} ")]
     modes: list[Row] = [[("SIMULATED", "info")]] if snapshot.simulated else []
     is_bad = sweep is not None and sweep.endswith(" failed")

@@ -94,7 +94,10 @@ def _alerts_and_events(snapshot: Snapshot) -> list[_Entry]:
             _entry(alert, f"since {_time_of_day(alert.since)} ", "title", active=True)
             for alert in snapshot.alerts
         ),
-        *(_entry(event, f"      {_time_of_day(event.at)} ", "text") for event in reversed(snapshot.events)),
+        *(
+            _entry(event, f"      {_time_of_day(event.at)} ", "text")
+            for event in reversed(snapshot.events_beside_alerts)
+        ),
     ]
 
 
