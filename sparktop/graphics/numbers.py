@@ -46,6 +46,8 @@ _GROUPED = 999.5
 """From this number on, digits without a unit are grouped."""
 _ALWAYS_GROUPED = 9999.5
 """From this number on, digits without a unit are not shown without commas."""
+_WHOLE_FROM, _WITH_EXPONENT = 1000.0, 1e9
+"""From these numbers on, a figure of a sweep has no decimals, and an exponent."""
 _THREE_DIGITS = ((10.0, 2), (100.0, 1), (1000.0, 0))
 
 
@@ -186,6 +188,24 @@ def data_rate(bytes_per_s: float | None, width: int = 9) -> str:
     The number has one decimal if there is space for it.
     """
     return _number_text(bytes_per_s, width, _BYTES_PER_S)
+
+
+def decimal(value: float | None, decimals: int) -> str:
+    """Format a figure of a sweep, on screens as in reports: "12.3", "1,234"; "–" for None.
+
+    It has `decimals` decimals below 1,000, none from there on, and an exponent from 1e9 on.
+    """
+    known = _finite_or_none(value)
+    if known is None:
+        return UNKNOWN
+    if abs(known) >= _WITH_EXPONENT:
+        return f"{known:.3g}"
+    return f"{known:,.{decimals if abs(known) < _WHOLE_FROM else 0}f}"
+
+
+def milliseconds(value: float | None) -> str:
+    """Format a latency of a sweep, given in ms: "84 ms", "1,117 ms"; "–" for None."""
+    return UNKNOWN if _finite_or_none(value) is None else f"{decimal(value, 0)} ms"
 
 
 def mean(values: Iterable[float | None]) -> float | None:

@@ -122,6 +122,7 @@ class CurvePlot(Struct, frozen=True):
     limits: tuple[LimitLine, ...] = ()
     is_condition: bool = False
     """Whether the plot shows the quantile that a condition limits, or the share that met all of them."""
+    decimals: int = 1
 
 
 class ComparedLevel(Struct, frozen=True):

@@ -27,6 +27,7 @@ from sparktop.model.sweep import HistoryRow
 from sparktop.model.text import clean, reason_of
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import list_at, started_at, text_at
+from sparktop.sweep.compare.ratio import main_rate
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.plan.presets import DEFAULT
 from sparktop.sweep.result.results import LevelResult, SweepResult
@@ -342,7 +343,7 @@ def stored_row(stored: StoredSweep, key: str | None = None) -> HistoryRow:
         model=", ".join(models) or None,
         levels=len(levels),
         most=max((level.point for level in levels), default=None),
-        decode_tps=_best_decode(levels),
+        decode_tps=_best_rate(levels),
         ttft_ms=min((level.ttft_ms.mean for level in levels if level.ttft_ms is not None), default=None),
         doubtful=sum(bool(level.validity) for level in levels),
         simulated=result.simulated,
@@ -383,9 +384,13 @@ def imported_row(key: str, series: Sequence[Series], started_at: datetime | None
     )
 
 
-def _best_decode(levels: Sequence[LevelResult]) -> float | None:
-    rates = [level.sustained_tps or level.decode_tps for level in levels]
-    rates += [level.output_tps for level in levels if level.open_loop or level.agents]
+def _best_rate(levels: Sequence[LevelResult]) -> float | None:
+    """Return the highest value of the rate by which the sweep's own screen judges its levels."""
+    measured = [level for level in levels if level.error is None]
+    measured = [level for level in measured if not level.has_other_prompt] or measured
+    at_a_rate = any(level.open_loop or level.agents for level in measured)
+    metric = "output_tps" if at_a_rate else main_rate(measured)
+    rates = [None if metric is None else level.rate(metric) for level in measured]
     return max((rate.mean for rate in rates if rate is not None), default=None)
 
 

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from sparktop.commands.output import folded, tell, write_file, write_markdown, write_out
 from sparktop.errors import OutputError
+from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width
 from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.load import LoadKind
@@ -287,8 +288,8 @@ def progress_line(view: SweepView, width: int | None = None) -> str:
     parts, spare, moment = [clean(view.words, 120)], [], view.moment
     if moment is not None and moment.run is not None:
         failed = f"{moment.failed} failed"
-        spare = [f"TTFT p50 {_number(moment.ttft_p50_ms)} ms", f"{moment.in_flight} in flight"]
-        parts += [*_rate_parts(moment), spare[1], f"{_number(moment.tps)} tok/s", spare[0], failed]
+        spare = [f"TTFT p50 {numbers.milliseconds(moment.ttft_p50_ms)}", f"{moment.in_flight} in flight"]
+        parts += [*_rate_parts(moment), spare[1], f"{numbers.decimal(moment.tps, 1)} tok/s", spare[0], failed]
         if not moment.failed:
             spare.insert(0, failed)
     if view.left is not None:
@@ -308,7 +309,7 @@ def _rate_parts(moment: Moment) -> list[str]:
         parts.append(f"{duration_words(moment.trace_at_s)} of {duration_words(moment.trace_s)}")
     if moment.requests_per_s is not None:
         sent, completed = moment.requests_per_s
-        parts.append(f"{_number(sent)} /s sent, {_number(completed)} /s completed")
+        parts.append(f"{sent:.2f} /s sent, {completed:.2f} /s completed")
     return parts
 
 
@@ -319,7 +320,7 @@ def level_line(target: str, level: LevelResult) -> str:
     if level.open_loop is not None:
         return " · ".join((*_open_loop_parts(target, level), *_doubt_parts(level)))
     if level.agents is not None:
-        tps = f"output {_number(level.output_tps.mean if level.output_tps else None)} tok/s"
+        tps = f"output {numbers.decimal(level.output_tps.mean if level.output_tps else None, 1)} tok/s"
         name = f"{clean(target, 40)}: {level.point.label}"
         return " · ".join((name, conversation_words(level.agents), tps, *_doubt_parts(level)))
     depth = f" @ {level.depth:,}" if level.depth else ""
@@ -329,11 +330,11 @@ def level_line(target: str, level: LevelResult) -> str:
     ttft = level.ttft_ms
     parts = [
         f"{clean(target, 40)}: {level.point.label}{depth}" + (f", pp {level.pp}" if level.pp else ""),
-        f"prefill {_number(prefill.mean if prefill else None)} tok/s",
-        f"output {_number(output.mean)} tok/s"
+        f"prefill {numbers.decimal(prefill.mean if prefill else None, 0)} tok/s",
+        f"output {numbers.decimal(output.mean, 1)} tok/s"
         if output
-        else f"decode {_number(decode.mean if decode else None)} tok/s",
-        f"TTFT mean {_number(ttft.mean if ttft else None)} ms",
+        else f"decode {numbers.decimal(decode.mean if decode else None, 1)} tok/s",
+        f"TTFT mean {numbers.milliseconds(ttft.mean if ttft else None)}",
     ]
     return " · ".join((*parts, *_doubt_parts(level)))
 
@@ -347,10 +348,10 @@ def _open_loop_parts(target: str, level: LevelResult) -> list[str]:
     return [
         f"{clean(target, 40)}: {level.point.label}" + (f", pp {level.pp}" if level.pp else ""),
         f"{'–' if completed is None else format(completed, '.2f')} /s completed",
-        f"output {_number(output)} tok/s",
+        f"output {numbers.decimal(output, 1)} tok/s",
         f"unstable: {loop.growth_words}"
         if loop is not None and loop.unstable
-        else f"TTFT p50 {_number(ttft.p50 if ttft else None)} ms from due time",
+        else f"TTFT p50 {numbers.milliseconds(ttft.p50 if ttft else None)} from due time",
     ]
 
 
@@ -365,9 +366,3 @@ def _doubt_parts(level: LevelResult) -> list[str]:
     if slow := [mark.word for mark in marks if not mark.doubt]:
         parts.append(", ".join(slow))
     return parts
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.1f}" if value < 100 else f"{value:.0f}"  # noqa: PLR2004 - three digits are enough

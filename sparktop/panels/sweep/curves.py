@@ -93,8 +93,6 @@ _NAME = 24
 """Greatest width in cells of the name of a target."""
 _TALLEST = 3
 """Greatest height in rows of a bar."""
-_WHOLE_FROM = 100.0
-"""From this value on, a value is written without decimals."""
 _LEAST_BAR = 8
 
 
@@ -112,7 +110,7 @@ def level_bars(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]
     blocks: list[list[Row]] = []
     count = sum(len(plot.lines) for plot in plots)
     tall = max(1, min(_TALLEST, (height - 2 * len(plots)) // max(1, count)))
-    words = max(cell_width(_value_words(line.points[0].value)) for plot in plots for line in plot.lines)
+    words = max(cell_width(_value_words(plot, line.points[0].value)) for plot in plots for line in plot.lines)
     for plot in plots:
         block = _plot_bars(plot, width, tall, words)
         if sum(map(len, blocks)) + len(block) > height and blocks:
@@ -130,7 +128,7 @@ def _plot_bars(plot: CurvePlot, width: int, tall: int, room: int) -> list[Row]:
     better = better_words(more=plot.more_is_better, mean=not plot.is_condition)
     top = nice_ceiling(max(line.points[0].value.mean for line in plot.lines))
     names = min(_NAME, max(cell_width(line.name) for line in plot.lines))
-    words = [fit(_value_words(line.points[0].value), room, "right") for line in plot.lines]
+    words = [fit(_value_words(plot, line.points[0].value), room, "right") for line in plot.lines]
     cells = width - names - room - 4
     scale = f"0 to {tick(top)}, " if cells >= _LEAST_BAR else ""
     rows = [heading(f"{plot.title} in {plot.unit}", scale + better, width)]
@@ -154,17 +152,14 @@ def _name_cells(plot: CurvePlot, index: int, line: CurveLine, room: int, width: 
     return fit_row([(letter, part_role(index)), label(fit(line.name, room))], width)
 
 
-def _value_words(value: Value) -> str:
-    """Return a value as text, followed by its 95 % confidence interval if it has one."""
+def _value_words(plot: CurvePlot, value: Value) -> str:
+    """Return a value of a plot as text, followed by its 95 % confidence interval if it has one."""
     if value.low is None or value.high is None:
-        return _value_text(value.mean)
-    return (
-        f"{_value_text(value.mean)} (95 %: {_value_text(max(0.0, value.low))} to {_value_text(value.high)})"
+        return numbers.decimal(value.mean, plot.decimals)
+    mean, low, high = (
+        numbers.decimal(number, plot.decimals) for number in (value.mean, max(0.0, value.low), value.high)
     )
-
-
-def _value_text(value: float) -> str:
-    return f"{value:,.{0 if abs(value) >= _WHOLE_FROM else 1}f}"
+    return f"{mean} (95 %: {low} to {high})"
 
 
 _EDGE = 7

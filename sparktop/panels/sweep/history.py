@@ -12,7 +12,7 @@ from sparktop.panels.parts.figures import heading, label
 from sparktop.panels.parts.text import Column, Row, Run, fit_row
 from sparktop.panels.sweep.curves import plots_rows
 from sparktop.panels.sweep.screen import STATUS_ROLES, headline_rows, levels_and_findings
-from sparktop.panels.sweep.table import framed_sweep, milliseconds, page_title
+from sparktop.panels.sweep.table import framed_sweep, page_title
 
 TOP = 2
 """Rows above the first result: the frame and the heading."""
@@ -45,10 +45,10 @@ def _cell(text: str) -> Run:
 
 
 _COLUMNS = (
-    Column("best tok/s", 10, lambda row: _cell(numbers.rate(row.decode_tps, 6).strip())),
+    Column("best tok/s", 10, lambda row: _cell(numbers.decimal(row.decode_tps, 1))),
     Column("targets", 20, lambda row: _cell(", ".join(row.targets)), "left"),
     Column("levels", 6, lambda row: _cell(str(row.levels))),
-    Column("best TTFT", 9, lambda row: _cell(milliseconds(row.ttft_ms))),
+    Column("best TTFT", 10, lambda row: _cell(numbers.milliseconds(row.ttft_ms))),
     Column("warned", 6, lambda row: (f"!{row.doubtful}", "warn") if row.doubtful else _cell("")),
     Column("model", 22, lambda row: _cell(row.model or numbers.UNKNOWN), "left"),
     Column("up to", 8, lambda row: _cell(numbers.UNKNOWN if row.most is None else row.most.short)),

@@ -385,7 +385,10 @@ def _bar_row(
     row += _request_line(bar, axis, role, timeline.until_s)
     if not bar.ok:
         row.append((FAILED, "bad"))
-    return [*fit_row(row, width - _TAIL), label(numbers.duration(ttft, _TAIL))]
+    return [
+        *fit_row(row, width - _TAIL),
+        label(numbers.milliseconds(None if ttft is None else 1000 * ttft).rjust(_TAIL)),
+    ]
 
 
 def _request_line(bar: RequestBar, axis: PlotAxis, role: str, until_s: float) -> Row:
@@ -722,7 +725,7 @@ def _ttft_graph(axis: SweepAxis, height: int) -> list[Row]:
     roles = {-1: "text", 0: "prompt/10", _P50: "title"}
     rows: list[Row] = [[(text, roles[layer]) for text, layer in runs] for runs in grid.rows()]
     now = _newest_value(live.ttft_p50_ms)
-    words = value_now(numbers.duration(None if now is None else now / 1000, 7), "")
+    words = value_now(numbers.milliseconds(now), "")
     # Round numbers: 5 s, not 5.00 s.
     ends = [f"{edge / 1000:g} s" if edge >= 1000 else f"{edge:g} ms" for edge in (high, low)]
     line: Row = [("─", roles[_P50]), label(" p50" if len(ends[0]) < _LONG_END else "p50")]

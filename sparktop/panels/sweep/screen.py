@@ -27,7 +27,6 @@ from sparktop.panels.sweep.table import (
     framed_sweep,
     level_row,
     marks_key,
-    milliseconds,
     newest_levels,
     page_title,
     shown_levels,
@@ -109,9 +108,9 @@ def moment_pieces(view: SweepView) -> list[Row]:
     beyond = now.key is None or at_a_rate or now.in_flight > now.key.point.value
     asked = "" if now.key is None or beyond else f" of {now.key.point.words}"
     pieces: list[Row] = [
-        [figure(numbers.rate(now.tps, 6).strip()), label(" tok/s over 2 s")],
+        [figure(numbers.decimal(now.tps, 1)), label(" tok/s over 2 s")],
         [label("in flight "), figure(f"{now.in_flight}"), label(asked)],
-        [label("TTFT p50 "), figure(milliseconds(now.ttft_p50_ms))],
+        [label("TTFT p50 "), figure(numbers.milliseconds(now.ttft_p50_ms))],
         [figure(f"{now.ended}"), label(" requests done")],
     ]
     if now.requests_per_s is not None:

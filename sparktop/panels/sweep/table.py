@@ -169,7 +169,7 @@ def _of_agents(name: str, form: str | None = None) -> Callable[[ResultRow], str]
 
     def text(row: ResultRow) -> str:
         value = row.conversations.get(name)
-        return milliseconds(value) if form is None else _number_text(form, value)
+        return numbers.milliseconds(value) if form is None else _number_text(form, value)
 
     return text
 
@@ -179,13 +179,17 @@ def _number_text(form: str, value: float | None) -> str:
 
 
 def rate_text(value: float | None) -> str:
-    """Format a rate with at most six digits: "56.2", "408", "11,466", "123k"; "–" if unknown."""
-    return numbers.rate(value, 6).strip()
+    """Format a token rate as reports do: "56.2", "408.3", "11,466"; "–" if unknown."""
+    return numbers.decimal(value, 1)
 
 
-def milliseconds(value: float | None) -> str:
-    """Return milliseconds as text with its unit: "840 ms", "3.6 s"; "–" if unknown."""
-    return numbers.duration(None if value is None else value / 1000, 7).strip()
+def _whole_rate_text(value: float | None) -> str:
+    return numbers.decimal(value, 0)
+
+
+def _gap_text(value: float | None) -> str:
+    """Format the gap between tokens, in ms, as reports do: "31.4 ms"."""
+    return numbers.UNKNOWN if value is None else f"{numbers.decimal(value, 1)} ms"
 
 
 def _interval_of_rate(row: ResultRow) -> str:
@@ -220,43 +224,43 @@ def _main_rate_text(row: ResultRow) -> str:
 
 _ACCEPTED = Column("accepted", 8, None, lambda row: _number_text("{:.0f} %", row.spec_accept_percent))
 """The share of drafted tokens that was accepted; known only of servers with speculative decoding."""
-_BESIDE = Column("ITL + long", 10, None, lambda row: milliseconds(row.beside_itl_ms))
+_BESIDE = Column("ITL + long", 10, None, lambda row: _gap_text(row.beside_itl_ms))
 """The token gap of the requests while long prompts arrive; known only where these were sent."""
 COLUMNS = (
     Column("decode", 8, None, _main_rate_text),
-    Column("TTFT mean", 10, "ttft_ms", _mean_of("ttft_ms", milliseconds)),
+    Column("TTFT mean", 10, "ttft_ms", _mean_of("ttft_ms", numbers.milliseconds)),
     _ACCEPTED,
     _BESIDE,
-    Column("prefill", 8, "prefill_tps", _mean_of("prefill_tps", rate_text)),
+    Column("prefill", 8, "prefill_tps", _mean_of("prefill_tps", _whole_rate_text)),
     Column("95 %", 7, None, _interval_of_rate),
     Column("peak", 8, "peak_tps", _mean_of("peak_tps", rate_text)),
-    Column("p95", 8, None, lambda row: milliseconds(row.ttft_p95_ms)),
+    Column("p95", 9, None, lambda row: numbers.milliseconds(row.ttft_p95_ms)),
     Column("failed", 7, None, _failed_text),
     Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
     Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
-    Column("p50", 8, None, lambda row: milliseconds(row.ttft_p50_ms)),
+    Column("p50", 9, None, lambda row: numbers.milliseconds(row.ttft_p50_ms)),
 )
 """Columns in order of importance: narrow screens show only the first ones."""
 RATE_COLUMNS = (
     Column(
         "TTFT due",
-        9,
+        10,
         "ttft_due_ms",
-        lambda row: _growth_text(row) or _mean_of("ttft_due_ms", milliseconds)(row),
+        lambda row: _growth_text(row) or _mean_of("ttft_due_ms", numbers.milliseconds)(row),
     ),
     Column("done /s", 8, None, _mean_of("requests_per_s", partial(_number_text, "{:.2f}"))),
     Column("output", 8, "output_tps", _mean_of("output_tps", rate_text)),
     _ACCEPTED,
-    Column("p95", 8, None, lambda row: milliseconds(row.ttft_p95_ms)),
-    Column("E2E due", 8, "e2e_due_ms", _mean_of("e2e_due_ms", milliseconds)),
+    Column("p95", 9, None, lambda row: numbers.milliseconds(row.ttft_p95_ms)),
+    Column("E2E due", 10, "e2e_due_ms", _mean_of("e2e_due_ms", numbers.milliseconds)),
     Column("failed", 7, None, _failed_text),
     Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
     Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
 )
 """The columns for requests at a rate, in order of importance."""
 AGENT_COLUMNS = (
-    Column("tool p50", 8, None, _of_agents("tool_p50_ms")),
-    Column("tool p90", 8, None, _of_agents("tool_p90_ms")),
+    Column("tool p50", 9, None, _of_agents("tool_p50_ms")),
+    Column("tool p90", 9, None, _of_agents("tool_p90_ms")),
     Column("human p50", 9, None, _of_agents("human_p50_ms")),
     Column("cached", 6, None, _of_agents("cached_percent", "{:,.0f} %")),
     Column("output", 8, "output_tps", _mean_of("output_tps", rate_text)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import BalanceWord
@@ -222,10 +223,7 @@ def _level_row(
 
 
 def _value_text(metric: ComparedMetric, value: Value | None) -> str:
-    if value is None:
-        return UNKNOWN
-    decimals = metric.decimals if abs(value.mean) < 1000 else 0
-    return f"{value.mean:,.{decimals}f}"
+    return numbers.decimal(None if value is None else value.mean, metric.decimals)
 
 
 def _winner_cells(level: ComparedLevel, width: int, against: str | None) -> Row:
@@ -476,8 +474,7 @@ def _difference_row(row: DifferenceRow, width: int, most: float, level: str) -> 
 def _value_cell(row: DifferenceRow, value: Value | None) -> Row:
     if value is None:
         return [label(fit(UNKNOWN, _VALUE, "right"))]
-    decimals = row.decimals if abs(value.mean) < 1000 else 0
-    return [(fit(f"{value.mean:,.{decimals}f}", _VALUE, "right"), "text")]
+    return [(fit(numbers.decimal(value.mean, row.decimals), _VALUE, "right"), "text")]
 
 
 def _change_cell(row: DifferenceRow) -> Row:

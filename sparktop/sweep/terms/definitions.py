@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
+from sparktop.graphics import numbers
+
 RATES = (
     "prefill_tps",
     "decode_tps",
@@ -49,18 +51,7 @@ class Metric(Struct, frozen=True):
 
     def text(self, value: float | None) -> str:
         """Return a value of this metric as text without unit, such as "12.3" or "1,234"; "–" for None."""
-        if value is None:
-            return "–"
-        if abs(value) >= _TOO_LONG_FROM:
-            return f"{value:.3g}"
-        digits = self.decimals if abs(value) < _WHOLE_FROM else 0
-        return f"{value:,.{digits}f}"
-
-
-_WHOLE_FROM = 1000
-"""Values from here on have no decimal places."""
-_TOO_LONG_FROM = 1e9
-"""Values from here on are written with an exponent."""
+        return numbers.decimal(value, self.decimals)
 
 
 def _rate(name: str, title: str, definition: str, meaning: str, decimals: int = 1) -> Metric:

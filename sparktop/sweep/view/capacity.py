@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sparktop.graphics.numbers import milliseconds
 from sparktop.model.judgement import NO_DIFFERENCE
 from sparktop.model.load import LoadEvent, LoadKind, RequestEnded
 from sparktop.model.snapshot import LimitKind
@@ -285,7 +286,7 @@ def margin_to_limit(condition: ConditionResult) -> float:
 
 
 def condition_words(condition: ConditionResult) -> str:
-    """Return a condition with its value: "p90 TTFT 3.6 s (limit 2 s)", "p10 stream 14.2 tok/s (limit 15)"."""
+    """Return a condition with value: "p90 TTFT 3,612 ms (limit 2,000 ms)"; of a minimum without its unit."""
     name, value, limit = condition_parts(condition)
     if condition.at_least and condition.value is not None:
         limit = limit.removesuffix(_TPS)  # as the value has it
@@ -293,23 +294,22 @@ def condition_words(condition: ConditionResult) -> str:
 
 
 def condition_parts(condition: ConditionResult) -> tuple[str, str, str]:
-    """Return (name, value, limit) of a condition as text: ("p90 TTFT", "3.6 s", "2 s")."""
+    """Return (name, value, limit) of a condition as text: ("p90 TTFT", "3,612 ms", "2,000 ms")."""
     if condition.at_least:
         value = "–" if condition.value is None else f"{condition.value:.1f}{_TPS}"
         return f"{_quantile_name(condition)} stream", value, f"{_MINIMUM}{condition.limit:g}{_TPS}"
     name, _, _ = (condition.figure or "all").removesuffix("_ms").rpartition("_")
-    value = "unknown: many unanswered" if condition.value is None else time_words(condition.value)
-    return f"{_quantile_name(condition)} {_NAMES.get(name, name)}", value, time_words(condition.limit or 0.0)
+    value = "unknown: many unanswered" if condition.value is None else milliseconds(condition.value)
+    return (
+        f"{_quantile_name(condition)} {_NAMES.get(name, name)}",
+        value,
+        milliseconds(condition.limit or 0.0),
+    )
 
 
 def _quantile_name(condition: ConditionResult) -> str:
     needed = condition.needed_percent or 0.0
     return f"p{100 - needed if condition.at_least else needed:.0f}"
-
-
-def time_words(ms: float) -> str:
-    """Return milliseconds as text: "840 ms", "3.6 s"."""
-    return f"{ms / 1000:.3g} s" if ms >= 1000 else f"{ms:.0f} ms"  # noqa: PLR2004 - a second
 
 
 def certainty_words(search: CapacityResult, answer: CapacityAnswer) -> str | None:
@@ -548,7 +548,15 @@ def _condition_plot(condition: ConditionResult, lines: tuple[CurveLine, ...]) ->
     metric = f"condition {condition.condition}"
     line = LimitLine(metric, f"limit for {needed} of the requests", limit or 0.0, short=f"limit: {short}")
     return CurvePlot(
-        metric, title, unit, "", more_is_better=more, lines=lines, limits=(line,), is_condition=True
+        metric,
+        title,
+        unit,
+        "",
+        more_is_better=more,
+        lines=lines,
+        limits=(line,),
+        is_condition=True,
+        decimals=1 if unit == "tok/s" else 0,
     )
 
 

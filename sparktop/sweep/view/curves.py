@@ -75,6 +75,7 @@ def curve_plots(
                 more_is_better=metric.more_is_better,
                 lines=tuple(lines),
                 limits=tuple(limit for limit in limits if limit.metric == name),
+                decimals=metric.decimals,
             )
         )
     return tuple(plots)

@@ -283,10 +283,12 @@ def result_rows(
         for target in result.targets
         for level in target.in_order()
     }
-    ranks = ranks_of({key: level.figures for key, level in levels.items()}, comparison)
+    as_asked = {key: level.figures for key, level in levels.items() if not level.has_other_prompt}
+    ranks = ranks_of(as_asked or {key: level.figures for key, level in levels.items()}, comparison)
     rate = main_rate([level for level in levels.values() if level.error is None])
     return tuple(
-        replace(_result_row(key, level, more), ranks=ranks[key], rate=rate) for key, level in levels.items()
+        replace(_result_row(key, level, more), ranks=ranks.get(key, {}), rate=rate)
+        for key, level in levels.items()
     )
 
 

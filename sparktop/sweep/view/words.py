@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from statistics import fmean, linear_regression
 
+from sparktop.graphics.numbers import milliseconds
 from sparktop.model.judgement import (
     NO_DIFFERENCE,
     NOT_TESTED,
@@ -78,15 +79,10 @@ def depth_sentences(result: SweepResult, name: Callable[[str], str] = str) -> It
         where = (f"{name(target)} " if several else "") + f"at {levels[0].point.label}"
         first, last, added_ms = levels[0], levels[-1], _added_ms(levels)
         if added_ms is not None and first.tpot_ms is not None and last.tpot_ms is not None:
-            ends = (
-                f"({first.tpot_ms.mean:.3g} ms at a depth of {first.depth:,}, {last.tpot_ms.mean:.3g} ms at "
-                f"{last.depth:,})"
-            )
+            begin, end, more = map(METRICS["tpot_ms"].text, (first.tpot_ms.mean, last.tpot_ms.mean, added_ms))
+            ends = f"({begin} ms at a depth of {first.depth:,}, {end} ms at {last.depth:,})"
             if added_ms > 0:
-                yield (
-                    f"{where}, {PER_TOKENS:,} tokens of context add {added_ms:.3g} ms to each output "
-                    f"token {ends}"
-                )
+                yield f"{where}, {PER_TOKENS:,} tokens of context add {more} ms to each output token {ends}"
             else:
                 yield f"{where}, context adds nothing measurable to an output token {ends}"
         for condition in result.plan.depth_slo:
@@ -129,7 +125,6 @@ def _figure_value(level: LevelResult, figure: str) -> float | None:
 
 LIMIT_MS = 2000.0
 """The time to first token that the answer holds levels against: longer waits are felt in a conversation."""
-_WHOLE_FROM_MS = 10_000.0
 
 
 def has_conversations(target: TargetResult) -> bool:
@@ -140,8 +135,8 @@ def has_conversations(target: TargetResult) -> bool:
 def conversation_sentence(target: TargetResult) -> str | None:
     """Return how many agents get their first token soon; None if nothing was measured.
 
-    For example "4 agents: TTFT p90 0.52 s after a tool, 1.1 s after a person, 92 % of the prompts from the
-    cache; 8 agents: TTFT p90 after a tool over 2 s (3.4 s)".
+    For example "4 agents: TTFT p90 520 ms after a tool, 1,112 ms after a person, 92 % of the prompts from the
+    cache; 8 agents: TTFT p90 after a tool over 2 s (3,410 ms)".
     """
     quick = ""
     levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
@@ -150,7 +145,7 @@ def conversation_sentence(target: TargetResult) -> str | None:
         latency = agents.after_tool_ms or agents.after_human_ms or level.ttft_ms
         quantile, wait_ms = (latency and _quantile(latency)) or ("", 0.0)
         if wait_ms > LIMIT_MS:
-            over = f"TTFT after a tool {quantile} over {LIMIT_MS / 1000:g} s ({_seconds(wait_ms)})"
+            over = f"TTFT after a tool {quantile} over {LIMIT_MS / 1000:g} s ({milliseconds(wait_ms)})"
             slow = f"{level.point.label}: {over}{_warning(level, ())}"
             return f"{quick}; {slow}" if quick else slow
         quick = f"{level.point.label}: {conversation_words(agents)}{_warning(level, ())}"
@@ -165,7 +160,7 @@ def _quantile(latency: Latency) -> tuple[str, float] | None:
 
 
 def conversation_words(agents: AgentsResult) -> str:
-    """Return what a level of agents shows, in a few words: "TTFT p90 0.52 s after a tool, …"."""
+    """Return what a level of agents shows, in a few words: "TTFT p90 520 ms after a tool, …"."""
     waits = (
         (agents.after_tool_ms, "after a tool"),
         (agents.after_human_ms, "after a person"),
@@ -174,16 +169,12 @@ def conversation_words(agents: AgentsResult) -> str:
     parts = []
     for latency, which in waits:
         if latency is not None and (quantile := _quantile(latency)) is not None:
-            parts.append(f"TTFT {quantile[0]} {_seconds(quantile[1])} {which}")
+            parts.append(f"TTFT {quantile[0]} {milliseconds(quantile[1])} {which}")
     share = _cached_percent(agents)
     parts += [] if share is None else [f"{share:.0f} % of the prompts from the cache"]
     if agents.ended_early:
         parts.append(f"{agents.early_words} ended early")
     return ", ".join(parts) or "no answered call"
-
-
-def _seconds(value_ms: float) -> str:
-    return f"{value_ms / 1000:.2f} s" if value_ms < _WHOLE_FROM_MS else f"{value_ms / 1000:.0f} s"
 
 
 def conversation_figures(level: LevelResult) -> dict[str, float]:
@@ -520,7 +511,7 @@ def left_words(level: LevelResult) -> str:
 def beside_sentence(target: TargetResult) -> str | None:
     """Return what long prompts did to the requests at each level of a target; None if none were sent.
 
-    For example "at c = 1 ITL p95 of short requests 31 → 84 ms while 32k prompts arrive (+152 to +189 %)".
+    For example "at c = 1 ITL p95 of short requests 31.2 → 84.0 ms while 32k prompts arrive (+152 to +189 %)".
     """
     answers = [
         (level.point.label, beside_words(level)) for level in target.in_order() if level.beside is not None
@@ -546,16 +537,14 @@ def beside_words(level: LevelResult) -> str:
     what = f"{'ITL p95' if beside.figure == 'p95' else 'mean ITL'} of short requests"
     if not beside.alone_itl_runs_ms or not beside.itl_runs_ms:
         return f"{what} {while_they} is unknown: too few tokens came"
-    first, second = fmean(beside.alone_itl_runs_ms), fmean(beside.itl_runs_ms)
+    first, second = (
+        METRICS["itl_ms"].text(fmean(runs)) for runs in (beside.alone_itl_runs_ms, beside.itl_runs_ms)
+    )
     if beside.significant is False:
-        return f"{NO_DIFFERENCE} in {what} {while_they} ({_ms(first)} and {_ms(second)} ms)"
+        return f"{NO_DIFFERENCE} in {what} {while_they} ({first} and {second} ms)"
     ends = beside.change_percent
     how = NOT_TESTED if ends is None else " to ".join(dict.fromkeys(signed(end or 0.0) for end in ends))
-    return f"{what} {_ms(first)} → {_ms(second)} ms {while_they} ({how})"
-
-
-def _ms(value: float) -> str:
-    return f"{value:.3g}" if value < 100 else f"{value:,.0f}"  # noqa: PLR2004 - three digits
+    return f"{what} {first} → {second} ms {while_they} ({how})"
 
 
 def has_texts(target: TargetResult) -> bool:

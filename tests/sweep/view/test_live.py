@@ -270,7 +270,7 @@ def test_the_board_says_how_far_the_replay_is() -> None:
     words = "a, 0.00741 /s of mooncake.jsonl: run 1 of 1"
     assert words in text
     line = progress_line(view.line_view())
-    assert line.startswith(f"{words} · 1 min of 11 min 15 s · 2.0 /s sent, 1.0 /s completed · 3 in flight")
+    assert line.startswith(f"{words} · 1 min of 11 min 15 s · 2.00 /s sent, 1.00 /s completed · 3 in flight")
 
 
 def key_of(number: int, kind: LoadKind = LoadKind.AGENTS) -> LevelKey:

@@ -266,8 +266,8 @@ def test_the_answer_is_up_to_how_many_agents_the_first_token_comes_soon() -> Non
         target(agents_level(4, latency(300, 520)), agents_level(8, latency(900, 3400)))
     )
     assert found == (
-        "4 agents: TTFT p90 0.52 s after a tool, 92 % of the prompts from the cache; "
-        "8 agents: TTFT after a tool p90 over 2 s (3.40 s)"
+        "4 agents: TTFT p90 520 ms after a tool, 92 % of the prompts from the cache; "
+        "8 agents: TTFT after a tool p90 over 2 s (3,400 ms)"
     )
 
 
@@ -275,7 +275,7 @@ def test_few_calls_have_a_median_alone() -> None:
     """Without a 90th percentile the median is judged, and the sentence says so."""
     found = conversation_sentence(target(agents_level(4, latency(300, None, 12))))
     assert found is not None
-    assert found.startswith("4 agents: TTFT p50 0.30 s after a tool")
+    assert found.startswith("4 agents: TTFT p50 300 ms after a tool")
 
 
 def test_the_details_say_why_conversations_ended() -> None:
@@ -392,8 +392,8 @@ def test_what_holds_what_fails_how_certain_and_what_ran_out() -> None:
         holds=9, fails=10, complete=True, interval=(8, 11), ran_out=RAN_OUT, probes=(FAILING,)
     )
     assert _words(answer) == (
-        "best estimate 9 agents; 10 fail: p90 TTFT after a tool 3.6 s (limit 2 s); 95 % sure: 8 hold, 11 do "
-        "not; KV cache ran out first: 98 % used, 3 preemptions (at 10)"
+        "best estimate 9 agents; 10 fail: p90 TTFT after a tool 3,600 ms (limit 2,000 ms); 95 % sure: 8 "
+        "hold, 11 do not; KV cache ran out first: 98 % used, 3 preemptions (at 10)"
     )
 
 
@@ -401,7 +401,9 @@ def test_none_all_and_unfinished() -> None:
     """None hold; at least the most that was allowed; and what is known of a search that was stopped."""
     first = FAILING.model_copy(update={"value": 1.0})
     none = CapacityAnswer(holds=0, fails=1, complete=True, interval=(None, 1), probes=(first,))
-    assert _words(none) == "none hold: 1 agent fails: p90 TTFT after a tool 3.6 s (limit 2 s); 95 % sure"
+    assert (
+        _words(none) == "none hold: 1 agent fails: p90 TTFT after a tool 3,600 ms (limit 2,000 ms); 95 % sure"
+    )
     most = CapacityAnswer(holds=64, at_least=True, complete=True, interval=(64, None))
     assert _words(most) == "at least 64 agents hold; 95 % sure: 64 hold"
     stopped = CapacityAnswer(holds=4, interval=(2, None))
@@ -420,7 +422,7 @@ def test_a_rate_has_its_share_and_the_bound_that_decides() -> None:
     )
     assert _words(answer, AGENTS.model_copy(update={"load": LoadKind.RATE})) == (
         "best estimate 2.83 requests/s; 3.1 /s fail: 93.0 % of 100 requests met the conditions (95 % sure of "
-        "86.0 %, needs 95 %); p95 TTFT 3.6 s (limit 2 s); 95 % sure: 2.5 /s hold, 3.4 /s do not"
+        "86.0 %, needs 95 %); p95 TTFT 3,600 ms (limit 2,000 ms); 95 % sure: 2.5 /s hold, 3.4 /s do not"
     )
 
 
@@ -455,12 +457,14 @@ def test_a_level_that_is_not_certain_to_fail_probably_does() -> None:
     answer = CapacityAnswer(holds=9, fails=10, complete=True, interval=(9, 11))
     unsure = answer.model_copy(update={"probes": (FAILING.model_copy(update={"fails_percent": 80.0}),)})
     assert (
-        "; 10 probably fail (80 % by all levels): p90 TTFT after a tool 3.6 s (limit 2 s), 71 % of 120 "
+        "; 10 probably fail (80 % by all levels): p90 TTFT after a tool 3,600 ms (limit 2,000 ms), 71 % of "
         in (_words(unsure))
     )
     certain = FAILING.model_copy(update={"fails_percent": 98.0, "certain": True})
     sure = answer.model_copy(update={"probes": (certain,)})
-    assert _words(sure).startswith("9 agents hold; 10 fail: p90 TTFT after a tool 3.6 s (limit 2 s); ")
+    assert _words(sure).startswith(
+        "9 agents hold; 10 fail: p90 TTFT after a tool 3,600 ms (limit 2,000 ms); "
+    )
     rate = _words(unsure, AGENTS.model_copy(update={"load": LoadKind.RATE}))
     assert "; 10 /s probably fail (80 % by all levels): " in rate
 

@@ -1,0 +1,287 @@
+"""No two texts of one result of a sweep give a thing two figures, or one figure two forms.
+
+Screens at three widths, Markdown, HTML, the post, the lines of the command and the list of results are drawn
+of made results: of one target and of several, with ties, failures, refused lengths, missing figures, of rates
+and agents, simulated. `tests/sweep/view/test_findings.py` holds what they say of leads.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparktop.commands.sweep.run import level_line
+from sparktop.model.load import LoadKind
+from sparktop.panels.parts.text import row_text
+from sparktop.panels.sweep.history import history_screen
+from sparktop.panels.sweep.screen import curves_screen, notices_screen, sweep_band, sweep_screen
+from sparktop.panels.sweep.table import BEST, table_rows
+from sparktop.panels.sweep.topology import topology_screen
+from sparktop.sweep.formats.written import sweep_report
+from sparktop.sweep.history import stored_row
+from sparktop.sweep.result.results import (
+    AgentsResult,
+    Latency,
+    LevelResult,
+    OpenLoopResult,
+    Quantiles,
+    Rate,
+    Requests,
+    SweepResult,
+    Validity,
+)
+from sparktop.sweep.result.store import StoredSweep
+from sparktop.sweep.terms.definitions import ALL_LATENCIES, METRICS, RATES
+from sparktop.sweep.view.result import result_view
+from tests.sweep.made_results import made_level, made_sweep
+
+NAMES = ("alpha", "beta", "gamma")
+LEVELS = (1, 4, 16, 64)
+KINDS = (
+    "one target",
+    "several targets",
+    "ties",
+    "failures",
+    "refused length",
+    "cut prompt",
+    "missing figures",
+    "one level",
+    "simulated",
+    "long waits",
+    "rates",
+    "agents",
+)
+SEEDS = (11, 12)
+
+
+def latency(rng: random.Random, middle_ms: float) -> Latency:
+    """Return a latency of 400 requests around `middle_ms`, with all of its quantiles."""
+    found = Latency.of_values([middle_ms * rng.lognormvariate(0, 0.4) for _ in range(400)])
+    assert found is not None
+    return found
+
+
+def runs_of(rng: random.Random, mean: float, spread: float) -> Rate:
+    """Return a rate of three runs."""
+    found = Rate.of_runs([mean * (1 + spread * rng.uniform(-1, 1)) for _ in range(3)])
+    assert found is not None
+    return found
+
+
+def a_level(rng: random.Random, concurrency: int, *, kind: str, tie: float | None = None) -> LevelResult:
+    """Return a level whose figures are drawn."""
+    decode = tie or concurrency**0.7 * rng.uniform(40, 70)
+    spread = 0.0 if tie else rng.choice((0.002, 0.02, 0.2))
+    wait_ms = rng.uniform(60, 900) * (20 if kind == "long waits" else 1) * concurrency**0.3
+    figures = {
+        "decode_tps": runs_of(rng, decode, spread),
+        "prefill_tps": runs_of(rng, rng.uniform(900, 9000), 0.03),
+        "peak_tps": runs_of(rng, 1.2 * decode, 0.02),
+        "output_tps": runs_of(rng, 0.8 * decode, spread),
+        "total_tps": runs_of(rng, 2.4 * decode, spread),
+        "pure_decode_tps": None,
+        "ttft_ms": latency(rng, wait_ms),
+        "itl_ms": latency(rng, rng.uniform(8, 90)),
+        "tpot_ms": latency(rng, rng.uniform(8, 90)),
+        "e2e_ms": latency(rng, 10 * wait_ms),
+        "ttfr_ms": None,
+        "stream_tps": Quantiles(p10=decode / concurrency * 0.9, p50=decode / concurrency),
+        "requests": Requests(ok=400),
+        "validity": (),
+        "each": None,
+    }
+    level = made_level(min(concurrency, 4)).model_copy(update={"concurrency": concurrency} | figures)
+    if kind == "missing figures":
+        gone = rng.sample(["prefill_tps", "peak_tps", "ttft_ms", "itl_ms", "tpot_ms", "stream_tps"], 3)
+        return level.model_copy(update=dict.fromkeys(gone))
+    if kind == "rates":
+        more = {
+            "load": LoadKind.RATE,
+            "value": float(concurrency),
+            "concurrency": 512,
+            "open_loop": OpenLoopResult(offered_per_s=float(concurrency), completed_per_s=0.98 * concurrency),
+            "ttft_due_ms": latency(rng, wait_ms),
+            "e2e_due_ms": latency(rng, 10 * wait_ms),
+            "decode_tps": None,
+        }
+        return level.model_copy(update=more)
+    if kind == "agents":
+        agents = AgentsResult(
+            calls=400, conversations=9, prompt_tokens=100_000, cached_tokens=91_000, new_tokens=9000
+        ).model_copy(
+            update={
+                "after_tool_ms": latency(rng, wait_ms),
+                "after_human_ms": latency(rng, 2 * wait_ms),
+                "request_ms": latency(rng, 20 * wait_ms),
+            }
+        )
+        return level.model_copy(
+            update={
+                "load": LoadKind.AGENTS,
+                "value": float(concurrency),
+                "agents": agents,
+                "decode_tps": None,
+            }
+        )
+    return level
+
+
+def a_result(kind: str, seed: int) -> SweepResult:
+    """Return a finished sweep of a kind, drawn with the seed."""
+    rng = random.Random(seed)  # noqa: S311 - a test's figures
+    names = (
+        NAMES[: rng.randint(2, 3)]
+        if kind in {"several targets", "ties", "failures", "simulated"}
+        else NAMES[:1]
+    )
+    points = LEVELS[:1] if kind == "one level" else LEVELS
+    ties = {at: at**0.7 * rng.uniform(40, 70) for at in points} if kind == "ties" else {}
+    targets = [(name, [a_level(rng, at, kind=kind, tie=ties.get(at)) for at in points]) for name in names]
+    _, first = targets[0]
+    if kind == "failures":
+        failed = Requests(ok=360, failed=40, errors={"timeout": 40})
+        doubt = Validity(code="errors", message="40 of 400 requests failed: timeout")
+        first[2] = first[2].model_copy(update={"requests": failed, "validity": (doubt,)})
+    if kind == "refused length":
+        first[3] = LevelResult(concurrency=64, pp=100, tg=4, error="too long: 4,096 tokens at most")
+    if kind == "cut prompt":
+        doubt = Validity(code="short_prompt", message="prompt of 50 tokens, not 100")
+        best = runs_of(rng, 9000.0, 0.001)
+        first[1] = first[1].model_copy(
+            update={
+                "decode_tps": best,
+                "validity": (doubt,),
+                "asked_prompt_tokens": 100,
+                "counted_prompt_tokens": 50,
+            }
+        )
+    return made_sweep(*targets, preset="quick").model_copy(update={"simulated": kind == "simulated"})
+
+
+Texts = list[tuple[str, str]]
+
+
+def texts_of(result: SweepResult) -> Iterator[tuple[str, str]]:
+    """Yield (form, text) of all that a user reads of a result."""
+    view = result_view(result)
+    row = stored_row(StoredSweep(Path("1.json"), result))
+    for width, height in ((80, 24), (120, 36), (200, 50)):
+        drawn = {
+            "screen": sweep_screen(view, width, height),
+            "curves": curves_screen(view, width, height),
+            "notices": notices_screen(view, width, height),
+            "band": sweep_band(view, width, 14),
+            "results": history_screen([row], width, height, chosen="1.json"),
+        }
+        if view.topologies is not None:
+            drawn["topologies"] = topology_screen(view.topologies, width, height)
+        yield from ((f"{form} {width}", "\n".join(map(row_text, rows))) for form, rows in drawn.items())
+    for form in ("md", "post", "html"):
+        text = sweep_report(result, form)
+        text = html.unescape(re.sub(r"<style.*?</style>|<svg.*?</svg>|<[^>]+>", " ", text, flags=re.DOTALL))
+        yield form, re.sub(r"[`*]", "", text)
+    yield "json", str(json.loads(sweep_report(result, "json"))["headline"])
+    yield "headline", view.headline or ""
+    yield "verdict", "\n".join(view.verdict)
+    yield (
+        "lines",
+        "\n".join(level_line(target.name, one) for target in result.targets for one in target.levels),
+    )
+
+
+def _numbers(level: LevelResult, name: str) -> Iterator[float | None]:
+    """Yield every number that the result has of a metric at a level."""
+    figure = level.latency(name) if name in ALL_LATENCIES else level.rate(name)
+    if isinstance(figure, Latency):
+        yield from (figure.mean, figure.p50, figure.p90, figure.p95, figure.p99, figure.max)
+        yield from figure.run_means
+    elif figure is not None:
+        yield from (figure.mean, *figure.values, *(figure.ci95 or ()))
+
+
+def written(result: SweepResult, unit: str) -> set[str]:
+    """Return each number with a unit as its metric writes it; there is no other form."""
+    levels = [level for target in result.targets for level in target.levels]
+    found = {
+        METRICS[name].text(number)
+        for level in levels
+        for name in (*RATES, *ALL_LATENCIES)
+        if METRICS[name].unit == unit
+        for number in _numbers(level, name)
+    }
+    if unit == "tok/s":
+        each = [level.stream_tps for level in levels if level.stream_tps is not None]
+        found |= {METRICS["decode_tps"].text(value) for one in each for value in (one.p10, one.p50)}
+    return found
+
+
+def tables(text: str) -> Iterator[list[list[str]]]:
+    """Yield the tables of a Markdown text as rows of cells, the headings first."""
+    for block in re.findall(r"(?:^\|.*\|$\n?)+", text, re.MULTILINE):
+        rows = [[cell.strip(" *`") for cell in line.strip("|").split("|")] for line in block.splitlines()]
+        yield [row for row in rows if not all(re.fullmatch(r":?-+:?", cell) for cell in row)]
+
+
+def check_sentences(result: SweepResult, texts: Texts) -> None:
+    """What stands before "ms" or "tok/s" is a number as its metric writes it; no TTFT is in s."""
+    for unit in ("ms", "tok/s"):
+        known = written(result, unit)
+        for form, text in texts:
+            said = set(re.findall(rf"(?<![\d.,–p])(\d[\d,]*(?:\.\d+)?) ?{unit}(?![\w/])", text))
+            assert said <= known, (form, said - known)
+    for form, text in texts:
+        found = re.findall(r"(?:TTFT|ITL|TPOT|E2E)[^\n|;.(]{0,24}?(?<!over )\b(\d+\.\d+ s)\b", text)
+        assert not found, (form, found)
+
+
+def check_cells(result: SweepResult, texts: Texts) -> None:
+    """Below a heading with a unit, tables of reports have the numbers in the same form."""
+    known = written(result, "ms") | written(result, "tok/s") | written(result, "req/s")
+    for form in ("md", "post"):
+        for heads, *rows in tables(dict(texts)[form]):
+            columns = [
+                at for at, head in enumerate(heads) if re.search(r"tok/s|\bms\b|E2E|TTFT|ITL|TPOT", head)
+            ]
+            for row in rows:
+                cells = [
+                    re.match(r"[\d,]+(\.\d+)?(?= ?\?|$| \()", row[at]) for at in columns if at < len(row)
+                ]
+                assert {cell[0] for cell in cells if cell} <= known, (form, heads, row)
+
+
+def check_best(result: SweepResult, texts: Texts) -> None:
+    """The level that the headline calls the best has the sign in the table, and its rate in the list."""
+    view = result_view(result)
+    said = {found for _, text in texts for found in re.findall(r"best: c = (\d+), ([\d,.]+) tok/s", text)}
+    best = re.search(r"best: c = (\d+), ([\d,.]+) tok/s", view.headline or "")
+    assert said <= ({best.groups()} if best else set())
+    if best is not None:
+        signed = [row for row in map(row_text, table_rows(view, 200, 30)) if f"{BEST}{best[2]} " in row]
+        assert any(f" c{best[1]} " in row for row in signed)
+        listed = stored_row(StoredSweep(Path("1.json"), result)).decode_tps
+        assert METRICS["decode_tps"].text(listed) == best[2]
+
+
+def check_failures(result: SweepResult, texts: Texts) -> None:
+    """Screens, the line of the command and reports count the same failures of the same requests."""
+    levels = [level for target in result.targets for level in target.levels if level.requests.failed]
+    counts = {(str(one.requests.failed), str(one.requests.failed + one.requests.ok)) for one in levels}
+    for form, text in texts:
+        found = set(re.findall(r"(\d+)(?:/| of )(\d+)(?= failed| requests failed)", text))
+        assert found <= counts, (form, found)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_of_a_result_agree(kind: str, seed: int) -> None:
+    """Figures, their forms, the best level and failures are the same in sentences, tables and lists."""
+    result = a_result(kind, seed)
+    texts = list(texts_of(result))
+    for check in (check_sentences, check_cells, check_best, check_failures):
+        check(result, texts)
