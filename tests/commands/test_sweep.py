@@ -157,23 +157,23 @@ def test_the_live_line_has_the_figures_of_the_moment() -> None:
     words = "solo, c = 16: run 2 of 3"
     view = SweepView("quick", SweepStatus.RUNNING, words, left=left, moment=moment)
     assert progress_line(view) == (
-        f"{words} · 16 in flight · 183.0 tok/s · TTFT p50 412 ms · 1 failed · 2 to 4 min left"
+        f"{words} · 16 in flight · 183.4 tok/s · TTFT p50 412 ms · 1 failed · 2 to 4 min left"
     )
     unknown = replace(view, moment=Moment("running", key, 1))
     assert "– tok/s · TTFT p50 –" in progress_line(unknown)
     assert progress_line(replace(view, words="settling", moment=Moment("settling"), left=None)) == "settling"
-    assert progress_line(view, 84) == f"{words} · 16 in flight · 183.0 tok/s · 1 failed · 2 to 4 min left"
-    assert progress_line(view, 70) == f"{words} · 183.0 tok/s · 1 failed · 2 to 4 min left"
+    assert progress_line(view, 86) == f"{words} · 16 in flight · 183.4 tok/s · 1 failed · 2 to 4 min left"
+    assert progress_line(view, 72) == f"{words} · 183.4 tok/s · 1 failed · 2 to 4 min left"
 
 
 def test_a_finished_level_is_one_line() -> None:
     """A finished level is one line, with doubts named as on the screen and in reports."""
     assert level_line("solo", LEVEL) == (
-        "solo: c = 16, pp 128 · prefill – tok/s · decode 183.0 tok/s · TTFT mean – ms · 2 of 48 failed "
+        "solo: c = 16, pp 128 · prefill – tok/s · decode 183.4 tok/s · TTFT mean – · 2 of 48 failed "
         "· warnings: errors"
     )
     without = LEVEL.model_copy(update={"decode_tps": None, "output_tps": Rate(mean=150.2)})
-    assert "prefill – tok/s · output 150 tok/s · TTFT mean – ms" in level_line("solo", without)
+    assert "prefill – tok/s · output 150.2 tok/s · TTFT mean –" in level_line("solo", without)
 
 
 def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:
