@@ -16,6 +16,10 @@ class Struct:
     __struct_fields__: tuple[str, ...] = ()
 
     def __init_subclass__(cls, *, frozen: bool = False) -> None:
-        """Give a class of records its methods."""
+        """Give a class of records its methods; a dict, list or set as a default is a new one each time."""
+        for name in cls.__annotations__:
+            default = vars(cls).get(name)
+            if isinstance(default, dict | list | set):
+                setattr(cls, name, field(default_factory=type(default)))
         dataclass(frozen=frozen)(cls)
         cls.__struct_fields__ = tuple(one.name for one in fields(cls))  # type: ignore[arg-type]  # is one now
