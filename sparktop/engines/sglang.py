@@ -9,8 +9,11 @@ The metrics are defined by `SchedulerMetricsCollector` and `TokenizerMetricsColl
   second lane begins at a higher rank.
 * Tokens per finished request, TTFT, ITL and E2E are counted before the schedulers, without a rank: they
   appear in lane "0", whichever lane processed the request.
-* With priority scheduling, the sample with an empty `priority` is the total of all priorities, and each
-  priority has a sample of its own. Only the total is read.
+* With priority scheduling, a scheduler's sample with an empty `priority` is the total of all priorities, and
+  each priority has a sample of its own: only the total is read. What is counted before the schedulers has
+  only samples by priority, which are added up.
+* `cache_hit_rate` is that of the last batch of prompts, and 0 after each step that only generates: where
+  tokens are counted, their growth is read instead.
 * `generation_tokens_total` increases when a request finishes. `realtime_tokens_total` increases
   every few steps. If present, it is read for all three types of tokens, so that all increase in the same
   way. A type (label `mode`) has no sample before its first token.
@@ -79,13 +82,16 @@ _RANK_DIGITS = 6
 def _of_first_rank(places: Places) -> Places:
     """Return the samples of the lowest (pipeline-parallel, tensor-parallel) rank that has samples.
 
-    Samples with a value of the label `priority` are left out: the sample without such a value is their total.
+    Of a scheduler's samples those with a value of the label `priority` are left out where there is one
+    without: it is their total. Samples of the tokenizer have no rank, and no total.
     """
     ranked: dict[tuple[int, int], dict[Labels, int]] = {}
-    for labels, index in where(places, "priority", None, "").items():
+    for labels, index in places.items():
         rank = (_rank_of(labels, "pp_rank"), _rank_of(labels, "tp_rank"))
         ranked.setdefault(rank, {})[labels] = index
-    return ranked[min(ranked)] if ranked else {}
+    lowest = ranked[min(ranked)] if ranked else {}
+    of_scheduler = any(label(labels, "tp_rank") is not None for labels in lowest)
+    return (of_scheduler and where(lowest, "priority", None, "")) or lowest
 
 
 def _rank_of(labels: Labels, name: str) -> int:
@@ -244,8 +250,10 @@ def _set_derived_fields(fields: dict[str, Any], *, realtime: bool, apart: bool) 
     pool. Without that, a use that is not above that of another pool is not the KV cache's.
     """
     prompt, cached = fields.get("prompt_tokens"), fields.get("prompt_tokens_cached")
-    if not realtime and prompt is not None and cached is not None and cached <= prompt:
-        fields["prompt_tokens_computed"] = prompt - cached
+    if prompt is not None and cached is not None and cached <= prompt:
+        fields["prefix_cache_hits"], fields["prefix_cache_queries"] = cached, prompt
+        if not realtime:
+            fields["prompt_tokens_computed"] = prompt - cached
     fields["per_finished_request"] = not realtime
     gauges = fields.get("gauges", {})
     for pool in _POOLS:

@@ -70,6 +70,8 @@ def test_sglang_with_ranks(read: Callable[[str], EngineSample]) -> None:
         "per_finished_request": False,
         "preemptions": 4.0,
         "prefix_cache_hit_percent": 90.0,
+        "prefix_cache_hits": 9000.0,
+        "prefix_cache_queries": 10000.0,
         "spec_accept_percent": 70.0,
         "counts": {"aborted": 3.0},
         "gauges": {"spec_length": 2.4},
