@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from statistics import median
 
@@ -79,10 +79,16 @@ async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
     if reach.status is Status.FAIL:
         return [reach]
     visit = _Visit(target, network)
-    if target.engine == "auto" and await visit.is_litellm_router():
-        seen = "a router (LiteLLM), not an inference server: its figures need the servers behind it"
-        advice = "watch it with [[routers]], where api_key_env adds deployments, strategy and failures"
-        return [reach, Check(f"{target.name} router", Status.WARN, seen, advice)]
+    if target.engine == "auto":
+        # Before its page, which may be that of a server behind it.
+        is_litellm_router = await visit.is_litellm_router()
+        kind = None if is_litellm_router else await _listing_kind(visit.get)
+        if is_litellm_router or kind is not None:
+            title = "LiteLLM" if kind is None else TITLES[kind]
+            seen = f"a router ({title}), not an inference server: its figures need the servers behind it"
+            advice = "watch it with [[routers]]"
+            advice += "" if kind else ", where api_key_env adds deployments, strategy and failures"
+            return [reach, Check(f"{target.name} router", Status.WARN, seen, advice)]
     metrics, sample = await visit.read_page()
     checks = [reach, metrics]
     if sample is not None:
@@ -117,7 +123,7 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
         return [reach, failure_check(name, error)]
     kind = router_kind(page.body) if page.status == _OK and not known else None
     if kind is None and not known:
-        kind = await _listing_kind(target, network)
+        kind = await _listing_kind(lambda path: network.get(target.url + path, tls_ca=target.tls_ca))
     if kind is not None:
         alive = Check(name, Status.OK, f"{TITLES[kind]}, answered in {page.took_ms:.0f} ms")
         return [reach, alive, check_clock(target.name, page)]
@@ -129,15 +135,15 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
     return [reach, alive, check_clock(target.name, reply)]
 
 
-async def _listing_kind(target: RouterTarget, network: Network) -> str | None:
+async def _listing_kind(get: Callable[[str], Awaitable[Reply]]) -> str | None:
     """Return the kind of a router that lists its servers on a route of its own; None if it does not."""
     for path, read in LISTS.items():
         try:
-            found = read((await network.get(target.url + path, tls_ca=target.tls_ca)).body)
+            listing = read((await get(path)).body)
         except (AnswerError, PageError):
             continue
-        if found is not None:
-            return found.kind
+        if listing is not None:
+            return listing.kind
     return None
 
 
@@ -207,7 +213,7 @@ class _Visit:
     async def is_litellm_router(self) -> bool:
         """Return whether the server is a LiteLLM router, judged by its liveness route."""
         try:
-            return is_litellm((await self._get(LIVELINESS)).body)
+            return is_litellm((await self.get(LIVELINESS)).body)
         except AnswerError:
             return False
 
@@ -217,7 +223,7 @@ class _Visit:
 
     async def _answer(self, path: str, deadline_s: float) -> Response:
         del deadline_s  # each GET has a deadline of its own
-        reply = await self._get(path)
+        reply = await self.get(path)
         return Response(_OK, reply.body, 0.0, {}, answer_ms=reply.took_ms)
 
     async def identify(self, engine: Engine) -> EngineIdentity:
@@ -232,7 +238,7 @@ class _Visit:
         if engine.health is None:
             return []
         try:
-            await self._get(engine.health)
+            await self.get(engine.health)
         except AnswerError as error:
             if error.kind is FailureKind.LOADING:
                 seen = f"503 of {engine.health}: the engine has died, only its HTTP server answers"
@@ -240,7 +246,12 @@ class _Visit:
                 return [Check(f"{self._target.name} engine", Status.FAIL, seen, advice)]
         return []
 
-    async def _get(self, path: str) -> Reply:
+    async def get(self, path: str) -> Reply:
+        """Request a route with the target's key.
+
+        Raises:
+            AnswerError: there is no answer, or its status is not 200.
+        """
         api_key = self._target.api_key
         reply = await self._network.get(self._target.url + path, api_key=api_key, tls_ca=self._target.tls_ca)
         if reply.date and (self.dated is None or _round_trip_s(reply) < _round_trip_s(self.dated)):

@@ -437,15 +437,15 @@ class EngineSource(HttpSource):
         return await self._find_listing_router(deadline_s, WORKERS, RUNNING) if asked else None
 
     def _is_another(self, sample: EngineSample) -> bool:
-        """Return whether a page seems to be of another process than the last one at this address.
+        """Return whether a page is the first of its address, or seems to be of another process than the last.
 
-        Another one started, or a router forwards the pages of several in turn.
+        Another one started, or a router forwards the pages of its servers.
         """
         made = [lane.generation_tokens for lane in sample.lanes if lane.generation_tokens is not None]
         now = (sample.start_time, sum(made) if made else None)
         before, self._seen = self._seen, now
         if before is None:
-            return False
+            return True
         if before[0] is not None or now[0] is not None:
             return before[0] != now[0]
         return before[1] is not None and now[1] is not None and now[1] < before[1]

@@ -47,8 +47,18 @@ async def test_a_healthy_server_passes(serve: Serve, network: RealNetwork) -> No
     assert server.methods == {b"GET"}
     assert set(server.paths) == {
         *("/props", "/metrics", "/version", "/v1/models"),
-        *("/health", "/health/liveliness"),
+        *("/health", "/health/liveliness", "/workers", "/running"),
     }
+
+
+async def test_a_router_that_forwards_a_page_is_no_server(serve: Serve, network: RealNetwork) -> None:
+    """It lists its workers, and answers for the rest with what one of them says."""
+    workers = b'{"workers":[{"url":"http://127.0.0.1:1","model_id":"unknown","load":0}],"total":1}'
+    server = await serve({**VLLM, "/workers": answer(workers)})
+    checks = by_name(await check_backend(BackendTarget("b", server.url), network))
+    assert set(checks) == {"port", "router"}
+    assert checks["router"].message.startswith("a router (vllm-router), not an inference server")
+    assert checks["router"].advice == "watch it with [[routers]]"
 
 
 async def test_metrics_that_are_off_are_named(serve: Serve, network: RealNetwork) -> None:

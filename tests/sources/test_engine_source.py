@@ -122,6 +122,17 @@ async def test_only_reading_routes_are_asked(serve: Serve) -> None:
     assert all(head.startswith(b"GET ") for head in server.heads)
 
 
+async def test_a_router_that_forwards_a_page_is_known_at_the_first_poll(serve: Serve) -> None:
+    """It lists its workers; its page is that of one of them, perhaps always of the same."""
+    workers = b'{"workers":[{"url":"http://127.0.0.1:1","model_id":"unknown","load":0}],"total":1}'
+    server: RawServer = await serve({**replies(), "/workers": answer(workers)})
+    source = EngineSource(server.target())
+    failure = await fail(source)
+    await source.close()
+    assert failure.kind is FailureKind.ROUTER
+    assert "is a router (vllm-router)" in failure.message
+
+
 @pytest.mark.parametrize("api_key", ["two\r\nlines", "schlüssel"])
 async def test_a_key_that_no_header_can_hold_is_told(api_key: str, serve: Serve) -> None:
     """A key with a line break or other odd characters is a clean failure, and nothing is sent."""
