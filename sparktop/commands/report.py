@@ -87,12 +87,6 @@ def run(arguments: argparse.Namespace) -> int:
     form = chosen_format(arguments.form, output, is_terminal=True)
     text = _report_text(arguments, form)
     write_result(output, text, is_markdown=form in {"md", "post"})
-    if form == "post":
-        words = (
-            shlex.join(source for source in arguments.sources if not source.startswith(_REFERENCE)) or LAST
-        )
-        words += " --anonymous" if arguments.anonymous else ""
-        tell(f"attach what others compare with: sparktop report {words} --format json -o post.json")
     return 0
 
 
@@ -117,6 +111,10 @@ def _report_text(arguments: argparse.Namespace, form: str) -> str:
     result, others, parts = _join_sweeps(first, others, arguments.target)
     if others and form not in _FOR_PEOPLE:
         raise UsageError(f"--format {form} holds one sweep; sparktop compare --format json holds several")
+    if form == "post":
+        words = shlex.join(source for source in sources if source not in others)
+        words += " --anonymous" if arguments.anonymous else ""
+        tell(f"attach what others compare with: sparktop report {words} --format json -o post.json")
     return sweep_report(result, form, privacy, choose(others).series if others else (), parts)
 
 

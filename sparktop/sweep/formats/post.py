@@ -66,7 +66,7 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     `beside` are published series: a column has what a target has more or less than the series of its name.
     `commands` repeat the sweep; a report without names has none.
     """
-    series, view = series_of(result), result_view(result)
+    series = series_of(result)
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
     metrics = _metrics(result)
     changes, left_out = _published_cells(series, beside, metrics)
@@ -76,11 +76,15 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     is_matrix = bool(grids)
     if not grids and metrics:
         grids = [_level_table(result, metrics[0], changes, against)]
-    first, *others = answer(result, view, above_tables=True) or ["Nothing was measured"]
+    named = _without_common_warnings(result)
+    view = result_view(named)
+    first, *others = answer(named, view, above_tables=True) or ["Nothing was measured"]
     others += _other_metrics(view.topologies, first) if is_matrix else []
-    lead = " ".join([f"**{first}.**", *_with_full_stops([*others, *router_costs(result, comparison)])])
+    lead = " ".join([f"**{first}.**", *_with_full_stops(others)])
+    costs = " ".join(_with_full_stops(router_costs(named, comparison)))
     about = [
-        *_setup_items(result),
+        " ".join(_setup_parts(result)),
+        *([f"**Router:** {costs}"] if costs else []),
         _load_item(result, series),
         " ".join([f"**Warnings:** {_warnings_words(result)}", *left_out]),
     ]
@@ -95,6 +99,30 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
         about[-1] = f"{about[-1]} {reading}".rstrip()
     blocks = [f"## {_title(result)}", lead, bullets(about), *map(rows_in_markdown, thin), bullets(notes)]
     return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _without_common_warnings(result: SweepResult) -> SweepResult:
+    """Return a result whose levels lack the warnings that all of them have, which are said once."""
+    levels = list(_levels(result))
+    common = (
+        set.intersection(*({mark.code for mark in level.validity} for level in levels)) if levels else set()
+    )
+    if not common or len(levels) == 1:
+        return result
+    targets = [
+        target.model_copy(
+            update={
+                "levels": tuple(
+                    level.model_copy(
+                        update={"validity": tuple(mark for mark in level.validity if mark.code not in common)}
+                    )
+                    for level in target.levels
+                )
+            }
+        )
+        for target in result.targets
+    ]
+    return result.model_copy(update={"targets": tuple(targets)})
 
 
 def _other_metrics(compared: Topologies | None, first: str) -> list[str]:
@@ -124,8 +152,8 @@ def _metrics(result: SweepResult) -> list[Metric]:
     return [METRICS[name] for name in (decode, prefill, latency) if name is not None]
 
 
-def _setup_items(result: SweepResult) -> Iterator[str]:
-    """Yield the items on machines and on servers: versions, slots, launch options."""
+def _setup_parts(result: SweepResult) -> Iterator[str]:
+    """Yield the sentences on machines and on servers: versions, slots, launch options."""
     hottest = max(
         (side.gpu_c_max for level in _levels(result) for side in level.hardware.values() if side.gpu_c_max),
         default=None,
@@ -179,8 +207,8 @@ def _warnings_words(result: SweepResult) -> str:
     return words.removeprefix("Warnings: ") or "none."
 
 
-_Changes = Mapping[tuple[str, Load], str]
-"""How far targets are from published values, as a cell, by metric and load."""
+_Changes = Mapping[tuple[str, Load], Sequence[tuple[str, str]]]
+"""(Name of a target, how far it is from a published value), by metric and load."""
 
 
 def _published_cells(
@@ -190,7 +218,7 @@ def _published_cells(
 
     A series is compared with the target of its name; if there is one of each, these two are compared.
     """
-    cells: dict[tuple[str, Load], list[str]] = {}
+    cells: dict[tuple[str, Load], list[tuple[str, str]]] = {}
     left_out = []
     for a_series in beside:
         measured = next((mine for mine in series if mine.name == a_series.name), None)
@@ -210,7 +238,7 @@ def _published_cells(
             mine, published = row.values.get(measured.name), row.values.get(theirs)
             if mine and published:
                 words = signed(100 * (mine / published - 1))
-                cells.setdefault((row.metric, load_of(row)), []).append(f"{code(measured.name)} {words}")
+                cells.setdefault((row.metric, load_of(row)), []).append((measured.name, words))
     for source in dict.fromkeys(a_series.source for a_series in beside):
         names = [a_series.name for a_series in beside if a_series.source == source]
         if not {a_series.name for a_series in series} & set(names) and len(beside) > 1:
@@ -219,7 +247,7 @@ def _published_cells(
                 f"{code(source)} left out: none of its targets, {known_names}, is named as one here."
             )
     shown = {metric.name for metric in metrics}
-    return {key: ", ".join(words) for key, words in cells.items() if key[0] in shown}, left_out
+    return {key: changes for key, changes in cells.items() if key[0] in shown}, left_out
 
 
 def _is_row(load: Load, other: Load) -> bool:
@@ -260,17 +288,25 @@ def _matrix_tables(
             continue
         axis, *heads = grid.heads
         grid = replace(grid, heads=(f"{axis} ({in_sentence(metric.title)}, {metric.unit})", *heads))
-        words = {load: cell for (name, load), cell in changes.items() if name == metric.name}
-        yield _with_changes(grid, loads, words, against)
+        of_metric = {load: pairs for (name, load), pairs in changes.items() if name == metric.name}
+        yield _with_changes(grid, loads, of_metric, against)
 
 
-def _with_changes(grid: Grid, loads: Sequence[Load], words: Mapping[Load, str], against: str) -> Grid:
+def _with_changes(
+    grid: Grid, loads: Sequence[Load], changes: Mapping[Load, Sequence[tuple[str, str]]], against: str
+) -> Grid:
     """Return a table with a last column of what the published values are exceeded by, if any is."""
-    if not words or len(loads) != len(grid.rows):
+    if not changes or len(loads) != len(grid.rows):
         return grid
-    cells = [next((cell for known, cell in words.items() if _is_row(load, known)), UNKNOWN) for load in loads]
+    names = list(dict.fromkeys(name for pairs in changes.values() for name, _ in pairs))
+    head = against if len(names) > 1 else f"{code(names[0])} a{against[1:]}"
+    cells = []
+    for load in loads:
+        pairs = next((pairs for known, pairs in changes.items() if _is_row(load, known)), ())
+        parts = [words if len(names) == 1 else f"{code(name)} {words}" for name, words in pairs]
+        cells.append(", ".join(parts) or UNKNOWN)
     rows = tuple((*row, cell) for row, cell in zip(grid.rows, cells, strict=True))
-    heads = (*grid.heads, against)
+    heads = (*grid.heads, head)
     return replace(grid, heads=heads, rows=rows, left=grid.left | {len(heads) - 1})
 
 
@@ -321,9 +357,10 @@ def _level_row(
     each, first = level.stream_tps, level.ttft_due_ms or level.ttft_ms
     ttft = METRICS["ttft_ms"]
     against = [
-        f"{in_sentence(METRICS[name].title)} {cell.partition('` ')[2]}"
-        for (name, known), cell in changes.items()
+        f"{in_sentence(METRICS[name].title)} {words}"
+        for (name, known), pairs in changes.items()
         if _is_row(load, known)
+        for _, words in pairs
     ]
     return (
         where,

@@ -786,8 +786,8 @@ def _level_warnings(
 ) -> str:
     """Return the warnings of what one target shows, " (warning at c = 4: hidden tokens)"; "" without one.
 
-    `won` are the levels. Those of the target that it is compared with count, too, with its name. Few runs
-    are none: whether a difference was tested is said with it.
+    `won` are the levels. What only those of the target that it is compared with have counts too, with its
+    name. Few runs are none: whether a difference was tested is said with it.
     """
     levels = {
         (target.name, level.point, level.depth): level
@@ -797,11 +797,14 @@ def _level_warnings(
     }
     places: dict[str, list[str]] = {}
     for compared in won:
+        said = set[str]()
         for target in dict.fromkeys((winner, compared.against)):
             level = levels.get((target or "", compared.point, compared.depth))
             for word in [] if level is None else _warnings(level, {FEW_RUNS})[:1]:
                 whose = "" if target == winner else f" of {name(target or '')}"
-                places.setdefault(f"{word}{whose}", []).append(compared.point.label)
+                if word not in said:
+                    places.setdefault(f"{word}{whose}", []).append(compared.point.label)
+                said.add(word)
     return _warning_words(places, len(won))
 
 

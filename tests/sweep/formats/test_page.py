@@ -315,8 +315,11 @@ def test_published_values_are_a_column() -> None:
     published = load_reference(TOPOLOGIES).series
     result = made_sweep(("solo", levels), ("mine", levels))
     post = post_of(result, beside=published)
-    assert post.count(f"| Against `{TOPOLOGIES}` |") == 3
-    assert re.fullmatch(r"`solo` [+−]\d+ %", table(post)[1][-1])
+    assert post.count(f"| `solo` against `{TOPOLOGIES}` |") == 3
+    assert re.fullmatch(r"[+−]\d+ %", table(post)[1][-1])
+    both = post_of(made_sweep(("solo", levels), ("cluster-tp2", levels)), beside=published)
+    assert both.count(f"| Against `{TOPOLOGIES}` |") == 3
+    assert re.fullmatch(r"`solo` [+−]\d+ %, `cluster-tp2` [+−]\d+ %", table(both)[1][-1])
     lone = post_of(made_sweep(("mine", levels)), beside=published[:1])
     assert re.fullmatch(r"decode [+−]\d+ %, prefill [+−]\d+ %, TTFT [+−]\d+ %", table(lone)[1][-1])
     assert "left out" in post_of(made_sweep(("mine", levels)), beside=published)
@@ -338,7 +341,7 @@ def test_launch_options_and_versions_of_servers() -> None:
     )
     result = result.model_copy(update={"targets": targets})
     items = paragraphs(post_of(result))[1]
-    assert "- **Servers:** `fast`: started with" in items
+    assert " **Servers:** `fast`: started with" in items
     started = "started with `--enforce-eager --kv-cache-dtype fp8`"
     assert f"`fast`: {started}." in items
     assert f"`slow`: `alpha` {started}; `omega` started with default options." in items
@@ -353,12 +356,12 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     first = result.targets[0].model_copy(update={"version": "0.32.0", "engine": "vllm", "machines": machines})
     post = post_of(result.model_copy(update={"targets": (first, *result.targets[1:])}))
     answer, about, *_ = paragraphs(post)
-    machines_line, servers, load, warnings = about.splitlines()
+    setup, load, warnings = about.splitlines()
     assert answer.startswith("**`fast` wins")
-    assert machines_line.startswith(
+    assert setup.startswith(
         "- **Machines:** NVIDIA DGX Spark, NVIDIA GB10, driver 580.95; NVIDIA DGX Spark, "
     )
-    assert servers == "- **Servers:** `fast`: vLLM 0.32.0, 2 machines."
+    assert setup.endswith(" **Servers:** `fast`: vLLM 0.32.0, 2 machines.")
     assert "100 tokens in, 4 out (pp100 tg4), burst (all of a run at once), 3 runs a level" in load
     assert "2026-03-22" in load
     assert warnings.startswith("- **Warnings:** none.")
@@ -378,6 +381,18 @@ def test_the_best_level_is_named_once() -> None:
     post = post_of(made_sweep(("solo", levels)))
     assert len(re.findall("c = ?4|c4", paragraphs(post)[0])) == 1
     assert re.fullmatch(r"[0-9.]+ to [0-9.]+", table(post)[0][2])
+
+
+def test_what_all_levels_are_warned_of_is_said_once() -> None:
+    """On the line of warnings, with the number of levels; the headline has what only some have."""
+    late = (Validity(code="client_lag", message="x"),)
+    hot = (*late, Validity(code="throttled", message="x"))
+    fast = [made_level(at, step=0.2).model_copy(update={"validity": late}) for at in (2, 4)]
+    slow = [made_level(at, step=0.3).model_copy(update={"validity": hot}) for at in (2, 4)]
+    answer, about, *_ = paragraphs(post_of(made_sweep(("fast", fast), ("slow", slow))))
+    assert "(warning: throttled of `slow`)" in answer
+    assert "generator" not in answer
+    assert "load generator late (all 4 levels)" in about
 
 
 def test_a_router_has_its_loss_and_the_cause() -> None:
