@@ -611,8 +611,10 @@ def prefill_limit(load: Load, cost: StepCost | None, least: float = PROMPTS) -> 
 
 def step_limit(evidence: Evidence, load: Load, cost: StepCost | None) -> Limit:
     """Return what limits steps of decoding; unknown where figures are missing or contradict each other."""
-    if cost is None or cost.unexplained > _UNEXPLAINED:
+    if cost is None:
         return _unknown_limit("not enough engine steps were counted: it takes about a minute of load")
+    if cost.unexplained > _UNEXPLAINED:
+        return _unknown_limit("its steps take longer and shorter times than their sizes explain")
     flat = cost.flatness if cost.batch_spread >= _ENOUGH_SPREAD else None
     missing = _why_not_judged(evidence, cost, flat)
     if missing is not None:

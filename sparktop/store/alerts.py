@@ -53,8 +53,8 @@ RESTARTS_WITHIN_S = 600.0
 RESTARTS_WARN, RESTARTS_CRITICAL = 2, 4
 """Restarts within `RESTARTS_WITHIN_S` seconds that raise a warning, and a critical alert. A single restart is
 only an event."""
-_OUTLIVES = frozenset({RESTARTS})
-"""Alerts that stay active while their source does not answer."""
+_OUTLIVES = frozenset({RESTARTS, "start-short", "start-stuck"})
+"""Alerts that stay active while their source does not answer; findings on a start are about that."""
 
 
 def failure_id(key: SourceKey, failure: Failure) -> str:

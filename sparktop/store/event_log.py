@@ -403,7 +403,7 @@ class ActiveAlerts:
     def clear_source(
         self, key: SourceKey, when: Instant, why: str, *, but: frozenset[str] = frozenset()
     ) -> None:
-        """Drop all alerts about the source `key`, except those whose ids end in a name in `but`.
+        """Drop all alerts about the source `key`, except those whose names are in `but`.
 
         `why` is the reason why it can no longer be determined whether the conditions of these alerts hold.
         """
@@ -411,7 +411,7 @@ class ActiveAlerts:
         for alert_id in [alert for alert in self._alerts if alert.startswith(prefix)]:
             name = alert_id.removeprefix(prefix)
             # A name with a colon is that of another source, such as "spark-a:8001" beside "spark-a".
-            if ":" not in name and name not in but:
+            if ":" not in name and name.partition("/")[0] not in but:
                 self.clear(alert_id, when, unknown=why)
 
     def view(self) -> tuple[Alert, ...]:

@@ -164,6 +164,21 @@ def test_each_server_has_its_limit(case: str) -> None:
     assert said in f"{found.line}; {found.hint}"
 
 
+def test_steps_that_vary_without_a_reason_are_not_called_too_few() -> None:
+    """Where many steps were counted, but neither requests nor prompts explain their times, that is said."""
+    totals = [sum((2.0, 40.0)[second % 4 // 2] for second in range(at)) for at in range(61)]
+    polls = tuple(
+        poll._replace(steps=total, generated=8 * total)
+        for poll, total in zip(Served(prompt_tokens=0.0).polls(), totals, strict=True)
+    )
+    found = limited_by(Evidence(polls, machines=(machine(),)))
+    assert found is not None
+    assert (found.kind, found.reason) == (
+        LimitKind.UNKNOWN,
+        "its steps take longer and shorter times than their sizes explain",
+    )
+
+
 def preempting(at_second: int, kv_percent: float = 89.7) -> tuple[Poll, ...]:
     """Return polls of a vLLM server that preempts the last of 8 requests and has not counted it yet."""
     polls = Served(running=8, kv_percent=84.6, prompt_tokens=0.0).polls()

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.analysis.summary import verdict
 from sparktop.model.event import Finding, Phase, Severity, Sure
@@ -72,6 +73,22 @@ def test_a_finding_is_an_alert_until_it_ends(told: Told) -> None:
     assert snapshot.backends[0].findings == ()
     about = [one.phase for one in snapshot.events if one.kind == "prefix-unused"]
     assert about == [Phase.BEGIN, Phase.END]
+
+
+def test_what_a_start_would_need_stays_while_the_server_does_not_answer(told: Told) -> None:
+    """Its alert begins once, although the server is announced as unreachable after it."""
+    told.now = (replace(FINDING, kind="start-short", key="spark-a"),)
+    world = World()
+    world.tokens(1000, 0.0)
+    for second in range(1, 8):
+        world.fail(1000.0 + second)
+        world.store.judge()
+    snapshot = world.store.snapshot()
+    assert {alert.id for alert in snapshot.alerts} == {
+        "backend:b:unreachable",
+        "backend:b:start-short/spark-a",
+    }
+    assert [one.phase for one in snapshot.events if one.kind == "start-short"] == [Phase.BEGIN]
 
 
 def test_a_finding_in_every_form(told: Told) -> None:
