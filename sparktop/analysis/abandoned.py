@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from sparktop.analysis.placement import bare_host, orphaned_pids, port_of, server_process
+from sparktop.analysis.placement import bare_host, port_of, server_process
 from sparktop.graphics import numbers
 from sparktop.model.event import Finding, Severity, Sure, Values
 from sparktop.model.explained import FINDINGS
@@ -321,15 +321,10 @@ def _orphans(node: NodeView) -> Iterator[tuple[Workload, int]]:
     """Yield (process, bytes of GPU memory that it holds) of a machine's engines without a server."""
     if not node.ok or node.sample is None or node.sample.workloads is None:
         return
-    held: dict[int, int] = {}
-    for gpu in node.sample.gpus:
-        for user in gpu.processes or ():
-            held[user.pid] = held.get(user.pid, 0) + (user.memory_bytes or 0)
-    gone = orphaned_pids(node.sample.workloads)
     for process in node.sample.workloads.processes:
-        size = held.get(process.pid, 0)
-        if process.pid in gone and size >= _LEAST_BYTES:
-            yield process, size
+        held = sum(gpu.bytes_of({process.pid}) for gpu in node.sample.gpus)
+        if process.adopted and held >= _LEAST_BYTES:
+            yield process, held
 
 
 def _orphan_finding(node: str, process: Workload, held: int, lasted_s: float) -> Finding:

@@ -379,24 +379,16 @@ def _machine_of(view: BackendView, loading: Loading, machine: NodeView, sample: 
         for gpu in sample.gpus
         if gpu.processes is None or any(process.pid in pids for process in gpu.processes)
     ]
-    held = sum(
-        process.memory_bytes or 0 for gpu in gpus for process in gpu.processes or () if process.pid in pids
-    )
     reads = [process.read_bytes for process in processes if process.read_bytes is not None]
     marks = _Marks(
         sample.at,
-        held,
+        sum(gpu.bytes_of(pids) for gpu in gpus),
         sum(process.memory_bytes or 0 for process in processes),
         sum(reads) if len(reads) == len(processes) else None,
         sample.memory.page_cache_bytes or 0,
     )
     work = tuple(
-        GpuWork(
-            gpu.power_w,
-            gpu.utilization_percent,
-            gpu.sm_clock_mhz,
-            _quiet_below_w(gpu, sample),
-        )
+        GpuWork(gpu.power_w, gpu.utilization_percent, gpu.sm_clock_mhz, _quiet_below_w(gpu, sample))
         for gpu in gpus
     )
     fresh = loads is not None and (loads.age_s or 0.0) <= _TABLE_AGE_S
@@ -415,11 +407,7 @@ def _quiet_below_w(gpu: GpuReading, sample: NodeSample) -> float | None:
 
 def _busiest_cpu_percent(processes: Sequence[Workload]) -> float | None:
     percents = [process.cpu_percent for process in processes]
-    return (
-        None
-        if not percents or None in percents
-        else max(percent for percent in percents if percent is not None)
-    )
+    return None if None in percents else known_max(percents)
 
 
 def _unknown_finding(name: str, seconds: float, what: str, why: str) -> Finding:

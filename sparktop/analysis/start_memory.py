@@ -372,11 +372,7 @@ def _held_by(view: BackendView, machine: NodeView, sample: NodeSample) -> list[i
     pids = {process.pid for process in machine.engine_processes if process.backend == view.name}
     if about is not None and about.node == machine.name and loads is not None:
         pids |= {process.pid for process in loads.processes if process.server == about.pid}
-    sums = (
-        sum(process.memory_bytes or 0 for process in gpu.processes or () if process.pid in pids)
-        for gpu in sample.gpus
-    )
-    return [size for size in sums if size]
+    return [size for gpu in sample.gpus if (size := gpu.bytes_of(pids))]
 
 
 class HeldMemoryRule:

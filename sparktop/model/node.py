@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import NamedTuple
 from zlib import crc32
 
@@ -378,6 +378,10 @@ class GpuReading(Struct, frozen=True):
     mig: bool | None = None
     """True: the GPU is split into MIG instances. None: it cannot be split, or this is unknown."""
     mig_instances: tuple[MigInstance, ...] = ()
+
+    def bytes_of(self, pids: Container[int]) -> int:
+        """Return the memory that these processes hold on the GPU, as far as it is listed."""
+        return sum(process.memory_bytes or 0 for process in self.processes or () if process.pid in pids)
 
     @property
     def margin_c(self) -> float | None:

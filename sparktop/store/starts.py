@@ -331,12 +331,7 @@ def _start_sample(sample: NodeSample, workloads: Workloads, server: Workload) ->
     mine = {process.pid: process for process in workloads.processes if process.server == server.pid}
     on_gpu = any(gpu.processes is not None for gpu in sample.gpus)
     if on_gpu:
-        memory = sum(
-            process.memory_bytes or 0
-            for gpu in sample.gpus
-            for process in gpu.processes or ()
-            if process.pid in mine
-        )
+        memory = sum(gpu.bytes_of(mine) for gpu in sample.gpus)
     else:
         memory = sum(process.memory_bytes or 0 for process in mine.values())
     rates = [link.rx_bytes_per_s for link in sample.network if link.kind in {"ethernet", "wifi"}]
