@@ -42,6 +42,8 @@ CPU, MEMORY, GPU = "cpu", "memory", "gpu"
 _MIB = float(1 << 20)
 FREE, SWAP_FREE, REASONS, GPUS = "memory_free_bytes", "swap_free_bytes", "reasons", "gpus"
 """Figures that are no field of a sample, but lead to one; `REASONS` is NVML's mask of throttle reasons."""
+_PERCENT = 100.0
+"""Factor from a ratio to percent."""
 _BLANK = float(1 << 47)
 """DCGM marks an unknown value by this number or a larger one."""
 
@@ -55,8 +57,14 @@ class Figure(NamedTuple):
     scale: float = 1.0
 
     def of(self, value: float) -> float | None:
-        """Return a value of the metric as one of the field; None where it stands for "unknown"."""
-        return None if self.kind == DCGM and value >= _BLANK else value * self.scale
+        """Return a value of the metric as one of the field; None where it stands for "unknown".
+
+        A ratio above 1 is a percentage already: DCGM 4.5 gave its percentage the name that is a ratio in 4.7.
+        """
+        if self.kind == DCGM and value >= _BLANK:
+            return None
+        is_percent = self.kind == DCGM and self.scale == _PERCENT and value > 1
+        return value if is_percent else value * self.scale
 
 
 def _agent_figures() -> dict[str, Figure]:
@@ -87,7 +95,7 @@ _DCGM = {
     "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": Figure(DCGM, GPU, REASONS),
     "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": Figure(DCGM, GPU, REASONS),
     # Newer names of the same fields, as their identifiers were renamed.
-    "DCGM_FI_DEV_GPU_UTIL_RATIO": Figure(DCGM, GPU, "utilization_percent"),
+    "DCGM_FI_DEV_GPU_UTIL_RATIO": Figure(DCGM, GPU, "utilization_percent", _PERCENT),
     "DCGM_FI_DEV_GPU_TEMP_CELSIUS": Figure(DCGM, GPU, "temperature_c"),
     "DCGM_FI_DEV_GPU_TEMP_MARGIN_CELSIUS": Figure(DCGM, GPU, "limit_margin_c"),
     "DCGM_FI_DEV_GPU_TEMP_SLOWDOWN_CELSIUS": Figure(DCGM, GPU, "slowdown_c"),
@@ -95,7 +103,7 @@ _DCGM = {
     "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS": Figure(DCGM, GPU, "power_limit_w"),
 }
 _SMI = {
-    "nvidia_smi_utilization_gpu_ratio": Figure(SMI, GPU, "utilization_percent", 100.0),
+    "nvidia_smi_utilization_gpu_ratio": Figure(SMI, GPU, "utilization_percent", _PERCENT),
     "nvidia_smi_temperature_gpu": Figure(SMI, GPU, "temperature_c"),
     "nvidia_smi_temperature_gpu_tlimit": Figure(SMI, GPU, "limit_margin_c"),
     "nvidia_smi_power_draw_watts": Figure(SMI, GPU, "power_w"),

@@ -109,6 +109,13 @@ async def test_the_page_of_an_agent_becomes_the_sample_that_it_was_made_of() -> 
     assert found.at == 105.0
 
 
+@pytest.mark.parametrize(("value", "percent"), [("0.96", 96.0), ("1", 100.0), ("0", 0.0), ("96", 96.0)])
+async def test_a_name_that_was_a_percentage_before_is_a_ratio(value: str, percent: float) -> None:
+    """DCGM 4.7 gives the name that was a percentage in 4.5 to a ratio from 0 to 1: both are read."""
+    sample = await read(gpu("GPU_TEMP_CELSIUS", "52"), gpu("GPU_UTIL_RATIO", value))
+    assert sample.gpus[0].utilization_percent == percent
+
+
 async def test_dcgm_and_node_exporter_make_one_sample() -> None:
     """Reasons in words; MiB, mJ and the headroom in their units; a GB10 has no memory of its own."""
     found = await read(
