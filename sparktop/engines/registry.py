@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -286,6 +287,7 @@ _PROGRAMS: Mapping[str, str] = {
     "infinity": "Infinity",
     "te": "Text Embeddings Inference",
     "agentgateway": "agentgateway",
+    "all": "all-smi",
     "gen": "a program with OpenTelemetry's names for LLMs",
 }
 """Programs whose metrics are no inference engine's, by the first word of their names."""
@@ -333,7 +335,7 @@ def read_page(
         if sample.note == openai.NOTE and whose.silent:
             sample = replace(sample, note=f"{whose.title} {whose.silent}; {sample.note}")
         return replace(sample, answer_ms=answer_ms, page_bytes=len(body), page=body)
-    text = PageText(body)
+    text = PageText(body.removeprefix(codecs.BOM_UTF8))
     engines = text.cached(("engines", engine), lambda: _engines_on(body, engine))
     if not engines:
         raise _no_engine_error(body, engine)

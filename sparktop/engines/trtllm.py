@@ -13,6 +13,8 @@ not known yet.
 * `iteration_latency_seconds` is the duration of the newest iteration. Not a counter, but it hardly ever
   has the same value twice: it shows that the engine goes on.
 * `num_paused_requests` is a gauge, not a count of preemptions.
+* Gauges of processes that have ended stay on the page, with their label `pid`, where the folder of
+  prometheus_client outlives a restart: the highest is read.
 * Versions before 1.0 write the same names without the prefix, and fewer of them.
 
 Without `return_perf_metrics` there is no such page. Then the JSON of `/metrics` is read: the statistics of
@@ -116,9 +118,8 @@ def sample_of(families: Page, at: float) -> EngineSample:
     """
     page = LanePage(families)
     fields = page.read(FIELDS, HISTOGRAMS)["0"]
-    blocks = total_or_none(page.families.get(_BLOCKS, {}))
-    block_tokens = total_or_none(page.families.get(_BLOCK_TOKENS, {}))
-    if blocks is not None and block_tokens is not None:
+    blocks, block_tokens = (requests(families.get(name, {})) for name in (_BLOCKS, _BLOCK_TOKENS))
+    if blocks and block_tokens:
         fields["kv_capacity_tokens"] = blocks * block_tokens
     _EXTRAS.add(page.families, {"0": fields})
     prompt, cached = fields.get("prompt_tokens"), fields.get("prompt_tokens_cached")
@@ -131,7 +132,7 @@ def sample_of(families: Page, at: float) -> EngineSample:
         models=page.model_names(),
         start_time=start_time(page.families.get(START, {})),
         role=dynamo_role(page.families),
-        slots=int(total_or_none(families.get(_SLOTS, {})) or 0) or None,
+        slots=int(requests(families.get(_SLOTS, {})) or 0) or None,
     )
 
 
