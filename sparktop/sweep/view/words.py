@@ -542,9 +542,20 @@ def beside_words(level: LevelResult) -> str:
     )
     if beside.significant is False:
         return f"{NO_DIFFERENCE} in {what} {while_they} ({first} and {second} ms)"
-    ends = beside.change_percent
-    how = NOT_TESTED if ends is None else " to ".join(dict.fromkeys(signed(end or 0.0) for end in ends))
+    how = NOT_TESTED if beside.change_percent is None else _change_words(beside.change_percent)
     return f"{what} {first} → {second} ms {while_they} ({how})"
+
+
+_MANIFOLD_PERCENT = 900.0
+"""Change from which on "38 to 39 ×" reads better than a percentage."""
+
+
+def _change_words(ends: tuple[float | None, float | None]) -> str:
+    """Return the two ends of a relative change: "+140 % to +202 %"; of a large one how many times as much."""
+    percents = [end or 0.0 for end in ends]
+    if min(percents) < _MANIFOLD_PERCENT:
+        return " to ".join(dict.fromkeys(map(signed, percents)))
+    return " to ".join(dict.fromkeys(f"{1 + percent / 100:.0f}" for percent in percents)) + " ×"
 
 
 def has_texts(target: TargetResult) -> bool:

@@ -129,11 +129,22 @@ async def test_a_real_generator_sends_both() -> None:
                 significant=True,
                 change_percent=(140.0, 201.6),
             ),
-            "ITL p95 of short requests 31 → 84 ms while 32k prompts arrive (+140 % to +202 %)",
+            "ITL p95 of short requests 31.0 → 84.0 ms while 32k prompts arrive (+140 % to +202 %)",
+        ),
+        (
+            BesideResult(
+                prompt_tokens=32768,
+                arrived=9,
+                itl_runs_ms=(700.0, 702.0),
+                alone_itl_runs_ms=(18.0, 19.0),
+                significant=True,
+                change_percent=(3520.0, 3800.0),
+            ),
+            "ITL p95 of short requests 18.5 → 701.0 ms while 32k prompts arrive (36 to 39 ×)",
         ),
         (
             BesideResult(prompt_tokens=1000, arrived=1, itl_runs_ms=(84.0,), alone_itl_runs_ms=(31.0,)),
-            "ITL p95 of short requests 31 → 84 ms while 1,000-token prompts arrive (too few runs to test)",
+            "ITL p95 of short requests 31.0 → 84.0 ms while 1,000-token prompts arrive (too few runs to test)",
         ),
         (
             BesideResult(prompt_tokens=32768, arrived=1, alone_itl_runs_ms=(31.0,)),
@@ -168,7 +179,7 @@ def test_the_table_has_the_gap_while_long_prompts_arrive() -> None:
         view = stored_source(made_sweep(("a", (level,)))).view()
         table = {column.heading: column for column in columns_for(view, 110)}
         assert ("ITL + long" in table) is is_shown
-        assert not is_shown or table["ITL + long"].text(view.rows[0]).strip() == "84 ms"
+        assert not is_shown or table["ITL + long"].text(view.rows[0]).strip() == "84.0 ms"
 
 
 def test_long_prompts_fit_into_the_context() -> None:
