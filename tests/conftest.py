@@ -73,13 +73,11 @@ DRAWN_S, QUIET_ROUNDS = 0.02, 3
 """Longer than a sixtieth of a second, after which Textual draws; rounds of an event loop without any work."""
 
 
-if (
-    settings.get_current_profile_name() == "default"
-):  # with CI set, Hypothesis' own profile has no deadline either
-    settings.register_profile("default", deadline=None)
-    settings.load_profile("default")
+if (profile := settings.get_current_profile_name()) in {"default", "ci"}:  # "ci": where CI is set
+    settings.register_profile("full", settings.get_profile(profile), max_examples=50, deadline=None)
+    settings.load_profile("full")
 settings.register_profile("quick", max_examples=10, deadline=None)
-"""For `make unit`; `make test` draws the full number of examples."""
+"""For `make unit`; `make test` draws the full number of examples, others each time."""
 
 
 class NotPureError(AssertionError):

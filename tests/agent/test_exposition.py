@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics
@@ -149,7 +149,6 @@ def test_accept_chooses_the_format(accept: str | None, kind: str) -> None:
 HOSTILE = st.text(max_size=30) | st.sampled_from(['"', "\\", "\n", "a\x1b[31m", "\u202e", "#", "{}"])
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(HOSTILE, max_size=6), HOSTILE)
 def test_hostile_names_stay_labels(names: list[str], cpu: str) -> None:
     """Names from outside cannot break out of their label in either format, and none is lost."""

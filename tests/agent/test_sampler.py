@@ -12,7 +12,7 @@ import math
 from collections.abc import AsyncIterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.agent.reader import REST_S, Ask, AskError, Sampler, from_line, from_query
@@ -186,7 +186,6 @@ def test_what_is_no_wish_is_refused_in_one_clean_line(query: dict[str, str]) -> 
     st.binary(max_size=200)
     | st.from_type(dict[str, float | str | None]).map(lambda d: json.dumps(d).encode())
 )
-@settings(max_examples=200)
 def test_any_line_is_a_request_or_refused(line: bytes) -> None:
     """Any bytes are either a request with finite numbers or refused."""
     try:

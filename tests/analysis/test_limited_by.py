@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -322,7 +322,6 @@ def evidences(draw: st.DrawFn) -> Evidence:
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(evidences())
 def test_every_clause_of_a_limit_held(evidence: Evidence) -> None:
     """What a sentence says of requests, of the GPU, of cores and of the router is so."""
@@ -350,7 +349,6 @@ def test_every_clause_of_a_limit_held(evidence: Evidence) -> None:
         assert evidence.slow_router is not None
 
 
-@settings(max_examples=60, deadline=None)
 @given(evidences())
 def test_who_sends_too_little_does_so_now(evidence: Evidence) -> None:
     """No client is blamed at a server that queues or is full, nor for a pause that is over."""
@@ -367,7 +365,6 @@ def test_who_sends_too_little_does_so_now(evidence: Evidence) -> None:
         assert evidence.router is not None
 
 
-@settings(max_examples=60, deadline=None)
 @given(evidences())
 def test_a_limit_never_contradicts_the_balance(evidence: Evidence) -> None:
     """A router is blamed for a split only by its own counts and with a bad verdict; else no one is."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.colors.btop_theme import FRAMES, LABELS, parse_btop, role_colors
@@ -113,7 +113,6 @@ def test_a_themes_colours_are_in_our_roles() -> None:
         st.sampled_from(["main_bg", "main_fg", "title", "hi_fg", "selected_bg", "cpu_box"]), COLOURS
     )
 )
-@settings(max_examples=60, deadline=None)
 def test_any_theme_gives_every_role(colors: dict[str, str]) -> None:
     """Any theme gives a colour for each role, and its text is readable on the background."""
     lines = [f'theme[{key}]="{value}"' for key, value in colors.items()]
@@ -144,7 +143,6 @@ def test_frames_and_keys_of_btop_themes_stand_out(folder: Path) -> None:
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=100, deadline=None)
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Any text gives a theme or one error."""
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.config.keys import KEYS, keys_with, textual_key, wrong_keys
@@ -67,7 +67,6 @@ def test_a_key_that_cannot_be_had_is_told(keys: dict[str, str], message: str | N
     assert str(caught.value) == message
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.sampled_from(NAMES), WRITTEN, max_size=6))
 def test_whatever_is_moved_each_key_has_one_owner(keys: dict[str, str]) -> None:
     """Any moves are either refused with an error, or no key belongs to two entries."""

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sparktop.config.schema import check
@@ -107,7 +107,6 @@ def test_what_helps_survives_with_the_same_stand_in_everywhere(tmp_path: Path) -
     assert made["versions"]["packages"]["msgspec"]
 
 
-@settings(max_examples=60)
 @given(
     st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)),
     st.from_regex(r"\A[a-z][a-z0-9]{3,9}-[a-z0-9]{2,9}\Z"),

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -117,7 +117,6 @@ def test_on_a_terminal_lines_are_wrapped_and_statuses_coloured() -> None:
     assert " ".join(" ".join(plain[1:3]).split()).endswith("— start it")
 
 
-@settings(max_examples=60)
 @given(st.text(max_size=500), st.text(max_size=500), st.text(max_size=500))
 def test_any_text_stays_on_its_line(name: str, message: str, advice: str) -> None:
     """A check with any text is one printable line, and JSON has the same text."""

@@ -84,7 +84,7 @@ def same(left: Samples, right: Samples) -> bool:
     )
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=pages)
 def test_every_page_is_read_as_prometheus_client_reads_it(
     oracle: Callable[[bytes], Samples], body: bytes

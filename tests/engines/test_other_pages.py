@@ -129,7 +129,7 @@ def test_a_senseless_value_is_unknown(line: bytes, value: bytes) -> None:
 cuts = st.tuples(st.integers(0, 20_000), st.integers(0, 60), st.binary(max_size=12))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.sampled_from(sorted(PAGES)), damage=st.lists(cuts, min_size=1, max_size=6))
 def test_a_damaged_page_gives_sane_numbers_or_a_page_error(
     path: str, damage: list[tuple[int, int, bytes]], page: Page

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.engines import ENGINES, PageError, read_page
@@ -48,7 +48,6 @@ def test_an_unknown_engine_is_refused_in_one_clean_line() -> None:
     assert (error.kind, error.message) == (FailureKind.UNSUPPORTED, "unknown engine 'v [2Jllm'")
 
 
-@settings(max_examples=50, deadline=None)
 @given(body=st.binary(max_size=200) | st.binary(max_size=60).map(b"vllm:num_requests_running".__add__))
 def test_random_bytes_raise_nothing_but_page_errors(body: bytes) -> None:
     """Any bytes give a sample with at least one lane, or a `PageError` of one clean line."""
@@ -108,7 +107,6 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(found=anything, engine=st.sampled_from(sorted(ENGINES)))
 def test_any_json_gives_clean_values(found: object, engine: str) -> None:
     """Any JSON gives an identity with clean text, positive numbers, or None."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics import parser as openmetrics
@@ -227,7 +227,6 @@ def test_alerts_and_kinds_of_events_are_bounded() -> None:
     assert sum(kinds.values()) == 203
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_hostile_names_stay_labels(first: str, second: str) -> None:
     """Hostile names cannot break out of their label in either format, and no series is repeated."""

@@ -10,7 +10,7 @@ import pytest
 from sparktop.model.explained import FINDINGS
 from tests.findings.study import Family, counted, families
 
-RUNS = 10
+RUNS = 6
 
 
 @pytest.mark.long

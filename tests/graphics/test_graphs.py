@@ -197,7 +197,6 @@ def test_a_graph_that_falls_has_its_cells_upside_down() -> None:
     assert "⣀⡄⢸⠭ x".translate(flip_table()) == "⠉⠃⢸⣒ x"
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(-1, 250), st.sampled_from([0.0, 0.1, 0.5, 1.0, 2.0, 10.0, 600.0, 1e9]))
 def test_a_time_axis_takes_its_width(width: int, step: float) -> None:
     """The row has exactly the requested width and ends in "now"; labels do not touch."""
@@ -208,7 +207,6 @@ def test_a_time_axis_takes_its_width(width: int, step: float) -> None:
         assert re.fullmatch(r" *(?:−[\d.e+]+ (?:s|min|h) +)*now", row)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     points=st.lists(st.floats(1, 500), min_size=2, max_size=120, unique=True),
     width=st.integers(4, 60),
@@ -238,7 +236,6 @@ def test_equal_ratios_are_equally_far_apart() -> None:
     assert PlotAxis(1, 100, 40, ratios=True).value(0.5) == pytest.approx(10)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     low=st.floats(0.1, 50),
     ratio=st.floats(1.2, 100),
@@ -257,7 +254,6 @@ def test_labels_are_round_and_exactly_as_wide_as_the_plot(
         assert 0.99 * low <= number <= 1.01 * low * ratio
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.floats(1e-290, 1e307), st.floats(1e-290, 1e300))
 def test_a_top_is_never_below_the_value_nor_far_above(value: float, minimum: float) -> None:
     """A top is at least the value and at most 1.5 times as high; the top of a top is itself."""

@@ -34,7 +34,6 @@ def test_widths_agree_with_the_library_that_lays_out_the_screen(first: int) -> N
             assert cell_width(char) == cell_len(char), hex(ord(char))
 
 
-@settings(max_examples=100, deadline=None)
 @given(TEXT, st.integers(-1, 14), st.sampled_from(["left", "right", "center"]))
 def test_fit_gives_exactly_the_width(
     text: str, width: int, align: Literal["left", "right", "center"]
@@ -64,7 +63,6 @@ def test_a_name_keeps_its_suffix(name: str, width: int, fitted: str) -> None:
 FRACTION = st.one_of(st.none(), st.floats(-1, 2), st.sampled_from([0.0, 1.0, math.nan, math.inf, 1e-9]))
 
 
-@settings(max_examples=60, deadline=None)
 @given(FRACTION, st.integers(-1, 40))
 def test_a_bar_takes_its_width(fraction: float | None, width: int) -> None:
     """Filled and empty part fill the width, and any value above 0 is visible."""
@@ -83,7 +81,6 @@ def test_bars_end_in_eighths() -> None:
     assert bar(None, 3) == ("", "–––")
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.floats(0, 1e308) | st.floats(0, 10) | st.just(math.nan), max_size=6),
     st.floats(0, 1e308) | st.floats(0, 50),
@@ -100,7 +97,6 @@ def test_segments_fill_the_width(parts: list[float], total: float, width: int) -
     assert sum(widths[index] > 0 for index in visible) >= min(len(visible), width)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(FRACTION, max_size=20), st.integers(-1, 15), st.sampled_from([0.0, 1.0, math.nan, 1e308]))
 def test_a_small_history_takes_its_width(values: list[float | None], width: int, top: float) -> None:
     """A row of bars has the requested width, with spaces for missing values."""

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.doctor.check import Status
@@ -218,7 +218,6 @@ def test_the_counters_numbers_belong_to_the_driver(driver: str | None, numbers: 
     assert len(set(fields.values())) == len(fields)
 
 
-@settings(max_examples=40)
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=2, max_size=6))
 def test_a_share_is_a_share(counts: list[int]) -> None:
     """Whatever a driver counts, a share is None or between 0 and 100."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -109,7 +109,6 @@ def test_a_hybrid_x86_processor_has_its_makers_words(tmp_path: Path) -> None:
 _content = st.binary(max_size=200) | st.text("processor: 0x41\nCPUpart-cpu1", max_size=200).map(str.encode)
 
 
-@settings(max_examples=60)
 @given(_content, _content)
 def test_whatever_the_kernel_says_a_share_is_a_share(
     tmp_path_factory: pytest.TempPathFactory, cpuinfo: bytes, stat: bytes
@@ -253,7 +252,6 @@ def test_swap_traffic_is_pages_times_their_size(spark: Path) -> None:
     assert (second.swap_in_bytes_per_s, second.swap_out_bytes_per_s) == (204_800.0, 0.0)
 
 
-@settings(max_examples=60)
 @given(st.binary(max_size=200))
 def test_whatever_meminfo_holds_is_figures_or_nothing(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
@@ -271,7 +269,6 @@ _meminfos = st.dictionaries(
 _gpu_bytes = st.none() | st.integers(0, 2**41)
 
 
-@settings(max_examples=200)
 @given(_meminfos, st.sampled_from([None, False, True]), _gpu_bytes)
 def test_the_bar_adds_up_whatever_is_said(
     meminfo: dict[str, int],

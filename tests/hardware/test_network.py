@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.hardware.kernel_file import CounterRates, link_bits_per_s, wrapped_increase
@@ -157,7 +157,6 @@ _readings = st.tuples(
 )
 
 
-@settings(max_examples=60)
 @given(st.lists(_readings, max_size=8))
 def test_no_rate_is_ever_negative(readings: list[tuple[dict[str, int], float]]) -> None:
     """Whatever the counters and clocks, a rate is None or at least 0."""

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.hardware.processes import (
@@ -101,7 +101,6 @@ def test_a_name_is_whole_and_clean(tree: Path, comm: str, command: bytes | None,
     assert make_reader(tree).read(0.0).processes[1].name == name
 
 
-@settings(max_examples=80)
 @given(st.binary(max_size=400))
 def test_whatever_a_stat_file_holds_is_a_process_or_none(content: bytes) -> None:
     """Any content of a stat file gives a process or None, without an error."""

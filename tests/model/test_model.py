@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.analysis import speed_state
@@ -80,7 +80,6 @@ def test_what_is_older_than_a_full_history_is_dropped() -> None:
     st.lists(st.tuples(st.integers(0, 40), st.none() | st.integers(0, 9)), max_size=30),
     st.lists(st.lists(st.integers(0, 40), max_size=8, unique=True), max_size=4),
 )
-@settings(max_examples=150, deadline=None)
 def test_a_history_is_always_in_order_and_keeps_its_values(
     appended: list[tuple[int, int | None]], batches: list[list[int]]
 ) -> None:
@@ -111,7 +110,6 @@ def test_points_after_all_others_replace_no_page() -> None:
 VALUES = st.lists(st.none() | st.integers(-5, 5), max_size=40)
 
 
-@settings(max_examples=150, deadline=None)
 @given(VALUES, st.integers(-2, 45), st.integers(1, 12))
 def test_arrays_and_ends_are_what_walking_gives(values: list[int | None], since: int, capacity: int) -> None:
     """Arrays and first and last values equal those found point by point, also in a trimmed history."""
@@ -127,7 +125,6 @@ def test_arrays_and_ends_are_what_walking_gives(values: list[int | None], since:
     assert series.ends(since) == ((known[0], known[-1]) if known else None)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(1, 60))
 def test_a_history_keeps_a_quarter_more_than_it_shows_at_most(capacity: int) -> None:
     """A history holds at most a quarter more points than its capacity."""
@@ -138,7 +135,6 @@ def test_a_history_keeps_a_quarter_more_than_it_shows_at_most(capacity: int) -> 
     assert len(table.series()["a"]) == capacity
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.sampled_from([None, -0.0, 0.0, 1.0, 0.1, 1 / 3, 1e300, 16_777_217.0]), min_size=60, max_size=90

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
@@ -202,7 +202,6 @@ def test_a_discrete_gpu_has_its_own_memory() -> None:
 NUMBERS = st.one_of(st.none(), st.floats(0, 1e12, allow_nan=False))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.fixed_dictionaries(
         {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -55,7 +55,6 @@ def reference_quantile(share: float, buckets: list[tuple[float, float]]) -> floa
 
 
 @given(_bounds, _observations, st.sampled_from([0.5, 0.9, 0.95, 0.99]))
-@settings(max_examples=60)
 def test_a_quantile_is_that_of_prometheus(
     bounds: tuple[float, ...], seconds: list[float], share: float
 ) -> None:
@@ -75,7 +74,6 @@ def test_a_quantile_is_that_of_prometheus(
 
 
 @given(st.lists(_observations, min_size=1, max_size=4), _bounds)
-@settings(max_examples=40)
 def test_merged_lanes_are_the_observations_together(
     lanes: list[list[float]], bounds: tuple[float, ...]
 ) -> None:
@@ -156,7 +154,6 @@ def test_a_sample_just_before_the_window_opens_it(early_s: float) -> None:
     assert window.rate("generation_tokens", 10.0) == pytest.approx(1000.0 / (10.0 + early_s))
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.lists(
         st.tuples(st.floats(1.0, 15.0), st.dictionaries(st.sampled_from("ab"), st.integers(0, 9))),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
@@ -98,7 +98,6 @@ def tokens_of(events: list[EngineEvent]) -> Counter[str]:
 
 @pytest.mark.parametrize("profile", [SMALL, ROOMY], ids=lambda profile: profile.name)
 @given(asked=loads(cancelling=True), pauses=st.lists(st.floats(0.0, 6.0), max_size=12))
-@settings(max_examples=40, deadline=None)
 def test_asking_in_between_changes_nothing(
     profile: EngineProfile, asked: list[Asked], pauses: list[float]
 ) -> None:
@@ -120,7 +119,6 @@ def counters(engine: Engine) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("profile", [SMALL, ROOMY], ids=lambda profile: profile.name)
 @given(asked=loads(cancelling=True))
-@settings(max_examples=40, deadline=None)
 def test_tokens_are_conserved(profile: EngineProfile, asked: list[Asked]) -> None:
     """Each request ends once; unless cancelled it has all its tokens, in events, counters and its end."""
     events, engine, ends = play(profile, asked)
@@ -138,7 +136,6 @@ def test_tokens_are_conserved(profile: EngineProfile, asked: list[Asked]) -> Non
 
 
 @given(asked=loads(cancelling=True), pauses=st.lists(st.floats(0.0, 6.0), min_size=4, max_size=20))
-@settings(max_examples=40, deadline=None)
 def test_slots_and_blocks_are_never_overdrawn(asked: list[Asked], pauses: list[float]) -> None:
     """At any moment the running requests fit the slots, and their blocks, each once, are those held."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.model.load import RequestEnded
@@ -81,7 +81,6 @@ def test_a_client_that_goes_away_speaks_for_nobody() -> None:
     assert router.cooling(1.0) == {0}
 
 
-@settings(max_examples=60)
 @given(
     name=st.sampled_from(sorted(STRATEGIES)),
     told=st.lists(st.tuples(st.floats(0.0, 2.0), st.sampled_from([None, 200, 429, 500])), max_size=60),

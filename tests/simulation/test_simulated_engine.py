@@ -15,7 +15,7 @@ from collections.abc import Callable
 from math import sqrt
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -198,7 +198,6 @@ def test_a_released_prefix_is_found_and_shared() -> None:
         st.tuples(st.integers(0, 6), st.lists(st.integers(0, 9), unique=True, max_size=4)), max_size=40
     )
 )
-@settings(max_examples=60, deadline=None)
 def test_blocks_are_conserved(script: list[tuple[int, list[int]]]) -> None:
     """Whatever requests hold, name and give up, what is available and held is what there is."""
     pool = BlockPool(12)

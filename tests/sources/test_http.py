@@ -9,7 +9,7 @@ from base64 import b64encode, urlsafe_b64encode
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.model.failure import FailureKind
@@ -84,7 +84,6 @@ def chunked(body: bytes, sizes: list[int]) -> bytes:
     st.sampled_from(["", "gzip", "deflate"]),
     st.sampled_from(["chunked", "length", "close"]),
 )
-@settings(max_examples=100, deadline=None)
 def test_any_framing_and_split_gives_the_body(
     body: bytes, sizes: list[int], cuts: list[int], packing: str, framing: str
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -116,7 +116,6 @@ def test_slow_polls_are_said_before_all_else() -> None:
 STEPS = st.lists(st.one_of(st.integers(0, 6), st.floats(0, 90_000)), max_size=80)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.sampled_from([0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0]), st.booleans(), STEPS)
 def test_whatever_happens_drawings_fall_on_polls(asked: float, low: bool, steps: list[float]) -> None:  # noqa: FBT001 - drawn by hypothesis
     """Polls are never faster than requested, drawings on whole intervals; `polled` reports each change."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 from rich.segment import Segment
@@ -56,7 +56,6 @@ def cells_of(row: Row) -> list[tuple[str, str]]:
     return cells
 
 
-@settings(max_examples=200, deadline=None)
 @given(rows(), rows())
 def test_every_changed_cell_is_in_a_span(old: Row, new: Row) -> None:
     """Painting just the spans over the old row gives the new row."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from rich.segment import Segment
@@ -76,7 +76,6 @@ def lines(draw: st.DrawFn) -> Strip:
     return Strip([Segment(text[a:b], draw(STYLES)) for a, b in itertools.pairwise(edges)])
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.lists(lines(), min_size=HEIGHT, max_size=HEIGHT),
     st.lists(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -57,7 +57,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("state") / "a" / "b" / "view.json"
 
 
-@settings(max_examples=40, deadline=None)
 @given(VIEWS)
 def test_a_view_comes_back_without_its_filter(place: Path, view: View) -> None:
     """Preset, order and boxes are the same after a round trip; a filter belongs to one run only."""
@@ -66,7 +65,6 @@ def test_a_view_comes_back_without_its_filter(place: Path, view: View) -> None:
     assert [one.name for one in place.parent.iterdir()] == ["view.json"]
 
 
-@settings(max_examples=80, deadline=None)
 @given(JSON)
 def test_whatever_stands_in_the_file_gives_a_view(place: Path, data: object) -> None:
     """JSON of any shape gives a view that can be drawn: known words, at least one box, no filter."""

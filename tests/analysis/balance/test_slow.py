@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -124,7 +124,6 @@ def test_a_backend_that_died_is_not_one_that_gets_few_requests() -> None:
 # The numbers of requests that backends got, compared with chance.
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(1, 300), st.floats(0.05, 0.9), st.data())
 def test_the_tail_is_the_sum_of_its_terms(trials: int, probability: float, data: st.DataObject) -> None:
     """The binomial tail equals the sum of its terms, for any count above the mean; below it is 1."""

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client.metrics_core import Metric
@@ -114,7 +114,6 @@ def test_a_rehearsals_page_tells_viewers_the_same() -> None:
 
 
 @given(text=st.text(max_size=200))
-@settings(max_examples=60)
 def test_every_text_has_tokens_of_the_vocabulary(text: str) -> None:
     """Any text gives tokens of the vocabulary, at most one per character, and none only if it is empty."""
     tokens = tokenize(text)
@@ -128,7 +127,6 @@ def test_every_text_has_tokens_of_the_vocabulary(text: str) -> None:
     one=st.lists(st.integers(10, 19), max_size=40),
     other=st.lists(st.integers(20, 29), max_size=40),
 )
-@settings(max_examples=60)
 def test_blocks_are_shared_as_far_as_the_tokens_are(
     shared: list[int], one: list[int], other: list[int]
 ) -> None:

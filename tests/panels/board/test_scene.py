@@ -6,7 +6,7 @@ import re
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -285,7 +285,6 @@ def _cells(place: Place) -> set[tuple[int, int]]:
     }
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.integers(MIN_WIDTH, 220),
     st.integers(MIN_HEIGHT - 2, 70),
@@ -312,7 +311,6 @@ def test_panels_never_overlap_or_leave_the_board(
     assert layout.height >= height
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.integers(MIN_WIDTH, 220),
     st.integers(MIN_HEIGHT - 2, 70),

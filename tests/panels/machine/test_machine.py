@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
@@ -169,7 +169,6 @@ READINGS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(READINGS, max_size=9), st.sampled_from(SIZES))
 def test_any_readings_fit(gpus: list[GpuReading], size: tuple[int, int]) -> None:
     """Whatever a driver reports about however many GPUs, each row is as wide as the board."""
@@ -206,7 +205,6 @@ def test_no_two_parts_look_alike() -> None:
         assert palette.ansi or len(set(colours)) == len(colours)
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.integers(0, 200 * GIB), min_size=len(NAMES), max_size=len(NAMES)),
     st.sampled_from(WIDTHS),
@@ -479,7 +477,6 @@ LINES = st.lists(
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
 @given(LINES, st.sampled_from(list(ProcessSort)), st.sampled_from([40, 57, 69, 77, 117, 197]))
 def test_any_table_fits(rows: list[ProcessReading], sort: ProcessSort, width: int) -> None:
     """Whatever a kernel reports, each row has the requested width, and every process is listed once."""

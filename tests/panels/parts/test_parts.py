@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.graphics.cells import cell_width, fit_name
@@ -37,14 +37,12 @@ from sparktop.panels.parts.text import (
 RUNS = st.lists(st.tuples(st.text(max_size=12), st.sampled_from(["text", "title", "bad"])), max_size=6)
 
 
-@settings(max_examples=80, deadline=None)
 @given(RUNS, st.integers(0, 40))
 def test_a_row_is_as_wide_as_asked(runs: list[tuple[str, str]], width: int) -> None:
     """Cutting and padding give exactly the width, wide and combining characters included."""
     assert row_width(fit_row(runs, width)) == width
 
 
-@settings(max_examples=60, deadline=None)
 @given(RUNS, RUNS, RUNS, st.integers(8, 60), st.integers(2, 9))
 def test_a_frame_is_never_broken(
     title: list[tuple[str, str]],
@@ -117,7 +115,6 @@ def test_names_that_do_not_fit_are_cut_where_they_are_alike(
     assert tuple(fitted_names(names, 8)[name].rstrip() for name in names) == shown
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.text(max_size=20), max_size=8, unique=True), st.integers(0, 12))
 def test_every_name_has_the_width_of_the_column(names: list[str], width: int) -> None:
     """Wide characters and empty names included; names are never less distinct than when cut one by one."""
@@ -182,7 +179,6 @@ def titled(name: str = "g", *values: float | None, over: Series | None = None, b
     )
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.integers(1, 180), st.integers(0, 60), st.integers(0, 14))
 def test_the_grid_fills_its_place(width: int, height: int, count: int) -> None:
     """The grid has exactly the rows and the width of its place."""
@@ -263,7 +259,6 @@ def computed_whole(
     return means
 
 
-@settings(max_examples=60, deadline=None)
 @given(points=POINTS, step=st.sampled_from([0.5, 1.0, 2.4]), shifts=st.lists(st.integers(-3, 3), min_size=60))
 def test_slots_kept_are_those_computed_whole(
     points: list[tuple[float, float | None]], step: float, shifts: list[int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -108,7 +108,6 @@ def test_a_router_that_is_down_says_since_when_and_why() -> None:
     assert "▬ spark-b   –" in text
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     st.integers(60, 200),
     st.integers(3, 12),

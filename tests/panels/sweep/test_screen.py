@@ -186,7 +186,6 @@ LEVELS = tuple(concurrency_point(one) for one in (1, 4, 16))
 COUNTDOWN = Countdown("quick", "128 → 64 tokens", ("proxy (router)",), LEVELS, 63, 21, 3.0, 3.0)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.integers(60, 220),
     st.integers(SWEEP_HEIGHT, 20),

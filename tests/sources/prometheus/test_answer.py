@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -59,7 +59,6 @@ def expected(body: bytes) -> list[tuple[object, object]]:
     return found
 
 
-@settings(max_examples=40)
 @given(RESULTS, st.shared(st.sampled_from(["vector", "matrix"]), key="kind"), FORMS, BEFORE, AFTER)
 def test_series_by_series_is_as_the_whole(
     result: list[object], kind: str, form: dict[str, Any], before: dict[str, Any], after: dict[str, Any]

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from statistics import fmean
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -118,7 +118,6 @@ def test_welchs_interval_by_hand() -> None:
 RUNS = st.lists(st.floats(1e-3, 1e6), min_size=2, max_size=6).map(tuple)
 
 
-@settings(max_examples=50, deadline=None)
 @given(RUNS, RUNS)
 def test_a_ratio_the_other_way_round_is_its_inverse(
     first: tuple[float, ...], second: tuple[float, ...]

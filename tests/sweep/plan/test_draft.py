@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -69,7 +69,6 @@ sweeps = st.builds(
 
 
 @given(sweeps)
-@settings(max_examples=60)
 def test_a_configured_preset_is_a_plan_or_a_line(preset: SweepSpec) -> None:
     """Whatever the configuration allows fills the fields, and gives a plan or says what is wrong."""
     found = check_draft(draft_of(preset, ("a",), GuardLimits()), TARGETS, seed=1)
@@ -208,7 +207,6 @@ def test_each_problem_is_a_line_at_its_field(kind: str, field: str, text: object
 
 
 @given(st.text(max_size=60), st.sampled_from(["concurrency", "pp", "tg", "runs", "slo", "gpu", "model"]))
-@settings(max_examples=40)
 def test_whatever_is_typed_is_a_plan_or_a_printable_line(text: str, field: str) -> None:
     """No text raises, and no problem holds what could move a cursor."""
     for line in problems(**{field: text}).values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -18,7 +18,6 @@ PLAN = Plan(TARGETS[:2], concurrency=(1, 4), runs=3, pp=128)
 @given(
     st.integers(1, 3), st.integers(1, 6), st.lists(st.integers(1, 64), min_size=1, max_size=3, unique=True)
 )
-@settings(max_examples=60)
 def test_abba_makes_each_run_once_and_marks_both_ends(
     targets: int, runs: int, concurrency: list[int]
 ) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.model.failure import FailureKind, RequestFailure
@@ -281,7 +281,6 @@ runs = st.lists(
 
 
 @given(run=runs, scale=st.sampled_from([0.5, 2.0, 4.0]), shift=st.sampled_from([-64.0, 1024.0]))
-@settings(max_examples=40, deadline=None)
 def test_rates_scale_with_time_and_ignore_when_it_began(
     run: list[tuple[float, list[float]]], scale: float, shift: float
 ) -> None:
@@ -310,7 +309,6 @@ def test_rates_scale_with_time_and_ignore_when_it_began(
 
 
 @given(run=runs)
-@settings(max_examples=40, deadline=None)
 def test_no_window_loses_or_invents_tokens(run: list[tuple[float, list[float]]]) -> None:
     """Gaps are one fewer than tokens in each request, and the peak is at most all tokens, at least one."""
     requests = []

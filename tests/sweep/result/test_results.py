@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.errors import OutputError, UsageError
@@ -186,7 +186,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_a_result_with_any_part_changed_is_read_or_refused_in_one_line(data: st.DataObject) -> None:
     """Whatever stands in a place, there is a result of clean text or one line."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.errors import UsageError
@@ -185,7 +185,6 @@ def trimmed(name: str) -> Any:  # noqa: ANN401 - it may be any JSON
     return cut(captured(name))
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.sampled_from(sorted(READERS)), st.data())
 def test_odd_values_anywhere_cost_a_figure_never_a_traceback(name: str, data: st.DataObject) -> None:
     """Any part of a file may be missing or of another type."""

@@ -65,7 +65,6 @@ def chunk(
     st.booleans(),
     st.booleans(),
 )
-@settings(max_examples=100, deadline=None)
 def test_what_a_text_holds_counts_for_nothing(
     text: str,
     ids: list[int] | None,
@@ -239,7 +238,7 @@ def seen(stream: TokenStream, live: int) -> tuple[object, ...]:
     CHANGES,
     st.booleans(),
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_stream_is_read_alike_with_and_without_forms(
     shape: dict[str, bool],
     chunks: list[tuple[Any, ...]],
@@ -310,7 +309,6 @@ def pieces_of(stream: bytes, cuts: list[int]) -> list[bytes]:
     st.lists(st.integers(0, 10_000), max_size=12),
     st.sampled_from([b"", b"\xef\xbb\xbf"]),
 )
-@settings(max_examples=100, deadline=None)
 def test_any_split_gives_the_events_of_the_standard(
     parts: list[tuple[list[bytes], bytes]], cuts: list[int], mark: bytes
 ) -> None:

@@ -198,7 +198,7 @@ def test_a_file_is_streamed(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_mutated_lines_end_in_one_clear_line(tmp_path: Path, data: st.DataObject) -> None:
     """Bytes deleted, replaced and inserted give requests or a `TraceError`, nothing else."""
