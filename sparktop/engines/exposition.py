@@ -161,9 +161,12 @@ class Reader:
         layout = self._layout([(name, (block or b"") if value else None) for name, block, value in samples])
         words = [value for _, _, value in samples]
         if text.cache is not None and all(words):  # none is malformed
-            rows = [row for row, line in enumerate(text.lines) if self._line.match(b"\n" + line)]
+            matches = [self._line.match(b"\n" + line) for line in text.lines]
+            rows = [row for row, match in enumerate(matches) if match is not None]
             ends = [slice(len(_beginning(text.lines[row])), None) for row in rows]
-            if [text.lines[row][end] for row, end in zip(rows, ends, strict=True)] == words:
+            # The last word may be a time that equals the value: it is no value of a page to come.
+            has_times = any(match is not None and match.end(3) != len(match.string) for match in matches)
+            if not has_times and [text.lines[row][end] for row, end in zip(rows, ends, strict=True)] == words:
                 text.cache[self] = layout, rows, ends
         return Page(*layout, [number(word or b"") for word in words])
 

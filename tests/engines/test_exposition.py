@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sparktop.engines import PageError, exposition
@@ -123,11 +123,12 @@ def test_what_is_no_number_is_nan(text: str) -> None:
 @given(
     body=pages, changes=st.lists(st.tuples(st.integers(0, 9), st.sampled_from((*NUMBERS, ""))), max_size=3)
 )
+@example(body=b"vllm:a 0 1395066363000", changes=[(0, "0"), (0, "1.0")])
 @settings(max_examples=30, deadline=None)
 def test_a_page_that_follows_another_is_read_as_if_it_were_alone(
     body: bytes, changes: list[tuple[int, str]]
 ) -> None:
-    """A reader that has read pages of this layout before finds the samples that a new one finds."""
+    """A reader of earlier pages of this layout finds what a new one finds, also beside times of samples."""
     known = Reader(WANTED)
     known.read(body)
     page_lines = body.split(b"\n")
