@@ -375,7 +375,7 @@ def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
                 found[name] = line[1].decode()
     if engine == "trtllm" and found.keys() <= {"nim"} and _BARE_TRTLLM.search(padded):
         return (("trtllm", ""),)
-    if "nim" in found and not _OF_NIM.search(padded):
+    if "nim" in found and engine != "nim" and not _OF_NIM.search(padded):
         del found["nim"]
     if _may_be_router(padded, found) and (kind := router_kind(body)) is not None:
         raise PageError(FailureKind.ROUTER, TITLES[kind])
