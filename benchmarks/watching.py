@@ -6,37 +6,43 @@ The simulated servers are separate processes and do not count. All programs are 
 turns; the table has the medians. The time until sparktop's first complete paint stands beside that of an
 empty Textual app, started in turns with it. Both start as after an installation.
 
+With --servers, sparktop alone watches so many servers: the page of a real vLLM server (65 kB) on as many
+ports of another process. From poll to shown is from the last of their pages with another number of
+running requests to the sum of these on the terminal.
+
 usage: watching.py [--runs 3] [--seconds 60] [--starts 5] [--beside SPARKTOP] [--write]
+       watching.py --servers 100,500 [--runs 3] [--seconds 60] [--write]
 """
 
 from __future__ import annotations
 
-import fcntl
+import argparse
+import asyncio
+import multiprocessing
 import os
-import pty
 import re
-import select
 import shutil
-import signal
+import socket
 import statistics
-import struct
 import sys
 import tempfile
-import termios
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import MutableSequence, Sequence
 from dataclasses import astuple, dataclass, field
+from functools import partial
+from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-import psutil
-import tables
+from aiohttp import web
 from msgspec.structs import replace
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import tables
 
 from sparktop.demo.command import DemoCluster, as_toml, make_watch
 from sparktop.demo.scenario import Plan
+from stage.pseudo_terminal import EndedError, PtyProgram, Window
 
 WARM_UP_S = 10.0
 START_S = 30.0
@@ -48,173 +54,6 @@ class Empty(App):
         yield Static("nothing to see")
 Empty().run()
 """
-
-_ESCAPES = re.compile(
-    rb"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>78DEHMNOZc])"
-)
-_ANSWERS = {
-    b"\x1b[c": b"\x1b[?62;c",  # device attributes
-    b"\x1b[6n": b"\x1b[1;1R",  # cursor position
-    b"\x1b[?2026$p": b"\x1b[?2026;2$y",  # synchronised output: known, off
-}
-"""Answers to queries, by query: a real terminal answers these, and some programs wait for it."""
-_READ_BYTES = 1 << 16
-_SEEN_BYTES = 1 << 20
-_END_S = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The cost of a program over a time window."""
-
-    cpu_percent: float
-    """User and system time of its whole process tree, in percent of one core."""
-    bytes_per_s: float
-    """Output to the terminal."""
-    writes_per_s: float
-    rss_start_mib: float
-    """Resident memory, summed over the tree, at the start."""
-    rss_end_mib: float
-
-
-class EndedError(Exception):
-    """The program ended before it was measured; the message has its last output."""
-
-
-class PtyProgram:
-    """A program in its own pseudo-terminal, for as long as the context lasts."""
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        columns: int = 200,
-        rows: int = 50,
-        env: Mapping[str, str] | None = None,
-    ) -> None:
-        """Prepare the program; entering the context starts it."""
-        self._command = list(command)
-        self._size = struct.pack("HHHH", rows, columns, 0, 0)
-        self._env = {
-            **os.environ,
-            "TERM": "xterm-256color",
-            "COLORTERM": "truecolor",
-            "LC_ALL": "C.UTF-8",
-            **(env or {}),
-        }
-        for name in ("COLUMNS", "LINES", "NO_COLOR"):
-            self._env.pop(name, None)
-        self._pid = 0
-        self._fd = -1
-        self._started_s = 0.0
-        self._seen = b""
-        self._bytes = 0
-        self._writes = 0
-
-    def __enter__(self) -> Self:
-        """Start the program."""
-        self._started_s = time.monotonic()
-        self._pid, self._fd = pty.fork()
-        if self._pid == 0:
-            # The size is set before the program can ask for it.
-            with suppress(OSError):
-                fcntl.ioctl(0, termios.TIOCSWINSZ, self._size)
-                os.execvpe(self._command[0], self._command, self._env)  # noqa: S606 - no shell is wanted
-            os._exit(127)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the program and its children, with SIGTERM and then with SIGKILL."""
-        tree = self._tree()
-        for signum in (signal.SIGTERM, signal.SIGKILL):
-            for process in tree:
-                with suppress(psutil.Error):
-                    process.send_signal(signum)
-            _, tree = psutil.wait_procs(tree, timeout=_END_S)
-        os.close(self._fd)
-        with suppress(ChildProcessError):
-            os.waitpid(self._pid, os.WNOHANG)
-
-    def wait_for(self, texts: Sequence[str], timeout_s: float) -> float | None:
-        """Read until all texts have been output; return the seconds since the start, None after the timeout.
-
-        Raises:
-            EndedError: the program ended first.
-        """
-        wanted = {text.encode() for text in texts}
-        while (left_s := self._started_s + timeout_s - time.monotonic()) > 0:
-            if self._read(left_s):
-                plain = _ESCAPES.sub(b"", self._seen)
-                wanted = {text for text in wanted if text not in plain}
-                if not wanted:
-                    return time.monotonic() - self._started_s
-        return None
-
-    def idle(self, seconds: float) -> None:
-        """Read the program's output for `seconds`."""
-        end = time.monotonic() + seconds
-        while (left_s := end - time.monotonic()) > 0:
-            self._read(left_s)
-
-    def measure(self, seconds: float) -> Window:
-        """Measure the program's cost over the next `seconds`."""
-        began = time.monotonic()
-        bytes_before, writes_before = self._bytes, self._writes
-        cpu_before, rss_start = self._cpu_s(), self._rss_mib()
-        self.idle(seconds)
-        took = time.monotonic() - began
-        return Window(
-            cpu_percent=100 * (self._cpu_s() - cpu_before) / took,
-            bytes_per_s=(self._bytes - bytes_before) / took,
-            writes_per_s=(self._writes - writes_before) / took,
-            rss_start_mib=rss_start,
-            rss_end_mib=self._rss_mib(),
-        )
-
-    def _read(self, timeout_s: float) -> bool:
-        """Read what the program writes; return False if it writes nothing in time."""
-        ready, _, _ = select.select([self._fd], [], [], timeout_s)
-        if not ready:
-            return False
-        try:
-            data = os.read(self._fd, _READ_BYTES)
-        except OSError:
-            data = b""  # on Linux, the other side is closed
-        if not data:
-            last = _ESCAPES.sub(b"", self._seen)[-500:].decode(errors="replace").strip()
-            raise EndedError(f"{self._command[0]} ended: {last}")
-        for question, answer in _ANSWERS.items():
-            if question in data:
-                os.write(self._fd, answer)
-        self._bytes += len(data)
-        self._writes += 1
-        self._seen = (self._seen + data)[-_SEEN_BYTES:]
-        return True
-
-    def _tree(self) -> list[psutil.Process]:
-        try:
-            root = psutil.Process(self._pid)
-            return [root, *root.children(recursive=True)]
-        except psutil.Error:
-            return []
-
-    def _cpu_s(self) -> float:
-        """Return the CPU seconds of the process tree, including children that were waited for."""
-        total = 0.0
-        for process in self._tree():
-            with suppress(psutil.Error):
-                times = process.cpu_times()
-                total += times.user + times.system + times.children_user + times.children_system
-        return total
-
-    def _rss_mib(self) -> float:
-        total = 0
-        for process in self._tree():
-            with suppress(psutil.Error):
-                total += process.memory_info().rss
-        return total / 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,14 +94,18 @@ def compare_costs(programs: Sequence[Program], seconds: float, turns: int) -> li
                 windows[program.name].append(terminal.measure(seconds))
         except EndedError as error:
             print(" ".join(str(error).split())[:120], file=sys.stderr)
-    heads = ("program", "watches", "CPU % of a core", "kB/s sent", "writes/s", "MiB at first", "at last")
-    rows = []
-    for program in programs:
-        if several := windows[program.name]:
-            cpu, sent, writes, start, end = map(statistics.median, zip(*map(astuple, several), strict=True))
-            cells = (f"{cpu:.2f}", f"{sent / 1e3:.1f}", f"{writes:.1f}", f"{start:.1f}", f"{end:.1f}")
-            rows.append((program.name, program.what, *cells))
+    heads = ("program", "watches", *_COSTS)
+    rows = [(one.name, one.what, *_cells(windows[one.name])) for one in programs if windows[one.name]]
     return tables.table(heads, rows)
+
+
+_COSTS = ("CPU % of a core", "kB/s sent", "writes/s", "MiB at first", "at last")
+
+
+def _cells(windows: Sequence[Window]) -> tuple[str, ...]:
+    """Return the medians of what watching cost as cells."""
+    cpu, sent, writes, start, end = map(statistics.median, zip(*map(astuple, windows), strict=True))
+    return f"{cpu:.2f}", f"{sent / 1e3:.1f}", f"{writes:.1f}", f"{start:.1f}", f"{end:.1f}"
 
 
 def compare_starts(ours: Program, floor: Program, starts: int, folder: Path) -> str:
@@ -274,11 +117,100 @@ def compare_starts(ours: Program, floor: Program, starts: int, folder: Path) -> 
         for one in (ours, floor):
             env = {**one.env, **places, "PYTHONDONTWRITEBYTECODE": ""}
             with PtyProgram(one.command, env=env) as terminal:
-                painted = terminal.wait_for(one.painted, START_S)
+                painted = terminal.wait_until(partial(terminal.has, one.painted), START_S)
             if turn and painted is not None:  # the first turn compiles, and checks the configuration
-                times[one.name].append(painted)
+                times[one.name].append(painted - terminal.started_s)
     said = ", ".join(f"{name} {statistics.median(values):.2f} s" for name, values in times.items() if values)
     return f"First complete paint, median of {starts} starts in turns: {said}."
+
+
+PAGE = Path(__file__).resolve().parents[1] / "tests/data/vllm-0.32/t018.prom"
+_VALUE = re.compile(
+    rb"(?m)^(vllm:(?:num_requests_(?=running)|generation_(?=tokens))(running|tokens)(?:_total)?\{.*\}) .*$"
+)
+SUMS = (1111, 7777)
+"""Running requests of all servers before and after a change."""
+MODELS = 12
+SHOWN_S = 60.0
+CHANGES = 10
+"""Changes whose way to the terminal is timed in each run."""
+
+
+def serve(ports: MutableSequence[int], after: Synchronized[int], sent_s: MutableSequence[float]) -> None:
+    """Serve a page of a real server on as many ports as `ports` holds, where they are written.
+
+    Its running requests are a share of the first of `SUMS`, of the second while `after` is 1. `sent_s` has
+    the monotonic time of each server's first page since the last change.
+    """
+    asyncio.run(_serve(ports, after, sent_s))
+
+
+async def _serve(
+    ports: MutableSequence[int], after: Synchronized[int], sent_s: MutableSequence[float]
+) -> None:
+    pages = [PAGE.read_bytes().replace(b"openai/gpt-oss-120b", b"model-%d" % one) for one in range(MODELS)]
+    numbers: dict[int, int] = {}
+    reported = [2] * len(ports)
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        number = numbers[request.get_extra_info("sockname")[1]]
+        if request.path == "/version":
+            return web.json_response({"version": "0.32.0"})
+        if request.path != "/metrics":
+            raise web.HTTPNotFound
+        now, total = after.value, SUMS[after.value]
+        share = total // len(ports)
+        running = share if number else total - share * (len(ports) - 1)
+        if reported[number] != now:
+            reported[number], sent_s[number] = now, time.monotonic()
+        values = {b"running": running, b"tokens": int(1000 * time.monotonic())}
+        page = _VALUE.sub(lambda found: b"%b %d" % (found[1], values[found[2]]), pages[number % MODELS])
+        return web.Response(body=page, content_type="text/plain")
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    for number in range(len(ports)):
+        listener = socket.create_server(("127.0.0.1", 0))
+        await web.SockSite(runner, listener).start()
+        numbers[port := listener.getsockname()[1]] = number
+        ports[number] = port
+    await asyncio.Event().wait()
+
+
+def watch_many(count: int, folder: Path, options: argparse.Namespace) -> tuple[object, ...]:
+    """Watch `count` servers; return a row of the table."""
+    spawn = multiprocessing.get_context("spawn")
+    ports, after, sent_s = spawn.Array("i", count), spawn.Value("b", 0), spawn.Array("d", count)
+    server = spawn.Process(target=serve, args=(ports, after, sent_s), daemon=True)
+    server.start()
+    windows, delays_ms = list[Window](), list[float]()
+    try:
+        while not ports[-1]:
+            time.sleep(0.1)
+        config = folder / f"{count}.toml"
+        tables_of = (
+            f'[[backends]]\nname = "s{port}"\nurl = "http://127.0.0.1:{port}"\n' for port in ports[:]
+        )
+        config.write_text("".join(tables_of))
+        command = (str(Path(sys.executable).with_name("sparktop")), "--config", str(config))
+        for _ in range(options.runs):
+            with PtyProgram(command, env={"XDG_STATE_HOME": str(folder)}) as terminal:
+                for change in range(CHANGES + 1):
+                    words = f"run {SUMS[after.value]:,}"
+                    shown_s = terminal.wait_until(partial(terminal.line_with, words), SHOWN_S)
+                    if not change:
+                        terminal.idle(WARM_UP_S)
+                        windows.append(terminal.measure(options.seconds))
+                    if shown_s is None:  # more servers than are read in time
+                        print(f"no {words}: {' '.join(terminal.line_with('run ').split())}", file=sys.stderr)
+                        break
+                    if change:
+                        delays_ms.append(1e3 * (shown_s - max(sent_s[:])))
+                    after.value ^= 1
+    finally:
+        server.kill()
+    delays = f"{statistics.median(delays_ms):.0f} (at most {max(delays_ms):.0f})" if delays_ms else "–"
+    return count, *_cells(windows), delays
 
 
 def main() -> int:
@@ -286,9 +218,17 @@ def main() -> int:
     parser = tables.options(__doc__, runs=3)
     parser.add_argument("--seconds", type=float, default=60.0, help="the window of each program")
     parser.add_argument("--starts", type=int, default=5, help="starts of sparktop and of the empty app")
+    parser.add_argument("--servers", help="watch so many servers instead, such as 100,500")
     parser.add_argument("--beside", action="append", default=[], help="the sparktop of another version")
     options = parser.parse_args()
 
+    if options.servers:
+        heads = ("servers", *_COSTS, "poll to shown, ms")
+        with tempfile.TemporaryDirectory() as name:
+            rows = [watch_many(int(count), Path(name), options) for count in options.servers.split(",")]
+        load = f"Load average of a minute at the end: {os.getloadavg()[0]:.1f}."
+        tables.publish("watching.py --servers", [*tables.table(heads, rows), "", load], write=options.write)
+        return 0
     with tempfile.TemporaryDirectory() as name, DemoCluster(Plan(backends=2, seed=0)) as cluster:
         folder = Path(name)
         config = folder / "sparktop.toml"
