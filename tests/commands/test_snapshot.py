@@ -16,7 +16,8 @@ from sparktop.errors import UnreachableError
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeSample
-from sparktop.model.targets import ARGUMENTS, BackendTarget, EventSettings, NodeTarget, Watch
+from sparktop.model.router import RouterSample
+from sparktop.model.targets import ARGUMENTS, BackendTarget, EventSettings, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, SourceKind, Store
 
 WATCH = Watch(nodes=(NodeTarget("n"),), backends=(BackendTarget("b", "http://b:1"),))
@@ -114,6 +115,20 @@ def test_this_machine_counts_only_if_a_target_names_it(
     else:
         assert report(watch, seconds=None, form="json", output=None) == 0
     assert json.loads(capsys.readouterr().out)["nodes"][0]["ok"] is True
+
+
+def test_a_router_that_answers_is_something_reached(
+    fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A router alone as TARGET that answers is exit code 0, whether it names its servers or not."""
+
+    def routed(store: Store) -> None:
+        store.accept(SourceKey.router("r"), RouterSample(1.0, "litellm"))
+
+    fed(routed)
+    watch = Watch(routers=(RouterTarget("r", "http://r:4000"),), source=ARGUMENTS)
+    assert report(watch, seconds=None, form="json", output=None) == 0
+    assert [router["ok"] for router in json.loads(capsys.readouterr().out)["routers"]] == [True]
 
 
 @pytest.mark.outside
