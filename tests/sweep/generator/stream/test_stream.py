@@ -454,3 +454,31 @@ def test_running_totals_place_every_token(sizes: list[int]) -> None:
     assert found.source is TokenSource.CHUNK_USAGE
     assert sum(found.counts) + found.hidden_before == found.generated == sum(sizes)
     assert min(found.counts) > 0
+
+
+@pytest.mark.parametrize(
+    ("between", "end"),
+    [
+        (b"", b"data: [DONE] \n\n"),
+        (b"", b"data:[DONE]\n\n"),
+        (b"", b"data: [DONE]\n"),
+        (b"data:\n\n", b"data: [DONE]\n\n"),
+        (b"data: \n\n", b"data: [DONE]\n\n"),
+        (b"event: ping\ndata: {}\n\n", b"data: [DONE]\n\n"),
+        (b"event: ping\ndata: keep alive\n\n", b"data: [DONE]\n\n"),
+        (b": still working\n\n", b"data: [DONE]\n\n"),
+        (b"id: 3\nretry: 1000\n\n", b"data: [DONE]\n\n"),
+    ],
+)
+def test_what_other_clients_read_is_read(between: bytes, end: bytes) -> None:
+    """Blanks behind [DONE], empty data, pings, comments and times to retry cost no token and no answer."""
+    body = b""
+    for text, finish in (("a", None), ("b", None), ("c", "length")):
+        chunk = {"choices": [{"index": 0, "text": text, "finish_reason": finish}]}
+        body += f"data: {json.dumps(chunk)}\n\n".encode() + between
+    usage = {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 3}}
+    stream = TokenStream()
+    stream.feed(1.0, body + f"data: {json.dumps(usage)}\n\n".encode() + end)
+    stream.close()
+    assert (stream.done, stream.fault, stream.error) == (True, None, None)
+    assert (stream.finish_reason, stream.counted().generated) == ("length", 3)
