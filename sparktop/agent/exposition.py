@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, count
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -43,7 +42,7 @@ from sparktop.model.node import (
     SensorReading,
 )
 from sparktop.model.node import PREFIX as NODE_PREFIX
-from sparktop.model.text import clean
+from sparktop.model.text import clean, free_name
 
 PREFIX = "sparktop_"
 """Begins the name of every metric."""
@@ -178,13 +177,11 @@ def label_parts(
 
     Where names repeat, a number is appended, because Prometheus rejects a page with duplicate series.
     """
-    taken: dict[str, None] = {}
+    taken: set[str] = set()
     found: list[tuple[dict[str, str], Part]] = []
     for part in parts:
-        base = clean(name(part), LABEL_LIMIT)
-        numbered = (f"{base} {number}" for number in count(2))
-        own = next(one for one in chain((base,), numbered) if one not in taken)
-        taken[own] = None
+        own = free_name(clean(name(part), LABEL_LIMIT), taken, "{} {}")
+        taken.add(own)
         found.append(({label: own}, part))
     return found
 

@@ -314,8 +314,8 @@ def _neighbours_section(page: Page, snapshot: Snapshot, width: int) -> Section |
     names = names_of_kind.get(page.kind, [])
     if page.name not in names or len(names) < _PAIR:
         return None
-    place, half = names.index(page.name), width // 2
-    before, after = names[place - 1], names[(place + 1) % len(names)]
+    index, half = names.index(page.name), width // 2
+    before, after = names[index - 1], names[(index + 1) % len(names)]
     left, right = fit(f" ← {clean(before, 80)}", half), fit(f"{clean(after, 80)} → ", width - half, "right")
     links = (
         Link(Page(page.kind, before).path, f"before: {clean(before, 80)}", 0, 0, half, 2),

@@ -226,8 +226,10 @@ def _signals(theme: BtopTheme, seen: str, *, dark: bool) -> dict[str, str]:
     background, and `dark` whether it is dark.
     """
     stops = [stop for name in _GRADIENTS for stop in theme.gradients.get(name, ())]
-    own = [color for key, color in theme.colors.items() if not key.endswith("bg")]
-    candidates = [(hue(c), _saturation(c), c) for c in (*stops, *own) if contrast(c, seen) >= _FAINT]
+    signal_colors = [color for key, color in theme.colors.items() if not key.endswith("bg")]
+    candidates = [
+        (hue(c), _saturation(c), c) for c in (*stops, *signal_colors) if contrast(c, seen) >= _FAINT
+    ]
     signals: dict[str, str] = {}
     for role, (wanted, reach, on_dark, on_light) in _SIGNALS.items():
         color, best = on_dark if dark else on_light, reach

@@ -59,9 +59,9 @@ def ramp(colors: Sequence[str], n: int) -> list[str]:
     last = len(colors) - 1
     result: list[str] = []
     for index in range(n):
-        place = index * last / (n - 1) if n > 1 else 0.0
-        low = min(int(place), last)
-        result.append(mix(colors[low], colors[min(low + 1, last)], place - low))
+        position = index * last / (n - 1) if n > 1 else 0.0
+        low = min(int(position), last)
+        result.append(mix(colors[low], colors[min(low + 1, last)], position - low))
     return result
 
 

@@ -6,7 +6,6 @@ import argparse
 import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, count
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -16,7 +15,7 @@ from sparktop.commands.output import tell
 from sparktop.errors import UsageError, did_you_mean
 from sparktop.files import find_config
 from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, PrometheusTarget, RouterTarget, Watch
-from sparktop.model.text import clean
+from sparktop.model.text import clean, free_name
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A name of an environment variable."""
@@ -232,7 +231,6 @@ def _with_unique_names(targets: Iterable[Target]) -> tuple[Target, ...]:
     """Return the targets in the same order, with a number appended to repeated names: spark-a, spark-a-2."""
     named: dict[str, Target] = {}
     for target in targets:
-        numbered = (f"{target.name}-{number}" for number in count(2))
-        name = next(free for free in chain((target.name,), numbered) if free not in named)
+        name = free_name(target.name, named)
         named[name] = replace(target, name=name)
     return tuple(named.values())

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from enum import Enum
+from itertools import chain, count
 
 # Control (Cc), format (Cf: bidi marks, zero-width, soft hyphen), surrogates, private use, unassigned, line
 # and paragraph separators: terminals disagree on their width, and some move the cursor.
@@ -39,6 +40,12 @@ def with_subject(subject: str, text: str) -> str:
 def host_port(host: str, port: int) -> str:
     """Return "host:port", with an IPv6 address in square brackets as in a URL."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def free_name(name: str, taken: Container[str], form: str = "{}-{}") -> str:
+    """Return `name`, with the first free number in the given form where it is `taken`: spark-a, spark-a-2."""
+    numbered = (form.format(name, number) for number in count(2))
+    return next(free for free in chain((name,), numbered) if free not in taken)
 
 
 def reason_of(error: BaseException) -> str:

@@ -26,18 +26,18 @@ def name(text: str | None, limit: int = 200) -> str:
     return clean(text or "", limit) or UNKNOWN
 
 
-def quantile(known: Quantile | None) -> str:
+def quantile(value: Quantile | None) -> str:
     """Format a quantile in seconds: "12.3 ms", "–" for None.
 
     "< 10 ms" if only a bound is known, "1 to 2.5 s" in a wide bucket.
     """
-    if known is None:
+    if value is None:
         return UNKNOWN
-    if known.bucket_s:
-        low_s, high_s = known.bucket_s
+    if value.bucket_s:
+        low_s, high_s = value.bucket_s
         return f"{low_s:g} to {high_s:g} s" if high_s >= 1 else f"{low_s * 1000:g} to {high_s * 1000:g} ms"
-    sign = "<" if known.below else ">" if known.above else ""
-    return f"{sign} {duration(known.seconds)}".strip()
+    sign = "<" if value.below else ">" if value.above else ""
+    return f"{sign} {duration(value.seconds)}".strip()
 
 
 def duration(seconds: float | None) -> str:
@@ -60,9 +60,9 @@ def count(value: float | None) -> str:
     return numbers.count(value, 8).strip()
 
 
-def total(known: Sum, form: Callable[[float | None], str]) -> str:
+def total(summed: Sum, form: Callable[[float | None], str]) -> str:
     """Format a sum with `form`; "≥" stands before one that lacks unknown values."""
-    return f"{known.sign}{form(known.value)}"
+    return f"{summed.sign}{form(summed.value)}"
 
 
 def whole(value: int | None) -> str:

@@ -78,7 +78,7 @@ def render(snapshot: Snapshot, screen: str) -> str:
         totals=tables.totals(snapshot),
         screen=Markup(screen.strip()),  # noqa: S704 - a picture of ours
         omission=tables.omission(snapshot),
-        tables=[_table_values(one) for one in shown if one.rows],
+        tables=[_table_values(shown_table) for shown_table in shown if shown_table.rows],
         rate_windows=tables.rate_windows(snapshot.backends),
         word_roles=_word_roles(),
     )

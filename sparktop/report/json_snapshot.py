@@ -312,16 +312,16 @@ def fleets_json(
     The states of servers are judged by `thresholds`.
     """
 
-    def age(one: FleetServer | FleetNode) -> float | None:
-        return None if one.at is None else max(0.0, at - one.at)
+    def age(part: FleetServer | FleetNode) -> float | None:
+        return None if part.at is None else max(0.0, at - part.at)
 
-    def server(one: FleetServer, late_at: float) -> dict[str, object]:
+    def server(part: FleetServer, late_at: float) -> dict[str, object]:
         return {
-            **fields_of(one, "at", "down", "ttft_p95_s", "itl_p95_s"),
-            "state": scraped_state(one, late_at, thresholds),
-            "age_s": age(one),
-            "ttft_p95_ms": _milliseconds(one.ttft_p95_s),
-            "itl_p95_ms": _milliseconds(one.itl_p95_s),
+            **fields_of(part, "at", "down", "ttft_p95_s", "itl_p95_s"),
+            "state": scraped_state(part, late_at, thresholds),
+            "age_s": age(part),
+            "ttft_p95_ms": _milliseconds(part.ttft_p95_s),
+            "itl_p95_ms": _milliseconds(part.itl_p95_s),
         }
 
     return [
@@ -332,10 +332,12 @@ def fleets_json(
             "scrape_s": view.fleet.every_s if view.fleet else None,
             "answer_ms": view.fleet.answer_ms if view.fleet else None,
             "note": view.fleet.note if view.fleet else None,
-            "servers": [server(one, view.fleet.late_at) for one in view.fleet.servers] if view.fleet else [],
+            "servers": [server(part, view.fleet.late_at) for part in view.fleet.servers]
+            if view.fleet
+            else [],
             "nodes": [
-                {**fields_of(one, "at", "down"), "age_s": age(one)}
-                for one in (view.fleet.nodes if view.fleet else ())
+                {**fields_of(part, "at", "down"), "age_s": age(part)}
+                for part in (view.fleet.nodes if view.fleet else ())
             ],
         }
         for view in views

@@ -106,19 +106,19 @@ class Privacy(Struct):
             return text
         if self._hosts is not None:
             text = self._hosts.sub(self._private_host, text)
-        text = _ADDRESS.sub(lambda found: found[0] if found[0] in self._names else ADDRESS, text)
+        text = _ADDRESS.sub(lambda match: match[0] if match[0] in self._names else ADDRESS, text)
         if not self.anonymous:
             return text
         if self._known is not None:
-            text = self._known.sub(lambda found: {**self._machines, **self._names}[found[0]], text)
+            text = self._known.sub(lambda match: {**self._machines, **self._names}[match[0]], text)
         return _PATH.sub(PATH, text)
 
-    def _private_url(self, found: re.Match[str]) -> str:
-        return _without_credentials(found[0]) if self.shows_addresses else ADDRESS
+    def _private_url(self, match: re.Match[str]) -> str:
+        return _without_credentials(match[0]) if self.shows_addresses else ADDRESS
 
-    def _private_host(self, found: re.Match[str]) -> str:
-        is_name = found[0] in self._names or found[0] in self._machines
-        return found[0] if is_name else ADDRESS
+    def _private_host(self, match: re.Match[str]) -> str:
+        is_name = match[0] in self._names or match[0] in self._machines
+        return match[0] if is_name else ADDRESS
 
 
 def _hosts_in_text(hosts: Sequence[str]) -> re.Pattern[str] | None:
@@ -139,7 +139,7 @@ def _any_of(words: Iterable[str]) -> str:
 
 def _clean_name(name: str) -> str:
     """Return a name with passwords and keys in it removed."""
-    return _SECRET.sub(SECRET, _URL.sub(lambda found: _without_credentials(found[0]), name))
+    return _SECRET.sub(SECRET, _URL.sub(lambda match: _without_credentials(match[0]), name))
 
 
 def _without_credentials(url: str) -> str:

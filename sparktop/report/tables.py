@@ -601,14 +601,16 @@ def scraped_groups_table(views: Sequence[FleetView]) -> Table:
     """Return a table of the groups of servers, those with the most waiting requests first."""
     groups: dict[tuple[str, str], list[FleetServer]] = {}
     for view in views:
-        for one in view.fleet.servers if view.fleet else ():
-            groups.setdefault((view.name, one.group), []).append(one)
+        for server in view.fleet.servers if view.fleet else ():
+            groups.setdefault((view.name, server.group), []).append(server)
 
     def total(servers: Sequence[FleetServer], field: str) -> Sum:
-        return Sum.of_values(getattr(one, field) for one in servers)
+        return Sum.of_values(getattr(server, field) for server in servers)
 
     def highest(servers: Sequence[FleetServer], field: str) -> float | None:
-        return max((value for one in servers if (value := getattr(one, field)) is not None), default=None)
+        return max(
+            (value for server in servers if (value := getattr(server, field)) is not None), default=None
+        )
 
     worst = sorted(groups.items(), key=lambda item: -(total(item[1], "waiting").value or 0.0))
     return table(
@@ -616,7 +618,7 @@ def scraped_groups_table(views: Sequence[FleetView]) -> Table:
         [(name, servers) for (_, name), servers in worst[:MOST_GROUPS]],
         name("group", lambda row: row[0]),
         figure("servers", lambda row: str(len(row[1]))),
-        figure("down", lambda row: str(sum(one.down for one in row[1]))),
+        figure("down", lambda row: str(sum(server.down for server in row[1]))),
         figure("gen tok/s", lambda row: cell.total(total(row[1], "generation_tps"), cell.rate)),
         figure("run", lambda row: cell.total(total(row[1], "running"), cell.count)),
         figure("wait", lambda row: cell.total(total(row[1], "waiting"), cell.count)),
@@ -640,7 +642,7 @@ def _parts_of_nodes(
     nodes: Iterable[NodeView], read: Callable[[NodeSample], Iterable[Thing]]
 ) -> list[tuple[NodeView, Thing]]:
     """Return (node, part) for the parts that `read` returns of each node with a sample."""
-    return [(node, one) for node in nodes if node.sample for one in read(node.sample)]
+    return [(node, part) for node in nodes if node.sample for part in read(node.sample)]
 
 
 def machines(nodes: Sequence[NodeView]) -> Table:
@@ -792,16 +794,16 @@ def processes(nodes: Sequence[NodeView], most: int) -> Table:
 
     Where any of them is in a container, there is a column with its name or ID.
     """
-    found = [
+    rows = [
         (node, line)
         for node in nodes
         for line in chosen_processes(process_lines(node), ProcessOrder())[:most]
     ]
-    boxed = any(line.container for _, line in found)
+    boxed = any(line.container for _, line in rows)
     container: list[Filled[tuple[NodeView, ProcessLine]]] = [name("container", lambda row: row[1].container)]
     return table(
         "Processes",
-        found,
+        rows,
         _node_column(),
         figure("pid", lambda row: str(row[1].pid)),
         name("process", lambda row: row[1].full_name),
@@ -858,14 +860,16 @@ def keep_worst(snapshot: Snapshot) -> Snapshot:
     if not is_large(snapshot):
         return snapshot
     wall = wall_of(snapshot)
-    worst = sorted((one for group in wall.groups for one in group.servers), key=lambda one: one.rank)
-    names = {one.server.name for one in worst[:_DETAILED]}
-    nodes = {one.name for one in wall.nodes[:_DETAILED]}
+    worst = sorted(
+        (server for group in wall.groups for server in group.servers), key=lambda server: server.rank
+    )
+    names = {server.server.name for server in worst[:_DETAILED]}
+    nodes = {node.name for node in wall.nodes[:_DETAILED]}
     return replace(
         snapshot,
-        backends=tuple(one for one in snapshot.backends if one.name in names),
-        nodes=tuple(one for one in snapshot.nodes if one.name in nodes),
-        balance=tuple(one for one in snapshot.balance if one.bad),
+        backends=tuple(view for view in snapshot.backends if view.name in names),
+        nodes=tuple(view for view in snapshot.nodes if view.name in nodes),
+        balance=tuple(verdict for verdict in snapshot.balance if verdict.bad),
     )
 
 

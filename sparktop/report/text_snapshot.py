@@ -134,8 +134,8 @@ def render(snapshot: Snapshot, width: int) -> str:
     snapshot = tables.without_stale(snapshot)
     lines = [*_head_lines(snapshot, width), *_verdict_lines(snapshot, width), ""]
     if tables.is_large(snapshot):
-        for one in (tables.groups_table(snapshot), tables.worst_table(snapshot)):
-            lines += [*table_lines(one, width), ""]
+        for of_wall in (tables.groups_table(snapshot), tables.worst_table(snapshot)):
+            lines += [*table_lines(of_wall, width), ""]
         lines += [*wrap(tables.omission(snapshot), width), ""]
         snapshot = tables.keep_worst(snapshot)
     nodes, backends, fleets = snapshot.nodes, snapshot.backends, snapshot.fleets
@@ -143,7 +143,7 @@ def render(snapshot: Snapshot, width: int) -> str:
         below = [
             [
                 *node_sentences(node),
-                *(clean(one.words, _LONG) for one in node.findings),
+                *(clean(finding.words, _LONG) for finding in node.findings),
                 *_failure_lines(node.failure, node.age_s),
             ]
             for node in nodes

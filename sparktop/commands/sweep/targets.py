@@ -6,7 +6,6 @@ Also decides which servers and machines are watched while the sweep runs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, count
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -17,7 +16,7 @@ from sparktop.commands.output import tell
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.router import LITELLM, RouterSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.model.text import clean
+from sparktop.model.text import clean, free_name
 from sparktop.sources.router import RouterSource
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.watched_targets import engine_target, is_here, own_hosts, router_target
@@ -196,7 +195,8 @@ def _choose(
             backends |= {backend.url: backend for backend in behind}
             sweep_target = router_target(routers[target.url], behind, model=model, known=known_here)
         else:
-            name = target.name if place.is_configured else _free_name(place.name, backends)
+            taken = {backend.name for backend in backends.values()}
+            name = target.name if place.is_configured else free_name(place.name, taken)
             backends.setdefault(target.url, replace(target, name=name))
             sweep_target = engine_target(replace(target, name=place.name), model=model, known=known_here)
         targets.append(sweep_target)
@@ -212,13 +212,6 @@ def _choose(
             interval_s=min(INTERVAL_S, watch.interval_s),
         ),
     )
-
-
-def _free_name(name: str, backends: Mapping[str, BackendTarget]) -> str:
-    """Return `name`, with a number appended if one of `backends` already has this name."""
-    taken = {backend.name for backend in backends.values()}
-    numbered = (f"{name}-{number}" for number in count(2))
-    return next(candidate for candidate in chain((name,), numbered) if candidate not in taken)
 
 
 def _machines_to_watch(
@@ -250,9 +243,7 @@ def _without_repetitions(places: Sequence[_Place]) -> list[_Place]:
     for place in places:
         if (place.name, place.target.url) in kept:
             continue
-        name, number = place.name, 2
-        while name in taken:
-            name, number = f"{place.name}-{number}", number + 1
+        name = free_name(place.name, taken)
         taken.add(name)
         kept[place.name, place.target.url] = replace(place, name=name)
     return list(kept.values())

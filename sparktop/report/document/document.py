@@ -307,7 +307,7 @@ def _cell_text(cell: Cell) -> str:
 
 def _cells_html(cells: Iterable[Cell], grid: Grid) -> list[tuple[str, Markup]]:
     """Return (CSS class, HTML) of each cell of a table row."""
-    found = []
+    cells_html = []
     for number, cell in enumerate(cells):
         kind = "long" if len(_cell_text(cell)) > _LONG else "word" if number in grid.left else "figure"
         shown = (
@@ -315,15 +315,15 @@ def _cells_html(cells: Iterable[Cell], grid: Grid) -> list[tuple[str, Markup]]:
             if isinstance(cell, Outside)
             else _inline_html(cell)
         )
-        found.append((kind, shown))
-    return found
+        cells_html.append((kind, shown))
+    return cells_html
 
 
 def _inline_html(text: str) -> Markup:
     """Return a sentence as HTML: code spans and `**strong**` words are marked up, other text is escaped."""
     from markupsafe import Markup, escape  # late: most starts write no page
 
-    spans = [_code_html(_without_padding(found[2])) for found in _CODE.finditer(text)]
+    spans = [_code_html(_without_padding(match[2])) for match in _CODE.finditer(text)]
     # No text from outside holds a NUL, so it can stand for a span while the rest is marked up.
     rest = str(escape(_CODE.sub("\0", text).replace(_PIPE, "|")))
     marked = _STRONG.sub(r"<strong>\1</strong>", rest)

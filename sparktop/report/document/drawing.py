@@ -202,12 +202,12 @@ class Frame(Struct, frozen=True):
         `ends` has (name, horizontal value, vertical value) of the last point of each curve. `numbers` are the
         curves' series numbers, which determine the colours; by default 0, 1, 2 and so on.
         """
-        points = [(self.x(place), self.y(value)) for _, place, value in ends]
+        points = [(self.x(x), self.y(y)) for _, x, y in ends]
         moved = spread([y for _, y in points], _NAMES_APART, TOP + 4, self.bottom - 2)
-        known = range(len(ends)) if numbers is None else numbers
-        for number, (name, _, _), (x, y), place in zip(known, ends, points, moved, strict=True):
-            words = svg.text(shortened(name, _NAME_CELLS), self.right + 4, place + 4, class_="label")
-            lead = svg.line(x + 6, y, self.right + 2, place, class_="lead")
+        numbered = range(len(ends)) if numbers is None else numbers
+        for number, (name, _, _), (x, y), moved_y in zip(numbered, ends, points, moved, strict=True):
+            words = svg.text(shortened(name, _NAME_CELLS), self.right + 4, moved_y + 4, class_="label")
+            lead = svg.line(x + 6, y, self.right + 2, moved_y, class_="lead")
             yield svg.element("g", svg.titled(clean(name)), lead, words, class_=series_class(number))
 
     def labels(self) -> list[tuple[float, str]]:

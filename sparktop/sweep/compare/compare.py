@@ -327,18 +327,22 @@ class _Table(Struct):
 
     def figures(self, metric: str, load: Load) -> dict[str, Value]:
         """Return the value of a metric under one load, by target; targets without a value are left out."""
-        return {name: one[load][metric] for name, one in self.levels.items() if metric in one.get(load, {})}
+        return {
+            name: levels[load][metric]
+            for name, levels in self.levels.items()
+            if metric in levels.get(load, {})
+        }
 
-    def change(self, metric: str, load: Load, one: str, other: str) -> Change:
-        """Return the difference of target `one` from target `other`, and whether it is significant."""
-        for pair in ((one, other), (other, one)):
+    def change(self, metric: str, load: Load, target: str, other: str) -> Change:
+        """Return the difference of `target` from the target `other`, and whether it is significant."""
+        for pair in ((target, other), (other, target)):
             tested = self.proven.get((metric, pair), {}).get(load)
             if tested is not None:
-                ratio = tested if pair[0] == one else tested.inverse()
+                ratio = tested if pair[0] == target else tested.inverse()
                 shown = ratio.proven and ratio.beyond(self.floors[metric])
                 return Change(percent=ratio.percent, ratio_ci95=ratio.ci95, significant=shown)
         figures = self.figures(metric, load)
-        untested = ratio_of(figures[one], figures[other])
+        untested = ratio_of(figures[target], figures[other])
         return Change() if untested is None else Change(percent=untested.percent)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
 
 from msgspec.structs import replace
 
 from sparktop.model.load import TokenSource
+from sparktop.model.text import free_name
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.result.results import CapacityResult, Holds, PlanResult, SloResult, SweepResult
@@ -91,10 +91,7 @@ def _new_names(named: Sequence[NamedResult]) -> list[dict[str, str]]:
         for target in result.targets:
             name = target.name
             if listed.count(name) > 1:
-                wish = f"{name}@{stem}"
-                name = next(
-                    free for n in count(1) if (free := wish if n == 1 else f"{wish}-{n}") not in taken
-                )
+                name = free_name(f"{name}@{stem}", taken)
                 taken.add(name)
             names[target.name] = name
         renamed.append(names)

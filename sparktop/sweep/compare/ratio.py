@@ -115,13 +115,13 @@ def ratio_of(first: Value, second: Value) -> Ratio | None:
     if first.span is not None or second.span is not None:
         return _ratio_of_ranges(first, second)
     ratio = first.mean / second.mean
-    one, other = first.runs, second.runs
-    if min(len(one), len(other)) < LEAST_RUNS or min(*one, *other) <= 0:
+    first_runs, other_runs = first.runs, second.runs
+    if min(len(first_runs), len(other_runs)) < LEAST_RUNS or min(*first_runs, *other_runs) <= 0:
         return Ratio(ratio)
-    logs = [[math.log(value) for value in values] for values in (one, other)]
+    logs = [[math.log(value) for value in values] for values in (first_runs, other_runs)]
     # Welch's test: the variance of a mean is that of its runs / their number.
     of_means = [(variance(values) / len(values), float(len(values) - 1)) for values in logs]
-    weight = 1 / (1 / len(one) + 1 / len(other))
+    weight = 1 / (1 / len(first_runs) + 1 / len(other_runs))
     of_difference = sum(part for part, _ in of_means)
     return Ratio(ratio, fmean(logs[0]) - fmean(logs[1]), (of_difference * weight, _freedom(of_means)), weight)
 

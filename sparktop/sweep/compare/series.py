@@ -349,7 +349,10 @@ def same_row(load: Load, other: Load) -> bool:
 def has_like_lengths(load: Load, other: Load) -> bool:
     """Return whether prompt and output lengths of two loads are similar, as far as both are known."""
     pairs = ((load.pp, other.pp), (load.tg, other.tg))
-    return all(one is None or two is None or _are_alike(one, two, ALIKE_WITHIN_PERCENT) for one, two in pairs)
+    return all(
+        here is None or there is None or _are_alike(here, there, ALIKE_WITHIN_PERCENT)
+        for here, there in pairs
+    )
 
 
 def _without_lengths(load: Load) -> Load:
@@ -418,10 +421,10 @@ def _length_classes(lengths: Sequence[int | None], within_percent: float) -> dic
     return classes
 
 
-def _are_alike(one: int, other: int, within_percent: float) -> bool:
-    if one == other or min(one, other) <= 0:
-        return one == other
-    return abs(math.log(one / other)) <= math.log1p(within_percent / 100)
+def _are_alike(count: int, other: int, within_percent: float) -> bool:
+    if count == other or min(count, other) <= 0:
+        return count == other
+    return abs(math.log(count / other)) <= math.log1p(within_percent / 100)
 
 
 PREFIX = "ref:"

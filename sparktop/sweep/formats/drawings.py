@@ -250,9 +250,9 @@ def _ttft_by_place(target: TargetResult, axis: str) -> _Dots:
     for level in target.in_order():
         times = level.each.ttft_ms if level.each is not None else ()
         known_ms = [time for time in times if time is not None and time > 0]
-        place = level.pp if axis == LENGTH else level.point.value
-        if known_ms and place:
-            dots.setdefault(place, []).extend(known_ms)
+        position = level.pp if axis == LENGTH else level.point.value
+        if known_ms and position:
+            dots.setdefault(position, []).extend(known_ms)
     return dots
 
 

@@ -302,7 +302,7 @@ def _with_changes(
     head = against if len(names) > 1 else f"{code(names[0])} a{against[1:]}"
     cells = []
     for load in loads:
-        pairs = next((pairs for known, pairs in changes.items() if _is_row(load, known)), ())
+        pairs = next((pairs for changed, pairs in changes.items() if _is_row(load, changed)), ())
         parts = [words if len(names) == 1 else f"{code(name)} {words}" for name, words in pairs]
         cells.append(", ".join(parts) or UNKNOWN)
     rows = tuple((*row, cell) for row, cell in zip(grid.rows, cells, strict=True))
@@ -358,8 +358,8 @@ def _level_row(
     ttft = METRICS["ttft_ms"]
     against = [
         f"{in_sentence(METRICS[name].title)} {words}"
-        for (name, known), pairs in changes.items()
-        if _is_row(load, known)
+        for (name, changed), pairs in changes.items()
+        if _is_row(load, changed)
         for _, words in pairs
     ]
     return (

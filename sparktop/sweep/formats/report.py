@@ -347,16 +347,18 @@ def _definition_sections(
 ) -> Iterator[Section]:
     if not metrics:
         return
-    own = {
+    own_words = {
         name: a_series.definitions[name]
         for a_series in series
         for name in metrics
         if name in a_series.definitions
     }
-    apart = {name for name in metrics if name not in comparison.definitions and name in own}
+    apart = {name for name in metrics if name not in comparison.definitions and name in own_words}
     items = lines([name for name in metrics if name not in comparison.definitions and name not in apart])
     items += [
-        f"{METRICS[name].title} ({METRICS[name].unit}): {own[name]}." for name in metrics if name in apart
+        f"{METRICS[name].title} ({METRICS[name].unit}): {own_words[name]}."
+        for name in metrics
+        if name in apart
     ]
     items += _definitions_by_source(comparison)
     yield Section(MEANINGS, items=tuple(items), folded=True)

@@ -183,13 +183,13 @@ def all_versus(
     rows: list[tuple[Cell, ...]] = []
     for name in theirs:
         for row in comparison.rows:
-            known = [own for own in ours if row.values.get(own) is not None]
-            if row.metric == metric and row.values.get(name) is not None and known:
-                own = {
+            compared = [target for target in ours if row.values.get(target) is not None]
+            if row.metric == metric and row.values.get(name) is not None and compared:
+                texts = {
                     target: f"{_value_text(row, target, meaning)} ({_difference_text(row, target, name)})"
-                    for target in known
+                    for target in compared
                 }
-                cells = (own.get(target, UNKNOWN) for target in ours)
+                cells = (texts.get(target, UNKNOWN) for target in ours)
                 rows.append(
                     (Outside(name), load_words(load_of(row)), _value_text(row, name, meaning), *cells)
                 )
@@ -371,10 +371,10 @@ def _refused_row(load: Load, metric: str, columns: Sequence[Series]) -> tuple[Ce
         for column in columns
     ]
     cells = [
-        REFUSED_SIGN if _is_refused(target, load) else figure(known, METRICS[metric])
-        for target, known in zip(columns, figures, strict=True)
+        REFUSED_SIGN if _is_refused(target, load) else figure(value, METRICS[metric])
+        for target, value in zip(columns, figures, strict=True)
     ]
-    measured = [target.name for target, known in zip(columns, figures, strict=True) if known is not None]
+    measured = [target.name for target, value in zip(columns, figures, strict=True) if value is not None]
     only: Cell = Outside(measured[0], " alone") if len(measured) == 1 else UNKNOWN
     return (load_words(load), *cells, only)
 
@@ -505,13 +505,13 @@ def _roofline_line(levels: Sequence[LevelResult]) -> Iterator[str]:
 
     Yield nothing if the roofline is unknown.
     """
-    known = [
+    rooflines = [
         (level.decode_tps.mean, level.roofline_percent)
         for level in levels
         if level.decode_tps is not None and level.roofline_percent
     ]
-    if known:
-        decode, percent = known[0]
+    if rooflines:
+        decode, percent = rooflines[0]
         yield f"Roofline: {100 * decode / percent:.0f} tok/s for one request alone"
 
 
@@ -523,13 +523,13 @@ def _yardstick_percent(level: LevelResult, name: str) -> float | None:
 def _yardstick_lines(levels: Sequence[LevelResult]) -> Iterator[str]:
     """Yield a line for each source of published rates and limits, as far as it is the same for levels."""
     for name in (PUBLISHED, LIMIT):
-        known = [
+        yardsticks = [
             yardstick
             for level in levels
             for yardstick in level.yardsticks
             if yardstick.name == name and yardstick.tps
         ]
-        if sources := dict.fromkeys(code(one.source) for one in known):
+        if sources := dict.fromkeys(code(one.source) for one in yardsticks):
             yield f"Of {YARDSTICK_WORDS[name]}: {', '.join(sources)}"
 
 

@@ -302,9 +302,9 @@ def _names_of(result: SweepResult) -> tuple[list[tuple[str, str]], list[str]]:
     servers = {name for level in levels for name in level.known_servers}
     servers |= {name for level in levels for split in level.runs_split for name in split}
     servers |= {name for target in result.targets for name in target.setups}
-    known = {target.name for target in result.targets}
+    target_names = {target.name for target in result.targets}
     named = [(target.name, _WORDS[target.kind]) for target in result.targets]
-    named += [(name, BACKEND) for name in sorted(servers - known)]
+    named += [(name, BACKEND) for name in sorted(servers - target_names)]
     machines = {name for target in result.targets for name in target.machines}
     return named, sorted(machines.union(*(level.hardware for level in levels)))
 
@@ -342,8 +342,11 @@ def sweep_report(
         return post.render(result, others, list(filter(None, commands)))
     if form == "md":
         return report.sweep_markdown(result, others, _last_sections(result, shown))
-    own = {target.name for target in result.targets}
-    named = [replace(other, name=f"{other.name} (ref)") if other.name in own else other for other in others]
+    target_names = {target.name for target in result.targets}
+    named = [
+        replace(other, name=f"{other.name} (ref)") if other.name in target_names else other
+        for other in others
+    ]
     drawings = [*curve_drawings(series_of(result), named, sweep_plots(result)), *request_drawings(result)]
     names = ", ".join(target.name for target in result.targets)
     about = f"{names} · {result.started_at:%Y-%m-%d %H:%M} UTC"
@@ -359,8 +362,8 @@ def _last_sections(result: SweepResult, privacy: SweepPrivacy) -> list[Section]:
 
     An anonymous report has no command, and neither has a report on several sweeps.
     """
-    known = [f"{code(target.name)}: {code(target.url)}" for target in result.targets if target.url]
-    more = [Section("Addresses", items=tuple(known))] if known else []
+    lines = [f"{code(target.name)}: {code(target.url)}" for target in result.targets if target.url]
+    more = [Section("Addresses", items=tuple(lines))] if lines else []
     command = (
         "" if privacy.anonymous or result.joined_from else repeat_command(result, addresses=privacy.addresses)
     )
@@ -385,9 +388,9 @@ def comparison_report(
         return exports.series_to_csv(series)
     if form in {"llama-benchy", "post"}:
         raise UsageError(f"--format {form} is for results of sparktop sweep")
-    own = [a_series for a_series in series if not a_series.published]
+    measured = [a_series for a_series in series if not a_series.published]
     published = [a_series for a_series in series if a_series.published]
-    drawings = list(curve_drawings(own or published, published if own else (), ()))
+    drawings = list(curve_drawings(measured or published, published if measured else (), ()))
     names = ", ".join(dict.fromkeys(a_series.source for a_series in series))
     if form == "svg":
         return _svg_sheet(drawings, f"sparktop report, {names}")

@@ -19,7 +19,7 @@ from sparktop.model.failure import RequestFailure
 from sparktop.model.load import RequestEnded, TokenSource
 from sparktop.model.text import clean
 from sparktop.net.failure import server_words
-from sparktop.sweep.generator.connection import ConnectionPool, NoAnswerError, ask, ask_json
+from sparktop.sweep.generator.connection import ConnectionPool, NoAnswerError, ask
 from sparktop.sweep.generator.exchange import (
     CHUNK_USAGE,
     MAX_COMPLETION_TOKENS,
@@ -519,10 +519,12 @@ class ServerTokenizer:
         return costs
 
     async def _count(self, question: dict[str, object]) -> int | None:
-        answered = await ask_json(
-            self._pool, "/tokenize", {"model": self._form.model, **question}, self._deadline_s
-        )
-        count = answered.get("count") if isinstance(answered, dict) else None
+        question = {"model": self._form.model, **question}
+        try:
+            response = (await ask(self._pool, "/tokenize", question, self._deadline_s)).json()
+        except NoAnswerError:
+            return None
+        count = response.get("count") if isinstance(response, dict) else None
         return count if isinstance(count, int) and not isinstance(count, bool) else None
 
 

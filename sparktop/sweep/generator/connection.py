@@ -450,19 +450,6 @@ async def ask(pool: ConnectionPool, path: str, question: object, deadline_s: flo
     return ShortAnswer(collector.answer.status or 0, collector.answer.headers, bytes(collector.body))
 
 
-async def ask_json(pool: ConnectionPool, path: str, question: object, deadline_s: float) -> Any | None:  # noqa: ANN401 - JSON of any shape
-    """Return the JSON of the response to `question`, see `ask`; None if there is none.
-
-    Raises:
-        OSError: no connection could be opened.
-        TimeoutError: the response took longer than `deadline_s` seconds.
-    """
-    try:
-        return (await ask(pool, path, question, deadline_s)).json()
-    except NoAnswerError:
-        return None
-
-
 # The operating system's limit of open files, which limits the number of connections of this process.
 
 

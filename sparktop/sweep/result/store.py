@@ -199,7 +199,7 @@ def _without_removed(data: object) -> object:
         return data
     plan = {name: value for name, value in plan.items() if name not in {"load", "points"}}
     if isinstance(targets, list):
-        targets = [{**one, "levels": []} if isinstance(one, dict) else one for one in targets]
+        targets = [{**target, "levels": []} if isinstance(target, dict) else target for target in targets]
     of_levels = {"targets": targets, "comparison": None, "capacity": None}
     return {**cast("dict[str, object]", data), "plan": plan, **of_levels}
 

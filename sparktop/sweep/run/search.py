@@ -227,8 +227,10 @@ def _place_probabilities(
     facts = [_level_evidence(level, weight, most_missed) for level, weight in requests]
     logs: list[float] = []
     for place, chance in places:
-        at, first = math.log(place), math.log(chance)
-        logs.extend(first + weight + _log_likelihood(odds, slope, at, facts) for slope, weight in _SLOPES)
+        log_place, log_chance = math.log(place), math.log(chance)
+        logs.extend(
+            log_chance + weight + _log_likelihood(odds, slope, log_place, facts) for slope, weight in _SLOPES
+        )
     top = max(logs)
     each = [math.exp(log - top) for log in logs]
     total, size = math.fsum(each), len(_SLOPES)
@@ -244,21 +246,21 @@ def _level_evidence(requests: IndependentRequests, weight: float, most_missed: f
 
     Far above the border the share follows no straight line: with no free slot it falls at once, then slowly.
     """
-    at, count = math.log(requests.value), requests.count * weight
+    log_load, count = math.log(requests.value), requests.count * weight
     missed = count - requests.met * weight
     if missed <= most_missed * count:
-        return at, count - missed, missed, 1.0
-    return at, count * (1 - most_missed), count * most_missed, most_missed
+        return log_load, count - missed, missed, 1.0
+    return log_load, count * (1 - most_missed), count * most_missed, most_missed
 
 
-def _log_likelihood(odds: float, slope: float, place: float, facts: Sequence[_LevelEvidence]) -> float:
+def _log_likelihood(odds: float, slope: float, log_place: float, facts: Sequence[_LevelEvidence]) -> float:
     """Return the log of the probability of what the levels showed, by the binomial law.
 
-    The log odds of a miss are `odds` at the logarithm of load `place`, and grow with `slope` from there.
+    The log odds of a miss are `odds` at the load whose logarithm is `log_place`, and grow with `slope`.
     """
     total = 0.0
-    for at, met, missed, most_missed in facts:
-        exponent = odds + slope * (at - place)
+    for log_load, met, missed, most_missed in facts:
+        exponent = odds + slope * (log_load - log_place)
         share = 1 / (1 + math.exp(-exponent)) if exponent > -700 else 0.0  # noqa: PLR2004 - of exp
         miss = min(most_missed, _LAPSE + (1 - _LAPSE) * share)
         total += met * math.log(max(_TINY, 1 - miss)) + missed * math.log(miss)

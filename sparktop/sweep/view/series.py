@@ -80,13 +80,13 @@ class TimeGrid:
         If `at` is after the end of the grid, neighbouring slots are merged in pairs until the grid
         contains it.
         """
-        place = self._slot_index(at)
-        while place >= self._most:
+        index = self._slot_index(at)
+        while index >= self._most:
             self.step_s *= 2
             for column in self._columns:
                 column.merge_pairs()
-            place = self._slot_index(at)
-        return place
+            index = self._slot_index(at)
+        return index
 
     def _slot_index(self, at: float) -> int:
         return max(0, math.floor((at - self.start_at) / self.step_s + _HAIR))

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
-from sparktop.model.text import clean
+from sparktop.model.text import clean, free_name
 from sparktop.sweep.compare.imports import tables
 from sparktop.sweep.compare.imports.reading import ImportFormatError, value_at
 from sparktop.sweep.compare.imports.tools import TOOLS
@@ -182,20 +182,13 @@ def _with_unique_names(series: Iterable[Series]) -> list[Series]:
     """Return the series with unique names, by adding the name of the file, and a number if still needed."""
     listed = list(series)
     names = [a_series.name for a_series in listed]
-    taken: set[str] = set()
-    result = []
+    named: dict[str, Series] = {}
     for a_series in listed:
-        name = (
-            a_series.name
-            if names.count(a_series.name) == 1
-            else f"{a_series.name} ({Path(a_series.source).stem})"
-        )
-        number = 2
-        while name in taken:
-            name, number = f"{a_series.name} ({number})", number + 1
-        taken.add(name)
-        result.append(replace(a_series, name=name))
-    return result
+        name = a_series.name
+        wish = name if names.count(name) == 1 else f"{name} ({Path(a_series.source).stem})"
+        name = wish if wish not in named else free_name(name, {name, *named}, "{} ({})")
+        named[name] = replace(a_series, name=name)
+    return list(named.values())
 
 
 def _is_progress(data: object) -> bool:

@@ -477,15 +477,15 @@ def _read_tests(table: Table, test: int, name: str, targets: _Targets) -> None:
     heads = [head.lower() for head in table.heads]
     naming_columns = [index for index in range(test) if len({_cell(row, index) for row in table.rows}) > 1]
     columns = {
-        one: next((index for index, head in enumerate(heads) if head in names), None)
-        for one, names in {
+        column: next((index for index, head in enumerate(heads) if head in names), None)
+        for column, names in {
             "rate": ("t/s (total)", "t/s", "t_s_mean"),
             "peak": ("peak t/s (total)", "peak t/s", "peak_ts_mean"),
             "ttfr": ("ttfr (ms)", "ttfr_mean"),
             "ttft": ("e2e_ttft (ms)", "e2e_ttft_mean"),
         }.items()
     }
-    deviations = {one: _std_column(heads, index) for one, index in columns.items()}
+    deviations = {column: _std_column(heads, index) for column, index in columns.items()}
     tests = [(match, row) for row in table.rows if (match := _TEST.fullmatch(_cell(row, test)))]
     rows = [(match, row) for match, row in tests if match["context"] is None]
     lengths = _known_lengths(match for match, _ in rows)
@@ -519,10 +519,10 @@ _Lengths = Mapping[tuple[str | None, str | None], Mapping[str, list[int | None]]
 
 def _known_lengths(tests: Iterable[re.Match[str]]) -> _Lengths:
     lengths: dict[tuple[str | None, str | None], dict[str, list[int | None]]] = {}
-    for one in tests:
-        known = lengths.setdefault((one["depth"], one["c"]), {"pp": [], "tg": []})[one["kind"]]
-        if (count := _parse_length(one["tokens"] or "")) not in known:
-            known.append(count)
+    for test in tests:
+        counts = lengths.setdefault((test["depth"], test["c"]), {"pp": [], "tg": []})[test["kind"]]
+        if (count := _parse_length(test["tokens"] or "")) not in counts:
+            counts.append(count)
     return lengths
 
 
@@ -534,9 +534,9 @@ def _test_lengths(test: re.Match[str], lengths: _Lengths) -> tuple[int | None, i
     """
     kind = test["kind"]
     known = lengths[test["depth"], test["c"]]
-    own, others = known[kind], known["tg" if kind == "pp" else "pp"]
+    of_kind, of_other = known[kind], known["tg" if kind == "pp" else "pp"]
     count = _parse_length(test["tokens"] or "")
-    other = others[0] if len(others) == 1 else None
-    if len(others) == len(own):
-        other = others[own.index(count)]
+    other = of_other[0] if len(of_other) == 1 else None
+    if len(of_other) == len(of_kind):
+        other = of_other[of_kind.index(count)]
     return (count, other) if kind == "pp" else (other, count)
