@@ -5,7 +5,7 @@ A *track* is what the store keeps of one source.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TypeAlias
 
@@ -41,9 +41,6 @@ class Placement:
         self._on_node: dict[str, list[str]] = {}
         """Names of the backends that run on a node, by node name."""
         self._is_current = False
-        self._by_model: dict[str, list[BackendTrack]] = {}
-        self._calls_left = 0
-        """Calls of `peers` until backends are grouped by model again: one for each backend."""
 
     def outdate(self) -> None:
         """Make the next `update` determine the placement again, because something has changed."""
@@ -97,33 +94,17 @@ class Placement:
         model = track.view.model
         if model is None or track.view.step_ms is None:
             return []
-        gpus, result = self._gpu_names(track.view), list[BackendView]()
-        for other in self._others_alike(track, model):
-            view = other.view
-            if view.model != model or other.health.failure is not None:
-                continue
-            if not gpus or (self._gpu_names(view) or gpus) == gpus:
-                result.append(view)
-                if len(result) == MOST_PEERS:
-                    break
-        return result
-
-    def _others_alike(self, track: BackendTrack, model: str) -> Iterator[BackendTrack]:
-        """Yield the other backends with this model, beginning after `track`.
-
-        Backends are grouped by model once for as many calls as there are backends, so that a call costs the
-        same with two and with hundreds.
-        """
-        if self._calls_left <= 0:
-            self._calls_left, self._by_model = len(self._backends), {}
-            for backend in self._backends.values():
-                if backend.view.model is not None:
-                    self._by_model.setdefault(backend.view.model, []).append(backend)
-        self._calls_left -= 1
-        alike = self._by_model.get(model, [])
-        index = alike.index(track) if track in alike else -1
-        yield from islice(alike, index + 1, None)
-        yield from islice(alike, max(index, 0))
+        tracks = list(self._backends.values())
+        after = tracks.index(track) + 1
+        gpus = self._gpu_names(track.view)
+        peers = (
+            other.view
+            for other in (*tracks[after:], *tracks[: after - 1])
+            if other.view.model == model
+            and other.health.failure is None
+            and (not gpus or (self._gpu_names(other.view) or gpus) == gpus)
+        )
+        return list(islice(peers, MOST_PEERS))
 
     def _gpu_names(self, view: BackendView) -> set[str | None]:
         samples = [self.node_sample(name) for name in view.nodes]
@@ -246,9 +227,10 @@ class Tracks:
         return {name: group for name, group in names.items() if group is not None}
 
     def fleet_views(self, at: float, backends: Sequence[BackendView] = ()) -> tuple[FleetView, ...]:
-        """Return each Prometheus as shown at `at` (monotonic seconds), each server through one of them.
+        """Return each Prometheus as shown at `at` (monotonic seconds).
 
-        Where all of its servers are among `backends`, their figures are those of `backends`.
+        A server that several of them scrape is shown by one only. A Prometheus all of whose servers are polled
+        too, as `backends`, takes their figures from there.
         """
         views = self._each_once.leave_each_once(tuple(track.view(at) for track in self.fleets.values()))
         return self._wall_figures.with_rows(views, backends)
@@ -259,14 +241,17 @@ class Tracks:
         Its alerts end, and it gets none: where the Prometheus fails, that has one for all that it scrapes.
         """
         for name, backend in self.backends.items():
-            if self._becomes_stale(backend, instant):
+            if self._record_if_stale(backend, instant):
                 alerts.clear_source(SourceKey.backend(name), instant, _STALE)
         for name, node in self.nodes.items():
-            if self._becomes_stale(node, instant):
+            if self._record_if_stale(node, instant):
                 alerts.clear_source(SourceKey.node(name), instant, _STALE)
 
-    def _becomes_stale(self, track: BackendTrack | NodeTrack, instant: Instant) -> bool:
-        """Record a failure if the newest sample is old and that is not known; return whether it was."""
+    def _record_if_stale(self, track: BackendTrack | NodeTrack, instant: Instant) -> bool:
+        """Record a failure LATE if the newest sample through a Prometheus is too old by now.
+
+        Return whether a new one was recorded: not while another failure holds, or the same one is known.
+        """
         scrape, good_at = track.target.scrape, track.health.good_at
         if scrape is None or good_at is None or instant.at - good_at <= stale_s(scrape.every_s):
             return False

@@ -199,6 +199,21 @@ def test_steps_that_are_slow_beside_its_peer_s_are_an_alert(
     assert not alerted or alerted in found[0][1]
 
 
+def test_steps_are_not_compared_with_a_server_that_is_watched_no_more(make_world: MakeWorld) -> None:
+    """Of many servers one that was eight seconds beside a slow one, and is removed, raises nothing later."""
+    others = tuple(BackendTarget(f"s{number}", f"http://s{number}") for number in range(60))
+    world = make_world(
+        Watch(backends=(BackendTarget("b", "http://b"), BackendTarget("c", "http://c"), *others))
+    )
+    for second in range(8):
+        world.feed(stepping(1000 + second, 60.0), name="b")
+        world.feed(stepping(1000 + second, 500.0), name="c")
+    world.store.remove(SourceKey.backend("b"))
+    for second in range(8, 30):
+        world.feed(stepping(1000 + second, 500.0), name="c")
+    assert alerts(world) == []
+
+
 def failing(at: float, **counts: float) -> EngineSample:
     return EngineSample(at, "vllm", (LaneSample("0", running=1.0, counts=counts),))
 
