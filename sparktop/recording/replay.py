@@ -103,8 +103,7 @@ class Replay:
         self._wanted = max(self.recording.frames[0].instant.wall, min(wall, self.recording.end))
         oldest, newest = self.past.oldest, self.past.newest
         if oldest is not None and newest is not None and oldest.wall <= self._wanted <= newest.wall + _SECOND:
-            if self._jumping:
-                self._steps, self._jumping = None, False
+            self._steps, self._jumping = None, False  # what was played or filled half would be shown later
             self._show_from_memory()
             return
         ahead_s = (self._wanted - self._player.instant.wall).total_seconds()
@@ -136,10 +135,9 @@ class Replay:
         self.past.clear()
         self._player = whole
         begin = self.recording.frames[0].instant.wall
-        is_all = (whole.instant.wall - begin).total_seconds() <= 1
-        yield from whole.steps(
-            max(whole.instant.wall, begin if is_all else wall - timedelta(seconds=RECENT_S))
-        )
+        is_from_begin = whole.instant.wall <= begin + _SECOND
+        kept_from = begin if is_from_begin else wall - timedelta(seconds=RECENT_S)
+        yield from whole.steps(max(whole.instant.wall, kept_from))
         yield from self._advance(whole, wall)
         self._show_from_memory()
 
@@ -161,7 +159,10 @@ class Replay:
         self.past.add(snapshot, lambda: sweep)
 
     def work(self, budget_s: float) -> bool:
-        """Jump or play for about `budget_s` seconds; return whether the screen must be drawn again."""
+        """Read what was appended, jump or play, and read the time bar on, for about `budget_s` seconds.
+
+        Return whether the screen must be drawn again.
+        """
         before, end, steps = self._shown, self.recording.end, self._steps
         began = self._clock()
         self.recording.read_appended()
@@ -169,17 +170,21 @@ class Replay:
         self._ticked_at = began
         if self._playing and self._steps is None:
             self._steps = self._play_on(passed_s)
-        for_steps_s = budget_s * (_STEPS_SHARE if self._glanced else 1)
-        while self._steps is not None and self._clock() - began < for_steps_s:
-            if next(self._steps, self) is self:
-                self._steps, self._jumping = None, False
+        self._work_on_steps(began + budget_s * (_STEPS_SHARE if self._glanced else 1))
         self._read_time_bar(began + budget_s)
         if self._playing and passed_s:
-            self._measure_speed((self._shown.wall - before.wall).total_seconds() / passed_s)
-        return (before, end) != (self._shown, self.recording.end) or steps is not self._steps
+            speed = (self._shown.wall - before.wall).total_seconds() / passed_s
+            self._reached = speed if self._reached is None else 0.8 * self._reached + 0.2 * speed
+        has_moved, has_grown = self._shown is not before, self.recording.end != end
+        return has_moved or has_grown or self._steps is not steps
 
-    def _measure_speed(self, speed: float) -> None:
-        self._reached = speed if self._reached is None else 0.8 * self._reached + 0.2 * speed
+    def _work_on_steps(self, until: float) -> None:
+        """Jump or play on, until this is done or `clock` has reached `until`."""
+        while self._steps is not None and self._clock() < until:
+            try:
+                next(self._steps)
+            except StopIteration:
+                self._steps, self._jumping = None, False
 
     def _play_on(self, passed_s: float) -> Iterator[None]:
         """Show the moment that playing reaches when `passed_s` seconds have passed."""
@@ -212,10 +217,10 @@ class Replay:
 
     def _event_times(self) -> list[tuple[datetime, Severity]]:
         """Return the times and severities of all events that are known, in order of time."""
-        known = {(event.at, event.subject): event.severity for event in self.past.events}
+        shown = {(event.at, event.subject): event.severity for event in self.past.events}
         start = self.recording.frames[0].instant.wall
-        found = {**self._events, **known}
-        return sorted((at, severity) for (at, _), severity in found.items() if at >= start)
+        severities = {**self._events, **shown}
+        return sorted((at, severity) for (at, _), severity in severities.items() if at >= start)
 
     def word(self) -> str:
         """Return "REPLAY 12:03:20 ▶ 16×": the moment shown and what is done."""
@@ -257,9 +262,9 @@ class Replay:
     """A recording has no present to return to: the key that pauses does the same as that which plays."""
 
     def faster(self, step: int) -> None:
-        """Change to the next higher (1) or lower (-1) of `SPEEDS`."""
-        index = SPEEDS.index(self.speed) + step
-        self.speed = SPEEDS[max(0, min(len(SPEEDS) - 1, index))]
+        """Change to the next higher (1) or lower (-1) of `SPEEDS`; stay at the highest and the lowest."""
+        beyond = [speed for speed in SPEEDS if (speed > self.speed if step > 0 else speed < self.speed)]
+        self.speed = (beyond or [self.speed])[0 if step > 0 else -1]
         self._reached = None
 
     def step(self, seconds: float) -> None:
@@ -271,12 +276,12 @@ class Replay:
         after = timedelta(seconds=_EVENT_SHOWN_S)
         walls = [at + after for at, _ in self._event_times()]
         if direction > 0:
-            found = next((wall for wall in walls if wall > self._wanted + _SECOND / 2), None)
+            target = next((wall for wall in walls if wall > self._wanted + _SECOND / 2), None)
         else:
-            found = next((wall for wall in reversed(walls) if wall < self._wanted - _SECOND / 2), None)
-        if found is not None:
-            self.go(found)
-        return found is not None
+            target = next((wall for wall in reversed(walls) if wall < self._wanted - _SECOND / 2), None)
+        if target is not None:
+            self.go(target)
+        return target is not None
 
     def to_start(self) -> None:
         """Move to the beginning of the recording, and pause."""

@@ -229,8 +229,8 @@ class Tracks:
     def fleet_views(self, at: float, backends: Sequence[BackendView] = ()) -> tuple[FleetView, ...]:
         """Return each Prometheus as shown at `at` (monotonic seconds).
 
-        A server that several of them scrape is shown by one only. A Prometheus all of whose servers are polled
-        too, as `backends`, takes their figures from there.
+        A server that several of them scrape is shown by one only. A Prometheus all of whose servers are
+        polled too, as `backends`, takes their figures from there.
         """
         views = self._each_once.leave_each_once(tuple(track.view(at) for track in self.fleets.values()))
         return self._wall_figures.with_rows(views, backends)

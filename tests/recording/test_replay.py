@@ -153,6 +153,37 @@ def test_it_begins_at_the_end_and_a_jump_shows_the_live_picture(taped: Tape, rep
         assert comparable(shown) == comparable(exact.snapshot())
 
 
+def test_a_step_back_while_a_moment_is_played_stays(taped: Tape, clock: Clock) -> None:
+    """What was played half when the user stepped back is not shown afterwards."""
+    recording = Recording([taped.path])
+    replay = Replay(recording, speed=16, clock=clock)
+    replay.step(-150)
+    finish(replay)
+    start = replay.picture().wall
+    replay.play()
+    replay.work(0.1)
+    clock.at += 0.5
+    replay.work(0.003)
+    assert replay.picture().wall == start
+    replay.step(-10)
+    finish(replay)
+    assert (start - replay.picture().wall).total_seconds() >= 10
+    recording.close()
+
+
+def test_any_speed_can_be_changed(taped: Tape) -> None:
+    """Also one between those that the keys choose; beyond the highest and the lowest nothing changes."""
+    recording = Recording([taped.path])
+    replay = Replay(recording, speed=3)
+    replay.faster(1)
+    assert replay.speed == 4
+    replay.faster(-1)
+    replay.faster(-1)
+    replay.faster(-1)
+    assert replay.speed == 1
+    recording.close()
+
+
 def test_events_are_found(replay: Replay) -> None:
     """The outage from the end backwards and from the start forwards, and a mark on the bar."""
     finish(replay)
