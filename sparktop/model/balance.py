@@ -165,6 +165,26 @@ class StepTime(Struct, frozen=True):
     point."""
 
 
+class GroupPace(Struct, frozen=True):
+    """Step time as a linear function ("line") of the batch size: for the group, or for each backend."""
+
+    common: StepTime | None = None
+    """The common line where all backends are equal, as far as known; None where it is unknown or they
+    differ."""
+    own: Mapping[str, StepTime] = {}
+    """The line of each backend by name, where they differ; without backends whose step time is unknown."""
+
+    @property
+    def usual(self) -> StepTime | None:
+        """The step-time line that stands for the whole group; None if no line is known.
+
+        If the backends have lines of their own, these are sorted by (growth per request / step time at batch
+        0), and the middle one is returned.
+        """
+        ordered = sorted(self.own.values(), key=lambda step: (step.per_request_s / step.base_s, step.base_s))
+        return self.common or (ordered[len(ordered) // 2] if ordered else None)
+
+
 class Balance(Struct, frozen=True):
     """The verdict on how evenly a group of backends is loaded, and its evidence, over one time window.
 
@@ -208,11 +228,8 @@ class Balance(Struct, frozen=True):
     variance_factor: float | None = None
     """Factor by which the load spreads wider than binomial under random routing here, because a full
     server has longer steps."""
-    step_time: StepTime | None = None
-    """The group's step time; None where the samples do not determine it or backends differ in speed.
-    Without `step_times` too, `lost_percent` is unknown."""
-    step_times: Mapping[str, StepTime] = {}
-    """Step times by backend, where backends differ in speed."""
+    pace: GroupPace = GroupPace()
+    """Step times of the group or of each backend; `lost_percent` is unknown without any, and of prefills."""
     period_s: float | None = None
     """Period of the load's swing; None if the verdict is not OSCILLATING."""
     lead_margin: float | None = None

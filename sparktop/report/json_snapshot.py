@@ -211,11 +211,11 @@ def node_json(node: NodeView) -> dict[str, object]:
 def balance_json(balance: Balance) -> dict[str, object]:
     """Return a group's balance as a mapping of JSON keys."""
     return {
-        **fields_of(balance, "word", "word_now"),
+        **fields_of(balance, "word", "word_now", "pace"),
         "verdict": balance.word,
         "verdict_now": balance.word_now,
-        "step_time": _step_time_json(balance.step_time),
-        "step_times": {name: _step_time_json(step) for name, step in balance.step_times.items()},
+        "step_time": _step_time_json(balance.pace.common),
+        "step_times": {name: _step_time_json(step) for name, step in balance.pace.own.items()},
         "swing": None if balance.swing is None else fields_of(balance.swing, "spectrum", "autocorrelation"),
         "rules": [_rule_json(rule(balance)) for rule in RULES],
     }

@@ -13,7 +13,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.model.balance import Balance, BalanceChange, BalanceWord, StepTime
+from sparktop.model.balance import Balance, BalanceChange, BalanceWord, GroupPace
 from sparktop.model.router import Scrape
 from sparktop.store.backend import BackendTrack
 from sparktop.store.load_log import LoadLog, Role, reported_roles, worker_roles
@@ -61,10 +61,8 @@ class BalanceWatch:
         """Whether a sweep of this program loaded the group at the newest evaluation."""
         self._adopted: tuple[BalanceWord, datetime, float] | None = None
         """A recorded verdict, its beginning, and the monotonic time until which it may be confirmed."""
-        self.step_time: StepTime | None = None
-        """The newest known line, for windows whose batches do not vary, such as a constant load."""
-        self.step_times: Mapping[str, StepTime] = {}
-        """The same by backend, where they differ in speed."""
+        self.pace = GroupPace()
+        """The newest known step times, for windows whose batches do not vary, such as a constant load."""
         self._had_loads = False
 
     def is_due(self, at_s: float) -> bool:
@@ -84,8 +82,8 @@ class BalanceWatch:
         """
         self.judged_at_s = at_s
         self._had_loads = self._had_loads or balance.sample_hz is not None
-        if balance.step_time or balance.step_times:
-            self.step_time, self.step_times = balance.step_time, balance.step_times
+        if balance.pace.usual is not None:
+            self.pace = balance.pace
         self._recent.append(balance.word_now)
         before, after = self._word, self._word_to_announce()
         if self._since is None or after is not before:

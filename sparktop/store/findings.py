@@ -68,7 +68,7 @@ class CurrentFindings:
             for finding in rule.look(now):
                 of = SourceKey.node if finding.of_machine else SourceKey.backend
                 by_subject.setdefault(of(finding.subject), []).append(finding)
-        self._findings = {key: tuple(findings[:_MOST]) for key, findings in by_subject.items()}
+        self._findings = {key: _most_severe(findings) for key, findings in by_subject.items()}
         held: set[str] = set()
         for key, findings in self._findings.items():
             for finding in findings:
@@ -82,3 +82,14 @@ class CurrentFindings:
         for alert_id in self._alerts - held:
             alerts.clear(alert_id, when)
         self._alerts = held
+
+
+def _most_severe(findings: list[Finding]) -> tuple[Finding, ...]:
+    """Return all findings, in their order; of more than `_MOST` the most severe ones, these first."""
+    if len(findings) <= _MOST:
+        return tuple(findings)
+
+    def rank(finding: Finding) -> int:
+        return -1 if finding.severity is None else finding.severity.rank
+
+    return tuple(sorted(findings, key=rank, reverse=True)[:_MOST])

@@ -293,7 +293,7 @@ class TerminalMeter:
 
     def count(self, data: str) -> None:
         """Add the bytes of one text sent to the terminal."""
-        self._total += len(data.encode())
+        self._total += len(data.encode(errors="backslashreplace"))
 
     def rate(self) -> float | None:
         """Return the bytes per second over at most the last `window_s` seconds; None at the first call."""

@@ -20,7 +20,7 @@ from sparktop.doctor.check import Check, Status
 from sparktop.doctor.check import to_json as doctor_json
 from sparktop.events import event_document
 from sparktop.hardware.machine import Machine
-from sparktop.model.balance import Balance, BalanceWord, Curve, StepTime, Swing
+from sparktop.model.balance import Balance, BalanceWord, Curve, GroupPace, StepTime, Swing
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import CpuReading, NodeSample
 from sparktop.model.router import RouterView
@@ -284,7 +284,7 @@ def test_json_has_no_infinities_and_no_escapes() -> None:
         ("a\n", "b"),
         steadiness=float("inf"),
         mean_load={"a\x07": float("nan")},
-        step_time=StepTime(0.02, 0.001, 30),
+        pace=GroupPace(StepTime(0.02, 0.001, 30)),
         swing=Swing("a", spectrum=Curve((1.0,), (0.5,))),
     )
     shown = replace(Pair().look(), balance=(hostile,))

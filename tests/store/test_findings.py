@@ -114,3 +114,15 @@ def test_a_finding_in_every_form(told: Told) -> None:
     told.now = (Finding("yardsticks", "b", "62 % of its own best"),)
     world.store.judge()
     assert world.store.snapshot().alerts == ()
+
+
+def test_of_too_many_findings_the_most_severe_stay(told: Told) -> None:
+    """A critical one is kept, and raises its alert, also where the rules found it last."""
+    facts = tuple(Finding("yardsticks", "b", f"fact {number}", key=f"{number}") for number in range(80))
+    told.now = (*facts, replace(FINDING, severity=Severity.CRITICAL))
+    world = World()
+    world.tokens(1000, 0.0)
+    world.store.judge()
+    snapshot = world.store.snapshot()
+    assert len(snapshot.backends[0].findings) == 64
+    assert [alert.severity for alert in snapshot.alerts] == [Severity.CRITICAL]

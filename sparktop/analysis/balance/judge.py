@@ -23,18 +23,13 @@ from msgspec.structs import replace
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance import words as balance_words
 from sparktop.analysis.balance.load_grid import (
-    FLAT,
     GroupLoad,
-    GroupPace,
     LoadGrid,
     LoadTrack,
-    group_pace,
     interpolate,
     lay_out,
-    slots_of,
     slow_members,
     unbroken_since,
-    variance_factor,
 )
 from sparktop.analysis.balance.rules import request_shares, weigh_requests
 from sparktop.analysis.balance.spread import (
@@ -50,8 +45,9 @@ from sparktop.analysis.balance.spread import (
     skew,
     starved_shares,
 )
+from sparktop.analysis.balance.step_time import FLAT, group_pace, slots_of, variance_factor
 from sparktop.analysis.balance.swings import SCORE_LIMIT, find_convoys, find_herds, find_swing, swing_score
-from sparktop.model.balance import SLOW_S, Balance, BalanceWord, Swing
+from sparktop.model.balance import SLOW_S, Balance, BalanceWord, GroupPace, Swing
 from sparktop.model.router import stale_s
 from sparktop.model.series import LATE
 
@@ -399,7 +395,7 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
     counted = slots if enough else [slot for slot in filled if grid.totals[slot] > 0]
     pace = GroupPace(FLAT)
     if not load.prefills:
-        pace = group_pace(grid.tracks, newest_s - grid.span_s, GroupPace(load.step_time, load.step_times))
+        pace = group_pace(grid.tracks, newest_s - grid.span_s, load.pace)
     typical = sum([grid.totals[slot] for slot in counted]) / len(counted) if counted else 0.0
     slots_each = [limit for limit in map(slots_of, grid.tracks) if limit]
     factor = variance_factor(typical, count, pace.usual, min(slots_each) if slots_each else None)
@@ -436,8 +432,7 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
         even_percent=_percent(even_share(grid)),
         dispersion_z=z,
         variance_factor=factor,
-        step_time=None if load.prefills else pace.common,
-        step_times=dict(pace.own),
+        pace=GroupPace() if load.prefills else pace,
         lead_margin=margin if some else None,
         lead_changes=changes if some else None,
         lead_changes_per_min=changes / (grid.span_s / 60) if some and grid.span_s > 0 else None,

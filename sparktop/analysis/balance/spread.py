@@ -13,7 +13,8 @@ from itertools import compress, groupby, pairwise, repeat
 from operator import and_, ge, le, lt, mul, ne, or_, sub, truediv
 from statistics import median
 
-from sparktop.analysis.balance.load_grid import LoadGrid, picker, slots_of, throughput, with_slope
+from sparktop.analysis.balance.load_grid import LoadGrid, picker
+from sparktop.analysis.balance.step_time import slots_of, throughput, with_slope
 from sparktop.model.balance import StepTime
 
 STARVED_SHARE = 0.1

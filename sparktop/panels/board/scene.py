@@ -404,9 +404,7 @@ def draw_alone(
     """
     size = (place.width, place.height)
     if place.kind == "node":
-        from sparktop.panels.machine.detail import (
-            drawn_node_detail,  # late: no first picture has a full screen
-        )
+        from sparktop.panels.machine.detail import drawn_node_detail  # late: no first picture needs it
 
         node = snapshot.nodes[place.index]
         return drawn_node_detail(node, snapshot.backends, *size, axes[1], order=order, selected=selected)
@@ -415,7 +413,7 @@ def draw_alone(
     if place.kind == "events":
         return events_screen(snapshot, *size, selected=selected), None
     if place.kind == "compared":
-        from sparktop.panels.machine.compared import machines_screen  # late: as above
+        from sparktop.panels.machine.detail import machines_screen  # late: as above
 
         return machines_screen(snapshot, *size), None
     from sparktop.panels.server.detail import backend_detail  # late: as above

@@ -10,7 +10,7 @@ from msgspec import Struct
 from sparktop.analysis.placement import orphaned_pids
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
-from sparktop.model.node import GpuProcess, NodeSample, ProcessTable, Workload, Workloads
+from sparktop.model.node import GpuProcess, NodeSample, ProcessReading, ProcessTable, Workload, Workloads
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.parts.figures import figure, has_failed, heading, label
 from sparktop.panels.parts.text import Row, Run, fit_row, frame_role, framed, hot, merged, name_tab, tab
@@ -73,32 +73,30 @@ class ProcessLine(Struct, frozen=True):
 def process_lines(view: NodeView) -> list[ProcessLine]:
     """Return all known processes: those of the process table, then others that use GPU memory."""
     sample = view.sample or NodeSample(at=0.0)
-    held = _gpu_processes(sample)
+    on_gpu = _gpu_processes(sample)
     workloads = {process.pid: process for process in (sample.workloads or Workloads()).processes}
     served = _backends_by_pid(view, sample.workloads)
-    table = sample.processes.processes if sample.processes is not None else ()
-    entries = {entry.pid: entry for entry in table}
+    entries = {entry.pid: entry for entry in (sample.processes or ProcessTable()).processes}
+    for pid, process in on_gpu.items():
+        entries.setdefault(pid, ProcessReading(pid, process.name))
     lines = []
-    for pid in dict.fromkeys([*entries, *held]):
-        entry, gpu, workload = entries.get(pid), held.get(pid), workloads.get(pid)
-        name = entry.name if entry is not None else held[pid].name
-        gpu_use = (gpu.kind or "") if gpu is not None else ""
-        # Who knows its container: the table, else the list of workloads.
-        contained = entry if entry is not None and (entry.container or workload is None) else workload
-        container_id = (contained.container or "") if contained is not None else ""
+    for pid, entry in entries.items():
+        gpu = on_gpu.get(pid, GpuProcess(pid, entry.name))
+        workload = workloads.get(pid, Workload(pid))
+        in_container = entry if entry.container else workload
         lines.append(
             ProcessLine(
-                pid=pid,
-                name=name,
-                serves=served.get(pid, gpu_use),
-                gpu_bytes=gpu.memory_bytes if gpu is not None else None,
-                memory_bytes=entry.memory_bytes if entry is not None else None,
-                cpu_percent=entry.cpu_percent if entry is not None else None,
-                on_gpu=gpu is not None,
+                pid,
+                entry.name,
+                serves=served.get(pid) or gpu.kind or "",
+                gpu_bytes=gpu.memory_bytes,
+                memory_bytes=entry.memory_bytes,
+                cpu_percent=entry.cpu_percent,
+                on_gpu=pid in on_gpu,
                 of_engine=pid in served,
-                about="" if workload is None else about_process(name, workload),
-                container=(contained.container_name if contained is not None else None) or container_id,
-                container_id=container_id,
+                about=about_process(entry.name, workload),
+                container=in_container.container_name or in_container.container or "",
+                container_id=in_container.container or "",
             )
         )
     return lines

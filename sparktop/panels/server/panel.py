@@ -90,7 +90,7 @@ def loading_rows(view: BackendView, width: int) -> list[Row]:
             after += [label(" ~"), figure(minutes(loading.left_s)), label(" left")]
         bar = max(_LEAST_BAR, min(_MOST_BAR, width - 8 - row_width(after)))
         rows.append([label("loading "), *bar_runs(loading.share, bar, "generation"), *after])
-    phase, _, times = words.rpartition(", ") if len(words) > width else ("", "", words)
+    phase, _, times = words.rpartition(", ") if cell_width(words) > width else ("", "", words)
     rows += [[(part, "warn")] for part in (phase, times) if part]
     if loading.memory_bytes and loading.node is not None:
         size = numbers.data(loading.memory_bytes, 9).strip()

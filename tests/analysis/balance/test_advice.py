@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.judge import judge, measure
-from sparktop.analysis.balance.load_grid import GroupLoad, GroupPace, LoadTrack, group_pace, lay_out
-from sparktop.model.balance import Balance, BalanceWord
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack, lay_out
+from sparktop.analysis.balance.step_time import group_pace
+from sparktop.model.balance import Balance, BalanceWord, GroupPace
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.panels.group.verdict import value_line
 from sparktop.panels.parts.text import row_text
@@ -199,7 +200,7 @@ def test_a_loss_is_not_shown_where_the_slope_is_a_guess() -> None:
     """If rates scatter too widely to determine the slope, no loss is shown."""
     tracks = [convoy("a", CONVOYS, noise=0.4), convoy("b", TURNED, noise=0.4)]
     found = judge(GroupLoad("proxy", tracks, 3.0), tracks[0].times_s[-1])
-    assert found.step_time is not None
+    assert found.pace.common is not None
     assert found.lost_percent is None
 
 
@@ -238,7 +239,7 @@ def test_unlike_backends_have_a_line_each_and_no_loss() -> None:
     assert pace.own["slow"].base_s / pace.own["fast"].base_s == pytest.approx(2.0, rel=0.05)
     judged = judge(GroupLoad("proxy", tracks, 5.0), tracks[0].times_s[-1])
     assert judged.lost_percent is None
-    assert judged.step_times.keys() == {"fast", "slow"}
+    assert judged.pace.own.keys() == {"fast", "slow"}
     assert "slow takes 2.0 × as long as fast" in " ".join(judged.reasons)
 
 
@@ -325,7 +326,7 @@ def test_what_a_prefill_worker_makes_does_not_grow_with_its_batch() -> None:
     found = judge(replace(group, prefills=True), 119.0)
     assert found.word is not Is.STARVED
     assert found.lost_percent == pytest.approx(0.0, abs=0.01)
-    assert found.step_time is None
+    assert found.pace.common is None
 
 
 # Backends that go from full to empty and back: a swing without lead changes or a single rhythm.

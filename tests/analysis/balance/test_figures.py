@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.analysis.balance.load_grid import (
+from sparktop.analysis.balance.step_time import (
     throughput,
     variance_factor,
 )

@@ -1,0 +1,347 @@
+"""How the step times of a group's backends grow with their batches, and what follows from it.
+
+The line of each group or backend, its throughput, and the spread of its load under random routing.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, compress, pairwise, repeat
+from operator import lt
+from statistics import median
+
+from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.model.balance import GroupPace, StepTime
+
+# A step of a batch of b requests takes a + s·b seconds and generates a token for each request: T(b) = b /
+# (a + s·b) tokens per second. Under random routing the states of such servers have a product form, whatever
+# the lengths of requests (processor sharing is insensitive to them): with r = a / s each server has the
+# weight ∏(r + k) / k, a negative binomial with parameter 1 + r, so n servers share C requests as a
+# Dirichlet-multinomial distribution does. Its variance divided by that of the multinomial is (C + n(1 + r))
+# / (1 + n(1 + r)), exactly.
+#
+# A group's backends may differ in speed. A *line* is a linear fit of step time over batch size. A common
+# line is right only where all backends are equally fast. Under round-robin a slow backend has a large batch
+# and a fast one a small batch, so a line through the samples of both describes neither. Therefore each
+# backend is compared with the line of the backend whose batch sizes vary most, and if the backends differ,
+# each gets its own line. These lines show how unequal the backends are. They are too inaccurate to compute
+# the throughput of the best split (3 to 7 percent off when tried), so this throughput is not estimated.
+
+
+FEWEST_PAIRS = 20
+"""Samples with which step times are fitted."""
+SMALLEST_SPAN = 2.0
+"""The largest batch over the smallest: below this ratio a line's slope is noise."""
+_RATE_WINDOW_S = 1.0
+"""Window of a track's token rates in seconds: the batch must have been steady for as long."""
+_STEADY = 0.1
+"""A batch is steady while it varies by at most this share, or by one request."""
+_JITTER = 0.1
+"""Samples that come early by up to this share of an interval do not require a further sample."""
+_MEDIAN_ERROR = 1.86
+"""Standard error of a median of n samples, in median deviations over √n: 1.253 / 0.674 for normal scatter."""
+_LEAST_ERROR = 0.01
+"""Least error of any median as a share of a step time: prefills and polling times move it by this much."""
+_SHARED = 3.0
+"""Number of samples that count as one independent sample: rates over a second, polled at 4 Hz, overlap."""
+_MOST_PAIRS = 400
+"""Most samples that are read of a group's step times: more cost time and add no accuracy."""
+_BINS_PER_DOUBLING = 4
+"""Ranges of similar batches between a batch size and twice this size."""
+_MOST_STATES = 4096
+"""Largest number of requests for which the exact distribution of a group with a limit of running requests is
+computed."""
+
+Pair = tuple[float, float]
+"""(batch size, step time in seconds)."""
+
+
+def fit_pairs(pairs: Sequence[Pair]) -> StepTime | None:
+    """Fit step time to batch size by the samples `pairs`; None with too few or too similar batches.
+
+    The fit is a line through the medians of batches of similar size. So prefills and late counters, which
+    only lengthen single steps, do not change it. Each median is weighted by its accuracy.
+    """
+    groups = _groups_of_similar_batches(pairs)
+    points = [_median_pair(group) for group in groups]
+    if len(pairs) < FEWEST_PAIRS or len(points) < 2 or points[-1][0] < SMALLEST_SPAN * points[0][0]:  # noqa: PLR2004 - a line needs two points
+        return None
+    return _weighted_line(points, _median_weights(groups, points), samples=len(pairs))
+
+
+def _median_weights(groups: Sequence[Sequence[Pair]], points: Sequence[Pair]) -> list[float]:
+    """Return the weight of the median step time of each group: 1 / its variance.
+
+    `points` has (median batch, median step time) of each of `groups`. The standard error of a median is taken
+    from the median deviation of its group, or of all groups if that is larger, as a few samples may agree by
+    chance.
+    """
+    deviations = [
+        [abs(step_s / usual_s - 1) for _, step_s in group]
+        for group, (_, usual_s) in zip(groups, points, strict=True)
+    ]
+    of_all = median(chain.from_iterable(deviations))
+    weights = []
+    for of_group, (_, usual_s) in zip(deviations, points, strict=True):
+        independent = max(1.0, len(of_group) / _SHARED)
+        error = _MEDIAN_ERROR * max(median(of_group), of_all) / math.sqrt(independent)
+        weights.append((usual_s * math.hypot(error, _LEAST_ERROR)) ** -2)
+    return weights
+
+
+def _weighted_line(points: Sequence[Pair], weights: Sequence[float], samples: int) -> StepTime:
+    """Return the line of weighted least squares through (batch, step time) `points`, fitted to `samples`.
+
+    The standard error of its slope is larger where the points scatter more than their weights say: by the
+    root of χ² over the degrees of freedom.
+    """
+    weighted = [(weight, batch, step_s) for weight, (batch, step_s) in zip(weights, points, strict=True)]
+    whole = sum(weights)
+    middle = sum(weight * batch for weight, batch, _ in weighted) / whole
+    height = sum(weight * step_s for weight, _, step_s in weighted) / whole
+    lever = sum(weight * (batch - middle) ** 2 for weight, batch, _ in weighted)
+    slope = sum(weight * (batch - middle) * (step_s - height) for weight, batch, step_s in weighted) / lever
+    misfit = sum(
+        weight * (step_s - height - slope * (batch - middle)) ** 2 for weight, batch, step_s in weighted
+    )
+    error = math.sqrt(max(1.0, misfit / max(1, len(points) - 2)) / lever)
+    return _line_through(slope, middle, height, samples, error)
+
+
+def _line_through(slope: float, middle: float, height: float, samples: int, slope_error_s: float) -> StepTime:
+    """Return the step-time line through (batch `middle`, step time `height`) with a slope of at most `slope`.
+
+    The slope is limited to at least 0, and to nearly that of the line through the origin.
+    """
+    steepest = height / (middle + 1)
+    slope = min(max(0.0, slope), steepest)
+    return StepTime(height - slope * middle, slope, samples, slope_error_s, middle)
+
+
+FLAT = StepTime(base_s=1e-6, per_request_s=1.0, pairs=0)
+"""Step time of prefill workers: each prompt token costs the same, so one request gives the same throughput as
+many."""
+
+
+def with_slope(step: StepTime, errors: float) -> StepTime:
+    """Return the step-time line with its slope changed by `errors` times the slope's standard error.
+
+    The step time at the middle of the fitted batches stays the same.
+    """
+    if step.slope_error_s == 0:
+        return step
+    height = step.base_s + step.per_request_s * step.middle
+    slope = step.per_request_s + errors * step.slope_error_s
+    return _line_through(slope, step.middle, height, step.pairs, step.slope_error_s)
+
+
+def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
+    """Return (batch size, step time in seconds) for samples of a backend with a steady batch, in time order.
+
+    Only samples since `since_s` are read. With more `backends` fewer samples per backend are read. Empty
+    if the backend has no token rates.
+    """
+    speeds, running, times = track.generation_tps, track.running, track.times_s
+    if speeds is None:
+        return []
+    first = bisect_left(times, since_s)
+    count = len(times) - first
+    if count < 3:  # noqa: PLR2004 - two samples and a step between
+        return []
+    interval_s = (times[-1] - times[first]) / (count - 1)
+    back = max(1, math.ceil(_RATE_WINDOW_S / interval_s - _JITTER))
+    stride = max(1, count // max(FEWEST_PAIRS, _MOST_PAIRS // backends))
+    pairs: list[Pair] = []
+    for index in range(first + back, len(times), stride):
+        batches, tps = running[index - back : index + 1], speeds[index]
+        least, most = min(batches), max(batches)
+        # A server that was empty in between generated nothing then. NaN fails all comparisons.
+        if least >= 1 and tps > 0 and most - least <= max(1.0, _STEADY * most):
+            mean = (sum(batches) - (batches[0] + batches[-1]) / 2) / back  # over time: by trapezoids
+            pairs.append((mean, mean / tps))
+    return pairs
+
+
+def _groups_of_similar_batches(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """Return the (batch, step time) pairs in groups of similar batches, ascending.
+
+    Groups that would have only one pair are left out.
+    """
+    bins: dict[int, list[Pair]] = {}
+    for pair in pairs:
+        bins.setdefault(round(_BINS_PER_DOUBLING * math.log2(pair[0])), []).append(pair)
+    return [bins[key] for key in sorted(bins) if len(bins[key]) > 1]
+
+
+def _median_pair(pairs: Sequence[Pair]) -> Pair:
+    return median(batch for batch, _ in pairs), median(time for _, time in pairs)
+
+
+def variance_factor(total: float, backends: int, step: StepTime | None, slots: int | None = None) -> float:
+    """Return the variance of a backend's load under random routing, relative to the multinomial's.
+
+    It is at least 1, because a loaded backend finishes requests more slowly; it is 1 if `step` (the step
+    time by batch size) is None. `total` is the number of requests in the group, `slots` the number of
+    requests that a backend runs at once.
+    """
+    if step is None or step.per_request_s <= 0 or total < 1 or backends < 2:  # noqa: PLR2004 - alone, nothing spreads
+        return 1.0
+    ratio = step.base_s / step.per_request_s
+    if slots is not None and total / backends > slots / 2 and total <= _MOST_STATES:
+        return _factor_with_slots(round(total), backends, ratio, slots)
+    states = backends * (1 + ratio)
+    return (total + states) / (1 + states)
+
+
+def _factor_with_slots(total: int, backends: int, ratio: float, slots: int) -> float:
+    """Return the `variance_factor` for backends that may be full: requests queue and steps stop growing.
+
+    `ratio` is the step time at batch 0 divided by the time that each request adds. `slots` is the number
+    of requests that a backend runs at once. The result is exact for two backends. For more backends, the
+    total number of requests is taken as random with the right mean, instead of as constant; this changes the
+    variance and the multinomial's variance alike.
+    """
+    log_weights = [0.0]
+    for load in range(1, total + 1):
+        batch = min(load, slots)
+        log_weights.append(log_weights[-1] + math.log((ratio + batch) / batch))
+    mean = total / backends
+    if backends == 2:  # noqa: PLR2004 - what one has not, the other has
+        of_both = [first + second for first, second in zip(log_weights, reversed(log_weights), strict=True)]
+        return _mean_and_variance(of_both)[1] / (mean / 2)
+    return _variance_at_mean(log_weights, mean) / mean
+
+
+def _variance_at_mean(log_weights: Sequence[float], mean: float) -> float:
+    """Return the variance of a load whose weights get a factor for each request, to have this mean.
+
+    `log_weights` are the logarithms of the weights of the loads 0, 1, 2, … The factor, a tilt of the
+    logarithms, is found by bisection.
+    """
+    low, high = -log_weights[-1] / (len(log_weights) - 1) - 20.0, 20.0
+    for _ in range(40):
+        tilt = (low + high) / 2
+        tilted = [log_weight + tilt * load for load, log_weight in enumerate(log_weights)]
+        tilted_mean, variance = _mean_and_variance(tilted)
+        low, high = (tilt, high) if tilted_mean < mean else (low, tilt)
+    return variance
+
+
+def _mean_and_variance(log_weights: Sequence[float]) -> tuple[float, float]:
+    """Return mean and variance of a load; its weights may have any sum."""
+    largest = max(log_weights)
+    weights = [math.exp(log_weight - largest) for log_weight in log_weights]
+    whole = sum(weights)
+    mean = sum(load * weight for load, weight in enumerate(weights)) / whole
+    return mean, sum((load - mean) ** 2 * weight for load, weight in enumerate(weights)) / whole
+
+
+def throughput(step: StepTime, slots: int | None) -> Callable[[float], float]:
+    """Return a function from the number of requests at a backend to the tokens/s that it generates.
+
+    The backend has the mean speed of the group. `slots` is the number of requests that it runs at once,
+    None for no limit.
+    """
+    base, slope = step.base_s, step.per_request_s
+    if slots is None:
+        return lambda load: load / (base + slope * load)
+    full = slots / (base + slope * slots)
+    return lambda load: load / (base + slope * load) if load < slots else full
+
+
+UNLIKE = 1.3
+"""Ratio of step times at the same batch from which on two backends count as unequal.
+
+Equal servers on shared cores reached 1.28; below that, a common line is at most 3 % of throughput off.
+"""
+_FEWEST_FULL_LOOKS = 8
+"""Samples with a queue from which the number of slots is inferred."""
+_FULL_WITHIN = 1.0
+"""Requests by which the running ones may vary while all slots are in use."""
+
+
+def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) -> GroupPace:
+    """Fit step time as a linear function of the batch size, for the group or for each backend.
+
+    Samples since `since_s` (monotonic seconds) are used. Each backend gets a function of its own if
+    backends differ in speed. Functions that these samples do not determine are copied from `earlier`.
+    """
+    pairs = {track.name: steady_pairs(track, since_s, len(tracks)) for track in tracks}
+    every = [pair for of_backend in pairs.values() for pair in of_backend]
+    points = {
+        name: [_median_pair(group) for group in _groups_of_similar_batches(of_backend)]
+        for name, of_backend in pairs.items()
+        if len(of_backend) >= FEWEST_PAIRS
+    }
+    reporting = {name: middles for name, middles in points.items() if middles}
+    widest = _widest_range(reporting)
+    line = None if widest is None else fit_pairs(pairs[widest])
+    if line is None:
+        alike = len(reporting) == len(pairs) and _have_alike_steps(list(reporting.values()))
+        common = fit_pairs(every) if alike else None
+        return earlier if common is None else GroupPace(common)
+    factors = _step_ratios(reporting, line)
+    if max(factors.values()) <= UNLIKE * min(factors.values()):
+        return GroupPace(fit_pairs(every) or earlier.common)
+    lines = {name: fit_pairs(pairs[name]) or _scale_line(line, factors[name]) for name in reporting}
+    return GroupPace(None, {**earlier.own, **lines})
+
+
+def _widest_range(points: Mapping[str, Sequence[Pair]]) -> str | None:
+    """Return the backend whose batch sizes span the widest range; None without backends."""
+    # On equal spans the order of backends must not decide.
+    spans = {name: (middles[-1][0] / middles[0][0], tuple(middles)) for name, middles in points.items()}
+    return max(points, key=spans.__getitem__, default=None)
+
+
+def _step_ratios(points: Mapping[str, Sequence[Pair]], line: StepTime) -> dict[str, float]:
+    """Return for each backend the median ratio of its step time to that of `line` at the same batch size."""
+    return {
+        name: median(time / _step_s(line, batch) for batch, time in middles)
+        for name, middles in points.items()
+    }
+
+
+def _step_s(line: StepTime, batch: float) -> float:
+    return line.base_s + line.per_request_s * batch
+
+
+def _scale_line(line: StepTime, factor: float) -> StepTime:
+    return StepTime(factor * line.base_s, factor * line.per_request_s, line.pairs)
+
+
+def _have_alike_steps(points: Sequence[Sequence[Pair]]) -> bool:
+    """Return whether the backends have similar step times per request at similar batch sizes.
+
+    `points` has the (batch size, step time) pairs of each backend. Backends are compared with the next one
+    in the order of batch sizes. False where two neighbours have no similar batch size.
+    """
+    ordered = sorted(points, key=tuple)
+    for earlier, later in pairwise(ordered):
+        ratios = [
+            (time / batch) / (other_time / other_batch)
+            for batch, time in earlier
+            for other_batch, other_time in later
+            if abs(math.log2(batch / other_batch)) <= 1 / 4
+        ]
+        if not ratios or not 1 / UNLIKE <= median(ratios) <= UNLIKE:
+            return False
+    return True
+
+
+def slots_of(track: LoadTrack) -> int | None:
+    """Return how many requests the backend can run at once, None if unknown.
+
+    If the backend does not report this number, use the number of requests that ran while others waited,
+    provided that it was nearly constant.
+    """
+    if track.slots is not None or track.waiting is None:
+        return track.slots
+    full = list(compress(track.running, map(lt, repeat(0.0), track.waiting)))
+    if len(full) < _FEWEST_FULL_LOOKS:
+        return None
+    usual = median(full)
+    near = sum(abs(run - usual) <= _FULL_WITHIN for run in full)
+    return round(usual) if near >= 0.9 * len(full) and usual >= 1 else None
