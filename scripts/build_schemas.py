@@ -73,7 +73,7 @@ NEVER_NULL = frozenset(
 OWNERS = {
     "nodes": "NodeView",
     "backends": "BackendView",
-    "routers": "RouterView",
+    "routers": "RouterView RouterSample",
     "lanes": "LaneView",
     "gpus": "GpuSample",
     "memory": "MemorySample",
@@ -83,7 +83,7 @@ OWNERS = {
     "events": "Event",
     "balance": "Balance",
 }
-"""Model class that has the fields of an object, by the key that holds the object."""
+"""Model classes that have the fields of an object, the first one first, by the key that holds the object."""
 TEXTS = {
     ("", "groups"): "Servers by group, the worst first.",
     (
@@ -91,6 +91,9 @@ TEXTS = {
         "worst_lists",
     ): "The servers and machines with the worst figures, at most 100 in each list, the worst first; "
     "servers that are down and figures of 0 are left out.",
+    ("balance", "step_time"): "The group's step time; null where the samples do not determine it or backends "
+    "differ in speed. Without `step_times` too, `lost_percent` is unknown.",
+    ("balance", "step_times"): "Step times by backend, where backends differ in speed.",
     (
         "ttft_p95",
         "bound",
@@ -152,14 +155,17 @@ def _type(value: object) -> str:
 
 
 @cache
-def fields_of(owner: str) -> Mapping[str, Field]:
-    """Return the fields of the class `owner` of `sparktop.model` by name; {} for "" or an unknown class."""
-    for module in MODELS if owner else ():
+def fields_of(owners: str) -> Mapping[str, Field]:
+    """Return the fields of the classes `owners` of `sparktop.model` by name; of two alike the first one."""
+    classes: dict[str, dict[str, Field]] = {}
+    for module in MODELS if owners else ():
         path = Path(str(importlib.import_module(f"sparktop.model.{module}").__file__))
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and node.name == owner:
-                return dict(_fields(node.body))
-    return {}
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, dict(_fields(node.body)))
+    return {
+        name: field for owner in reversed(owners.split()) for name, field in classes.get(owner, {}).items()
+    }
 
 
 def _fields(body: Sequence[ast.stmt]) -> Iterator[tuple[str, Field]]:

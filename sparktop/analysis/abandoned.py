@@ -69,12 +69,12 @@ class _Routed(Struct):
     def compare(self, router: RouterView, now: Situation) -> None:
         """Compare a router's count with what its servers run, once a second."""
         loads = [now.backends[name].running for name in router.backends if name in now.backends]
-        if not router.ok or not router.in_flight or None in loads or now.at <= self.at:
+        if not router.ok or not router.sample.in_flight or None in loads or now.at <= self.at:
             return
         self.at, total = now.at, sum(load or 0.0 for load in loads)
         if total:
-            self.covered += router.in_flight >= total
-            self.uncovered += router.in_flight < total
+            self.covered += router.sample.in_flight >= total
+            self.uncovered += router.sample.in_flight < total
 
 
 class _Watched(Struct):
@@ -113,7 +113,7 @@ class _Watched(Struct):
         if sampled_at > self.polled_at + 1e-3:
             self._note_sample(view, sampled_at)
         router = _router_of(view, now, self.routed)
-        idle_router = router if router is not None and not router.in_flight else None
+        idle_router = router if router is not None and not router.sample.in_flight else None
         if self.by_router and idle_router is None:
             self._forget()
         reading = _connections(view, now)
@@ -213,7 +213,12 @@ def _connections(view: BackendView, now: Situation) -> tuple[float, Sockets] | N
 def _router_of(view: BackendView, now: Situation, routed: Mapping[str, _Routed]) -> RouterView | None:
     """Return the only router before a server, if its count of requests in flight can be believed."""
     mine = [router for router in now.routers if view.name in router.backends]
-    if len(mine) != 1 or not mine[0].ok or mine[0].kind == UNKNOWN_KIND or mine[0].in_flight is None:
+    if (
+        len(mine) != 1
+        or not mine[0].ok
+        or mine[0].sample.kind == UNKNOWN_KIND
+        or mine[0].sample.in_flight is None
+    ):
         return None
     return mine[0] if routed[mine[0].name].is_believed else None
 

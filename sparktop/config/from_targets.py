@@ -189,7 +189,7 @@ def _router_table(
     yield "[[routers]]"
     if view is not None:
         yield from _failure_comment(view.failure)
-        words = [view.kind, view.version, view.strategy_read and view.strategy]
+        words = [view.sample.kind, view.sample.version, view.strategy_read and view.strategy]
         if parts := [clean(word, 60) for word in words if word]:
             yield f"# {', '.join(parts)}"
     yield _toml_pair("name", target.name)
@@ -212,7 +212,7 @@ def _router_table(
 def _unwatched_deployments(view: RouterView, servers: Sequence[BackendTarget]) -> Iterator[str]:
     """Yield a comment for each deployment that is not among the backends."""
     watched = {address_of(target.url) for target in servers}
-    for deployment in view.reported or ():
+    for deployment in view.sample.deployments or ():
         if view.deployments is not None and view.deployments.get(deployment.id) is None:
             address = deployment.address and address_of(deployment.address)
             if not address or address not in watched:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
@@ -270,9 +271,8 @@ class RouterView(Struct, frozen=True, eq=False):
     """UTC time of the first answer since the last failed poll; None while polls fail."""
     age_s: float | None = None
     """Seconds since the last good sample; None when there never was one."""
-    kind: str = UNKNOWN_KIND
-    alive: bool | None = None
-    version: str | None = None
+    sample: RouterSample = RouterSample(-math.inf)
+    """The newest good one; before the first, one that reports nothing."""
     strategy: str | None = None
     """As the router reports, else the config's label."""
     strategy_read: bool = False
@@ -281,8 +281,6 @@ class RouterView(Struct, frozen=True, eq=False):
     """Names of the backends behind the router: the configured ones, else those that match its deployments."""
     deployments: Mapping[str, str | None] | None = None
     """Backend name by deployment id, None for a deployment that is not watched; None without deployments."""
-    reported: tuple[Deployment, ...] | None = None
-    """The deployments as the router describes them; None when not reported."""
     running: Mapping[str, float | None] = {}
     """Running requests now, by name of the backends behind the router; None for a backend that does not
     report them."""
@@ -290,19 +288,8 @@ class RouterView(Struct, frozen=True, eq=False):
     """What shows that the router itself is slow, in words: its process or its answer time; else None."""
     stuck: Mapping[str, str] = {}
     """By name of each backend behind the router that is stuck: the standstill, in words."""
-    cooldown_s: float | None = None
-    cooldowns_disabled: bool | None = None
-    failures: Mapping[str, float] | None = None
-    """Failed answers by deployment since the router's start; None if the router does not count them."""
-    cooldowns: float | None = None
-    refusals: float | None = None
     deployment_troubles: Mapping[str, str] = {}
     """By deployment id: what is wrong with it, and what it failed in the last minute, in words."""
-    sent: Mapping[str, float] | None = None
-    """As in `RouterSample`, like the next two."""
-    queued: float | None = None
-    in_flight: float | None = None
-    note: str | None = None
     poll_ms: float | None = None
     """Duration of the last poll, from request to last byte."""
 
@@ -318,4 +305,4 @@ class RouterView(Struct, frozen=True, eq=False):
             return "loading" if self.failure.kind is FailureKind.LOADING else "unreachable"
         if self.age_s is None:
             return "connecting"
-        return "alive" if self.alive else "answers"
+        return "alive" if self.sample.alive else "answers"

@@ -404,7 +404,7 @@ def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
         facts |= {name.replace("_", " "): getattr(node.identity.setup, name, None) for name in _SETUP_FACTS}
         yield from (((True, node.name, name, ""), fact) for name, fact in facts.items() if fact)
     for router in snapshot.routers:
-        facts = {"version": router.version, "strategy": router.strategy}
+        facts = {"version": router.sample.version, "strategy": router.strategy}
         yield from (((False, router.name, name, ""), fact) for name, fact in facts.items() if fact)
     views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
     # What needs attention is an alert, whose events say when it came and went; yardsticks go with the load.

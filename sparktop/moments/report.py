@@ -891,7 +891,7 @@ def _known_hosts(moment: Moment) -> Iterator[str]:
     urls += [
         deployment.address
         for router in shown.routers
-        for deployment in router.reported or ()
+        for deployment in router.sample.deployments or ()
         if deployment.address
     ]
     urls += [one.url for one in shown.fleets]

@@ -176,8 +176,9 @@ def _milliseconds(seconds: float | None) -> float | None:
 
 
 def _router_json(view: RouterView) -> dict[str, object]:
-    left_out = ("failure", "failing_since", "answering_since", "reported", "running")
-    return {**fields_of(view, *left_out), **_source_json(view)}
+    left_out = ("at", "strategy", "deployments", "cooled", "troubles", "answered", "cpu_s", "answer_ms")
+    known = fields_of(view, "failure", "failing_since", "answering_since", "running", "sample")
+    return {**known, **fields_of(view.sample, *left_out), **_source_json(view)}
 
 
 def _alert_json(alert: Alert, at: float) -> dict[str, object]:

@@ -501,12 +501,12 @@ def routers(snapshot: Snapshot) -> Table:
         snapshot.routers,
         name("router", lambda router: router.name),
         word("state", lambda router: router.state),
-        name("kind", lambda router: " ".join(filter(None, (router.kind, router.version)))),
+        name("kind", lambda router: " ".join(filter(None, (router.sample.kind, router.sample.version)))),
         name("strategy", lambda router: router.strategy),
         name("backends", lambda router: ", ".join(router.backends)),
         figure("unwatched", _unwatched_count),
-        figure("queued", lambda router: cell.count(router.queued)),
-        figure("in flight", lambda router: cell.count(router.in_flight)),
+        figure("queued", lambda router: cell.count(router.sample.queued)),
+        figure("in flight", lambda router: cell.count(router.sample.in_flight)),
     )
 
 
@@ -518,7 +518,7 @@ def _unwatched_count(router: RouterView) -> str:
 
 def router_words(router: RouterView) -> str:
     """Return what the router counts itself, such as "queued 3, in flight 12"; "" if it counts nothing."""
-    counted = (("queued", router.queued), ("in flight", router.in_flight))
+    counted = (("queued", router.sample.queued), ("in flight", router.sample.in_flight))
     return ", ".join(f"{title} {cell.count(value)}" for title, value in counted if value is not None)
 
 

@@ -265,14 +265,14 @@ def _router_sentences(router: RouterView) -> Iterator[str]:
     yield tables.router_words(router)
     yield from (f"{clean(deployment)}: {words}" for deployment, words in router.deployment_troubles.items())
     yield from (f"{clean(deployment)}: {words}" for deployment, words in router.stuck.items())
-    yield router.note or "" if router.failure is None else ""
+    yield router.sample.note or "" if router.failure is None else ""
     yield from _failure_lines(router.failure, router.age_s)
 
 
 _ROUTERS: tuple[Filled[RouterView], ...] = (
     name("router", lambda router: router.name),
     word("state", lambda router: router.state),
-    word("kind", lambda router: router.kind),
+    word("kind", lambda router: router.sample.kind),
     word("strategy", _strategy),
     word("backends", lambda router: ", ".join(router.backends) or UNKNOWN),
 )

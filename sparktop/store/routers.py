@@ -232,7 +232,6 @@ class RouterTrack:
 
     def view(self, at: float, group: Group, backends: Iterable[BackendView]) -> RouterView:
         """Return the router as shown at `at` (monotonic), with the load of its backends."""
-        sample = self.sample
         views = {view.name: view for view in backends}
         loads = {name: view.running if view.ok else None for name, view in views.items()}
         behind = [views[name] for name in group.backends if name in views]
@@ -243,27 +242,15 @@ class RouterTrack:
             failing_since=self.health.failing_since,
             answering_since=self._answering_since,
             age_s=self.health.age_s(at),
-            kind=sample.kind,
-            alive=sample.alive,
-            version=sample.version,
+            sample=self.sample,
             strategy=self.strategy,
-            strategy_read=sample.strategy is not None,
+            strategy_read=self.sample.strategy is not None,
             backends=group.backends,
             deployments=group.deployments,
-            reported=sample.deployments,
             running={name: loads.get(name) for name in group.backends},
             slow=self.slowness,
             stuck={view.name: self._stuck_text(at, view, group) for view in behind if view.state in STUCK},
-            cooldown_s=sample.cooldown_s,
-            cooldowns_disabled=sample.cooldowns_disabled,
-            failures=sample.failures,
-            cooldowns=sample.cooldowns,
-            refusals=sample.refusals,
             deployment_troubles=self.deployment_troubles(),
-            sent=sample.sent,
-            queued=sample.queued,
-            in_flight=sample.in_flight,
-            note=sample.note,
             poll_ms=self.poll_ms,
         )
 

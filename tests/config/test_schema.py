@@ -19,7 +19,7 @@ from sparktop.config.schema import SETTINGS, check, default_toml, find_config, l
 from sparktop.errors import ConfigError, UsageError
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity
-from sparktop.model.router import Deployment, RouterView
+from sparktop.model.router import Deployment, RouterSample, RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.targets import (
     BackendTarget,
@@ -250,14 +250,17 @@ SNAPSHOT = Snapshot(
         RouterView(
             "proxy",
             ROUTERS[0].url,
-            kind="litellm",
+            sample=RouterSample(
+                0.0,
+                "litellm",
+                deployments=(
+                    Deployment("one", "http://127.0.0.1:8000/v1"),
+                    Deployment("three", "https://example.org/v1\n[[nodes]]"),
+                ),
+            ),
             strategy="least-busy",
             strategy_read=True,
             deployments={"one": "a", "two": BACKENDS[1].name, "three": None},
-            reported=(
-                Deployment("one", "http://127.0.0.1:8000/v1"),
-                Deployment("three", "https://example.org/v1\n[[nodes]]"),
-            ),
         ),
         RouterView("closed", ROUTERS[1].url, failure=LOCKED),
     ),

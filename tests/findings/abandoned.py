@@ -27,7 +27,7 @@ from sparktop.model.node import (
     Workloads,
     end_marks,
 )
-from sparktop.model.router import RouterView
+from sparktop.model.router import RouterSample, RouterView
 from sparktop.model.snapshot import BackendState, BackendView, NodeView, Situation
 from tests.findings.study import UNKNOWN, Family
 
@@ -127,9 +127,8 @@ def _aged(fields: dict[str, object], age_s: float) -> BackendView:
 
 def _routed(play: Play, at: float) -> RouterView:
     count = play.router(at) if play.router is not None else None
-    return RouterView(
-        "r", ROUTER_URL, age_s=0.1, kind="sglang", backends=("b",), in_flight=count, deployments={"d": "b"}
-    )
+    sample = RouterSample(at, "sglang", in_flight=count)
+    return RouterView("r", ROUTER_URL, age_s=0.1, sample=sample, backends=("b",), deployments={"d": "b"})
 
 
 def _read(play: Play, at: float) -> Sockets | None:

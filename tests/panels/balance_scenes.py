@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.model.balance import Balance
-from sparktop.model.router import RouterView
+from sparktop.model.router import RouterSample, RouterView
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import (
     BackendHistory,
@@ -95,7 +95,7 @@ def traced(name: str, until: float | None = None) -> Snapshot:
         "http://proxy:4000",
         strategy=strategy,
         strategy_read=True,
-        alive=True,
+        sample=RouterSample(at, alive=True),
         age_s=0.1,
         backends=found.backends,
     )

@@ -90,10 +90,10 @@ def _deployment_rows(view: RouterView, width: int, inside: int) -> list[Row]:
 
 
 def _software_row(view: RouterView) -> Row:
-    kind = "" if view.kind == UNKNOWN_KIND else view.kind
-    name = " ".join(part for part in (kind, view.version) if part)
+    kind = "" if view.sample.kind == UNKNOWN_KIND else view.sample.kind
+    name = " ".join(part for part in (kind, view.sample.version) if part)
     software = label(" · ".join((name, *_own_counts(view))) + " ")
-    if view.strategy is None and view.kind not in {UNKNOWN_KIND, LITELLM}:
+    if view.strategy is None and view.sample.kind not in {UNKNOWN_KIND, LITELLM}:
         return [("─ ", "border"), software]  # it has none that it reports
     if view.strategy is None:
         return [("─ ", "border"), label("strategy – "), software]
@@ -103,7 +103,7 @@ def _software_row(view: RouterView) -> Row:
 
 def _own_counts(view: RouterView) -> Iterator[str]:
     """Yield what the router counts itself: requests that wait in it, and all that have not ended."""
-    for title, value in (("queued", view.queued), ("in flight", view.in_flight)):
+    for title, value in (("queued", view.sample.queued), ("in flight", view.sample.in_flight)):
         if value is not None:
             yield f"{title} {numbers.count(value, 6).strip()}"
 
@@ -136,7 +136,7 @@ def _footnotes(view: RouterView, inside: int) -> tuple[Row, Row]:
         return [(f" ▲ {listed} ", "warn")], poll
     if view.slow is not None:
         return [(f" ▲ slow: {view.slow} ", "warn")], poll
-    note = None if inside > 1 and view.deployments is None else view.note
+    note = None if inside > 1 and view.deployments is None else view.sample.note
     words = " · ".join(part for part in (note, view.url if inside > _LISTED else None) if part)
     return [(f" {words} ", "muted")] if words else [], poll
 
@@ -173,7 +173,7 @@ def _running_by_backend(view: RouterView) -> Mapping[str, float | None]:
     """
     if view.backends:
         return {name: view.running.get(name) for name in view.backends}
-    return {name.partition("://")[2] or name: load for name, load in (view.sent or {}).items()}
+    return {name.partition("://")[2] or name: load for name, load in (view.sample.sent or {}).items()}
 
 
 def _part_sign(index: int) -> str:
@@ -220,12 +220,12 @@ def _deployments_row(view: RouterView, width: int) -> Row:
     """Return one row with each deployment and its backend; its end counts deployments that do not fit."""
     head = label("sends to ")
     if view.deployments is None:
-        return [head, ("– ", "muted"), (view.note or "it does not list its deployments", "muted")]
+        return [head, ("– ", "muted"), (view.sample.note or "it does not list its deployments", "muted")]
     if not view.deployments:
         return [head, ("no deployment", "warn")]
     row: Row = [head]
     sent = list(view.deployments.items())
-    if view.reported is None:
+    if view.sample.deployments is None:
         row.append(("(config) ", "muted"))
     for number, (name, backend) in enumerate(sent):
         sign: Row = [(" ▲", "warn")] if name in view.deployment_troubles else []
@@ -264,10 +264,12 @@ def _deployments_table(view: RouterView, width: int, height: int) -> list[Row]:
     if not view.deployments:
         return [_deployments_row(view, width)]
     deployments = (
-        view.reported if view.reported is not None else tuple(Deployment(name) for name in view.deployments)
+        view.sample.deployments
+        if view.sample.deployments is not None
+        else tuple(Deployment(name) for name in view.deployments)
     )
     cells = min(40, max([10, *(len(deployment.id) for deployment in deployments)]))
-    from_config = "   (from the config)" if view.reported is None else ""
+    from_config = "   (from the config)" if view.sample.deployments is None else ""
     rows: list[Row] = [
         [label(f"{fit('deployment', cells)}   {fit('backend', _NAME)}  address and model{from_config}")]
     ]

@@ -286,9 +286,9 @@ def _with_servers(
         asks=asks,
         model=_clean_name(first.model),
         reported={
-            "engine": router.kind if asks.router and router is not None else next(iter(engines), None),
+            "engine": router.sample.kind if asks.router and router is not None else next(iter(engines), None),
             "version": ", ".join(sorted(versions)) or None,  # also of the engines behind a router
-            "router_version": None if router is None else router.version,
+            "router_version": None if router is None else router.sample.version,
             "strategy": None if router is None else router.strategy,
             "engines": tuple(engines) if asks.router else (),
             "machines": machines_words(nodes, snapshot),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.model.router import RouterView
+from sparktop.model.router import RouterSample, RouterView
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.scene import Scene, flatten
@@ -28,14 +28,17 @@ def routed() -> Snapshot:
     return Rehearsal(router=RouterPart(unwatched=1)).play(60).snapshot()
 
 
+ALIVE = RouterSample(0.0, "litellm", alive=True)
+
+
 def panel(view: RouterView, width: int = 118, height: int = 4) -> list[str]:
     return [row_text(row) for row in router_panel(view, width, height)]
 
 
-def router(**known: object) -> RouterView:
+def router() -> RouterView:
     names = ("spark-a", "spark-b")
-    view = RouterView("proxy", "http://p:4000", kind="litellm", alive=True, age_s=1.0, backends=names)
-    return replace(view, running={"spark-a": 3.0, "spark-b": 9.0}, **known)  # type: ignore[arg-type]  # a test's own
+    view = RouterView("proxy", "http://p:4000", age_s=1.0, sample=ALIVE, backends=names)
+    return replace(view, running={"spark-a": 3.0, "spark-b": 9.0})
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
@@ -126,7 +129,9 @@ def test_any_router_fits_its_panel(
     printable = {"".join(c for c in name if c.isprintable()): load for name, load in loads}
     names = tuple(printable)
     view = replace(
-        router(note="".join(c for c in words or "" if c.isprintable()), strategy=words and "x" * len(words)),
+        router(),
+        sample=replace(ALIVE, note="".join(c for c in words or "" if c.isprintable())),
+        strategy=words and "x" * len(words),
         backends=names,
         running=printable,
         deployments={"".join(c for c in name if c.isprintable()): to for name, to in deployments.items()},
@@ -144,8 +149,7 @@ def test_a_deployment_that_fails_is_marked(width: int, height: int) -> None:
         "proxy",
         "http://p:4000",
         age_s=1.0,
-        alive=True,
-        kind="litellm",
+        sample=ALIVE,
         deployments={"spark-a": "a", "spark-b": "b"},
         backends=("a", "b"),
         running={"a": 3.0, "b": 0.0},

@@ -90,7 +90,7 @@ async def test_a_router_makes_a_group_of_the_servers_that_it_names() -> None:
         shown = store.snapshot()
         assert [one.group for one in shown.backends] == ["m0", "r:80", "r:80", "m3"]
         (router,) = shown.routers
-        assert (router.name, router.kind, router.alive) == ("r:80", "production-stack", True)
+        assert (router.name, router.sample.kind, router.sample.alive) == ("r:80", "production-stack", True)
         assert set(router.deployments or ()) == {"http://h:1", "http://h:2"}
 
 
