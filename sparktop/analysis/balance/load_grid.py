@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from operator import add, itemgetter, le, lt, sub
+from operator import add
 from statistics import median
 
 from msgspec import Struct
@@ -135,19 +135,6 @@ class LoadGrid(Struct, frozen=True, eq=False):
     slots."""
 
 
-def picker(grid: LoadGrid, slots: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float]]:
-    """Return a function that selects values by time slot.
-
-    The function's argument is a list with one value for each slot of `grid`; the function returns the
-    values at the indexes `slots`.
-    """
-    if len(slots) == len(grid.totals):
-        return lambda column: column
-    if len(slots) < 2:  # noqa: PLR2004 - of one, an itemgetter gives no sequence
-        return lambda column: [column[slot] for slot in slots]
-    return itemgetter(*slots)
-
-
 class _Samples(Struct, frozen=True):
     """The usable samples of a `LoadTrack`: those within the requested time and with a known load."""
 
@@ -247,8 +234,7 @@ def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float) -> Lo
     end = max(samples.times[-1] for samples in here)
     count = max(1, round((end - begin) / step) + 1)
     base = end - (count - 0.5) * step
-    edges = [base + slot * step for slot in range(count + 1)]
-    columns = [_samples_by_slot(samples.times, edges, step) for samples in here]
+    columns = [_samples_by_slot(samples.times, base, count, step) for samples in here]
     loads = tuple(
         _values_by_slot(samples.loads, column) for samples, column in zip(here, columns, strict=True)
     )
@@ -312,9 +298,7 @@ def _median_step(times: Sequence[float]) -> float:
 
 def unbroken_since(times: Sequence[float], gap_s: float) -> float:
     """Return the time of the first sample after the newest gap of more than `gap_s` seconds."""
-    if max(map(sub, times[1:], times), default=0.0) <= gap_s:  # nearly always, and faster
-        return times[0]
-    return max(later for earlier, later in pairwise(times) if later - earlier > gap_s)
+    return max((later for earlier, later in pairwise(times) if later - earlier > gap_s), default=times[0])
 
 
 def interpolate(times: Sequence[float], values: Sequence[float], at_s: float) -> float:
@@ -327,20 +311,15 @@ def interpolate(times: Sequence[float], values: Sequence[float], at_s: float) ->
     return values[index - 1] + part * (values[index] - values[index - 1])
 
 
-def _samples_by_slot(times: Sequence[float], edges: Sequence[float], step: float) -> Sequence[int]:
+def _samples_by_slot(times: Sequence[float], base: float, count: int, step: float) -> list[int]:
     """Return for each time slot the index of its sample in `times`, or -1 if the slot has no sample.
 
-    `edges` are the borders of the slots, each `step` seconds long; no sample may be later than the last
-    border. Where each slot has its sample, the result is a range, from which values are read at once.
+    There are `count` slots of `step` seconds from the time `base` on, after which no sample may be.
     """
-    base, count, per_s = edges[0], len(edges) - 1, 1 / step
     first = bisect_left(times, base)
-    inside = times[first:]
-    if len(inside) == count and all(map(le, edges, inside)) and all(map(lt, inside, edges[1:])):
-        return range(first, first + count)
     column = [-1] * count
-    for index, slot in enumerate([int((time - base) * per_s) for time in inside], first):
-        column[slot] = index
+    for index, time in enumerate(times[first:], first):
+        column[min(count - 1, int((time - base) / step))] = index
     for slot in range(1, count - 1):
         if column[slot] < 0:
             before, after = column[slot - 1], column[slot + 1]
@@ -351,10 +330,6 @@ def _samples_by_slot(times: Sequence[float], edges: Sequence[float], step: float
 
 
 def _values_by_slot(values: Sequence[float], column: Sequence[int]) -> list[float]:
-    if isinstance(column, range):
-        return [*values[column.start : column.stop]]
-    if -1 not in column and len(column) > 1:
-        return [*itemgetter(*column)(values)]
     return [values[index] if index >= 0 else math.nan for index in column]
 
 
@@ -368,7 +343,7 @@ def _fill_gaps(loads: tuple[list[float], ...], shares: tuple[float, ...]) -> lis
     most = math.floor(MISSING_IN_A_ROW * len(loads))
     if most:
         for slot, total in enumerate(totals):
-            if total != total:  # noqa: PLR0124 - NaN differs from itself; the fastest test
+            if math.isnan(total):
                 lost = [index for index, column in enumerate(loads) if math.isnan(column[slot])]
                 if len(lost) <= most:
                     rest = 1 - sum(shares[index] for index in lost)

@@ -7,13 +7,12 @@ slot of the `LoadGrid`. The *lead* is the backend with clearly most load.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from itertools import compress, groupby, pairwise, repeat
-from operator import and_, ge, le, lt, mul, ne, or_, sub, truediv
+from collections.abc import Sequence
+from itertools import compress, groupby, pairwise
+from operator import ne
 from statistics import median
 
-from sparktop.analysis.balance.load_grid import LoadGrid, picker
+from sparktop.analysis.balance.load_grid import LoadGrid
 from sparktop.analysis.balance.step_time import slots_of, throughput, with_slope
 from sparktop.model.balance import StepTime
 
@@ -42,34 +41,28 @@ def loaded_slots(grid: LoadGrid, least: float) -> list[int]:
     return [slot for slot, total in enumerate(grid.totals) if total >= least]
 
 
+def unevenness(grid: LoadGrid, slot: int) -> float:
+    """Return how unevenly the requests of a time slot are split: about 1 if routing is random; 0 without any.
+
+    This is Pearson's χ² against the backends' due shares, per degree of freedom.
+    """
+    total = grid.totals[slot]
+    if not total > 0:
+        return 0.0
+    apart = [
+        (column[slot] - share * total) ** 2 / share
+        for column, share in zip(grid.loads, grid.shares, strict=True)
+    ]
+    return sum(apart) / total / (len(grid.loads) - 1)
+
+
 def dispersion(grid: LoadGrid, slots: Sequence[int]) -> float | None:
     """Return how far the backends' loads are from an even split, relative to random routing.
 
-    The result is the mean over the time slots `slots` of Σ(x - e)² / e / (n - 1), where x is the load of
-    each of n backends and e its load under an even split. It is 1 for multinomial chance. Where all e are
-    equal it is the index of dispersion. None if `slots` is empty.
+    The result is the mean `unevenness` over the time slots `slots`. It is 1 for multinomial chance. Where all
+    shares are equal it is the index of dispersion. None if `slots` is empty.
     """
-    if not slots:
-        return None
-    pick = picker(grid, slots)
-    totals = pick(grid.totals)
-    inverse = [1 / total if total > 0 else 0.0 for total in totals]
-    even = _even_loads(grid, totals)
-    whole = 0.0
-    for column, share in zip(grid.loads, grid.shares, strict=True):
-        # Maps of operators for speed: this runs over every sample of the window.
-        apart = list(map(sub, pick(column), even[share]))
-        whole += sum(map(mul, map(mul, apart, apart), inverse)) / share
-    return whole / len(slots) / (len(grid.loads) - 1)
-
-
-def _even_loads(grid: LoadGrid, totals: Sequence[float]) -> dict[float, list[float]]:
-    """Return {share: loads under an even split}, where the loads are share · total for each of `totals`.
-
-    The share is a backend's part of the group's load, 0 to 1. The key is the share and not the backend,
-    because mostly all backends have the same share.
-    """
-    return {share: [share * total for total in totals] for share in set(grid.shares)}
+    return sum(unevenness(grid, slot) for slot in slots) / len(slots) if slots else None
 
 
 def starved_shares(
@@ -89,13 +82,8 @@ def starved_shares(
     if not slots:
         nothing = tuple(0.0 for _ in grid.loads)
         return nothing, 0.0, nothing, 0.0
-    pick = picker(grid, slots)
-    totals = pick(grid.totals)
-    least = {
-        share: [max(1.0, STARVED_SHARE * share * total) for total in totals] for share in set(grid.shares)
-    }
     hungry = [
-        list(compress(slots, map(le, pick(column), least[share])))
+        [slot for slot in slots if column[slot] <= max(1.0, STARVED_SHARE * share * grid.totals[slot])]
         for column, share in zip(grid.loads, grid.shares, strict=True)
     ]
     generous = _slots_with_a_full_backend(grid, set().union(*hungry))
@@ -134,8 +122,10 @@ def _slots_away(
         without = [load == 0 and total > 0 for load, total in zip(column, grid.totals, strict=True)]
     else:
         idle = _without_arrivals(track.times_s, track.arrived, grid)
-        below = map(lt, column, map(mul, repeat(share), grid.totals))
-        without = list(map(and_, map(and_, idle, counted), below))
+        without = [
+            is_idle and is_counted and load < share * total
+            for is_idle, is_counted, load, total in zip(idle, counted, column, grid.totals, strict=True)
+        ]
     begin = 0
     for none, run in groupby(without):
         end = begin + len(list(run))
@@ -218,39 +208,24 @@ def lost_share(
     """
     if step is None or not slots:
         return None, None
-    pick, count = picker(grid, slots), len(grid.loads)
-    # Loads are counts with few distinct values: each is computed once.
-    even = Counter(total / count for total in pick(grid.totals))
-    loads = [
-        (slots_of(track), Counter(pick(column)))
-        for track, column in zip(grid.tracks, grid.loads, strict=True)
-    ]
-    share = _lost_part(loads, even, step)
-    ends = [_lost_part(loads, even, with_slope(step, errors)) for errors in (-_ERRORS, _ERRORS)]
+    limits = list(map(slots_of, grid.tracks))
+    share = _lost_part(grid, slots, step, limits)
+    ends = [_lost_part(grid, slots, with_slope(step, errors), limits) for errors in (-_ERRORS, _ERRORS)]
     return share, max(abs(end - share) for end in ends)
 
 
-def _lost_part(
-    loads: Sequence[tuple[int | None, Mapping[float, int]]], even: Mapping[float, int], step: StepTime
-) -> float:
+def _lost_part(grid: LoadGrid, slots: Sequence[int], step: StepTime, limits: Sequence[int | None]) -> float:
     """Return the part of the throughput that is lost if a step takes `step` by its batch size.
 
-    `loads` has for each backend the requests that it runs at once, and in how many time slots it had each
-    load; `even` in how many slots it would have had each load under an even split.
+    `limits` has for each backend the requests that it runs at once.
     """
     made = best = 0.0
-    at_best: dict[int | None, float] = {}
-    for limit, counts in loads:
+    even = [grid.totals[slot] / len(grid.loads) for slot in slots]
+    for column, limit in zip(grid.loads, limits, strict=True):
         makes = throughput(step, limit)
-        made += _tokens_made(makes, counts)
-        if limit not in at_best:
-            at_best[limit] = _tokens_made(makes, even)
-        best += at_best[limit]
+        made += sum(makes(column[slot]) for slot in slots)
+        best += sum(map(makes, even))
     return max(0.0, 1 - made / best) if best > 0 else 0.0
-
-
-def _tokens_made(makes: Callable[[float], float], loads: Mapping[float, int]) -> float:
-    return sum([makes(load) * times for load, times in loads.items()])
 
 
 def skew(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, float, float] | None:
@@ -264,25 +239,19 @@ def skew(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, float, float] | Non
     """
     if not slots:
         return None
-    pick = picker(grid, slots)
-    even = _even_loads(grid, pick(grid.totals))
-    most, result = -math.inf, 0
-    for index, (column, share) in enumerate(zip(grid.loads, grid.shares, strict=True)):
-        whole = sum(_loads_in_shares(pick(column), even[share]))
-        if whole > most:
-            most, result = whole, index
-    beyond = [part - 1 for part in _loads_in_shares(pick(grid.loads[result]), even[grid.shares[result]])]
-    mean = sum(beyond) / len(beyond)
-    spread = sum([(value - mean) ** 2 for value in beyond]) / len(beyond)
-    return result, mean, mean / math.sqrt(spread) if spread > 0 else math.inf
+    excesses = [
+        [_excess(column[slot], share * grid.totals[slot]) for slot in slots]
+        for column, share in zip(grid.loads, grid.shares, strict=True)
+    ]
+    backend = max(range(len(excesses)), key=lambda index: sum(excesses[index]))
+    mean = sum(excesses[backend]) / len(slots)
+    spread = sum((value - mean) ** 2 for value in excesses[backend]) / len(slots)
+    return backend, mean, mean / math.sqrt(spread) if spread > 0 else math.inf
 
 
-def _loads_in_shares(loads: Sequence[float], even: Sequence[float]) -> list[float]:
-    """Return each load divided by the load under an even split, `even`; 1 where `even` is 0."""
-    try:
-        return list(map(truediv, loads, even))
-    except ZeroDivisionError:
-        return [load / part if part > 0 else 1.0 for load, part in zip(loads, even, strict=True)]
+def _excess(load: float, due: float) -> float:
+    """Return by how much a load exceeds the one that is due, as a part of this; 0 where none is due."""
+    return load / due - 1 if due > 0 else 0.0
 
 
 _SMALLEST, _LARGEST = 0.5, 0.9
@@ -314,22 +283,18 @@ def follow_lead(grid: LoadGrid, slots: Sequence[int], margin: float) -> tuple[in
     A backend takes the lead when its load reaches (1 + `margin`) times its even share. Where two backends
     do so in the same slot with equal loads, the lead does not change until one of them has more load.
     """
-    pick = picker(grid, slots)
-    excess = [
-        [load / share for load in pick(column)] for column, share in zip(grid.loads, grid.shares, strict=True)
-    ]
-    most = list(map(max, *excess))
-    leader = -1
+    leader: int | None = None
     changed_at: list[int] = []
-    for index, (slot, top, total) in enumerate(zip(slots, most, pick(grid.totals), strict=True)):
-        least = (1 + margin) * total
-        # Mostly no backend leads, or the same one still does.
-        if top >= least and (leader < 0 or excess[leader][index] < least):
-            row = [column[index] for column in excess]
-            if row.count(top) == 1:
-                if leader >= 0:
-                    changed_at.append(slot)
-                leader = row.index(top)
+    for slot in slots:
+        least = (1 + margin) * grid.totals[slot]
+        # What the total would be if each backend had as much for its share.
+        loads = [column[slot] / share for column, share in zip(grid.loads, grid.shares, strict=True)]
+        top = max(loads)
+        still_leads = leader is not None and loads[leader] >= least
+        if top >= least and not still_leads and loads.count(top) == 1:
+            if leader is not None:
+                changed_at.append(slot)
+            leader = loads.index(top)
     gaps = [(later - earlier) * grid.step_s for earlier, later in pairwise(changed_at)]
     return len(changed_at), median(gaps) if gaps else None
 
@@ -346,22 +311,16 @@ def follow_turns(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, int, float 
     """
     counts: list[int] = []
     gaps: list[int] = []
-    pick = picker(grid, slots)
-    totals = pick(grid.totals)
-    edges = {
-        share: (
-            [(1 - _AROUND) * share * total for total in totals],
-            [(1 + _AROUND) * share * total for total in totals],
-        )
-        for share in set(grid.shares)
-    }
     for column, share in zip(grid.loads, grid.shares, strict=True):
-        loads, (lows, highs) = pick(column), edges[share]
-        # Maps of operators take a third of a loop's time. NaN compares as false.
-        full = list(map(ge, loads, highs))
-        either = list(map(or_, full, map(le, loads, lows)))
-        states, known_at = list(compress(full, either)), list(compress(slots, either))
-        turned_at = list(compress(known_at[1:], map(ne, states[1:], states)))
+        was_full: bool | None = None
+        turned_at: list[int] = []
+        for slot in slots:
+            load, due = column[slot], share * grid.totals[slot]
+            is_full = load >= (1 + _AROUND) * due
+            if is_full or load <= (1 - _AROUND) * due:
+                if was_full is not None and is_full is not was_full:
+                    turned_at.append(slot)
+                was_full = is_full
         counts.append(len(turned_at))
         gaps += [later - earlier for earlier, later in zip(turned_at, turned_at[2:], strict=False)]
     return sum(counts), max(counts, default=0), median(gaps) * grid.step_s if gaps else None

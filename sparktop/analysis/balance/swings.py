@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise, repeat
-from operator import mul, sub, truediv
+from itertools import pairwise
+from operator import mul
 from statistics import median
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, interpolate, picker
+from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, interpolate
+from sparktop.analysis.balance.spread import unevenness
 from sparktop.model.balance import Arrivals, Convoys, Curve, Swing
 
 # A *convoy* is a set of requests that start together at one backend, end together and return together. A
@@ -50,15 +51,13 @@ def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
     two spreads. Slow servers cause no false alarm: they make random routing less even at full load, and
     the test looks for the opposite.
     """
-    pick = picker(grid, slots)
-    totals = pick(grid.totals)
-    ordered = sorted(totals)
+    ordered = sorted(grid.totals[slot] for slot in slots)
     most = ordered[math.floor(_USUAL_MOST * len(ordered))] if ordered else 0.0
     if not ordered or most <= 0 or ordered[0] > PART_SHARES[1] * most:
         return None
-    times = _Times([pick(column) for column in grid.loads], grid.shares, most)
-    for index, total in enumerate(totals):
-        times.add_slot(index, total)
+    times = _Times(grid, most)
+    for slot in slots:
+        times.add_slot(slot)
     if not times.full:
         return None
     result = Convoys(
@@ -66,18 +65,18 @@ def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
         part_times=len(times.part),
         full_spread=_mean_of_means(times.full),
         full_total=sum(times.full_totals) / len(times.full_totals),
-        part_share=times.part_slots / len(totals),
+        part_share=times.part_slots / len(slots),
         least_leads=_leads_of_runner_up(times.leads),
-        period_s=_period_s(times.columns, grid.step_s),
+        period_s=_period_s([[column[slot] for slot in slots] for column in grid.loads], grid.step_s),
     )
     if not times.part:
         return result
-    each, part_spread = len(times.columns) - 1, _mean_of_means(times.part)
+    each, part_spread = len(grid.loads) - 1, _mean_of_means(times.part)
     above, below = each * len(times.part), each * len(times.full)
     return replace(
         result,
         part_spread=part_spread,
-        since_part_s=(slots[-1] - slots[times.last_part]) * grid.step_s,
+        since_part_s=(slots[-1] - times.last_part) * grid.step_s,
         part_chance=chi_squared_tail(part_spread * above, above),
         chance=f_tail(part_spread / max(result.full_spread, _SMALLEST_SPREAD), above, below),
     )
@@ -90,8 +89,7 @@ class _Times(Struct):
     slots.
     """
 
-    columns: Sequence[Sequence[float]]
-    shares: Sequence[float]
+    grid: LoadGrid
     most: float
     """Requests in the group at its usual maximum."""
     full: list[list[float]] = []
@@ -105,58 +103,46 @@ class _Times(Struct):
     """The total has fallen to the upper limit of a part time or below since the last full time."""
     _leader: int | None = None
 
-    def add_slot(self, index: int, total: float) -> None:
-        """Add the time slot `index`, in which `total` requests were present, to the full or the part load.
+    def add_slot(self, slot: int) -> None:
+        """Add a time slot to the full or the part load.
 
         A total near the usual maximum is full load, one of about half of this is part load. Ignore other
         slots.
         """
         lowest, part = PART_SHARES
+        total = self.grid.totals[slot]
         if total >= FULL_SHARE * self.most:
             if self._fell:
                 self.full.append([])
                 self._fell, self._leader = False, None
-            self.full[-1].append(_unevenness(self.columns, self.shares, index, total))
+            self.full[-1].append(unevenness(self.grid, slot))
             self.full_totals.append(total)
         elif total <= part * self.most:
             self._fell = True
             if total >= lowest * self.most:
-                self._add_part_slot(index, total)
+                self._add_part_slot(slot)
 
-    def _add_part_slot(self, index: int, total: float) -> None:
+    def _add_part_slot(self, slot: int) -> None:
         """Add a slot at part load.
 
         A new stretch begins after each full time, and when another backend takes the lead; a tie that
         follows a lead changes nothing.
         """
-        self.part_slots, self.last_part = self.part_slots + 1, index
-        first = _leader_of(self.columns, self.shares, index)
+        self.part_slots, self.last_part = self.part_slots + 1, slot
+        first = _leader_of(self.grid, slot)
         if self._leader is None or first not in {self._leader, _TIE}:
             self.part.append([])
             self.leads.append(first)
             self._leader = first
-        self.part[-1].append(_unevenness(self.columns, self.shares, index, total))
+        self.part[-1].append(unevenness(self.grid, slot))
 
 
-def _unevenness(
-    columns: Sequence[Sequence[float]], shares: Sequence[float], index: int, total: float
-) -> float:
-    """Return how unevenly the requests of a time slot are split: about 1 if routing is random.
-
-    This is Pearson's χ² against the backends' due shares, per degree of freedom.
-    """
-    apart = [
-        (column[index] - share * total) ** 2 / share for column, share in zip(columns, shares, strict=True)
-    ]
-    return sum(apart) / total / (len(columns) - 1)
-
-
-def _leader_of(columns: Sequence[Sequence[float]], shares: Sequence[float], index: int) -> int:
-    """Return which backend has the highest load relative to its due share in time slot `index`.
+def _leader_of(grid: LoadGrid, slot: int) -> int:
+    """Return which backend has the highest load relative to its due share in a time slot.
 
     The result is the index of the backend, or `_TIE` if two backends have the highest.
     """
-    loads = [column[index] / share for column, share in zip(columns, shares, strict=True)]
+    loads = [column[slot] / share for column, share in zip(grid.loads, grid.shares, strict=True)]
     top = max(loads)
     return loads.index(top) if loads.count(top) == 1 else _TIE
 
@@ -528,6 +514,11 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
     )
 
 
+def _dot(values: Iterable[float], others: Iterable[float]) -> float:
+    """Return the sum of the products of values side by side, up to the end of the shorter list."""
+    return math.fsum(map(mul, values, others))
+
+
 def _mutual_move(grid: LoadGrid, slots: Sequence[int]) -> float | None:
     """Return how far the load of one backend and the sum of the other loads move in opposite directions.
 
@@ -537,20 +528,20 @@ def _mutual_move(grid: LoadGrid, slots: Sequence[int]) -> float | None:
     smaller of cov(its load, x) and -cov(sum of the other loads, x), divided by the variance of x. Return
     None if x does not vary.
     """
-    pick = picker(grid, slots)
-    columns, totals = [pick(column) for column in grid.loads], pick(grid.totals)
-    moves = [sum(map(mul, column, column)) - sum(column) ** 2 / len(column) for column in columns]
+    totals = [grid.totals[slot] for slot in slots]
+    columns = [[column[slot] for slot in slots] for column in grid.loads]
+    moves = [_dot(column, column) - sum(column) ** 2 / len(column) for column in columns]
     # On a tie the order of backends must not decide.
     index = max(range(len(columns)), key=lambda backend: (moves[backend], columns[backend]))
     loads, count = columns[index], len(totals)
-    beyond = list(map(sub, loads, map(mul, repeat(grid.shares[index]), totals)))
-    mean, all_own, whole = sum(beyond) / count, sum(loads), sum(totals)
-    power: float = sum(map(mul, beyond, beyond)) - mean * mean * count
+    beyond = [load - grid.shares[index] * total for load, total in zip(loads, totals, strict=True)]
+    mean, whole = sum(beyond) / count, sum(totals)
+    power = _dot(beyond, beyond) - mean * mean * count
     if power <= _SMALLEST_POWER * count * (whole / count) ** 2:
         return None
-    mine: float = sum(map(mul, loads, beyond)) - mean * all_own
-    others: float = sum(map(mul, totals, beyond)) - mean * whole - mine
-    return min(mine, -others) / power
+    own = _dot(loads, beyond) - mean * sum(loads)
+    others = _dot(totals, beyond) - mean * whole - own
+    return min(own, -others) / power
 
 
 def _clip_and_centre(points: Sequence[float], present: Sequence[float]) -> list[float]:
@@ -603,16 +594,17 @@ def _backend_most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list
     first, last = slots[0], slots[-1] + 1
     totals = grid.totals[first:last]
     least = sum([grid.totals[slot] for slot in slots]) / len(slots) / 2
-    scales = [max(total, least) if total == total else math.nan for total in totals]  # noqa: PLR0124 - keeps NaN
-    whole = math.isfinite(sum(totals))
+    scales = [math.nan if math.isnan(total) else max(total, least) for total in totals]
     best: tuple[float, list[float]] | None = None
     result = 0
     for index, (column, share) in enumerate(zip(grid.loads, grid.shares, strict=True)):
-        # (load / share - total) / max(total, least); maps of operators take two thirds of a loop's time.
-        apart = list(map(truediv, map(sub, map(truediv, column[first:last], repeat(share)), totals), scales))
-        present = apart if whole else [value for value in apart if value == value]  # noqa: PLR0124 - drops NaN
+        apart = [
+            (load / share - total) / scale
+            for load, total, scale in zip(column[first:last], totals, scales, strict=True)
+        ]
+        present = [value for value in apart if not math.isnan(value)]
         mean = sum(present) / max(1, len(present))
-        spread = sum(map(mul, present, present)) - mean * mean * len(present)
+        spread = _dot(present, present) - mean * mean * len(present)
         # Ties are broken by the values, so that the order of backends does not matter.
         if best is None or spread > best[0] or (spread == best[0] and apart > best[1]):
             best, result = (spread, apart), index
@@ -629,9 +621,6 @@ def _average_down(values: list[float], step: float) -> tuple[list[float], float]
     if size <= 1:
         return values, step
     first = len(values) % size
-    if math.isfinite(sum(values)):
-        runs = zip(*(values[first + part :: size] for part in range(size)), strict=True)
-        return [sum(run) / size for run in runs], step * size
     thin: list[float] = []
     for start in range(first, len(values), size):
         run = [value for value in values[start : start + size] if not math.isnan(value)]
@@ -647,12 +636,10 @@ def _fft_factors(size: int) -> tuple[complex, ...]:
 
 
 def _transform(values: Sequence[complex]) -> list[complex]:
-    """Return the discrete Fourier transform (Cooley and Tukey) of a power of two values, at least 4."""
+    """Return the discrete Fourier transform (Cooley and Tukey) of a power of two values."""
     size = len(values)
-    if size == 4:  # noqa: PLR2004 - the smallest one worth a call
-        first, second, third, fourth = values
-        plus, minus, turned_by = first + third, first - third, -1j * (second - fourth)
-        return [plus + second + fourth, minus + turned_by, plus - second - fourth, minus - turned_by]
+    if size == 1:
+        return [*values]
     even, odd = _transform(values[0::2]), _transform(values[1::2])
     turned = [factor * value for factor, value in zip(_fft_factors(size), odd, strict=True)]
     return [a + b for a, b in zip(even, turned, strict=True)] + [
@@ -672,15 +659,7 @@ def _spectrum(centred: Sequence[float]) -> list[float]:
     """
     tapered = [value * factor for value, factor in zip(centred, _taper(len(centred)), strict=True)]
     tapered += [0.0] * (_SPECTRUM_SIZE - len(tapered))
-    # Every other value becomes the imaginary part: half the size, half the time. The spectrum of n real
-    # values is X[k] = (Z[k] + Z*[n/2-k] - i w^k (Z[k] - Z*[n/2-k])) / 2; the half cancels below.
-    half_spectrum = _transform(list(map(complex, tapered[0::2], tapered[1::2])))
-    power = [0.0]
-    for forward, back, factor in zip(
-        half_spectrum[1:], half_spectrum[:0:-1], _fft_factors(_SPECTRUM_SIZE)[1:], strict=True
-    ):
-        mirrored = back.conjugate()
-        power.append(abs(forward + mirrored - 1j * factor * (forward - mirrored)) ** 2)
+    power = [0.0, *(abs(value) ** 2 for value in _transform(tapered)[1 : _SPECTRUM_SIZE // 2])]
     whole = sum(power)
     return [value / whole for value in power] if whole > 0 else power
 
@@ -738,7 +717,7 @@ def _autocorrelation(centred: Sequence[float], present: float) -> list[float]:
     most = max(2, math.floor(count / _LEAST_CYCLES) + 2)
     result = [1.0]
     for lag in range(1, most):
-        products = sum(map(mul, centred[lag:], centred))  # two thirds of the time of a zip
+        products = _dot(centred[lag:], centred)
         result.append(products / ((count - lag) * present * present) / power)
     return result
 
