@@ -80,7 +80,9 @@ def first_model(found: object) -> tuple[str | None, int | None]:
 def listed_models(found: object) -> tuple[str, ...] | None:
     """Return the names in a `/v1/models` response; None if it lists none, or more than any server serves."""
     models = field(found, "data")
-    listed = [words(field(one, "id")) for one in models[: MAX_MODELS + 1]] if isinstance(models, list) else []
+    listed = (
+        [words(field(model, "id")) for model in models[: MAX_MODELS + 1]] if isinstance(models, list) else []
+    )
     names = tuple(name for name in listed if name is not None)
     return names if names and len(listed) <= MAX_MODELS else None
 

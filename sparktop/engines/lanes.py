@@ -418,7 +418,7 @@ def _count_lora(name: str) -> Callable[[Family], float | None]:
     def count(family: Family) -> float | None:
         newest = max(family, key=lambda labels: family[labels], default=())
         listed = label(newest, name)
-        return None if listed is None else float(len([one for one in listed.split(",") if one.strip()]))
+        return None if listed is None else float(len([name for name in listed.split(",") if name.strip()]))
 
     return count
 

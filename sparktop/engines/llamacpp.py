@@ -134,7 +134,7 @@ def _router_note(statuses: Mapping[str, str]) -> str:
     """Return how many models of a router are in which state, such as "models: 1 loaded, 2 unloaded"."""
     order = (LOADED, _LOADING, "sleeping", "unloaded")
     kinds = sorted({*statuses.values()}, key=lambda kind: (order.index(kind) if kind in order else 9, kind))
-    numbers = [f"{sum(one == kind for one in statuses.values())} {clean(kind, 20)}" for kind in kinds]
+    numbers = [f"{sum(value == kind for value in statuses.values())} {clean(kind, 20)}" for kind in kinds]
     said = ", ".join(numbers)
     return f"models: {said}" if _AWAKE & {*kinds} else f"models: {said}; {NO_MODEL}"
 
@@ -157,7 +157,9 @@ def is_router(props: object) -> bool:
 def models_of(listed: object) -> dict[str, str]:
     """Return the status of each model by the parsed `/models` of a server in router mode."""
     found = entries(listed, "data") or []
-    states = {words(field(one, "id")): words(field(one, "status", "value"), 20) for one in found[:MAX_MODELS]}
+    states = {
+        words(field(model, "id")): words(field(model, "status", "value"), 20) for model in found[:MAX_MODELS]
+    }
     return {model: state for model, state in states.items() if model and state}
 
 
@@ -191,8 +193,8 @@ def read_json(body: bytes, at: float) -> EngineSample:
         PageError: the body is neither.
     """
     found = parse(body)
-    if isinstance(found, list) and all(isinstance(one, dict) and "is_processing" in one for one in found):
-        running = sum(one["is_processing"] is True for one in found)
+    if isinstance(found, list) and all(isinstance(slot, dict) and "is_processing" in slot for slot in found):
+        running = sum(slot["is_processing"] is True for slot in found)
         lane, note, slots = LaneSample("0", running=float(running)), NO_METRICS, len(found) or None
     elif is_asleep(found):
         lane, note, slots = _ASLEEP_LANE, ASLEEP, count(field(found, "total_slots"))

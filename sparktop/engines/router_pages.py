@@ -132,19 +132,21 @@ def read_workers(body: bytes) -> RouterSample | None:
     if listed is None or (not listed and field(found, "total") != 0):
         return None
     known = {
-        name: one
-        for one in listed[:_MOST_DEPLOYMENTS]
-        if (name := words(field(one, "url"), _ID_LIMIT)) is not None
+        name: entry
+        for entry in listed[:_MOST_DEPLOYMENTS]
+        if (name := words(field(entry, "url"), _ID_LIMIT)) is not None
     }
     if listed and not known:
         return None
     loads = {
-        name: load for name, one in known.items() if (load := _load_or_none(field(one, "load"))) is not None
+        name: load
+        for name, worker in known.items()
+        if (load := _load_or_none(field(worker, "load"))) is not None
     }
-    gateway = not listed or any(field(one, "id") is not None for one in known.values())
+    gateway = not listed or any(field(value, "id") is not None for value in known.values())
     models = {
-        name: None if (model := words(field(one, "model_id"), _ID_LIMIT)) == "unknown" else model
-        for name, one in known.items()
+        name: None if (model := words(field(worker, "model_id"), _ID_LIMIT)) == "unknown" else model
+        for name, worker in known.items()
     }
     return RouterSample(
         _UNDATED,
@@ -152,7 +154,9 @@ def read_workers(body: bytes) -> RouterSample | None:
         deployments=tuple(Deployment(name, name, model) for name, model in models.items()),
         sent=loads or None,
         in_flight=math.fsum(loads.values()) if loads else None,
-        troubles={name: "unhealthy" for name, one in known.items() if field(one, "is_healthy") is False},
+        troubles={
+            name: "unhealthy" for name, worker in known.items() if field(worker, "is_healthy") is False
+        },
         note=None if known else "it has no worker",
     )
 
@@ -167,12 +171,12 @@ def read_running(body: bytes) -> RouterSample | None:
         PageError: the body is not JSON.
     """
     listed = entries(parse(body), "running")
-    if listed is None or any(words(field(one, "model")) is None for one in listed):
+    if listed is None or any(words(field(entry, "model")) is None for entry in listed):
         return None
     loaded = {
-        name: (words(field(one, "state"), 20) or "loaded", words(field(one, "proxy"), _ID_LIMIT))
-        for one in listed[:_MOST_DEPLOYMENTS]
-        if (name := words(field(one, "model"), _ID_LIMIT)) is not None
+        name: (words(field(entry, "state"), 20) or "loaded", words(field(entry, "proxy"), _ID_LIMIT))
+        for entry in listed[:_MOST_DEPLOYMENTS]
+        if (name := words(field(entry, "model"), _ID_LIMIT)) is not None
     }
     names = ", ".join(f"{name} ({state})" for name, (state, _) in loaded.items())
     return RouterSample(
@@ -250,8 +254,8 @@ def _read_epp(families: Mapping[str, Family]) -> RouterSample:
         endpoints, "model_server_pod"
     )
     deployments = tuple(
-        Deployment(one, f"http://{one}" if _HOST_PORT.fullmatch(one) else None)
-        for one in list(ids)[:_MOST_DEPLOYMENTS]
+        Deployment(deployment, f"http://{deployment}" if _HOST_PORT.fullmatch(deployment) else None)
+        for deployment in list(ids)[:_MOST_DEPLOYMENTS]
     )
     return RouterSample(
         _UNDATED,

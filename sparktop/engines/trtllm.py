@@ -149,12 +149,12 @@ def read_json(body: bytes, at: float) -> EngineSample:
         PageError: the body is no list of iterations.
     """
     found = parse(body)
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    if not isinstance(found, list) or not all(isinstance(sample, dict) for sample in found):
         raise PageError(FailureKind.MALFORMED, "no list of iterations of TensorRT-LLM")
-    newest = {count(field(one, "attentionDpRank")) or 0: one for one in found}
+    newest = {count(field(sample, "attentionDpRank")) or 0: sample for sample in found}
     if len(newest) > MAX_LANES:
         raise PageError(FailureKind.TOO_LARGE, f"iterations of more than {MAX_LANES} ranks")
-    slots = [count(field(one, "maxNumActiveRequests")) for one in newest.values()]
+    slots = [count(field(value, "maxNumActiveRequests")) for value in newest.values()]
     return EngineSample(
         at=at,
         engine="trtllm",

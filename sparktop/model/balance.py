@@ -411,8 +411,10 @@ def leading(groups: Sequence[Balance]) -> list[Balance]:
     These are all but the engine cores of servers in a group. Such cores are among them only if they oscillate
     or starve and the verdict on the servers is milder.
     """
-    words = {one.group: one.word for one in groups}
-    return [one for one in groups if one.within is None or _is_worse(one.word, words.get(one.within))]
+    words = {group.group: group.word for group in groups}
+    return [
+        group for group in groups if group.within is None or _is_worse(group.word, words.get(group.within))
+    ]
 
 
 def _is_worse(lanes: BalanceWord, servers: BalanceWord | None) -> bool:

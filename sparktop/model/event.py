@@ -253,5 +253,5 @@ class Finding(Struct, frozen=True):
 
 def worst_finding(findings: tuple[Finding, ...]) -> Finding | None:
     """Return the most severe finding, the first of several; None without one that has a severity."""
-    graded = [one for one in findings if one.severity is not None]
-    return max(graded, key=lambda one: one.severity.rank if one.severity else -1, default=None)
+    graded = [finding for finding in findings if finding.severity is not None]
+    return max(graded, key=lambda finding: finding.severity.rank if finding.severity else -1, default=None)

@@ -34,7 +34,7 @@ class Explained(Struct, frozen=True):
         for case, remedy in self.remedies.items():
             cases.setdefault(remedy, []).append(case)
         found = [f"{', '.join(names)}: {remedy}" for remedy, names in cases.items()]
-        return tuple(one.translate(_WITHOUT_BRACES) for one in found or [self.remedy] if one)
+        return tuple(remedy.translate(_WITHOUT_BRACES) for remedy in found or [self.remedy] if remedy)
 
     @property
     def line(self) -> str:
@@ -439,13 +439,13 @@ ALERTS: Mapping[str, Explained] = {
     "oscillating": BALANCE[BalanceWord.OSCILLATING],
     "starved": BALANCE[BalanceWord.STARVED],
     "uneven": BALANCE[BalanceWord.UNEVEN],
-    **{kind: one for kind, one in FINDINGS.items() if kind in ALERT_KINDS},
+    **{kind: text for kind, text in FINDINGS.items() if kind in ALERT_KINDS},
 }
 """What needs attention now, by its kind; limits by default (see the configuration)."""
 
 OTHER_ALERTS = {
-    kind: one
-    for kind, one in ALERTS.items()
-    if one not in (*STATES.values(), *BALANCE.values(), *SPEEDS.values(), *FINDINGS.values())
+    kind: text
+    for kind, text in ALERTS.items()
+    if text not in (*STATES.values(), *BALANCE.values(), *SPEEDS.values(), *FINDINGS.values())
 }
 """The alerts that are no state of a server, machine or group, and no finding."""

@@ -197,12 +197,16 @@ def also_reported(values: Mapping[str, float | None]) -> list[tuple[CounterFigur
     `CounterFigure`) with nothing but zeros, because servers report zeros for features that are off.
     """
     known = [
-        (one, value)
-        for one in COUNTER_FIGURES
-        if (value := values.get(one.name)) is not None and (value or not one.fault)
+        (figure, value)
+        for figure in COUNTER_FIGURES
+        if (value := values.get(figure.name)) is not None and (value or not figure.fault)
     ]
-    used = {one.section for one, value in known if value}
-    return [(one, value) for one, value in known if one.section in used or one.section == ALSO_REPORTED]
+    used = {figure.section for figure, value in known if value}
+    return [
+        (figure, value)
+        for figure, value in known
+        if figure.section in used or figure.section == ALSO_REPORTED
+    ]
 
 
 class Of(StrEnum):
@@ -268,7 +272,9 @@ _DECODE = "Decode rate while the batch stands, as a share of"
 def figures(of: Of, where: Where | None = None) -> list[Figure]:
     """Return the figures of a kind of thing in an output; without one, those of `sparktop export`."""
     return [
-        one for one in FIGURES if one.of is of and (bool(one.metric) if where is None else where in one.where)
+        figure
+        for figure in FIGURES
+        if figure.of is of and (bool(figure.metric) if where is None else where in figure.where)
     ]
 
 

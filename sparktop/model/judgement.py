@@ -100,7 +100,7 @@ def rivals(levels: Sequence[Judged], name: Name = str) -> str:
     others = dict.fromkeys(level.against for level in levels if level.against is not None)
     if len(others) > 1:
         return "against the next best"
-    return "".join(f"against {name(one)}" for one in others)
+    return "".join(f"against {name(column)}" for column in others)
 
 
 class JudgedLevel(Judged, Protocol):
@@ -141,10 +141,12 @@ def largest_lead(levels: Sequence[JudgedLevel], name: Name = str) -> str:
 
     Leads that round to 0 % are none.
     """
-    leads = [one for one in levels if one.percent is not None and round(one.percent) and lead_words(one)]
+    leads = [
+        level for level in levels if level.percent is not None and round(level.percent) and lead_words(level)
+    ]
     if not leads:
         return ""
-    most = max(leads, key=lambda one: abs(one.percent or 0.0))
+    most = max(leads, key=lambda level: abs(level.percent or 0.0))
     where = f" at {most.where}" if len(levels) > 1 else ""
     return f" ({'at most ' if len(levels) > 1 else ''}{lead_words(most, name)}{where})"
 

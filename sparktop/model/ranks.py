@@ -94,7 +94,9 @@ class RanksAnswer(Struct, frozen=True):
         """
         if self.form != "json":
             return frozenset()
-        return frozenset(f"{one.hash}:{one.secondary_hash or ''}" for one in self.communicators)
+        return frozenset(
+            f"{communicator.hash}:{communicator.secondary_hash or ''}" for communicator in self.communicators
+        )
 
 
 RANKS_SCHEMA = "sparktop.ranks/1"

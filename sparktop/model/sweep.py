@@ -739,7 +739,7 @@ class Doing(StrEnum):
     """A person reads the answer and thinks, or nothing has begun."""
 
 
-LETTERS = {one: one.value[0] for one in (Doing.DECODE, Doing.PREFILL, Doing.WAITING, Doing.TOOL)} | {
+LETTERS = {doing: doing.value[0] for doing in (Doing.DECODE, Doing.PREFILL, Doing.WAITING, Doing.TOOL)} | {
     Doing.THINK: "h"
 }
 """The letter of each activity in `Activities.each`."""

@@ -119,18 +119,18 @@ class Compared(Struct, frozen=True):
 def happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, ...], str]:
     """Return (what happened in a span, in order of time, at most `most` lines; what had no room, or "")."""
     lines = _join_subjects(_join_conditions(_lines_of_span(moment)))
-    weighed = sorted(lines, key=lambda one: (-one.severity.rank, one.at))
+    weighed = sorted(lines, key=lambda line: (-line.severity.rank, line.at))
     kept, others = weighed[:most], weighed[most:]
     rest = ""
     if others:
         labels = Counter[str]()
-        for one in others:
-            labels[one.label] += one.count
+        for line in others:
+            labels[line.label] += line.count
         named = [f"{count} × {label}" for label, count in labels.most_common(_MOST_LABELS)]
         more = sum(labels.values()) - sum(count for _, count in labels.most_common(_MOST_LABELS))
         named += [f"{more} others"] if more else []
         rest = f"Without a line of their own, since they weigh less: {', '.join(named)}."
-    return tuple(sorted(kept, key=lambda one: (one.at, -one.severity.rank))), rest
+    return tuple(sorted(kept, key=lambda line: (line.at, -line.severity.rank))), rest
 
 
 def weightiest(lines: Iterable[Line], when: datetime, within_s: float) -> Line | None:
@@ -147,9 +147,11 @@ def pivot(moment: Moment, at: datetime | None = None) -> datetime | None:
     """
     end = moment.end if at is None else at + timedelta(minutes=1)
     found = [
-        one for one in moment.events if one.phase is not Phase.END and (at or moment.start) <= one.at < end
+        event
+        for event in moment.events
+        if event.phase is not Phase.END and (at or moment.start) <= event.at < end
     ]
-    first = min(found, key=lambda one: (-one.severity.rank, one.at), default=None)
+    first = min(found, key=lambda event: (-event.severity.rank, event.at), default=None)
     return at if first is None else first.at
 
 
@@ -165,14 +167,14 @@ def compared(moment: Moment, at: datetime) -> Compared:
     times: list[list[float]] = [[], []]
     for of, name in dict.fromkeys((kind, name) for kind, name, _ in moment.series if kind in {BACKEND, NODE}):
         counts = [0, 0]
-        for figure in (one for one in FIGURES if one.of == of):
+        for figure in (figure for figure in FIGURES if figure.of == of):
             known = [moment.between(figure, name, *side) for side in sides]
             for number, points in enumerate(known):
                 times[number] += [stamp for stamp, _ in points]
                 counts[number] += sum(value is not None for _, value in points)
             before, after = ([value for _, value in points if value is not None] for points in known)
             if (share := _share(before, after)) is not None:
-                texts = (figure_text(figure, fmean(one)) for one in (before, after))
+                texts = (figure_text(figure, fmean(values)) for values in (before, after))
                 moved.append(Moved(figure.title, name, next(texts), next(texts), share))
         if counts[0] and not counts[1]:
             moved.append(Moved("All figures", name, "known", "unknown", -inf))
@@ -183,7 +185,7 @@ def compared(moment: Moment, at: datetime) -> Compared:
         for seconds, stamps in zip(known_s, times, strict=True)
     ]
     found = Compared(at, (known_s[0], known_s[1]))
-    moved.sort(key=lambda one: -abs(one.share))
+    moved.sort(key=lambda change: -abs(change.share))
     return found if found.too_short else replace(found, moved=tuple(moved[:_MOST_MOVED]))
 
 
@@ -200,7 +202,7 @@ def _share(before: Sequence[float], after: Sequence[float]) -> float | None:
 
 def _lines_of_span(moment: Moment) -> list[Line]:
     """Return everything that happened in a span, a line each, in order of time."""
-    found = [_event_line(one) for one in moment.events]
+    found = [_event_line(event) for event in moment.events]
     said: dict[tuple[str, str | None], list[datetime]] = {}
     for event in moment.events:
         said.setdefault((event.subject, event.kind), []).append(event.at)
@@ -224,7 +226,7 @@ def _lines_of_span(moment: Moment) -> list[Line]:
                 Line(spell.start, (spell.subject,), f"verdict: {spell.word}", "verdict", until=until)
             )
     found += [Line(at, ("mark",), word or "mark", "mark") for at, word in moment.marks]
-    found += [Line(one.start, ("sweep",), one.words, "sweep", until=one.end) for one in moment.sweeps]
+    found += [Line(sweep.start, ("sweep",), sweep.words, "sweep", until=sweep.end) for sweep in moment.sweeps]
     found += [
         Line(start, ("recording",), "no readings", "no readings", Severity.WARNING, end)
         for start, end in moment.readings.gaps
@@ -236,49 +238,55 @@ def _needs_line(spell: Spell) -> bool:
     return spell.word not in QUIET_SPEEDS and spell.word != BalanceWord.UNKNOWN.value
 
 
-def _event_line(one: Event) -> Line:
-    label = one.message if one.about is None else condition_label(one.about)
+def _event_line(event: Event) -> Line:
+    label = event.message if event.about is None else condition_label(event.about)
     return Line(
-        one.at,
-        (one.subject,),
-        one.message,
+        event.at,
+        (event.subject,),
+        event.message,
         label,
-        one.severity,
-        about=one.about,
-        phase=one.phase,
-        count=one.count,
+        event.severity,
+        about=event.about,
+        phase=event.phase,
+        count=event.count,
     )
 
 
-def _change_line(one: FactChange) -> Line:
-    return Line(one.at, (one.subject,), one.words, f"{one.what} changed", about=f"{one.subject}:{one.what}")
+def _change_line(change: FactChange) -> Line:
+    return Line(
+        change.at,
+        (change.subject,),
+        change.words,
+        f"{change.what} changed",
+        about=f"{change.subject}:{change.what}",
+    )
 
 
 def _join_conditions(lines: Sequence[Line]) -> list[Line]:
     """Join the beginning and the end of each condition; one that came and went has a single line."""
     found: list[Line] = []
     by_about: dict[str, list[Line]] = {}
-    for one in lines:
-        if one.about is None:
-            found.append(one)
+    for line in lines:
+        if line.about is None:
+            found.append(line)
             continue
-        spells = by_about.setdefault(one.about, [])
-        if spells and one.phase in {Phase.WORSE, Phase.END} and spells[-1].phase is not Phase.END:
-            spells[-1] = _with_sequel(spells[-1], one)
+        spells = by_about.setdefault(line.about, [])
+        if spells and line.phase in {Phase.WORSE, Phase.END} and spells[-1].phase is not Phase.END:
+            spells[-1] = _with_sequel(spells[-1], line)
         else:
-            spells.append(one)
+            spells.append(line)
     for spells in by_about.values():
         if len(spells) < FOLDED_FROM:
             found += spells
             continue
-        newest, worst = spells[-1], max(spells, key=lambda one: one.severity.rank).severity
+        newest, worst = spells[-1], max(spells, key=lambda line: line.severity.rank).severity
         found.append(
             replace(
                 spells[0],
                 words=f"{len(spells)} times {newest.label}, last: {newest.words}",
                 until=newest.until or newest.at,
                 severity=worst,
-                count=sum(one.count for one in spells),
+                count=sum(spell.count for spell in spells),
                 about=None,
             )
         )
@@ -290,7 +298,7 @@ def _with_sequel(first: Line, then: Line) -> Line:
     return replace(
         first,
         words=f"{first.words}; {then.words}",
-        severity=max(first.severity, then.severity, key=lambda one: one.rank),
+        severity=max(first.severity, then.severity, key=lambda severity: severity.rank),
         until=then.at if then.phase is Phase.END else first.until,
         phase=then.phase,
         count=first.count + then.count,
@@ -302,18 +310,18 @@ def _join_subjects(lines: Iterable[Line]) -> list[Line]:
     found: list[Line] = []
     newest: dict[tuple[str, Severity], int] = {}
     """Place in `found` of the newest line of each kind."""
-    for one in lines:
-        key = (one.label, one.severity)
-        first = found[newest[key]] if key in newest else one
-        near = (one.at - first.at).total_seconds() <= _TOGETHER_S
-        if first is one or one.about is None or not near or one.subjects[0] in first.subjects:
+    for line in lines:
+        key = (line.label, line.severity)
+        first = found[newest[key]] if key in newest else line
+        near = (line.at - first.at).total_seconds() <= _TOGETHER_S
+        if first is line or line.about is None or not near or line.subjects[0] in first.subjects:
             newest[key] = len(found)
-            found.append(one)
+            found.append(line)
             continue
         found[newest[key]] = replace(
             first,
-            subjects=first.subjects + one.subjects,
-            count=first.count + one.count,
-            until=max(first.until, one.until) if first.until and one.until else None,
+            subjects=first.subjects + line.subjects,
+            count=first.count + line.count,
+            until=max(first.until, line.until) if first.until and line.until else None,
         )
     return found

@@ -207,10 +207,10 @@ class Collector:
 
     def add_minute(self, wall: datetime, state: Announced) -> None:
         """Add what the head of a frame announces: verdicts, events, and the summary of the minute before."""
-        for name, one in state.summary.items():
+        for name, minute in state.summary.items():
             key = (ALL, "", name)
-            self._series.setdefault(key, []).append((wall.timestamp(), one.mean))
-            self._ranges.setdefault(key, []).append((one.least, one.most))
+            self._series.setdefault(key, []).append((wall.timestamp(), minute.mean))
+            self._ranges.setdefault(key, []).append((minute.least, minute.most))
         known = {word.value for word in BalanceWord}
         for group, (word, since_s) in state.verdicts.items():
             if word not in known:
@@ -236,9 +236,9 @@ class Collector:
         self._last = snapshot
         self._add_changes(snapshot)
         self._merge_events(snapshot.events)
-        for one in snapshot.balance:
-            since = one.since or snapshot.taken_at
-            self._extend_spell(one.group, one.word.value, since, snapshot.taken_at, one)
+        for group in snapshot.balance:
+            since = group.since or snapshot.taken_at
+            self._extend_spell(group.group, group.word.value, since, snapshot.taken_at, group)
         if snapshot.taken_at < self._detail:
             return
         for backend in snapshot.backends:
@@ -254,8 +254,8 @@ class Collector:
     def _add_changes(self, snapshot: Snapshot) -> None:
         """Note what differs from the snapshot before; what is unknown is neither a change nor forgotten."""
         before, known = self._facts, dict(_facts_of(snapshot))
-        answering = {(False, one.name) for one in snapshot.backends if one.ok}
-        answering |= {(True, one.name) for one in snapshot.nodes if one.ok}
+        answering = {(False, backend.name) for backend in snapshot.backends if backend.ok}
+        answering |= {(True, node.name) for node in snapshot.nodes if node.ok}
         kept = {} if before is None else before
         gone = [key for key in kept if key[2] == FINDING and key not in known and key[:2] in answering]
         for key in (*known, *gone) if before is not None else ():
@@ -264,14 +264,14 @@ class Collector:
                 continue  # its figures change all the time
             if old != new and (old is not None or key[2] == FINDING):
                 self._changes.append(FactChange(snapshot.taken_at, key[1], key[2], old, new, key[0]))
-        self._facts = {key: one for key, one in {**kept, **known}.items() if key not in gone}
+        self._facts = {key: fact for key, fact in {**kept, **known}.items() if key not in gone}
 
     def _extend_spell(
         self, group: str, word: str, since: datetime, until: datetime, balance: Balance | None = None
     ) -> None:
         """Note that a group has a verdict since `since` and still has it at `until`."""
         key = next(
-            (one for one in self._spells if one[:2] == (group, word) and self._goes_on(one, since)),
+            (key for key in self._spells if key[:2] == (group, word) and self._goes_on(key, since)),
             (group, word, max(since, self._start)),
         )
         before = self._spells.get(key)
@@ -296,7 +296,7 @@ class Collector:
         Adding the new ones would not do, because an event that repeats changes its earlier line.
         """
         if log:
-            self._events = [one for one in self._events if one.at < log[0].at] + list(log)
+            self._events = [event for event in self._events if event.at < log[0].at] + list(log)
 
     def _read_last(self) -> None:
         if self._last is not None and self._last is not self._taken:
@@ -337,10 +337,10 @@ class Collector:
         """
         assert self._last is not None  # noqa: S101 - see above
         self._read_last()
-        events = [one for one in self._events if self._start <= one.at <= self._end]
-        known = dict.fromkeys(one for one in marks if self._start <= one[0] <= self._end)
-        noted = ((one.at, one.message) for one in events if one.subject == MARK)
-        known |= dict.fromkeys(one for one in noted if not _is_listed(one, known))
+        events = [event for event in self._events if self._start <= event.at <= self._end]
+        known = dict.fromkeys(mark for mark in marks if self._start <= mark[0] <= self._end)
+        noted = ((event.at, event.message) for event in events if event.subject == MARK)
+        known |= dict.fromkeys(mark for mark in noted if not _is_listed(mark, known))
         return Moment(
             self._start,
             self._end,
@@ -348,10 +348,10 @@ class Collector:
             self._last,
             self._series,
             {key: tuple(pairs) for key, pairs in self._ranges.items()},
-            tuple(sorted(self._spells_in_range(), key=lambda one: (one.start, one.subject))),
+            tuple(sorted(self._spells_in_range(), key=lambda spell: (spell.start, spell.subject))),
             {name: _shares_of_time(counts) for name, counts in self._states.items()},
-            tuple(one for one in events if one.subject != MARK),
-            tuple(one for one in self._changes if self._start <= one.at <= self._end),
+            tuple(event for event in events if event.subject != MARK),
+            tuple(change for change in self._changes if self._start <= change.at <= self._end),
             tuple(sorted(known)),
             tuple(sweeps),
             replace(readings, gaps=tuple(self._gaps(self._last))),
@@ -360,14 +360,14 @@ class Collector:
     def _spells_in_range(self) -> list[Spell]:
         """Return the spells in the range; each ends where another verdict on its subject begins."""
         by_subject: dict[str, list[Spell]] = {}
-        for one in sorted(self._spells.values(), key=lambda one: one.start):
-            if one.end >= self._start:
-                by_subject.setdefault(f"{one.speed is None} {one.subject}", []).append(one)
+        for spell in sorted(self._spells.values(), key=lambda spell: spell.start):
+            if spell.end >= self._start:
+                by_subject.setdefault(f"{spell.speed is None} {spell.subject}", []).append(spell)
         found = []
         for spells in by_subject.values():
             found += [
-                replace(one, end=after.start if one.word != after.word else min(one.end, after.start))
-                for one, after in pairwise(spells)
+                replace(spell, end=after.start if spell.word != after.word else min(spell.end, after.start))
+                for spell, after in pairwise(spells)
             ]
             found.append(replace(spells[-1], end=min(self._end, spells[-1].end)))
         return found
@@ -408,9 +408,12 @@ def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
         yield from (((False, router.name, name, ""), fact) for name, fact in facts.items() if fact)
     views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
     # What needs attention is an alert, whose events say when it came and went; yardsticks go with the load.
-    for one in (found for view in views for found in view.findings):
-        if one.severity is None and one.kind != YARDSTICKS:
-            yield (one.of_machine, one.subject, FINDING, f"{one.kind}/{one.key}"), one.line
+    for finding in (found for view in views for found in view.findings):
+        if finding.severity is None and finding.kind != YARDSTICKS:
+            yield (
+                (finding.of_machine, finding.subject, FINDING, f"{finding.kind}/{finding.key}"),
+                finding.line,
+            )
 
 
 def _is_listed(mark: tuple[datetime, str], known: Iterable[tuple[datetime, str]]) -> bool:
@@ -492,7 +495,7 @@ def read_moment(
     readings = Readings(
         source,
         recording.frame_before(end).head.version or None,
-        damage=tuple(dict.fromkeys(f"byte {one.offset:,}: {one.reason}" for _, one in recording.damage)),
+        damage=tuple(dict.fromkeys(f"byte {part.offset:,}: {part.reason}" for _, part in recording.damage)),
         dropped=kept.dropped,
         unreadable=player.unreadable,
         events_left_out=left_out,
@@ -519,7 +522,7 @@ def _add_minutes(
 
     Yield the time of each warning, critical event and mark of the user in them, once each.
     """
-    frames: list[FrameStart] = [one for one in recording.frames if start <= one.instant.wall <= end]
+    frames: list[FrameStart] = [frame for frame in recording.frames if start <= frame.instant.wall <= end]
     known: set[tuple[datetime, str]] = set()
     for frame in frames:
         announced = frame.head.announced
@@ -540,7 +543,7 @@ def _parts_around_events(
     """
     around = timedelta(seconds=AROUND_S)
     parts: list[tuple[datetime, datetime, int]] = []
-    for at in sorted(one for one in events if start <= one < detail):
+    for at in sorted(event for event in events if start <= event < detail):
         begin, end = max(start, at - around), min(detail, at + around)
         if parts and begin <= parts[-1][1]:
             first, _, count = parts.pop()
@@ -637,14 +640,14 @@ def _reduction_to_worst(last: Snapshot) -> Callable[[Snapshot], Snapshot]:
     if not is_large(last):
         return lambda snapshot: snapshot
     kept = keep_worst(last)
-    backends = {one.name for one in kept.backends}
-    nodes = {one.name for one in kept.nodes}
+    backends = {backend.name for backend in kept.backends}
+    nodes = {node.name for node in kept.nodes}
 
     def part(snapshot: Snapshot) -> Snapshot:
         return replace(
             snapshot,
-            backends=tuple(one for one in snapshot.backends if one.name in backends),
-            nodes=tuple(one for one in snapshot.nodes if one.name in nodes),
+            backends=tuple(backend for backend in snapshot.backends if backend.name in backends),
+            nodes=tuple(node for node in snapshot.nodes if node.name in nodes),
         )
 
     return part
@@ -655,7 +658,9 @@ def _first_reading(snapshot: Snapshot) -> datetime:
     points = [next(iter(view.history.running), None) for view in snapshot.backends]
     points += [next(iter(view.history.cpu_percent), None) for view in snapshot.nodes]
     # Points that cannot be read any more are before all time.
-    oldest = min((one[0] for one in points if one is not None and isfinite(one[0])), default=snapshot.at)
+    oldest = min(
+        (point[0] for point in points if point is not None and isfinite(point[0])), default=snapshot.at
+    )
     return snapshot.taken_at - timedelta(seconds=snapshot.at - oldest)
 
 
@@ -670,7 +675,7 @@ Values = Sequence[tuple[float, float | None]]
 """(Unix seconds, value) pairs in the order of time; None is a gap."""
 
 
-FIGURES = tuple(one for of in Of for one in figures(of, Where.SPAN))
+FIGURES = tuple(figure for of in Of for figure in figures(of, Where.SPAN))
 """The metrics of a report; their values are those of the graph of the same name on the screen."""
 
 

@@ -63,7 +63,7 @@ def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> li
     worst = weightiest(lines, when, AROUND_S / 2)
     found = compared(moment, when)
     parts = [] if worst is None else [f"{worst.subject}: {clean(worst.words, _LONG)}"]
-    parts += [one.words(one.subject) for one in found.moved[:1]]
+    parts += [change.words(change.subject) for change in found.moved[:1]]
     said = "; ".join(parts) or "nothing changed by more than its scatter"
     title = f"the minute before and after {_clock(when)}"
     figures = list(_moved_rows(found.moved, inner)) or [
@@ -96,7 +96,10 @@ def _clock(time: datetime) -> str:
 
 def _moved_rows(moved: tuple[Moved, ...], width: int) -> Iterator[Row]:
     """Yield a row for each figure: its name, whose it is, before, after, and the change."""
-    cells = [(one.title, one.subject, one.before, one.after, share_words(one.share)) for one in moved]
+    cells = [
+        (change.title, change.subject, change.before, change.after, share_words(change.share))
+        for change in moved
+    ]
     widths = [min(_MOST_CELLS, max(map(cell_width, column))) for column in zip(*cells, strict=True)]
     for title, subject, before, after, share in cells:
         row: Row = [label(fit(title, widths[0])), (f"  {fit(subject, widths[1])}  ", "text")]

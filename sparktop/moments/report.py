@@ -26,6 +26,7 @@ from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.node import NodeIdentity
 from sparktop.model.plain import json_time
 from sparktop.model.plain import plain as json_values
+from sparktop.model.router import RouterView
 from sparktop.model.series import Series
 from sparktop.model.snapshot import QUIET_SPEEDS, BackendState, NodeView
 from sparktop.model.targets import NodeTarget, Target
@@ -74,7 +75,7 @@ FORMATS = ("md", "html", "csv", "json", "svg")
 TITLE = "sparktop report"
 _BACKEND = ("name", "url", "group", "engine", "version", "model", "max_model_len", "slots", "nodes", "state")
 _NODE = ("os", "driver", "product", "maker", "cpu")
-_ROUTER = ("name", "url", "kind", "version", "strategy", "backends")
+_ROUTER, _ROUTER_SAMPLE = ("name", "url", "strategy", "backends"), ("kind", "version")
 
 
 def moment_report(
@@ -132,7 +133,7 @@ def _round_or_none(value: float | None) -> float | None:
 
 def _known_series(moment: Moment) -> Iterator[tuple[SeriesKey, str, Values]]:
     """Yield (key, unit, values) of each series that has a known value."""
-    units = {(one.of.value, one.name): one.unit for one in FIGURES}
+    units = {(figure.of.value, figure.name): figure.unit for figure in FIGURES}
     for key, values in moment.series.items():
         if any(value is not None for _, value in values):
             yield key, units.get((key[0], key[2]), ""), values
@@ -155,9 +156,9 @@ def to_json(moment: Moment) -> object:
         "damage": readings.damage,
         "dropped": readings.dropped,
         "unreadable": readings.unreadable,
-        "backends": [_view_json(moment, BACKEND, one, one, _BACKEND) for one in shown.backends],
-        "nodes": [_view_json(moment, NODE, one, one.identity, _NODE) for one in shown.nodes],
-        "routers": [{name: getattr(one, name) or None for name in _ROUTER} for one in shown.routers],
+        "backends": [_view_json(moment, BACKEND, backend, backend, _BACKEND) for backend in shown.backends],
+        "nodes": [_view_json(moment, NODE, node, node.identity, _NODE) for node in shown.nodes],
+        "routers": [_router_json(router) for router in shown.routers],
         **_lists_json(moment),
         "series": [
             {
@@ -178,24 +179,29 @@ def to_json(moment: Moment) -> object:
 def _lists_json(moment: Moment) -> dict[str, object]:
     """Return lists for JSON under the keys "alerts", "verdicts", "events", "marks" and "sweeps"."""
     return {
-        "alerts": [_message_fields(one, "since") for one in moment.shown.alerts],
-        "verdicts": [_spell_json(one) for one in moment.spells],
-        "events": [_message_fields(one, "at") for one in moment.events],
+        "alerts": [_message_fields(alert, "since") for alert in moment.shown.alerts],
+        "verdicts": [_spell_json(spell) for spell in moment.spells],
+        "events": [_message_fields(event, "at") for event in moment.events],
         "changes": [
-            {name: getattr(one, name) for name in ("at", "subject", "what", "before", "after")}
-            for one in moment.changes
+            {name: getattr(change, name) for name in ("at", "subject", "what", "before", "after")}
+            for change in moment.changes
         ],
         "marks": [{"at": json_time(at), "word": word} for at, word in moment.marks],
         "sweeps": [
-            {"from": json_time(one.start), "to": one.end and json_time(one.end), "what": one.words}
-            for one in moment.sweeps
+            {"from": json_time(sweep.start), "to": sweep.end and json_time(sweep.end), "what": sweep.words}
+            for sweep in moment.sweeps
         ],
     }
 
 
-def _message_fields(one: Alert | Event, time: str) -> dict[str, object]:
+def _router_json(router: RouterView) -> dict[str, object]:
+    fields = {name: getattr(router, name) or None for name in _ROUTER}
+    return fields | {name: getattr(router.sample, name) for name in _ROUTER_SAMPLE}
+
+
+def _message_fields(entry: Alert | Event, time: str) -> dict[str, object]:
     """Return what a report says of an alert or event; `time` is the field with its time."""
-    return {name: getattr(one, name) for name in (time, "severity", "subject", "message")}
+    return {name: getattr(entry, name) for name in (time, "severity", "subject", "message")}
 
 
 def _view_json(
@@ -257,7 +263,7 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
         parts = [*around_sections(moment, at), _alerts_section(moment)]
         parts += _plot_sections(moment, time_plots(moment)) if form == "html" else []
         parts.append(Section(paragraphs=(_about_line(moment), *_missing_sentences(moment))))
-        return [one for one in parts if one != Section(one.title)]
+        return [part for part in parts if part != Section(part.title)]
     on_page = form == "html"
     width = None if on_page else WIDTH
     plots = time_plots(moment)
@@ -285,7 +291,7 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
         *_table_sections(width, *_watched_tables(moment)),
         Section("Words", items=words, folded=True),
     ]
-    return [one for one in parts if one != Section(one.title)]
+    return [part for part in parts if part != Section(part.title)]
 
 
 def _plot_sections(moment: Moment, plots: Sequence[TimePlot]) -> Iterator[Section]:
@@ -308,13 +314,13 @@ def span_words(moment: Moment) -> str:
 
 def _summary_line(moment: Moment) -> str:
     words = [
-        f"{code(one.subject)} {one.word} "
+        f"{code(balance.subject)} {balance.word} "
         + (
-            f"since {cell.time_of(one.start)}"
-            if one.end >= moment.end
-            else f"for {seconds_words(one.seconds)} until {cell.time_of(one.end)}"
+            f"since {cell.time_of(balance.start)}"
+            if balance.end >= moment.end
+            else f"for {seconds_words(balance.seconds)} until {cell.time_of(balance.end)}"
         )
-        for one in bad_balances(moment)
+        for balance in bad_balances(moment)
     ]
     means = [
         found.mean
@@ -322,12 +328,12 @@ def _summary_line(moment: Moment) -> str:
         if figure.name == "generation_tps" and found.mean is not None
     ]
     words += [f"{cell.rate(sum(means))} tok/s on average"] if means else []
-    silent = [one for one in moment.shown.backends if not one.ok]
-    loading = [code(one.name) for one in silent if one.state is BackendState.LOADING]
-    down = [code(one.name) for one in silent if one.state is not BackendState.LOADING]
+    silent = [backend for backend in moment.shown.backends if not backend.ok]
+    loading = [code(server.name) for server in silent if server.state is BackendState.LOADING]
+    down = [code(server.name) for server in silent if server.state is not BackendState.LOADING]
     words += [f"{', '.join(loading)} loading at the end"] if loading else []
     words += [f"no answer of {', '.join(down)} at the end"] if down else []
-    critical = sum(one.severity is Severity.CRITICAL for one in moment.shown.alerts)
+    critical = sum(alert.severity is Severity.CRITICAL for alert in moment.shown.alerts)
     count = len(moment.shown.alerts)
     words += [f"{_count_words(count, 'alert')}{f', {critical} critical' if critical else ''} at the end"]
     return "; ".join(words)
@@ -341,7 +347,9 @@ def _all_names(moment: Moment, kind: str) -> list[str]:
     """Return the names of all servers or machines with values; those watched at the range's end first."""
     views = moment.shown.backends if kind == BACKEND else moment.shown.nodes
     return list(
-        dict.fromkeys([*(one.name for one in views), *(name for of, name, _ in moment.series if of == kind)])
+        dict.fromkeys(
+            [*(view.name for view in views), *(name for of, name, _ in moment.series if of == kind)]
+        )
     )
 
 
@@ -423,7 +431,7 @@ def _states_table(moment: Moment) -> Table:
         Column("At the end", Kind.WORD),
         Column("Share of the time", Kind.WORD),
     )
-    last = {one.name: one.state.value for one in moment.shown.backends}
+    last = {backend.name: backend.state.value for backend in moment.shown.backends}
     rows = (
         (
             cell.name(name),
@@ -441,9 +449,9 @@ def _percent_text(share: float) -> str:
 
 def _alerts_section(moment: Moment) -> Section:
     items = (
-        f"**{one.severity}** since {_time_words(moment, one.since)}, {code(one.subject)}: "
-        f"{plain(clean(one.message, _LONG))}"
-        for one in moment.shown.alerts
+        f"**{alert.severity}** since {_time_words(moment, alert.since)}, {code(alert.subject)}: "
+        f"{plain(clean(alert.message, _LONG))}"
+        for alert in moment.shown.alerts
     )
     return Section("Alerts at the end", items=tuple(items))
 
@@ -452,11 +460,13 @@ def _events_section(moment: Moment, most: int) -> Section:
     """Return a section with what happened, oldest first, in at most `most` lines of its own."""
     found, rest = happened(moment, most)
     strong = {Severity.WARNING: "**warning** ", Severity.CRITICAL: "**critical** "}
-    times = ((one, _time_words(moment, one.at), _time_words(moment, one.until or one.at)) for one in found)
+    times = (
+        (line, _time_words(moment, line.at), _time_words(moment, line.until or line.at)) for line in found
+    )
     items = (
         f"{at}{f' to {until}' if until != at else ''} "
-        f"{strong.get(one.severity, '')}{code(one.subject)}: {plain(clean(one.words, _LONG))}"
-        for one, at, until in times
+        f"{strong.get(line.severity, '')}{code(line.subject)}: {plain(clean(line.words, _LONG))}"
+        for line, at, until in times
     )
     return Section("What happened", (plain(rest),) if rest else (), items=tuple(items))
 
@@ -466,7 +476,7 @@ def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
     when = pivot(moment, at) or at
     first = weightiest(happened(moment)[0], when, AROUND_S)
     words = [] if first is None else [f"{code(first.subject)}: {plain(clean(first.words, _LONG))}"]
-    words += [one.words(code(one.subject)) for one in compared(moment, when).moved[:1]]
+    words += [change.words(code(change.subject)) for change in compared(moment, when).moved[:1]]
     yield Section(paragraphs=(f"**{_time_words(moment, when)} {'; '.join(words) or 'nothing changed'}**",))
     yield _around_section(moment, when)
     yield _events_section(moment, PAGE_LINES)
@@ -480,8 +490,8 @@ def _around_section(moment: Moment, when: datetime | None) -> Section:
     if not found.moved:
         return Section(title, (found.too_short or "No figure moved by more than its scatter.",))
     rows = tuple(
-        (one.title, Outside(one.subject), one.before, one.after, share_words(one.share))
-        for one in found.moved
+        (change.title, Outside(change.subject), change.before, change.after, share_words(change.share))
+        for change in found.moved
     )
     columns = ("Figure", "Of", "Before", "After", "Change")
     return Section(table=Grid(title, columns, rows, frozenset({0, 1}), width=WIDTH))
@@ -494,9 +504,9 @@ def _time_words(moment: Moment, time: datetime) -> str:
 
 
 def _sweep_lines(moment: Moment) -> Iterator[str]:
-    for one in moment.sweeps:
-        end = "" if one.end is None else f" to {cell.time_of(one.end)}"
-        yield f"{cell.time_of(one.start)}{end}: {code(one.words)}"
+    for sweep in moment.sweeps:
+        end = "" if sweep.end is None else f" to {cell.time_of(sweep.end)}"
+        yield f"{cell.time_of(sweep.start)}{end}: {code(sweep.words)}"
 
 
 def _watched_tables(moment: Moment) -> Sequence[Table]:
@@ -510,7 +520,9 @@ def _watched_tables(moment: Moment) -> Sequence[Table]:
         Column("Memory"),
     )
     rows = tuple(_machine_row(node) for node in moment.shown.nodes)
-    urls = tuple((cell.name(one.name), cell.name(one.url)) for one in moment.shown.backends if one.url)
+    urls = tuple(
+        (cell.name(backend.name), cell.name(backend.url)) for backend in moment.shown.backends if backend.url
+    )
     return (
         tables.backend_servers(moment.shown.backends, detailed=False),
         *_models_table(moment),
@@ -573,7 +585,7 @@ _MINUTES_FROM_S, _HOURS_FROM_S = 120, 7200
 
 def verdict_section(moment: Moment) -> Section:
     """Return a section with the verdicts in the time span, their times and reasons."""
-    shown = [one for one in moment.spells if _needs_line(one)]
+    shown = [spell for spell in moment.spells if _needs_line(spell)]
     left_out = len(shown) - _MOST_SPELLS
     items = [f"{left_out} earlier ones are left out"] if left_out > 0 else []
     return Section("Verdicts", items=(*items, *map(_verdict_line, shown[-_MOST_SPELLS:])))
@@ -608,7 +620,9 @@ def _needs_line(spell: Spell) -> bool:
 def bad_balances(moment: Moment) -> list[Spell]:
     """Return the last bad verdict on each group, in the order of their beginning."""
     bad = {word.value for word in BalanceWord if word.bad}
-    return [*{one.subject: one for one in moment.spells if one.word in bad and not one.speed}.values()]
+    return [
+        *{spell.subject: spell for spell in moment.spells if spell.word in bad and not spell.speed}.values()
+    ]
 
 
 def _last_verdicts(moment: Moment) -> list[Spell]:
@@ -693,13 +707,13 @@ def time_plots(moment: Moment) -> list[TimePlot]:
     time since `detail`, and plots of only its last seconds.
     """
     marks = tuple(_time_marks(moment))
-    found = [_time_plot(moment, one, moment.start, marks) for one in MINUTE_PLOTS if moment.is_long]
-    found += [_time_plot(moment, one, moment.detail, marks) for one in PLOTS if one.last_s is None]
+    found = [_time_plot(moment, plot, moment.start, marks) for plot in MINUTE_PLOTS if moment.is_long]
+    found += [_time_plot(moment, plot, moment.detail, marks) for plot in PLOTS if plot.last_s is None]
     if (moment.end - moment.detail).total_seconds() > _CLOSE_FROM_S:
         found += [
-            _time_plot(moment, one, moment.end - timedelta(seconds=one.last_s), marks)
-            for one in PLOTS
-            if one.last_s is not None
+            _time_plot(moment, plot, moment.end - timedelta(seconds=plot.last_s), marks)
+            for plot in PLOTS
+            if plot.last_s is not None
         ]
     return [plot for plot in found if any(line.known for line in plot.lines)]
 
@@ -722,7 +736,7 @@ def _time_plot(moment: Moment, of: PlotOf, start: datetime, marks: Sequence[Time
         for field in of.fields
         if (points := _curve_points(moment, (of.kind, name, field), start))
     ]
-    inside = tuple(one for one in marks if start.timestamp() <= one.at <= moment.end.timestamp())
+    inside = tuple(mark for mark in marks if start.timestamp() <= mark.at <= moment.end.timestamp())
     plot = TimePlot(of.title, of.unit, tuple(lines), start, moment.end, inside, of.dashed)
     return _in_ms(plot) if of.unit == "s" else plot
 
@@ -787,7 +801,7 @@ def _sketch_rows(plot: TimePlot) -> Iterator[str]:
     for line in known[: 2 * MOST_LINES]:
         if line.second and all(point.high == 0 for point in line.known):
             continue
-        low, high = min(one.low for one in line.known), max(one.high for one in line.known)
+        low, high = min(entry.low for entry in line.known), max(entry.high for entry in line.known)
         what = f", {plot.dashed}" if line.second else ""
         name = _last_cells(clean(line.name), _NAME - cell_width(what)) + what
         row = sparkrow(_curve_cells(line.points, plot), _CELLS, plot.top)
@@ -830,7 +844,7 @@ def _axis_rows(plot: TimePlot) -> Iterator[str]:
     middle = plot.start + (plot.end - plot.start) / 2
     days = plot.start.date() != plot.end.date()
     form = "%m-%d %H:%M" if days else "%H:%M:%S"
-    left, centre, right = (f"{one.astimezone(UTC):{form}}" for one in (plot.start, middle, plot.end))
+    left, centre, right = (f"{time.astimezone(UTC):{form}}" for time in (plot.start, middle, plot.end))
     row = f"{left}{centre.center(_CELLS - len(left) - len(right))}{right}"
     yield f"{fit('UTC', _NAME)} {row}{'min to max'.rjust(_RANGE + 1)}"
     signs = [" "] * _CELLS
@@ -860,15 +874,17 @@ def shown_moment(moment: Moment, privacy: Privacy, targets: Iterable[Target] = (
     `targets` are what was watched; `privacy` then recognises their addresses in any text.
     """
     shown = moment.shown
-    servers = [(one.name, NAMED_BACKEND) for one in shown.backends] + [
-        (one.name, ROUTER) for one in shown.routers
+    servers = [(backend.name, NAMED_BACKEND) for backend in shown.backends] + [
+        (router.name, ROUTER) for router in shown.routers
     ]
     servers += [(name, NAMED_BACKEND) for kind, name, _ in moment.series if kind == NAMED_BACKEND]
-    listed = [one for view in shown.fleets if view.fleet for one in view.fleet.servers]
-    servers += [(one.name, NAMED_BACKEND) for one in listed] + [(one.name, ROUTER) for one in shown.fleets]
-    servers += [(one.group, "group") for one in shown.balance]
-    servers += [(one.subject, "group") for one in moment.spells if one.speed is None]
-    machines = [one.name for one in shown.nodes]
+    listed = [server for view in shown.fleets if view.fleet for server in view.fleet.servers]
+    servers += [(source.name, NAMED_BACKEND) for source in listed] + [
+        (source.name, ROUTER) for source in shown.fleets
+    ]
+    servers += [(group.group, "group") for group in shown.balance]
+    servers += [(spell.subject, "group") for spell in moment.spells if spell.speed is None]
+    machines = [node.name for node in shown.nodes]
     machines += [name for kind, name, _ in moment.series if kind == NODE]
     privacy.know(servers, dict.fromkeys(machines), {*_known_hosts(moment), *_target_hosts(targets)})
     copy: Moment = _private_copy(moment, "", privacy)
@@ -887,15 +903,15 @@ def _rename_keys(
 def _known_hosts(moment: Moment) -> Iterator[str]:
     """Yield the addresses and host names that the snapshot knows of servers and machines."""
     shown = moment.shown
-    urls = [one.url for one in shown.backends] + [one.url for one in shown.routers]
+    urls = [backend.url for backend in shown.backends] + [router.url for router in shown.routers]
     urls += [
         deployment.address
         for router in shown.routers
         for deployment in router.sample.deployments or ()
         if deployment.address
     ]
-    urls += [one.url for one in shown.fleets]
-    urls += [one.url for view in shown.fleets if view.fleet for one in view.fleet.servers]
+    urls += [fleet.url for fleet in shown.fleets]
+    urls += [server.url for view in shown.fleets if view.fleet for server in view.fleet.servers]
     yield from filter(None, map(_host_of, urls))
     for node in shown.nodes:
         yield from node.identity.addresses
@@ -921,13 +937,13 @@ def _private_copy(value: Any, field: str, privacy: Privacy) -> Any:  # noqa: ANN
     if type(value) is str:  # not an enumeration's word
         return clean(_private_text(value, field, privacy), _LONGEST)
     if isinstance(value, tuple):
-        return tuple(_private_copy(one, field, privacy) for one in value)
+        return tuple(_private_copy(item, field, privacy) for item in value)
     if isinstance(value, Mapping):
         if field in {"series", "ranges"}:
             return {}
         return {
-            clean(privacy.name(key)) if isinstance(key, str) else key: _private_copy(one, "", privacy)
-            for key, one in value.items()
+            clean(privacy.name(key)) if isinstance(key, str) else key: _private_copy(item, "", privacy)
+            for key, item in value.items()
         }
     if not isinstance(value, Struct) or isinstance(value, Series):
         return value

@@ -159,7 +159,7 @@ def last_end(folder: Path, boot_id: str) -> tuple[Path, datetime, bool] | None:
     from sparktop.recording.player import Recording
 
     own = f"-{os.getpid()}{SUFFIX}"
-    path = next((one for one in reversed(parts(folder)) if not one.name.endswith(own)), None)
+    path = next((path for path in reversed(parts(folder)) if not path.name.endswith(own)), None)
     if path is None or is_written(path):
         return None
     try:
@@ -250,7 +250,7 @@ class Incidents:
         self._first_s = instant.at if self._first_s is None else self._first_s
         self._newest = instant
         self._take_events()
-        for event in [one for one in self._waiting if instant.at - (one.at_s or 0.0) >= AFTER_S]:
+        for event in [held for held in self._waiting if instant.at - (held.at_s or 0.0) >= AFTER_S]:
             self._waiting.remove(event)
             what = (event, list(self._parts), instant)
             copying = threading.Thread(target=self._save, args=what, daemon=True)
@@ -280,7 +280,7 @@ class Incidents:
             return False
         if begun_s is not None and at_s - begun_s < SAME_S:
             return False
-        return all(at_s - (one.at_s or 0.0) >= TOGETHER_S for one in self._waiting)
+        return all(at_s - (event.at_s or 0.0) >= TOGETHER_S for event in self._waiting)
 
     def _save(self, event: Event, sources: Iterable[Path], until: Instant) -> None:
         what = f"{clean(event.subject, 60)} {event.kind}"
@@ -301,12 +301,12 @@ class Incidents:
         make_folder(self._folder)
         with _wait_for_lock(self._folder / ".lock"):
             name = _file_name(event)
-            if any(_is_of_incident(one.name, name, event.at) for one in parts(self._folder)):
+            if any(_is_of_incident(part.name, name, event.at) for part in parts(self._folder)):
                 return None
             frames = list(_newest_within_limit(frames_since((event.at_s or 0.0) - BEFORE_S, sources)))
             if not frames:
                 raise OutputError("the recorder's files have no readable frame of it")
-            _make_room(self._folder, sum(one.length for one in frames))
+            _make_room(self._folder, sum(frame.length for frame in frames))
             path = self._folder / f"{event.at.astimezone(UTC).strftime(_STAMP)}-{name}"
             _write_copy(path, frames, until)
             return path

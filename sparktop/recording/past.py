@@ -69,7 +69,7 @@ class Chunk:
     def __init__(self, pictures: Iterable[Picture]) -> None:
         """Compress `pictures`, oldest first, at least one."""
         kept = [*pictures]
-        self.stamps = tuple(Stamp(one.at, one.wall, one.generation_tps) for one in kept)
+        self.stamps = tuple(Stamp(picture.at, picture.wall, picture.generation_tps) for picture in kept)
         buffer = BytesIO()
         pickler = _Pickler(buffer)
         pickler.dump(kept)
@@ -211,7 +211,7 @@ class Past:
     @property
     def stamps(self) -> list[Stamp | Picture]:
         """Time and load of every picture, oldest first."""
-        return [*chain.from_iterable(one.stamps for one in self._sparse), *self._recent]
+        return [*chain.from_iterable(chunk.stamps for chunk in self._sparse), *self._recent]
 
     def between(self, start: datetime, before: float) -> Iterator[Picture]:
         """Yield the pictures from the time `start` on that are earlier than `before` in monotonic seconds.
@@ -219,7 +219,7 @@ class Past:
         This may be called in another thread than that which adds pictures.
         """
         sparse, recent = [*self._sparse], [*self._recent]
-        wanted = (one for one in sparse if one.stamps[-1].wall >= start and one.stamps[0].at < before)
+        wanted = (chunk for chunk in sparse if chunk.stamps[-1].wall >= start and chunk.stamps[0].at < before)
         for picture in chain(chain.from_iterable(map(Chunk.pictures, wanted)), recent):
             if picture.wall >= start and picture.at < before:
                 yield picture
@@ -240,7 +240,9 @@ class Past:
         oldest = self.oldest
         if oldest is None:
             return []
-        return sorted((one for one in self._events.values() if one.at >= oldest.wall), key=lambda one: one.at)
+        return sorted(
+            (event for event in self._events.values() if event.at >= oldest.wall), key=lambda event: event.at
+        )
 
     def clear(self) -> None:
         """Forget everything."""
@@ -309,11 +311,11 @@ class Past:
 
     def at(self, at: float) -> Picture | None:
         """Return the last picture at or before a monotonic time, else the oldest; None if there is none."""
-        return self._picture_at(max(0, bisect_right(self.stamps, at, key=lambda one: one.at) - 1))
+        return self._picture_at(max(0, bisect_right(self.stamps, at, key=lambda stamp: stamp.at) - 1))
 
     def at_wall(self, wall: datetime) -> Picture | None:
         """Return the last picture taken at or before a time, else the oldest; None if there is none."""
-        earlier = [place for place, one in enumerate(self.stamps) if one.wall <= wall]
+        earlier = [place for place, stamp in enumerate(self.stamps) if stamp.wall <= wall]
         return self._picture_at(earlier[-1] if earlier else 0)
 
     def stepped(self, at: float, seconds: float) -> Picture | None:
@@ -322,8 +324,8 @@ class Past:
         A negative `seconds` steps back, to a picture before `at`. If there is none in this direction, return
         the newest picture (stepping back: the oldest); None if there are no pictures at all.
         """
-        places = {place: one.at for place, one in enumerate(self.stamps)}
-        ahead = [place for place, one in places.items() if (one > at if seconds > 0 else one < at)]
+        places = {place: stamp.at for place, stamp in enumerate(self.stamps)}
+        ahead = [place for place, time in places.items() if (time > at if seconds > 0 else time < at)]
         nearest = min(ahead, key=lambda place: abs(places[place] - at - seconds), default=None)
         if nearest is None:
             nearest = max(0, len(places) - 1) if seconds > 0 else 0
@@ -336,7 +338,7 @@ class Past:
         such event.
         """
         stamps = self.stamps
-        walls = [one.wall for one in stamps]
+        walls = [stamp.wall for stamp in stamps]
         places = [bisect_left(walls, event.at) for event in self.events][::direction]
         shown = (place for place in places if place < len(stamps))
         nearest = next((place for place in shown if direction * (stamps[place].at - at) > 0), None)

@@ -63,9 +63,13 @@ class Recording:
         for path in paths:
             self._open_file(path)
         opened = zip(self._files, self._descriptors, strict=True)
-        self.frames = [start for (path, _), one in opened for start in _frame_starts(path, FrameReader(one))]
+        self.frames = [
+            start
+            for (path, _), descriptor in opened
+            for start in _frame_starts(path, FrameReader(descriptor))
+        ]
         """The beginnings of all readable frames, by wall time."""
-        self.frames.sort(key=lambda one: one.instant.wall)
+        self.frames.sort(key=lambda frame: frame.instant.wall)
         self._tail: tuple[Path, FrameReader] | None = None
         if not self.frames:
             self.close()
@@ -125,11 +129,11 @@ class Recording:
     @property
     def damage(self) -> list[tuple[Path, Damage]]:
         """The damaged parts found so far while reading, each with the path of its file."""
-        return [(path, one) for path, reader in self._files for one in reader.damage]
+        return [(path, damaged_part) for path, reader in self._files for damaged_part in reader.damage]
 
     def frame_before(self, wall: datetime) -> FrameStart:
         """Return the last frame that begins at or before `wall`, or the first frame if all begin later."""
-        index = bisect_right([one.instant.wall for one in self.frames], wall)
+        index = bisect_right([frame.instant.wall for frame in self.frames], wall)
         return self.frames[max(0, index - 1)]
 
     def records(self, start: FrameStart) -> Iterator[Record]:
@@ -152,7 +156,7 @@ class Recording:
             )
 
     def _reader_of(self, path: Path) -> FrameReader:
-        return next(reader for one, reader in self._files if one == path)
+        return next(reader for opened, reader in self._files if opened == path)
 
     def read_appended(self) -> bool:
         """Read the records that were appended to the last file; return whether there were any.
@@ -161,7 +165,10 @@ class Recording:
         """
         if self._tail is None:
             path = self.frames[-1].path
-            self._tail = (path, FrameReader(self._descriptors[[one for one, _ in self._files].index(path)]))
+            self._tail = (
+                path,
+                FrameReader(self._descriptors[[opened for opened, _ in self._files].index(path)]),
+            )
             self._news = self._tail[1].following(self.frames[-1].offset)
             self._clock = ForwardClock(self.frames[-1])
         has_news = False
@@ -352,10 +359,10 @@ class Player:
         thresholds = Thresholds(head.settings.thresholds, head.settings.node_thresholds)
         if self.store.thresholds != thresholds:
             self.store.set_thresholds(thresholds)
-        known = {key_of(one) for one in self.store.targets()}
+        known = {key_of(target) for target in self.store.targets()}
         for key in known - set(head.targets):
             self.store.remove(key)
-        if missed := [one for key, one in head.targets.items() if key not in known]:
+        if missed := [target for key, target in head.targets.items() if key not in known]:
             self.store.add(*missed)
         identities = self.store.identities()
         for key, identity in head.identities.items():
@@ -440,9 +447,9 @@ def runs_from(start: FrameStart, frames: Sequence[FrameStart]) -> list[FrameRun]
     played is continued up to its end or to a gap of over 90 s; other files fill such gaps.
     """
     places = pairwise(sorted(frames, key=_position))
-    later = {_position(one): other for one, other in places if one.path == other.path}
+    later = {_position(frame): other for frame, other in places if frame.path == other.path}
     chosen = [start]
-    index = [_position(one) for one in frames].index(_position(start))
+    index = [_position(frame) for frame in frames].index(_position(start))
     for frame in frames[index + 1 :]:
         follower = later.get(_position(chosen[-1]))
         goes_on = follower is not None and follower.instant.wall - chosen[-1].instant.wall <= _CONTINUOUS

@@ -159,7 +159,7 @@ def _note_record(instant: Instant, subject: str, message: str, severity: Severit
 
 
 def _added_record(instant: Instant, *targets: Target) -> Record:
-    return Record(Kind.WATCH, instant, fields={"add": [target_fields(one) for one in targets]})
+    return Record(Kind.WATCH, instant, fields={"add": [target_fields(target) for target in targets]})
 
 
 def _own_load_writer(change: Change) -> Callable[[Instant, frozenset[str]], Record]:
@@ -290,7 +290,7 @@ def _watch_call(record: Record) -> Call | None:
         targets = fields["add"]
         if not isinstance(targets, list) or len(targets) > MOST_TARGETS:
             raise RecordError(f"targets that are not a list of at most {MOST_TARGETS}")
-        return Call(Change.ADD, tuple(read_target(one) for one in targets))
+        return Call(Change.ADD, tuple(read_target(target) for target in targets))
     if "remove" in fields:
         return Call(Change.REMOVE, (_source_key(record.source),))
     if (interval_s := _number_or_none(fields.get("interval_s"))) is not None and interval_s > 0:
@@ -366,7 +366,7 @@ def _number_or_none(value: object) -> float | None:
 def _clean_names(value: object) -> tuple[str, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise RecordError("names that are not a list")
-    return tuple(clean(one, _TEXT) for one in value if isinstance(one, str))
+    return tuple(clean(name, _TEXT) for name in value if isinstance(name, str))
 
 
 # The head: the first record of each frame, with all that a reader needs to begin at this frame.
@@ -453,7 +453,7 @@ class Head(Struct, frozen=True):
             case Change.ADD:
                 changed = {"targets": {**self.targets, **dict(map(self._with_target, arguments))}}
             case Change.REMOVE:
-                kept = {key: one for key, one in self.targets.items() if key != arguments[0]}
+                kept = {key: target for key, target in self.targets.items() if key != arguments[0]}
                 changed = {"targets": kept}
             case Change.IDENTIFY:
                 changed = {"identities": {**self.identities, arguments[0]: arguments[1]}}
@@ -469,14 +469,14 @@ class Head(Struct, frozen=True):
 
 def key_of(target: Target) -> SourceKey:
     """Return the key of a target's source."""
-    kind = next(kind for kind, one in TARGET_KINDS.items() if isinstance(target, one))
+    kind = next(kind for kind, target_type in TARGET_KINDS.items() if isinstance(target, target_type))
     return SourceKey(SourceKind(kind), target.name)
 
 
 def first_head(watch: Watch, store: Store) -> Head:
     """Return the head of a recording of `store` that begins now, on this machine and in this process."""
     return Head(
-        targets={key_of(one): one for one in store.targets()},
+        targets={key_of(target): target for target in store.targets()},
         identities=store.identities(),
         settings=Watch(
             interval_s=store.interval_s,
@@ -504,19 +504,26 @@ def announcements(snapshot: Snapshot) -> Announced:
     """Return the alerts, events and balance verdicts of a snapshot, and a summary of its last minute."""
     at = snapshot.at
     summary = {
-        "generation_tps": _minute_range(at, [one.history.generation_tps for one in snapshot.backends]),
-        "requests": _minute_range(
-            at, [series for one in snapshot.backends for series in (one.history.running, one.history.waiting)]
+        "generation_tps": _minute_range(
+            at, [backend.history.generation_tps for backend in snapshot.backends]
         ),
-        "headroom_gib": _minute_range(at, [one.history.headroom_gib for one in snapshot.nodes], least=True),
+        "requests": _minute_range(
+            at,
+            [
+                series
+                for backend in snapshot.backends
+                for series in (backend.history.running, backend.history.waiting)
+            ],
+        ),
+        "headroom_gib": _minute_range(at, [node.history.headroom_gib for node in snapshot.nodes], least=True),
     }
     return Announced(
         snapshot.alerts,
         snapshot.events,
         {
-            one.group: (one.word.value, one.since.timestamp())
-            for one in snapshot.balance
-            if one.since is not None
+            group.group: (group.word.value, group.since.timestamp())
+            for group in snapshot.balance
+            if group.since is not None
         },
         {name: metric_range for name, metric_range in summary.items() if metric_range is not None},
         snapshot.at,
@@ -590,7 +597,9 @@ def read_head(record: Record) -> Head:
             raise RecordError("a head with an implausible time")
         return Head(
             targets={key_of(target): target for target in targets},
-            identities=dict(_read_identity(label, one) for label, one in body["identities"].items()),
+            identities=dict(
+                _read_identity(label, identity) for label, identity in body["identities"].items()
+            ),
             settings=clean_record(msgspec.convert({name: watch[name] for name in _SETTINGS}, Watch)),
             searching=clean_record(msgspec.convert(watch["searching"], tuple[str, ...])),
             simulated=msgspec.convert(watch["simulated"], bool),

@@ -79,7 +79,7 @@ class Checked(Struct):
         lines.append(f"records: {counts or 'none'}")
         lines.append(f"end: {self.end or 'none, so it is still written, or was cut off'}")
         listed = self.damage[:_LISTED]
-        lines += [f"damaged at byte {one.offset:,}: {clean(one.reason, 100)}" for one in listed]
+        lines += [f"damaged at byte {part.offset:,}: {clean(part.reason, 100)}" for part in listed]
         if (more := len(self.damage) - _LISTED) > 0:
             lines.append(f"damaged at {more}{' or more' * (more + _LISTED >= MOST_DAMAGE)} further places")
         if self.torn_bytes:

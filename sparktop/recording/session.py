@@ -250,7 +250,10 @@ class Limits(Struct, frozen=True):
         """
         if self.seconds is not None and passed_s >= self.seconds:
             return "time is up"
-        if self.size is not None and sum(one.stat().st_size for one in written if one.exists()) >= self.size:
+        if (
+            self.size is not None
+            and sum(path.stat().st_size for path in written if path.exists()) >= self.size
+        ):
             return "size is reached"
         return None
 
@@ -312,7 +315,7 @@ async def record(
         undo()
     if recorder.problem is not None:
         report(f"the end was not recorded: {recorder.problem}")
-    return [one for one in written if _has_content(one)], recorder.problem
+    return [path for path in written if _has_content(path)], recorder.problem
 
 
 def _has_content(path: Path) -> bool:

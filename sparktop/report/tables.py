@@ -111,7 +111,8 @@ def without_stale(snapshot: Snapshot) -> Snapshot:
             view if view.failure is None else _without_values(view, *_MACHINE) for view in snapshot.nodes
         ),
         routers=tuple(
-            view if view.failure is None else replace(view, **counted) for view in snapshot.routers
+            view if view.failure is None else replace(view, sample=replace(view.sample, **counted))
+            for view in snapshot.routers
         ),
     )
 

@@ -158,7 +158,7 @@ def prefix_use(sample: EngineSample, identified: PrefixCache | None) -> PrefixUs
 def responses_accepted(lanes: _Lanes) -> float | None:
     """Return the requests of the Responses API that a server has accepted; None where it does not count."""
     counts = [lane.counts for lane in lanes if "http_answers" in lane.counts]
-    return sum(one.get("responses", 0.0) for one in counts) if counts else None
+    return sum(counted.get("responses", 0.0) for counted in counts) if counts else None
 
 
 def _cached_tokens(lane: LaneSample, uncounted: float | None) -> float | None:

@@ -381,10 +381,12 @@ class Canvas(Widget, can_focus=True):
         """Return the strips of a rectangle; a canvas has neither border nor padding nor opacity."""
         filters, background = self.get_line_filters(), self.background_colors[1]
         strips = [self.render_line(y) for y in crop.line_range]
-        for one in filters:
-            strips = [strip.apply_filter(one, background) for strip in strips]
+        for line_filter in filters:
+            strips = [strip.apply_filter(line_filter, background) for strip in strips]
         first, end = crop.column_span
-        return strips if (first, end) == (0, self.size.width) else [one.crop(first, end) for one in strips]
+        return (
+            strips if (first, end) == (0, self.size.width) else [strip.crop(first, end) for strip in strips]
+        )
 
     def render_line(self, y: int) -> Strip:
         """Return row `y` as a Textual strip; beyond the last row, an empty one."""

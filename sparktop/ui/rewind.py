@@ -175,8 +175,8 @@ class Rewind:
             min(span.start, shown.wall),
             span.end,
             shown.wall,
-            tuple((one.at, one.severity) for one in self.past.events),
-            tuple((one.wall, one.generation_tps) for one in self.past.stamps),
+            tuple((event.at, event.severity) for event in self.past.events),
+            tuple((stamp.wall, stamp.generation_tps) for stamp in self.past.stamps),
         )
 
     def toggle(self) -> None:

@@ -143,7 +143,7 @@ class ReplayApp(SparktopApp):
         from sparktop.moments.page import recorded_around  # late: only for that page
 
         frames = self.replay.recording.frames
-        return partial(recorded_around, list(dict.fromkeys(one.path for one in frames)), at)
+        return partial(recorded_around, list(dict.fromkeys(frame.path for frame in frames)), at)
 
     def action_menu(self, place: str = "") -> None:
         """Show the menu of the settings that a recording has; `place` is as in the live program."""

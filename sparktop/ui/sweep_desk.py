@@ -277,7 +277,7 @@ class SweepDesk:
     def targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
         """Return the targets in `wanted`, else the selected panel's; None, after a warning, if unusable."""
         found = self._targets_to_load(wanted, selected)
-        names = [one.name for one in found or ()]
+        names = [target.name for target in found or ()]
         if not wanted and (problem := self._why_not_all(self._watched(), names, selected)):
             self.say(problem, Severity.WARNING)
             return None
@@ -358,7 +358,7 @@ class SweepDesk:
 
         lines: list[str] = []
         if unknown := strangers(plan.targets):
-            lines += [f"{one.name}: {one.url}" for one in unknown]
+            lines += [f"{target.name}: {target.url}" for target in unknown]
             lines += ["They are not in the configuration and not on this machine.", ""]
         if foreign := foreign_requests(plan, None if self._store is None else self._store.snapshot()):
             lines += foreign
@@ -459,7 +459,7 @@ class SweepDesk:
         folder = self.folder()
         if folder is None:
             self.say("results are not kept here")
-        elif below := [one for one in self._app.screen_stack if isinstance(one, HistoryScreen)]:
+        elif below := [screen for screen in self._app.screen_stack if isinstance(screen, HistoryScreen)]:
             below[-1].pop_until_active()
         else:
             # One history for all screens: it caches what it has read.

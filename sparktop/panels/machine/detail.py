@@ -989,8 +989,8 @@ def machines_screen(snapshot: Snapshot, width: int, height: int, *, selected: bo
 
 def _group_sections(snapshot: Snapshot, width: int) -> Iterator[Section]:
     """Yield a section for each group of two machines or more; a finding stands in the first that it fits."""
-    backends = {one.name: one for one in snapshot.backends}
-    nodes = {one.name: one for one in snapshot.nodes}
+    backends = {backend.name: backend for backend in snapshot.backends}
+    nodes = {node.name: node for node in snapshot.nodes}
     now = Situation(snapshot.at, snapshot.taken_at, backends, nodes, snapshot.routers)
     named: set[tuple[str, str, str]] = set()
     for group in groups_of(now):
@@ -998,9 +998,9 @@ def _group_sections(snapshot: Snapshot, width: int) -> Iterator[Section]:
             continue
         engine = backends.get(group.engine or "")
         views: list[BackendView | NodeView] = [*([] if engine is None else [engine]), *group.machines]
-        found = [one for view in views for one in view.findings if one.kind in _COMPARED]
-        found = [one for one in found if (one.subject, one.kind, one.key) not in named]
-        named |= {(one.subject, one.kind, one.key) for one in found}
+        found = [finding for view in views for finding in view.findings if finding.kind in _COMPARED]
+        found = [finding for finding in found if (finding.subject, finding.kind, finding.key) not in named]
+        named |= {(finding.subject, finding.kind, finding.key) for finding in found}
         yield Section(_group_title(group), list(_group_rows(group, found, width)), _count(group, found))
 
 
@@ -1011,7 +1011,7 @@ def _group_title(group: Group) -> str:
 
 def _count(group: Group, found: Sequence[Finding]) -> str:
     machines = f"{len(group.machines)} machines: "
-    alike, apart = len(alike_in(group)), sum(one.kind == DIFFER for one in found)
+    alike, apart = len(alike_in(group)), sum(finding.kind == DIFFER for finding in found)
     wrong = len(found) - apart
     parts = [f"{apart} setting{' differs' if apart == 1 else 's differ'}"] if apart else []
     parts += [f"{wrong} to mend"] if wrong else []

@@ -443,7 +443,7 @@ def finding_note(findings: tuple[Finding, ...]) -> Row:
     worst = worst_finding(findings)
     if worst is None or worst.severity is None:
         return []
-    graded = sum(one.severity is not None for one in findings)
+    graded = sum(finding.severity is not None for finding in findings)
     several = f"{graded}" if graded > 1 else ""
     said = (f" {SEVERITY_SIGNS[worst.severity]}{several} {worst.line} ", _BY_SEVERITY[worst.severity])
     return [said, ("enter ", "key")]
@@ -467,12 +467,12 @@ def calm_note(findings: Sequence[Finding]) -> Row:
 def findings_section(findings: Sequence[Finding], width: int) -> list[Section]:
     """Return a list with the section of findings for a column of `width` cells; empty without findings."""
     rows: list[Row] = []
-    for one in findings:
-        role = "text" if one.severity is None else _BY_SEVERITY[one.severity]
-        sign = " " if one.severity is None else SEVERITY_SIGNS[one.severity]
-        rows += sentence_rows((f"{sign} ", role), one.words, role, width)
-        cells = max((cell_width(name) for name, _ in one.evidence), default=0) + 3
-        for name, text in one.evidence:
+    for finding in findings:
+        role = "text" if finding.severity is None else _BY_SEVERITY[finding.severity]
+        sign = " " if finding.severity is None else SEVERITY_SIGNS[finding.severity]
+        rows += sentence_rows((f"{sign} ", role), finding.words, role, width)
+        cells = max((cell_width(name) for name, _ in finding.evidence), default=0) + 3
+        for name, text in finding.evidence:
             first, *rest = wrapped(text, max(10, width - cells)) or ("",)
             rows.append([label(f"  {name}", cells), (first, "text")])
             rows += [[label("", cells), (line, "text")] for line in rest]

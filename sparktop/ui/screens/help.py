@@ -259,7 +259,10 @@ class HelpScreen(Dialog[None]):
         if not self._words.strip():
             return []
         return [
-            entry.key for one in self._matching_sections() for entry in one.entries if entry.key is not None
+            entry.key
+            for section in self._matching_sections()
+            for entry in section.entries
+            if entry.key is not None
         ]
 
     def _draw(self) -> None:

@@ -491,7 +491,9 @@ class OverviewScreen(CanvasScreen):
         # A server is often named as its machine: the id of the alert says which of both is meant.
         about = said.about.partition(":")[0]
         meant = about == kind or about not in {"node", "backend"}
-        return PanelKey(kind, said.subject) if meant and said.subject in {one.name for one in views} else None
+        return (
+            PanelKey(kind, said.subject) if meant and said.subject in {view.name for view in views} else None
+        )
 
     def _action_at(self, x: int, y: int) -> str | None:
         """Return the action of a clicked key; the panel in whose frame it stands is selected."""

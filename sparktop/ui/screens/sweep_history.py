@@ -404,7 +404,7 @@ class HistoryScreen(CanvasScreen):
             self._say(few if len(keys) < 2 else f"{len(keys)} are marked: mark two")  # noqa: PLR2004 - as above
             return
         # The rows are newest first.
-        chosen = [one for one in reversed(self._all) if one.key in keys]
+        chosen = [row for row in reversed(self._all) if row.key in keys]
         if len(chosen) == len(keys):
             self._start_work(self._compare(chosen[0], chosen[1]))
 
@@ -424,7 +424,7 @@ class HistoryScreen(CanvasScreen):
         keys = list(self._marked) or ([row.key] if row is not None else [])
         if not keys:
             return
-        titles = [title_of(one) for one in self._all if one.key in keys]
+        titles = [title_of(row) for row in self._all if row.key in keys]
         lines = titles[:_MOST_NAMED]
         lines += [f"and {len(titles) - len(lines)} more"] if len(titles) > len(lines) else []
         what = "it" if len(titles) == 1 else f"{len(titles)} results"

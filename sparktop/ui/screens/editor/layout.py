@@ -120,10 +120,10 @@ ABOUT: Mapping[str, str] = {
 }
 """What each field means, in one row of a dialog of 80 columns."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
-    "kind": tuple(one.value for one in DraftKind),
+    "kind": tuple(kind.value for kind in DraftKind),
     "mode": (LoadMode.BURST.value, LoadMode.STEADY.value),
-    "order": tuple(one.value for one in Order),
-    "api": tuple(one.value for one in Api),
+    "order": tuple(order.value for order in Order),
+    "api": tuple(api.value for api in Api),
     "warmup": (WARM, COLD),
     "context": (SENT_BEFORE, SENT_TOGETHER),
     "trace_format": (AUTO_FORMAT, *FORMAT_NAMES),
