@@ -402,7 +402,12 @@ def balance_cost(balance: Balance) -> str:
     lost, period = balance.lost_percent, balance.period_s
     if lost is not None and lost >= _WORTH_PERCENT:
         return f"−{lost:.0f} % tok/s"
-    return "" if period is None else f"every {period:.0f} s"
+    return "" if period is None else f"every {short_seconds(period)}"
+
+
+def short_seconds(seconds: float) -> str:
+    """Format seconds with at most one decimal below 10 s, else without: "4.2 s", "5 s", "31 s"."""
+    return f"{round(seconds, 1):g} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004 - two digits
 
 
 def leading(groups: Sequence[Balance]) -> list[Balance]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack
 from sparktop.analysis.balance.rules import SHORTEST_S, SKEW, STEADY, are_herds
-from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.balance import Balance, BalanceWord, short_seconds
 
 _PAIR = 2
 _WORTH_SAYING_PERCENT = 3.0
@@ -41,7 +41,7 @@ def needs_more_sentence(needed_s: float, grid: LoadGrid, e2e_s: float | None) ->
 
     If the samples count only since a backend came back, the sentence names it.
     """
-    why = "" if e2e_s is None or needed_s <= SHORTEST_S else f", 8 × the median E2E of {_seconds_text(e2e_s)}"
+    why = "" if e2e_s is None or needed_s <= SHORTEST_S else f", 8 × the median E2E of {short_seconds(e2e_s)}"
     more_s = max(1, round(needed_s) - round(grid.span_s))
     anew = f"; watched anew since {grid.returned} came back {grid.span_s:.0f} s ago" if grid.returned else ""
     return f"needs {more_s} s more data: a verdict takes {needed_s:.0f} s{why}{anew}"
@@ -122,7 +122,7 @@ def reasons_without_router(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
     if word is BalanceWord.OSCILLATING:
         pair = len(result.backends) == _PAIR
         names = " and ".join(result.backends) if pair else f"{len(result.backends)} backends"
-        every = "" if result.period_s is None else f", there and back in {_seconds_text(result.period_s)}"
+        every = "" if result.period_s is None else f", there and back in {short_seconds(result.period_s)}"
         said = [f"the loads of {names} take turns{every}"]
     elif word is BalanceWord.STARVED:
         said = _starved_sentences(result) or said
@@ -219,7 +219,7 @@ def _lead_swap_sentence(result: Balance, load: GroupLoad) -> str:
         return f"{first} and {other} swap the lead ({changes})"
     return (
         f"{first} and {other} swap the lead ({changes}; "
-        f"period {_seconds_text(result.period_s)}{_period_in_lifetimes(result, load)})"
+        f"period {short_seconds(result.period_s)}{_period_in_lifetimes(result, load)})"
     )
 
 
@@ -233,12 +233,12 @@ def _rhythm_sentence(result: Balance, load: GroupLoad, *, long: bool) -> str:
     tail = f"{100 * (swing.variance_share or 0):.0f} % of the difference between loads follows that rhythm"
     if long:
         tail = f"the lead changes {result.lead_changes} times in {_span_text(result.window_s)}"
-    return f"{who} every {_seconds_text(result.period_s)}{_period_in_lifetimes(result, load)}; {tail}"
+    return f"{who} every {short_seconds(result.period_s)}{_period_in_lifetimes(result, load)}; {tail}"
 
 
 def turns_sentence(result: Balance) -> str:
     """Return the sentence that backends fill and empty in turns."""
-    every = "" if result.period_s is None else f", there and back in {result.period_s:.0f} s"
+    every = "" if result.period_s is None else f", there and back in {short_seconds(result.period_s)}"
     return (
         f"loads go from half above their share to half below it, or back, {result.turns} times in "
         f"{result.window_s:.0f} s{every}"
@@ -250,7 +250,7 @@ def convoys_sentence(result: Balance) -> str:
     convoys = result.convoys
     if convoys is None:
         return "convoys of requests come and go in turns"
-    every = "" if result.period_s is None else f", there and back in {_seconds_text(result.period_s)}"
+    every = "" if result.period_s is None else f", there and back in {short_seconds(result.period_s)}"
     return (
         f"convoys come and go in turns: {convoys.part_times} times in {_span_text(result.window_s)} one "
         f"backend held far more than its share of half the load, {convoys.full_times} times full load was "
@@ -263,10 +263,10 @@ def herds_sentence(result: Balance) -> str:
     arrivals = result.arrivals
     if arrivals is None:
         return "requests that arrive together go to one backend"
-    every = "" if result.period_s is None else f"; period {_seconds_text(result.period_s)}"
+    every = "" if result.period_s is None else f"; period {short_seconds(result.period_s)}"
     return (
         "requests that arrive together go to one backend: "
-        f"in {arrivals.herds} of {arrivals.pieces} intervals of {_seconds_text(arrivals.piece_s)} "
+        f"in {arrivals.herds} of {arrivals.pieces} intervals of {short_seconds(arrivals.piece_s)} "
         "one backend got far more than its share; "
         f"{_times_text(arrivals.spread)} as uneven as random routing ({arrivals.requests} requests){every}"
     )
@@ -278,7 +278,7 @@ def _period_in_lifetimes(result: Balance, load: GroupLoad) -> str:
         return ""
     ratio = result.period_s / load.e2e_s
     times = f"{ratio:.0f}" if abs(ratio - round(ratio)) < 0.1 else f"{ratio:.1f}"  # noqa: PLR2004 - near a whole
-    return f" ≈ {times} × the median E2E of {_seconds_text(load.e2e_s)}"
+    return f" ≈ {times} × the median E2E of {short_seconds(load.e2e_s)}"
 
 
 def _away_sentences(result: Balance) -> list[str]:
@@ -367,10 +367,6 @@ def backends_without_tokens(grid: LoadGrid) -> tuple[list[str], bool]:
 
 def _count_text(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}" if value < 10 else f"{value:.0f}"  # noqa: PLR2004 - two digits
-
-
-def _seconds_text(value: float) -> str:
-    return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"  # noqa: PLR2004 - two digits
 
 
 def _span_text(value: float) -> str:

@@ -11,7 +11,7 @@ from sparktop.graphics.axes import PlotAxis, labels_from_cells, nice_ceiling, ti
 from sparktop.graphics.braille import lead_row, mirrored
 from sparktop.graphics.cells import cell_width, fit_name
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.balance import Balance, BalanceWord, Swing, leading
+from sparktop.model.balance import Balance, BalanceWord, Swing, leading, short_seconds
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.group.graphs import (
     DOWN,
@@ -33,7 +33,6 @@ from sparktop.panels.group.graphs import (
 )
 from sparktop.panels.group.verdict import (
     reason_rows,
-    short_seconds,
     value_line,
     verdict_line,
     verdict_pieces,

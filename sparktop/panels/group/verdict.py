@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sparktop.analysis.balance.rules import LIFETIMES, LOOKS_APART_S
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.balance import Balance, BalanceWord, short_seconds
 from sparktop.model.router import RouterView
 from sparktop.panels.group.graphs import strategy_of
 from sparktop.panels.parts.figures import WORD_ROLES, bar_runs, figure, label, sentence_rows
@@ -57,11 +57,6 @@ def _swing_period_s(balance: Balance) -> float | None:
     """Return the period of the swing in seconds; None if neither verdict, announced or newest, is one."""
     swings = BalanceWord.OSCILLATING in {balance.word, balance.word_now, *balance.also}
     return balance.period_s if swings else None
-
-
-def short_seconds(seconds: float) -> str:
-    """Format seconds with at most one decimal below 10 s, else without: "4.2 s", "5 s", "31 s"."""
-    return f"{round(seconds, 1):g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bool = False) -> list[Row]:
