@@ -18,10 +18,11 @@ from contextlib import suppress
 PATIENCE_S = 10.0
 """Seconds from the request to end until the process is ended by force, twice the time that saving a sweep
 may take."""
-CLOSING_S = 5.0
+CLOSING_S = 10.0
 """Seconds that the interpreter may take to exit once the exit code is known."""
-_ALARM_AFTER_S = 2.0
-"""Seconds after the Python timer at which the kernel's timer fires."""
+_ALARM_AFTER_S = 10.0
+"""Seconds after the Python timer at which the kernel's fires. On a busy machine Python code may have to wait;
+its exit code is the right one."""
 
 
 def _kernel_alarm(seconds: float) -> None:
