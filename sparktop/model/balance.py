@@ -141,7 +141,8 @@ class Arrivals(Struct, frozen=True):
     """Number of herds: pieces in which one backend got far more than its part and held more than an even
     split at the end."""
     least_herds: int
-    """Number of herds at the backend that has the second most: 0 where all are at the same backend."""
+    """Number of herds at the backend that has the second most: 0 where all are at the same backend, or first
+    at one and then at another."""
     chance: float
     """Probability (0 to 1) that random routing is as uneven, computed without the most uneven eighth of
     the pieces."""

@@ -737,7 +737,10 @@ def herds_checks(balance: Balance) -> tuple[Check, ...]:
         missing = _first_unmet(
             (arrivals.chance <= HERD_CHANCE, "chance alone is as uneven"),
             (arrivals.herds >= HERDS, rare),
-            (arrivals.least_herds >= HERD_LEADS, "it is always the same backend"),
+            (
+                arrivals.least_herds >= HERD_LEADS,
+                "it is always the same backend, or one after the other once",
+            ),
             _moves_condition(balance),
             *_swing_conditions(balance, HERD_RMS),
         )

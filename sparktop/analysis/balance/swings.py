@@ -263,6 +263,9 @@ _HERD_CHANCE = 0.05
 _BEYOND_EVEN = 1.25
 """At the end of a herd, its backend has at least this multiple of the mean load of the backends in use, and
 at least one request more than the mean."""
+_HERD_TURNS = 2
+"""Fewest times that herds change from one backend to another: two backends that are drained one after the
+other for long, as in a rolling restart, make one change."""
 _LEFT_OUT = 1 / 8
 """Share of the pieces, the most uneven ones, that the overall test leaves out: one cold burst, however large,
 is a single herd and not a swing."""
@@ -344,6 +347,7 @@ def _test_herds(columns: Sequence[_PieceCounts], piece_s: float, *, excuses_fill
             herds += 1
             leaders += first if len(first) == 1 else ()
     by_leader = sorted(Counter(leaders).values(), reverse=True)
+    turns = sum(one != other for one, other in pairwise(leaders))
     freedom = sum(each for _, each in squares)
     kept = sorted(squares, key=lambda item: item[0] / item[1])[
         : len(squares) - math.ceil(_LEFT_OUT * len(squares))
@@ -355,7 +359,7 @@ def _test_herds(columns: Sequence[_PieceCounts], piece_s: float, *, excuses_fill
         # The parts are estimated from these pieces: that costs a degree of freedom for each but one.
         spread=sum(square for square, _ in squares) / (freedom - (len(columns) - 1)),
         herds=herds,
-        least_herds=by_leader[1] if len(by_leader) > 1 else 0,
+        least_herds=by_leader[1] if turns >= _HERD_TURNS else 0,
         chance=chi_squared_tail(sum(square for square, _ in kept), sum(each for _, each in kept)),
     )
 

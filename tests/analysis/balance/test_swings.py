@@ -87,6 +87,19 @@ def test_herds_are_far_beyond_chance() -> None:
     assert judge(GroupLoad("g", tracks, HERD_LIFE_S), float(HERD_SECONDS)).word is Is.OSCILLATING
 
 
+def test_two_servers_drained_one_after_the_other_are_no_herds() -> None:
+    """In a rolling restart each server gets all requests once, for three lifetimes: no swing."""
+    tossed, out_s = coins(8), 3 * HERD_LIFE_S
+
+    def drained(at: float) -> int:
+        first = 5 * HERD_LIFE_S
+        return 1 if first <= at < first + out_s else 0 if at >= HERD_SECONDS - out_s else tossed(at)
+
+    tracks = herd_tracks(drained)
+    assert told(tracks).least_herds == 0
+    assert judge(GroupLoad("g", tracks, HERD_LIFE_S), float(HERD_SECONDS)).word_now is not Is.OSCILLATING
+
+
 def test_a_server_that_begins_anew_makes_no_herd() -> None:
     """A restarted server, whose counts begin at 0 again, causes no herd."""
     tracks = herd_tracks(coins(8))
