@@ -752,11 +752,22 @@ def server_facts(result: SweepResult) -> Iterator[str]:
     `--enforce-eager`".
     """
     names: dict[str, list[str]] = {}
+    behind: dict[tuple[str, str], None] = {}
+    alone = set[tuple[str, str]]()
     for target in result.targets:
         words = server_words(target)
-        parts = [*([] if words is None else [plain(words)]), *_launch_words(target)]
+        parts = [] if words is None else [plain(words)]
+        ways = list(_launch_words(target))
+        if len(target.setups) == 1 and target.kind is TargetKind.ENGINE:
+            parts += [how for _, how in ways]
+            alone |= set(ways)
+        else:
+            behind |= dict.fromkeys(ways)
         if parts:
             names.setdefault("; ".join(parts), []).append(code(target.name))
+    for name, how in behind:
+        if (name, how) not in alone:
+            names.setdefault(how, []).append(code(name))
     for words, alike in names.items():
         yield f"{names_in_words(alike)}: {words}"
 
@@ -772,24 +783,26 @@ def version_facts(result: SweepResult) -> Iterator[str]:
     Such as "NCCL 2.28.9, Ubuntu 24.04 · Linux 6.11".
     """
     names: dict[str, list[str]] = {}
+    machines = " ".join(words for target in result.targets for words in target.machines.values())
     setups = {name: facts for target in result.targets for name, facts in target.setups.items()}
     for name, facts in setups.items():
-        parts = [f"{word}{plain(facts[fact])}" for fact, word in _VERSIONS.items() if fact in facts]
+        parts = [
+            f"{word}{plain(facts[fact])}"
+            for fact, word in _VERSIONS.items()
+            if fact in facts and facts[fact].replace(" · ", ", ") not in machines
+        ]
         if parts:
             names.setdefault(", ".join(parts), []).append(code(name))
     for words, alike in names.items():
         yield words if len(names) == 1 else f"{names_in_words(alike)}: {words}"
 
 
-def _launch_words(target: TargetResult) -> Iterator[str]:
-    """Yield the launch options of a target's servers as Markdown, once for servers with the same ones."""
-    names: dict[str, list[str]] = {}
+def _launch_words(target: TargetResult) -> Iterator[tuple[str, str]]:
+    """Yield (server, with which options it was started, as Markdown) of a target, as far as it is known."""
     for name, facts in target.setups.items():
         if FLAGS in facts:
             flags = "default options" if facts[FLAGS] == NO_FLAGS else code(facts[FLAGS])
-            names.setdefault(f"started with {flags}", []).append(code(name))
-    for words, alike in names.items():
-        yield words if len(names) == 1 else f"{names_in_words(alike)} {words}"
+            yield name, f"started with {flags}"
 
 
 def machine_facts(result: SweepResult) -> Iterator[str]:

@@ -341,12 +341,19 @@ def test_launch_options_and_versions_of_servers() -> None:
     )
     result = result.model_copy(update={"targets": targets})
     items = paragraphs(post_of(result))[1]
+    assert items.count("started with") == 2
     assert " **Servers:** `fast`: started with" in items
     started = "started with `--enforce-eager --kv-cache-dtype fp8`"
     assert f"`fast`: {started}." in items
-    assert f"`slow`: `alpha` {started}; `omega` started with default options." in items
+    assert "`alpha`: started" not in items
+    assert "`omega`: started with default options." in items
     assert "`alpha`: NCCL 2.28.9, Linux 6.14. `omega`: NCCL 2.29.2." in items
     assert "omega" not in post_of(result, privacy=SweepPrivacy(anonymous=True))
+    known = fast.model_copy(
+        update={"setups": {"alpha": facts}, "machines": {"x": "2 x EPYC, Linux 6.14, no GPU"}}
+    )
+    setup = paragraphs(post_of(result.model_copy(update={"targets": (known,)})))[1].splitlines()[0]
+    assert setup.count("Linux 6.14") == 1
 
 
 def test_the_answer_comes_first_then_what_was_measured() -> None:
