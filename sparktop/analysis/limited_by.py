@@ -527,6 +527,8 @@ PROMPTS_ALONE = 0.7
 """The same share where slots are full too: below it, more slots would still help."""
 _ENOUGH_SPREAD = 0.08
 """Least variation of the batch from which on the fixed part of a step and the growing part are separable."""
+_WIDE_SPREAD = 0.25
+"""The same from which on the growth of a step also tells what twice the requests would give."""
 _FLAT, _STEEP = 0.55, 0.3
 """A decode step of which at least `_FLAT` is fixed is limited by reading weights, one of which at most
 `_STEEP` is fixed by computing."""
@@ -688,18 +690,23 @@ def _bandwidth_limit(evidence: Evidence, load: Load, cost: StepCost, flat: float
         parts.append(f"reads {value:.0f} of {limit:.0f} GB/s")
     if flat is not None:
         # A smaller fixed part would not show that steps read: then the reads do.
-        parts.append(step + (_with_fewer_text(flat) if flat >= _FLAT else ""))
+        parts.append(step + (_with_fewer_text(cost, batch, flat) if flat >= _FLAT else ""))
     if not parts:
         parts.append(f"{step}: far fewer than would keep the GPU computing")
-    return Limit(
-        LimitKind.BANDWIDTH, "; ".join(parts), _free_slots_hint(evidence, load, flat), value, limit, unit
-    )
+    growth_known = flat if cost.batch_spread >= _WIDE_SPREAD else None
+    hint = _free_slots_hint(evidence, load, growth_known)
+    return Limit(LimitKind.BANDWIDTH, "; ".join(parts), hint, value, limit, unit)
 
 
-def _with_fewer_text(flat: float) -> str:
-    """Return how long a step is with fewer requests; its part `flat` takes the same time with any number."""
-    grows = round(100 * (1 - flat))
-    return f", {100 - grows} % of it even with one" if grows > 0 else ", and as long with fewer"
+def _with_fewer_text(cost: StepCost, batch: float, flat: float) -> str:
+    """Return how long a step is with fewer requests than `batch`; its part `flat` does not grow with them.
+
+    Fewer means by a standard deviation: of batches that hardly occurred, the fit says nothing.
+    """
+    fewer = max(1.0, batch * (1 - cost.batch_spread))
+    shorter = round(100 * (1 - flat) * (1 - fewer / batch)) if fewer < batch else 0
+    share = f"{100 - shorter} % of that" if shorter > 0 else "as long"
+    return f", {share} with {fewer:.0f}"
 
 
 def _free_slots_hint(evidence: Evidence, load: Load, flat: float | None) -> str | None:

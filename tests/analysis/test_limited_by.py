@@ -61,6 +61,18 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Is.BANDWIDTH,
         "32 of 48 slots are free: twice the requests give about 2.0 × the tok/s",
     ),
+    "steps that grow: of batches that ran": (
+        Served(swing=16, per_token_s=0.001, prompt_tokens=0.0),
+        {"slots": 48},
+        Is.BANDWIDTH,
+        "a step takes 65 ms with 15 requests, 90 % of that with 8; 32 of 48 slots are free: twice",
+    ),
+    "what twice the requests give is not guessed from batches of one size": (
+        Served(running=14, swing=4, per_token_s=0.001),
+        {"slots": 48},
+        Is.BANDWIDTH,
+        "nothing waits, 32 of 48 slots are free",
+    ),
     "prompts take 60 % of the time": (Served(prompt_tokens=3000.0), {}, Is.PREFILL, ""),
     "an idle GPU and a full core": (
         Served(),

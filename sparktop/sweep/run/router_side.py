@@ -238,15 +238,15 @@ def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
     share = 100 * totals_p
     rare = f"{f'{share:.1f}' if share >= _LEAST_PERCENT else f'under {_LEAST_PERCENT}'} % of cases"
     uneven = "" if totals_p >= SIGNIFICANT else f"; random routing makes totals as uneven as these in {rare}"
-    changes = f"it changed {runs - 1} times (random: about {mean - 1:.0f}){uneven}"
+    changes = f"the server changed {runs - 1} times (random order: about {mean - 1:.0f}){uneven}"
     if word == "bunched":
         return {
             **result,
             "word": word,
             "runs_p": runs_p,
-            "sentence": f"whole bunches went to one server: {split}; {changes}",
+            "sentence": f"requests in a row often went to the same server: {split} in all; {changes}",
         }
-    sentence = f"the order looks {word}: {split}; {changes}"
+    sentence = f"the order looks {word}: {split} in all; {changes}"
     return {**result, "word": word, "runs_p": runs_p, "sentence": sentence}
 
 

@@ -28,7 +28,7 @@ _LIMIT_BRIEF = {
     LimitKind.NETWORK.value: "network",
 }
 """One word for limits with long names."""
-_IN_TURNS = "one server at a time"
+_IN_BUNCHES = "sent in bunches"
 """Label of a level whose requests went to the same server too often in a row."""
 _WORST_BALANCE = {word.value for word in BalanceWord if word.bad}
 
@@ -92,7 +92,7 @@ def _slowness_marks(level: LevelResult) -> Iterator[Mark]:
         message = f"the load between backends was {word}{': ' + reasons[0] if reasons else ''}"
         yield Mark(UNBALANCED, word, message, doubt=False)
     elif (sentence := _bunched_sentence(level)) is not None:
-        yield Mark(UNBALANCED, _IN_TURNS, sentence, doubt=False, brief="in turns")
+        yield Mark(UNBALANCED, _IN_BUNCHES, sentence, doubt=False, brief="bunches")
 
 
 def drift_words(target: TargetResult) -> str:
@@ -149,5 +149,5 @@ def balance_reasons(level: LevelResult) -> tuple[str, ...]:
     test = kept.get("runs_test")
     if isinstance(test, dict) and isinstance(sentence := test.get("sentence"), str):
         is_bunched = _bunched_sentence(level) is not None
-        sentences.append(f"by the order of choices: {f'{_IN_TURNS}: ' if is_bunched else ''}{sentence}")
+        sentences.append(f"by the order of choices: {f'{_IN_BUNCHES}: ' if is_bunched else ''}{sentence}")
     return tuple(sentences)

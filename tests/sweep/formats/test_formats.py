@@ -366,8 +366,8 @@ def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
         ({"verdict": "uneven", "reasons": ["75 : 25"]}, "uneven", "was uneven: 75 : 25"),
         (
             {"runs_test": {"word": "bunched", "sentence": "2 runs"}},
-            "one server at a time",
-            "one server at a time: 2 runs",
+            "sent in bunches",
+            "sent in bunches: 2 runs",
         ),
     ],
 )

@@ -417,9 +417,9 @@ def test_waves_are_bunched() -> None:
     found = routing_test(("a" * 8 + "b" * 8) * 3)
     assert found["word"] == "bunched"
     assert found["totals_p"] == pytest.approx(1.0)
-    assert (
-        found["sentence"]
-        == "whole bunches went to one server: a 24, b 24; it changed 5 times (random: about 24)"
+    assert found["sentence"] == (
+        "requests in a row often went to the same server: a 24, b 24 in all; "
+        "the server changed 5 times (random order: about 24)"
     )
 
 
