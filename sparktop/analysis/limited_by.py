@@ -432,9 +432,9 @@ def slots_limit(evidence: Evidence, load: Load) -> Limit | None:
     if not _slots_are_full(evidence, load):
         return None
     if slots is not None:
-        said = f"{most:.0f} of {slots} run, {load.waiting:.0f} wait"
+        said = f"{most:.0f} of {slots} run, {load.waiting:.0f} wait on average"
     else:
-        said = f"never more than {most:.0f} run, while {load.waiting:.0f} wait"
+        said = f"never more than {most:.0f} run, while {load.waiting:.0f} wait on average"
     kv = load.kv_percent
     if kv is not None:
         said += f"; KV cache {kv:.0f} %"
@@ -486,7 +486,8 @@ def kv_limit(evidence: Evidence, load: Load) -> Limit | None:
         return Limit(LimitKind.KV, reason, _fit_text(load), kv, 100.0, "%")
     if kv is None or not kv_is_tight(evidence, load):
         return None
-    reason = f"{kv:.0f} % used by {load.running:.0f} requests, {100 - kv:.0f} % free; {load.waiting:.0f} wait"
+    used = f"{kv:.0f} % used by {load.running:.0f} requests, {100 - kv:.0f} % free"
+    reason = f"{used}; {load.waiting:.0f} wait on average"
     return Limit(LimitKind.KV, reason, _fit_text(load), kv, 100.0, "%")
 
 
@@ -663,7 +664,7 @@ def _why_unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str 
         few = cost.batch <= _FEW_ROWS and reads is None and evidence.spans == 1
         return None if few else f"needs steps of other sizes: all had {_requests_text(cost.batch)}"
     if _STEEP < flat < _FLAT:
-        return f"{100 * flat:.0f} % of a step is fixed, the rest grows with its requests"
+        return f"{100 * (1 - flat):.0f} % of a step grows with its requests, the rest is fixed"
     if flat >= _FLAT and evidence.spans > 1 and reads is None:
         return "memory or network: needs the server's estimate of its memory reads"
     if flat >= _FLAT and reads is not None and reads < _FEW_READS:
@@ -684,7 +685,7 @@ def _bandwidth_limit(evidence: Evidence, load: Load, cost: StepCost, flat: float
     read, percent = evidence.read_gb_per_s, evidence.read_percent
     parts, value, limit, unit = [], None, None, None
     step_s, batch = load.step_s or cost.step_s, load.batch or cost.batch
-    step = f"a step takes {1000 * step_s:.0f} ms with {_requests_text(batch)}"
+    step = f"a step takes {1000 * step_s:.0f} ms with {_requests_text(batch)} on average"
     if read is not None and percent:
         value, limit, unit = read, 100 * read / percent, "GB/s"
         parts.append(f"reads {value:.0f} of {limit:.0f} GB/s")
@@ -716,9 +717,9 @@ def _free_slots_hint(evidence: Evidence, load: Load, flat: float | None) -> str 
     """
     if evidence.slots is None or load.running >= evidence.slots / 2:
         return None
-    free = f"{evidence.slots - load.running:.0f} of {evidence.slots} slots are free"
+    free = f"{evidence.slots - load.running:.0f} of {evidence.slots} slots free on average"
     if flat is None:
-        return f"{'hardly anything' if load.queued else 'nothing'} waits, {free}"
+        return f"{'hardly anything' if load.queued else 'nothing'} waits; {free}"
     return f"{free}: twice the requests give about {2 / (2 - min(1.0, flat)):.1f} × the tok/s"
 
 
@@ -830,7 +831,7 @@ def _limit_of_queue(evidence: Evidence, load: Load, cost: StepCost | None) -> Li
     free = "" if load.kv_percent is None else f", the KV cache has {100 - load.kv_percent:.0f} % free"
     slots = "" if evidence.slots is None else f"of {evidence.slots} slots "
     why = "too few step and token counts to tell why" if cost is None else "no figure tells why"
-    reason = f"{load.waiting:.0f} wait while {load.running:.0f} {slots}run{free}: {why}"
+    reason = f"{load.waiting:.0f} wait while {load.running:.0f} {slots}run on average{free}: {why}"
     return Limit(LimitKind.UNKNOWN, reason)
 
 

@@ -200,7 +200,7 @@ class Limit(Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """The verdict in one line: "limited by slots, last 30 s: 16 of 16 run, 9 wait; …"."""
+        """The verdict in one line: "limited by slots, last 30 s: 16 of 16 run, 9 wait on average; …"."""
         return f"{self.title}{', ' if self.judged else ''}{self.judged}: {self.words}"
 
     @property

@@ -47,7 +47,7 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(running=16, waiting=9, kv_percent=41.0),
         {"slots": 16},
         Is.SLOTS,
-        "16 of 16 run, 9 wait; KV cache 41 %; room for about 21 more of this length",
+        "16 of 16 run, 9 wait on average; KV cache 41 %; room for about 21 more of this length",
     ),
     "no room for the next request: 4 % are free, 12 % are needed": (
         Served(running=8, waiting=5, kv_percent=96.0),
@@ -59,19 +59,19 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(swing=16),
         {"slots": 48},
         Is.BANDWIDTH,
-        "32 of 48 slots are free: twice the requests give about 2.0 × the tok/s",
+        "32 of 48 slots free on average: twice the requests give about 2.0 × the tok/s",
     ),
     "steps that grow: of batches that ran": (
         Served(swing=16, per_token_s=0.001, prompt_tokens=0.0),
         {"slots": 48},
         Is.BANDWIDTH,
-        "a step takes 65 ms with 15 requests, 90 % of that with 8; 32 of 48 slots are free: twice",
+        "a step takes 65 ms with 15 requests on average, 90 % of that with 8; 32 of 48 slots free",
     ),
     "what twice the requests give is not guessed from batches of one size": (
         Served(running=14, swing=4, per_token_s=0.001),
         {"slots": 48},
         Is.BANDWIDTH,
-        "nothing waits, 32 of 48 slots are free",
+        "nothing waits; 32 of 48 slots free on average",
     ),
     "prompts take 60 % of the time": (Served(prompt_tokens=3000.0), {}, Is.PREFILL, ""),
     "an idle GPU and a full core": (
@@ -162,7 +162,7 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         FULL,
         {"slots": 16, "machines": ()},
         Is.UNKNOWN,
-        "slots, or a low clock (watch its machine): 16 of 16 run, 9 wait; KV cache 30 %",
+        "slots, or a low clock (watch its machine): 16 of 16 run, 9 wait on average; KV cache 30 %",
     ),
 }
 
@@ -273,7 +273,10 @@ def test_one_long_prompt_is_prefill_from_its_first_seconds_on(idle_s: int, prefi
 
 @pytest.mark.parametrize(
     ("at_second", "reason"),
-    [(50, "90 % used on average, 1 preemption in 30 s"), (20, "90 % used by 7 requests, 10 % free; 1 wait")],
+    [
+        (50, "90 % used on average, 1 preemption in 30 s"),
+        (20, "90 % used by 7 requests, 10 % free; 1 wait on average"),
+    ],
 )
 def test_a_preemption_is_seen_before_it_is_reported(at_second: int, reason: str) -> None:
     """A request that goes from running to waiting counts as preempted, and later as one without room."""

@@ -120,7 +120,9 @@ def test_a_verdict_needs_some_seconds(full: LimitedRun) -> None:
     (found,) = full.play(25)
     assert found is not None
     assert found.kind is LimitKind.SLOTS
-    assert found.line.startswith("limited by slots, last 25 s: 8 of 8 run, 12 wait; KV cache 1 %; room for ")
+    assert found.line.startswith(
+        "limited by slots, last 25 s: 8 of 8 run, 12 wait on average; KV cache 1 %; room for "
+    )
 
 
 def test_a_server_that_does_not_answer_has_no_limit(full: LimitedRun) -> None:

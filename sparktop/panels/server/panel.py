@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -99,6 +100,8 @@ def loading_rows(view: BackendView, width: int) -> list[Row]:
 
 
 _OF_THE_TIME = " of the time"
+_ON_AVERAGE = re.compile(r" on average(?= ·|:|$)(?!.* on average(?: ·|:|$))")
+"""Matches the last part of a verdict that is a mean."""
 
 
 def limit_rows(limit: Limit | None, width: int) -> list[Row]:
@@ -128,12 +131,14 @@ def _limit_role(limit: Limit) -> str:
 def limit_note(limit: Limit) -> Row:
     """Return the verdict for the edge of a frame, which cuts parts after " · " from the last one on.
 
-    The seconds that were judged stand for "the time", else at the end: "waits 62 % of the time" becomes
-    "waits 62 % of the last 60 s", "9 wait" becomes "9 wait · last 60 s". One that is not known has none at
-    the end.
+    The seconds that were judged stand for "the time" or with the last mean, else at the end: "waits 62 % of
+    the time" becomes "waits 62 % of the last 60 s", "9 wait on average" becomes "9 wait, mean of 60 s". One
+    that is not known has none at the end.
     """
     words, judged = limit.words.replace("; ", " · "), limit.judged
     dated = words.replace(_OF_THE_TIME, f" of the {judged}", 1) if judged else words
+    if judged and dated == words:
+        dated = _ON_AVERAGE.sub(f", {judged.replace('last', 'mean of')}", words)
     if limit.kind is LimitKind.UNKNOWN and dated == words:
         return [(f" {words} ({limit.title}) ", "muted")]
     end = f" · {judged}" if judged and dated == words else ""

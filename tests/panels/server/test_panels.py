@@ -95,7 +95,7 @@ YARDSTICKS = Finding(
     "88 % of its own best, 93 % of the best published rate, 52 % of the bandwidth limit",
     values={"own_best_percent": 88.2, "published_percent": 93.1, "limit_percent": 52.0},
 )
-BANDWIDTH = Limit(LimitKind.BANDWIDTH, "reads 262 of 273 GB/s; 47 of 48 slots are free", window_s=30.0)
+BANDWIDTH = Limit(LimitKind.BANDWIDTH, "reads 262 of 273 GB/s; 47 of 48 slots free on average", window_s=30.0)
 
 
 def edges(shown: Snapshot, *findings: Finding, width: int) -> list[str]:

@@ -255,7 +255,10 @@ def test_a_level_with_full_slots_names_them() -> None:
     log.accept(SourceKey.node("spark-1"), NodeSample(5.0, gpus=(GpuReading(0, sm_clock_mhz=2400),)))
     found = log.limits({"a": ("spark-1",)}, {"a": 16}, RUNS, None)
     assert found["a"].kind is LimitKind.SLOTS
-    assert found["a"].words == "16 of 16 run, 9 wait; KV cache 40 %; room for about 22 more of this length"
+    assert (
+        found["a"].words
+        == "16 of 16 run, 9 wait on average; KV cache 40 %; room for about 22 more of this length"
+    )
 
 
 def test_a_router_that_leaves_one_server_idle_speaks_for_the_level() -> None:
