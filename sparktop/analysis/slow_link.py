@@ -208,14 +208,14 @@ def judge_link(
     is_slower = len(ratios) >= _FEWEST and sum(ratio >= SLOWER for ratio in ratios) >= _SLOW_PART * len(
         ratios
     )
-    usual_w = newest[-1].quiet_w
-    ranks = f"{power:.0f} W in all, they compute from {usual_w:.0f} W on"
+    least_w, usual_w = newest[-1].quiet_w, None
+    ranks = f"{power:.0f} W in all, they compute from {least_w:.0f} W on"
     if is_slower and len(well) >= _FEWEST:
         usual_w, usual_mhz = median(watts for watts, _ in well), median(mhz for _, mhz in well)
         ranks = f"{power:.0f} W in all, {usual_w:.0f} W at its best; {clock:.0f} of {usual_mhz:.0f} MHz"
         if power > LOW_POWER_SHARE * usual_w or clock < CLOCK_SHARE * usual_mhz:
             return
-    elif power >= usual_w:
+    elif power >= least_w:
         return
     recent = [sample for sample in samples if sample.at > at - _WINDOW_S]
     if is_slower:
@@ -256,6 +256,7 @@ def judge_link(
             "ceiling_bytes_per_s": limit,
             "power_w": power,
             "usual_power_w": usual_w,
+            "least_power_w": None if usual_w else least_w,
             "window_s": _HELD_S,
         },
     )

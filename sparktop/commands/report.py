@@ -114,7 +114,8 @@ def _report_text(arguments: argparse.Namespace, form: str) -> str:
     if form == "post":
         words = shlex.join(source for source in sources if source not in others)
         words += " --anonymous" if arguments.anonymous else ""
-        tell(f"attach what others compare with: sparktop report {words} --format json -o post.json")
+        command = f"sparktop report {words} --format json -o post.json"
+        tell(f"others compare with the post itself; to give them all figures, attach a JSON: {command}")
     return sweep_report(result, form, privacy, choose(others).series if others else (), parts)
 
 

@@ -341,7 +341,7 @@ FINDINGS: Mapping[str, Explained] = {
         "the batch does not vary. Without a best: a GB10 below 30 W, and steps that take as long as their "
         "bytes at all batches, the largest of twice as many requests",
         remedies={
-            "the link": "compare MTU, PCIe lanes, cables and error counters of the rails; look for other "
+            "the link": "check the cables, PCIe lanes and error counters of the rails; look for other "
             "traffic on them",
             "link or GPU": "with other numbers of requests the cause would show",
         },

@@ -577,6 +577,7 @@ class LiveSeries(Struct, frozen=True, eq=False):
     """Individual times to first token, by time slot; where there are many, only some of them."""
     ttft_p50_ms: Slots = ()
     """Median TTFT of the level so far."""
+    ttft_p50_now_ms: float | None = None
     backends: tuple[BackendLine, ...] = ()
     nodes: tuple[NodeLine, ...] = ()
     spans: tuple[LevelSpan, ...] = ()

@@ -18,6 +18,7 @@ from sparktop.model.engine import PrefixCache
 from sparktop.model.event import Finding, Sure
 from sparktop.model.node import ClockGap, GpuReading, MemoryAsk, NetworkReading, NodeSample
 from sparktop.model.snapshot import BackendView, EachServer, LaneView, NodeView, PrefixUse, Situation
+from tests.findings.links import Trouble, play
 from tests.findings.machines import machine, situation
 from tests.findings.start_memory import HELD, SHORT, Spark
 
@@ -51,6 +52,15 @@ def test_clocks_at_the_limit() -> None:
         held.append(any(one.key.startswith("clocks") for one in found))
     assert any(held)
     assert changes(held) <= MOST_CHANGES
+
+
+def test_a_link_that_was_always_slow_has_no_usual_power() -> None:
+    """The power from which ranks compute is called that; no setting is named that has its own alert."""
+    newest = play(seeded(1), Trouble(link=0.07e9, batches=(32, 48, 64, 96), always=True))[-1]
+    assert (newest.values["usual_power_w"], newest.values["least_power_w"]) == (None, 60.0)
+    assert "compute from 60 W on" in dict(newest.evidence)["ranks"]
+    assert newest.fix is not None
+    assert "MTU" not in newest.fix
 
 
 @pytest.mark.parametrize("idle_s", [0, 90])

@@ -168,9 +168,9 @@ def _balance_rows(evidence: LevelEvidence, width: int) -> list[Row]:
     word = evidence.balance_word
     if word is None:
         return []
-    rows = [heading("balance", "", width)]
+    rows = [heading("balance", "of this level alone", width)]
     bad = any(verdict.value == word and verdict.bad for verdict in BalanceWord)
-    shown = "no verdict" if word == BalanceWord.UNKNOWN.value else word
+    shown = "not judged" if word == BalanceWord.UNKNOWN.value else word
     rows.append([(f"{'▲ ' if bad else ''}{shown}", _ROLES.get(word, "text"))])
     for reason in evidence.balance_reasons:
         rows += sentence_rows(("· ", "muted"), reason, "text", width)

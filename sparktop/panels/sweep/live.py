@@ -724,7 +724,7 @@ def _ttft_graph(axis: SweepAxis, height: int) -> list[Row]:
                 grid.put(column, grid.row_of(y), "─", _P50)
     roles = {-1: "text", 0: "prompt/10", _P50: "title"}
     rows: list[Row] = [[(text, roles[layer]) for text, layer in runs] for runs in grid.rows()]
-    now = _newest_value(live.ttft_p50_ms)
+    now = _newest_value(live.ttft_p50_ms) if live.ttft_p50_now_ms is None else live.ttft_p50_now_ms
     words = value_now(numbers.milliseconds(now), "")
     # Round numbers: 5 s, not 5.00 s.
     ends = [f"{edge / 1000:g} s" if edge >= 1000 else f"{edge:g} ms" for edge in (high, low)]

@@ -400,7 +400,10 @@ def _how_to_read(comparison: ComparisonResult | None, lost: int, *, is_matrix: b
             f"a winner is better than every other by over {floor:.1f} %, beyond chance ({rate:.0f} % error)"
         )
     if not is_matrix:
-        parts += [f"p95 from {P95_FROM} requests on", *(["?: the level has a warning"] if has_marks else [])]
+        parts += [
+            f"p95 is given for levels of {P95_FROM} requests or more",
+            *(["?: the level has a warning"] if has_marks else []),
+        ]
     parts += [f"{lost} levels are left out here"] if lost else []
     return f"In the tables, {'; '.join(parts)}." if parts else ""
 
@@ -410,5 +413,5 @@ def _repeat_item(commands: Sequence[str]) -> Iterator[str]:
     if commands:
         shown = [code(command) for command in commands[:_MOST_COMMANDS]]
         more = f" ({len(commands) - len(shown)} more in the report)" if len(commands) > len(shown) else ""
-        again = f"**The same again** (`NAME=URL` for each name): {'; '.join(shown)}{more}."
-        yield f"{again} **Compare yours**, with this post as post.md: `sparktop report last post.md`"
+        again = f"**To repeat it** (give each name its address: `NAME=URL`): {'; '.join(shown)}{more}."
+        yield f"{again} **To compare yours**, save this post as post.md: `sparktop report last post.md`"

@@ -640,7 +640,7 @@ def _with_capital(sentence: str) -> str:
 
 _MarkOfLevel = tuple[str, LoadPoint, Mark]
 """(Name of the target, "" for the only one; point on the axis; mark) of a mark of a level."""
-_P99_MS = re.compile(r"p99 of its loop's lag is ([0-9.]+) ms")
+_TTFT_OFF_MS = re.compile(r"TTFT (?:are )?up to ([0-9.]+) ms")
 
 
 def mark_summary(result: SweepResult, *, why_slow: bool = True) -> str | None:
@@ -685,7 +685,7 @@ def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int) -> str:
         where = "the only level"
     elif having[0][2].doubt and len(having) <= count / 2:
         where += f": {_levels_by_target(having)}"
-    return f"{plain(word)} ({where}{_worst_lag(having)})"
+    return f"{plain(word)} ({where}{_worst_error(having)})"
 
 
 def _levels_by_target(having: Sequence[_MarkOfLevel]) -> str:
@@ -700,17 +700,17 @@ def _levels_by_target(having: Sequence[_MarkOfLevel]) -> str:
     return "; ".join(parts)
 
 
-def _worst_lag(having: Sequence[_MarkOfLevel]) -> str:
-    """Return the largest lag of the load generator as text, ", worst p99 120 ms at c64"; "" for none."""
+def _worst_error(having: Sequence[_MarkOfLevel]) -> str:
+    """Return by how much a TTFT may be too long, ", TTFT up to 6.2 ms too long at c64"; "" if unknown."""
     lags = [
         (float(match[1]), point)
         for _, point, mark in having
-        if mark.code == CLIENT_LAG and (match := _P99_MS.search(mark.message)) is not None
+        if mark.code == CLIENT_LAG and (match := _TTFT_OFF_MS.search(mark.message)) is not None
     ]
     if not lags:
         return ""
     worst, point = max(lags)
-    return f", worst p99 {worst:.0f} ms at {point.short}"
+    return f", TTFT up to {worst:g} ms too long at {point.short}"
 
 
 def mark_details(result: SweepResult) -> Iterator[str]:
@@ -876,7 +876,7 @@ def _share_of_engines_words(
     reached = [(level.percent, level) for level in engines.levels if level.percent is not None]
     alone, rate = _engines_alone_words(engines), f"{in_sentence(METRICS[engines.metric].title)} rate"
     if not reached:
-        return f"What {router_words(target)} costs in speed is not known: no level has its {rate}"
+        return f"What {router_words(target)} costs in tok/s is not known: no level has its {rate}"
     percents = sorted(round(percent) for percent, _ in reached)
     share = f"{percents[0]} %" if percents[0] == percents[-1] else f"{percents[0]} to {percents[-1]} %"
     places = [f"c{level.concurrency}" for _, level in reached]
@@ -935,7 +935,7 @@ def _uneven_load_words(target: TargetResult, levels: Sequence[LevelResult]) -> s
         count = len({name for level in levels for name in level.known_servers})
         share = f"with {_fraction_words(count)} of the requests" if count > 1 else "under the same load"
         alone = f"measure one of its servers alone {share}, too"
-        return f"What {router_words(target)} costs in speed is not known: {alone}"
+        return f"What {router_words(target)} costs in tok/s is not known: {alone}"
     lost, level = max(losses, key=lambda pair: pair[0])
     words = (
         f"{router_words(target)} loses about {lost:.0f} % of the tokens to uneven load at {level.point.short}"

@@ -439,7 +439,8 @@ def _preset_parts(preset: SweepSpec) -> Iterator[str]:
     if preset.depths:
         yield f"after {_comma_list(preset.depths)} tokens of context"
     if preset.runs is not None:
-        yield f"{preset.runs} run{'' if preset.runs == 1 else 's'}"
+        more = " or more" if preset.more_runs else ""
+        yield f"{preset.runs}{more} run{'' if preset.runs == 1 and not more else 's'}"
     if preset.targets:
         yield f"on {', '.join(preset.targets)}"
 

@@ -159,12 +159,12 @@ def _client_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     tpot = level.tpot_ms.p50 if level.tpot_ms is not None else None
     if tpot and mean > MOST_LAG_SHARE * tpot:
         reasons.append(f"its mean lag is {mean:.2f} ms, {100 * mean / tpot:.0f} % of the median TPOT")
-    off, why = _possible_ttft_error(facts.health)
+    off, which, why = _possible_ttft_error(facts.health)
     if level.ttft_ms is not None and off > min(
         MOST_OFF_MS, max(LEAST_OFF_MS, MOST_OFF_SHARE * level.ttft_ms.mean)
     ):
         share = 100 * off / max(off, level.ttft_ms.mean)
-        reasons.insert(0, f"TTFT up to {off:.1f} ms ({share:.2g} %) too long{why}")
+        reasons.insert(0, f"{which} TTFT are up to {off:.1f} ms ({share:.2g} %) too long{why}")
     cpu = max((run_health.cpu_percent for run_health in facts.health), default=0.0)
     if cpu > MOST_CPU_PERCENT:
         reasons.append(f"it took {cpu:.0f} % of a core")
@@ -172,8 +172,8 @@ def _client_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
         yield Validity(code=CLIENT_LAG, message="; ".join(reasons))
 
 
-def _possible_ttft_error(health: Sequence[ClientHealth]) -> tuple[float, str]:
-    """Return (ms by which the generator's own lag may lengthen a TTFT, why in words to put behind)."""
+def _possible_ttft_error(health: Sequence[ClientHealth]) -> tuple[float, str, str]:
+    """Return (ms by which the generator's own lag may lengthen a TTFT, which TTFT, why), in words."""
     lags = [run_health.loop_lag_ms for run_health in health if run_health.loop_lag_ms]
     late = max((lag["p90"] for lag in lags), default=None)
     waits = max(
@@ -182,8 +182,8 @@ def _possible_ttft_error(health: Sequence[ClientHealth]) -> tuple[float, str]:
     # The lag leaves out the millisecond to which timers are rounded, which it may well be.
     by_lag = 0.0 if late is None else late + TIMER_MS
     if by_lag >= waits:
-        return by_lag, " in 9 of 10 cases"
-    return waits, ": the load generator waited that long for a CPU core"
+        return by_lag, "9 of 10", ""
+    return waits, "some", ": the load generator waited that long for a CPU core"
 
 
 def _queue_doubts(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:

@@ -723,7 +723,7 @@ def _rate_words(name: str, rate: Rate) -> str:
         return f"{words}, a single run"
     ends = f"{metric.text(rate.ci95[0])} to {metric.text(rate.ci95[1])}"
     meant = f": {metric.meaning}" if name == "pure_decode_tps" else ""
-    return f"{words} (95 %: {ends}, {len(rate.values)} runs){meant}"
+    return f"{words} (95 % interval {ends}, {len(rate.values)} runs){meant}"
 
 
 def _latency_words(name: str, latency: Latency) -> str:
@@ -754,9 +754,9 @@ def _node_words(side: NodeSide) -> str:
     if side.gpu_c_max is not None:
         parts.append(f"up to {side.gpu_c_max:.0f} °C")
     if side.power_w_mean is not None:
-        parts.append(f"{side.power_w_mean:.0f} W")
+        parts.append(f"mean {side.power_w_mean:.0f} W")
     if side.sm_clock_mhz_mean is not None:
-        parts.append(f"{side.sm_clock_mhz_mean:.0f} MHz")
+        parts.append(f"mean {side.sm_clock_mhz_mean:.0f} MHz")
     if side.throttled_percent:
         parts.append(f"throttled {side.throttled_percent:.0f} %")
     if side.headroom_min_bytes is not None:

@@ -428,7 +428,7 @@ class LiveView:
             # Before the first result it is not known how many slots the servers have.
             may_go_on_to=None if over or not result else may_go_on_to(self._plan, levels, current, result),
             levels=levels,
-            live=self._curves.series(at),
+            live=replace(self._curves.series(at), ttft_p50_now_ms=self._current.p50_ms),
             searches=view.searches if over else self._capacity.views(),
             notices=tuple(self._notices),
         )

@@ -142,7 +142,7 @@ class MarkScreen(Dialog[str]):
     MarkScreen Input:focus { border: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "dismiss", "no mark")]
-    placeholder: ClassVar[str] = "a word for this moment; enter marks it, esc does not"
+    placeholder: ClassVar[str] = "a word for this moment; enter: mark it, esc: cancel"
 
     def compose(self) -> ComposeResult:
         """Yield the input line for the label."""
@@ -157,4 +157,4 @@ class LimitsScreen(MarkScreen):
     """Asks for the limits that stored levels are judged by; its result is as that of a mark."""
 
     DEFAULT_CSS = MarkScreen.DEFAULT_CSS.replace("MarkScreen", "LimitsScreen")
-    placeholder = "limits such as ttft_p90_ms=2000,stream_tps=15; enter answers, esc does not"
+    placeholder = "limits such as ttft_p90_ms=2000,stream_tps=15; enter: go on, esc: cancel"

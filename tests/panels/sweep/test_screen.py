@@ -471,5 +471,5 @@ def test_a_level_without_figures_or_verdict_says_so() -> None:
     late = replace(shown, row=row, balance_word="unknown", balance_reasons=("polls of a are missing",))
     text = "\n".join(texts(evidence_screen(late, 120, 36)))
     assert "no figures yet: they come once the level is done" in text
-    assert "no verdict" in text
+    assert "not judged" in text
     assert "unknown" not in text

@@ -148,13 +148,16 @@ def test_markdown_says_what_is_wrong() -> None:
 
 
 def test_many_marks_are_one_sentence_and_a_line_each() -> None:
-    """How many levels have one, the worst lag, and each message once with all its levels."""
+    """How many levels have one, the largest error of a TTFT, and each message once with all its levels."""
     lags = {1: 12.0, 4: 31.2, 16: 14.0}
     levels = [
         made_level(concurrency).model_copy(
             update={
                 "validity": (
-                    Validity(code="client_lag", message=f"p99 of its loop's lag is {lag} ms"),
+                    Validity(
+                        code="client_lag",
+                        message=f"9 of 10 TTFT are up to {lag} ms (2 %) too long; p99 of its lag is 40 ms",
+                    ),
                     Validity(code="too_short", message="all runs together lasted 3 s"),
                 )
             }
@@ -163,7 +166,7 @@ def test_many_marks_are_one_sentence_and_a_line_each() -> None:
     ]
     text = report.sweep_markdown(made_sweep(("a", [*levels, made_level(2)])))
     assert (
-        "load generator late (3 of 4 levels, worst p99 31 ms at c4); too short (3 of 4 levels)."
+        "load generator late (3 of 4 levels, TTFT up to 31.2 ms too long at c4); too short (3 of 4 levels)."
         in text.replace("\n", " ")
     )
     assert "- c1, c4, c16: too short: all runs together lasted 3 s" in text

@@ -450,7 +450,7 @@ def test_a_router_without_its_engines_has_an_unknown_cost() -> None:
     both = routed_sweep()
     alone = both.model_copy(update={"targets": both.targets[:1]})
     assert (
-        "costs in speed is not known: measure one of its servers alone with half of the requests, too"
+        "costs in tok/s is not known: measure one of its servers alone with half of the requests, too"
         in post_of(alone)
     )
     lossy = routed_sweep({"verdict": "starved", "lost_percent": 11.6})

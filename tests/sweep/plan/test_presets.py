@@ -24,7 +24,7 @@ from sparktop.sweep.plan.capacity import (
     share_needed,
 )
 from sparktop.sweep.plan.plan import Capacity, Order, Plan, SloCondition, SweepTarget
-from sparktop.sweep.plan.presets import all_presets, find_preset, make_plan
+from sparktop.sweep.plan.presets import all_presets, find_preset, make_plan, preset_line
 from sparktop.sweep.plan.slo import any_falls, any_rises, parse_slo, runs_needed, stored_condition, words_of
 
 SOLO = SweepTarget("solo", "http://127.0.0.1:8000")
@@ -58,6 +58,12 @@ def test_a_preset_of_the_configuration_stands_in_place_of_a_built_in_one() -> No
     assert set(all_presets([own])) == set(SHAPES)
     plan = make_plan(find_preset("quick", [own]), [SOLO])
     assert (plan.concurrency, plan.tg, plan.pp, plan.runs) == ((3,), 10, 128, 3)
+
+
+def test_a_line_on_a_preset_says_that_runs_may_be_more() -> None:
+    """As the plan of its sweep does; a preset of the configuration without that has just so many."""
+    assert "3 or more runs" in preset_line(find_preset("quick"))
+    assert preset_line(SweepSpec("own", runs=1)) == "1 run"
 
 
 def test_an_unknown_preset_names_the_nearest() -> None:

@@ -119,6 +119,9 @@ def test_the_moment_holds_the_figures_of_the_level(played: PlayedSweep) -> None:
     assert now is not None
     assert (now.in_flight, now.ended, now.failed) == (2, 2, 0)
     assert now.ttft_p50_ms == pytest.approx(1000 * TTFT_S)
+    live = played.view.view().live
+    assert live is not None
+    assert live.ttft_p50_now_ms == now.ttft_p50_ms
     assert now.tps == pytest.approx(RATE, rel=0.35)
 
 
