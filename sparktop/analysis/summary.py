@@ -117,9 +117,9 @@ def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
         hint = _CLAUSE.split(next(fixes, None) or "")[0]
     said = re.split(r"\. |: (?=its log)", alert.message)[0]
     if kind == "stuck":
-        said = next(
-            (_standstill_text(view) for view in snapshot.backends if view.name == alert.subject), said
-        )
+        stuck = (view.progress for view in snapshot.backends if view.name == alert.subject and view.progress)
+        for progress in stuck:
+            label, said = progress.word.value, f"{progress.word.value}: {progress.fact}"
     if len(said) > _LONGEST:
         said = (kind == "unreachable" and _why_down(snapshot, alert.subject)) or label
     words = f"{alert.subject}: {said}"
@@ -132,12 +132,6 @@ def _why_down(snapshot: Snapshot, name: str) -> str:
     failing = (*nodes, *((backend.name, backend.failure, "") for backend in snapshot.backends))
     result = (failure_words(failure, via) for other, failure, via in failing if other == name and failure)
     return next(result, "")
-
-
-def _standstill_text(view: BackendView) -> str:
-    """Return how long an engine has been stuck, in words."""
-    progress = view.progress
-    return view.state.value if progress is None else f"{progress.word.value}, {progress.fact}"
 
 
 def _standstill_verdict(snapshot: Snapshot) -> Verdict | None:
@@ -195,14 +189,10 @@ def _verdict_of_states(snapshot: Snapshot) -> Verdict:
     The order: a sweep, a slow router, a balance that is not known or in doubt, and that all is well.
     """
     backends = snapshot.backends
-    states = Counter((view.state, view.is_full_by_sweep) for view in backends)
-    said = ", ".join(
-        f"{states[state, by_sweep]} {state.value}{' (sweep)' if by_sweep else ''}"
-        for state in BackendState
-        for by_sweep in (False, True)
-        if states[state, by_sweep]
-    )
-    is_calm = all(state in _WELL or by_sweep for state, by_sweep in states)
+    order = list(BackendState)
+    states = Counter(view.state_text for view in sorted(backends, key=lambda view: order.index(view.state)))
+    said = ", ".join(f"{count} {state}" for state, count in states.items())
+    is_calm = all(view.state in _WELL or view.is_full_by_sweep for view in backends)
     # The balance covers a sweep for longer than the states do.
     groups = [balance for balance in snapshot.balance if balance.within is None]
     swept = [balance for balance in groups if balance.in_sweep and not _is_settled(balance)]

@@ -661,11 +661,11 @@ class Snapshot(Struct, frozen=True, eq=False):
         """The events for a list below that of the alerts, newest last.
 
         An alert says since when it holds: the event of its begin is left out, or, where that counts earlier
-        alerts too, has the time of the alert.
+        alerts too, has the time of the alert, and not the figures of its begin.
         """
         since = {alert.id: alert.since for alert in self.alerts}
         return tuple(
-            replace(event, at=since[event.about])
+            replace(event, at=since[event.about], message=event.message.partition(": ")[0], values={})
             if event.about in since and event.phase is Phase.BEGIN
             else event
             for event in self.events

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from sparktop.model.balance import Balance, BalanceChange, BalanceWord, GroupPace
 from sparktop.model.router import Scrape
+from sparktop.model.snapshot import BackendState
 from sparktop.store.backend import BackendTrack
 from sparktop.store.load_log import LoadLog, Role, reported_roles, worker_roles
 from sparktop.store.routers import Routed, RouterTrack, routers_of_groups
@@ -149,6 +150,8 @@ class Member(Struct, frozen=True, eq=False):
     prefix_hit_percent: float | None = None
     scrape: Scrape | None = None
     """The Prometheus that its samples come from, except during a closer look."""
+    halted: str = ""
+    """What keeps it from serving the requests that it holds: "asleep", "stuck"; "" for nothing."""
 
 
 class JudgedGroup(Struct, frozen=True, eq=False):
@@ -241,9 +244,15 @@ def _by_role(name: str, tracks: Sequence[BackendTrack]) -> Iterator[tuple[str, S
             yield name if role is None else f"{name} {role.value}", part
 
 
+_HALTED = {BackendState.ASLEEP, BackendState.STUCK, BackendState.SUSPECT, BackendState.STILL}
+
+
 def _member(track: BackendTrack) -> Member:
     view = track.view
-    return Member(view.name, track.load, view.slots, view.prefix_cache_hit_percent, track.target.scrape)
+    halted = view.state.value if view.state in _HALTED and (view.running or view.waiting) else ""
+    return Member(
+        view.name, track.load, view.slots, view.prefix_cache_hit_percent, track.target.scrape, halted
+    )
 
 
 def _lanes_group(track: BackendTrack, within: str | None) -> JudgedGroup:

@@ -107,7 +107,20 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         within=group.within,
         bypassed=load.bypassed,
     )
-    return _with_router(_with_affinity(balance, group), counted)
+    return _with_router(_unless_halted(_with_affinity(balance, group), group), counted)
+
+
+def _unless_halted(balance: Balance, group: JudgedGroup) -> Balance:
+    """Return `balance`, or unknown in place of a good verdict while a member does not serve what it holds.
+
+    Such requests stay where they are, so their even split says nothing good.
+    """
+    halted = [f"{member.name} is {member.halted}" for member in group.members if member.halted]
+    if not halted or balance.word_now not in {BalanceWord.BALANCED, BalanceWord.IDLE}:
+        return balance
+    said = f"{', '.join(halted)} with requests: an even split of them says nothing"
+    word = BalanceWord.UNKNOWN
+    return replace(balance, word=word, word_now=word, confidence=None, reasons=(said, *balance.reasons[1:]))
 
 
 def _judge_with_weights(

@@ -167,7 +167,8 @@ class Standstills:
         if waits:
             asleep = clock.lane is not None and clock.lane.asleep
             reason = _ASLEEP_WORDS if asleep else f"{_BLOCKED_WORDS}{reason and f'; {reason}'}"
-        view = ProgressView(word, clock.stood_s, reason, _figures_behind(track, standstill, now))
+        figures = _figures_behind(track, standstill, now, word, NOTED_S if waits else None)
+        view = ProgressView(word, clock.stood_s, reason, figures)
         began_s = when.at - clock.waited_s if waits else clock.moved_at
         standing.view, standing.held = view, (track.view.running or 0.0) + (track.view.waiting or 0.0)
         standing.since = Instant(began_s, when.wall - timedelta(seconds=when.at - began_s))
@@ -325,11 +326,21 @@ def _held_text(track: BackendTrack) -> str:
     return f"{view.running or 0:.0f} running{waiting}"
 
 
-def _figures_behind(track: BackendTrack, standstill: Standstill, now: Sequence[GpuWork]) -> Values:
-    """Return the figures behind a verdict, for machine-readable output."""
-    view = track.view
+def _figures_behind(
+    track: BackendTrack,
+    standstill: Standstill,
+    now: Sequence[GpuWork],
+    word: Progress,
+    waited_s: float | None,
+) -> Values:
+    """Return the figures behind the verdict `word`, for machine-readable output.
+
+    `waited_s` is the limit of requests that only wait; None if they run.
+    """
+    view, (suspect_s, stuck_s) = track.view, QUIET_S if standstill.gpus else BLIND_S
     return {
-        "limit_s": (BLIND_S if not standstill.gpus else QUIET_S)[1],
+        "limit_s": waited_s or (stuck_s if word is Progress.STUCK else suspect_s),
+        "error_after_s": stuck_s if word is Progress.SUSPECT else None,
         "power_w": known_max(gpu.power_w for gpu in now),
         "utilization_percent": known_min(gpu.utilization_percent for gpu in now),
         "sm_clock_mhz": known_min(gpu.clock_mhz for gpu in now),

@@ -106,14 +106,14 @@ def test_an_unknown_node_shows_no_figure() -> None:
     ("latency", "words"),
     [
         (Latency(), "–"),
-        (Latency(count=0.0, window_s=60.0), "no traffic"),
+        (Latency(count=0.0, window_s=60.0), "none in 60 s"),
         (Latency(mean_s=0.2, count=3.0, window_s=60.0), "–       –       –       –  200 ms     3"),
         (everywhere(Quantile(0.01, below=True)), "<10 ms"),
         (everywhere(Quantile(80.0, above=True)), ">80 s"),
     ],
 )
 def test_the_table_says_what_the_buckets_can(latency: Latency, words: str) -> None:
-    """Outside the buckets the table shows the nearest bound; without requests it shows "no traffic" there."""
+    """Outside the buckets the table shows the nearest bound; without an answer it says for how long."""
     view = BackendView("x", "http://x:1", "g", itl=latency)
     line = next(line for line in backend_text(view).splitlines() if "│ ITL " in line)
     assert words in line[:57]

@@ -24,6 +24,7 @@ from sparktop.model.node import (
 from sparktop.model.router import Deployment, RouterSample
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.panels.board.events import value_texts
 from sparktop.store import SourceKey, Store
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -122,6 +123,10 @@ def test_a_hang_is_named_and_its_end_too(still: GpuReading) -> None:
     assert world.view.state.value == "no progress"
     assert "nothing has moved for 10 s" in world.view.state_rule
     assert world.run(50, HELD, still).view.state is BackendState.SUSPECT
+    (alert,) = (alert for alert in world.store.snapshot().alerts if alert.id.endswith("stuck"))
+    assert {"named after 60 s", "error after 120 s"} <= {*value_texts(alert.values)}
+    top = verdict(world.store.snapshot())
+    assert (top.words[:10], top.short) == ("a: stuck?:", "a stuck?")
     assert world.run(60, HELD, still).view.state is BackendState.STUCK
     (alert,) = (one for one in world.store.snapshot().alerts if one.id == "backend:a:stuck")
     assert alert.since_s == 1020.0
@@ -242,6 +247,8 @@ def test_requests_that_wait_while_none_runs_are_a_fault(lane: LaneSample, why: s
     assert (phase, severity) == (Phase.BEGIN, Severity.WARNING)
     assert message.startswith("requests wait ")
     assert why in message
+    (alert,) = (alert for alert in world.store.snapshot().alerts if alert.id.endswith("blocked"))
+    assert "named after 15 s" in [*value_texts(alert.values)]
     assert verdict(world.store.snapshot()).words.startswith("a: requests wait ")
     assert world.view.state in {BackendState.STILL, BackendState.ASLEEP}
     world.run(1, HELD, WORKING, moving=True)

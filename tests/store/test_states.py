@@ -81,6 +81,7 @@ def test_queueing_beside_nothing_waiting_says_that_it_was(world: World) -> None:
         view = look(world, 1000 + second, 4.0, float(second % 3 > 0), 100.0 * second)
         if second >= 10:
             seen.add((view.state_text, view.waiting))
+            assert view.waiting or verdict(world.snapshot()).words == "1 queueing lately"
     assert seen == {("queueing", 1.0), ("queueing lately", 0.0)}
 
 

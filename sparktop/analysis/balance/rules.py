@@ -649,7 +649,7 @@ def rhythm_checks(balance: Balance) -> tuple[Check, ...]:
             "rhythm score",
             swing.score,
             least,
-            "how clearly one period repeats: by chance it stays below 0 in 4999 of 5000 windows. The limit "
+            "how clearly one period repeats: by chance it stays below 0 in 4999 of 5000 windows; the limit "
             "is higher with few requests, many backends, a number of requests that changes much, or an "
             "unknown E2E",
             digits=1,
@@ -718,8 +718,8 @@ def convoys_checks(balance: Balance) -> tuple[Check, ...]:
             "half-load spread",
             None if split is None else split.part_spread,
             CONVOY_PART,
-            "how unevenly the rest of a batch are split: 1 is chance; it counts only where the split is even "
-            "before",
+            "how unevenly the rest of a batch are split: random routing gives 1; it counts only where the "
+            "split is even before",
             "×",
             1,
             but=missing,
@@ -751,7 +751,8 @@ def herds_checks(balance: Balance) -> tuple[Check, ...]:
             "uneven arrivals",
             None if arrivals is None else arrivals.spread,
             least_herd_spread(balance.convoys),
-            "how unevenly the requests of each moment (half of the median E2E) are split: 1 is chance",
+            "how unevenly the requests of each moment (half of the median E2E) are split: random routing "
+            "gives 1",
             "×",
             1,
             but=missing,
@@ -786,7 +787,7 @@ def _starving_checks(balance: Balance, percent: float | None) -> tuple[Check, ..
             "nearly empty",
             percent,
             100 * STARVED_SHARE,
-            f"of the time, while another had more than its share: {names}{more}",
+            f"nearly empty, of the time, while another had more than its share: {names}{more}",
             "%",
             shown="one or the other" if len(shares) == PAIR else "one or more",
             but=_first_unmet(

@@ -37,7 +37,7 @@ _PLAIN = {
     "spread_Z": "unevenness",
     "swing": "regularity",
     "slope": "trend",
-    "limit_s": "must last",
+    "limit_s": "named after",
     "limit_failures": "limit of failures",
     "clears_after": "ends without any for",
     "ratio": "ratio for its batch",

@@ -276,6 +276,8 @@ def _many_graph(shown: GroupSlots, width: int, height: int) -> list[Row]:
 
 
 _SIGNS = {True: ("✓ ", "good"), False: ("✗ ", "muted"), None: ("? ", "muted")}
+_BUT = {True: "", False: ", but", None: ", not judged yet"}
+"""What follows a figure that reaches its limit, by the answer: it does not read as a yes."""
 _SIGN_WORDS = " ✓ yes · ✗ no · ? not known yet · esc back "
 
 
@@ -318,7 +320,7 @@ def answer_rows(balance: Balance, width: int, room: int = 0) -> list[Row]:
     answered = answers(balance)
     if balance.word_now is not BalanceWord.UNKNOWN:
         answered.sort(key=lambda answer: (answer[0].code == "enough", answer[1] is not True))
-    blocks = [[*_answer_head(answer, width), *_rule_rows(answer[0], width)] for answer in answered]
+    blocks = [[*_answer_head(answer, width), *_rule_rows(answer, width)] for answer in answered]
     if sum(map(len, blocks)) + len(blocks) <= room:
         blocks = [[*block, fit_row((), width)] for block in blocks]
     return [row for block in blocks for row in block]
@@ -331,7 +333,7 @@ def _answer_head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
     right: Row = [
         label(f"{check.shown or check.name} "),
         (value_text(check), "text" if check.value is not None else "muted"),
-        label(f", {_limit_words(check)}{', but' if check.within and answer is False else ''}"),
+        label(f", {_limit_words(check)}{_BUT[answer] if check.within else ''}"),
     ]
     gap = width - row_width(left) - row_width(right)
     if gap < 1:
@@ -346,8 +348,9 @@ def _limit_words(check: Check) -> str:
     return f"needs {limit}" if check.code == "enough" else limit.replace("≥", "yes from")
 
 
-def _rule_rows(check: Check, width: int) -> list[Row]:
-    why = "unknown" if check.value is None or _is_open(check) else "no"
+def _rule_rows(answered: tuple[Check, bool | None], width: int) -> list[Row]:
+    check, answer = answered
+    why = "unknown" if check.value is None or _is_open(check) else "so far" if answer is None else "no"
     words = [
         *(f"{why}: {exception}" for exception in (check.but,) if exception and check.within is not False),
         *filter(None, (check.unsure,)),

@@ -71,16 +71,22 @@ LONG_FEW = "a few were very long"
 """What a mean at or above the p95 shows, which reads as a mistake without a word."""
 
 
+def none_seen(latency: Latency) -> str:
+    """Return the words for a latency without an observation: "none in 60 s"; "–" where none is counted."""
+    if latency.count is None:
+        return "–"
+    return f"none in {latency.window_s:.0f} s" if latency.window_s else "none yet"
+
+
 def latency_row(name: str, latency: Latency, width: int) -> Row:
     """Return a row with the label `name` and a latency's p50 and p95; also its mean if `width` allows it.
 
     With too few observations for quantiles the row has the mean and the reason. Without any observation it
-    has "no traffic".
+    says in how many seconds there was none: requests may still run.
     """
     row: Row = [label(name, 6)]
     if not latency.count:
-        word = "–" if latency.count is None else "no traffic"
-        return [*row, (word, "muted")]
+        return [*row, (none_seen(latency), "muted")]
     if latency.p50 is None and latency.mean_s is not None:
         few = latency.note or f"of {latency.count:.0f}: no p50 yet"
         return [*row, *_named("mean", numbers.duration(latency.mean_s, 8), 8), (f"  {few}", "muted")]

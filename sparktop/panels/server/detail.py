@@ -43,6 +43,7 @@ from sparktop.panels.parts.figures import (
     latency_role,
     live_words,
     name_width,
+    none_seen,
     percent_bar,
     percent_run,
     quantile_text,
@@ -456,8 +457,7 @@ def _latency_rows(view: BackendView, width: int) -> list[Row]:
 
 def _latency_cells(latency: Latency, shown: Sequence[str]) -> Row:
     if not latency.count:
-        word = "–" if latency.count is None else "no traffic"
-        return [label(word.rjust(_LATENCY_CELLS if latency.count is None else _LATENCY_CELLS + 3))]
+        return [label(none_seen(latency).rjust(_LATENCY_CELLS))]
     row: Row = []
     for name in shown:
         quantile: Quantile | None = getattr(latency, name)
@@ -764,7 +764,7 @@ def _latency_graph(name: str, view: BackendView, latency: Latency, field: str) -
         over=getattr(view.history, f"{field}_p95_s"),
         over_gradient="waiting",
         over_holds_both=True,
-        empty="–" if latency.count is None else "too few for quantiles" if latency.count else "no traffic",
+        empty="too few for quantiles" if latency.count else none_seen(latency),
     )
 
 

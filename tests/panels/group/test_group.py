@@ -368,6 +368,16 @@ def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> Non
     assert "unknown: no step time yet" in evidence
 
 
+def test_a_figure_above_its_limit_is_no_answer_before_the_verdict() -> None:
+    """Beside the sign of what is not known yet no rule says "no"."""
+    balance = group(BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, skew=0.42, skew_backend="spark-a")
+    rows = [row_text(row) for row in evidence_screen(balance, traced("shuffle-c64"), 160, 60)]
+    (at,) = (number for number, row in enumerate(rows) if "? Is the same one always ahead?" in row)
+    assert "above share 42 %, yes from 20 %, not judged yet" in rows[at]
+    assert "so far: it moves too much" in rows[at + 1]
+    assert not any(" no: " in row for row in rows)
+
+
 def test_a_loss_that_may_be_none_is_no_yes() -> None:
     """Its interval is shown; the sign is a question unless the verdict takes the estimate."""
     balance = group(

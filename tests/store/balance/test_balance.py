@@ -135,6 +135,19 @@ def test_a_backend_that_dies_ends_the_swing() -> None:
     assert any("oscillating ends, now unknown" in event.message for event in seen.events)
 
 
+def test_requests_that_a_sleeping_server_holds_are_no_balance() -> None:
+    """An even split of requests that one of two servers does not serve is not called balanced."""
+    pair = Pair()
+    assert [*pair.play(flat(90, 4.0))][-1].balance[0].word is Is.BALANCED
+    for step in range(40):
+        pair.at += 1.0
+        pair.tell("spark-a", replace(lane("0", 0.0, 4.0, 2e6), asleep=True))
+        pair.tell("spark-b", lane("0", 4.0, 0.0, 2e6 + 200.0 * step))
+        seen = pair.look()
+    assert (seen.balance[0].word, seen.balance[0].word_now) == (Is.UNKNOWN, Is.UNKNOWN)
+    assert seen.balance[0].reasons[0] == "spark-a is asleep with requests: an even split of them says nothing"
+
+
 def test_lanes_that_swing_within_an_even_group_are_named() -> None:
     """The group stays balanced; the verdict on the lanes is worse, so it is the snapshot's verdict."""
     pair = Pair()
