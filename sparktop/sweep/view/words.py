@@ -872,7 +872,7 @@ def _even_headline(
 ) -> str:
     """Return the headline where no target wins in the first of `metrics`, the main token rate.
 
-    It names the largest lead, and the metrics in which the targets do not differ clearly.
+    It names the largest lead in that rate, and the metrics in which the targets do not differ clearly.
     """
     first = metrics[0]
     ahead = [level for level in first.levels if outcome(level) is Outcome.AHEAD]
@@ -884,7 +884,10 @@ def _even_headline(
         return f"{name(level.ahead or '')} {lead} {where}{warning}"
     even = [metric for metric in metrics if all(level.winner is None for level in metric.levels)]
     levels = [level for metric in even for level in metric.levels]
-    return alike_words([_title(metric) for metric in even], levels) + largest_lead(first.levels, name)
+    lead = largest_lead(first.levels, name)
+    if lead and len(even) > 1:
+        lead = lead.replace("(", f"({_title(first)}: ", 1)
+    return alike_words([_title(metric) for metric in even], levels) + lead
 
 
 def _title(metric: ComparedMetric) -> str:
