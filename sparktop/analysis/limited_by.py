@@ -372,7 +372,7 @@ def _uneven_limit(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Poll, Po
         said = _turns_words(most, least, None if len(evidence.peers) == 1 else peer.name)
     else:
         plural = "" if round(here) == 1 else "s"
-        said = f"{here:.0f} request{plural} here while {peer.name} has {beside:.0f}"
+        said = f"{here:.0f} request{plural} here while {peer.name} has {beside:.0f} on average"
     split, even = evidence.split, (here + beside) / 2
     if evidence.routed and (split is None or split.word.bad):
         hint = f"even would be {even:.0f} each"

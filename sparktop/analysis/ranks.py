@@ -111,7 +111,7 @@ def _judge_job(answers: Sequence[_TimedAnswer], still_since: float | None, place
     if (changing := _changing_verdict(newest, place)) is not None:
         return changing
     if still_since is None:
-        sentence = "no verdict: the server makes progress, or holds no request"
+        sentence = "nothing to judge: the server makes progress, or holds no request"
         return _with_evidence(answers, RanksVerdict(RanksWord.NO_VERDICT, sentence))
     same = _newest_alike(evidence, lambda timed: _counts_as_key(timed.answer))
     if not _is_enough(same):

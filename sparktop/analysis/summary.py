@@ -161,10 +161,16 @@ def _verdict_without_alert(snapshot: Snapshot) -> Verdict:
         word = swinging.word.value
         return Verdict(Severity.INFO, _group_text(swinging), word, key="w")
     awake = (view for view in backends if view.state is not BackendState.ASLEEP)
-    queueing = [view for view in awake if view.waiting and not view.in_sweep]
+    queueing = [view for view in awake if view.waiting and not view.in_sweep and not _is_passing(view)]
     if queueing:
         return _verdict_of_queues(queueing, alone=len(backends) == 1)
     return _verdict_of_states(snapshot)
+
+
+def _is_passing(view: BackendView) -> bool:
+    """Return whether a single request waits while slots are free: it has just come."""
+    running, slots = view.running, view.slots
+    return view.waiting == 1 and running is not None and slots is not None and running < slots
 
 
 def _verdict_of_queues(queueing: list[BackendView], *, alone: bool) -> Verdict:

@@ -56,7 +56,7 @@ KEYS = (
     ),
     Key("sort", ("o",), "o", "next_sort", "next sort order of backends and nodes", "sort"),
     Key("zoom", ("z",), "z", "zoom", "selected panel on the full screen, and back", "zoom"),
-    Key("why", ("w",), "w", "why", "why this balance verdict: plots and figures, and back", "why"),
+    Key("why", ("w",), "w", "why", "why this balance verdict: plots and figures; then its picture", "why"),
     Key("processes", ("P",), "P", "processes", "processes of the selected node, and back", "processes"),
     Key(
         "compared",
@@ -108,7 +108,7 @@ KEYS = (
         ("e",),
         "e",
         "events",
-        "alerts and events on the full screen; in the past, what happened then",
+        "alerts and events on the full screen; while rewound, what happened then",
         "events",
     ),
     Key(

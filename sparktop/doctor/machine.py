@@ -282,8 +282,8 @@ def _check_own_machine(watch: Watch) -> list[Check]:
     if not any(node.via == "local" for node in watch.nodes):
         return []
     message = (
-        "this machine records itself: if it hangs, its last seconds are lost, unless another machine runs "
-        "sparktop record, too"
+        "should this machine hang, its own recording lacks the last seconds; sparktop record on another "
+        "machine keeps them"
     )
     return [Check(_TITLE, Status.OK, message)]
 

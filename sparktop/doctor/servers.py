@@ -51,7 +51,7 @@ _SLOW_MS = 500.0
 _PROBE_DEADLINE_S = 15.0
 """Seconds for finding a server's metrics page."""
 _ADVICE: Mapping[FailureKind, str] = {
-    FailureKind.REFUSED: "start it, or correct the port; other machines reach it with --host 0.0.0.0",
+    FailureKind.REFUSED: "start it, with --host 0.0.0.0 if it is on another machine, or correct the port",
     FailureKind.TIMEOUT: "ping the host; look for a firewall between here and there",
     FailureKind.DNS: "use its IP address",
     FailureKind.UNREACHABLE: "check address, cable and routes",

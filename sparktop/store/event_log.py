@@ -355,7 +355,7 @@ class ActiveAlerts:
         if unknown is not None:
             said = f"alert dropped{after}: {label}, unknown now ({unknown})"
         else:
-            said = f"alert ended{after}: {label}" if message is None else f"{message}{after}"
+            said = f'alert "{label}" ended{after}' if message is None else f"{message}{after}"
         self._log.add(
             Event(
                 when.wall,

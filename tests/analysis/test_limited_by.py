@@ -126,7 +126,7 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         FULL,
         {**ROUTED, "split": UNEVEN, "peers": peer(running=1)},
         Is.ROUTER,
-        "25 requests here while server-2 has 1; even would be 13 each",
+        "25 requests here while server-2 has 1 on average; even would be 13 each",
     ),
     "a router that fills one server, then the other": (
         Served(running=16, swing=-16),
@@ -138,7 +138,7 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(running=7),
         {**ROUTED, "split": replace(UNEVEN, word=BalanceWord.UNKNOWN), "peers": peer(running=1)},
         Is.UNKNOWN,
-        "uneven: 7 requests here while server-2 has 1",
+        "uneven: 7 requests here while server-2 has 1 on average",
     ),
     "a client that pauses": (
         Served(running=0, swing=3),
@@ -223,7 +223,10 @@ def test_no_router_is_blamed_without_evidence_that_the_requests_pass_it(
     peer = Peer("server-2", Served(running=1).polls(), 16)
     known = {"split": replace(UNEVEN, word=word, word_now=word), "peers": (peer,), "router": "proxy"}
     found = judged(Served(running=7), slots=16, routed=routed, **known)
-    assert (found.kind, found.words) == (LimitKind.UNKNOWN, "uneven: 7 requests here while server-2 has 1")
+    assert (found.kind, found.words) == (
+        LimitKind.UNKNOWN,
+        "uneven: 7 requests here while server-2 has 1 on average",
+    )
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_an_alert_is_an_event_when_it_begins_and_when_it_ends(world: World) -> N
     }
     assert (begun.about, begun.at_s, begun.severity) == ("backend:b:kv-full", 1010, Severity.WARNING)
     assert (ended.duration_s, ended.severity, ended.importance) == (120.0, Severity.INFO, Severity.WARNING)
-    assert ended.message == "alert ended after 2 min: KV cache full"
+    assert ended.message == 'alert "KV cache full" ended after 2 min'
 
 
 def test_a_warning_that_becomes_critical_is_announced_once(make_world: MakeWorld) -> None:

@@ -48,7 +48,7 @@ def _verdict_wordings(snapshot: Snapshot) -> list[Row]:
     role = "good" if worst.severity is None else alert_role(worst.about, worst.severity)
     several = alerts_sign(worst.severity, count)
     key: Row = [label(" ("), (worst.key, "key"), label(")")] if worst.key else []
-    hints: list[Row] = [[label(f" · {hint}")] for hint in (worst.hint, worst.short_hint) if hint]
+    hints: list[Row] = [[label(f" → {hint}")] for hint in (worst.hint, worst.short_hint) if hint]
     rows: list[Row] = [[(several + worst.words, role), *hint, *key] for hint in (*hints, [])]
     rows += [[(several + worst.short, role), *hint, *key] for hint in (*hints[1:], [])]
     words = f"{count} alert{'' if count == 1 else 's'}"

@@ -292,7 +292,7 @@ def gpu_sections(view: NodeView, width: int) -> list[Section]:
     if len(gpus) > 1 or view.gpus_lost:
         rows = [*gpu_table(gpus, view.throttled_percent, width), *lost_rows(view.gpus_lost, width)]
         return [Section(f"GPUs · {fleet_name(gpus)}", rows, NOW)]
-    window = "now · throttled of 60 s" if view.throttled_percent else NOW
+    window = "now · part of 60 s throttled" if view.throttled_percent else NOW
     return [Section(f"GPU · {gpus[0].name or '–'}", _gpu_rows(gpus[0], view, width), window)]
 
 
@@ -544,7 +544,7 @@ def _pressure_row(memory: MemoryReading, width: int) -> Row:
     return [
         label("pressure", name_width(width)),
         *percent_run(waited, 0 if waited is None else 5, role="warn" if waited else "text"),
-        label("–" if waited is None else " of 10 s: all waited for memory"),
+        label("–" if waited is None else " of 10 s stalled for memory"),
     ]
 
 

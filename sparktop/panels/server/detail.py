@@ -505,7 +505,7 @@ def _acceptance_by_position(view: BackendView, width: int) -> list[Row]:
         row += percent_run(share, each)
     per_draft = view.spec_accepted_per_draft
     if per_draft is not None:
-        row.append(label(f"  {1 + per_draft:.1f} tok a step"))
+        row.append(label(f"  {1 + per_draft:.1f} tok a request and step"))
     return [row]
 
 

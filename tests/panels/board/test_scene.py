@@ -107,8 +107,8 @@ def test_the_header_says_the_worst_thing_in_words() -> None:
     for width, said in (
         (60, "▲ oscillating every 10 s"),
         (80, "▲ oscillating every 10 s (w)"),
-        (120, "▲ proxy is oscillating, every 10 s · try simple-shuffle (w)"),
-        (200, "▲ proxy is oscillating, every 10 s · try simple-shuffle or round-robin (w)"),
+        (120, "▲ proxy is oscillating, every 10 s → try simple-shuffle (w)"),
+        (200, "▲ proxy is oscillating, every 10 s → try simple-shuffle or round-robin (w)"),
     ):
         header = row_text(header_row(swinging, width))
         assert said in header
