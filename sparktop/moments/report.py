@@ -571,7 +571,9 @@ def _figure_sentences(moment: Moment) -> Iterator[str]:
     }
     for figure in FIGURES:
         if figure.help and (figure.of, figure.name) in shown:
-            unit = f" ({figure.unit})" if figure.unit and figure.unit not in figure.title.lower() else ""
+            # Times have their own unit, s or ms, beside each value.
+            has_unit = figure.unit not in {"", "s"} and figure.unit not in figure.title.lower()
+            unit = f" ({figure.unit})" if has_unit else ""
             yield f"{figure.title}{unit}: {figure.help}."
 
 

@@ -360,9 +360,12 @@ class SweepDesk:
         if unknown := strangers(plan.targets):
             lines += [f"{target.name}: {target.url}" for target in unknown]
             lines += ["They are not in the configuration and not on this machine.", ""]
-        if foreign := foreign_requests(plan, None if self._store is None else self._store.snapshot()):
+        snapshot = None if self._store is None else self._store.snapshot()
+        if foreign := foreign_requests(plan, snapshot):
             lines += foreign
-            lines += ["A sweep slows these requests of others down, and they change what it measures.", ""]
+            lines.append("A sweep slows these requests of others down, and they change what it measures.")
+            is_demo = snapshot is not None and snapshot.simulated
+            lines += ["The demo's own load pauses meanwhile.", ""] if is_demo else [""]
         if not lines:
             if note:
                 self.say(note)

@@ -80,6 +80,7 @@ def test_markdown_fits_a_forum_and_says_everything(moment: Moment) -> None:
         "- Running: requests that the engine works on.",
     ):
         assert words in re.sub(r"\s+", " ", text), words
+    assert "p50 (s):" not in text  # beside figures in ms
 
 
 def test_a_page_has_plots_with_units_names_and_lines_at_events(moment: Moment) -> None:

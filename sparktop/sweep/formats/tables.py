@@ -312,6 +312,8 @@ def _winner_cell(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> 
     verdict = outcome(row)
     if row.ahead is None or row.percent is None:
         return UNKNOWN if row.significant is None else NO_DIFFERENCE
+    if verdict is Outcome.AHEAD and not round(row.percent):
+        return "±0 %"
     if verdict is Outcome.OPEN:
         lead = (
             f"{code(row.ahead)} {signed(row.percent)}{_against_words(row)}" if round(row.percent) else "±0 %"

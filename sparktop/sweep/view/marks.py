@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +31,7 @@ _LIMIT_BRIEF = {
 """One word for limits with long names."""
 _IN_BUNCHES = "sent in bunches"
 """Label of a level whose requests went to the same server too often in a row."""
+_MORE_DATA = re.compile(r"needs \d+ s more data: (a verdict takes)")
 _WORST_BALANCE = {word.value for word in BalanceWord if word.bad}
 
 
@@ -146,6 +148,9 @@ def balance_reasons(level: LevelResult) -> tuple[str, ...]:
     kept = level.balance or {}
     reasons = kept.get("reasons")
     sentences = [reason for reason in reasons if isinstance(reason, str)] if isinstance(reasons, list) else []
+    if isinstance(measured_s := kept.get("window_s"), float):
+        # The level is over: no more data will come.
+        sentences = [_MORE_DATA.sub(rf"{measured_s:.0f} s measured, \1", reason) for reason in sentences]
     test = kept.get("runs_test")
     if isinstance(test, dict) and isinstance(sentence := test.get("sentence"), str):
         is_bunched = _bunched_sentence(level) is not None

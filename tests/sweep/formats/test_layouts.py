@@ -98,13 +98,14 @@ def test_a_published_table_comes_out_of_its_layout(
 
 
 def test_an_untested_row_beside_tested_ones_is_marked() -> None:
-    """A star for a single run, words for no difference, a percentage for a difference."""
+    """A star for a single run, words for no difference, a percentage for a difference; none leads by ±0 %."""
     runs, near = (100.0, 101.0, 102.0), (101.0, 102.0, 103.0)
-    first = made_series("a", {1: (150.0, 151.0), 2: near, 4: (150.0,)})
-    both = [first, made_series("b", {1: runs, 2: runs, 4: runs})]
+    first = made_series("a", {1: (150.0, 151.0), 2: near, 4: (150.0,), 8: (100.2,)})
+    both = [first, made_series("b", {1: runs, 2: runs, 4: runs, 8: (100.0,)})]
     table = layouts.winners(compare(both), "decode_tps", both)
-    assert [cells(table, number)[-1] for number in range(3)] == [
+    assert [cells(table, number)[-1] for number in range(4)] == [
         "`a` (+49 %)",
         "no clear difference (`a` +1 % against `b`)",
         "`a` ahead (+49 %)*",
+        "±0 %",
     ]

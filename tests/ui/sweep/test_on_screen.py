@@ -213,6 +213,7 @@ async def test_it_asks_before_it_disturbs_requests_of_others(stage: SweepStage) 
             text = str(stage.top().query_one(Static).content)
             assert "running, " in text
             assert "requests of others" in text
+            assert ("The demo's own load pauses" in text) is stage.store.snapshot().simulated
             levels = r"(, 1 to (at most )?\d+ (requests at once|agents))?"
             assert re.search(rf"Put load on [\w -]+{levels}, for [\w ]+(s|min)\?$", text)
             assert stage.at() is Stage.NONE
