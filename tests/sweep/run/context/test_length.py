@@ -312,7 +312,7 @@ def test_a_context_that_was_evicted_is_marked(percent: float | None, code: str |
 @pytest.mark.parametrize(
     ("last_ms", "words"),
     [
-        (25.0, "at c = 1, 10,000 tokens of context add 5.0 ms to each output token (20.0 ms at a depth of 0, "),
+        (25.0, "at c = 1, 10,000 tokens of context add 5.0 ms to each output token (20.0 ms at a depth of "),
         (19.0, "at c = 1, context adds nothing measurable to an output token (20.0 ms at a depth of 0, "),
     ],
 )
