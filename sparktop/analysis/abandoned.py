@@ -67,8 +67,9 @@ class _Routed(Struct):
         return self.covered >= _LEAST_COVERED and self.uncovered <= _MOST_UNCOVERED * self.covered
 
     def compare(self, router: RouterView, now: Situation) -> None:
-        """Compare a router's count with what its servers run, once a second."""
+        """Compare a router's count with what its servers run, once for each situation."""
         loads = [now.backends[name].running for name in router.backends if name in now.backends]
+        # A count of 0 says nothing either way: an abandoned request leaves it, too.
         if not router.ok or not router.sample.in_flight or None in loads or now.at <= self.at:
             return
         self.at, total = now.at, sum(load or 0.0 for load in loads)
@@ -241,19 +242,17 @@ def _finding(
     seen: _Watched,
     view: BackendView,
     reading: tuple[float, Sockets] | None,
-    behind: RouterView | None,
+    router: RouterView | None,
     lasted_s: float,
 ) -> Finding:
     """Return the finding that a server works for nobody, and how sure that is."""
     running, now_tokens = view.running or 0.0, _tokens(view)
     made = None if seen.tokens is None or now_tokens is None else max(0.0, now_tokens - seen.tokens)
     count = "1 request" if running == 1 else f"{running:.0f} requests"
-    through = (
-        behind
-        if reading is None or any(client not in seen.own_ends for client in reading[1].clients)
-        else None
-    )
-    nobody = "0 connections" if through is None else f"0 in flight at {through.name}"
+    # Where others are connected, only the router's count says that they ask nothing.
+    by_count = reading is None or any(client not in seen.own_ends for client in reading[1].clients)
+    counted_by = router if by_count else None
+    nobody = "0 connections" if counted_by is None else f"0 in flight at {counted_by.name}"
     said = f"{count}, {nobody} for {numbers.age(lasted_s)}" + (
         "" if made is None else f", {made:,.0f} tokens"
     )
@@ -267,8 +266,8 @@ def _finding(
     hung_up = 0 if reading is None else reading[1].hung_up
     values: Values = {
         "running_requests": running,
-        "connections": None if reading is None or through is not None else 0.0,
-        "router_in_flight_requests": None if through is None else 0.0,
+        "connections": None if reading is None or counted_by is not None else 0.0,
+        "router_in_flight_requests": None if counted_by is None else 0.0,
         "tokens_since": made,
         "window_s": lasted_s,
         "limit_s": HOLD_S,

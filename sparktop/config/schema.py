@@ -608,7 +608,10 @@ class Config(Struct, frozen=True):
 
 
 def _powers(kind: Kind, value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Reach, object]]:  # noqa: ANN401 - of any kind
-    """Yield (path, reach, value) of each setting in `value` that is not harmless, and not its default."""
+    """Yield (path, reach, value) of each setting in `value` that is not harmless, and not its default.
+
+    `kind` is that of a table, or of a list or table of such.
+    """
     if kind.table is None:
         for key, part in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _powers(kind.items or kind, part, (*path, key))

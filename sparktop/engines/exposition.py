@@ -156,7 +156,10 @@ class Reader:
         return None if values is None else Page(*layout, values)
 
     def _read_all(self, text: PageText) -> Page:
-        """Return the samples on any page, and keep its layout for `_read_values`."""
+        """Return the samples on any page, and keep its layout and where its values stand for `_read_values`.
+
+        Nothing is kept if the last word of a line is not its value (a time, an odd space).
+        """
         samples = list(self._samples(text.body))
         layout = self._layout([(name, (block or b"") if value else None) for name, block, value in samples])
         words = [value for _, _, value in samples]

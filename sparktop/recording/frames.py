@@ -304,17 +304,22 @@ class FrameReader:
         return self._read_frames(start, waits=True)
 
     def _read_frames(self, start: int, *, waits: bool) -> Iterator[LocatedRecord | None]:
-        end, reported = _FrameEnd(start), False
+        """Yield the records of all frames from `start` on; with `waits`, None while there is nothing new.
+
+        Bytes between the end of one frame and the beginning of the next are damage. It is reported once, and
+        with `waits` only after another frame follows.
+        """
+        ended, reported = _FrameEnd(start), False
         while True:
-            frame = self._find_magic(end.offset)
-            reason, may_grow = end.reason, end.may_grow
-            if reason is None and end.offset < (self.size() if frame is None else frame):
+            frame = self._find_magic(ended.offset)
+            reason, may_grow = ended.reason, ended.may_grow
+            if reason is None and ended.offset < (self.size() if frame is None else frame):
                 reason, may_grow = "bytes that are not a frame", waits
             if reason is not None and not reported and (frame is not None or not may_grow):
-                self._add_damage(Damage(end.offset, reason))
+                self._add_damage(Damage(ended.offset, reason))
                 reported = True
             if frame is not None:
-                end, reported = (yield from self._read_frame(frame, waits=waits)), False
+                ended, reported = (yield from self._read_frame(frame, waits=waits)), False
             elif waits:
                 yield None
             else:
@@ -381,11 +386,15 @@ class FrameReader:
         return needed
 
     def _offset_of_blocks(self, offset: int) -> int | None:
-        """Return the offset of the first block of the frame at `offset`; None if there is no whole header."""
+        """Return the offset of the first block of the frame at `offset`.
+
+        None if there is no whole header, or one that asks for what these files never have: a checksum.
+        """
         head = os.pread(self._descriptor, _LONGEST_HEADER, offset)
         if len(head) < 6 or not head.startswith(MAGIC):  # noqa: PLR2004 - magic, descriptor and window
             return None
         descriptor = head[4]
+        # 0x20: single segment; 0x0C: a reserved bit and the flag for a checksum (RFC 8878, 3.1.1.1.1).
         single = bool(descriptor & 0x20)
         dictionary = (0, 1, 2, 4)[descriptor & 3]
         content = (1 if single else 0, 2, 4, 8)[descriptor >> 6]

@@ -232,6 +232,7 @@ class SparktopApp(ThemedApp):
         self._timer = later(max(0.02, period - passed), self.call_next, self._draw_and_schedule)
 
     def _draw_and_schedule(self) -> None:
+        """Draw and set the timer again; end if the terminal is gone, draw nothing while it does not read."""
         # The session leader may wait for sparktop instead of passing the hang-up on: make does.
         if not self.is_headless and not os.isatty(0):
             self.desk.hang_up()
@@ -239,7 +240,7 @@ class SparktopApp(ThemedApp):
         backlog = self._pending_writes()
         self.cadence.note_drawing(backlog)
         if backlog > _MOST_UNREAD:
-            self._picture()
+            self._picture()  # a sweep and the rewind need it nevertheless
             self._schedule_drawing()
             return
         shown = self.overview.shown
@@ -253,13 +254,14 @@ class SparktopApp(ThemedApp):
         return self._driver.output.backlog if isinstance(self._driver, TerminalDriver) else 0
 
     def _redraw(self) -> None:
+        """Draw the topmost screen that changes by itself."""
         recorded = self.recordings.notice if self.recordings else None
         self.overview.notice = self.cadence.notice or recorded
         self.overview.coarse = self.cadence.coarse
         top = next(
             (screen for screen in reversed(self.screen_stack) if isinstance(screen, Redraws)), self.overview
         )
-        if top is not self.overview:
+        if top is not self.overview:  # which takes a picture itself
             self._picture()
         top.redraw()
 

@@ -34,7 +34,10 @@ class NoticeApp(App[None]):
     """An application that shows its notices in the bottom row, only the newest of them."""
 
     def on_notify(self, event: Notify) -> None:
-        """Remove the notices that the new one replaces: all except those of a higher severity."""
+        """Remove the notices that the new one replaces: all except those of a higher severity.
+
+        Textual calls this before its own handler, which adds the new notice.
+        """
         for old in list(self._notifications):
             if not _outranks(old, event.notification):
                 self._unnotify(old, refresh=False)
