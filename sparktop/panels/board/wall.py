@@ -306,6 +306,7 @@ def _add_opened_group(drawn: DrawnWall, wall: Wall, width: int, inside: int, loo
 
 
 def _add_machines(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
+    """Add all machines, or for the list of slow clocks only its own; if there are none, that list's words."""
     nodes = wall.slow_nodes if look.top is Top.CLOCK else wall.nodes
     if not nodes:
         drawn.rows += top_rows(wall, Top.CLOCK, width, 2)
@@ -376,23 +377,27 @@ def _add_board(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look
 
 
 def _add_groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> None:
-    """Add the groups and machines in exactly `room` rows; where some are left, with what is wrong in each."""
+    """Add the groups and machines in exactly `room` rows.
+
+    Rows to spare go first to what is wrong in each group and in the machines, then to the servers in need.
+    """
     columns = group_columns(wall, width, look.trend)
     end = len(drawn.rows) + room
     has_machines = bool(wall.nodes) and room > 1
     if room > 1 + has_machines:
         drawn.add_row(columns.heading)
-    spare = [room - 1 - len(wall.groups) - bool(wall.nodes)]
+    spare_rows = room - 1 - len(wall.groups) - bool(wall.nodes)
 
-    def details(row: Row) -> list[Row]:
-        spare[0] -= bool(row)
-        return [row] if row and spare[0] >= 0 else []
+    def spend_on(row: Row) -> list[Row]:
+        nonlocal spare_rows
+        spare_rows -= bool(row)
+        return [row] if row and spare_rows >= 0 else []
 
     drawn.add_list(
         [PanelKey("wall", group.name) for group in wall.groups],
         lambda at, selected: [
             group_line(wall.groups[at], columns, selected=selected),
-            *details(wrong_servers(wall.groups[at], width)),
+            *spend_on(wrong_servers(wall.groups[at], width)),
         ],
         end - len(drawn.rows) - has_machines,
         look,
@@ -404,7 +409,7 @@ def _add_groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look)
         drawn.keys.append(entry)
     if has_machines:
         line = machines_line(wall.nodes, columns, selected=look.marked == entry)
-        drawn.add_line(entry, [line, *details(wrong_machines(wall.nodes, width))], width)
+        drawn.add_line(entry, [line, *spend_on(wrong_machines(wall.nodes, width))], width)
     _add_servers_in_need(drawn, wall, width, end - len(drawn.rows), look)
     drawn.rows += [[]] * (end - len(drawn.rows))
 

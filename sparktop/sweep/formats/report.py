@@ -114,7 +114,8 @@ def comparison_sections(
     """Return a comparison as sections of a report: one table per metric, crossovers, notes and definitions.
 
     If a metric of a series cannot be compared at every level of the series, the report also has a table of
-    the metric for this series alone. Results on unlike loads have no winners.
+    the metric for this series alone. Results on unlike loads have no winners and begin with a warning;
+    others end with the answer in a sentence, if there is one.
     """
     unlike = unlike_notes(comparison)
     comparison = without_winners(comparison)
@@ -139,15 +140,15 @@ def comparison_sections(
         words = "No two of them have a figure under the same concurrency: each has its own table."
         parts.append(Section(paragraphs=(words,)))
     lone = {
-        note.name: _lone_metrics(note, levels, comparison)
-        for note, levels in zip(series, aligned(series), strict=True)
+        a_series.name: _lone_metrics(a_series, levels, comparison)
+        for a_series, levels in zip(series, aligned(series), strict=True)
     }
     parts += [table for a_series in series for table in _lone_tables(a_series, lone[a_series.name])]
     parts += [*engine_sections(comparison), *note_sections(comparison)]
     parts += _lone_notes(series) if not comparison.notes else []
     parts += fact_sections(facts or {})
     shown = [name for name in METRICS if name in metrics or any(name in names for names in lone.values())]
-    parts += _definition_sections(comparison, shown, series)
+    parts += _comparison_definitions(comparison, shown, series)
     if not unlike and (answers := main_sentences(topologies(comparison, series).metrics, code)):
         parts.append(Section("Answer", paragraphs=(f"**{answers[0]}.**",)))
     return parts
@@ -342,9 +343,13 @@ def _source_lines(series: Sequence[Series]) -> Iterator[str]:
         yield f"{who}: {' · '.join(code(part) for part in about if part)}"
 
 
-def _definition_sections(
+def _comparison_definitions(
     comparison: ComparisonResult, metrics: Sequence[str], series: Sequence[Series]
 ) -> Iterator[Section]:
+    """Yield the section with the definitions of `metrics`, if there are any.
+
+    First sparktop's, then those of the series where these agree on another, last those that differ by source.
+    """
     if not metrics:
         return
     own_words = {
@@ -353,12 +358,12 @@ def _definition_sections(
         for name in metrics
         if name in a_series.definitions
     }
-    apart = {name for name in metrics if name not in comparison.definitions and name in own_words}
-    items = lines([name for name in metrics if name not in comparison.definitions and name not in apart])
+    agreed = {name for name in metrics if name not in comparison.definitions and name in own_words}
+    items = lines([name for name in metrics if name not in comparison.definitions and name not in agreed])
     items += [
         f"{METRICS[name].title} ({METRICS[name].unit}): {own_words[name]}."
         for name in metrics
-        if name in apart
+        if name in agreed
     ]
     items += _definitions_by_source(comparison)
     yield Section(MEANINGS, items=tuple(items), folded=True)
@@ -441,13 +446,13 @@ def sections(
     return [
         *parts,
         *more,
-        _definitions_section(
+        _sweep_definitions(
             result, series, [section.table for section in tables if section.table is not None]
         ),
     ]
 
 
-def _definitions_section(result: SweepResult, series: Sequence[Series], grids: Sequence[Grid]) -> Section:
+def _sweep_definitions(result: SweepResult, series: Sequence[Series], grids: Sequence[Grid]) -> Section:
     """Return a section with the definitions of all metrics and terms that occur in the tables."""
     targets = [target for target in result.targets if target.levels]
     shown = set().union(*(table.metrics(targets) for table in TABLES))
@@ -604,7 +609,7 @@ def _target_tables(result: SweepResult) -> Iterator[Section]:
 def answer(result: SweepResult, view: SweepView, *, above_tables: bool = False) -> list[str]:
     """Return the first sentences of a report as Markdown, the most important first; the list may be empty.
 
-    `above_tables`: without the judgements that the tables below them show.
+    `above_tables`: with sentences on depth in place of the judgements, which the tables below show.
     """
     searched = [*capacity_sentences(result, code), *slo_sentences(result, code)]
     if searched:
@@ -612,8 +617,10 @@ def answer(result: SweepResult, view: SweepView, *, above_tables: bool = False) 
     else:
         first = headline(result, view.topologies, code)
         sentences = [first] if first is not None else []
-        more = (list(depth_sentences(result, code))[1:], judgements(result, view.rows, view.topologies, code))
-        sentences += more[not above_tables]
+        if above_tables:
+            sentences += list(depth_sentences(result, code))[1:]
+        else:
+            sentences += judgements(result, view.rows, view.topologies, code)
     first, *others = map(_with_capital, sentences) if sentences else ("",)
     # The headline may say the same with fewer words.
     return [
@@ -749,26 +756,27 @@ def server_facts(result: SweepResult) -> Iterator[str]:
     """Yield one line of Markdown for all targets with the same facts; targets without any are left out.
 
     Such as "`spark-a`: vLLM 0.32.0, 48 slots, context 131,072; behind LiteLLM 1.106, least-busy; started with
-    `--enforce-eager`".
+    `--enforce-eager`". The options of servers behind a router have a line of their own, unless their
+    server is a target, too.
     """
-    names: dict[str, list[str]] = {}
-    behind: dict[tuple[str, str], None] = {}
-    alone = set[tuple[str, str]]()
+    names_by_words: dict[str, list[str]] = {}
+    launches_behind_routers: dict[tuple[str, str], None] = {}
+    launches_said = set[tuple[str, str]]()
     for target in result.targets:
         words = server_words(target)
         parts = [] if words is None else [plain(words)]
         ways = list(_launch_words(target))
         if len(target.setups) == 1 and target.kind is TargetKind.ENGINE:
             parts += [how for _, how in ways]
-            alone |= set(ways)
+            launches_said |= set(ways)
         else:
-            behind |= dict.fromkeys(ways)
+            launches_behind_routers |= dict.fromkeys(ways)
         if parts:
-            names.setdefault("; ".join(parts), []).append(code(target.name))
-    for name, how in behind:
-        if (name, how) not in alone:
-            names.setdefault(how, []).append(code(name))
-    for words, alike in names.items():
+            names_by_words.setdefault("; ".join(parts), []).append(code(target.name))
+    for name, how in launches_behind_routers:
+        if (name, how) not in launches_said:
+            names_by_words.setdefault(how, []).append(code(name))
+    for words, alike in names_by_words.items():
         yield f"{names_in_words(alike)}: {words}"
 
 
@@ -778,18 +786,19 @@ _VERSIONS = {"model revision": "model revision ", "NCCL": "NCCL ", "kernel": ""}
 
 
 def version_facts(result: SweepResult) -> Iterator[str]:
-    """Yield one line of Markdown with the versions below all servers, or one for servers with the same ones.
+    """Yield a line of Markdown for each set of versions that servers run on; a single one has no names.
 
     Such as "NCCL 2.28.9, Ubuntu 24.04 · Linux 6.11".
     """
     names: dict[str, list[str]] = {}
-    machines = " ".join(words for target in result.targets for words in target.machines.values())
+    machine_words = " ".join(words for target in result.targets for words in target.machines.values())
     setups = {name: facts for target in result.targets for name, facts in target.setups.items()}
     for name, facts in setups.items():
+        # The words about the machine may say it already, joined by commas.
         parts = [
             f"{word}{plain(facts[fact])}"
             for fact, word in _VERSIONS.items()
-            if fact in facts and facts[fact].replace(" · ", ", ") not in machines
+            if fact in facts and facts[fact].replace(" · ", ", ") not in machine_words
         ]
         if parts:
             names.setdefault(", ".join(parts), []).append(code(name))

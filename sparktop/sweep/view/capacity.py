@@ -113,8 +113,8 @@ def answer_words(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str
         return
     if answer.drift is not None:
         yield drift_words(search, answer.drift)
-    elif (certainty := certainty_words(search, answer)) is not None:
-        yield certainty
+    else:
+        yield certainty_words(search, answer)
     if answer.moved_from is not None and answer.drift is None:
         yield f"{amount(search.load, answer.moved_from)} held at first, but not in a later run"
     if answer.ran_out is not None and (answer.fails is not None or answer.at_least):
@@ -251,7 +251,7 @@ def why_words(search: CapacityResult, probe: ProbeResult) -> str:
         words = [share, *([] if worst is None else [condition_words(worst)])]
         return "; ".join(words) if share else "no request was measured"
     missed = [condition for condition in single if _is_missed(condition)]
-    worst = min(missed or single, key=margin_to_limit, default=None)
+    worst = min(missed or single, key=room_left, default=None)
     if worst is None:
         return "no request was measured"
     return condition_words(worst) + ("" if missed and not _is_unsure(probe) else met_words(worst))
@@ -278,8 +278,11 @@ def met_words(condition: ConditionResult) -> str:
     return f", {condition.met_percent:.0f} %{many} met it (needs {condition.needed_percent:g} %)"
 
 
-def margin_to_limit(condition: ConditionResult) -> float:
-    """Return how far a condition is from being missed: the ratio of the missed share that it allows."""
+def room_left(condition: ConditionResult) -> float:
+    """Return minus the missed share divided by the allowed one: 0: none is missed, below -1: too many.
+
+    Where none may be missed, it is minus the missed percent.
+    """
     missed = 100.0 - (condition.met_percent or 0.0)
     allowed = 100.0 - (condition.needed_percent or 0.0)
     return -missed / allowed if allowed > 0 else -missed
@@ -312,8 +315,8 @@ def _quantile_name(condition: ConditionResult) -> str:
     return f"p{100 - needed if condition.at_least else needed:.0f}"
 
 
-def certainty_words(search: CapacityResult, answer: CapacityAnswer) -> str | None:
-    """Return between which loads the answer lies for certain; None if nothing is certain."""
+def certainty_words(search: CapacityResult, answer: CapacityAnswer) -> str:
+    """Return between which loads the answer lies for certain, or that nothing is."""
     low, high = answer.interval
     if not answer.holds and answer.fails is not None and high == answer.fails:
         return "95 % sure"
@@ -323,7 +326,7 @@ def certainty_words(search: CapacityResult, answer: CapacityAnswer) -> str | Non
         return "not certain: too few requests"
     held = None if low is None else _with_hold(search.load, low, amount(search.load, low, bare=True))
     if high is None:
-        return None if held is None else f"95 % sure: {held}"
+        return f"95 % sure: {held}"
     does = "does" if high == 1 and search.load is not LoadKind.RATE else "do"
     failed = f"{amount(search.load, high, bare=True)} {does} not"
     return "95 % sure: " + ", ".join(filter(None, (held, failed)))
@@ -489,7 +492,7 @@ def _conditions_by_weight(answer: CapacityAnswer) -> tuple[str, ...]:
         return ()
     together = [condition.condition for condition in last.conditions if condition.figure is None]
     single = sorted(
-        (condition for condition in last.conditions if condition.figure is not None), key=margin_to_limit
+        (condition for condition in last.conditions if condition.figure is not None), key=room_left
     )
     return (*together, *(condition.condition for condition in single))
 
