@@ -787,7 +787,7 @@ def _starving_checks(balance: Balance, percent: float | None) -> tuple[Check, ..
             "nearly empty",
             percent,
             100 * STARVED_SHARE,
-            f"nearly empty, of the time, while another had more than its share: {names}{more}",
+            f"share of the time nearly empty while another had more than its share: {names}{more}",
             "%",
             shown="one or the other" if len(shares) == PAIR else "one or more",
             but=_first_unmet(

@@ -94,7 +94,7 @@ _SWEEP_FIGURES = (
     ("decode", "tokens a second of all requests together"),
     ("TTFT", "from sending to the first token"),
     ("ITL + long", "gap between tokens while long prompts arrive (preset interference)"),
-    ("±95 %", "half the width of the interval over the runs"),
+    ("95 % CI", "half the width of the interval over the runs"),
     ("tok/s each", "of one request, the median"),
     ("fit KV", "of agents: conversations whose contexts fit the KV cache together"),
 )
