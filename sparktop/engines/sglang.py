@@ -248,6 +248,7 @@ def _set_derived_fields(fields: dict[str, Any], *, realtime: bool, apart: bool) 
 
     `realtime` is whether the page has the realtime token counter, `apart` whether it has the use of each
     pool. Without that, a use that is not above that of another pool is not the KV cache's.
+    Gauges of unused pools, and those that are needed only here, are removed.
     """
     prompt, cached = fields.get("prompt_tokens"), fields.get("prompt_tokens_cached")
     if prompt is not None and cached is not None and cached <= prompt:

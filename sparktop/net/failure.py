@@ -218,11 +218,15 @@ def server_words(body: bytes, secret: str | Sequence[str] | None, limit: int = W
 
 
 def without_secret(text: str, secret: str | None) -> str:
-    """Return `text` with "…" for a secret that it repeats, also percent-encoded, in base64 or backwards."""
+    """Return `text` with "…" for a secret that it repeats, also backwards or encoded.
+
+    The encodings are percent signs, hexadecimal and base64.
+    """
     if not secret:
         return text
     raw = secret.encode()
-    # Of base64, the characters that depend on the secret alone, whatever stands before and after it.
+    # Of base64, the characters that depend on the secret alone, whatever stands before and after it:
+    # ceil(8 * shift / 6) hold bits of what stands before, and 8 * len(raw) // 6 - 1 after them no others.
     inside = [
         encode(b"\0" * shift + raw).decode()[-(-shift * 8 // 6) :].rstrip("=")[: len(raw) * 8 // 6 - 1]
         for shift in range(3)

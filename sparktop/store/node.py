@@ -200,6 +200,7 @@ class NodeTrack:
             if span_s is not None and not (self._failed and span_s > LATE * step_s):
                 self._minute.add(sample.at, span_s, sample.gpus)
             if self._failed:
+                # A slow clock stays what it is; what was counted towards another state begins anew.
                 self._paces = {
                     index: pace if pace.state.word == SLOW_CLOCK else Pace(pace.state)
                     for index, pace in self._paces.items()
@@ -440,9 +441,10 @@ _HOT_C = 90.0
 
 
 def restart_events(key: SourceKey, track: NodeTrack, identity: NodeIdentity, when: Instant) -> list[Event]:
-    """Return an event if `identity` has another boot id than the machine had before, else [].
+    """Return an event if `identity` has another boot id than the machine had before.
 
-    A second event follows once the machine has read how its last boot ended. Called before `track` stores the
+    Also note the restart in `track`, and forget the endings before it. With the same boot id, return another
+    event once the machine has read how its last boot ended, else []. Called before `track` stores the
     identity, while its newest sample is still from before the restart.
     """
     before, after = track.boot_id, identity.boot_id
@@ -576,9 +578,9 @@ class KnownGpus:
         present = {
             _gpu_key(gpu.index, gpu.uuid): LostGpu(gpu.index, gpu.name, gpu.uuid) for gpu in sample.gpus
         }
-        new_at = {gpu.index for key, gpu in present.items() if key not in self._known}
+        indices_of_new = {gpu.index for key, gpu in present.items() if key not in self._known}
         self._known = {
-            key: gpu for key, gpu in self._known.items() if key in present or gpu.index not in new_at
+            key: gpu for key, gpu in self._known.items() if key in present or gpu.index not in indices_of_new
         } | present
         reported = {gpu.index: gpu for gpu in sample.gpus_lost}
         for gpu in reported.values():

@@ -297,11 +297,14 @@ def condition_words(condition: ConditionResult) -> str:
 
 
 def condition_parts(condition: ConditionResult) -> tuple[str, str, str]:
-    """Return (name, value, limit) of a condition as text: ("p90 TTFT", "3,612 ms", "2,000 ms")."""
+    """Return (name, value, limit) of a condition as text: ("p90 TTFT", "3,612 ms", "2,000 ms").
+
+    The name of a condition on all limits (`figure` is None) is its quantile alone.
+    """
     if condition.at_least:
         value = "–" if condition.value is None else f"{condition.value:.1f}{_TPS}"
         return f"{_quantile_name(condition)} stream", value, f"{_MINIMUM}{condition.limit:g}{_TPS}"
-    name, _, _ = (condition.figure or "all").removesuffix("_ms").rpartition("_")
+    name, _, _ = (condition.figure or "").removesuffix("_ms").rpartition("_")
     value = "unknown: many unanswered" if condition.value is None else milliseconds(condition.value)
     return (
         f"{_quantile_name(condition)} {_NAMES.get(name, name)}",
