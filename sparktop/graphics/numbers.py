@@ -6,7 +6,7 @@ A number that does not fit is shown in a coarser unit, never cut.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -206,12 +206,6 @@ def decimal(value: float | None, decimals: int) -> str:
 def milliseconds(value: float | None) -> str:
     """Format a latency of a sweep, given in ms: "84 ms", "1,117 ms"; "–" for None."""
     return UNKNOWN if _finite_or_none(value) is None else f"{decimal(value, 0)} ms"
-
-
-def mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of those values that are known; None if none is."""
-    known_values = [value for value in values if value is not None]
-    return sum(known_values) / len(known_values) if known_values else None
 
 
 def duration(seconds: float | None, width: int = 7) -> str:

@@ -18,7 +18,7 @@ from sparktop.model.failure import Failure
 from sparktop.model.figures import Of, Where
 from sparktop.model.node import GpuReading, LostGpu, NodeSample
 from sparktop.model.router import FleetView, RouterView
-from sparktop.model.series import known_sum
+from sparktop.model.series import known_mean, known_sum
 from sparktop.model.snapshot import QUIET_SPEEDS, BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
 from sparktop.panels.machine.processes import process_lines
@@ -113,7 +113,7 @@ _NODES: tuple[Filled[NodeView], ...] = (
     name("node", lambda node: node.name),
     *registry_columns(Of.MACHINE, Where.TEXT, plain=True),
     figure(
-        "GPU %", lambda node: _whole_number(numbers.mean(gpu.utilization_percent for gpu in _gpus_of(node)))
+        "GPU %", lambda node: _whole_number(known_mean(gpu.utilization_percent for gpu in _gpus_of(node)))
     ),
     figure("W", lambda node: _whole_number(known_sum(gpu.power_w for gpu in _gpus_of(node)))),
     figure("°C", lambda node: _whole_number(_hottest_c(node))),

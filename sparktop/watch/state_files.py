@@ -113,14 +113,15 @@ def _start_time(pid: int) -> str | None:
 
 async def follow_announced(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
     """Report every `LOOK_EVERY_S` seconds to the store which of its servers other processes load."""
-    begun: dict[int, frozenset[str]] = {}  # by process: what it loaded when `begin_own_load` was last called
+    begun: dict[int, frozenset[str]] = {}  # by process: names for which `begin_own_load` was called
     while True:
         now = {pid: _watched_names(store, targets) for pid, targets in announced_loads().items()}
         for pid in begun.keys() - now.keys():
             store.end_own_load(begun.pop(pid))
         for pid, names in now.items():
-            if new := names - begun.get(pid, frozenset()):
-                begun[pid] = names
+            before = begun.get(pid, frozenset())
+            if new := names - before:
+                begun[pid] = before | new
                 store.begin_own_load(new)
                 store.note("sweep", f"load by a sweep of process {pid}: {', '.join(sorted(new))}")
         await sleep(LOOK_EVERY_S)

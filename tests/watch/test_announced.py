@@ -119,3 +119,21 @@ def test_the_monitor_beside_a_sweep_knows_whose_load_it_is(
     assert seen[0] == ["a"]
     (event,) = store.snapshot().events
     assert event.message == f"load by a sweep of process {other.pid}: a"
+
+
+def test_a_server_that_is_watched_no_more_ends_with_the_load_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process goes on to another server: both are free at its end, should the first be watched again."""
+    a, b = (BackendTarget(name, f"http://127.0.0.1:{port}") for name, port in (("a", 8000), ("b", 8001)))
+    loads = iter([{7: (a.url,)}, {7: (b.url,)}, {}])
+    store = Store(Watch(backends=(a, b)))
+    ended: list[frozenset[str]] = []
+    monkeypatch.setattr(state_files, "announced_loads", lambda: next(loads))
+    monkeypatch.setattr(store, "end_own_load", ended.append)
+
+    async def turn(_: float) -> None:
+        if ended:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(follow_announced(store, turn))
+    assert ended == [frozenset({"a", "b"})]

@@ -13,7 +13,7 @@ from sparktop.graphics.braille import cell_means, flip_table, lead_row
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance
 from sparktop.model.router import RouterView, stale_s
-from sparktop.model.series import Series
+from sparktop.model.series import Series, known_mean
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.parts.figures import LIVE, figure, heading, label, ruled
 from sparktop.panels.parts.graph import (
@@ -169,7 +169,7 @@ class GroupSlots(Struct, frozen=True, eq=False):
 
     def rate(self, values: Slots) -> float | None:
         """Return the mean of the token rates `values` of the last 10 s; None if the newest is not known."""
-        return None if newest(values) is None else numbers.mean(values[-self.rate_slots :])
+        return None if newest(values) is None else known_mean(values[-self.rate_slots :])
 
     def loads(self, width: int) -> list[Slots]:
         """Return each backend's running plus waiting requests, as one mean for each of `width` cells."""
@@ -238,7 +238,7 @@ def _even_tps(balance: Balance, group: Slots, axis: TimeAxis) -> float | None:
     lost = balance.lost_percent
     if not balance.word.bad or balance.in_sweep or lost is None or not _WORTH_A_LINE <= lost < 100:
         return None
-    mean_tps = numbers.mean(group[-max(1, round(balance.window_s / axis.step)) :])
+    mean_tps = known_mean(group[-max(1, round(balance.window_s / axis.step)) :])
     return None if mean_tps is None else mean_tps / (1 - lost / 100)
 
 

@@ -11,7 +11,7 @@ from sparktop.graphics.axes import nice_ceiling
 from sparktop.graphics.cells import cell_width, fit, sparkrow
 from sparktop.model.failure import NO_ANSWER, failure_words
 from sparktop.model.node import GpuReading, LostGpu, MemoryReading, MigInstance, NetworkReading, NodeSample
-from sparktop.model.series import Series, known_sum
+from sparktop.model.series import Series, known_mean, known_sum
 from sparktop.model.snapshot import QUIET_SPEEDS, Headroom, NodeView, SpeedState
 from sparktop.panels.parts.figures import (
     LIVE,
@@ -366,7 +366,7 @@ def gpu_totals(gpus: Sequence[GpuReading]) -> tuple[float | None, float | None, 
         key=lambda gpu: gpu.temperature_c or 0.0,
         default=None,
     )
-    use = numbers.mean(gpu.utilization_percent for gpu in gpus)
+    use = known_mean(gpu.utilization_percent for gpu in gpus)
     return use, known_sum(gpu.power_w for gpu in gpus), hottest
 
 

@@ -8,6 +8,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.axes import nice_ceiling
 from sparktop.graphics.cells import fit, sparkrow
 from sparktop.model.balance import BalanceWord
+from sparktop.model.series import known_mean
 from sparktop.model.sweep import BackendShare, LevelEvidence, level_name
 from sparktop.panels.parts.figures import (
     WORD_ROLES,
@@ -160,7 +161,7 @@ def _group_means(values: Sequence[float | None], width: int) -> list[float | Non
     All groups have the same size, except that the last may be smaller.
     """
     size = max(1, -(-len(values) // width))
-    return [numbers.mean(values[start : start + size]) for start in range(0, len(values), size)]
+    return [known_mean(values[start : start + size]) for start in range(0, len(values), size)]
 
 
 def _balance_rows(evidence: LevelEvidence, width: int) -> list[Row]:

@@ -21,6 +21,7 @@ from sparktop.graphics.braille import DotGrid
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.load import concurrency_point
+from sparktop.model.series import known_mean
 from sparktop.model.sweep import (
     LETTERS,
     Activities,
@@ -122,7 +123,7 @@ def means(values: Slots, size: int) -> list[float | None]:
     """Return the means of groups of `size` consecutive values; None where a group has no known value."""
     if size == 1:
         return list(values)
-    return [numbers.mean(values[start : start + size]) for start in range(0, len(values), size)]
+    return [known_mean(values[start : start + size]) for start in range(0, len(values), size)]
 
 
 def with_edges(rows: Sequence[Row], edges: Sequence[int]) -> list[Row]:
@@ -655,7 +656,7 @@ def _token_legend(lines: Sequence[BackendLine], height: int) -> list[Row]:
 
 def _newest_mean(values: Slots, step_s: float) -> float | None:
     """Return the mean of the values of the last two seconds; None if all of these are unknown."""
-    return numbers.mean(values[-max(1, round(2 / step_s)) :])
+    return known_mean(values[-max(1, round(2 / step_s)) :])
 
 
 def _in_flight_graph(axis: SweepAxis, height: int) -> list[Row]:

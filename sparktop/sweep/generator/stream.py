@@ -273,9 +273,9 @@ def read_event(data: bytes) -> StreamEvent:
 
 
 def _odd_chunk(data: bytes) -> _Chunk:
-    """Return what is read of an event whose parts have other types, or whose text breaks JSON's rules.
+    """Return what is read of an event whose parts have other types, or whose text is not UTF-8.
 
-    Such as a character that a server cuts in two: its bytes are no UTF-8.
+    A server that cuts a character in two sends such text.
 
     Raises:
         BadEventError: it is not a JSON object.

@@ -17,6 +17,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from sparktop.model.load import EndReason, Level, LoadEvent, RunStarted
+from sparktop.model.series import known_mean
 from sparktop.sweep.plan.arrivals import mean_per_s
 from sparktop.sweep.result.measure import RequestTrace, Span, peak_tps
 from sparktop.sweep.result.results import OpenLoopResult
@@ -57,26 +58,20 @@ def open_loop_result(
         return None
     return OpenLoopResult(
         offered_per_s=mean_per_s(level.point),
-        arrived_per_s=_known_mean(of_run.arrived_per_s for of_run in each),
-        completed_per_s=_known_mean(of_run.completed_per_s for of_run in each),
+        arrived_per_s=known_mean(of_run.arrived_per_s for of_run in each),
+        completed_per_s=known_mean(of_run.completed_per_s for of_run in each),
         requests=sum(of_run.requests for of_run in each),
         unanswered=sum(of_run.unanswered for of_run in each),
-        in_flight_mean=_known_mean(of_run.in_flight_mean for of_run in each),
+        in_flight_mean=known_mean(of_run.in_flight_mean for of_run in each),
         in_flight_max=max(of_run.in_flight_max or 0 for of_run in each),
         in_flight_limit=level.concurrency,
         overloaded=any(of_run.overloaded for of_run in each),
         unstable=any(of_run.unstable for of_run in each),
-        ttft_growth=_known_mean(of_run.ttft_growth for of_run in each),
-        queue_growth_per_s=_known_mean(of_run.queue_growth_per_s for of_run in each),
+        ttft_growth=known_mean(of_run.ttft_growth for of_run in each),
+        queue_growth_per_s=known_mean(of_run.queue_growth_per_s for of_run in each),
         late=any(of_run.late for of_run in each),
         client_wait_p99_ms=max(of_run.client_wait_p99_ms or 0.0 for of_run in each),
     )
-
-
-def _known_mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that are known; None if none is."""
-    known_values = [value for value in values if value is not None]
-    return fmean(known_values) if known_values else None
 
 
 def windows(

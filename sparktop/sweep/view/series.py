@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from sparktop.graphics import numbers
 from sparktop.model.load import (
     CallStart,
     ConversationCall,
@@ -25,7 +24,7 @@ from sparktop.model.load import (
     RequestEnded,
     RequestStarted,
 )
-from sparktop.model.series import LATE, Series
+from sparktop.model.series import LATE, Series, known_mean
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import (
     LETTERS,
@@ -161,7 +160,7 @@ class Readings:
     def merge_pairs(self) -> None:
         """Merge neighbouring slots in pairs."""
         values, hits = self._values, self._hits
-        self._values = [numbers.mean(values[index : index + 2]) for index in range(0, len(values), 2)]
+        self._values = [known_mean(values[index : index + 2]) for index in range(0, len(values), 2)]
         self._hits = [sum(hits[index : index + 2]) for index in range(0, len(hits), 2)]
 
 
@@ -483,7 +482,7 @@ class SweepCurves:
         count = grid.slot(now - REPORT_DELAY_S)
         slots = max(1, min(count, round(window_s / grid.step_s)))
         rates = self._tps.rates(count, grid.step_s)[-slots:]
-        return numbers.mean(rates)
+        return known_mean(rates)
 
     def series(self, now: float) -> LiveSeries:
         """Return all curves up to `now`, without the time slot that is still incomplete."""
