@@ -75,8 +75,8 @@ OWNERS = {
     "backends": "BackendView",
     "routers": "RouterView RouterSample",
     "lanes": "LaneView",
-    "gpus": "GpuSample",
-    "memory": "MemorySample",
+    "gpus": "GpuReading",
+    "memory": "MemoryReading",
     "limited_by": "Limit",
     "loading": "Loading",
     "alerts": "Alert",
@@ -163,9 +163,7 @@ def fields_of(owners: str) -> Mapping[str, Field]:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef):
                 classes.setdefault(node.name, dict(_fields(node.body)))
-    return {
-        name: field for owner in reversed(owners.split()) for name, field in classes.get(owner, {}).items()
-    }
+    return {name: field for owner in reversed(owners.split()) for name, field in classes[owner].items()}
 
 
 def _fields(body: Sequence[ast.stmt]) -> Iterator[tuple[str, Field]]:

@@ -247,6 +247,11 @@ class Kind(Struct, frozen=True):
         """All possible values, where they are few."""
         return self.words() if callable(self.words) else self.words
 
+    @property
+    def has_settings(self) -> bool:
+        """Whether it is a table of settings, or a list or table of such."""
+        return self.table is not None or (self.items is not None and self.items.has_settings)
+
     def read(self, value: Any, path: KeyPath, problems: list[Problem]) -> Any:  # noqa: ANN401 - of any kind
         """Return a value of the file as it is used; append a `Problem` for each fault in it."""
         before = len(problems)
@@ -610,18 +615,19 @@ class Config(Struct, frozen=True):
 def _powers(kind: Kind, value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Reach, object]]:  # noqa: ANN401 - of any kind
     """Yield (path, reach, value) of each setting in `value` that is not harmless, and not its default.
 
-    `kind` is that of a table, or of a list or table of such.
+    `kind` has settings.
     """
-    if kind.table is None:
+    if kind.items is not None:
         for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _powers(kind.items or kind, part, (*path, key))
+            yield from _powers(kind.items, part, (*path, key))
+    if kind.table is None:
         return
     for key, part in value.items():
         setting, key_path = kind.table[key], (*path, key)
         is_default = (tuple(part) if isinstance(part, list) else part) == setting.default
         if is_default or part in ([], {}) or setting.reach is Reach.NONE:
             continue
-        if setting.reach is Reach.UNKNOWN and (setting.kind.table or setting.kind.items):
+        if setting.reach is Reach.UNKNOWN and setting.kind.has_settings:
             yield from _powers(setting.kind, part, key_path)
         else:
             yield key_path, setting.reach, part

@@ -82,12 +82,13 @@ class _PageCaches:
         if self._bytes > _MOST_CACHED_BYTES:
             self._alike.clear()
             self._bytes = 0
-        alike = self._alike.setdefault((len(lines), _beginning(lines[len(lines) // 2])), [])
-        for ends, beginnings, cache in alike:
+        key = len(lines), _beginning(lines[len(lines) // 2])
+        for ends, beginnings, cache in self._alike.get(key, ()):
             if list(map(getitem, lines, ends)) == beginnings:
                 return cache
         if b"# {" in body:
             return None
+        alike = self._alike.setdefault(key, [])
         if len(alike) >= _MOST_ALIKE:
             del alike[0]
         beginnings = list(map(_beginning, lines))

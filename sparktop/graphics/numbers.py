@@ -291,6 +291,8 @@ def range_words(least_s: float, most_s: float) -> str:
     """
     if most_s <= _MINUTE_S:
         low, high = max(0, math.floor(least_s / 5) * 5), max(5, math.ceil(most_s / 5) * 5)
+        if low == high:
+            return duration_words(high)
         return f"{low} to {high} s" if low else f"up to {high} s"
     if most_s < _HOURS_FROM_S:
         high = math.ceil(most_s / _MINUTE_S)

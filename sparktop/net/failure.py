@@ -92,7 +92,8 @@ def not_found(what: str, kind: str, words: str) -> AnswerError:
 def redirect_error(status: int, where: str, location: str) -> AnswerError:
     """Return the error for a redirect that is not followed; parameters as of `status_error`."""
     goal = clean(location, WORDS_LIMIT) or "nowhere"
-    is_here = location.startswith("/") or where.lower() in location.lower().split("/")
+    is_path = location.startswith("/") and not location.startswith("//")  # "//host/path" names another host
+    is_here = is_path or where.lower() in location.lower().split("/")
     hint = (
         "is there a login in front of it, or another path?" if is_here else "give that address if it is right"
     )

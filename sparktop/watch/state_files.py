@@ -117,7 +117,8 @@ async def follow_announced(store: Store, sleep: Callable[[float], Awaitable[obje
     while True:
         now = {pid: _watched_names(store, targets) for pid, targets in announced_loads().items()}
         for pid in begun.keys() - now.keys():
-            store.end_own_load(begun.pop(pid))
+            names = begun.pop(pid)
+            store.end_own_load(names.difference(*begun.values()))  # the others still load theirs
         for pid, names in now.items():
             before = begun.get(pid, frozenset())
             if new := names - before:

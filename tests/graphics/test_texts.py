@@ -280,6 +280,9 @@ def test_a_duration_as_a_person_says_it() -> None:
     ("ends", "words"),
     [
         ((12, 31), "10 to 35 s"),
+        ((20, 20), "20 s"),
+        ((60, 60), "1 min"),
+        ((1, 3), "up to 5 s"),
         ((4, 95), "up to 2 min"),
         ((125, 230), "2 to 4 min"),
         ((3500, 7300), "50 min to 2 h 10 min"),

@@ -225,6 +225,14 @@ def test_an_agents_answer_about_this_machine() -> None:
     assert faults("node.json", json.loads(encode(Reply("1.0", samples=(sample,))))) == []
 
 
+@pytest.mark.parametrize(("place", "key"), [("gpus", "throttle_reasons"), ("memory", "available_bytes")])
+def test_fields_of_a_reading_are_described(place: str, key: str) -> None:
+    """The schema of a snapshot has the docstrings of the model's classes, of a machine's parts too."""
+    node = json.loads((FOLDER / "snapshot.json").read_text())["properties"]["nodes"]["items"]["properties"]
+    part = node[place].get("items", node[place])
+    assert part["properties"][key]["description"]
+
+
 def test_a_wrong_document_is_found() -> None:
     """An unknown key, a missing key and a wrong type each contradict a schema."""
     whole: Any = written(to_json(EMPTY))

@@ -137,3 +137,25 @@ def test_a_server_that_is_watched_no_more_ends_with_the_load_too(monkeypatch: py
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(follow_announced(store, turn))
     assert ended == [frozenset({"a", "b"})]
+
+
+def test_a_server_that_two_processes_load_is_free_at_the_end_of_the_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end of the first frees what it loaded alone."""
+    a, b = (BackendTarget(name, f"http://127.0.0.1:{port}") for name, port in (("a", 8000), ("b", 8001)))
+    loads = iter([{7: (a.url, b.url), 8: (a.url,)}, {8: (a.url,)}, {}])
+    ended: list[frozenset[str]] = []
+    after_each_round: list[list[frozenset[str]]] = []
+    store = Store(Watch(backends=(a, b)))
+    monkeypatch.setattr(state_files, "announced_loads", lambda: next(loads))
+    monkeypatch.setattr(store, "end_own_load", ended.append)
+
+    async def turn(_: float) -> None:
+        after_each_round.append(ended.copy())
+        if len(after_each_round) == 3:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(follow_announced(store, turn))
+    assert after_each_round == [[], [frozenset({"b"})], [frozenset({"b"}), frozenset({"a"})]]

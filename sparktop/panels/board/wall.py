@@ -231,11 +231,11 @@ def draw_wall(wall: Wall, place: Place, look: Look) -> DrawnWall:
     return drawn
 
 
-def _empty_rows(look: Look) -> list[Row]:
+def _empty_rows(look: Look, noun: str = "server or machine") -> list[Row]:
     if not look.words:
         return [[label(" no server yet")]]
     return [
-        [(f" no server or machine matches “{look.words}”", "warn")],
+        [(f" no {noun} matches “{look.words}”", "warn")],
         [("  esc", "key"), label(" drops the filter, "), ("/", "key"), label(" changes it")],
     ]
 
@@ -306,10 +306,11 @@ def _add_opened_group(drawn: DrawnWall, wall: Wall, width: int, inside: int, loo
 
 
 def _add_machines(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
-    """Add all machines, or for the list of slow clocks only its own; if there are none, that list's words."""
+    """Add all machines, or for the list of slow clocks only its own; if there are none, say why."""
     nodes = wall.slow_nodes if look.top is Top.CLOCK else wall.nodes
     if not nodes:
-        drawn.rows += top_rows(wall, Top.CLOCK, width, 2)
+        is_filtered = look.words and not wall.nodes
+        drawn.rows += _empty_rows(look, "machine") if is_filtered else top_rows(wall, Top.CLOCK, width, 2)
         return
     columns = machine_columns(nodes, width)
     drawn.add_row(columns.heading)

@@ -63,6 +63,16 @@ def test_the_filter_narrows_the_wall_and_says_how_to_drop_it(fleet: Snapshot) ->
     assert "esc drops the filter" in none
 
 
+def test_a_filter_that_no_machine_matches_is_named_in_the_list_of_machines(fleet: Snapshot) -> None:
+    """The machines are there, none of them matches: not "no machine is watched", and no other list."""
+    machines = PanelKey("machines", "")
+    rows = "\n".join(lines(Scene(fleet, 80, 22, View(filter="llama-001"), zoomed=machines)))
+    assert "no machine matches “llama-001”" in rows
+    assert "esc drops the filter" in rows
+    assert "no machine is watched" not in rows
+    assert "slow" not in rows
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_an_opened_group_has_a_line_for_each_server(fleet: Snapshot, size: tuple[int, int]) -> None:
     """The worst first; the line of one that is down says so, and its old figures are dimmed."""
