@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pty
+import re
 import subprocess
 from pathlib import Path
 
@@ -71,3 +73,34 @@ def test_what_was_downloaded_is_installed_without_an_index(tmp_path: Path) -> No
     assert f"--no-index --find-links {tmp_path}/sparktop/wheels --require-hashes" in install
     assert (tmp_path / "second/site/sparktop-tree.pth").read_text() == f"{ROOT}\n"
     assert "from sparktop.cli import program" in (tmp_path / "second/bin/sparktop").read_text()
+
+
+def test_a_terminal_shows_how_far_the_installation_is(tmp_path: Path) -> None:
+    """`make install` and `make demo` share the code: packages are counted, and the build has its seconds."""
+    stub = tmp_path / "python"
+    stub.write_text(STUB)
+    stub.chmod(0o755)
+    ours, theirs = pty.openpty()
+    env = os.environ | {"PYTHON": str(stub), "CALLS": str(tmp_path / "calls"), "UV": ""}
+    with subprocess.Popen(  # noqa: S603 - our own script
+        [ROOT / "scripts/make_venv", tmp_path / "new", "program"],
+        env=env | {"XDG_CACHE_HOME": str(tmp_path)},
+        stderr=theirs,
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while chunk := read_terminal(ours):
+            shown += chunk
+    os.close(ours)
+    assert process.returncode == 0
+    for part in (rb"downloading: \d+ of \d+ packages \(\d+ s\)\r", rb"building sparktop \(\d+ s\)\r"):
+        assert re.search(part, shown), shown
+
+
+def read_terminal(descriptor: int) -> bytes:
+    """Return the next bytes of a terminal; none once nobody writes to it any more."""
+    try:
+        return os.read(descriptor, 4096)
+    except OSError:
+        return b""
