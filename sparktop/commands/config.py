@@ -121,7 +121,9 @@ def _approve(path: Path) -> int:
     text, about = trust.read_found(path)
     powers = check(path, text).powers()
     trust.Approvals(os.environ).add(path, about, text)
-    lines = [f"{clean(path.absolute(), 500)}: approved until it is changed", *trust.power_lines(powers)]
+    allowed = f", {len(powers)} of its settings needed it:" if powers else "; it needed no approval"
+    first = f"{clean(path.absolute(), 500)}: approved until it is changed{allowed}"
+    lines = [first, *trust.power_lines(powers)]
     write_out("".join(f"{line}\n" for line in lines))
     return 0
 

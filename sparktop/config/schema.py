@@ -26,6 +26,7 @@ from sparktop.config.toml_text import Path as KeyPath
 from sparktop.config.toml_text import key_lines, key_name, line_of
 from sparktop.config.watch import (
     MOST_BYTES,
+    PUBLIC_KEYS,
     default_toml,
     read_config,
     unset_variables,
@@ -303,7 +304,7 @@ class Reach(Enum):
     SECRET = "sends a secret to a server that the file names"  # noqa: S105 - a sentence
     FILE = "reads a file"
     REQUEST = "sends what the file says to a server that the file names"
-    LOAD = "puts load on servers when it is started"
+    LOAD = "puts load on servers once you start it"
     CONTROL = "changes keys, limits or what is stored and asked"
     UNKNOWN = "does what a found file may not do"
     NONE = ""
@@ -625,7 +626,8 @@ def _powers(kind: Kind, value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Re
     for key, part in value.items():
         setting, key_path = kind.table[key], (*path, key)
         is_default = (tuple(part) if isinstance(part, list) else part) == setting.default
-        if is_default or part in ([], {}) or setting.reach is Reach.NONE:
+        is_public = setting.reach is Reach.SECRET and part in tuple(PUBLIC_KEYS)
+        if is_default or is_public or part in ([], {}) or setting.reach is Reach.NONE:
             continue
         if setting.reach is Reach.UNKNOWN and setting.kind.has_settings:
             yield from _powers(setting.kind, part, key_path)

@@ -27,8 +27,7 @@ _MOST_BYTES = 1 << 20
 _SHOWN = 12
 """Most settings listed."""
 _WAYS_OUT = (
-    "read it, then approve it: sparktop config --trust; use it once: --config FILE; "
-    "skip it: --config /dev/null"
+    "read it, then allow it: sparktop config --trust; use it once: --config FILE; skip it: --config /dev/null"
 )
 """What a user can do about a file that is not used."""
 
@@ -231,7 +230,8 @@ def is_trusted(
     if ask is None:
         raise ConfigError(untrusted_message(path, powers))
     file = clean(path, 300)
-    question = [f"{file} was found in this folder. These settings need your approval:", *power_lines(powers)]
+    first = f"{file} was found in this folder: as others may have written it, you are asked about:"
+    question = [first, *power_lines(powers)]
     if not ask("\n".join(question)):
         raise ConfigError(f"{file}: not used; skip it: sparktop --config /dev/null")
     approvals.add(path, about, text)
@@ -241,7 +241,7 @@ def is_trusted(
 def untrusted_message(path: Path, powers: Sequence[str]) -> str:
     """Return the message for a found file that would need an approval, a line for each setting."""
     file = clean(path, 300)
-    first = f"{file}: found in the current folder and not used, because of"
+    first = f"{file}: found in the current folder and not used: others may have written what needs approval"
     return "\n".join([first, *power_lines(powers), f"{file}: {_WAYS_OUT}"])
 
 
@@ -257,7 +257,7 @@ def _find_asker() -> Callable[[str], bool] | None:
         return None
 
     def ask(question: str) -> bool:
-        sys.stderr.write(f"{question}\nTrust this file until it is changed? [y/N] ")
+        sys.stderr.write(f"{question}\nAllow it until the file is changed? [y/N] ")
         sys.stderr.flush()
         return sys.stdin.readline().strip().lower() in {"y", "yes"}
 

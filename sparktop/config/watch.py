@@ -36,7 +36,7 @@ _WORDS = re.compile(r"[A-Z][A-Z0-9]{0,15}(_[A-Z0-9]{1,15})*")
 """A name of a variable that is no key by mistake."""
 DEMO_KEY, DEMO_KEY_VARIABLE = "sk-simulated", "SPARKTOP_DEMO_KEY"
 """The key of the demo's simulated router, and the variable that its configuration names for it."""
-_PUBLIC_KEYS = {DEMO_KEY_VARIABLE: DEMO_KEY}
+PUBLIC_KEYS = {DEMO_KEY_VARIABLE: DEMO_KEY}
 """Values of variables that are no secrets and need not be set."""
 
 FILES = frozenset({"token_file", "bearer_file", "tls_ca", "tls_cert", "tls_key", "trace", "prompts"})
@@ -167,7 +167,7 @@ def _sweep_spec(table: Plain, path: Path, env: Mapping[str, str]) -> SweepSpec:
 
 
 def _variable_value(variable: str | None, env: Mapping[str, str]) -> str | None:
-    return (env.get(variable) or _PUBLIC_KEYS.get(variable)) if variable else None
+    return (env.get(variable) or PUBLIC_KEYS.get(variable)) if variable else None
 
 
 def _absolute_path(name: str | None, path: Path, env: Mapping[str, str]) -> str | None:

@@ -310,11 +310,19 @@ def test_the_question_names_what_would_happen(env: dict[str, str], monkeypatch: 
         assert watch.is_trusted
     assert len(asked) == 2
     first, program, secret = asked[0].splitlines()
-    assert first == "sparktop.toml was found in this folder. These settings need your approval:"
+    assert first.startswith("sparktop.toml was found in this folder: as others may have written it")
     assert "events.hook" in program
     assert "runs a program" in program
     assert "\\u0430" in program
     assert "backends[0].api_key_env = the environment variable HOME: sends a secret" in secret
+
+
+def test_the_key_of_the_demo_is_no_secret(env: dict[str, str]) -> None:
+    """The file that `sparktop demo --serve` prints asks for the loads of its keys alone."""
+    write(POWERS["backend key"].replace("HOME", "SPARKTOP_DEMO_KEY"))
+    watch = configured_watch(None, env)
+    assert watch is not None
+    assert watch.backends
 
 
 def test_many_powers_are_listed_in_short(env: dict[str, str]) -> None:
