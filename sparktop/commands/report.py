@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_const",
         const="post",
         dest="form",
-        help="a short text for a forum: verdict, table and how it was measured; as --format post",
+        help="a short text to paste into a forum: verdict, table and how it was measured; as --format post",
     )
     add_output_file(parser)
 
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     output = output_file(arguments.output)
     form = chosen_format(arguments.form, output, is_terminal=True)
     text = _report_text(arguments, form)
-    write_result(output, text, is_markdown=form in {"md", "post"})
+    write_result(output, text, is_markdown=form == "md")
     return 0
 
 

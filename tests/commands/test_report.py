@@ -41,11 +41,15 @@ def test_a_stored_sweep_is_written_in_every_format(
     assert capsys.readouterr().out.startswith(beginning)
 
 
-def test_a_post_has_an_option_of_its_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--post` is `--format post`; both of them at once contradict each other."""
+def test_a_post_has_an_option_of_its_own(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--post` is `--format post`, on a terminal too, to be pasted; both at once are refused."""
     path = str(stored(folder, made_sweep()))
     assert main(["report", path, "--format", "post"]) == 0
     post = capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
     assert main(["report", path, "--post"]) == 0
     assert capsys.readouterr().out == post
     assert main(["report", path, "--post", "--format", "md"]) == 2
