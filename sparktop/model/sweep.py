@@ -441,6 +441,14 @@ class Rank(StrEnum):
     """Not significantly different from the best value."""
 
 
+class MarkKind(StrEnum):
+    """What a remark on a level says: do not rely on its values; why these are low; a small error in them."""
+
+    WARNING = "warning"
+    SLOW = "why slow"
+    NOTE = "note"
+
+
 class Mark(Struct, frozen=True):
     """A remark on a measured load level: why its values are unreliable, or why they are low."""
 
@@ -449,9 +457,15 @@ class Mark(Struct, frozen=True):
     """A short label, such as "requests waited"; `brief` is one word in its place, for narrow tables."""
     message: str
     """A sentence with the numbers behind the mark."""
-    doubt: bool = True
-    """True: the values of the level are unreliable; False: the mark explains why they are low."""
+    kind: MarkKind = MarkKind.WARNING
     brief: str = ""
+    ttft_percent: float | None = None
+    """Percent of the mean TTFT by which a TTFT may be too long, where that is what the mark is about."""
+
+    @property
+    def doubt(self) -> bool:
+        """Whether the values of the level are unreliable."""
+        return self.kind is MarkKind.WARNING
 
 
 class ResultRow(Struct, frozen=True):

@@ -170,7 +170,7 @@ def test_a_finished_level_is_one_line() -> None:
     """A finished level is one line, with doubts named as on the screen and in reports."""
     assert level_line("solo", LEVEL) == (
         "solo: c = 16, pp 128 · prefill – tok/s · decode 183.4 tok/s · TTFT mean – · 2 of 48 failed "
-        "· warnings: errors"
+        "· warnings: failed requests"
     )
     without = LEVEL.model_copy(update={"decode_tps": None, "output_tps": Rate(mean=150.2)})
     assert "prefill – tok/s · output 150.2 tok/s · TTFT mean –" in level_line("solo", without)

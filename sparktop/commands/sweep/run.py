@@ -24,7 +24,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width
 from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.load import LoadKind
-from sparktop.model.sweep import Moment, SweepView
+from sparktop.model.sweep import MarkKind, Moment, SweepView
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.stopping import on_signals
@@ -349,20 +349,21 @@ def _open_loop_parts(target: str, level: LevelResult) -> list[str]:
         f"{clean(target, 40)}: {level.point.label}" + (f", pp {level.pp}" if level.pp else ""),
         f"{'–' if completed is None else format(completed, '.2f')} /s completed",
         f"output {numbers.decimal(output, 1)} tok/s",
-        f"unstable: {loop.growth_words}"
+        f"rate too high: {loop.growth_words}"
         if loop is not None and loop.unstable
         else f"TTFT p50 {numbers.milliseconds(ttft.p50 if ttft else None)} from due time",
     ]
 
 
 def _doubt_parts(level: LevelResult) -> list[str]:
-    """Return how many requests failed, the reasons to doubt a level, and why it is slow."""
+    """Return how many requests failed, the reasons to doubt a level, why it is slow, and small errors."""
     parts = []
     if level.requests.failed:
         parts.append(f"{level.requests.failed} of {level.requests.ended} failed")
     marks = marks_of(level)
     if doubts := [mark.word for mark in marks if mark.doubt]:
         parts.append(f"warnings: {', '.join(doubts)}")
-    if slow := [mark.word for mark in marks if not mark.doubt]:
-        parts.append(", ".join(slow))
+    if slow := [mark.word for mark in marks if mark.kind is MarkKind.SLOW]:
+        parts.append(f"slow: {', '.join(slow)}")
+    parts += [f"note: {mark.word}" for mark in marks if mark.kind is MarkKind.NOTE]
     return parts

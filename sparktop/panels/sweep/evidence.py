@@ -9,7 +9,7 @@ from sparktop.graphics.axes import nice_ceiling
 from sparktop.graphics.cells import fit, sparkrow
 from sparktop.model.balance import BalanceWord
 from sparktop.model.series import known_mean
-from sparktop.model.sweep import BackendShare, LevelEvidence, level_name
+from sparktop.model.sweep import BackendShare, LevelEvidence, MarkKind, level_name
 from sparktop.panels.parts.figures import (
     WORD_ROLES,
     heading,
@@ -21,7 +21,7 @@ from sparktop.panels.parts.figures import (
 from sparktop.panels.parts.graph import area_rows
 from sparktop.panels.parts.text import Row, fit_row, side_by_side
 from sparktop.panels.sweep.live import timeline_rows
-from sparktop.panels.sweep.table import DOUBT, SLOW, framed_sweep, page_title
+from sparktop.panels.sweep.table import MARK_SIGNS, framed_sweep, page_title
 
 _FIGURE = 9
 """Width in cells of a figure of a server."""
@@ -64,22 +64,23 @@ def evidence_screen(
     key = evidence.row.key
     name = level_name(key.point, key.prompt_tokens, lengths=lengths, wide=True, depth=key.depth)
     title: Row = [*page_title("why?", key.target), (f"{name} ", "title")]
-    note = "tab other run" if len(evidence.timelines) > 1 else ""
+    note = "tab next run" if len(evidence.timelines) > 1 else ""
     return framed_sweep(rows, width, height, title=title, simulated=simulated, note=note)
 
 
 def _mark_rows(evidence: LevelEvidence, width: int) -> list[Row]:
     if not evidence.row.marks:
         word = (
-            "no doubts about this level"
+            "no warning, and no known reason why it is slow"
             if evidence.row.figures
             else "no figures yet: they come once the level is done"
         )
         return [fit_row([label(word)], width)]
     rows: list[Row] = []
     for mark in evidence.row.marks:
-        sign = DOUBT if mark.doubt else SLOW
-        rows += sentence_rows((f"{sign} ", "warn"), f"{mark.word}: {mark.message}", "text", width)
+        role = "muted" if mark.kind is MarkKind.NOTE else "warn"
+        words = mark.message if mark.kind is MarkKind.NOTE else f"{mark.word}: {mark.message}"
+        rows += sentence_rows((f"{MARK_SIGNS[mark.kind]} ", role), words, "text", width)
     return [fit_row(row, width) for row in rows]
 
 
@@ -144,8 +145,8 @@ def _running_rows(evidence: LevelEvidence, width: int, room: int) -> list[Row]:
         return []
     names = min(16, max(len(share.name) for share in shares)) + 1
     top = nice_ceiling(max(value or 0.0 for share in shares for value in share.running), 4.0)
-    words = f"all load runs, up to {numbers.tick(top)}"
-    rows = [heading("running requests", words, width)]
+    words = f"requests in all runs of the level, 0 to {numbers.tick(top)}"
+    rows = [heading("running at once", words, width)]
     for index, share in enumerate(shares):
         part, cells = part_role(index), width - names
         values = [share.running[at * len(share.running) // (2 * cells)] for at in range(2 * cells)]
@@ -169,7 +170,7 @@ def _balance_rows(evidence: LevelEvidence, width: int) -> list[Row]:
     word = evidence.balance_word
     if word is None:
         return []
-    rows = [heading("balance", "of this level alone", width)]
+    rows = [heading("balance between servers", "in this level alone", width)]
     bad = any(verdict.value == word and verdict.bad for verdict in BalanceWord)
     shown = "not judged" if word == BalanceWord.UNKNOWN.value else word
     rows.append([(f"{'▲ ' if bad else ''}{shown}", _ROLES.get(word, "text"))])

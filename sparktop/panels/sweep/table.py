@@ -19,6 +19,8 @@ from sparktop.model.sweep import (
     ConditionBar,
     LevelKey,
     LevelState,
+    Mark,
+    MarkKind,
     PlannedLevel,
     Rank,
     ResultRow,
@@ -370,8 +372,10 @@ def _short_heading(name: str) -> str:
 
 BEST, ALIKE = "◆", "◇"
 """Marks of the best value of a column, and of a value that does not differ significantly from the best."""
-DOUBT, SLOW = "!", "▾"
-"""Marks of a reason not to trust a level's result, and of a reason why a level is slow."""
+MARK_SIGNS = {MarkKind.WARNING: "!", MarkKind.SLOW: "▾", MarkKind.NOTE: "·"}
+_MARK_ROLES = {MarkKind.WARNING: "warn", MarkKind.SLOW: "warn", MarkKind.NOTE: "muted"}
+MORE = "…"
+"""Sign of marks that have no room: all are on the level's own page."""
 STATES = {
     LevelState.AHEAD: ("·", "muted"),
     LevelState.WARMING_UP: ("○", "accent"),
@@ -529,11 +533,10 @@ def marks_key(view: SweepView, room: int) -> Row:
     The words of the marks stand behind each sign where they fit, else what the sign means.
     """
     marks = [mark for row in view.rows for mark in row.marks]
-    signs = [(DOUBT, True, "warning"), (SLOW, False, "why slow")]
     meanings = [
-        (sign, list(dict.fromkeys(mark.word for mark in marks if mark.doubt is doubt)), word)
-        for sign, doubt, word in signs
-        if any(mark.doubt is doubt for mark in marks)
+        (sign, list(dict.fromkeys(mark.word for mark in marks if mark.kind is kind)), kind.value)
+        for kind, sign in MARK_SIGNS.items()
+        if any(mark.kind is kind for mark in marks)
     ]
     for complete, short in ((True, False), (False, False), (False, True)):
         row: Row = []
@@ -625,10 +628,10 @@ def _legend_row(view: SweepView, above: int, below: int, width: int) -> Row:
     """
     hidden = [f"{sign} {count}" for sign, count in (("↑", above), ("↓", below)) if count]
     more: Row = [label(f"{' '.join(hidden)} more, {'PgDn' if below else 'PgUp'}")] if hidden else []
-    marks = [mark.doubt for row in view.rows for mark in row.marks]
+    kinds = {mark.kind for row in view.rows for mark in row.marks}
     signs = [(sign, "good", word) for sign, word in _rank_signs(view, width)]
-    signs += [(DOUBT, "warn", "warning")] if True in marks else []
-    signs += [(SLOW, "warn", "why slow")] if False in marks else []
+    signs += [(sign, _MARK_ROLES[kind], kind.value) for kind, sign in MARK_SIGNS.items() if kind in kinds]
+    signs += [(MORE, "muted", "more: enter")] if any(len(_main_marks(row)) > 1 for row in view.rows) else []
     tried = [load for search in view.searches for load in search.tried if load.holds is not None]
     signs += [("?", "warn", "not certain: below 97.5 %")] if any(not load.certain for load in tried) else []
     row: Row = [label("  ")]
@@ -703,51 +706,44 @@ def _value_cell(row: ResultRow, column: Column) -> Row:
     return [(" " * (1 + max(0, pad)), "text"), (sign, "good"), (text, role)]
 
 
+def _main_marks(row: ResultRow) -> list[Mark]:
+    """Return the marks of a level that are more than notes."""
+    return [mark for mark in row.marks if mark.kind is not MarkKind.NOTE]
+
+
+def _mark_run(mark: Mark, *, brief: bool) -> Row:
+    """Return a mark with its sign; with `brief`, in one word."""
+    role = "warn" if mark.kind is MarkKind.SLOW else "text"
+    return [(MARK_SIGNS[mark.kind], _MARK_ROLES[mark.kind]), ((brief and mark.brief) or mark.word, role)]
+
+
 def _first_mark(row: ResultRow, *, brief: bool) -> Row:
-    """Return the first mark of a level with its sign, and the number of others; with `brief`, in one word."""
-    if not row.marks:
+    """Return the first mark of a level that is no note, and "…" for others; with `brief`, in one word."""
+    marks = _main_marks(row)
+    if not marks:
         return []
-    mark = row.marks[0]
-    first: Row = [
-        (DOUBT if mark.doubt else SLOW, "warn"),
-        ((brief and mark.brief) or mark.word, "text" if mark.doubt else "warn"),
-    ]
-    return [*first, *_more_marks(row, 1)]
-
-
-def _more_marks(row: ResultRow, shown: int) -> Row:
-    """Return the number of marks after the first `shown`, and before it signs that only they have: "▾+2"."""
-    signs = [DOUBT if mark.doubt else SLOW for mark in row.marks]
-    if shown >= len(signs):
-        return []
-    new = "".join(dict.fromkeys(sign for sign in signs[shown:] if sign not in signs[:shown]))
-    more = f"+{len(signs) - shown}"
-    return [label(" "), (new, "warn"), label(more)] if new else [label(f" {more}")]
+    more = [label(f" {MORE}")] if len(marks) > 1 else []
+    return [*_mark_run(marks[0], brief=brief), *more]
 
 
 def marks_words(row: ResultRow, room: int) -> Row:
     """Return the reasons to doubt a level, and the reasons why it is slow, as short labels in one row.
 
-    Labels that do not fit into `room` cells are counted ("▾+2"). If not even the first one fits, it is one
-    word, without room for that only the signs, each once.
+    "…" stands for labels that do not fit into `room` cells, but for notes, which are left out then. If not
+    even the first one fits, it is one word, without room for that only the signs, each once.
     """
     if not row.marks:
         return []
-    for brief in (False, True):
-        first = _first_mark(row, brief=brief)
-        if row_width(first[:2]) <= room:
-            break
-    else:
-        return [("".join(dict.fromkeys(DOUBT if mark.doubt else SLOW for mark in row.marks)), "warn")]
+    marks = _main_marks(row)
+    brief = bool(marks) and row_width(_first_mark(row, brief=False)) > room
+    if brief and row_width(_mark_run(marks[0], brief=True)) > room:
+        return [("".join(dict.fromkeys(MARK_SIGNS[mark.kind] for mark in marks)), "warn")]
     runs: Row = []
-    used = 0
-    for index, mark in enumerate(row.marks):
-        sign, role = (DOUBT, "warn") if mark.doubt else (SLOW, "warn")
-        gap, word = ", " if runs else "", (brief and mark.brief) or mark.word
-        cells = cell_width(gap) + cell_width(sign) + cell_width(word)
-        if runs and used + cells + row_width(_more_marks(row, index + 1)) > room:
-            others = _more_marks(row, index)
-            return [*runs, *others] if used + row_width(others) <= room else runs
-        runs += [label(gap), (sign, role), (word, "text" if mark.doubt else "warn")]
-        used += cells
+    for number, mark in enumerate(row.marks, start=1):
+        longer: Row = [*runs, *([label(", ")] if runs else []), *_mark_run(mark, brief=brief)]
+        ending = len(f" {MORE}") if number < len(marks) else 0
+        if row_width(longer) + ending > room:
+            has_room = row_width(runs) + len(f" {MORE}") <= room
+            return [*runs, label(f" {MORE}")] if number <= len(marks) and runs and has_room else runs
+        runs = longer
     return runs

@@ -11,6 +11,7 @@ from typing import Any
 
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind
+from sparktop.model.sweep import MarkKind
 from sparktop.model.text import clean, spreadsheet_text
 from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED
 from sparktop.sweep.compare.series import Series
@@ -157,7 +158,7 @@ def _level_fields(
     yield "beside_failed", beside.requests.failed if beside else None
     yield "error", spreadsheet_text(level.error or "")
     yield "validity", spreadsheet_text(" ".join(mark.code for mark in level.validity))
-    slow = (mark for mark in marks_of(level) if not mark.doubt)
+    slow = (mark for mark in marks_of(level) if mark.kind is MarkKind.SLOW)
     words = (mark.word if mark.code == UNBALANCED else mark.code for mark in slow)
     yield "why_slow", spreadsheet_text(" ".join(words))
 

@@ -6,7 +6,6 @@ Summary, warnings, tables and definitions of metrics; written as Markdown, HTML 
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.router import LITELLM
-from sparktop.model.sweep import Mark, SweepView, Value
+from sparktop.model.sweep import Mark, MarkKind, SweepView, Value
 from sparktop.model.text import names_in_words
 from sparktop.model.yardsticks import FLAGS, NO_FLAGS
 from sparktop.report.document.document import Cell, Grid, Outside, Section, plain, to_markdown
@@ -63,10 +62,17 @@ from sparktop.sweep.result.results import (
     SweepResult,
     TargetResult,
 )
-from sparktop.sweep.terms.definitions import CLIENT_LAG, METRICS, in_sentence, lines, term_lines
+from sparktop.sweep.terms.definitions import (
+    CLIENT_LAG,
+    METRICS,
+    WARNINGS,
+    in_sentence,
+    lines,
+    term_lines,
+)
 from sparktop.sweep.view.capacity import capacity_sentences, compared_words
 from sparktop.sweep.view.levels import level_facts
-from sparktop.sweep.view.marks import PADDING, REFUSED, UNBALANCED, marks_of
+from sparktop.sweep.view.marks import PADDING, REFUSED, UNBALANCED, marks_of, ttft_error_words
 from sparktop.sweep.view.result import result_view, topologies
 from sparktop.sweep.view.words import (
     beside_words,
@@ -441,7 +447,7 @@ def sections(
     )
     parts += [Section("While long prompts arrive", items=slowed)] if slowed else []
     marks = tuple(mark_details(result))
-    parts += [Section("Warnings, and why levels are slow", items=marks)] if marks else []
+    parts += [Section("Remarks on levels", items=marks)] if marks else []
     parts += evidence_sections(result)
     return [
         *parts,
@@ -647,7 +653,6 @@ def _with_capital(sentence: str) -> str:
 
 _MarkOfLevel = tuple[str, LoadPoint, Mark]
 """(Name of the target, "" for the only one; point on the axis; mark) of a mark of a level."""
-_TTFT_OFF_MS = re.compile(r"TTFT (?:are )?up to ([0-9.]+) ms")
 
 
 def mark_summary(result: SweepResult, *, why_slow: bool = True) -> str | None:
@@ -664,8 +669,9 @@ def mark_summary(result: SweepResult, *, why_slow: bool = True) -> str | None:
         if mark.code != REFUSED
     ]
     sentences = []
-    for title, doubt in (("Warnings", True), ("Why levels are slow", False))[: 2 if why_slow else 1]:
-        chosen = [mark for mark in marks if mark[2].doubt is doubt]
+    titles = {MarkKind.WARNING: "Warnings", MarkKind.SLOW: "Why levels are slow", MarkKind.NOTE: "Notes"}
+    for kind in titles if why_slow else (MarkKind.WARNING, MarkKind.NOTE):
+        title, chosen = titles[kind], [mark for mark in marks if mark[2].kind is kind]
         words = dict.fromkeys(_mark_kind(mark) for _, _, mark in chosen)
         parts = [_mark_part(word, chosen, len(levels)) for word in words]
         sentences += [f"{title}: {'; '.join(parts)}."] if parts else []
@@ -677,6 +683,8 @@ def _mark_kind(mark: Mark) -> str:
 
     The name contains no values that differ between levels.
     """
+    if mark.code == CLIENT_LAG:
+        return WARNINGS[CLIENT_LAG].word
     return PADDING if mark.code == PADDING else mark.word
 
 
@@ -692,7 +700,15 @@ def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int) -> str:
         where = "the only level"
     elif having[0][2].doubt and len(having) <= count / 2:
         where += f": {_levels_by_target(having)}"
-    return f"{plain(word)} ({where}{_worst_error(having)})"
+    worst = max((mark for mark in having if mark[2].ttft_percent), key=_ttft_percent, default=None)
+    if worst is not None:
+        most = f", most at {worst[1].short}" if len(having) > 1 else ""
+        return f"{ttft_error_words(_ttft_percent(worst))}: {plain(word)} ({where}{most})"
+    return f"{plain(word)} ({where})"
+
+
+def _ttft_percent(mark: _MarkOfLevel) -> float:
+    return mark[2].ttft_percent or 0.0
 
 
 def _levels_by_target(having: Sequence[_MarkOfLevel]) -> str:
@@ -705,19 +721,6 @@ def _levels_by_target(having: Sequence[_MarkOfLevel]) -> str:
         for name, where in points.items()
     )
     return "; ".join(parts)
-
-
-def _worst_error(having: Sequence[_MarkOfLevel]) -> str:
-    """Return by how much a TTFT may be too long, ", TTFT up to 6.2 ms too long at c64"; "" if unknown."""
-    lags = [
-        (float(match[1]), point)
-        for _, point, mark in having
-        if mark.code == CLIENT_LAG and (match := _TTFT_OFF_MS.search(mark.message)) is not None
-    ]
-    if not lags:
-        return ""
-    worst, point = max(lags)
-    return f", TTFT up to {worst:g} ms too long at {point.short}"
 
 
 def mark_details(result: SweepResult) -> Iterator[str]:

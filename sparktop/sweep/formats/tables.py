@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from sparktop.graphics.numbers import MINUS, UNKNOWN
 from sparktop.model.judgement import NO_DIFFERENCE, Outcome, open_words, outcome, signed
 from sparktop.model.load import LoadKind, LoadPoint
-from sparktop.model.sweep import Value
+from sparktop.model.sweep import MarkKind, Value
 from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED, YARDSTICK_WORDS
 from sparktop.report.document.document import Cell, Grid, Outside
 from sparktop.report.markdown import code
@@ -401,7 +401,8 @@ _RATES = (
 )
 _COARSE_FROM = 100
 _MOST_MARKS = 2
-"""Maximum number of marks named in a row; further marks are only counted."""
+_MOST_MARK_CELLS = 32
+"""Maximum number of marks that a row names; cells from which on it names them in one word."""
 
 
 class Column(Struct, frozen=True):
@@ -606,14 +607,21 @@ def _marks_text(level: LevelResult) -> str:
 
     A mark is a reason to doubt the level's metrics, or a reason why it is slow. At most `_MOST_MARKS` are
     named, among them a reason why the level is slow if there is one; the report's list of marks has all.
-    Padding and refusals are left out, because the table shows them elsewhere.
+    Padding and refusals are left out, because the table shows them elsewhere, and notes on small errors.
     """
-    marks = [mark for mark in marks_of(level) if mark.code not in {PADDING, REFUSED}]
+    marks = [
+        mark
+        for mark in marks_of(level)
+        if mark.code not in {PADDING, REFUSED} and mark.kind is not MarkKind.NOTE
+    ]
     named, left = marks[:_MOST_MARKS], marks[_MOST_MARKS:]
     if left and not left[-1].doubt and all(mark.doubt for mark in named):
         named[-1] = left[-1]
     more = f", {len(left)} more" if left else ""
-    return ", ".join(mark.word for mark in named) + more or UNKNOWN
+    words = ", ".join(mark.word for mark in named)
+    if len(words) + len(more) > _MOST_MARK_CELLS:
+        words = ", ".join(mark.brief or mark.word for mark in named)
+    return words + more or UNKNOWN
 
 
 def _energy_text(level: LevelResult) -> str:

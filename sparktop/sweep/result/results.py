@@ -1034,10 +1034,12 @@ class YardstickSide(Part):
 
 
 class Validity(Part):
-    """A reason to doubt the metrics of a level."""
+    """A reason to doubt the metrics of a level, or a note on something too small for that."""
 
     code: Text
     message: Text
+    ttft_percent: Number = None
+    """Percent of the mean TTFT by which a TTFT may be too long, of the code "client_lag"; None if unknown."""
 
 
 class LeftRequests(Part):
@@ -1158,6 +1160,8 @@ class LevelResult(AxisPart):
     yardsticks: tuple[YardstickSide, ...] = ()
     """What the decode rate is compared with; empty where nothing is known, and in files of older versions."""
     validity: tuple[Validity, ...] = ()
+    notes: tuple[Validity, ...] = ()
+    """What is known to be off in the metrics, by less than what counts as a difference between targets."""
     left: LeftRequests | None = None
     """None if the clients did not hang up (`--leave`), or servers do not report running requests."""
     beside: BesideResult | None = None

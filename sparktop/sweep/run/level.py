@@ -83,7 +83,14 @@ from sparktop.sweep.run.server_side import (
     queue_reason,
     sums_at_same_time,
 )
-from sparktop.sweep.run.validity import LevelFacts, TokensAsked, conversations_of, judge, with_servers
+from sparktop.sweep.run.validity import (
+    LevelFacts,
+    TokensAsked,
+    conversations_of,
+    judge,
+    notes_on,
+    with_servers,
+)
 from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
 from sparktop.sweep.terms.request_errors import CANCELLED, count_errors, is_refusal
 from sparktop.sweep.terms.statistics import P95_FROM, quantile, value_of
@@ -328,7 +335,8 @@ class LevelRecord(Struct, eq=False):
                 "limited_by": limit_side(self.prepared, log, loaded, batches, self.level.concurrency),
             }
         )
-        return made.model_copy(update={"validity": judge(self.plan, made, facts)})
+        judged = {"validity": judge(self.plan, made, facts), "notes": notes_on(made, facts)}
+        return made.model_copy(update=judged)
 
     def facts_with_samples(self, log: ServerLog) -> LevelFacts:
         """Return the `facts` with what counters and samples of servers and machines add to them."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct, field
 
 from sparktop.model.load import LoadMode, TokenSource
+from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT
 from sparktop.sweep.generator.wire import ClientHealth, ConversationLoad
 from sparktop.sweep.generator.worker import TIMER_MS
 from sparktop.sweep.plan.plan import ENOUGH_S, Load, Plan
@@ -49,6 +50,9 @@ MOST_OFF_SHARE = 0.01
 """Milliseconds, and share of the mean TTFT (0 to 1), by which the generator's own lag may lengthen a TTFT."""
 LEAST_OFF_MS = 1.25
 """Smallest such number of milliseconds that is reported: less is as little as timers are rounded by."""
+WARN_PERCENT = NOISE_FLOOR_PERCENT
+"""Percent of the mean TTFT from which on an error of the load generator is a warning, and below it a note:
+between targets, too, smaller differences are none."""
 MOST_CPU_PERCENT = 80.0
 """CPU use of the load generator in percent of one core, above which it may have been late."""
 MOST_HIT_SHARE = 0.01
@@ -131,7 +135,7 @@ def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, 
     """Return all reasons to doubt the result of a level, in a fixed order; empty if there are none."""
     doubts = (
         *open_loop_doubts(level),
-        *_client_doubts(level, facts),
+        *_client_lag(level, facts, grave=True),
         *_queue_doubts(facts, level),
         *_cache_doubts(level, facts),
         *_prompt_doubts(level),
@@ -149,27 +153,37 @@ def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, 
     return (*doubts, *more)
 
 
-def _client_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
-    reasons = []
+def notes_on(level: LevelResult, facts: LevelFacts) -> tuple[Validity, ...]:
+    """Return what is off in the result of a level by too little to be a reason to doubt it."""
+    return tuple(_client_lag(level, facts, grave=False))
+
+
+def _client_lag(level: LevelResult, facts: LevelFacts, *, grave: bool) -> Iterator[Validity]:
+    """Yield what a late load generator does to a level: a reason to doubt it if `grave`, else a note."""
+    percent, reasons = None, list[tuple[str, bool]]()
     lags = [run_health.loop_lag_ms for run_health in facts.health if run_health.loop_lag_ms]
+    off, which, why = _possible_ttft_error(facts.health)
+    ttft_ms = None if level.ttft_ms is None else level.ttft_ms.mean
+    if ttft_ms is not None and off > min(MOST_OFF_MS, max(LEAST_OFF_MS, MOST_OFF_SHARE * ttft_ms)):
+        share = 100 * off / max(off, ttft_ms)
+        words = f"{which} TTFT are at most {off:.1f} ms ({share:.2g} %) too long{why}"
+        reasons.append((words, share >= WARN_PERCENT))
+        percent = share
     p99 = max((lag["p99"] for lag in lags), default=0.0)
     if p99 > MOST_LAG_MS:
-        reasons.append(f"p99 of its loop's lag is {p99:.1f} ms")
+        words = f"the load generator's timers fired up to {p99:.1f} ms late (p99)"
+        reasons.append((words, ttft_ms is None or 100 * p99 >= WARN_PERCENT * ttft_ms))
     mean = max((lag["mean"] for lag in lags), default=0.0)
     tpot = level.tpot_ms.p50 if level.tpot_ms is not None else None
     if tpot and mean > MOST_LAG_SHARE * tpot:
-        reasons.append(f"its mean lag is {mean:.2f} ms, {100 * mean / tpot:.0f} % of the median TPOT")
-    off, which, why = _possible_ttft_error(facts.health)
-    if level.ttft_ms is not None and off > min(
-        MOST_OFF_MS, max(LEAST_OFF_MS, MOST_OFF_SHARE * level.ttft_ms.mean)
-    ):
-        share = 100 * off / max(off, level.ttft_ms.mean)
-        reasons.insert(0, f"{which} TTFT are up to {off:.1f} ms ({share:.2g} %) too long{why}")
+        late = f"{mean:.2f} ms late on average, {100 * mean / tpot:.0f} % of the median TPOT"
+        reasons.append((f"the load generator's timers fired {late}", True))
     cpu = max((run_health.cpu_percent for run_health in facts.health), default=0.0)
     if cpu > MOST_CPU_PERCENT:
-        reasons.append(f"it took {cpu:.0f} % of a core")
-    if reasons:
-        yield Validity(code=CLIENT_LAG, message="; ".join(reasons))
+        reasons.append((f"the load generator took {cpu:.0f} % of a core", True))
+    if reasons and any(is_grave for _, is_grave in reasons) is grave:
+        message = "; ".join(words for words, _ in reasons)
+        yield Validity(code=CLIENT_LAG, message=message, ttft_percent=percent)
 
 
 def _possible_ttft_error(health: Sequence[ClientHealth]) -> tuple[float, str, str]:
@@ -182,7 +196,7 @@ def _possible_ttft_error(health: Sequence[ClientHealth]) -> tuple[float, str, st
     # The lag leaves out the millisecond to which timers are rounded, which it may well be.
     by_lag = 0.0 if late is None else late + TIMER_MS
     if by_lag >= waits:
-        return by_lag, "9 of 10", ""
+        return by_lag, "9 of 10", ": the load generator was late"
     return waits, "some", ": the load generator waited that long for a CPU core"
 
 

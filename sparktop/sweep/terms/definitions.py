@@ -168,7 +168,7 @@ TERMS = {
     "Fit": "conversations of mean length that the KV caches hold at once, the shared start counted once",
     "Interactivity": "1 / 90th percentile of (E2E / output tokens) in tok/s; not 1 / TPOT",
     "Remarks": "why a level may not be what it seems (a warning), or why it is slow; sentences are under "
-    "'Warnings, and why levels are slow'",
+    "'Remarks on levels'",
 }
 """Meaning of other terms and signs in a report's tables."""
 
@@ -216,15 +216,17 @@ WARNINGS = {
     for warning in (
         LevelWarning(
             UNSTABLE,
-            "unstable",
+            "rate too high",
             "requests came faster than the server answers: latencies grow for as long as that lasts",
             "a lower rate",
+            brief="rate",
         ),
         LevelWarning(
             OVERLOADED,
-            "overloaded",
+            "in-flight limit",
             "the client's limit of requests in flight was reached: latencies are lower bounds",
             "a lower rate",
+            brief="in flight",
         ),
         LevelWarning(
             SHORT_PROMPT,
@@ -245,20 +247,22 @@ WARNINGS = {
         ),
         LevelWarning(
             ERRORS,
-            "errors",
+            "failed requests",
             "some requests failed; figures are of the others",
             "see the error words, then the server's log",
+            brief="failed",
         ),
         LevelWarning(RESTARTED, "restarted", "the server restarted during the level", "repeat it"),
         LevelWarning(
             UNANSWERED,
-            "unanswered",
+            "unanswered requests",
             "requests had no answer when the run ended",
             "a longer run or a lower load",
+            brief="unanswered",
         ),
         LevelWarning(
             LATE_SENDS,
-            "late sends",
+            "sent late",
             "requests were sent later than they were due; TTFT due and E2E due include that wait",
             "run the client on an idle machine",
         ),
@@ -271,35 +275,36 @@ WARNINGS = {
         ),
         LevelWarning(
             CACHE_HITS,
-            "cache hits",
+            "prefix cache hits",
             "prompt tokens came from the prefix cache although every prompt is new: prefill looks too fast",
             "restart the server, or check whether others send the same prompts",
+            brief="cache",
         ),
         LevelWarning(
             FOREIGN_TRAFFIC,
-            "foreign load",
+            "load from others",
             "the server generated or read more tokens than this sweep asked for, or did not come to rest "
             "before",
             "repeat it while no other client uses the server",
-            brief="foreign",
+            brief="others",
         ),
         LevelWarning(
             COUNT_MISMATCH,
-            "count mismatch",
+            "token counts differ",
             "the tokens counted in the streams and those counted by the server differ by more than 1 %",
             "trust the server's count; tokens may be hidden from the stream",
             brief="count",
         ),
         LevelWarning(
             HIDDEN_TOKENS,
-            "hidden tokens",
+            "tokens not streamed",
             "tokens were generated that the stream does not show, such as reasoning that is filtered",
             "compare by the server's usage; a TTFT is that of the first token shown",
             brief="hidden",
         ),
         LevelWarning(
             UNCOUNTED_TOKENS,
-            "tokens not counted",
+            "no token counts",
             "the server sends no token counts: rates count chunks, and the time between tokens is unknown",
             "compare only with the same server, or have it send usage",
             brief="uncounted",
@@ -312,7 +317,7 @@ WARNINGS = {
         ),
         LevelWarning(
             CLOCK_SHIFT,
-            "clock shift",
+            "GPU clocks differ",
             "levels that are compared ran at different GPU clocks",
             "fix the clock, or repeat both in turns (--order abba)",
             brief="clock",
@@ -326,7 +331,7 @@ WARNINGS = {
         ),
         LevelWarning(
             SHORT_OUTPUT,
-            "short output",
+            "answers too short",
             "answers ended before the length asked for",
             "check that the server honours ignore_eos and min_tokens",
             brief="short",
@@ -338,10 +343,18 @@ WARNINGS = {
             "use its address",
         ),
         LevelWarning(
-            TOO_SHORT, "too short", "all runs together lasted less than 10 s", "more runs, or longer answers"
+            TOO_SHORT,
+            "measured too briefly",
+            "all runs together lasted less than 10 s, or those of a steady load less than 3 × the median E2E",
+            "more runs, or longer answers",
+            brief="briefly",
         ),
         LevelWarning(
-            FEW_RUNS, "few runs", "fewer than 3 runs are too few for a useful interval", "--runs 3 or more"
+            FEW_RUNS,
+            "fewer than 3 runs",
+            "one or two runs are too few for a useful interval",
+            "--runs 3 or more",
+            brief="few runs",
         ),
         LevelWarning(
             CONTEXT_LOST,
@@ -352,7 +365,7 @@ WARNINGS = {
         ),
         LevelWarning(
             CONTEXT_UNKNOWN,
-            "hits unknown",
+            "cache hits unknown",
             "the server does not report cached tokens, so it is not known whether the context was cached",
             "vLLM: --enable-prompt-tokens-details",
             brief="hits",
@@ -372,7 +385,7 @@ WARNINGS = {
             "compare by the counted length; exact depths need a server with /tokenize",
         ),
         LevelWarning(
-            FEW_CALLS, "few calls", "too few calls for the quantiles asked for", "a longer --duration"
+            FEW_CALLS, "too few calls", "too few calls for the quantiles asked for", "a longer --duration"
         ),
     )
 }

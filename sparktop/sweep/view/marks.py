@@ -8,8 +8,8 @@ from typing import Any
 
 from sparktop.model.balance import BalanceWord
 from sparktop.model.snapshot import LimitKind
-from sparktop.model.sweep import Mark
-from sparktop.sweep.result.results import LevelResult, LimitSide, TargetResult
+from sparktop.model.sweep import Mark, MarkKind
+from sparktop.sweep.result.results import LevelResult, LimitSide, TargetResult, Validity
 from sparktop.sweep.run.server_side import FULL_PERCENT
 from sparktop.sweep.terms.definitions import DRIFT, QUEUE_LIMITED, SHORT_PROMPT, WARNINGS
 
@@ -29,6 +29,8 @@ _LIMIT_BRIEF = {
     LimitKind.NETWORK.value: "network",
 }
 """One word for limits with long names."""
+_WHOLE_FROM = 10.0
+"""Percent from which on an error is written without decimals."""
 _IN_BUNCHES = "sent in bunches"
 """Label of a level whose requests went to the same server too often in a row."""
 _MORE_DATA = re.compile(r"needs \d+ s more data: (a verdict takes)")
@@ -36,7 +38,7 @@ _WORST_BALANCE = {word.value for word in BalanceWord if word.bad}
 
 
 def marks_of(level: LevelResult) -> tuple[Mark, ...]:
-    """Return all marks of a level: doubts, the most serious first, then reasons why the level is slow.
+    """Return all marks of a level: doubts, the most serious first, why the level is slow, small errors.
 
     A level that the server refused has a single mark with the server's message.
     """
@@ -46,16 +48,30 @@ def marks_of(level: LevelResult) -> tuple[Mark, ...]:
     validity = sorted(
         level.validity, key=lambda mark: order.index(mark.code) if mark.code in WARNINGS else len(order)
     )
-    words = [(reason, *_mark_words(reason.code, level)) for reason in validity]
-    doubts = [Mark(reason.code, word, reason.message, brief=brief) for reason, word, brief in words]
-    return (*doubts, *_slowness_marks(level))
+    doubts = (_mark_of(reason, level, MarkKind.WARNING) for reason in validity)
+    notes = (_mark_of(note, level, MarkKind.NOTE) for note in level.notes)
+    return (*doubts, *_slowness_marks(level), *notes)
 
 
-def _mark_words(code: str, level: LevelResult) -> tuple[str, str]:
+def _mark_of(reason: Validity, level: LevelResult, kind: MarkKind) -> Mark:
+    word, brief = _mark_words(reason, level)
+    return Mark(reason.code, word, reason.message, kind, brief, reason.ttft_percent)
+
+
+def ttft_error_words(percent: float) -> str:
+    """Return by how much a TTFT may be too long: "TTFT up to 0.3 % too long"."""
+    return f"TTFT up to {max(percent, 0.1):.{1 if percent < _WHOLE_FROM else 0}f} % too long"
+
+
+def _mark_words(reason: Validity, level: LevelResult) -> tuple[str, str]:
     """Return (label, label in one word) of a doubt.
 
-    That of requests that waited says what for, that of prompts has their length.
+    That of requests that waited says what for, that of prompts has their length, that of a late load
+    generator what it does to the TTFT.
     """
+    code = reason.code
+    if reason.ttft_percent is not None:
+        return ttft_error_words(reason.ttft_percent), "TTFT error"
     waited_for = None if level.limited_by is None else _WAITED_FOR.get(level.limited_by.kind)
     if code == QUEUE_LIMITED and waited_for is not None:
         return f"waits for {waited_for}", waited_for
@@ -72,29 +88,29 @@ def _slowness_marks(level: LevelResult) -> Iterator[Mark]:
     if (fullest or 0.0) >= FULL_PERCENT:
         share = f"{fullest:.0f} %"
         message = f"the KV cache was full ({share}): requests waited for memory, not for computing"
-        yield Mark(KV_FULL, "KV-full", message, doubt=False)
+        yield Mark(KV_FULL, "KV-full", message, MarkKind.SLOW)
     if server is not None and server.preemptions:
         count = server.preemptions
         message = f"{count:.0f} times a request lost its KV cache and was computed again"
-        yield Mark(PREEMPTING, "preempting", message, doubt=False)
+        yield Mark(PREEMPTING, "preempting", message, MarkKind.SLOW)
     if level.padding_percent:
         graph = round(level.concurrency / (1 - level.padding_percent / 100))
         message = (
             f"a batch of {level.concurrency} runs in a CUDA graph of {graph}: {level.padding_percent:.1f} % "
             "of what is computed is padding"
         )
-        yield Mark(PADDING, f"padding {level.padding_percent:.0f} %", message, doubt=False)
+        yield Mark(PADDING, f"{level.padding_percent:.0f} % padding", message, MarkKind.SLOW)
     if (limit := level.limited_by) is not None and limit.kind not in _UNMARKED:
         where = "" if limit.server is None else f"{limit.server}: "
         message, brief = f"{where}{_limit_reason(limit)}", _LIMIT_BRIEF.get(limit.kind, limit.kind)
-        yield Mark(LIMITED, f"limited by {limit.kind}", message, doubt=False, brief=brief)
+        yield Mark(LIMITED, f"limited by {limit.kind}", message, MarkKind.SLOW, brief=brief)
     word = balance_word(level)
     if word in _WORST_BALANCE:
         reasons = balance_reasons(level)
         message = f"the load between backends was {word}{': ' + reasons[0] if reasons else ''}"
-        yield Mark(UNBALANCED, word, message, doubt=False)
+        yield Mark(UNBALANCED, word, message, MarkKind.SLOW)
     elif (sentence := _bunched_sentence(level)) is not None:
-        yield Mark(UNBALANCED, _IN_BUNCHES, sentence, doubt=False, brief="bunches")
+        yield Mark(UNBALANCED, _IN_BUNCHES, sentence, MarkKind.SLOW, brief="bunches")
 
 
 def drift_words(target: TargetResult) -> str:

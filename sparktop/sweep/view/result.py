@@ -371,7 +371,7 @@ _ImportedLevels = Mapping[LevelKey, tuple[Series, SeriesLevel]]
 _MOST_LISTED = 4
 """Maximum number of levels whose metrics without a table column are listed as text."""
 _IN_TABLE = frozenset(("sustained_tps", "decode_tps", "prefill_tps", "peak_tps"))
-_FAILED = Mark("errors", "errors", "requests of this level failed, as its tool reported")
+_FAILED = Mark("errors", "failed requests", "requests of this level failed, as its tool reported")
 _NO_TIMELINE = "of another tool's file figures are kept, no single requests"
 
 

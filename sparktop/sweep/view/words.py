@@ -25,7 +25,15 @@ from sparktop.model.judgement import (
     signed,
 )
 from sparktop.model.load import LoadKind, LoadPoint
-from sparktop.model.sweep import ComparedLevel, ComparedMetric, Rank, ResultRow, Topologies, short_tokens
+from sparktop.model.sweep import (
+    ComparedLevel,
+    ComparedMetric,
+    MarkKind,
+    Rank,
+    ResultRow,
+    Topologies,
+    short_tokens,
+)
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, BestLevel, best_level, main_rate, rate_ratio
 from sparktop.sweep.plan.slo import STREAM, parts_of, plain_words, stored_condition
@@ -39,10 +47,11 @@ from sparktop.sweep.terms.definitions import (
     MAIN_RATES,
     METRICS,
     RATES,
+    WARNINGS,
     in_sentence,
 )
 from sparktop.sweep.view.capacity import capacity_sentences
-from sparktop.sweep.view.marks import drift_words, marks_of
+from sparktop.sweep.view.marks import drift_words, marks_of, ttft_error_words
 
 _PAIR = 2
 PER_TOKENS = 10_000
@@ -899,18 +908,40 @@ def verdict(
 ) -> tuple[str, ...]:
     """Return the sentences that explain a sweep's headline; empty if there is nothing to report yet.
 
-    They are those of `judgements`, and how many levels have a warning.
+    They are those of `judgements`, the warnings with their levels, and the largest of small errors.
     """
     sentences = judgements(result, rows, compared, name)
-    made = [row for row in rows if row.error is None]
-    warned = [row for row in made if any(mark.doubt for mark in row.marks)]
-    if warned and (sentences or result.status is not None):
-        ending = "have a warning: see why before you trust them"
-        if len(warned) == 1:
-            ending = "has a warning: see why before you trust it"
-        who = "the level" if len(made) == 1 else f"{len(warned)} of {len(made)} levels"
-        sentences.append(f"{who} {ending}")
+    if sentences or result.status is not None:
+        sentences += mark_sentences([row for row in rows if row.error is None], name)
     return tuple(sentences)
+
+
+def mark_sentences(rows: Sequence[ResultRow], name: Name = str) -> Iterator[str]:
+    """Yield the warnings of measured levels with the levels that have them, and the largest small error."""
+    several = len({row.key.target for row in rows}) > 1
+    names = [" ".join([name(row.key.target)] * several + [row.key.point.short]) for row in rows]
+    places: dict[str, list[str]] = {}
+    for row, level in zip(rows, names, strict=True):
+        for mark in row.marks:
+            if mark.doubt:
+                places.setdefault(mark.word, []).append(level)
+    if places:
+        parts = (
+            word if len(rows) == 1 else f"{word} ({'every level' if len(of) == len(rows) else ', '.join(of)})"
+            for word, of in places.items()
+        )
+        yield f"{'warning' if len(places) == 1 else 'warnings'}: {'; '.join(parts)}"
+    notes = [
+        (mark.ttft_percent or 0.0, level, mark)
+        for row, level in zip(rows, names, strict=True)
+        for mark in row.marks
+        if mark.kind is MarkKind.NOTE
+    ]
+    if notes:
+        percent, level, mark = max(notes, key=lambda note: note[0])
+        where = f" (at {level}, elsewhere less)" if len(notes) > 1 else ""
+        why = f": {WARNINGS[mark.code].word}" if percent else ""
+        yield f"note: {ttft_error_words(percent) if percent else mark.message}{where}{why}"
 
 
 def judgements(

@@ -239,7 +239,7 @@ def test_other_windows_loads_models_and_lengths_are_told() -> None:
     assert "not alike: prompt / output tokens: 100 / 4 (a, c); 9 / 9 (b)" in notes
     assert "simulated: b" in notes
     assert "clock_shift: c1: SM clock of n 1900 to 2000 MHz" in notes
-    assert "b: warnings: errors at c1" in notes
+    assert "b: warnings: failed requests at c1" in notes
     assert "b: x" in notes
 
 

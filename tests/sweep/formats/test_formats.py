@@ -140,8 +140,8 @@ def test_markdown_says_what_is_wrong() -> None:
     assert "## sparktop sweep (simulated)" in text
     assert "**Not complete** (stopped_by_guard): `GPU at 95 C`" in text
     assert "`b`: `refused`" in text
-    assert "Warnings: few runs (the only level)." in text
-    assert "- `a` c2: few runs: 2 of 3" in text
+    assert "Warnings: fewer than 3 runs (the only level)." in text
+    assert "- `a` c2: fewer than 3 runs (`few_runs`): 2 of 3" in text
     plain = result.model_copy(update={"targets": (TargetResult(name="a", url="u", levels=(made_level(),)),)})
     assert "**The load generator was late**: `loop lag 30 ms`" in report.sweep_markdown(plain)
     assert "it was still running" in report.sweep_markdown(made_sweep().model_copy(update={"status": None}))
@@ -149,27 +149,30 @@ def test_markdown_says_what_is_wrong() -> None:
 
 def test_many_marks_are_one_sentence_and_a_line_each() -> None:
     """How many levels have one, the largest error of a TTFT, and each message once with all its levels."""
-    lags = {1: 12.0, 4: 31.2, 16: 14.0}
+    lags = {1: 4.0, 4: 31.2, 16: 14.0}
     levels = [
         made_level(concurrency).model_copy(
             update={
                 "validity": (
-                    Validity(
-                        code="client_lag",
-                        message=f"9 of 10 TTFT are up to {lag} ms (2 %) too long; p99 of its lag is 40 ms",
-                    ),
+                    Validity(code="client_lag", message=f"some TTFT are {lag} % too long", ttft_percent=lag),
                     Validity(code="too_short", message="all runs together lasted 3 s"),
                 )
             }
         )
         for concurrency, lag in lags.items()
     ]
-    text = report.sweep_markdown(made_sweep(("a", [*levels, made_level(2)])))
-    assert (
-        "load generator late (3 of 4 levels, TTFT up to 31.2 ms too long at c4); too short (3 of 4 levels)."
-        in text.replace("\n", " ")
+    note = (Validity(code="client_lag", message="some TTFT are 0.31 % too long", ttft_percent=0.31),)
+    text = report.sweep_markdown(
+        made_sweep(("a", [*levels, made_level(2).model_copy(update={"notes": note})]))
     )
-    assert "- c1, c4, c16: too short: all runs together lasted 3 s" in text
+    assert (
+        "Warnings: TTFT up to 31 % too long: load generator late (3 of 4 levels, most at c4); "
+        "measured too briefly (3 of 4 levels). "
+        "Notes: TTFT up to 0.3 % too long: load generator late (1 of 4 levels)." in " ".join(text.split())
+    )
+    assert "- c1, c4, c16: measured too briefly (`too_short`): all runs together lasted 3 s" in " ".join(
+        text.split()
+    )
     assert text.count("all runs together") == 1
 
 
@@ -358,7 +361,7 @@ def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
     (mark,) = marks_of(marked)
     assert re.search(rf"^\| c2 .* {mark.word} +\|$", text, flags=re.MULTILINE)
     own = "" if mark.word.replace("-", " ") == code.replace("_", " ") else f" (`{code}`)"
-    assert f"### Warnings, and why levels are slow\n\n- c2: {mark.word}{own}: what was seen" in text
+    assert f"### Remarks on levels\n\n- c2: {mark.word}{own}: what was seen" in text
     assert next(csv.DictReader(io.StringIO(exports.to_csv(result))))["validity"] == code
     assert f"warnings: {mark.word}" in level_line("a", marked)
 
@@ -380,15 +383,16 @@ def test_why_a_level_is_slow_stands_in_every_report(balance: Tree, word: str, me
     told = made_level(5).model_copy(update={"balance": balance, "validity": doubts, "padding_percent": 37.5})
     result = made_sweep(("a", [told]))
     text = report.sweep_markdown(result)
-    assert re.search(rf"^\| c5 .* errors, {word}, 2 more +\|$", text, flags=re.MULTILINE)
+    short = word.removeprefix("sent in ")
+    assert re.search(rf"^\| c5 .* failed( requests)?, {short}, 2 more +\|$", text, flags=re.MULTILINE)
     assert f"Why levels are slow: padding (the only level); {word} (the only level)." in text.replace(
         "\n", " "
     )
-    items = " ".join(text.split("### Warnings, and why levels are slow")[1].split())
+    items = " ".join(text.split("### Remarks on levels")[1].split())
     assert message in items
-    assert "- c5: padding 38 %: a batch of 5 runs in a CUDA graph of 8" in items
+    assert "- c5: 38 % padding: a batch of 5 runs in a CUDA graph of 8" in items
     assert next(csv.DictReader(io.StringIO(exports.to_csv(result))))["why_slow"] == f"padding {word}"
-    assert level_line("a", told).endswith(f" · padding 38 %, {word}")
+    assert level_line("a", told).endswith(f" · slow: 38 % padding, {word}")
 
 
 def test_the_report_defines_the_words_of_its_tables() -> None:

@@ -62,7 +62,7 @@ def test_the_page_holds_everything_that_the_screen_knows() -> None:
         "Machines",
         "Decode (tok/s): 2 independent engines at best",
         "Notes",
-        "Warnings, and why levels are slow",
+        "Remarks on levels",
         "Everything about proxy",
         "Everything about alpha",
         "The same again",

@@ -49,7 +49,7 @@ from sparktop.sweep.run.server_side import (
     queue_reason,
     sums_at_same_time,
 )
-from sparktop.sweep.run.validity import LevelFacts, TokensAsked, judge, with_clock_shifts
+from sparktop.sweep.run.validity import LevelFacts, TokensAsked, judge, notes_on, with_clock_shifts
 
 PLAN = Plan((SweepTarget("solo", "http://127.0.0.1:8000"),), tg=64)
 STEADY = replace(PLAN, mode=LoadMode.STEADY)
@@ -143,29 +143,34 @@ def test_a_level_has_these_reasons_and_no_other(
 
 
 @pytest.mark.parametrize(
-    ("p90", "wait_ms", "ttft_ms", "is_marked"),
+    ("p90", "wait_ms", "ttft_ms", "noted"),
     [
-        (1.1, 0.2, 300.0, True),
-        (0.9, 0.2, 300.0, False),
-        (0.0, 2.1, 300.0, True),
-        (0.4, None, 100.0, True),
-        (0.4, None, 150.0, False),
-        (None, None, 300.0, False),
+        (1.1, 0.2, 300.0, "note"),
+        (0.9, 0.2, 300.0, ""),
+        (0.0, 2.1, 300.0, "note"),
+        (0.4, None, 100.0, "note"),
+        (0.4, None, 150.0, ""),
+        (None, None, 300.0, ""),
+        (8.1, None, 300.0, "warning"),
+        (0.5, None, 50.0, "warning"),
+        (0.0, 9.0, 300.0, "warning"),
     ],
 )
 def test_a_lag_that_may_lengthen_a_ttft_is_told(
-    p90: float | None, wait_ms: float | None, ttft_ms: float, *, is_marked: bool
+    p90: float | None, wait_ms: float | None, ttft_ms: float, noted: str
 ) -> None:
-    """From 2 ms on, or 1 % of the TTFT if that is less, of what timers or the kernel's run queue show."""
+    """From 2 ms on, or 1 % of the TTFT if that is less, of what timers or the run queue show; 3 % warn."""
     lag = {} if p90 is None else {"mean": 0.01, "p50": 0.0, "p90": p90, "p99": 3.0, "max": 3.0}
     seen = ClientHealth("uvloop", 10.0, lag, 0.5, wait_ms)
     level = GOOD.model_copy(update={"ttft_ms": Latency(mean=ttft_ms, count=8)})
-    messages = [one.message for one in judge(PLAN, level, replace(FACTS, health=[seen]))]
-    assert any("TTFT" in one for one in messages) is is_marked
-    if is_marked and (wait_ms or 0.0) < 1.0:
-        assert any(
-            re.search(r"9 of 10 TTFT are up to [\d.]+ ms \([\d.]+ %\) too long", one) for one in messages
-        )
+    facts = replace(FACTS, health=[seen])
+    warnings, notes = judge(PLAN, level, facts), notes_on(level, facts)
+    assert ["TTFT" in one.message for one in warnings] == [True] * (noted == "warning")
+    assert ["TTFT" in one.message for one in notes] == [True] * (noted == "note")
+    if noted and (wait_ms or 0.0) < 1.0:
+        (mark,) = (*warnings, *notes)
+        assert re.match(r"9 of 10 TTFT are at most [\d.]+ ms \([\d.]+ %\) too long", mark.message)
+        assert mark.ttft_percent == pytest.approx(100 * ((p90 or 0.0) + 1) / ttft_ms)
 
 
 def test_one_full_server_of_two_is_a_queue() -> None:

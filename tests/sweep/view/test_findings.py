@@ -235,7 +235,7 @@ def test_the_first_label_says_what_requests_waited_for(kind: str, word: str) -> 
 
 def test_without_a_verdict_requests_just_waited() -> None:
     """An old result has no limits."""
-    assert [mark.word for mark in marks_of(queued(None))] == ["requests waited", "few runs"]
+    assert [mark.word for mark in marks_of(queued(None))] == ["requests waited", "fewer than 3 runs"]
 
 
 NAMES = ("alpha", "beta", "gamma")

@@ -189,7 +189,7 @@ def test_the_winner_of_several_targets() -> None:
 
 def test_a_win_that_may_only_seem_to_be_one_says_so() -> None:
     """A doubt of the winner's level stands after the win; where others have none, with the level."""
-    for code, word in (("hidden_tokens", "hidden tokens"), ("throttled", "throttled")):
+    for code, word in (("hidden_tokens", "tokens not streamed"), ("throttled", "throttled")):
         doubt = (Validity(code=code, message="x"),)
         fast = [level(at, 124, 125, 126).model_copy(update={"validity": doubt}) for at in (4, 8)]
         slow = [level(at, 100, 101, 102) for at in (4, 8)]

@@ -178,7 +178,7 @@ async def test_every_form_has_the_row(short: Short) -> None:
     assert evidence is not None
     assert [mark.message for mark in evidence.row.marks] == [refused.error]
     assert (evidence.facts, evidence.why_no_timeline) == ((), "the server refused its requests")
-    assert "the level has a warning" in " ".join(result_view(again).verdict)
+    assert "warnings: " in " ".join(result_view(again).verdict)
 
 
 def test_a_context_is_read_from_pages_and_refusals() -> None:
