@@ -440,6 +440,9 @@ _RATED_SPAN_S = 0.2
 """Samples closer together than this many seconds do not update `Lineage.highest_tps`."""
 _RETURNS_WITHIN_S = 60.0
 """Two jumps of the counters within so many seconds come from several servers."""
+SLEPT_S = 5.0
+"""If the wall clock gains so many seconds on the monotonic one between two samples, this machine slept: on
+Linux the monotonic clock stands then, while counters elsewhere go on."""
 _REMEMBERED = 4
 """How many earlier servers' last samples are kept; a load balancer rarely has more servers behind it."""
 
@@ -455,7 +458,8 @@ class LinkKind(Enum):
     this address before, or that started earlier. This means that a load balancer answers at this address."""
     JUMPED = auto()
     """The counters rose by more than one process counts, to where an earlier one had them. Either another
-    server answers, which is certain once the counters have also gone back, or samples are missing."""
+    server answers, which is certain once the counters have also gone back, or samples are missing, as after
+    this machine slept. Or another engine answers, whose counters are others."""
 
 
 class Link(Struct, frozen=True):
@@ -472,6 +476,8 @@ class Lineage(Struct, frozen=True):
     """What is known about the server processes that have answered at one address."""
 
     last: EngineSample | None = None
+    last_wall_at: float = 0.0
+    """Unix time of `last`."""
     start_time: float | None = None
     """Unix time at which the last process that reported its start time was started; None if none reported
     it."""
@@ -507,6 +513,7 @@ def follow_server(lineage: Lineage, sample: EngineSample, wall_at: float) -> tup
     start, newest = sample.start_time, lineage.newest_start
     return Lineage(
         last=sample,
+        last_wall_at=wall_at,
         start_time=lineage.start_time if start is None else start,
         newest_start=newest if start is None else max(start, start if newest is None else newest),
         highest_tps=highest_tps,
@@ -542,7 +549,9 @@ def _link_to_previous(
     if fallen:
         # It began to count at an unknown time since the last sample, so that rates begin with this one.
         return Link(LinkKind.RESTARTED, None), None
-    return Link(LinkKind.CONTINUES, last), None
+    slept = wall_at - lineage.last_wall_at - (sample.at - last.at) > SLEPT_S
+    goes_on = not slept and sample.engine == last.engine
+    return Link(LinkKind.CONTINUES, last) if goes_on else Link(LinkKind.JUMPED, None), None
 
 
 def _is_jump(lineage: Lineage, link: Link, sample: EngineSample) -> bool:

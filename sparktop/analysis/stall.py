@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from operator import attrgetter
+from statistics import median
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from sparktop.analysis.placement import engine_of
 from sparktop.model.engine import LANE_COUNTERS, LANE_HISTOGRAMS, UNKNOWN_REASON, EngineSample, LaneSample
@@ -28,6 +30,11 @@ WAITING_HELD_S = 60.0
 """Waiting requests count as held by the engine if none has run for so many seconds."""
 STALE_S = 30.0
 """SGLang refreshes its number of running requests only after so many seconds at rest."""
+FACT_S = 10.0
+"""From so many seconds without progress on they are stated."""
+_USUAL_TIMES, _PAUSES_KEPT, _FEWEST_PAUSES = 2.0, 5, 2
+"""An engine that usually pauses between two progresses, such as one that computes a token in 20 s on a CPU,
+stands still from so many times its median pause on: the pauses that count, and the fewest that show it."""
 GIVEN_UP_S = 10.0
 """An engine without requests for at most so many seconds, and without progress since, goes on standing still:
 its clients gave up and try again."""
@@ -77,6 +84,8 @@ class _LaneClock(Struct):
     """Seconds for which it has held none, up to the newest sample."""
     went_on: bool = False
     """Whether its last standstill ended with progress; if not, its requests were gone."""
+    pauses: deque[float] = field(default_factory=lambda: deque(maxlen=_PAUSES_KEPT))
+    """Seconds between the newest progresses for which it surely made none while it held requests."""
 
     @property
     def order(self) -> tuple[float, float]:
@@ -95,6 +104,8 @@ class _LaneClock(Struct):
             self.waited_s = None
         else:
             self.waited_s = 0.0 if self.waited_s is None or moved else self.waited_s + passed_s
+        if moved and self.held:
+            self.pauses.append(self.seconds)
         held = bool(lane.running) or (self.waited_s is not None and self.waited_s >= WAITING_HELD_S)
         self.empty_s = 0.0 if held else self.empty_s + passed_s
         if moved or lane.asleep or self.empty_s > GIVEN_UP_S or (not self.held and not self.seconds):
@@ -113,8 +124,11 @@ class StandstillClock:
 
     def __init__(self) -> None:
         """Start without a sample. A new process of the engine needs a new clock."""
-        self.made_token = False
-        """Whether a token was made since the engine's process started, by its counters."""
+        self.fact_s = FACT_S
+        """Seconds without progress from which on this engine core stands still, by what it usually takes."""
+        self.has_answered = False
+        """Whether a token was made or a request finished since the engine's process started: a server of
+        embeddings makes no token."""
         self.seconds = 0.0
         """Seconds without progress while requests were held, of the engine core that stands longest; without
         times in which samples are missing."""
@@ -145,7 +159,7 @@ class StandstillClock:
         passed_s = gap_s if gap_s <= missed_after_s else 0.0
         self._at = sample.at
         marks = {lane.lane: _progress_marks(lane, sample.counted_at_arrival) for lane in sample.lanes}
-        self.made_token = self.made_token or any(lane.generation_tokens for lane in sample.lanes)
+        self.has_answered = self.has_answered or any(_has_answered(lane) for lane in sample.lanes)
         sglang = sample.engine == "sglang"
         common: Hashable = tuple(marks.values()) if sglang and len(marks) > 1 else None
         for lane in sample.lanes:
@@ -156,9 +170,16 @@ class StandstillClock:
         clock = self._lanes[longest.lane]
         self.lane, self.moved_at, self.went_on = longest, clock.moved_at, clock.went_on
         self.seconds = clock.seconds if clock.held else 0.0
+        usual_s = median(clock.pauses) if len(clock.pauses) >= _FEWEST_PAUSES else 0.0
+        self.fact_s = max(FACT_S, min(_USUAL_TIMES * usual_s, QUIET_S[1]))
         self.waited_s = clock.waited_s or 0.0
         alone_stale = clock.seconds < STALE_S + missed_after_s and not longest.waiting
         self.may_be_stale = sglang and (alone_stale if len(marks) == 1 else not longest.waiting)
+
+
+def _has_answered(lane: LaneSample) -> bool:
+    ends = _NORMAL | {UNKNOWN_REASON}
+    return bool(lane.generation_tokens) or any(lane.finished.get(reason) for reason in ends)
 
 
 def _progress_marks(lane: LaneSample, at_arrival: frozenset[str]) -> Hashable:
@@ -188,8 +209,6 @@ def _progress_marks(lane: LaneSample, at_arrival: frozenset[str]) -> Hashable:
 # #409). The engines' own watchdogs wait 300 s.
 
 
-FACT_S = 10.0
-"""From so many seconds without progress on they are stated."""
 QUIET_S = (60.0, 120.0)
 """Seconds without progress until an engine with quiet GPUs is suspected, and until it is called stuck."""
 BLIND_S = (300.0, 900.0)
@@ -246,8 +265,8 @@ class Standstill(Struct, frozen=True):
     """An engine that has held requests without progress, with what is known beside its metrics."""
 
     seconds: float
-    made_token: bool
-    """Whether it has made a token since its process started; before, it may still be warming up."""
+    has_answered: bool
+    """Whether it has answered anything since its process started; before, it may still be warming up."""
     gpus: tuple[GpuWork, ...] = ()
     """All GPUs that it uses, at each sample of the last seconds; empty if they are not watched."""
     rdma_mb_per_s: float | None = None
@@ -269,18 +288,22 @@ class Standstill(Struct, frozen=True):
     """False if its counters move only when a request ends: its metrics alone then show no standstill."""
     may_be_stale: bool = False
     """Whether its number of running requests may be an old one: a rank of SGLang at rest keeps it."""
+    fact_s: float = FACT_S
+    """Seconds from which on it is stated; more than `FACT_S` for an engine that usually takes longer."""
 
 
 def judge_standstill(standstill: Standstill) -> Progress:
     """Return what a standstill means.
 
-    The order: a fact for at least `FACT_S`, an engine that may hold nothing at all, an excuse, what NCCL
+    The order: a fact for at least `fact_s`, an engine that may hold nothing at all, an excuse, what NCCL
     says, GPUs or a core that work, GPUs that wait, and without a view of the GPUs the time alone.
     """
     seconds = standstill.seconds
-    if seconds < FACT_S or (standstill.may_be_stale and not any(gpu.is_spinning for gpu in standstill.gpus)):
+    if seconds < standstill.fact_s or (
+        standstill.may_be_stale and not any(gpu.is_spinning for gpu in standstill.gpus)
+    ):
         return Progress.MOVING
-    if not standstill.made_token or standstill.excuse is not None:
+    if not standstill.has_answered or standstill.excuse is not None:
         return Progress.STILL
     return Progress.STUCK if standstill.ranks_apart is not None else _judge_by_work(standstill)
 
@@ -293,7 +316,7 @@ def _judge_by_work(standstill: Standstill) -> Progress:
         return Progress.LONG_STEP if seconds < LONGEST_STEP_S else Progress.SUSPECT
     quiet = are_all_quiet(standstill)
     if not quiet and not standstill.counts_steps:
-        return Progress.STILL
+        return Progress.STILL if seconds >= BLIND_S[0] else Progress.MOVING
     unexplained_s = seconds if standstill.unexplained_s is None else min(seconds, standstill.unexplained_s)
     return _judge_by_time(unexplained_s, QUIET_S if quiet else BLIND_S)
 
@@ -463,8 +486,8 @@ def reason_of_standstill(standstill: Standstill, now: Sequence[GpuWork], core_pe
     """
     if standstill.excuse is not None:
         return standstill.excuse
-    if not standstill.made_token:
-        return "no token since its start: it may still warm up"
+    if not standstill.has_answered:
+        return "no answer since its start: it may still warm up"
     if standstill.ranks_apart is not None:
         return standstill.ranks_apart
     verb = "wait" if are_all_quiet(standstill) else "work" if any(gpu.is_busy for gpu in now) else ""

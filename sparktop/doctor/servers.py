@@ -25,7 +25,7 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.net.client import Response
-from sparktop.net.failure import HOW_TO_GIVE_A_KEY, AnswerError, server_words, status_error
+from sparktop.net.failure import HOW_TO_GIVE_A_KEY, AnswerError, is_of_proxy, server_words, status_error
 from sparktop.net.once import Reply
 from sparktop.sources.engine_http import EnginePages, RouteFinder, ask_facts
 from sparktop.sources.prometheus.client import PrometheusClient, Series
@@ -260,7 +260,12 @@ class _Visit:
         if reply.status != _OK:
             words = server_words(reply.body, api_key)
             raise status_error(
-                reply.status, self._where, location=reply.location, words=words, has_key=bool(api_key)
+                reply.status,
+                self._where,
+                location=reply.location,
+                words=words,
+                has_key=bool(api_key),
+                by_proxy=is_of_proxy(reply.body),
             )
         return reply
 

@@ -74,7 +74,8 @@ STATES: Mapping[BackendState, Explained] = {
         "N asks NCCL which rank lags; watch its machines, so that a long step is no hang",
     ),
     BackendState.STILL: Explained(
-        "it holds requests, and nothing has moved for 10 s or more: a fact, no verdict yet", "wait"
+        "it holds requests, and nothing has moved for 10 s or twice its usual pause: a fact, no verdict yet",
+        "wait",
     ),
     BackendState.PREEMPTING: Explained(
         f"requests were evicted from the KV cache in {_WINDOW}: their tokens are computed again",
@@ -88,7 +89,8 @@ STATES: Mapping[BackendState, Explained] = {
         "look at what it is limited by; a router may have idle backends",
     ),
     BackendState.STALE: Explained(
-        "its newest sample through a Prometheus is older than two and a half scrapes (at least 30 s)",
+        "its newest sample through a Prometheus is older than two and a half scrapes (at least 30 s), or it "
+        "limits how often it is asked (429)",
         "its panel says why: does the Prometheus answer, does it still scrape?",
     ),
     BackendState.BUSY: Explained(

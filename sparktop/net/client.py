@@ -37,6 +37,7 @@ from sparktop.net.failure import (
     Trust,
     forget_frames,
     host_and_port,
+    is_of_proxy,
     look_up,
     same_page,
     server_words,
@@ -264,7 +265,12 @@ class HttpSource:
         if response.status != OK:
             location, words = response.headers.get("Location", ""), server_words(response.body, key)
             raise status_error(
-                response.status, self._where, location=location, words=words, has_key=bool(key)
+                response.status,
+                self._where,
+                location=location,
+                words=words,
+                has_key=bool(key),
+                by_proxy=is_of_proxy(response.body),
             )
         return replace(response, answer_ms=(self._clock() - began) * 1000)
 

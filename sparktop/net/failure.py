@@ -46,6 +46,8 @@ _UNREACHABLE_WORDS = {
 
 HOW_TO_GIVE_A_KEY = "--api-key-env NAME, or api_key_env in the config"
 """How a user gives the key that a server wants: an option of the commands, or a key of the configuration."""
+_PROXY_BODY = re.compile(rb"\s*(?:<|no healthy upstream|upstream connect error|no available server)")
+"""Bodies of nginx, HAProxy and others (HTML), Envoy and Traefik."""
 HOW_TO_TRUST = "tls_ca in the config names the file that signs it"
 """How a user names the signer of a certificate that the system does not know."""
 _UNKNOWN_SIGNERS = frozenset({18, 19, 20, 21})
@@ -61,11 +63,14 @@ class AnswerError(Exception):
         self.message = clean(message)
 
 
-def status_error(status: int, where: str, *, location: str, words: str, has_key: bool) -> AnswerError:
+def status_error(
+    status: int, where: str, *, location: str, words: str, has_key: bool, by_proxy: bool = False
+) -> AnswerError:
     """Return, without raising it, the error for an HTTP status other than 200.
 
     `where` is the server's host and port, `location` its Location header, and `words` the message quoted from
-    its body by `server_words` ("" for none). `has_key` is whether the request carried an API key.
+    its body by `server_words` ("" for none). `has_key` is whether the request carried an API key, `by_proxy`
+    whether the body is one of a proxy (`is_of_proxy`).
     """
     quoted = f": {words}" if words else ""
     match status:
@@ -74,12 +79,24 @@ def status_error(status: int, where: str, *, location: str, words: str, has_key:
             return AnswerError(FailureKind.UNAUTHORIZED, f"{status}: {wish} ({HOW_TO_GIVE_A_KEY}){quoted}")
         case _ if status == NOT_FOUND:
             return not_found(f"{where} has no such page", "an inference server", words)
-        case 503:
-            return AnswerError(FailureKind.LOADING, f"503: {where} is loading or not ready{quoted}")
+        case 429 | 503:
+            kind, said = FailureKind.LOADING, f"{where} is loading or not ready"
+            if status == 429:  # noqa: PLR2004 - the status itself
+                kind = FailureKind.LATE
+                said = f"{where} limits how often it is asked: a longer --interval asks less"
+            elif by_proxy:
+                kind = FailureKind.HTTP
+                said = f"a proxy in front of {where} has no server for it, or limits requests"
+            return AnswerError(kind, f"{status}: {said}{quoted}")
         case _ if status in REDIRECTS:
             return redirect_error(status, where, location)
         case _:
             return AnswerError(FailureKind.HTTP, f"{where} answered with HTTP status {status}{quoted}")
+
+
+def is_of_proxy(body: bytes) -> bool:
+    """Return whether the body of a status is one that proxies write, and no inference server does."""
+    return _PROXY_BODY.match(body) is not None
 
 
 def not_found(what: str, kind: str, words: str) -> AnswerError:

@@ -53,6 +53,8 @@ RESTARTS_WITHIN_S = 600.0
 RESTARTS_WARN, RESTARTS_CRITICAL = 2, 4
 """Restarts within `RESTARTS_WITHIN_S` seconds that raise a warning, and a critical alert. A single restart is
 only an event."""
+_SAME_ENGINE = frozenset({"openai", "triton", "ray", "nim", "dynamo", "lmcache"})
+"""What a server is taken for as long as its page has no names of the engine inside."""
 _OUTLIVES = frozenset({RESTARTS, "start-short", "start-stuck"})
 """Alerts that stay active while their source does not answer; findings on a start are about that."""
 
@@ -316,16 +318,23 @@ def _restart_values(track: BackendTrack, limit: int) -> Values:
     }
 
 
-def link_events(key: SourceKey, track: BackendTrack, kind: LinkKind, when: Instant) -> list[Event]:
-    """Return an event if the server restarted, or if a second server was found at its address; else [].
+def link_events(
+    key: SourceKey, track: BackendTrack, kind: LinkKind, when: Instant, before: str | None
+) -> list[Event]:
+    """Return an event if the server restarted, or if another one was found at its address; else [].
 
-    `kind` is how the newest sample follows the previous one. There is no event if the alert "restarts"
-    reports the restart already, or if the second server was reported before.
+    `kind` is how the newest sample follows the previous one, of the engine `before`. There is no event if the
+    alert "restarts" reports the restart already, or if the second server was reported before.
     """
+    change = _engine_change(before, track.view.engine)
     if kind is LinkKind.RESTARTED:
         if len(track.restarted_at) >= RESTARTS_WARN:
             return []
-        about, message, values = f"{key.label}:restarted", "restarted", _restart_values(track, RESTARTS_WARN)
+        about, message = f"{key.label}:restarted", f"restarted{change and f' as {change}'}"
+        values = _restart_values(track, RESTARTS_WARN)
+    elif kind is LinkKind.JUMPED and change:
+        about, message = f"{key.label}:engine", f"now {change}"
+        values = {"engine": track.view.engine, "before": before}
     elif kind is LinkKind.OTHER_SERVER and not track.shared_address:
         track.shared_address = True
         about = f"{key.label}:shared-address"
@@ -334,6 +343,19 @@ def link_events(key: SourceKey, track: BackendTrack, kind: LinkKind, when: Insta
     else:
         return []
     return [Event(when.wall, Severity.WARNING, key.name, message, values, when.at, about)]
+
+
+def _engine_change(before: str | None, now: str | None) -> str:
+    """Return the change of the engine at an address in words: "SGLang (was vLLM)"; "" if it is the same.
+
+    Names of a front, or of an engine that is not known yet, may give way to those of the same engine.
+    """
+    if before is None or now is None or before == now or {before, now} & _SAME_ENGINE:
+        return ""
+    from sparktop.engines import ENGINES  # late: the first picture needs no reader of pages
+
+    titles = [ENGINES[name].title if name in ENGINES else name for name in (now, before)]
+    return f"{titles[0]} (was {titles[1]})"
 
 
 # Events about changes of the servers' state words.

@@ -22,6 +22,7 @@ from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, Rout
 from sparktop.model.series import known_max
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import PrometheusTarget, RouterTarget
+from sparktop.rates import SLEPT_S
 from sparktop.store.backend import BackendTrack
 from sparktop.store.load_log import LoadLog
 from sparktop.store.sources import Health
@@ -74,7 +75,9 @@ class RouterTrack:
         self._recent: deque[RouterSample] = deque(maxlen=_COUNTS_KEPT)
         """The newest samples, oldest first."""
         self._restarted_at = -math.inf
-        """Monotonic time of the first sample since the router's newest restart."""
+        """Monotonic time of the first sample since the router restarted, or since this machine slept."""
+        self._lead_s = math.inf
+        """Seconds by which the wall clock led the monotonic one at the newest sample."""
 
     @property
     def strategy(self) -> str | None:
@@ -194,11 +197,14 @@ class RouterTrack:
     def accept_sample(self, sample: RouterSample, now: datetime, took_ms: float | None) -> None:
         """Record a successful poll of the router.
 
-        If a failure counter fell, the router has restarted: the counters of earlier samples do not count.
+        The counters of earlier samples do not count if the router has restarted, so that a failure counter
+        fell, or if this machine slept, so that the time between is unknown.
         """
         self.health.good(sample.at)
         before = next((earlier for earlier in reversed(self._recent) if earlier.failures is not None), sample)
-        if sample.failures is not None and _has_restarted(before, sample):
+        lead_s, led_s = now.timestamp() - sample.at, self._lead_s
+        self._lead_s = lead_s
+        if lead_s - led_s > SLEPT_S or (sample.failures is not None and _has_restarted(before, sample)):
             self._restarted_at = sample.at
         self.sample = sample
         self._recent.append(sample)

@@ -306,7 +306,7 @@ class _Machines:
         excuse = excuse_of(lane, self.samples) if lane is not None and not spinning else None
         result = Standstill(
             clock.seconds,
-            clock.made_token,
+            clock.has_answered,
             works,
             None if None in rates else known_max(rates),
             several_machines=len(self._gpus) > 1,
@@ -316,6 +316,7 @@ class _Machines:
             ranks_apart=track.ranks_apart,
             counts_steps=lane is None or not lane.per_finished_request or lane.engine_work is not None,
             may_be_stale=clock.may_be_stale,
+            fact_s=clock.fact_s,
         )
         return result, now, core
 

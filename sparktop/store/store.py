@@ -480,7 +480,9 @@ class Store:
         elif kind is not LinkKind.CONTINUES:
             self.yards.forget(key.name)
         self._events.add(*model_events(key, track, when))
-        self._events.add(*link_events(key, track, kind, when), *self.starts.note_answer(track, sample, when))
+        self._events.add(
+            *link_events(key, track, kind, when, engine), *self.starts.note_answer(track, sample, when)
+        )
         self.yards.note(track, self.starts.server_of(track), when)
         changed = self.yards.take_restart_changes(key.name, sample.at)
         self._events.add(*setup_events(key, changed, when))

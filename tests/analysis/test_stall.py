@@ -128,7 +128,7 @@ BLOCKED = GpuWork(13.0, 0.0, 208.0, 30.0, 35.0)
 
 def test_gpus_at_rest_are_evidence_only_if_the_processes_are_known() -> None:
     """A GPU at rest counts only if processes are known, because it may wait for a compiler or a core."""
-    resting = Standstill(130.0, made_token=True, gpus=(BLOCKED,), processes_known=False)
+    resting = Standstill(130.0, has_answered=True, gpus=(BLOCKED,), processes_known=False)
     assert judge_standstill(resting) is Progress.STILL
     assert judge_standstill(replace(resting, processes_known=True)) is Progress.STUCK
     assert judge_standstill(replace(resting, gpus=(SPINNING, BLOCKED))) is Progress.STUCK

@@ -341,6 +341,33 @@ async def test_503_of_a_page_is_death_of_vllm_and_loading_of_others(serve: Serve
     }
 
 
+@pytest.mark.parametrize(
+    "body", [b"<html><h1>503 Service Temporarily Unavailable</h1>", b"no healthy upstream"]
+)
+async def test_503_of_a_proxy_is_no_death_of_the_engine(serve: Serve, body: bytes) -> None:
+    """Nginx limits requests with this status, Envoy has no server to ask: the engine may be well."""
+    table = vllm()
+    source = EngineSource((await serve(table)).target())
+    await look(source)
+    table["/metrics"] = table["/health"] = answer(body, "503 Service Unavailable")
+    failure = await fail(source)
+    await source.close()
+    assert failure.kind is FailureKind.HTTP
+    assert "a proxy in front of" in failure.message
+
+
+async def test_429_says_that_the_server_limits_how_often_it_is_asked(serve: Serve) -> None:
+    """It answers: it is not unreachable, and its last figures are old."""
+    table = vllm()
+    source = EngineSource((await serve(table)).target())
+    await look(source)
+    table["/metrics"] = answer(b"slow down", "429 Too Many Requests")
+    failure = await fail(source)
+    await source.close()
+    assert failure.kind is FailureKind.LATE
+    assert "limits how often it is asked" in failure.message
+
+
 async def test_the_health_of_a_sglang_is_never_asked(serve: Serve, clock: FakeClock) -> None:
     """Neither while it answers, nor while it loads: `/health` and `/health_generate` make it generate."""
     table = {"/metrics": answer(SGLANG_PAGE)}

@@ -40,11 +40,15 @@ class World:
 
     watch: Watch = field(default_factory=lambda: Watch(backends=(BackendTarget("b", "http://b:8000"),)))
     at: float = START
+    slept_s: float = 0.0
+    """Seconds for which this machine slept, while its monotonic clock stood."""
     store: Store = field(init=False)
 
     def __post_init__(self) -> None:
         self.store = Store(
-            self.watch, clock=lambda: self.at, now=lambda: EPOCH + timedelta(seconds=self.at - START)
+            self.watch,
+            clock=lambda: self.at,
+            now=lambda: EPOCH + timedelta(seconds=self.at - START + self.slept_s),
         )
 
     def wall(self, at: float) -> float:

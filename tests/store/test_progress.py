@@ -173,7 +173,7 @@ def test_a_long_step_is_a_fact_and_an_event() -> None:
             None,
             "its requests wait for the KV cache of another server",
         ),
-        (replace(HELD, generation_tokens=0.0), None, "no token since its start: it may still warm up"),
+        (replace(HELD, generation_tokens=0.0), None, "no answer since its start: it may still warm up"),
     ],
 )
 def test_reasons_to_rest(lane: LaneSample, sample: NodeSample | None, words: str) -> None:
@@ -254,3 +254,28 @@ def test_requests_that_wait_while_none_runs_are_a_fault(lane: LaneSample, why: s
     world.run(1, HELD, WORKING, moving=True)
     ended = world.told("blocked")[-1]
     assert ended == (Phase.END, Severity.INFO, "no progress for 17 s with 3 requests, then went on")
+
+
+def test_an_engine_that_usually_pauses_stands_still_only_after_longer() -> None:
+    """One token in 20 s, as on a CPU, is its pace: it makes no event; a longer pause is named as before."""
+    world = World()
+    for _ in range(12):
+        world.run(1, HELD, moving=True).run(19, HELD)
+    assert world.view.progress is None
+    assert len(world.told("paused", "state")) <= 4  # until its pace is known
+    assert world.run(30, HELD).word is Progress.STILL
+
+
+def test_an_engine_that_makes_no_tokens_can_be_stuck() -> None:
+    """A server of embeddings has finished requests: its hang is no warm-up."""
+    lane = LaneSample("0", running=3.0, waiting=2.0, generation_tokens=0.0, finished={"stop": 400.0})
+    world = World().run(20, lane, WORKING).run(125, lane, SPINNING)
+    assert world.view.state is BackendState.STUCK
+
+
+def test_counters_that_move_at_the_end_of_a_request_show_no_standstill() -> None:
+    """A long request of such an engine is named from five minutes on, not from 10 s on."""
+    lane = replace(HELD, kv_cache_percent=None, per_finished_request=True)
+    world = World(nodes=()).run(20, lane, moving=True).run(200, lane)
+    assert world.view.progress is None
+    assert world.run(150, lane).word is Progress.STILL

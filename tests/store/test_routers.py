@@ -58,6 +58,17 @@ def test_a_deployment_that_fails_is_an_alert(make_world: MakeWorld) -> None:
     assert (world.snapshot().alerts, view(world).deployment_troubles) == ((), {})
 
 
+def test_failures_while_this_machine_slept_are_not_of_the_last_minute(make_world: MakeWorld) -> None:
+    """The monotonic clock stands while a laptop sleeps: 40 failed answers may be those of an hour."""
+    world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
+    for second in range(0, 21, 5):
+        world.slept_s = 3600.0 if second > 10 else 0.0
+        world.at = START + second
+        counted = replace(told(world.at), failures={"d2": 40.0 if second > 10 else 0.0})
+        world.store.accept(PROXY, counted, 3.0)
+    assert (world.snapshot().alerts, view(world).deployment_troubles) == ((), {})
+
+
 def test_when_all_deployments_are_out_it_is_critical(make_world: MakeWorld) -> None:
     """One failed answer of a deployment is no alert, an outage of all of them is critical."""
     world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))

@@ -286,10 +286,12 @@ def _odd_chunk(data: bytes) -> _Chunk:
         raise BadEventError from error
     if not isinstance(body, dict):
         raise BadEventError
-    try:
-        return msgspec.convert(body, _Chunk)
-    except msgspec.ValidationError:
-        return _Chunk(None, body.get("usage"), body.get("error"), body.get("object"))
+    choices = body.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    read = dict(choice) if isinstance(choice, dict) else {}
+    if not isinstance(read.get("delta"), dict):
+        read["delta"] = None
+    return msgspec.convert(body | {"choices": [read]}, _Chunk)
 
 
 def without_prompt_ids(data: bytes) -> bytes:

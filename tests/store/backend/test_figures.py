@@ -22,7 +22,7 @@ from sparktop.model.yardsticks import SteadyLoad
 from sparktop.report.tables import also_reported, also_reported_words
 from sparktop.store import SourceKey
 from sparktop.store.steps import StepBaseline
-from tests.store.conftest import observe, page
+from tests.store.conftest import EPOCH, START, observe, page
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
 MakeWorld = Callable[..., World]
@@ -233,6 +233,26 @@ def test_after_missed_samples_the_first_gives_no_live_rate(world: World) -> None
     assert view.generation_tps_1s is None
     assert view.generation_tps == pytest.approx(100)
     assert world.tokens(1005, 450).generation_tps_1s == pytest.approx(50)
+
+
+@pytest.mark.parametrize("start_time", [None, EPOCH.timestamp() - 9000.0])
+def test_what_was_counted_while_this_machine_slept_is_no_rate(world: World, start_time: float | None) -> None:
+    """The monotonic clock stands while a laptop sleeps: an hour of tokens did not come in a second."""
+    for second in range(60):
+        world.slept_s = 3600.0 if second >= 30 else 0.0
+        view = world.tokens(START + second, 100.0 * (second + world.slept_s), start_time=start_time)
+    assert max(rate for rate in view.history.generation_tps.values() if not math.isnan(rate)) == 100.0
+    assert world.snapshot().events == ()
+
+
+def test_another_engine_at_the_address_counts_anew(world: World) -> None:
+    """Its counters are its own, also where all are higher; an event names both."""
+    for second in range(30):
+        engine, more = ("vllm", 0.0) if second < 15 else ("sglang", 1e6)
+        lane = LaneSample("0", running=1.0, generation_tokens=more + 100.0 * second)
+        view = world.feed(EngineSample(START + second, engine, (lane,)))
+    assert max(rate for rate in view.history.generation_tps.values() if not math.isnan(rate)) == 100.0
+    assert [event.message for event in world.snapshot().events] == ["now SGLang (was vLLM)"]
 
 
 def test_a_restart_in_a_gap_counts_from_the_new_start(world: World) -> None:

@@ -149,6 +149,20 @@ def test_odd_shapes_hold_no_token() -> None:
         assert read_event(json.dumps(found).encode()).tokens == 0
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"choices": [{"delta": {"content": "word"}}, None]},
+        {"choices": [{"delta": "", "text": "word"}]},
+        {"choices": [{"delta": [], "text": "word"}, 7], "usage": 3},
+    ],
+)
+def test_what_is_odd_beside_a_text_takes_nothing_from_it(odd: dict[str, Any]) -> None:
+    """A further choice that is none, or a delta of another type, leaves the text of the first choice."""
+    event = read_event(json.dumps(odd).encode())
+    assert (event.tokens, event.text) == (1, "word")
+
+
 class WithoutForms(TokenStream):
     """Parses each event separately, without forms."""
 
