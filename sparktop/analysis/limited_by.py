@@ -161,6 +161,8 @@ _FULL_CORE_PERCENT = 88.0
 """A core whose median use over the samples is this much is full: threads move between cores."""
 _FULL_CORE_SHARE = 0.9
 """CPU cores that a process with one busy thread uses when that thread never waits."""
+_LATE_S = 10.0
+"""Seconds over which a server's state is judged, too."""
 _THROTTLED_SHARE = 0.8
 """A throttled clock is a limit below this share of the clock that the GPU has reached under load."""
 _FOREIGN_PERCENT = 50.0
@@ -200,6 +202,12 @@ def gpu_percent(evidence: Evidence) -> float | None:
     means = [known_mean(poll.gpu_percent for poll in machine.polls) for machine in evidence.machines]
     values = [mean for mean in means if mean is not None]
     return fmean(values) if len(values) == len(means) else None
+
+
+def gpu_at_work(evidence: Evidence) -> float | None:
+    """Return the mean use in percent of the GPUs of late; None below `BUSY_GPU_PERCENT`, or if unknown."""
+    used = gpu_percent(_within_window(replace(evidence, window_s=_LATE_S)))
+    return used if used is not None and used >= BUSY_GPU_PERCENT else None
 
 
 def foreign_gpu_percent(evidence: Evidence) -> float | None:
@@ -618,7 +626,7 @@ def step_limit(evidence: Evidence, load: Load, cost: StepCost | None) -> Limit:
         return _unknown_limit("not enough engine steps were counted: it takes about a minute of load")
     if cost.unexplained > _UNEXPLAINED:
         return _unknown_limit("its steps take longer and shorter times than their sizes explain")
-    flat = cost.flatness if cost.batch_spread >= _ENOUGH_SPREAD else None
+    flat = cost.sure_flatness
     missing = _why_not_judged(evidence, cost, flat)
     if missing is not None:
         return _unknown_limit(missing)
@@ -661,8 +669,11 @@ def _why_unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str 
     """Return why it is not clear whether steps read or compute, of a server whose reads do not show it."""
     reads = evidence.read_percent
     if flat is None:
-        few = cost.batch <= _FEW_ROWS and reads is None and evidence.spans == 1
-        return None if few else f"needs steps of other sizes: all had {_requests_text(cost.batch)}"
+        alike, few = cost.batch_spread < _ENOUGH_SPREAD, cost.batch <= _FEW_ROWS
+        if few and reads is None and evidence.spans == 1 and (alike or (cost.flatness or 0.0) >= _FLAT):
+            return None
+        sizes = f"needs steps of other sizes: all had {_requests_text(cost.batch)}"
+        return sizes if alike else "not known yet how much each request adds to a step"
     if _STEEP < flat < _FLAT:
         return f"{100 * (1 - flat):.0f} % of a step grows with its requests, the rest is fixed"
     if flat >= _FLAT and evidence.spans > 1 and reads is None:
@@ -886,6 +897,8 @@ class StepCost(Struct, frozen=True):
     `token_share` cannot be separated."""
     unexplained: float
     """Root mean square of the residuals / mean seconds of an interval."""
+    flatness_error: float = 0.0
+    """Two standard errors of `flatness`; infinite where the intervals do not tell."""
 
     @property
     def decode_share(self) -> float:
@@ -896,6 +909,15 @@ class StepCost(Struct, frozen=True):
     def flatness(self) -> float | None:
         """Share of a decode step that does not depend on the batch, 0 to 1; None without decoding."""
         return self.fixed_share / self.decode_share if self.decode_share > 0 else None
+
+    @property
+    def sure_flatness(self) -> float | None:
+        """`flatness` where batches varied enough that it is surely flat, steep or between; else None."""
+        flat, error = self.flatness, self.flatness_error
+        if flat is None or self.batch_spread < _ENOUGH_SPREAD:
+            return None
+        edges = {bisect_left((_STEEP, _FLAT), value) for value in (flat - error, flat + error)}
+        return flat if len(edges) == 1 else None
 
 
 def step_cost(polls: Sequence[Poll], *, speculates: bool = False) -> StepCost | None:
@@ -954,13 +976,17 @@ def _fit_step_cost(rows: Sequence[Interval]) -> StepCost | None:
     spans, steps, generated, prompted = (sum(column) for column in zip(*rows, strict=True))
     if steps <= 0:
         return None
-    coefficients = _least_squares(rows)
+    columns = list(zip(*rows, strict=True))
+    products = [[sum(map(mul, column, other)) for other in columns] for column in columns]
+    coefficients = _least_squares(products)
     if coefficients is None:
         return None
     residual = sum(
         (row[0] - sum(a * b for a, b in zip(coefficients, row[1:], strict=True))) ** 2 for row in rows
     )
     fixed, token, prompt = coefficients
+    variance = residual / max(1, len(rows) - len(coefficients))
+    error = _flatness_error(products, variance, (steps, fixed), (generated, token))
     step_s = spans / steps
     if fixed > _LONGEST_READ_S and prompted > _MOSTLY_PROMPTS * generated:
         # Few steps end between two polls: what cannot be reading is attributed to prompts.
@@ -979,7 +1005,28 @@ def _fit_step_cost(rows: Sequence[Interval]) -> StepCost | None:
         batch=generated / steps,
         batch_spread=_spread(batches),
         unexplained=math.sqrt(residual / len(rows)) * len(rows) / spans,
+        flatness_error=error,
     )
+
+
+def _flatness_error(
+    products: Sequence[Sequence[float]], variance: float, steps: Sequence[float], tokens: Sequence[float]
+) -> float:
+    """Return two standard errors of a decode step's fixed share by the delta method; infinite if unknown.
+
+    `steps` and `tokens` are each a total with its coefficient; `variance` is that of a residual, in s².
+    """
+    seconds = [mul(*steps), mul(*tokens)]
+    if not sum(seconds) or not tokens[0]:
+        return math.inf
+    whole = sum(seconds) ** 2
+    slopes = (0.0, steps[0] * seconds[1] / whole, -tokens[0] * seconds[0] / whole, 0.0)
+    columns = [index for index in (1, 2, 3) if products[index][index] > 0]
+    moved = _solve([[slope, *row[1:]] for slope, row in zip(slopes, products, strict=True)], columns)
+    if moved is None:
+        return math.inf
+    total = sum(slopes[index] * value for index, value in zip(columns, moved, strict=True))
+    return 2.0 * math.sqrt(max(0.0, variance * total))
 
 
 def _spread(values: Sequence[float]) -> float:
@@ -990,14 +1037,12 @@ def _spread(values: Sequence[float]) -> float:
     return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values)) / mean
 
 
-def _least_squares(rows: Sequence[Interval]) -> tuple[float, float, float] | None:
+def _least_squares(products: Sequence[Sequence[float]]) -> tuple[float, float, float] | None:
     """Return the three coefficients, none negative, with the smallest sum of squares; None if there are none.
 
-    With three regressors every subset can be tried: the best one whose coefficients are not negative is the
-    exact solution.
+    `products` are those of each column of the intervals with each. With three regressors every subset can be
+    tried: the best one whose coefficients are not negative is the exact solution.
     """
-    columns = list(zip(*rows, strict=True))
-    products = [[sum(map(mul, column, other)) for other in columns] for column in columns]
     best: tuple[float, tuple[float, float, float]] | None = None
     for size in (3, 2, 1):
         for chosen in combinations((1, 2, 3), size):

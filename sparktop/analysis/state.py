@@ -103,6 +103,8 @@ class LoadFigures(Struct, frozen=True):
     """Seconds up to now in which it has only computed prompts; None while it generates tokens."""
     limit: LimitKind | None = None
     """What holds the server back; None while that is not judged."""
+    gpu_percent: float | None = None
+    """Use of its GPUs while requests run all the time; None if they wait, or are not watched."""
     note: str | None = None
     """Why the server reports no more, as its reader explains it."""
 
@@ -243,8 +245,9 @@ def _busy_or_bored(
     """Return (busy or bored, the rule that decided as text) for a number of running requests.
 
     `running` is compared with the requests that the server can run at once, or if this is unknown with a
-    fixed number. With fewer requests it is busy too while it computes a long prompt, or if the engine itself
-    is known to be the limit. `when` are words on a `running` that is not of this moment.
+    fixed number. With fewer requests it is busy too while it computes a long prompt, if the engine itself is
+    known to be the limit, or while its GPU is at work all the time. `when` are words on a `running` that is
+    not of this moment.
     """
     slots = load.slots
     enough = slots * thresholds.busy_share if slots else thresholds.busy_running
@@ -254,6 +257,8 @@ def _busy_or_bored(
         return BackendState.BUSY, f"{said}, {reason}"
     if running < enough and load.limit in _AT_WORK:
         return BackendState.BUSY, f"{said}, limited by {load.limit}"
+    if running < enough and load.gpu_percent is not None:
+        return BackendState.BUSY, f"{said}, which keep its GPU {load.gpu_percent:.0f} % busy"
     rule = f"{said}; busy from {enough:g}{'' if slots else ' (slots unknown)'}"
     return (BackendState.BUSY if running >= enough else BackendState.BORED), rule
 

@@ -95,10 +95,11 @@ STATES: Mapping[BackendState, Explained] = {
     ),
     BackendState.BUSY: Explained(
         f"at least {100 * _STATE.busy_share:.0f} % of its slots run ({_STATE.busy_running:.0f} requests if "
-        "unknown), some wait, or it is limited by bandwidth, compute, CPU, power or network",
+        "unknown), some wait, its GPU is at work 80 % of the time or more, or it is limited by bandwidth, "
+        "compute, CPU, power or network",
     ),
     BackendState.BORED: Explained(
-        f"fewer run, or none now but some in {_WINDOW}: it would take more",
+        f"fewer run and its GPU has time to spare, or none run now but some did in {_WINDOW}",
         "more requests at once: a finds how many",
     ),
     BackendState.IDLE: Explained(f"no request ran and no token was computed in {_WINDOW}"),

@@ -122,6 +122,7 @@ class BackendTrack:
         self._figures = LoadFigures()
         """What the state was judged by at the newest poll."""
         self._limit: LimitKind | None = None
+        self._gpu_percent: float | None = None
         self.loaded_until = -math.inf
         """Monotonic time until which the backend shows the load of a sweep of this program."""
         self.view = _first_view(target)
@@ -161,15 +162,22 @@ class BackendTrack:
         self._figures = replace(self._figures, progress=progress)
         self.view = self._with_state(self.view, self._figures)
 
-    def show_limit(self, limit: Limit | None) -> None:
-        """Store what holds the backend back, and judge its state again if that has changed."""
+    def show_limit(self, limit: Limit | None, gpu_percent: float | None = None) -> None:
+        """Store what holds the backend back, and judge its state again if that has changed.
+
+        `gpu_percent` is the use of its GPUs, if they have been at work of late.
+        """
         kind = None if limit is None else limit.kind
-        if kind is self._limit:
+        if (kind, gpu_percent) == (self._limit, self._gpu_percent):
             return
-        self._limit = kind
+        self._limit, self._gpu_percent = kind, gpu_percent
         if self.health.failure is None and self._figures.seen:
-            self._figures = replace(self._figures, limit=kind)
+            self._figures = replace(self._figures, limit=kind, gpu_percent=self._own_gpu_percent())
             self.view = self._with_state(self.view, self._figures)
+
+    def _own_gpu_percent(self) -> float | None:
+        """Return the use of its GPUs at work; None unless requests ran at each of the newest polls."""
+        return self._gpu_percent if all(running for _, running, _ in self._held) else None
 
     def begin_own_load(self) -> None:
         """Record that a sweep of this program loads the backend: that it is full is what the sweep wants."""
@@ -404,6 +412,7 @@ class BackendTrack:
             slots=view.slots,
             prefill_s=prefill_s(self.work.polls),
             limit=self._limit,
+            gpu_percent=self._own_gpu_percent(),
             note=sample.note,
         )
 

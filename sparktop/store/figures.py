@@ -15,7 +15,7 @@ from sparktop.model.engine import POSITION, EngineSample, LaneSample, PrefixCach
 from sparktop.model.figures import COUNTER_FIGURES, How
 from sparktop.model.router import Fleet, FleetServer, FleetView, Sum, Totals
 from sparktop.model.series import known_mean
-from sparktop.model.snapshot import BackendView, NodeView, PrefixUse
+from sparktop.model.snapshot import BackendView, Latency, NodeView, PrefixUse
 from sparktop.model.targets import StateThresholds
 from sparktop.rates import (
     LATENCY_WINDOW_S,
@@ -36,6 +36,8 @@ _BETWEEN_SCRAPES = 0.75
 """Share of that least time that is enough for scraped servers: a closer look begins between two scrapes."""
 _NEARLY = 0.9
 """Share of that least time that is enough, because polls are rarely a full interval apart."""
+_EQUAL_COUNTS = 0.8
+"""Least ratio of two numbers of requests that are about equal."""
 SIMULATED = "+simulated"
 """Suffix of the versions of simulated servers."""
 PER_FINISHED_REQUEST = "per finished request"
@@ -79,6 +81,7 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
     rate = partial(window.rate, window_s=short_s, least_s=least_s)
     prompt, generated = prompt_counter(window), rate("generation_tokens")
     live_tps, live_s = _live_generation(lanes, window, generated, interval_s)
+    ended = window.latency("e2e", long_s)
     return replace(
         view,
         running=total["running"],
@@ -110,14 +113,33 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
         counter_figures=_counter_figures(lanes, window, short_s, least_s, long_s),
         spec_accept_by_position=_by_position(lanes, window, long_s),
         estimated_read_gb_per_s=_in_gb(rate("read_bytes_per_gpu")),
-        ttft=window.latency("ttft", long_s),
+        ttft=_before_the_end(window.latency("ttft", long_s), ended),
         itl=window.latency("itl", long_s),
-        e2e=window.latency("e2e", long_s),
+        e2e=ended,
         queue=window.latency("queue", long_s),
         tpot=window.latency("tpot", long_s),
         prefill=window.latency("prefill", long_s),
         decode=window.latency("decode", long_s),
     )
+
+
+def _before_the_end(ttft: Latency, ended: Latency) -> Latency:
+    """Return `ttft` with no wide bucket's upper edge beyond the same quantile of `ended`, the E2E.
+
+    A first token precedes its end, so that holds of about equally many requests only.
+    """
+    if not ttft.count or not _EQUAL_COUNTS <= (ended.count or 0.0) / ttft.count <= 1 / _EQUAL_COUNTS:
+        return ttft
+    bounded = {}
+    for name in ("p50", "p90", "p95", "p99"):
+        first, last = getattr(ttft, name), getattr(ended, name)
+        if first is None or last is None or first.bucket_s is None or last.above:
+            continue
+        low_s, high_s = first.bucket_s
+        _, end_s = last.bucket_s or (0.0, last.seconds)
+        if low_s < end_s < high_s:
+            bounded[name] = replace(first, seconds=min(first.seconds, end_s), bucket_s=(low_s, end_s))
+    return replace(ttft, **bounded)
 
 
 def prefix_use(sample: EngineSample, identified: PrefixCache | None) -> PrefixUse | None:

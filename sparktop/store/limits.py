@@ -44,6 +44,8 @@ class _LimitState(Struct):
 
     limit: Limit | None = None
     """The newest verdict that was confirmed."""
+    gpu_percent: float | None = None
+    """Use of its GPUs if they have been at work of late."""
     next_kind: LimitKind | None = None
     """Kind of a verdict that differs from `limit`: seen once so far."""
     judged_at: float = -math.inf
@@ -115,17 +117,19 @@ class ServerLimits:
         for name in due[:MOST_AT_ONCE]:
             judged, split = self._states[name], splits.get(name)
             judged.judged_at, judged.split_word = at, None if split is None else split.word
-            track, limit = backends[name], None
+            track, limit, gpu_percent = backends[name], None, None
             if track.health.failure is None and track.work.polls:
-                from sparktop.analysis.limited_by import limited_by  # late: the first comes after seconds
+                from sparktop.analysis.limited_by import gpu_at_work, limited_by  # late: comes after seconds
 
                 beside = (other for node in track.view.nodes for other in running.get(node, ()))
                 neighbours = tuple(other for other in dict.fromkeys(beside) if other != name)
                 slow_link = slow_links.get(name)
-                limit = limited_by(_evidence(track, backends, nodes, routed, neighbours, split, slow_link))
+                evidence = _evidence(track, backends, nodes, routed, neighbours, split, slow_link)
+                limit, gpu_percent = limited_by(evidence), gpu_at_work(evidence)
             judged.keep(limit)
+            judged.gpu_percent = gpu_percent
         for name, track in backends.items():
-            track.show_limit(self._states[name].limit)
+            track.show_limit(self._states[name].limit, self._states[name].gpu_percent)
 
 
 def _has_queue(view: BackendView) -> bool:

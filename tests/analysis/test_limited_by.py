@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -212,6 +214,30 @@ def test_the_servers_own_time_of_prompts_replaces_an_estimate(share: float, limi
     assert (found.kind is LimitKind.PREFILL) is limits
     if limits:
         assert found.value == pytest.approx(60.0)
+
+
+@pytest.mark.parametrize(("per_token_s", "fixed_s"), [(0.0006, 0.04), (0.008, 0.004)])
+def test_steps_that_vary_by_chance_give_no_limit_that_they_do_not_have(
+    per_token_s: float, fixed_s: float
+) -> None:
+    """Of flat steps no noise makes decode compute, of steep ones none memory bandwidth: unknown instead."""
+    wrong = LimitKind.DECODE if fixed_s > per_token_s * 10 else LimitKind.BANDWIDTH
+    served = Served(running=14, swing=4, per_token_s=per_token_s, fixed_s=fixed_s).polls()
+    kinds = []
+    for seed in range(100):
+        draw = random.Random(seed)  # noqa: S311 - a seeded test
+        polls = list(served[:1])
+        for before, after in pairwise(served):
+            factor, last = draw.uniform(0.8, 1.2), polls[-1]
+            grown = {
+                name: (getattr(last, name) or 0.0) + factor * (getattr(after, name) - getattr(before, name))
+                for name in ("steps", "generated", "prompted")
+            }
+            polls.append(after._replace(**grown))
+        found = limited_by(Evidence(tuple(polls), machines=(machine(),)))
+        assert found is not None
+        kinds.append(found.kind)
+    assert kinds.count(wrong) <= 1
 
 
 @pytest.mark.parametrize("routed", [None, False])

@@ -109,6 +109,14 @@ def test_a_long_step_is_busy_and_a_standstill_is_neither_busy_nor_bored() -> Non
     assert (still.state, still.rule) == (Is.STILL, "nothing has moved for 12 s")
 
 
+def test_few_requests_that_keep_the_gpu_busy_are_no_boredom() -> None:
+    """Below half of its slots, a server is busy while its GPU is at work all the time, and says so."""
+    load = LoadFigures(seen=True, running=122.0, slots=256, window_s=10.0)
+    busy = backend_state(replace(load, gpu_percent=97.0), LIMITS)
+    assert (busy.state, busy.rule) == (Is.BUSY, "running 122 of 256 slots, which keep its GPU 97 % busy")
+    assert backend_state(load, LIMITS).state is Is.BORED
+
+
 def test_one_long_prompt_is_busy() -> None:
     """A single request in prefill makes a server busy: no token, but a growing KV cache."""
     load = LoadFigures(seen=True, running=1.0, waiting=0.0, slots=256, window_s=10.0, prefill_s=12.0)

@@ -25,7 +25,7 @@ from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.router import Scrape, Sum
-from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, Snapshot
+from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, Quantile, Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.panels.machine.detail import node_detail
 from sparktop.panels.machine.panel import node_panel
@@ -199,6 +199,21 @@ def test_a_mean_without_buckets_is_a_mean_without_quantiles(world: World) -> Non
     assert view.itl.note == "no usable buckets"
 
 
+@pytest.mark.parametrize(("ended", "edge_s"), [(20.0, 12.5), (5.0, 20.0)])
+def test_no_bound_of_a_first_token_is_beyond_the_end(world: World, ended: float, edge_s: float) -> None:
+    """In a wide bucket the TTFT is at most the E2E of about as many requests: not "≤20 s" beside 12 s."""
+    for second in (0.0, 1.0):
+        lane = LaneSample(
+            "0",
+            ttft=Histogram((10.0, 20.0, math.inf), (0.0, 20.0 * second, 20.0 * second), 0.0),
+            e2e=Histogram((10.0, 15.0, math.inf), (0.0, ended * second, ended * second), 0.0),
+        )
+        view = world.feed(sample(1000 + int(second), lane))
+    assert view.e2e.p50 == Quantile(12.5)
+    assert view.ttft.p50 is not None
+    assert view.ttft.p50.bucket_s == (10.0, edge_s)
+
+
 # The state of a backend agrees with what limits it, and with the sweep of this program that loads it.
 
 _WORKS = set(LimitKind) - {
@@ -220,6 +235,20 @@ def test_no_backend_is_bored_at_the_limit_of_its_engine(name: str) -> None:
         for view in live.play(3).snapshot().backends:
             limit = view.limited_by
             assert view.state not in _RESTS or limit is None or limit.kind not in _WORKS, view.state_rule
+
+
+def test_no_backend_is_bored_while_its_gpu_is_at_work() -> None:
+    """A server that has run requests for 20 s on a busy GPU is not bored, however many slots are free."""
+    live = Rehearsal(backends=2, nodes=2, scenario=SCENARIOS["steady"])
+    shown = live.play(20).snapshot()
+    for node in shown.nodes:
+        assert node.sample is not None
+        assert (node.sample.gpus[0].utilization_percent or 0.0) > 80.0
+    for view in shown.backends:
+        assert view.running is not None
+        assert view.slots is not None
+        assert view.running < view.slots / 2
+        assert view.state is BackendState.BUSY, view.state_rule
 
 
 def swept(world: World, at: int, **lane: Any) -> Snapshot:  # noqa: ANN401 - fields
