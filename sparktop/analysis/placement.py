@@ -245,6 +245,16 @@ def server_process(url: str, engine: str | None, loads: Workloads, *, alone: boo
     return servers[0] if alone and len(servers) == 1 and (servers[0].container or port is None) else None
 
 
+def launched_slots(server: Workload, lanes: int) -> int | None:
+    """Return how many requests a server runs at once by the option of its process; None without that option.
+
+    vLLM does not report its `--max-num-seqs`, which is of one engine core, one of `lanes`.
+    """
+    flags = (flag.partition(" ") for flag in server.flags or ())
+    counts = [int(value) for name, _, value in flags if name == "--max-num-seqs" and value.isdecimal()]
+    return counts[0] * max(1, lanes) or None if counts else None
+
+
 def port_of(url: str) -> int | None:
     """Return the port that a URL names; None without one."""
     try:

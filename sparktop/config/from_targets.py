@@ -165,6 +165,7 @@ def _backend_table(target: BackendTarget, view: BackendView | None, nodes: tuple
     if target.slots is not None:
         yield f"slots = {target.slots}"
     elif view is not None and view.slots is not None:
+        yield "# How many requests it runs at once is read: to be written only where it is another number."
         yield f"#slots = {view.slots}"
     elif view is not None and view.engine == "vllm":
         yield "# How many requests it runs at once: write its --max-num-seqs, which vLLM does not report."

@@ -18,7 +18,7 @@ from sparktop.doctor.machine import check_compared, check_missing_gpu
 from sparktop.doctor.network import Network, check_names, host_key, host_port_of
 from sparktop.doctor.servers import check_backend, check_port, check_prometheus, check_router
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.node import NodeIdentity, NodeSample, Workloads
 from sparktop.model.targets import BackendTarget, NodeTarget, PrometheusTarget, RouterTarget, Watch
 from sparktop.sources.source import Reading, Source
 from sparktop.watch.discovery import Found, discover
@@ -69,12 +69,15 @@ async def examine_network(
     async def check_machine(target: NodeTarget, network: Network) -> list[Check]:
         return await check_node(target, network, note=lambda *read: machines.append((target, *read)))
 
+    async def check_server(target: BackendTarget, network: Network) -> list[Check]:
+        return await check_backend(target, network, _processes_here(target, own))
+
     async def check_listed(target: BackendTarget, network: Network) -> list[Check]:
-        return soften_failures(await check_backend(target, network))
+        return soften_failures(await check_server(target, network))
 
     parts = await asyncio.gather(
         each(check_machine, [*watch.nodes, *listed_nodes]),
-        each(check_backend, backends),
+        each(check_server, backends),
         each(check_listed, _without_known(listed_backends, backends)),
         each(check_router, routers),
         each(check_prometheus, watch.prometheus),
@@ -82,6 +85,15 @@ async def examine_network(
     checks = [*named.values(), *_search_checks(found, wanted=wanted), *listed_checks]
     compared = check_compared(machines, [*backends, *listed_backends])
     return [*checks, *(check for part in parts for check in part), *compared]
+
+
+def _processes_here(target: BackendTarget, own: tuple[Reading, NodeIdentity] | None) -> Workloads:
+    """Return the engine processes of this machine if the server's URL means it; else none."""
+    if own is None or not isinstance(own[0], NodeSample) or own[0].workloads is None:
+        return Workloads()
+    place = host_port_of(target.url)
+    is_here = place is not None and place.host in {*_LOOPBACK, *own[1].addresses, own[1].hostname}
+    return own[0].workloads if is_here else Workloads()
 
 
 def _hosts(watch: Watch) -> list[str]:

@@ -14,6 +14,7 @@ from statistics import median
 
 from msgspec.structs import replace
 
+from sparktop.analysis.placement import launched_slots, server_process
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.network import HostPort, Network, host_port_of
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, read_page
@@ -22,6 +23,7 @@ from sparktop.engines.router_pages import LISTS, TITLES, router_kind
 from sparktop.graphics import numbers
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import FailureKind
+from sparktop.model.node import Workloads
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.net.client import Response
@@ -44,6 +46,7 @@ from sparktop.sources.prometheus.found import (
 )
 from sparktop.sources.source import LIVELINESS, is_litellm
 
+_UNSEEN = Workloads()
 _OK = 200
 """HTTP status of an answer."""
 _SLOW_MS = 500.0
@@ -70,8 +73,10 @@ _ADVICE: Mapping[FailureKind, str] = {
 """What to do about each kind of failure."""
 
 
-async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
-    """Return the checks of an inference server.
+async def check_backend(
+    target: BackendTarget, network: Network, processes: Workloads = _UNSEEN
+) -> list[Check]:
+    """Return the checks of an inference server, with `processes`, those of its machine as far as seen.
 
     If a check fails, the checks that depend on its result are left out.
     """
@@ -94,11 +99,13 @@ async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
     if sample is not None:
         engine = ENGINES[sample.engine]
         identity = await visit.identify(engine)
+        server = server_process(target.url, sample.engine, processes, alone=False)
+        launched = None if server is None else launched_slots(server, len(sample.lanes))
         checks.append(_check_version(target, engine, identity))
         if not engine.runs_nothing:  # it runs no requests, or its engine has a page of its own
             checks += [
                 _check_model(target, sample, identity),
-                _check_slots(target, replace(identity, slots=identity.slots or sample.slots)),
+                _check_slots(target, replace(identity, slots=identity.slots or sample.slots), launched),
             ]
         checks += await visit.check_health(engine)
     if visit.answered:
@@ -297,12 +304,14 @@ def _check_model(target: BackendTarget, sample: EngineSample, identity: EngineId
     return Check(name, Status.OK, f"{clean(model, 80)}, max_model_len {identity.max_model_len}")
 
 
-def _check_slots(target: BackendTarget, identity: EngineIdentity) -> Check:
+def _check_slots(target: BackendTarget, identity: EngineIdentity, launched: int | None) -> Check:
     name = f"{target.name} slots"
     if target.slots is not None:
         return Check(name, Status.OK, f"{target.slots}, from the configuration")
     if identity.slots is not None:
         return Check(name, Status.OK, f"{identity.slots}, reported by the server")
+    if launched is not None:
+        return Check(name, Status.OK, f"{launched}, by --max-num-seqs of its process")
     advice = "put slots = N (vLLM's --max-num-seqs) into its [[backends]]"
     return Check(name, Status.WARN, "not reported, so 8 running requests count as busy", advice)
 

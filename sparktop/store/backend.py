@@ -62,6 +62,8 @@ share."""
 class BackendTrack:
     """Keeps the samples and histories of one backend, and the newest view computed from them."""
 
+    launched_slots: int | None = None
+    """Most requests at once by an option of the server's process; None where that is not seen."""
     reported_role: str | None = None
     """The role that the server's page reports (see `EngineSample.role`); None where it reports none."""
 
@@ -152,7 +154,7 @@ class BackendTrack:
             version=identity.version,
             model=self._model_name(),
             max_model_len=identity.max_model_len,
-            slots=self.target.slots or identity.slots,
+            slots=self.target.slots or identity.slots or self.launched_slots,
         )
 
     def show_progress(self, progress: ProgressView | None) -> None:
@@ -291,9 +293,9 @@ class BackendTrack:
         return max(RATE_WINDOW_S, self._thresholds.window_s, MISSED_INTERVALS * interval_s)
 
     def _keep_role_and_slots(self, sample: EngineSample) -> None:
-        """Keep the role and the number of slots that the page reports."""
+        """Keep the role that the page reports, and the number of slots: what a user wrote counts most."""
         self.reported_role = sample.role
-        slots = self.target.slots or self.identity.slots or sample.slots
+        slots = self.target.slots or self.identity.slots or sample.slots or self.launched_slots
         if slots != self.view.slots:
             self.view = replace(self.view, slots=slots)
 

@@ -306,6 +306,8 @@ def test_slots_that_nobody_reports_are_not_guessed() -> None:
     assert "#slots = ?" in text.splitlines()
     with pytest.raises(ConfigError, match=r"^x.toml"):
         check(Path("x.toml"), text.replace("#slots", "slots"))
+    read = toml_of_targets(BACKENDS[:1], replace(SNAPSHOT, backends=(replace(view, slots=8),)))
+    assert check(Path("x.toml"), read.replace("#slots", "slots")).watch({}).backends[0].slots == 8
 
 
 def test_a_file_is_not_overwritten_and_needs_a_name(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from sparktop.doctor.examination import read_listed, soften_failures
 from sparktop.doctor.network import Network, RealNetwork, Resolved, check_names, open_network
 from sparktop.doctor.servers import check_backend, check_clock, check_prometheus, check_router, clock_skew_s
 from sparktop.engines.tables import RUNNING
+from sparktop.model.node import Workload, Workloads
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget, Watch
 from sparktop.net.once import Reply
 from sparktop.watch.listed import CACHE_VARIABLE
@@ -49,6 +50,16 @@ async def test_a_healthy_server_passes(serve: Serve, network: RealNetwork) -> No
         *("/props", "/metrics", "/version", "/v1/models"),
         *("/health", "/health/liveliness", "/workers", "/running"),
     }
+
+
+async def test_slots_of_a_server_here_are_read_of_its_process(serve: Serve, network: RealNetwork) -> None:
+    """No page has --max-num-seqs: that of the process at its port counts, of another port it does not."""
+    server = await serve(VLLM)
+    for port, message in ((server.port, "8, by --max-num-seqs of its process"), (1, "not reported, so")):
+        process = Workload(7, "vllm", "server", port=port, flags=("--dtype auto", "--max-num-seqs 8"))
+        target = BackendTarget("b", server.url)
+        checks = by_name(await check_backend(target, network, Workloads((process,))))
+        assert checks["slots"].message.startswith(message)
 
 
 async def test_a_router_that_forwards_a_page_is_no_server(serve: Serve, network: RealNetwork) -> None:

@@ -77,6 +77,15 @@ def test_with_prompts_only_the_own_best_is_compared() -> None:
     assert "prompts are computed" in dict(found.evidence)["published"]
 
 
+def test_slots_are_read_of_the_servers_process_and_change_with_it() -> None:
+    """No page has vLLM's --max-num-seqs: its process has it, and that of a restart may lack it."""
+    server = server_of_now()
+    for flags, slots in (("--max-num-seqs 8", 8), ("--max-num-seqs 16,--dtype auto", 16), ("", None)):
+        server.start(Setup(flags=flags))
+        server.run(60, 4)
+        assert server.store.snapshot().backends[0].slots == slots
+
+
 def test_setups_and_bests_are_kept_once_they_change() -> None:
     """The version and what the machine says; nothing more until something is better."""
     server = server_of_now()
