@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 UNHUNG := timeout 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install uninstall bundle release fuzz demo test unit all-tests lint rules types pictures compiled wheel sbom aarch64 live prometheus soak bench truth screenshots readme site lock clean FORCE
+.PHONY: help venv install uninstall bundle release fuzz demo test unit all-tests inside processes lint rules types pictures compiled wheel sbom aarch64 live prometheus soak bench truth screenshots readme site lock clean FORCE
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -46,8 +46,7 @@ fuzz: $(VENV)/.dev ## random keys, clicks and resizes on the demo for SECONDS=60
 demo: $(VENV)/.run ## two simulated Sparks behind a router that oscillates, and the monitor on them
 	@$(BIN)/sparktop demo
 
-# The tests run last: their count is the last line of a log. Tests of whole programs follow the others, at most four
-# at a time: they hold processes to what a less busy machine would let them do. The longest checks start first.
+# The tests run last: their count is the last line of a log.
 test: $(VENV)/.dev ## everything a change must pass (about ten minutes on two cores)
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target wheel pictures types compiled aarch64 rules
 	@$(MAKE) --no-print-directory all-tests
@@ -55,8 +54,16 @@ test: $(VENV)/.dev ## everything a change must pass (about ten minutes on two co
 unit: $(VENV)/.dev ## every short pure test: no screens, servers, processes, real time or long simulations (half a minute on two cores)
 	$(UNHUNG) $(BIN)/pytest -m "not outside and not process and not long and not live and not prometheus" $(PARALLEL) --dist loadfile --hypothesis-profile=quick
 
+# Whole programs are held to what a less busy machine would let them do: at most four at a time, while the tests
+# beside them wait for a core. The longest checks start first.
 all-tests: $(VENV)/.dev ## every test that needs no outside server
-	$(UNHUNG) $(BIN)/pytest -m "not live and not prometheus and not process" $(CROWDED) --dist loadfile --durations=30 --durations-min=4
+	@echo "tests, inside and of whole programs: the results of each come when it ends (about five minutes on two cores)"
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target inside processes
+
+inside: $(VENV)/.dev
+	$(UNHUNG) nice -n 10 $(BIN)/pytest -m "not live and not prometheus and not process" $(CROWDED) --dist loadfile --durations=30 --durations-min=4
+
+processes: $(VENV)/.dev
 	$(UNHUNG) $(BIN)/pytest -m "process and not live and not prometheus" $(PROCESSES) --dist loadfile --durations=30 --durations-min=4 $(PROCESS_TESTS)
 
 # Otherwise each worker would compile all test files for itself.

@@ -19,8 +19,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 from weakref import WeakSet
@@ -46,6 +46,7 @@ FORBIDDEN_EVENTS = frozenset(
 )
 """Audit events of the interpreter; an event loop's own pair of sockets raises none of them."""
 LONGEST_WAIT_S = 0.1
+_ASKED_AGAIN_S = 5.0
 SERVING = frozenset({"bench", "certificate", "make_shim", "serve", "server", "start_agent", "start_server"})
 """Fixtures that serve or start a helper: a test that asks for one is marked by that."""
 SCREENS = Path(__file__).parent / "ui"
@@ -190,6 +191,24 @@ def _forbidden_as(what: str) -> Wrapper:
     return wrapper
 
 
+def _asking_again(timeout_error: type[Exception]) -> Wrapper:
+    """Return a wrapper of a pilot's wait for all widgets that asks again after a while, until pytest's limit.
+
+    A widget that ends before it answers, such as a notice whose time is up, is waited for in vain; on a busy
+    machine the others may need longer than Textual's 30 s.
+    """
+
+    def wrapper(wait_for_screen: Callable[..., Coroutine[None, None, bool]]) -> Callable[..., Any]:
+        async def call(pilot: object) -> bool:
+            while True:
+                with suppress(timeout_error):
+                    return await wait_for_screen(pilot, _ASKED_AGAIN_S)
+
+        return call
+
+    return wrapper
+
+
 def _counted_sleep(sleep: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(sleep)
     def call(wait_s: float) -> None:
@@ -278,9 +297,8 @@ def pytest_collection_finish() -> None:
     if (screens := sys.modules.get("textual.app")) is not None:
         for name in ("run_async", "run_test"):
             _wrap(screens.App, name, _forbidden_as("a screen"))
-        # A busy machine may need longer than Textual's 30 s for a screen; pytest's limit ends what hangs.
         pilot = importlib.import_module("textual.pilot")
-        pilot.Pilot._wait_for_screen.__defaults__ = (None,)
+        _wrap(pilot.Pilot, "_wait_for_screen", _asking_again(pilot.WaitForScreenTimeout))
         for module in (screens, pilot):
             _wrap(module, "wait_for_idle", lambda _: _settle)
     gc.collect()
