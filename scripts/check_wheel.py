@@ -36,6 +36,31 @@ FREE = (
 """Accepted licences of dependencies: each part of a licence's name must contain one of these."""
 
 
+NO_COPY = 77
+INSTALLATION = f"""\
+copy=$1 package=$2
+mount -t tmpfs tmpfs "$copy" && mkdir "$copy/upper" "$copy/work" "$copy/root" &&
+  mount -t overlay overlay -o "lowerdir=/,upperdir=$copy/upper,workdir=$copy/work" "$copy/root" &&
+  mount -t tmpfs tmpfs "$copy/root/run" && mount -t proc proc "$copy/root/proc" || exit {NO_COPY}
+cp "$package" "$copy/root/run/sparktop.deb"
+exec chroot "$copy/root" sh -ec '
+  export HOME=/run/home PATH=/usr/bin:/usr/sbin:/bin:/sbin
+  cd /
+  dpkg --force-depends -i /run/sparktop.deb
+  sparktop --version
+  sparktop doctor
+  if command -v systemd-analyze; then
+    systemd-analyze verify --man=no /usr/lib/systemd/system/sparktop-*.service
+  fi
+  dpkg --purge sparktop
+  if [ -e /usr/lib/sparktop ] || [ -e /usr/bin/sparktop ]; then echo "files are left"; exit 1; fi
+'
+"""
+"""Installs a .deb in a copy of this system whose changes are in memory, tries it, and removes it again.
+
+/run is empty there, so no service of this machine is touched."""
+
+
 def run(*command: str | Path, cwd: Path, timeout_s: float = COMMAND_S, home: Path | None = None) -> str:
     """Run a command in the folder `cwd`, with `home` as the user's home; return its standard output.
 
@@ -206,6 +231,30 @@ def check_deb(away: Path) -> None:
         if line.startswith("ExecStart=")
     }
     expect(f"its units start {starts}", holds=starts == {"ExecStart=/usr/bin/sparktop"})
+    check_installed_deb(package, away)
+
+
+def check_installed_deb(package: Path, away: Path) -> None:
+    """Install the .deb by dpkg in a copy of this system, where that can be made: root can, and may mount."""
+    python = Path(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}")
+    if os.geteuid() or not python.exists():
+        print(f"{package.name}: not installed: that needs root and {python}")
+        return
+    copy = away / "copy"
+    copy.mkdir()
+    done = subprocess.run(
+        ["unshare", "--mount", "--pid", "--fork", "sh", "-c", INSTALLATION, "sh", copy, package],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_S,
+        check=False,
+    )
+    if done.returncode == NO_COPY:
+        print(f"{package.name}: not installed: no copy of this system: {done.stderr.strip()}")
+        return
+    expect(f"the .deb, installed: {done.stdout}{done.stderr}", holds=done.returncode == 0)
+    print(f"{package.name}: installed in a copy of this system, tried and removed")
 
 
 def check_reader(digest: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from scripts.container_health import PORTS, SILENT_S, why_not
 from sparktop.commands.export import LISTENING as EXPORT
 from sparktop.commands.serve import LISTENING as SERVE
 from sparktop.model.targets import AGENT_PORT
+from tests.agent.agent_process import listening
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -41,6 +44,21 @@ def port() -> Iterator[int]:
         yield server.server_port
         server.shutdown()
         thread.join()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("command", ["export", "serve"])
+def test_what_runs_is_well_until_it_hangs(command: str, tmp_path: Path) -> None:
+    """The check of the image follows the command line of a real process: stopped, it does not answer."""
+    with listening([sys.executable, "-m", "sparktop", command], tmp_path) as (process, said):
+        words = Path(f"/proc/{process.pid}/cmdline").read_text("utf-8").split("\0")
+        address = re.search(r"127\.0\.0\.1:\d+", said[-1])
+        assert address is not None
+        words[words.index("127.0.0.1:0")] = address[0]
+        assert why_not(words) is None
+        process.send_signal(signal.SIGSTOP)
+        assert f"{address[0]}/healthz: " in (why_not(words) or "")
+        process.send_signal(signal.SIGCONT)
 
 
 @pytest.mark.outside
