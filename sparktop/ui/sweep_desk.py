@@ -112,11 +112,15 @@ def _levels_words(plan: Plan) -> str:
     return f", {' to '.join(ends)} {plan.axis[0].kind.amount}"
 
 
-def _duration_words(plan: Plan) -> str:
-    """Return how long a plan lasts on a fast and on a slow server: ", for 2 to 9 min"; "" if unknown."""
-    from sparktop.sweep.run.forecast import forecast
+def _duration_words(plan: Plan, snapshot: Snapshot | None) -> str:
+    """Return how long a plan lasts on a fast and on a slow server: ", for 2 to 9 min"; "" if unknown.
 
-    time = forecast(plan, ()).time
+    It is what the countdown says, too: from the slots of the watched servers.
+    """
+    from sparktop.sweep.run.forecast import forecast
+    from sparktop.sweep.view.live import plan_forecast
+
+    time = (forecast(plan, ()) if snapshot is None else plan_forecast(plan, snapshot)).time
     return "" if time is None else f", for {range_words(time.least_s, time.most_s)}"
 
 
@@ -374,7 +378,7 @@ class SweepDesk:
         lines = [note, "", *lines] if note else lines
         lines.append(
             f"Put load on {names_in_words([target.name for target in plan.targets])}"
-            f"{_levels_words(plan)}{_duration_words(plan)}?"
+            f"{_levels_words(plan)}{_duration_words(plan, snapshot)}?"
         )
         self._app.push_screen(AskScreen("sweep", lines, yes="start the sweep"), answered)
 
@@ -475,7 +479,7 @@ class SweepDesk:
         sweeping = self.sweeping
         own = sweeping is not None and source is sweeping.source and sweeping.path is not None
         self._show_history((sweeping.path.name,) if own and sweeping and sweeping.path else ())
-        self.say("mark a result with space and go to the other one; c lays them side by side")
+        self.say("mark a result with space and go to the other one; c compares them")
 
     def ask_to_leave(self) -> bool:
         """Ask whether to stop the sweep and quit, and return True; if no sweep runs, only return False."""

@@ -122,7 +122,7 @@ def measure(plan: Plan, watch: Watch, form: str, output: Path | None, render: Re
     keeper = Keeper.open(os.environ, plan, output, form, render)
     result = asyncio.run(make_sweep(plan, watch, keeper.keep))
     keeper.finish(result)
-    if output is None and (form == "json" or result.has_levels):
+    if output is None and result.has_levels:
         (write_markdown if form == "md" else write_out)(render(result, form))
     return result
 

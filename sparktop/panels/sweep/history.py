@@ -34,7 +34,7 @@ _LEAST_PREVIEW = 4
 _PLOT = 6
 """Least rows of a plot below the words of a preview."""
 _EMPTY = (
-    "no sweep is stored yet: s starts one on the overview",
+    "no sweep yet: press s on the board to start one",
     "i brings in results of other tools:",
     "llama-benchy, aiperf, guidellm, vllm bench serve",
 )

@@ -43,7 +43,17 @@ from sparktop.panels.parts.figures import (
     sentence_rows,
 )
 from sparktop.panels.parts.graph import area_rows, stacked_rows
-from sparktop.panels.parts.text import Row, Run, fit_row, fit_rows, merged, row_width, short_names, spread_row
+from sparktop.panels.parts.text import (
+    Row,
+    Run,
+    fit_row,
+    fit_rows,
+    fitted_names,
+    merged,
+    row_width,
+    short_names,
+    spread_row,
+)
 
 GUTTER = 17
 """Width in cells of the column at the left of each track, for its name, its current value and its scale."""
@@ -750,6 +760,8 @@ def _log_scale_ends(values: Sequence[float]) -> tuple[float, float]:
     return (low, high) if high >= 10 * low else (low, 10 * low)
 
 
+_LEAST_NAME = 3
+"""Least width in cells of a name beside a graph that is one row high."""
 _SmallGraph = tuple[Slots, Callable[[SweepAxis], Row]]
 """(values of a graph that is one row high, what draws it on a time axis)."""
 
@@ -769,21 +781,37 @@ def _small_graphs(live: LiveSeries) -> list[Callable[[SweepAxis], Row]]:
         for line in servers
     ]
     load_top = top_without_spikes(loads, 4.0).end
+    names = tuple(line.name for line in servers)
+    nodes = tuple(line.name for line in live.nodes)
     graphs: list[_SmallGraph] = [
-        *((line.running, partial(_load_graph, line=line, top=load_top)) for line in servers),
-        *((line.power_w, partial(_small_graph, line.name, line.power_w, "W", "gpu")) for line in live.nodes),
+        *((line.running, partial(_load_graph, line=line, names=names, top=load_top)) for line in servers),
         *(
-            (values, partial(_small_graph, line.name, values, "% KV", "memory", top=100.0))
+            (line.power_w, partial(_small_graph, (line.name, nodes), line.power_w, "W", "gpu"))
+            for line in live.nodes
+        ),
+        *(
+            (values, partial(_small_graph, (line.name, names), values, "% KV", "memory", top=100.0))
             for line in servers
             if (values := line.kv_cache_percent)
         ),
         *(
-            (values, partial(_small_graph, line.name, values, "°C", "load", least=_COLDEST_C, top=_HOTTEST_C))
+            (
+                values,
+                partial(
+                    _small_graph,
+                    (line.name, nodes),
+                    values,
+                    "°C",
+                    "load",
+                    least=_COLDEST_C,
+                    top=_HOTTEST_C,
+                ),
+            )
             for line in live.nodes
             if (values := line.temperature_c)
         ),
         *(
-            (values, partial(_small_graph, line.name, values, "MHz", "cpu", top=_CLOCK_MHZ))
+            (values, partial(_small_graph, (line.name, nodes), values, "MHz", "cpu", top=_CLOCK_MHZ))
             for line in live.nodes
             if (values := line.sm_clock_mhz)
         ),
@@ -792,7 +820,7 @@ def _small_graphs(live: LiveSeries) -> list[Callable[[SweepAxis], Row]]:
 
 
 def _small_graph(
-    name: str,
+    named: tuple[str, tuple[str, ...]],
     values: Slots,
     unit: str,
     gradient: str,
@@ -803,6 +831,7 @@ def _small_graph(
 ) -> Row:
     """Draw a graph that is one row high: name and current value, then dots over time.
 
+    `named` has the name, and all names that it must stay distinct from where it is cut.
     The colour of the dots shows the value, as in the large graphs. The scale goes from `least` to `top`; 0
     for a round number above the highest value.
     """
@@ -812,22 +841,24 @@ def _small_graph(
     end = top - least if top else nice_ceiling(highest, _LEAST_POWER_W)
     text = numbers.UNKNOWN if now is None else f"{now:.0f}"
     graph = area_rows(columns, axis.width, 1, end, gradient, end_slot=1)[0]
-    return [*_small_gutter(name, f"{text} {unit}"), *graph]
+    return [*_small_gutter(named, f"{text} {unit}"), *graph]
 
 
-def _load_graph(axis: SweepAxis, *, line: BackendLine, top: float) -> Row:
+def _load_graph(axis: SweepAxis, *, line: BackendLine, names: tuple[str, ...], top: float) -> Row:
     """Draw a server's running requests over time as dots, with its waiting requests above them."""
     running = axis.columns(line.running)
     waiting = axis.columns(line.waiting) if line.waiting else [None] * len(running)
     newest = (_newest_value(line.running), _newest_value(line.waiting))
     running_now, waiting_now = (numbers.count(requests, 4).strip() for requests in newest)
-    text = f"{running_now} wait {waiting_now}"
-    if len(line.name) + len(text) + len("run ") + 2 <= GUTTER:
-        text = f"run {text}"
+    text = f"run {running_now} wait {waiting_now}"
+    if len(text) > GUTTER - 2 - _LEAST_NAME:
+        text = f"{running_now} ({waiting_now} wait)"
     graph = stacked_rows(running, waiting, axis.width, 1, top, ("running", "waiting"), end_slot=1)[0]
-    return [*_small_gutter(line.name, text), *graph]
+    return [*_small_gutter((line.name, names), text), *graph]
 
 
-def _small_gutter(name: str, text: str) -> Row:
-    room = max(3, GUTTER - 2 - len(text))
-    return fit_row([*fit_row([label(name)], room), (" ", "text"), (text, "title"), (" ", "text")], GUTTER)
+def _small_gutter(named: tuple[str, tuple[str, ...]], text: str) -> Row:
+    name, names = named
+    room = max(_LEAST_NAME, GUTTER - 2 - len(text))
+    row: Row = [label(fitted_names(names, room)[name]), (" ", "text"), (text, "title"), (" ", "text")]
+    return fit_row(row, GUTTER)

@@ -50,7 +50,7 @@ from sparktop.sweep.formats.tables import (
     versus,
     winners,
 )
-from sparktop.sweep.plan.plan import ENOUGH_S, TargetKind
+from sparktop.sweep.plan.plan import TargetKind, runs_words
 from sparktop.sweep.result.level import split_words
 from sparktop.sweep.result.results import (
     ComparisonResult,
@@ -559,8 +559,7 @@ def effort_words(plan: PlanResult) -> str:
         return f"{'?' if plan.runs is None else plan.runs} × {plan.duration_s:g} s a level"
     if plan.runs is None and plan.duration_s is not None:
         return f"{plan.duration_s:g} s or more a level"
-    more = f" or more, {ENOUGH_S:.0f} s" if plan.more_runs else ""
-    return f"{'?' if plan.runs is None else plan.runs} run{'' if plan.runs == 1 else 's'}{more} a level"
+    return f"{'? runs' if plan.runs is None else runs_words(plan.runs, more_runs=plan.more_runs)} a level"
 
 
 def _seed_words(result: SweepResult) -> str:

@@ -46,6 +46,12 @@ class Order(StrEnum):
     alike."""
 
 
+def runs_words(runs: int, *, more_runs: bool) -> str:
+    """Return how many runs a level has: "3 runs"; where it repeats short ones "at least 3 runs and 10 s"."""
+    words = f"{runs} run{'' if runs == 1 else 's'}"
+    return f"at least {words} and {ENOUGH_S:.0f} s" if more_runs else words
+
+
 class TargetKind(StrEnum):
     """The kind of server at a target's address."""
 

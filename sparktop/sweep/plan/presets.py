@@ -20,7 +20,7 @@ from sparktop.sweep.plan.arrivals import check_arrivals, parse_pattern, rates_or
 from sparktop.sweep.plan.conversations import DEFAULT as WORKLOAD
 from sparktop.sweep.plan.conversations import ConversationPreset, find_conversations
 from sparktop.sweep.plan.own_requests import checked_body, checked_headers, find_prompts
-from sparktop.sweep.plan.plan import Api, Order, Plan, SweepTarget, Timeouts, timeouts_for
+from sparktop.sweep.plan.plan import Api, Order, Plan, SweepTarget, Timeouts, runs_words, timeouts_for
 from sparktop.sweep.plan.texts import TEXTS
 from sparktop.sweep.plan.traces import Replay, find_replay, parse_range
 
@@ -439,8 +439,7 @@ def _preset_parts(preset: SweepSpec) -> Iterator[str]:
     if preset.depths:
         yield f"after {_comma_list(preset.depths)} tokens of context"
     if preset.runs is not None:
-        more = " or more" if preset.more_runs else ""
-        yield f"{preset.runs}{more} run{'' if preset.runs == 1 and not more else 's'}"
+        yield runs_words(preset.runs, more_runs=preset.more_runs)
     if preset.targets:
         yield f"on {', '.join(preset.targets)}"
 

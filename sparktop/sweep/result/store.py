@@ -57,6 +57,12 @@ def _parse_json(path: Path, data: bytes) -> object:
     try:
         return _parse_lines(data)
     except UnicodeDecodeError as error:
+        from sparktop.recording.frames import MAGIC  # late: only after a mistake
+
+        if data.startswith(MAGIC):
+            raise UsageError(
+                f"{name}: is a recording, not the result of a sweep; sparktop report {name} reads it"
+            ) from None
         raise UsageError(
             f"{name}: is not JSON: byte {error.start} is not UTF-8; is it the right file?"
         ) from None

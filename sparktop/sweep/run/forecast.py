@@ -692,7 +692,7 @@ def _time_words(expected: Forecast) -> str:
             return f"time {expected.why}"
         return f"at least {duration_words(expected.seconds)} {expected.why}"
     time = range_words(expected.time.least_s, expected.time.most_s)
-    return f"{time}: {levels_words(expected)}; {expected.why}"
+    return f"{levels_words(expected)}, in {time} ({expected.why})"
 
 
 def levels_words(expected: Forecast) -> str:

@@ -203,7 +203,7 @@ class SweepRunner:
             self._builder.enter_target(prepared)
             for note in prepared.notes:
                 self._emit(Notice(note))
-            if prepared.error is not None:
+            if prepared.error is not None and len(self._plan.targets) > 1:
                 self._emit(Notice(f"left out: {with_subject(target.name, prepared.error)}"))
             targets.append(prepared)
         snapshot = self._feed.snapshot()

@@ -33,7 +33,7 @@ _WHOLE_FROM = 10.0
 """Percent from which on an error is written without decimals."""
 _IN_BUNCHES = "sent in bunches"
 """Label of a level whose requests went to the same server too often in a row."""
-_MORE_DATA = re.compile(r"needs \d+ s more data: (a verdict takes)")
+_MORE_DATA = re.compile(r"needs \d+ s more data: a verdict takes (\d+ s)(?:, (8 × [^;]*))?")
 _WORST_BALANCE = {word.value for word in BalanceWord if word.bad}
 
 
@@ -166,7 +166,15 @@ def balance_reasons(level: LevelResult) -> tuple[str, ...]:
     sentences = [reason for reason in reasons if isinstance(reason, str)] if isinstance(reasons, list) else []
     if isinstance(measured_s := kept.get("window_s"), float):
         # The level is over: no more data will come.
-        sentences = [_MORE_DATA.sub(rf"{measured_s:.0f} s measured, \1", reason) for reason in sentences]
+        sentences = [
+            _MORE_DATA.sub(
+                lambda needs: (
+                    f"{measured_s:.0f} s measured, {needs[1]} needed" + (f" ({needs[2]})" if needs[2] else "")
+                ),
+                reason,
+            )
+            for reason in sentences
+        ]
     test = kept.get("runs_test")
     if isinstance(test, dict) and isinstance(sentence := test.get("sentence"), str):
         is_bunched = _bunched_sentence(level) is not None

@@ -31,7 +31,7 @@ from sparktop.model.sweep import (
 )
 from sparktop.sweep.compare.compare import compare, comparison_of, engines_sentences
 from sparktop.sweep.compare.series import Load, Reference, Series, SeriesLevel, aligned, load_of, series_of
-from sparktop.sweep.plan.plan import Order
+from sparktop.sweep.plan.plan import Order, runs_words
 from sparktop.sweep.result.level import split_words
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow, PlanResult, SweepResult
 from sparktop.sweep.terms.definitions import METRICS, Metric, main_rate_of
@@ -294,8 +294,7 @@ def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
     shape = _SHAPES[plan.mode] + (
         f" ({plan.arrivals})" if plan.arrivals and plan.mode is LoadMode.OPEN else ""
     )
-    more = "+" if plan.more_runs else ""
-    runs = "" if plan.runs is None else f", {plan.runs}{more} run{'' if plan.runs == 1 and not more else 's'}"
+    runs = "" if plan.runs is None else f", {runs_words(plan.runs, more_runs=plan.more_runs)}"
     return f"{tokens}, {shape}{runs}{order}"
 
 

@@ -182,7 +182,7 @@ class SweepScreen(CanvasScreen):
 
     def _footer_word(self, key: Key) -> str:
         if key.name == "reference" and self.reference is not None:
-            return f"ref: {fit(self.reference.name, min(24, len(self.reference.name)))}"
+            return f"published: {fit(self.reference.name, min(24, len(self.reference.name)))}"
         return key.footer or ""
 
     def _selected_level(self, view: SweepView) -> LevelKey | None:

@@ -11,6 +11,7 @@ The winner that a sweep shows is the model's own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
@@ -63,7 +64,7 @@ def test_quick_is_63_requests_at_least_and_21_to_warm_up() -> None:
     assert pieces(found) == (
         "at least 63 requests + 21 warm-up",
         "8,064 prompt + 4,032 output tokens",
-        "40 s to 27 min: 3 levels, may go on to c = 256; no earlier sweep of a with such settings",
+        "3 levels, may go on to c = 256, in 40 s to 27 min (no earlier sweep of a with such settings)",
     )
 
 
@@ -75,7 +76,9 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     assert found.seconds is not None
     assert found.time is not None
     assert found.time.least_s < found.seconds < found.time.most_s
-    assert ": 2 levels, may go on to c = 8; estimated from your sweep of " in pieces(found)[2]
+    assert re.fullmatch(
+        r"2 levels, may go on to c = 8, in [^(]+ \(estimated from your sweep of .*\)", pieces(found)[2]
+    )
     assert plan_line(plan).startswith("c = 1, 2, then up to 8 while tok/s rise: at least 9 requests + ")
     assert forecast(replace(PLAN, climb_to=2), [swept()]) == plain
     full = swept()

@@ -81,7 +81,7 @@ def test_a_finished_level_waits_for_no_more_data() -> None:
     """A balance that was not judged says how long was measured, and how long a verdict takes."""
     kept = {"verdict": "unknown", "window_s": 36.2, "reasons": ["needs 54 s more data: a verdict takes 90 s"]}
     fields = balance_fields(made_level().model_copy(update={"balance": kept}))
-    assert fields["balance_reasons"] == ("36 s measured, a verdict takes 90 s",)
+    assert fields["balance_reasons"] == ("36 s measured, 90 s needed",)
 
 
 @pytest.mark.parametrize(

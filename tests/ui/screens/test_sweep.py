@@ -181,7 +181,7 @@ async def test_published_tables_go_round(stage: SweepStage) -> None:
                 break
             seen.append(reference.name)
             assert f"ref:{reference.name}" in stage.text
-            assert f"Ref: {reference.name[:20]}" in stage.footer
+            assert f"published: {reference.name[:20]}" in stage.footer
             assert reference.source in stage.toasts()[-1]
         assert len(seen) == len(set(seen)) >= 2
         assert "ref:" not in stage.text
@@ -247,7 +247,7 @@ async def test_history_and_comparison_lead_to_the_results(stage: SweepStage) -> 
         await done_and_open(stage)
         await stage.press("c")
         assert type(stage.top()).__name__ == "HistoryScreen"
-        assert "c lays them side by side" in stage.toasts()[-1]
+        assert "c compares them" in stage.toasts()[-1]
         await stage.app.workers.wait_for_complete()
         depth = len(stage.app.screen_stack)
         await stage.press("enter")

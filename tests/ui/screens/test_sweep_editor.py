@@ -343,7 +343,7 @@ async def test_an_earlier_sweep_gives_the_time_and_names_of_others_are_no_markup
         targets=(replace(TARGETS[0], name="[b]x[/b]"), *TARGETS[1:]),
     )
     async with opened.on():
-        assert " estimated from your sweep of" in opened.words()
+        assert "(estimated from your sweep of" in opened.words()
         opened.editor.query_one("#field-model", Typed).value = "[red]m[/red]"
         await opened.press()
         assert "[b]x[/b]" in opened.words()

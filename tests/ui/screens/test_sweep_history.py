@@ -56,9 +56,9 @@ async def test_an_empty_history_says_how_to_make_one(tmp_path: Path) -> None:
     async with shown.on(SIZES[0]):
         for size in (SIZES[0], SIZES[-1]):
             await shown.resize(*size)
-            assert "no sweep is stored yet: s starts one" in shown.text
+            assert "no sweep yet: press s on the board" in shown.text
             await shown.press("enter", "space", "c", "d", "f", "down", "end", "pagedown")
-            assert "no sweep is stored yet" in shown.text
+            assert "no sweep yet" in shown.text
     assert shown.opened == []
 
 
