@@ -229,7 +229,74 @@ async def in_brotli(asked: Asked) -> None:
     asked.write("0\r\n\r\n")
 
 
+async def whole(asked: Asked) -> None:
+    """Answer as through a proxy that keeps everything until the end."""
+    await asyncio.sleep(0.1)
+    asked.start()
+    asked.chunk("".join(plain(json.dumps(event)) for event in _events(asked)) + "data: [DONE]\n\n")
+    asked.write("0\r\n\r\n")
+
+
+async def past_the_length(asked: Asked) -> None:
+    """Go on for as many tokens again as were asked for."""
+    asked.start()
+    for _ in range(2 * asked.tokens - 1):
+        asked.event(asked.token())
+        await asked.server.step()
+    asked.event(asked.token(finish="length"))
+    asked.event(asked.usage(2 * asked.tokens))
+    asked.end()
+
+
+def counts(prompt: float, generated: Callable[[Asked], float]) -> Answer:
+    """Return an answer whose only counts are these, at its end."""
+
+    async def answer(asked: Asked) -> None:
+        asked.start()
+        for at in range(asked.tokens):
+            asked.event(asked.token(None, finish="length" if at == asked.tokens - 1 else None))
+            await asked.server.step()
+        used = {"prompt_tokens": prompt, "completion_tokens": generated(asked)}
+        asked.event({"choices": [], "usage": used})
+        asked.end()
+
+    return answer
+
+
 STREAMS: dict[str, Behaviour] = {
+    "whole": Behaviour(
+        "an answer that comes in one piece has no rate of decoding, and a doubtful TTFT",
+        whole,
+        shows=ALL_OK | {"itl_ms": None, "decode_tps": None},
+        marks=frozenset({"bursts"}),
+    ),
+    "past-the-length": Behaviour(
+        "answers longer than asked for are no like those of other servers",
+        past_the_length,
+        shows={"requests.ok": 2, "tokens.generated": 36},
+        marks=frozenset({"long_output"}),
+    ),
+    "thinking-key": Behaviour(
+        "reasoning may have the key that Ollama gives it",
+        deltas({"thinking": " hm"}),
+        shows=_BY_CHUNKS | {"first_answer_ms": None},
+    ),
+    "uncounted-prompts": Behaviour(
+        "a prompt of 0 tokens is one that is not counted",
+        counts(0, lambda asked: asked.tokens),
+        shows=ALL_OK | {"counted_prompt_tokens": None},
+    ),
+    "float-counts": Behaviour(
+        "counts may be written with a decimal point",
+        counts(45.0, lambda asked: float(asked.tokens)),
+        shows=ALL_OK | {"tokens_from": "usage"},
+    ),
+    "more-chunks-than-tokens": Behaviour(
+        "chunks beyond the server's count are not hidden tokens",
+        counts(45, lambda _asked: 5),
+        shows={"requests.ok": 2, "tokens.generated": 10, "ttft_ms": None},
+        marks=frozenset({"hidden_tokens"}),
+    ),
     "refusal": Behaviour(
         "words with which a model refuses are tokens",
         deltas({"refusal": " no"}),

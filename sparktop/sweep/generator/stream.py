@@ -196,14 +196,16 @@ class StreamEvent(Struct, frozen=True):
 class _Delta(Struct):
     """What a chunk of a chat adds to the answer; each value may have any type.
 
-    Reasoning has the first key at vLLM and DeepSeek, the second at OpenRouter and newer versions of vLLM; of
-    Mistral's models it is a content that is a list of parts of the type "thinking".
+    Reasoning has the first key at vLLM and DeepSeek, the second at OpenRouter and newer versions of vLLM, the
+    third at servers that keep Ollama's own name; of Mistral's models it is a content that is a list of parts
+    of the type "thinking".
     """
 
     role: Any = UNSET
     content: Any = None
     reasoning_content: Any = None
     reasoning: Any = None
+    thinking: Any = None
     tool_calls: Any = None
     function_call: Any = None
     refusal: Any = None
@@ -253,7 +255,7 @@ def read_event(data: bytes) -> StreamEvent:
         isinstance(part, dict) and part.get("type") == "thinking" for part in text
     )
     answers = bool((text and not thoughts) or delta.tool_calls or delta.function_call or delta.refusal)
-    reasons = bool((text and thoughts) or delta.reasoning_content or delta.reasoning)
+    reasons = bool((text and thoughts) or delta.reasoning_content or delta.reasoning or delta.thinking)
     finish = choice.finish_reason
     shown = id_count or int(answers or reasons)
     is_empty = not shown and "" in (choice.text, delta.content)
@@ -316,13 +318,16 @@ def _read_usage(usage: object) -> Usage | None:
         return None
     details = usage.get("prompt_tokens_details")
     return Usage(
-        prompt_tokens=_count(usage.get("prompt_tokens")),
+        # No prompt is empty: some servers do not count them.
+        prompt_tokens=_count(usage.get("prompt_tokens")) or None,
         cached_tokens=_count(details.get("cached_tokens")) if isinstance(details, dict) else None,
         generated_tokens=_count(usage.get("completion_tokens")),
     )
 
 
 def _count(value: object) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # as Lua and JavaScript may write it
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 

@@ -191,11 +191,15 @@ def _load_fields(level: Level) -> dict[str, Any]:
 
 def _token_counts(traces: Sequence[RequestTrace], finished: Sequence[RequestTrace]) -> TokenCounts:
     hidden = [trace for trace in finished if trace.hides_tokens]
+    first_reads = [trace.arrivals[0][1] for trace in finished if trace.arrivals]
     return TokenCounts(
         prompt=prompt_tokens(traces),
         generated=sum(trace.tokens for trace in traces),
         hidden=sum(trace.untimed_tokens + trace.hidden_before for trace in hidden),
         hidden_requests=len(hidden),
+        surplus=sum(max(0, trace.timed_tokens - trace.tokens) for trace in finished),
+        first_read=fmean(first_reads) if first_reads else None,
+        cached=cached_tokens(finished)[1],
     )
 
 

@@ -377,8 +377,9 @@ def decode_tps(run: Sequence[RequestTrace]) -> float | None:
     """Return the decode rate of a run in tokens/s.
 
     It is the number of tokens that arrived after the first network read of their request, divided by the time
-    from the earliest first read to the latest last read. Return None if too many token times are unknown, or
-    if tokens generated before a first read could change the rate by more than `CERTAIN_SHARE`.
+    from the earliest first read to the latest last read. Return None if no answer had a second read, if too
+    many token times are unknown, or if tokens generated before a first read could change the rate by more
+    than `CERTAIN_SHARE`.
     """
     streams = [trace.arrivals for trace in run if trace.arrivals]
     if not streams or not _are_timed([trace for trace in run if not trace.spans_all]):
@@ -390,6 +391,8 @@ def decode_tps(run: Sequence[RequestTrace]) -> float | None:
         for trace in run
         if (arrivals := trace.arrivals)
     )
+    if not tokens:
+        return None
     begin = min(arrivals[0][0] for arrivals in streams)
     end = max(arrivals[-1][0] for arrivals in streams)
     shown = _per_second(tokens, end - begin)

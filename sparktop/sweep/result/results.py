@@ -944,6 +944,12 @@ class TokenCounts(Part):
     """Generated tokens of completed requests whose arrival times are unknown; None in older files."""
     hidden_requests: Count | None = None
     """Completed requests with such hidden tokens."""
+    surplus: Count | None = None
+    """Chunks with text beyond the tokens that the server counted; None in older files."""
+    first_read: Number = None
+    """Mean number of tokens that the first read of an answer brought; None in older files."""
+    cached: Count | None = None
+    """Prompt tokens that the answers report as found in the prefix cache; None where they report none."""
 
 
 class RequestColumns(Part):

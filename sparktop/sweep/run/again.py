@@ -37,6 +37,7 @@ from sparktop.sweep.terms.definitions import (
     ERROR_SHARE,
     FOREIGN_TRAFFIC,
     LATE_SENDS,
+    LONG_OUTPUT,
     MOST_CONCURRENCY,
     RESTARTED,
     SHORT_OUTPUT,
@@ -48,7 +49,7 @@ from sparktop.sweep.terms.definitions import (
 _NOT_OF_THE_LOAD = frozenset(
     (
         *(CACHE_HITS, CLIENT_LAG, CLOCK_SHIFT, CUT_SHORT, DRIFT, FOREIGN_TRAFFIC),
-        *(LATE_SENDS, RESTARTED, SHORT_OUTPUT, SHORT_PROMPT, THROTTLED),
+        *(LATE_SENDS, LONG_OUTPUT, RESTARTED, SHORT_OUTPUT, SHORT_PROMPT, THROTTLED),
     )
 )
 """Marks of a level whose latencies are not those of this server under this load alone."""

@@ -19,6 +19,7 @@ from sparktop.sweep.run.depth import TEMPLATE_TOKENS, context_doubts
 from sparktop.sweep.run.open_loop import open_loop_doubts
 from sparktop.sweep.run.server_side import Counters
 from sparktop.sweep.terms.definitions import (
+    BURSTS,
     CACHE_HITS,
     CLIENT_LAG,
     CLOCK_SHIFT,
@@ -29,6 +30,7 @@ from sparktop.sweep.terms.definitions import (
     FEW_RUNS,
     FOREIGN_TRAFFIC,
     HIDDEN_TOKENS,
+    LONG_OUTPUT,
     MDNS_TARGET,
     QUEUE_LIMITED,
     RESTARTED,
@@ -64,8 +66,11 @@ MOST_PROMPT_OFF = 0.02
 MOST_ESTIMATE_OFF = 0.1
 """Shares by which a prompt length may differ that the server counted, where the client's count is exact and
 where it is an estimate. The latter may always differ by `TEMPLATE_TOKENS`."""
-LEAST_OUTPUT_SHARE = 0.95
-"""Share (0 to 1) of the output tokens asked for that answers must have on average."""
+LEAST_OUTPUT_SHARE, MOST_OUTPUT_SHARE = 0.95, 1.05
+"""Shares of the output tokens asked for that answers must and may have on average."""
+LEAST_BURST, BURST_SHARE, FASTEST_TOKEN_MS = 4.0, 0.1, 1.0
+"""Tokens of a first read from which on it may be a proxy's buffer, the share of the TTFT that the later ones
+of them must have taken, and the shortest time of a token of one stream."""
 LEAST_LIFETIMES = 3
 """Least length of a steady run in median durations of a request: shorter ones are mostly begin and end."""
 LEAST_RUNS = 3
@@ -141,6 +146,7 @@ def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, 
         *_prompt_doubts(level),
         *_count_doubts(facts),
         *_hidden_token_doubts(plan, level),
+        *_burst_doubts(level),
         *(() if level.agents is not None else _output_doubts(plan, level)),
         *_duration_doubts(plan, level, facts),
         *_machine_doubts(facts),
@@ -215,14 +221,18 @@ def _cache_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     if level.depth:
         yield from context_doubts(level)
     elif level.agents is None and level.replay is None:
-        yield from _cache_hit_doubts(facts)
+        yield from _cache_hit_doubts(level, facts)
 
 
-def _cache_hit_doubts(facts: LevelFacts) -> Iterator[Validity]:
-    growth = facts.measured
-    if growth is None or not growth.cache_queries or growth.cache_hits is None or facts.fell:
+def _cache_hit_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
+    growth, tokens = facts.measured, level.tokens
+    if growth is not None and growth.cache_queries and growth.cache_hits is not None and not facts.fell:
+        share = growth.cache_hits / growth.cache_queries
+    elif tokens.prompt and tokens.cached:
+        # Chat templates begin alike.
+        share = (tokens.cached - TEMPLATE_TOKENS * level.requests.ok) / tokens.prompt
+    else:
         return
-    share = growth.cache_hits / growth.cache_queries
     if share > MOST_HIT_SHARE:
         yield Validity(
             code=CACHE_HITS,
@@ -288,7 +298,24 @@ def _hidden_token_doubts(plan: Plan, level: LevelResult) -> Iterator[Validity]:
     cost = f"{', '.join(withheld)} cannot be measured" if withheld else "latencies leave those requests out"
     which = f"{requests} of {level.requests.ok} requests"
     message = f"no chunk shows {hidden}{of_tokens} tokens ({which}): {cost}"
+    if level.tokens.surplus:
+        message = f"{level.tokens.surplus} chunks more came than the server counted tokens ({which}): {cost}"
     yield Validity(code=HIDDEN_TOKENS, message=message)
+
+
+def _burst_doubts(level: LevelResult) -> Iterator[Validity]:
+    """Yield a reason to doubt the TTFT if it is that of a later token: a proxy may have held the first."""
+    first, ttft = level.tokens.first_read, level.ttft_ms
+    if first is None or first < LEAST_BURST or ttft is None or ttft.mean is None:
+        return
+    if level.tpot_ms is None:
+        is_late = first * FASTEST_TOKEN_MS <= ttft.mean
+        words = "answers came whole: TTFT is the time to their end"
+    else:
+        is_late = (first - 1) * (level.tpot_ms.mean or 0.0) > BURST_SHARE * ttft.mean
+        words = f"first reads brought {first:.0f} tokens: TTFT is that of the last of them"
+    if is_late:
+        yield Validity(code=BURSTS, message=f"{words}; does a proxy buffer?")
 
 
 def _prompt_doubts(level: LevelResult) -> Iterator[Validity]:
@@ -319,10 +346,9 @@ def _output_doubts(plan: Plan, level: LevelResult) -> Iterator[Validity]:
     else:
         return
     asked = level.tg or plan.tg
-    if mean < LEAST_OUTPUT_SHARE * asked:
-        yield Validity(
-            code=SHORT_OUTPUT, message=f"requests gave {mean:.1f} tokens on average, {asked} were asked for"
-        )
+    if not LEAST_OUTPUT_SHARE * asked <= mean <= MOST_OUTPUT_SHARE * asked:
+        message = f"requests gave {mean:.1f} tokens on average, {asked} were asked for"
+        yield Validity(code=SHORT_OUTPUT if mean < asked else LONG_OUTPUT, message=message)
 
 
 def _duration_doubts(plan: Plan, level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:

@@ -192,6 +192,7 @@ FOREIGN_TRAFFIC, COUNT_MISMATCH, SHORT_OUTPUT = "foreign_traffic", "count_mismat
 TOO_SHORT, THROTTLED, CLOCK_SHIFT, FEW_RUNS = "too_short", "throttled", "clock_shift", "few_runs"
 ERRORS, MDNS_TARGET, RESTARTED, CUT_SHORT = "errors", "mdns_target", "restarted", "cut_short"
 HIDDEN_TOKENS, UNCOUNTED_TOKENS = "hidden_tokens", "uncounted_tokens"
+BURSTS, LONG_OUTPUT = "bursts", "long_output"
 SHORT_PROMPT, CONTEXT_LENGTH = "short_prompt", "context_length"
 UNSTABLE, OVERLOADED, LATE_SENDS = "unstable", "overloaded", "late_sends"
 UNANSWERED, FEW_CALLS = "unanswered", "few_calls"
@@ -310,6 +311,13 @@ WARNINGS = {
             brief="uncounted",
         ),
         LevelWarning(
+            BURSTS,
+            "answers in bursts",
+            "the first read of an answer brought several tokens: its TTFT is that of a later token",
+            "turn off buffering in the proxy (nginx: proxy_buffering off)",
+            brief="bursts",
+        ),
+        LevelWarning(
             THROTTLED,
             "throttled",
             "a machine was throttled for more than 1 % of the level",
@@ -335,6 +343,13 @@ WARNINGS = {
             "answers ended before the length asked for",
             "check that the server honours ignore_eos and min_tokens",
             brief="short",
+        ),
+        LevelWarning(
+            LONG_OUTPUT,
+            "answers too long",
+            "answers went on past the length asked for",
+            "check that the server honours max_tokens; compare levels of equal lengths",
+            brief="long",
         ),
         LevelWarning(
             MDNS_TARGET,

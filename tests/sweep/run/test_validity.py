@@ -87,6 +87,16 @@ def answers(*tokens: int) -> dict[str, object]:
     return {"each": RequestColumns(generated_tokens=tokens)}
 
 
+def first_read(tokens: float, tpot_ms: float | None) -> dict[str, object]:
+    latency = None if tpot_ms is None else Latency(mean=tpot_ms, p50=tpot_ms)
+    counts = GOOD.tokens.model_copy(update={"first_read": tokens})
+    return {"tokens": counts, "tpot_ms": latency, "ttft_ms": Latency(mean=3000.0)}
+
+
+def cached(tokens: int) -> dict[str, object]:
+    return {"tokens": GOOD.tokens.model_copy(update={"cached": tokens})}
+
+
 LONG_E2E = {"e2e_ms": Latency(mean=4e3, p50=4e3)}
 
 
@@ -127,6 +137,14 @@ LONG_E2E = {"e2e_ms": Latency(mean=4e3, p50=4e3)}
         pytest.param({}, {"unsettled": "still ran 3"}, PLAN, ["foreign_traffic"], id="no rest"),
         pytest.param(answers(64, 56, 60), {}, PLAN, ["short_output"], id="short answers"),
         pytest.param(answers(64, 60, 61), {}, PLAN, [], id="answers 5 % short"),
+        pytest.param(answers(64, 67, 67), {}, PLAN, [], id="answers 5 % long"),
+        pytest.param(answers(68, 68, 68), {}, PLAN, ["long_output"], id="long answers"),
+        pytest.param(first_read(16.0, tpot_ms=20.0), {}, PLAN, [], id="a tenth of the TTFT"),
+        pytest.param(first_read(17.0, tpot_ms=20.0), {}, PLAN, ["bursts"], id="a proxy's buffer"),
+        pytest.param(first_read(64.0, tpot_ms=None), {}, PLAN, ["bursts"], id="whole answers"),
+        pytest.param(first_read(3001.0, tpot_ms=None), {}, PLAN, [], id="whole answers of a fast server"),
+        pytest.param(cached(16 * 12 + 16), {"measured": None}, PLAN, ["cache_hits"], id="hits by answers"),
+        pytest.param(cached(16 * 12 + 15), {"measured": None}, PLAN, [], id="a template's hits"),
         pytest.param({"duration_s": 9.9}, {}, PLAN, ["too_short"], id="9.9 s"),
         pytest.param({}, {}, STEADY, [], id="steady"),
         pytest.param(LONG_E2E, {}, STEADY, ["too_short"], id="below three lifetimes"),

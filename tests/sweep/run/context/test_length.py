@@ -101,7 +101,7 @@ async def short() -> AsyncIterator[Short]:
 
 def shown(result: SweepResult) -> list[tuple[int | None, bool, str | None]]:
     """Return for each level its length, whether it has figures, and the reason why not."""
-    return [(one.pp, one.decode_tps is not None, one.error) for one in result.targets[0].levels]
+    return [(one.pp, one.output_tps is not None, one.error) for one in result.targets[0].levels]
 
 
 @pytest.mark.process
