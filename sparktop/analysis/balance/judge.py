@@ -554,11 +554,13 @@ def _with_reasons(
     reasons = balance_words.reasons(result, load, grid, reason, long=leads)
     if result.word is BalanceWord.OSCILLATING and not (leads or _rhythm_says_most(result.swing, met)):
         reasons = (_swing_sentence(result, met), *reasons[1:])
-    cause, hint = balance_words.advice(result, load, grid)
+    swings = result.word in {BalanceWord.OSCILLATING, BalanceWord.STARVED}
+    is_keyed = swings and balance_words.follows_keys(load.strategy)
+    cause, hint = balance_words.advice(result, replace(load, router=None) if is_keyed else load, grid)
     result = replace(result, reasons=reasons, cause=cause, hint=hint)
-    if result.router is not None or not result.word.bad:
+    if (result.router is not None and not is_keyed) or not result.word.bad:
         return result
-    return _without_router(result, grid)
+    return _without_router(result, grid, load.strategy)
 
 
 def _rules_met(measured: Balance) -> frozenset[str]:
@@ -613,11 +615,11 @@ def _rhythm_says_most(swing: Swing | None, met: frozenset[str]) -> bool:
     return not met & {"convoys", "herds"} or swing.score >= rules.COMING_SCORE
 
 
-def _without_router(balance: Balance, grid: LoadGrid) -> Balance:
+def _without_router(balance: Balance, grid: LoadGrid, strategy: str | None) -> Balance:
     """Return a copy of `balance`, which has a bad verdict, with the verdict "uneven" and other reasons.
 
-    Used where no router is known that could have split the requests evenly. The reasons describe the loads
-    and how to configure a router; the lost throughput becomes None.
+    Used where no router is known that could have split the requests evenly, or its strategy follows keys. The
+    reasons describe the loads and how to configure a router; the lost throughput becomes None.
     """
     return replace(
         balance,
@@ -628,8 +630,8 @@ def _without_router(balance: Balance, grid: LoadGrid) -> Balance:
         lost_percent=None,
         lost_estimate_percent=None,
         lost_error_points=None,
-        lost_unknown=balance.unrouted,
-        reasons=balance_words.reasons_without_router(balance, grid),
+        lost_unknown=balance.unrouted or "its router follows keys",
+        reasons=balance_words.reasons_without_router(balance, grid, strategy),
     )
 
 

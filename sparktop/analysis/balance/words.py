@@ -21,6 +21,8 @@ _RANDOM_Z = (0.3, 3.0)
 _BLIND = frozenset({"simple-shuffle", "round-robin"})
 """Routing strategies that read no load counts: outdated counts cannot explain a swing, and there is no better
 strategy to suggest."""
+_KEYED = ("hash", "session", "sticky", "affinity", "prefix", "cache")
+"""Words in the names of strategies that follow keys of requests: users, sessions, beginnings of prompts."""
 _FLAT_S = 120.0
 """Seconds of a window from which on an uneven load may be a drift of the counters of a router."""
 _STUCK_S = 40.0
@@ -113,10 +115,16 @@ def reasons(
     return (*said, *_absent_sentences(grid))
 
 
-def reasons_without_router(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
-    """Return the sentences that explain a bad verdict on backends for which no router is known.
+def follows_keys(strategy: str | None) -> bool:
+    """Return whether a routing strategy follows keys of the requests, whatever the load."""
+    return any(word in (strategy or "").lower() for word in _KEYED)
 
-    One of the sentences describes how to configure a router, or says which router the requests do not pass.
+
+def reasons_without_router(result: Balance, grid: LoadGrid, strategy: str | None) -> tuple[str, ...]:
+    """Return the sentences that explain a bad verdict on backends whose loads no router can have evened.
+
+    One of the sentences describes how to configure a router, or says which router the requests do not pass,
+    or that the `strategy` follows keys.
     """
     word, said = result.word_now, list(result.reasons[:1])
     if word is BalanceWord.OSCILLATING:
@@ -127,6 +135,8 @@ def reasons_without_router(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
     elif word is BalanceWord.STARVED:
         said = _starved_sentences(result) or said
     why = _NO_ROUTER if result.bypassed is None else f"by its own counts their {result.unrouted}"
+    if result.router is not None:
+        why = f"{strategy} follows keys: who asks decides which server is loaded, not the load"
     return (*said, why, *_absent_sentences(grid))
 
 

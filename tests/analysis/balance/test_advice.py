@@ -84,6 +84,18 @@ def test_herds_are_a_cause_of_their_own() -> None:
     assert swinging(0, strategy="round-robin").cause is None
 
 
+@pytest.mark.parametrize("strategy", ["consistent_hash", "session-affinity", "prefix-aware", "cache_aware"])
+def test_loads_that_follow_keys_are_uneven_not_a_fault_of_the_router(strategy: str) -> None:
+    """Tenants that come and go swing the loads of servers by their keys: no herding, no hint to change it."""
+    tracks, life = waves()
+    found = judge(GroupLoad("proxy", list(tracks), life, strategy, router="proxy"), 80.0)
+    assert (found.word, found.also, found.cause, found.hint) == (Is.UNEVEN, (), None, None)
+    assert found.reasons[-1] == (
+        f"{strategy} follows keys: who asks decides which server is loaded, not the load"
+    )
+    assert found.lost_words == ""
+
+
 def test_errors_and_a_swing_are_cooldowns() -> None:
     """A swing of a backend with errors is put down to cooldowns, with the router's setting as the hint."""
     a, b = (cut(track, 0.0, 160.0) for track in trace("cooldown-c64"))
