@@ -5,8 +5,13 @@ last token, and some never end. No page tells such requests from others, but the
 connections (`Sockets`). They are read every few seconds, so that a single reading can fall between two
 requests of a healthy server. Therefore all of this must hold for `HOLD_S` and `LEAST_POLLS` polls: requests
 run at every poll, from before each reading of the connections on; none finishes; and at `LEAST_READINGS`
-readings nobody is connected but this program. In between, others may come and go (a Prometheus that scrapes
-it), as long as no more requests run.
+readings nobody is connected but monitors. In between, others may come and go (a Prometheus that scrapes it),
+as long as no more requests run.
+
+A monitor is this program, by its own end of a connection, and whoever asks again and again over one while
+the same requests run: HTTP/1.1 answers one request at a time, so that none of them came that way. The kernel
+of the server's machine tells when each connection last brought a request (`Sockets.asked_s`). Where it does
+not, whoever was connected while nothing ran may be a monitor: then the finding is unknown.
 
 A router keeps connections open that carry no request. Where all clients are on the router's machine, its own
 count of requests in flight stands for them, if that has covered what its servers run until then.
@@ -40,6 +45,8 @@ _BEFORE_S = 2.0
 simultaneous."""
 _SAME_READING_S = 0.5
 """A reading whose time differs by less is the same one: its age is rounded."""
+_IDLE_EVERY_S = 5.0
+"""Seconds between two looks at the connections of a server that runs nothing."""
 _OWN_S = 180.0
 """Seconds for which a connection of this program is remembered, which keeps idle ones for 120 s."""
 _LEAST_COVERED = 20
@@ -103,10 +110,26 @@ class _Watched(Struct):
     """Whether the newest reading without clients relies on a router's count."""
     own_ends: dict[tuple[int, int], float] = {}
     """Until when ends of connections count as this program's."""
+    monitors: int = 0
+    """Connections of other monitors at the newest reading."""
+    same: tuple[object, ...] = ()
+    """(counts, running requests, prompt tokens): other values end what was asked beside the same requests."""
+    same_from: float = inf
+    asked_at: dict[tuple[int, int], float] = {}
+    """By end of a connection: when it first asked beside the requests that run now."""
+    idle_ends: frozenset[tuple[int, int]] = frozenset()
+    idle_at: float = -inf
+    """Ends of connections at a reading at which nothing ran, and the time of the newest look at them."""
+    perhaps_since: float | None = None
+    """Time of the first reading since which all connections were, or may have been, monitors."""
 
     def look(self, now: Situation, view: BackendView) -> Iterator[Finding]:
         """Take into account what is new, and yield that the server works for nobody."""
         if not view.ok or view.age_s is None or view.state in _QUIET or not view.running:
+            if view.ok and not view.running and now.at >= self.idle_at + _IDLE_EVERY_S:
+                idle, self.idle_at = _connections(view, now), now.at
+                if idle is not None and now.at - (view.age_s or 0.0) >= idle[0] + _BEFORE_S:
+                    self.idle_ends = frozenset(idle[1].clients)
             self.busy_from = inf
             self._forget()
             return
@@ -126,16 +149,16 @@ class _Watched(Struct):
             self._note_reading(view, sampled_at, is_free=self.by_router)
         elif sampled_at - self.read_at > HOLD_S:  # its machine may have missed a poll, but not for so long
             self._forget()
-        if self.since is None:
-            return
-        lasted_s = sampled_at - self.since
+        lasted_s = 0.0 if self.since is None else sampled_at - self.since
         self.holds |= lasted_s >= HOLD_S and self.polls >= LEAST_POLLS and self.readings >= LEAST_READINGS
-        if self.holds:
-            yield _finding(self, view, reading, router, lasted_s)
+        perhaps_s = 0.0 if self.perhaps_since is None else self.read_at - self.perhaps_since
+        if self.holds or perhaps_s >= HOLD_S:
+            yield _finding(self, view, reading, router, lasted_s if self.holds else perhaps_s)
 
     def _forget(self) -> None:
         """Begin anew: there were clients, or the requests are others."""
         self.since, self.readings, self.polls, self.holds = None, 0, 0, False
+        self.perhaps_since = None
 
     def _note_sample(self, view: BackendView, at: float) -> None:
         finished = sum(view.finished.values())
@@ -145,6 +168,11 @@ class _Watched(Struct):
         if counts != self.counts or (self.since is not None and (view.running or 0.0) > self.running):
             self.counts = counts
             self._forget()
+        # Without a count of requests that began or ended, others may run that look the same.
+        tells = bool(view.finished) or view.prompt_tokens is not None
+        same = (counts, view.running, view.prompt_tokens)
+        if same != self.same or not tells or self.busy_from == inf:
+            self.same, self.same_from, self.asked_at = same, at if tells else inf, {}
         self.polled_at, self.busy_from = at, min(self.busy_from, at)
         self.polls += 1
         if view.client is not None:
@@ -154,14 +182,28 @@ class _Watched(Struct):
     def _note_connections(
         self, view: BackendView, now: Situation, at: float, sockets: Sockets, idle_router: RouterView | None
     ) -> None:
-        """Note connections read at `at`; those of this program and of an idle router carry no request."""
+        """Note connections read at `at`; those of monitors and of an idle router carry no request."""
         if at <= self.read_at + _SAME_READING_S:
             return
+        ages = dict(zip(sockets.clients, sockets.asked_s, strict=False))
         others = {client for client in sockets.clients if client not in self.own_ends}
+        clients = {client for client in others if not self._is_monitor(client, at, ages.get(client))}
+        self.monitors = len(others) - len(clients)
         hosts = frozenset() if idle_router is None else _hosts(idle_router, view, now)
-        is_free = all(host in hosts for host, _ in others)
-        self.by_router = is_free and bool(others)
+        is_free = all(host in hosts for host, _ in clients)
+        self.by_router = is_free and bool(clients)
+        is_routed = any(view.name in each.backends for each in now.routers)
+        if is_routed or not all(end in self.idle_ends and ages.get(end) is None for end in clients):
+            self.perhaps_since = None
+        elif self.perhaps_since is None and self.busy_from <= at - _BEFORE_S:
+            self.perhaps_since = at
         self._note_reading(view, at, is_free=is_free)
+
+    def _is_monitor(self, client: tuple[int, int], at: float, asked_s: float | None) -> bool:
+        """Return whether a connection brought requests twice while those that run now ran already."""
+        if asked_s is None or at - asked_s <= self.same_from + _BEFORE_S:
+            return False
+        return at - asked_s > self.asked_at.setdefault(client, at - asked_s) + _SAME_READING_S
 
     def _note_reading(self, view: BackendView, at: float, *, is_free: bool) -> None:
         """Take a reading of the connections into account; `is_free`: no client has a request."""
@@ -247,12 +289,14 @@ def _finding(
 ) -> Finding:
     """Return the finding that a server works for nobody, and how sure that is."""
     running, now_tokens = view.running or 0.0, _tokens(view)
-    made = None if seen.tokens is None or now_tokens is None else max(0.0, now_tokens - seen.tokens)
+    unknown = seen.tokens is None or now_tokens is None or not seen.holds
+    made = None if unknown else max(0.0, (now_tokens or 0.0) - (seen.tokens or 0.0))
     count = "1 request" if running == 1 else f"{running:.0f} requests"
     # Where others are connected, only the router's count says that they ask nothing.
-    by_count = reading is None or any(client not in seen.own_ends for client in reading[1].clients)
-    counted_by = router if by_count else None
+    counted_by = router if reading is None or seen.by_router else None
     nobody = "0 connections" if counted_by is None else f"0 in flight at {counted_by.name}"
+    if seen.monitors and counted_by is None:
+        nobody = f"0 clients (monitors: {seen.monitors})"
     said = f"{count}, {nobody} for {numbers.age(lasted_s)}" + (
         "" if made is None else f", {made:,.0f} tokens"
     )
@@ -263,10 +307,15 @@ def _finding(
         sure, line = Sure.UNKNOWN, f"no client: {said}; perhaps in the background"
     if reading is None:
         sure, line = Sure.UNKNOWN, f"{line}; its connections cannot be seen"
+    if not seen.holds:
+        ends = () if reading is None else reading[1].clients
+        nobody = f"connected: {sum(end not in seen.own_ends for end in ends)}, perhaps all monitors"
+        sure, line = Sure.UNKNOWN, f"perhaps no client: {count} for {numbers.age(lasted_s)}; {nobody}"
     hung_up = 0 if reading is None else reading[1].hung_up
     values: Values = {
         "running_requests": running,
-        "connections": None if reading is None or counted_by is not None else 0.0,
+        "connections": None if reading is None or counted_by or not seen.holds else 0.0,
+        "monitor_connections": None if reading is None else float(seen.monitors),
         "router_in_flight_requests": None if counted_by is None else 0.0,
         "tokens_since": made,
         "window_s": lasted_s,

@@ -76,15 +76,16 @@ class Trend(Struct, frozen=True):
     """Seconds from the first point to the last."""
 
 
-def trend(series: Series, end: float, interval_s: float = 1.0) -> Trend | None:
+def trend(series: Series, end: float, interval_s: float = 1.0, *, begin: float = -math.inf) -> Trend | None:
     """Return the trend of `series` (free memory) up to the time `end`; None where this may be just noise.
 
-    `interval_s` is the time between two samples: slow sampling needs longer time slots.
+    `interval_s` is the time between two samples: slow sampling needs longer time slots. What was before the
+    time `begin` does not count.
     """
     shortest_s = max(SLOT_S, _SLOT_INTERVALS * interval_s)
     for scale, slots in WINDOWS:
         slot_s = scale * shortest_s
-        stretches = _slot_means(series.since(end - slots * slot_s), slot_s)
+        stretches = _slot_means(series.since(max(begin, end - slots * slot_s)), slot_s)
         result = _significant_trend(stretches)
         if result is not None:
             return None if _has_come_back(series, stretches) else result

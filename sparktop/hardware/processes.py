@@ -10,6 +10,7 @@ import os
 import re
 import socket
 import stat
+import struct
 import sys
 import threading
 import time
@@ -691,35 +692,104 @@ def read_sockets(proc: str, pid: int, port: int, *, contained: bool) -> Sockets 
     read. `contained` says whether it runs in a container, which may have a namespace of its own.
     """
     sockets = _sockets_at_port(f"{proc}/{pid}/net", port)
-    listening = {inode for state, _, _, inode in sockets or () if state == _LISTEN}
+    listening = {each.inode for each in sockets or () if each.state == _LISTEN}
     if sockets is None or not listening:
         return None
     outside = _sockets_at_port(f"{proc}/net", port) if contained else None
-    clients = [end_marks(host, number) for state, host, number, _ in sockets if state == _ESTABLISHED]
+    bridged = contained and listening.isdisjoint(each.inode for each in outside or ())
+    clients = [each for each in sockets if each.state == _ESTABLISHED][:MOST_CLIENTS]
     return Sockets(
-        tuple(clients[:MOST_CLIENTS]),
-        sum(state == _CLOSE_WAIT for state, *_ in sockets),
-        contained and listening.isdisjoint(inode for *_, inode in outside or ()),
+        tuple(end_marks(*each.client) for each in clients),
+        sum(each.state == _CLOSE_WAIT for each in sockets),
+        bridged,
+        _asked_s(clients, bridged=bridged) if proc == "/proc" else (),
     )
 
 
-def _sockets_at_port(folder: str, port: int) -> list[tuple[bytes, str, int, bytes]] | None:
-    """Return (state, other end's host and port, inode) of each TCP socket at a local port; None: unknown."""
+class _Socket(NamedTuple):
+    """A TCP socket of a server."""
+
+    state: bytes
+    server: tuple[str, int]
+    """(host, port) of the server's end."""
+    client: tuple[str, int]
+    inode: bytes
+
+
+def _sockets_at_port(folder: str, port: int) -> list[_Socket] | None:
+    """Return each TCP socket at a local port; None: unknown."""
     line = re.compile(
-        rb"^ *\d+: [0-9A-F]+:%04X ([0-9A-F]+):([0-9A-F]{4}) ([0-9A-F]{2}) (.*)$" % port, re.MULTILINE
+        rb"^ *\d+: ([0-9A-F]+):%04X ([0-9A-F]+):([0-9A-F]{4}) ([0-9A-F]{2}) (.*)$" % port, re.MULTILINE
     )
-    sockets: list[tuple[bytes, str, int, bytes]] = []
+    sockets: list[_Socket] = []
     for name in ("tcp", "tcp6"):
         content = read_bytes(f"{folder}/{name}")
         if content is None and name == "tcp6":  # without IPv6
             continue
         if content is None or len(content) >= MOST_BYTES:
             return None
-        for host, number, state, rest in line.findall(content):
+        for own, host, number, state, rest in line.findall(content):
             fields = rest.split(None, _INODE + 1)
-            if len(host) in {8, 32} and len(fields) > _INODE:
-                sockets.append((state, _host_of(host), int(number, 16), fields[_INODE]))
+            if len(own) == len(host) in {8, 32} and len(fields) > _INODE:
+                client = _host_of(host), int(number, 16)
+                sockets.append(_Socket(state, (_host_of(own), port), client, fields[_INODE]))
     return sockets
+
+
+# The kernel tells any user what has gone through a connection of its own network namespace: sock_diag(7), by
+# struct inet_diag_req_v2, inet_diag_msg and tcp_info of include/uapi/linux. Of a server in a container, only
+# the connections that a process outside made (such as docker-proxy) can be asked about: at that end.
+
+_SOCK_DIAG, _BY_FAMILY, _REQUEST_FLAG = 4, 20, 1
+_INFO = 2
+"""INET_DIAG_INFO."""
+_STATE_AT, _PORTS, _INODE_AT, _ATTRIBUTES_AT = 17, slice(20, 24), 84, 88
+"""Where an answer has what is read of it."""
+_TRAFFIC = struct.Struct("=44xI4xI64xQQ16xII")
+"""Of tcp_info: tcpi_last_data_sent and tcpi_last_data_recv in ms, tcpi_bytes_acked, tcpi_bytes_received,
+tcpi_data_segs_in and tcpi_data_segs_out."""
+_ASK_BYTES = 40
+"""Least mean size of what carries a request: a GET with its host. Pongs of a WebSocket and window updates of
+HTTP/2 are smaller."""
+_DIAG_ANSWER_S = 0.2
+
+
+def _asked_s(clients: Sequence[_Socket], *, bridged: bool) -> tuple[float | None, ...]:
+    """Return `Sockets.asked_s` of established connections."""
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as line:
+            line.settimeout(_DIAG_ANSWER_S)
+            return tuple(_ask_kernel(line, each, bridged=bridged) for each in clients)
+    except OSError:
+        return ()
+
+
+def _ask_kernel(line: socket.socket, asked: _Socket, *, bridged: bool) -> float | None:
+    near, far = (asked.client, asked.server) if bridged else (asked.server, asked.client)
+    if bridged and near[0] == far[0]:  # within the container: outside, other sockets have these addresses
+        return None
+    family = socket.AF_INET6 if ":" in near[0] else socket.AF_INET
+    ends = b"".join(socket.inet_pton(family, host).ljust(16, b"\0") for host, _ in (near, far))
+    ports = struct.pack(">HH", near[1], far[1])
+    request = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 1 << (_INFO - 1), 1 << int(_ESTABLISHED, 16))
+    request += ports + ends + bytes(4) + b"\xff" * 8
+    line.send(struct.pack("=IHHII", 16 + len(request), _BY_FAMILY, _REQUEST_FLAG, 0, 0) + request)
+    answer = line.recv(4096)
+    if len(answer) < _ATTRIBUTES_AT or answer[_STATE_AT] != int(_ESTABLISHED, 16) or answer[_PORTS] != ports:
+        return None  # it has closed
+    if not bridged and struct.unpack_from("=I", answer, _INODE_AT)[0] != int(asked.inode):
+        return None  # another namespace's
+    at = _ATTRIBUTES_AT
+    while at + 4 <= len(answer):
+        size, kind = struct.unpack_from("=HH", answer, at)
+        if kind == _INFO and size >= 4 + _TRAFFIC.size:
+            sent_ms, came_ms, sent, came, came_in, sent_in = _TRAFFIC.unpack_from(answer, at + 4)
+            if bridged:
+                came_ms, sent, came, came_in = sent_ms, came, sent, sent_in
+            only_asks = came_in > 0 and came >= _ASK_BYTES * came_in and sent >= came
+            return came_ms / 1000 if only_asks else time.monotonic()
+        at += max(4, (size + 3) & ~3)
+    return None
 
 
 def _host_of(digits: bytes) -> str:

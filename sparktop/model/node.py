@@ -87,6 +87,9 @@ class Sockets(Struct, frozen=True):
     """Connections that the client has closed, and the server has not yet."""
     bridged: bool = False
     """Whether the namespace is not the reader's: the server's port can be another one outside."""
+    asked_s: tuple[float | None, ...] = ()
+    """For each of `clients`: seconds since it last sent a request, as far as what it sent looks like short
+    requests; since the machine's start where it does not. None: not known; () where none is."""
 
 
 MOST_CLIENTS = 32

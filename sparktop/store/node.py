@@ -47,8 +47,9 @@ from sparktop.store.endings import Endings, last_words
 from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.sources import Health, SourceKey
 
-TREND_AFTER_BOOT_S = 300.0
-"""Seconds after a restart of the machine in which its memory shows no trend: models are loaded."""
+NO_TREND_S = 300.0
+"""Seconds after a restart of the machine, and after the start of an engine's process, in which memory shows
+no trend: models are loaded."""
 _REMEMBERED = NodeHistory.__struct_fields__
 
 
@@ -77,6 +78,8 @@ class NodeTrack:
         """Seconds between the two newest samples; None before the second."""
         self.rebooted_at: float | None = None
         """When the machine's last restart was noticed, in monotonic seconds; None if none was."""
+        self.loads = False
+        """Whether a server that is watched starts on the machine."""
         self.endings = Endings()
         self.boot_id: str | None = None
         """The newest boot id that the machine reported."""
@@ -90,6 +93,8 @@ class NodeTrack:
         self._paces: dict[int, Pace] = {}
         self._trend: Trend | None = None
         self._trend_at: float | None = None
+        self._loaded_at = -math.inf
+        """When the machine was last seen to load a model."""
         self._failed = False
         """True from a failure to the next sample."""
         self.view = NodeView(target.name, target.via, scrape=target.scrape)
@@ -227,8 +232,10 @@ class NodeTrack:
         left_gib = self.view.history.headroom_gib
         if self._trend_at is None or newest.at - self._trend_at >= SLOT_S:
             # Only as often as it gets a new point: it costs more than everything else here.
-            booted = self.rebooted_at is not None and newest.at - self.rebooted_at < TREND_AFTER_BOOT_S
-            self._trend = None if booted else trend(left_gib, newest.at, interval_s)
+            booted = self.rebooted_at is not None and newest.at - self.rebooted_at < NO_TREND_S
+            if booted or self.loads or _has_young_engine(newest):
+                self._loaded_at = newest.at
+            self._trend = trend(left_gib, newest.at, interval_s, begin=self._loaded_at)
             self._trend_at = newest.at
             self._fall.note(newest.at, self._trend)
         self.view = replace(
@@ -242,6 +249,12 @@ class NodeTrack:
         plenty = limits is not None and limits[0] > PLENTY * (newest.memory.total_bytes or math.inf)
         expected = until_s is not None and (not plenty or self._fall.reaches(until_s))
         self.limit_in_s = until_s if until_s is not None and expected else math.inf
+
+
+def _has_young_engine(sample: NodeSample) -> bool:
+    """Return whether a process of an engine started lately: it may be loading a model."""
+    processes = () if sample.workloads is None else sample.workloads.processes
+    return any(each.engine and each.age_s is not None and each.age_s < NO_TREND_S for each in processes)
 
 
 def memory_limits(memory: MemoryReading, thresholds: NodeThresholds) -> tuple[float, float, float] | None:

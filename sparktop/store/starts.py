@@ -125,6 +125,10 @@ class ServerStarts:
         finished, self._finished = tuple(self._finished), []
         return finished
 
+    def go_on_at(self, node: str) -> bool:
+        """Return whether a server of a node starts now."""
+        return any(name in self._silent and node in self._silent[name].view.nodes for name in self._starts)
+
     def follow(self, name: str, sample: NodeSample) -> None:
         """Follow the starts of the backends on a node that do not answer, by the node's sample."""
         if sample.workloads is None:

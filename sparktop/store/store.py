@@ -496,6 +496,7 @@ class Store:
         self, key: SourceKey, track: NodeTrack, sample: NodeSample, took_ms: float | None, when: Instant
     ) -> None:
         processes = track.processes, track.orphans
+        track.loads = self.starts.go_on_at(key.name)
         newer = track.accept_sample(sample, took_ms, NODE_INTERVALS * self.interval_s)
         if (track.processes, track.orphans) != processes:
             self._placement.outdate()

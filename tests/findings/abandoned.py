@@ -48,6 +48,14 @@ class Call(NamedTuple):
     """Whether its end is counted as a finish."""
 
 
+class Beside(NamedTuple):
+    """A connection that carries none of the calls: when it is open, and how long ago it asked something."""
+
+    end: tuple[int, int]
+    asked_s: Callable[[float], float | None]
+    is_open: Callable[[float], bool] = lambda _: True
+
+
 class Play(NamedTuple):
     """How a server is watched."""
 
@@ -58,6 +66,9 @@ class Play(NamedTuple):
     """This program's end as the server's machine sees it; another than `OWN` behind a docker-proxy."""
     others: Callable[[float], Sequence[tuple[int, int]]] = lambda _: ()
     """Connections of others, which carry no request, at a time."""
+    beside: Sequence[Beside] = ()
+    """The same, of which the kernel tells when they last asked, or None."""
+    counts_prompts: bool = False
     router: Callable[[float], float | None] | None = None
     """Requests in flight by a router's count at a time."""
     state: BackendState = BackendState.BUSY
@@ -112,6 +123,7 @@ def _polled(play: Play, at: float) -> dict[str, object]:
         "running": float(running),
         "finished": {"stop": float(finished)} if play.counts_finishes else {},
         "generation_tokens": tokens,
+        "prompt_tokens": 100.0 * sum(one.begins <= at for one in play.calls) if play.counts_prompts else None,
         "restarts": int(after),
         "state": play.state if running else BackendState.IDLE,
         "client": OWN,
@@ -134,13 +146,17 @@ def _routed(play: Play, at: float) -> RouterView:
 def _read(play: Play, at: float) -> Sockets | None:
     if not play.visible:
         return None
-    mine = [
-        end_marks(one.host, 40000 + number)
+    mine = {
+        end_marks(one.host, 40000 + number): at - one.begins
         for number, one in enumerate(play.calls)
         if one.begins - 0.05 <= at < one.leaves
-    ]
-    own = [] if play.own is None else [play.own]
-    return Sockets((*mine, *play.others(at), *own)[:32], bridged=play.bridged)
+    }
+    beside = {one.end: one.asked_s(at) for one in play.beside if one.is_open(at)}
+    own = {} if play.own is None else {play.own: at % 1.0}
+    if not play.beside:  # a kernel that tells nothing
+        return Sockets((*mine, *play.others(at), *own)[:32], bridged=play.bridged)
+    asked = {**beside, **own, **mine}
+    return Sockets(tuple(asked)[:32], bridged=play.bridged, asked_s=tuple(asked.values())[:32])
 
 
 def _node(sockets: Sockets | None, read_at: float, at: float) -> NodeView:
@@ -322,6 +338,97 @@ def unseen_behind_a_router(chance: random.Random) -> list[Finding]:
     return played(play, chance)
 
 
+def _watcher(chance: random.Random, every_s: float) -> Beside:
+    """Return a monitor that polls over a connection which stays open."""
+    phase, port = chance.uniform(0, every_s), chance.randint(30000, 60000)
+    return Beside(
+        end_marks(chance.choice(("10.0.0.8", "127.0.0.1")), port), lambda at: (at - phase) % every_s + 0.002
+    )
+
+
+def _watchers(chance: random.Random, count: int) -> list[Beside]:
+    return [_watcher(chance, chance.choice((0.5, 1.0, 2.0, 5.0))) for _ in range(count)]
+
+
+def two_watchers(chance: random.Random) -> list[Finding]:
+    """An exporter and a recorder watch the same abandoned server, each a connected client for the other."""
+    play = Play(_long(chance, chance.uniform(15, 30)), beside=_watchers(chance, 1))
+    return played(play._replace(counts_prompts=chance.random() < 0.5), chance)
+
+
+def three_watchers(chance: random.Random) -> list[Finding]:
+    """Two other monitors, and a Prometheus whose connection stays open between its scrapes."""
+    beside = [*_watchers(chance, 2), _watcher(chance, 15.0)]
+    return played(Play(_long(chance, chance.uniform(15, 30)), beside=beside), chance)
+
+
+def watched_leak(chance: random.Random) -> list[Finding]:
+    """Requests that leaked before the watch began, on a server that counts prompts only."""
+    calls = [Call(-50.0, 1e6, -20.0) for _ in range(chance.randint(1, 8))]
+    play = Play(calls, counts_finishes=False, counts_prompts=True, beside=_watchers(chance, 2))
+    return played(play, chance)
+
+
+def watched_clients(chance: random.Random) -> list[Finding]:
+    """Clients wait for long answers while two or three monitors poll."""
+    calls = [one._replace(leaves=one.ends) for one in _long(chance, chance.uniform(20, 60))]
+    return played(Play(calls, beside=_watchers(chance, chance.randint(1, 3))), chance)
+
+
+def _one_after_another(chance: random.Random) -> tuple[list[Call], Beside]:
+    """Return requests without pauses worth seeing, and the connection over which all of them come."""
+    calls, at, life_s = list[Call](), 0.0, chance.uniform(0.3, 20)
+    while at < LASTS_S:
+        took = chance.uniform(0.7, 1.3) * life_s
+        calls.append(Call(at, at + took, 0.0))
+        at += took + chance.uniform(0.0, 0.2)
+    begins = [one.begins for one in calls]
+    line = Beside(
+        end_marks("10.0.0.7", 40404), lambda at: at - max((one for one in begins if one <= at), default=at)
+    )
+    return calls, line
+
+
+def one_line(chance: random.Random) -> list[Finding]:
+    """A client asks again and again over one connection; finishes or prompts are counted, or neither."""
+    calls, line = _one_after_another(chance)
+    finishes, prompts = chance.choice(((True, False), (False, True), (True, True), (False, False)))
+    play = Play(calls, counts_finishes=finishes, counts_prompts=prompts, beside=[line, *_watchers(chance, 2)])
+    return played(play, chance)
+
+
+def one_line_then_waits(chance: random.Random) -> list[Finding]:
+    """A connection that asked short things at first brings one long request, and waits for it."""
+    calls, _ = _one_after_another(chance)
+    left = chance.uniform(20, 60)
+    calls = [one for one in calls if one.ends < left]
+    calls.append(Call(left, 1e6, 0.0))
+    line = Beside(
+        end_marks("10.0.0.7", 40404),
+        lambda at: at - max((one.begins for one in calls if one.begins <= at), default=at),
+    )
+    return played(Play(calls, counts_prompts=True, beside=[line, *_watchers(chance, 1)]), chance)
+
+
+def _waiter(port: int, came: float) -> Beside:
+    """Return the connection of a client that asked once, when it came."""
+    return Beside(end_marks("10.0.0.7", port), lambda at: at - came, lambda at: at >= came)
+
+
+def waits_in_line(chance: random.Random) -> list[Finding]:
+    """Behind an endless request with its client, others come over open connections and wait."""
+    calls = [Call(0.0, 1e6, 1e6)]
+    waiting = [_waiter(41000 + number, chance.uniform(10, 120)) for number in range(chance.randint(1, 6))]
+    return played(Play(calls, beside=[*waiting, *_watchers(chance, 1)]), chance)
+
+
+def unreadable_watchers(chance: random.Random) -> list[Finding]:
+    """Other monitors watch a server of another network namespace: the kernel tells nothing of them."""
+    beside = [one._replace(asked_s=lambda _: None) for one in _watchers(chance, chance.randint(1, 2))]
+    calls = [one._replace(begins=one.begins + 25.0) for one in _long(chance, 45.0)]
+    return played(Play(calls, bridged=True, beside=beside), chance)
+
+
 # Orphans: (pid, command line, parent, GiB on the GPU) of each process.
 
 Tree = list[tuple[int, str, int, float]]
@@ -430,7 +537,14 @@ def _families() -> Iterator[Family]:
         "hung up, scraped every 15 s": (scraped, FOR_NOBODY, False),
         "hung up behind a router's pool": (behind_a_router, FOR_NOBODY, False),
         "hung up, bridged container": (in_a_container, FOR_NOBODY, False),
+        "hung up, two watchers": (two_watchers, FOR_NOBODY, True),
+        "hung up, three watchers": (three_watchers, FOR_NOBODY, False),
+        "leaked, three watchers": (watched_leak, FOR_NOBODY, False),
         "clients connected": (connected, None, True),
+        "clients connected, two to four watchers": (watched_clients, None, False),
+        "one after another over one connection": (one_line, None, False),
+        "short requests, then a long one": (one_line_then_waits, None, False),
+        "waiting in line over open connections": (waits_in_line, None, False),
         "short requests": (traffic, None, True),
         "short requests, not counted": (uncounted_traffic, None, False),
         "bursts, not counted": (bursts, None, False),
@@ -444,6 +558,7 @@ def _families() -> Iterator[Family]:
         "Responses API, perhaps in the background": (in_background, UNKNOWN, False),
         "another port": (another_port, UNKNOWN, False),
         "watched through docker-proxy": (proxied_watcher, UNKNOWN, False),
+        "watchers, of which nothing is told": (unreadable_watchers, UNKNOWN, False),
         "router, connections unseen": (unseen_behind_a_router, UNKNOWN, False),
     }
     for name, (run, expects, tuned) in nobody.items():

@@ -110,8 +110,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.stdout.write(f"{table}\n")
     if options.write:
         text = _README.read_text("utf-8")
-        before, after = text[: text.index(_BEGIN) + len(_BEGIN)], text[text.index(_END) :]
-        _README.write_text(f"{before}\n\n{table}\n\n{after}", "utf-8")
+        start, end = text.index(_BEGIN) + len(_BEGIN), text.index(_END)
+        heading, rows = table.split("\n")[:2], table.split("\n")[2:]
+        if options.kind:  # the rows of other kinds stay
+            earlier = text[start:end].strip().split("\n")[2:]
+            rows = [line for line in earlier if not line.startswith(f"| {options.kind} |")] + rows
+        _README.write_text("\n".join([text[:start], "", *heading, *rows, "", text[end:]]), "utf-8")
     return 0 if all(one.is_good for one in counts) else 1
 
 

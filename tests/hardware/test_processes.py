@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -232,8 +233,46 @@ def test_the_connections_of_this_process_are_those_that_it_made() -> None:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as client:
             found = read_sockets("/proc", os.getpid(), port, contained=True)
-            assert found == Sockets((end_marks(*client.getsockname()),), bridged=False)
+            assert found is not None
+            assert found == Sockets((end_marks(*client.getsockname()),), bridged=False, asked_s=found.asked_s)
         assert read_sockets("/proc", os.getpid(), port, contained=False) == Sockets(hung_up=1)
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize(
+    ("asks", "answer", "only_asks"),
+    [
+        ((b"GET /metrics HTTP/1.1\r\nHost: 10.0.0.2:8000\r\n\r\n",), 20_000, True),
+        ((b"POST /v1/completions HTTP/1.1\r\n" + bytes(60_000),), 200, False),
+        (
+            (b"GET /v1/realtime HTTP/1.1\r\nHost: 10.0.0.2:8000\r\n\r\n", *(b"\x8a\x84pong",) * 20),
+            20_000,
+            False,
+        ),
+    ],
+    ids=["page", "long prompt", "WebSocket"],
+)
+def test_the_kernel_tells_when_a_connection_asked_last(
+    asks: tuple[bytes, ...], answer: int, *, only_asks: bool
+) -> None:
+    """A monitor's last request is as old as it is; what looks otherwise has not asked since the start."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client, server.accept()[0] as accepted:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for ask in asks:
+                client.sendall(ask)
+                left = len(ask)
+                while left:
+                    left -= len(accepted.recv(left))
+            accepted.sendall(bytes(answer))
+            while answer:
+                answer -= len(client.recv(answer))
+            found = read_sockets("/proc", os.getpid(), port, contained=False)
+    assert found is not None
+    (asked_s,) = found.asked_s
+    assert asked_s is not None
+    assert (asked_s < time.monotonic() / 2) is only_asks
 
 
 @pytest.mark.parametrize(

@@ -59,15 +59,17 @@ class Stage:
             journal=journal,
         )
 
-    def play(self, seconds: int, clients: tuple[tuple[int, int], ...]) -> None:
-        """Go on for some seconds while these clients are connected."""
+    def play(
+        self, seconds: int, clients: tuple[tuple[int, int], ...], asked_s: tuple[float | None, ...] = ()
+    ) -> None:
+        """Go on for some seconds while these clients are connected; `asked_s` of `Sockets`, without OWN."""
         for _ in range(seconds):
             self.at += 1.0
             page = PAGE.format(tokens=20 * self.at, api=self.api).encode()
             read = read_page(page, at=self.at, engine="vllm", answer_ms=2.0)
             self.store.accept(B, replace(read, client=OWN), 2.0)
             if self.at % 2 == 0:
-                sockets = Sockets((OWN, *clients))
+                sockets = Sockets((OWN, *clients), asked_s=(0.5, *asked_s))
                 server = Workload(100, "vllm", "server", port=8000, server=100, sockets=sockets)
                 age_s = self.at % 10
                 loads = Workloads((server,), age_s=age_s)
@@ -91,6 +93,19 @@ def test_an_alert_names_requests_that_run_for_nobody() -> None:
     assert 30 <= float(alert.values["window_s"] or 0) <= 70
     assert alert.values["tokens_since"] == 20 * float(alert.values["window_s"] or 0)
     assert "works for nobody: 3 requests, 0 connections for 1 min" in alert.message
+
+
+def test_a_second_monitor_is_no_client() -> None:
+    """Who asks again and again beside requests that run does not wait for them; who asked once, does."""
+    stage = Stage()
+    stage.play(90, (CLIENT,), (0.25,))
+    (alert,) = stage.alerts()
+    assert "works for nobody: 3 requests, 0 clients (monitors: 1) for" in alert.message
+    assert (alert.values["connections"], alert.values["monitor_connections"]) == (0.0, 1.0)
+    for asked_s in ((500.0,), ()):
+        stage = Stage()
+        stage.play(90, (CLIENT,), asked_s)
+        assert stage.alerts() == []
 
 
 def test_what_may_run_in_the_background_is_no_alert() -> None:
