@@ -679,11 +679,13 @@ class LevelMaker(Struct, eq=False):
             return None
         traces: list[RequestTrace] = []
         self.emit(self._phase_event(Phase.BESIDE, batch))
+        self._emit_load(batch, LevelStarted(self.clock(), record.level))
         for number in range(record.runs, 2 * record.runs):
             load = beside_command(self._command(batch, record, number), tokens)
             run = RunRecord(load.id)
-            async for _ in self._messages(record, load, run):
-                pass
+            async for message in self._messages(record, load, run):
+                if isinstance(message, Batch):  # shown as those of a warm-up, which count for no figure
+                    self._emit_batch(batch, record.prepared, message, is_measured=False)
             self.present = None
             if run.finished is None or self.cancellation.requested:
                 break
@@ -691,6 +693,7 @@ class LevelMaker(Struct, eq=False):
             took_s = run.finished.ended_at - run.finished.started_at
             self.estimate.learn_beside(batch.target.name, batch.load, took_s)
             traces += collect(run.events())
+        self._emit_load(batch, LevelEnded(self.clock(), record.level))
         if not self.cancellation.requested:
             await self.settle(record.prepared.backends)
         return beside_result(record.level, tokens, record.traces, traces)
@@ -936,11 +939,7 @@ class LevelMaker(Struct, eq=False):
         self, batch: RunBatch, prepared: PreparedTarget, message: Batch, *, is_measured: bool
     ) -> None:
         """Count the ends of requests, pass the events on, and stop the sweep if too many requests failed."""
-        events = use_watched_names(list(message.events), prepared)
-        names = prepared.names
-        bins = message.bins
-        if names is not None:
-            bins = tuple(replace(token_bin, served_by=names.name(token_bin.served_by)) for token_bin in bins)
+        events = self._emit_batch(batch, prepared, message, is_measured=is_measured)
         for event in events:
             if isinstance(event, RequestEnded):
                 self._ended += 1
@@ -948,14 +947,22 @@ class LevelMaker(Struct, eq=False):
                     self._failed += 1
                     self._refused += is_refusal(event.error)
                     self._newest_failure = event.error.message
-        if bins or any(isinstance(event, FirstToken | ResponseStarted) for event in events):
+        if message.bins or any(isinstance(event, FirstToken | ResponseStarted) for event in events):
             self.newest_data_at = self.clock()
+        if self._refused < self._ended:  # otherwise the level is impossible, not the server broken
+            target, failed = batch.target.name, self._failed
+            self._stop_because(self.guard.check_requests(target, self._ended, failed, self._newest_failure))
+
+    def _emit_batch(
+        self, batch: RunBatch, prepared: PreparedTarget, message: Batch, *, is_measured: bool
+    ) -> Sequence[LoadEvent]:
+        """Pass on events and tokens with the names under which servers are watched; return the events."""
+        events, bins = use_watched_names(list(message.events), prepared), message.bins
+        if (names := prepared.names) is not None:
+            bins = tuple(replace(token_bin, served_by=names.name(token_bin.served_by)) for token_bin in bins)
         target, in_flight = batch.target.name, message.in_flight
         self.emit(LoadBatch(target, batch.load, tuple(events), bins, in_flight, not is_measured, message.at))
-        if self._refused < self._ended:  # otherwise the level is impossible, not the server broken
-            self._stop_because(
-                self.guard.check_requests(target, self._ended, self._failed, self._newest_failure)
-            )
+        return events
 
     def _check_run(self, target: str, events: list[LoadEvent]) -> None:
         """Stop the sweep if the run shows that the server is down.

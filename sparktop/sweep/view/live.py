@@ -338,6 +338,8 @@ class LiveView:
         self._ended_at: float | None = None
         self._curves = SweepCurves(TimeGrid(self._began))
         self._bars = RequestBars()
+        self._beside_bars = RequestBars()
+        """Requests while long prompts arrive, and these."""
         self._levels = LevelProgress(plan)
         self._share = 0.0
         """The completed share that was shown last."""
@@ -498,6 +500,10 @@ class LiveView:
                     current.ended += 1
                     current.ended_in_run += 1
                     current.failed += event.error is not None
+            elif self._phase.phase is Phase.BESIDE:  # drawn, and counted for no figure
+                ttft_ms = self._beside_bars.take(key, event, only)
+                if ttft_ms is not None:
+                    self._curves.add_first_token(event.at, ttft_ms)
         for token_bin in batch.bins:
             self._curves.add_tokens(token_bin, only)
             current.tokens += 0 if batch.warm_up else token_bin.tokens

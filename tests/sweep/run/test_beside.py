@@ -52,6 +52,12 @@ async def interfered(profile: EngineProfile) -> tuple[LevelResult, SweepResult]:
     (level,) = live.result.targets[0].levels
     found = level.beside
     assert found is not None
+    drawn = live.view().live
+    assert drawn is not None
+    _, beside = drawn.spans
+    first = int((beside.began_at - drawn.start_at) / drawn.step_s) + 1
+    assert any(drawn.ttft_ms[first:])
+    assert max(drawn.in_flight[first:], key=lambda one: one or 0.0) == 3.0
     assert level.runs == len(found.itl_runs_ms) == len(found.alone_itl_runs_ms) == 3
     assert found.arrived >= 3
     assert (found.requests.failed, found.failed, found.error) == (0, 0, None)
