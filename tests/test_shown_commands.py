@@ -45,7 +45,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 TRACE = '{"timestamp": %d, "input_length": 100, "output_length": 4, "hash_ids": [1, %d]}\n'
 CSV = "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.0,100,4\n2024-05-10 00:00:09.0,90,4\n"
 UNRUN: Mapping[str, str] = {
-    r"make (demo|install|test)\b": "installs or tests the whole tree: `make wheel` and CI run them",
+    r"make (demo|install|test)\b": "of the whole tree: `make wheel`, CI and the tests of the demo run it",
     r".*prometheus\+http": "needs a Prometheus: `make prometheus` watches through one",
 }
 """Commands, as regular expressions, that do not run here, each with the reason."""
@@ -77,6 +77,16 @@ def shown(path: Path) -> Iterator[str]:
             yield command[command.index("sparktop") :]
 
 
+def named(path: Path) -> Iterator[str]:
+    """Yield each sparktop command within the sentences of a page, without where its output goes.
+
+    What docs/upgrade.md has of 1.x is tried below.
+    """
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for command in re.findall(r"`(sparktop\s[^`]*)`", "" if path.name == "upgrade.md" else text):
+        yield re.sub(r"\s+", " ", command).partition(" > ")[0]
+
+
 def name_of(line: str) -> str:
     """Return the command of a line of sparktop, "watch" for the viewer."""
     words = shlex.split(line)[1:]
@@ -84,13 +94,16 @@ def name_of(line: str) -> str:
 
 
 ALL = [pytest.param(line, id=f"{path.name}: {line}") for path in PAGES for line in shown(path)]
+NAMED = [
+    pytest.param(line, id=f"{path.name}: {line}") for path in PAGES for line in dict.fromkeys(named(path))
+]
 PLANNED = [one for one in ALL if name_of(str(one.values[0])) in LOADS]
 
 
-@pytest.mark.parametrize("line", ALL)
+@pytest.mark.parametrize("line", [*ALL, *NAMED])
 def test_its_arguments_are_accepted(line: str) -> None:
-    """The command's own parser accepts the line."""
-    accept(line)
+    """The command's own parser accepts the line, of a block or within a sentence."""
+    accept(line.removesuffix(" --help"))
 
 
 def accept(line: str) -> None:
