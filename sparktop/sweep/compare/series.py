@@ -478,6 +478,7 @@ class Reference(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     title: str
     source: str
     """Publisher and place of publication."""
+    url: str | None = None
     date: str | None
     tool: str | None
     model: str

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.judgement import metric_sentence, signed
+from sparktop.model.judgement import NOT_TESTED, metric_sentence, signed
 from sparktop.model.load import LoadMode
 from sparktop.model.sweep import Topologies
 from sparktop.model.text import names_in_words
 from sparktop.report.document.document import Cell, Grid, Outside, bullets, plain, rows_in_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import compare, comparison_of
-from sparktop.sweep.compare.ratio import main_rate
+from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate
 from sparktop.sweep.compare.series import (
     PREFIX,
     Load,
@@ -39,13 +39,13 @@ from sparktop.sweep.formats.report import (
     version_facts,
     winner_rules,
 )
-from sparktop.sweep.formats.tables import known_columns, load_words, points_head, winners
+from sparktop.sweep.formats.tables import EVEN_SIGN, known_columns, load_words, points_head, winners
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult
-from sparktop.sweep.terms.definitions import METRICS, Metric, in_sentence
+from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, METRICS, Metric, in_sentence
 from sparktop.sweep.terms.statistics import P95_FROM
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.result import result_view
-from sparktop.sweep.view.words import main_metrics
+from sparktop.sweep.view.words import main_metrics, recommendation
 
 MOST_LINES = 40
 """Tables with too many levels for this are thinned out; the first and the last level stay."""
@@ -56,6 +56,13 @@ _FRAME_LINES = 5
 _LATENCIES = ("ttft_due_ms", "ttft_ms")
 """The latency of the last table: that of an open loop is from the time at which a request was due."""
 _MOST_COMMANDS = 4
+_DECODE = "decode_tps"
+_FIGURES = {
+    _DECODE: DECODE_IN_POSTS,
+    "prefill_tps": "prompt tokens / (last first token − start of a run), waiting included",
+    "ttft_ms": "mean of first token − start of its request",
+}
+"""What the figures of most posts are, for readers who know other tools' windows."""
 _MODES = {LoadMode.BURST: " (all of a run at once)", LoadMode.STEADY: " (the next as soon as one ends)"}
 """What modes mean, in words for readers who know other tools."""
 
@@ -70,15 +77,17 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
     metrics = _metrics(result)
     changes, left_out = _published_cells(series, beside, metrics)
-    sources = list(dict.fromkeys(a_series.source for a_series in beside))
-    against = f"Against {code(sources[0]) if len(sources) == 1 else 'published'}"
-    grids = list(_matrix_tables(comparison, series, metrics, changes, against))
+    grids = list(_matrix_tables(comparison, series, metrics, changes))
     is_matrix = bool(grids)
     if not grids and metrics:
-        grids = [_level_table(result, metrics[0], changes, against)]
+        grids = [_level_table(result, metrics, changes)]
     named = _without_common_warnings(result)
     view = result_view(named)
     first, *others = answer(named, view, above_tables=True) or ["Nothing was measured"]
+    if view.topologies is not None and (advice := recommendation(named, view.topologies, code)):
+        first = advice[:1].upper() + advice[1:]
+    elif is_matrix:
+        others = [*_why_even(series), *others]
     others += _other_metrics(view.topologies, first) if is_matrix else []
     lead = " ".join([f"**{first}.**", *_with_full_stops(others)])
     costs = " ".join(_with_full_stops(router_costs(named, comparison)))
@@ -88,15 +97,14 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
         _load_item(result, series),
         " ".join([f"**Warnings:** {_warnings_words(result)}", *left_out]),
     ]
-    notes = list(_repeat_item(commands))
-    used = _FRAME_LINES + len(about) + len(notes) + len(grids) * (_HEAD_LINES + 1)
+    notes, published = list(_repeat_item(commands)), list(_published_items(beside, changes))
+    items = len(about) + bool(grids) + len(published) + len(notes)
+    used = _FRAME_LINES + items + len(grids) * (_HEAD_LINES + 1)
     most = max(_LEAST_LEVELS, (MOST_LINES - used) // max(1, len(grids)))
     thin = [replace(grid, rows=tuple(_evenly_spaced(grid.rows, most))) for grid in grids]
     lost = max((len(grid.rows) - len(short.rows) for grid, short in zip(grids, thin, strict=True)), default=0)
-    if grids:
-        has_marks = _has_marks(result)
-        reading = _how_to_read(comparison, lost, is_matrix=is_matrix, has_marks=has_marks)
-        about[-1] = f"{about[-1]} {reading}".rstrip()
+    about += [f"**Figures:** {_how_to_read(comparison, metrics, grids, lost)}"] if grids else []
+    about += published
     blocks = [f"## {_title(result)}", lead, bullets(about), *map(rows_in_markdown, thin), bullets(notes)]
     return "\n\n".join(filter(None, blocks)) + "\n"
 
@@ -187,14 +195,26 @@ def _load_item(result: SweepResult, series: Sequence[Series]) -> str:
     return f"**Load:** {', '.join(filter(None, parts))}; {made}."
 
 
-def _spread_words(series: Sequence[Series]) -> str:
-    """Return how far the runs of a level lie apart in decode; "" for single runs."""
-    shares = [
+def _std_percents(series: Sequence[Series]) -> list[float]:
+    """Return the standard deviation of the runs of each level in decode, in percent of their mean."""
+    return [
         100 * figure.std / figure.mean
         for a_series in series
         for level in a_series.levels
-        if (figure := level.figures.get("decode_tps")) and figure.std is not None and figure.mean
+        if (figure := level.figures.get(_DECODE)) and figure.std is not None and figure.mean
     ]
+
+
+def _why_even(series: Sequence[Series]) -> Iterator[str]:
+    """Yield why no target wins, where that is the spread of the runs."""
+    widest = max(_std_percents(series), default=0.0)
+    if widest > NOISE_FLOOR_PERCENT:
+        yield f"The runs of a level differ too much to tell (decode: std up to {widest:.0f} % of the mean)"
+
+
+def _spread_words(series: Sequence[Series]) -> str:
+    """Return how far the runs of a level lie apart in decode; "" for single runs."""
+    shares = _std_percents(series)
     if not shares:
         return ""
     low, high = (f"{share:.1f}" for share in (min(shares), max(shares)))
@@ -208,7 +228,7 @@ def _warnings_words(result: SweepResult) -> str:
 
 
 _Changes = Mapping[tuple[str, Load], Sequence[tuple[str, str]]]
-"""(Name of a target, how far it is from a published value), by metric and load."""
+"""(Name of a target, its published value with what it has more or less than that), by metric and load."""
 
 
 def _published_cells(
@@ -229,7 +249,7 @@ def _published_cells(
             has_like_lengths(mine.load, level.load) for mine in measured.levels for level in a_series.levels
         ):
             left_out.append(
-                f"{code(a_series.name)} of {_source_words(a_series)} left out: other load, "
+                f"{code(a_series.name)} of {_source_words(a_series.source)} left out: other load, "
                 f"{_length_words(a_series)}."
             )
             continue
@@ -238,7 +258,11 @@ def _published_cells(
             mine, published = row.values.get(measured.name), row.values.get(theirs)
             if mine and published:
                 words = signed(100 * (mine / published - 1))
-                cells.setdefault((row.metric, load_of(row)), []).append((measured.name, words))
+                pure = _pure_decode(measured, load_of(row)) if _is_unlike(row.metric, a_series) else None
+                if pure is not None:
+                    words += f"; pure {signed(100 * (pure / published - 1))}"
+                value = f"{METRICS[row.metric].text(published)} ({words})"
+                cells.setdefault((row.metric, load_of(row)), []).append((measured.name, value))
     for source in dict.fromkeys(a_series.source for a_series in beside):
         names = [a_series.name for a_series in beside if a_series.source == source]
         if not {a_series.name for a_series in series} & set(names) and len(beside) > 1:
@@ -248,6 +272,48 @@ def _published_cells(
             )
     shown = {metric.name for metric in metrics}
     return {key: changes for key, changes in cells.items() if key[0] in shown}, left_out
+
+
+def _is_unlike(metric: str, a_series: Series) -> bool:
+    """Return whether the decode rate of a series may be of other seconds than ours."""
+    words = a_series.definitions.get(metric)
+    return metric == _DECODE and words is not None and words != METRICS[metric].definition
+
+
+def _pure_decode(series: Series, load: Load) -> float | None:
+    """Return the rate while all requests of a level decode."""
+    level = next((level for level in series.levels if _is_row(level.load, load)), None)
+    value = None if level is None else level.figures.get("pure_decode_tps")
+    return None if value is None else value.mean
+
+
+def _published_items(beside: Sequence[Series], changes: _Changes) -> Iterator[str]:
+    """Yield an item on what is compared with: where it was published, how it was measured, what is unlike."""
+    if not changes:
+        return
+    unlike = {a_series.definitions[_DECODE] for a_series in beside if _is_unlike(_DECODE, a_series)} and any(
+        "; pure" in value for pairs in changes.values() for _, value in pairs
+    )
+    sources = dict.fromkeys(a_series.source for a_series in beside)
+    parts = [f"{code(source)}{_made_words(source)}" for source in sources]
+    names = dict.fromkeys(name for pairs in changes.values() for name, _ in pairs)
+    words = f"{'; '.join(parts)}. In brackets: {names_in_words([code(name) for name in names])} against it."
+    if unlike:
+        words += (
+            " Which seconds its decode rate counts is not stated: pure is ours while all requests decode "
+            "(sum of their rates)."
+        )
+    yield f"**Published:** {words}"
+
+
+def _made_words(source: str) -> str:
+    """Return where a published table is from, and how it was made: tool, runs, machines."""
+    if not source.startswith(PREFIX):
+        return ""
+    table = load_reference(source)
+    how = [table.tool or "", f"{table.runs} runs" if table.runs else "", table.hardware]
+    where = table.url or "no URL is on record"
+    return f": {plain(table.source)}; {where} ({plain(', '.join(filter(None, how)))})"
 
 
 def _is_row(load: Load, other: Load) -> bool:
@@ -262,11 +328,11 @@ def _length_words(a_series: Series) -> str:
     return names_in_words([f"{pp} tokens in, {tg} out" for pp, tg in texts])
 
 
-def _source_words(a_series: Series) -> str:
+def _source_words(source: str) -> str:
     """Return the source of a series, with the title of a published table."""
-    if not a_series.source.startswith(PREFIX):
-        return code(a_series.source)
-    return f"{code(a_series.source)} ({plain(load_reference(a_series.source).title)})"
+    if not source.startswith(PREFIX):
+        return code(source)
+    return f"{code(source)} ({plain(load_reference(source).title)})"
 
 
 def _matrix_tables(
@@ -274,32 +340,28 @@ def _matrix_tables(
     series: Sequence[Series],
     metrics: Sequence[Metric],
     changes: _Changes,
-    against: str,
 ) -> Iterator[Grid]:
-    """Yield a table of levels by targets for each metric that targets have in common, with the winner.
-
-    `against` is the heading of the column with published values, where there are any.
-    """
+    """Yield a table of levels by targets for each metric that targets have in common, with the winner."""
     for metric in metrics if comparison is not None else ():
         assert comparison is not None  # noqa: S101 - else there are no metrics here
         loads = [load_of(row) for row in comparison.rows if row.metric == metric.name]
-        grid = winners(comparison, metric.name, series)
+        grid = winners(comparison, metric.name, series, signs=True)
         if not grid.rows:
             continue
         axis, *heads = grid.heads
         grid = replace(grid, heads=(f"{axis} ({in_sentence(metric.title)}, {metric.unit})", *heads))
         of_metric = {load: pairs for (name, load), pairs in changes.items() if name == metric.name}
-        yield _with_changes(grid, loads, of_metric, against)
+        yield _with_changes(grid, loads, of_metric)
 
 
 def _with_changes(
-    grid: Grid, loads: Sequence[Load], changes: Mapping[Load, Sequence[tuple[str, str]]], against: str
+    grid: Grid, loads: Sequence[Load], changes: Mapping[Load, Sequence[tuple[str, str]]]
 ) -> Grid:
-    """Return a table with a last column of what the published values are exceeded by, if any is."""
+    """Return a table with a last column of the published values and what targets have more than these."""
     if not changes or len(loads) != len(grid.rows):
         return grid
     names = list(dict.fromkeys(name for pairs in changes.values() for name, _ in pairs))
-    head = against if len(names) > 1 else f"{code(names[0])} a{against[1:]}"
+    head = "Published" if len(names) > 1 else f"{code(names[0])}, published"
     cells = []
     for load in loads:
         pairs = next((pairs for changed, pairs in changes.items() if _is_row(load, changed)), ())
@@ -310,10 +372,11 @@ def _with_changes(
     return replace(grid, heads=heads, rows=rows, left=grid.left | {len(heads) - 1})
 
 
-def _level_table(result: SweepResult, main: Metric, changes: _Changes, against: str) -> Grid:
-    """Return the table of levels, a row for each of a target: the rate `main`, others, latency, published."""
+def _level_table(result: SweepResult, metrics: Sequence[Metric], changes: _Changes) -> Grid:
+    """Return the table of levels, a row for each of a target: the main rate, others, latency, published."""
+    main = metrics[0]
     rows = [
-        _level_row(target, level, main, changes, marked=_has_marks(result))
+        _level_row(target, level, metrics, changes, marked=_has_marks(result))
         for target in result.targets
         for level in sorted(target.levels, key=lambda level: (level.depth, level.pp or 0, level.point))
     ]
@@ -321,16 +384,16 @@ def _level_table(result: SweepResult, main: Metric, changes: _Changes, against: 
     heads: tuple[Cell, ...] = (
         axis,
         "Target",
-        f"{main.title} {main.unit}",
-        "95 % interval",
-        "per request",
+        f"{main.title} tok/s",
+        "95 % CI",
+        "Per request tok/s",
         "Prefill tok/s",
         "Peak tok/s",
         "TTFT ms",
         "TTFT p95 ms",
-        against,
+        *(f"{metric.title}, published" for metric in metrics),
     )
-    grid = Grid("", heads, tuple(rows), frozenset({0, 1, len(heads) - 1}))
+    grid = Grid("", heads, tuple(rows), frozenset({0, 1}))
     return known_columns(grid, without={1} if len(result.targets) == 1 else ())
 
 
@@ -344,23 +407,33 @@ def _is_doubted(level: LevelResult) -> bool:
 
 
 def _level_row(
-    target: TargetResult, level: LevelResult, main: Metric, changes: _Changes, *, marked: bool
+    target: TargetResult,
+    level: LevelResult,
+    metrics: Sequence[Metric],
+    changes: _Changes,
+    *,
+    marked: bool,
 ) -> tuple[Cell, ...]:
     """Return a level's row; `marked`: a level with a warning has a "?"."""
-    load = load_of(level)
+    load, main = load_of(level), metrics[0]
     where = load_words(load, lengths=len({level.pp for level in target.levels}) > 1)
     if level.error is not None:
-        return where, Outside(target.name), "refused", *[UNKNOWN] * 7
+        return where, Outside(target.name), "refused", *[UNKNOWN] * (6 + len(metrics))
     words = _rate_text(level, main.name)
     if marked and _is_doubted(level):
         words += " ?"
     each, first = level.stream_tps, level.ttft_due_ms or level.ttft_ms
     ttft = METRICS["ttft_ms"]
-    against = [
-        f"{in_sentence(METRICS[name].title)} {words}"
-        for (name, changed), pairs in changes.items()
-        if _is_row(load, changed)
-        for _, words in pairs
+    published = [
+        next(
+            (
+                pairs[0][1]
+                for (name, changed), pairs in changes.items()
+                if name == metric.name and _is_row(load, changed)
+            ),
+            UNKNOWN,
+        )
+        for metric in metrics
     ]
     return (
         where,
@@ -371,7 +444,7 @@ def _level_row(
         *(_rate_text(level, name) for name in ("prefill_tps", "peak_tps")),
         ttft.text(None if first is None else first.mean),
         ttft.text(None if first is None else first.p95),
-        ", ".join(against) or UNKNOWN,
+        *published,
     )
 
 
@@ -391,21 +464,27 @@ def _evenly_spaced(rows: Sequence[tuple[Cell, ...]], most: int) -> Sequence[tupl
     return rows if len(rows) <= most else [rows[round(step * last / (most - 1))] for step in range(most)]
 
 
-def _how_to_read(comparison: ComparisonResult | None, lost: int, *, is_matrix: bool, has_marks: bool) -> str:
-    """Return how the tables are read: who wins, which levels are left out."""
-    parts = []
-    if is_matrix and comparison is not None and any(True for _ in winner_rules(comparison)):
+def _how_to_read(
+    comparison: ComparisonResult | None, metrics: Sequence[Metric], grids: Sequence[Grid], lost: int
+) -> str:
+    """Return what the figures of the tables are, who wins, and what its signs mean."""
+    parts = [
+        f"{in_sentence(metric.title)} = {_FIGURES.get(metric.name, metric.definition)}" for metric in metrics
+    ]
+    heads = {head for grid in grids for head in grid.heads}
+    cells = [str(cell) for grid in grids for row in grid.rows for cell in row]
+    parts += ["per request = median of each stream's rate"] if "Per request tok/s" in heads else []
+    parts += [f"p95 from {P95_FROM} requests on"] if "TTFT p95 ms" in heads else []
+    if comparison is not None and any(True for _ in winner_rules(comparison)):
         floor, rate = max(comparison.noise_floor_percent.values()), comparison.error_rate_percent or 0.0
         parts.append(
             f"a winner is better than every other by over {floor:.1f} %, beyond chance ({rate:.0f} % error)"
         )
-    if not is_matrix:
-        parts += [
-            f"p95 is given for levels of {P95_FROM} requests or more",
-            *(["?: the level has a warning"] if has_marks else []),
-        ]
+    parts += [f"{EVEN_SIGN} no clear difference"] if EVEN_SIGN in cells else []
+    parts += [f"* {NOT_TESTED}"] if any(cell.endswith("*") for cell in cells) else []
+    parts += ["? the level has a warning"] if any(cell.endswith(" ?") for cell in cells) else []
     parts += [f"{lost} levels are left out here"] if lost else []
-    return f"In the tables, {'; '.join(parts)}." if parts else ""
+    return f"{'; '.join(parts)}."
 
 
 def _repeat_item(commands: Sequence[str]) -> Iterator[str]:
@@ -413,5 +492,5 @@ def _repeat_item(commands: Sequence[str]) -> Iterator[str]:
     if commands:
         shown = [code(command) for command in commands[:_MOST_COMMANDS]]
         more = f" ({len(commands) - len(shown)} more in the report)" if len(commands) > len(shown) else ""
-        again = f"**To repeat it** (give each name its address: `NAME=URL`): {'; '.join(shown)}{more}."
+        again = f"**To repeat it**, with your addresses: {'; '.join(shown)}{more}."
         yield f"{again} **To compare yours**, save this post as post.md: `sparktop report last post.md`"

@@ -703,7 +703,9 @@ def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int) -> str:
     if worst is not None:
         most = f", most at {worst[1].short}" if len(having) > 1 else ""
         return f"{ttft_error_words(_ttft_percent(worst))}: {plain(word)} ({where}{most})"
-    return f"{plain(word)} ({where})"
+    warning = WARNINGS.get(having[0][2].code)
+    effect = "" if warning is None or not warning.effect else f": {warning.effect}"
+    return f"{plain(word)}{effect} ({where})"
 
 
 def _ttft_percent(mark: _MarkOfLevel) -> float:
@@ -970,7 +972,7 @@ def _cause_words(level: LevelResult) -> Iterator[str]:
         yield f"{words}, {_WHOLE / max(1, len(level.known_servers)):.0f} % would be even"
     if isinstance(cause := kept.get("cause"), str):
         yield plain(cause)
-    if CLIENT_LAG in marks:
+    if any(mark.code == CLIENT_LAG for mark in level.validity):
         yield "the load generator was late (warning)"
 
 

@@ -93,8 +93,16 @@ def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
     return Grid(title, (axis, *heads), _in_order_of_load(rows))
 
 
-def winners(comparison: ComparisonResult, metric: str, series: Sequence[Series]) -> Grid:
+EVEN_SIGN = "≈"
+"""In place of a winner, where there is no clear difference."""
+
+
+def winners(
+    comparison: ComparisonResult, metric: str, series: Sequence[Series], *, signs: bool = False
+) -> Grid:
     """Return a table that compares series in one metric: point | each series | Winner (percent).
+
+    With `signs` a level without a winner has `EVEN_SIGN` in place of a sentence.
 
     There is one row per compared load, and one per load that a target refused. `series` are in the order of
     columns; those without a value are left out.
@@ -113,7 +121,10 @@ def winners(comparison: ComparisonResult, metric: str, series: Sequence[Series])
             REFUSED_SIGN if value == UNKNOWN and _is_refused(column, load) else value
             for column, value in zip(columns, values, strict=True)
         ]
-        body.append((load, (load_words(load), *cells, _winner_cell(row, vs, mark_untested=mark_untested))))
+        winner = _winner_cell(row, vs, mark_untested=mark_untested)
+        if signs and row.ahead is not None and outcome(row) is Outcome.OPEN:
+            winner = EVEN_SIGN
+        body.append((load, (load_words(load), *cells, winner)))
     for load in dict.fromkeys(load for column in columns for load in column.refused):
         if not any(same_row(load, compared) for compared, _ in body):
             body.append((load, _refused_row(load, metric, columns)))

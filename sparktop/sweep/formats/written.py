@@ -46,13 +46,20 @@ from sparktop.sweep.view.capacity import amount, answer_words, compared_words, c
 from sparktop.sweep.view.curves import sweep_plots
 from sparktop.sweep.view.result import result_view
 
+PLACE = "http://HOST:PORT"
+"""Stands for an address in a command that others repeat."""
 
-def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
+
+def repeat_command(result: SweepResult, *, addresses: bool = False, places: bool = False) -> str:
     """Return the shell command that puts the same load on the same targets.
 
-    Targets are named as in the configuration file; with `addresses` their URLs are used instead. Return ""
-    if a target's name begins with "-", because the shell command would take it as an option.
+    Targets are named as in the configuration file; with `addresses` their URLs are used instead, with
+    `places` `PLACE` for each. Return "" if a target's name begins with "-", because the shell command would
+    take it as an option.
     """
+    if places and not addresses:
+        anywhere = tuple(target.model_copy(update={"url": PLACE}) for target in result.targets)
+        return repeat_command(result.model_copy(update={"targets": anywhere}), addresses=True)
     if any(target.name.startswith("-") for target in result.targets):
         return ""
     if result.capacity is not None and (not result.capacity.stored or result.plan.preset == NAME):
@@ -337,7 +344,8 @@ def sweep_report(
     if form == "post":
         parts = {} if shown.anonymous else made_of or {"last": result}
         commands = [
-            repeat_command(shown.of_result(part), addresses=shown.addresses) for part in parts.values()
+            repeat_command(shown.of_result(part), addresses=shown.addresses, places=True)
+            for part in parts.values()
         ]
         return post.render(result, others, list(filter(None, commands)))
     if form == "md":

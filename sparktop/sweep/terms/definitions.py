@@ -126,6 +126,9 @@ _ALL = (
 METRICS = {metric.name: metric for metric in _ALL}
 """Every metric by name, in the order of table columns."""
 
+DECODE_IN_POSTS = "output tokens but each request's first / (last token − first token of a run)"
+"""What posts say of the decode rate, by which they are recognised as made by sparktop."""
+
 
 def main_rate_of(levels: Iterable[Collection[str]]) -> str | None:
     """Return the main token rate of levels, of which `levels` has the names of the metrics; None for none."""
@@ -210,6 +213,8 @@ class LevelWarning(Struct, frozen=True):
     remedy: str = ""
     brief: str = ""
     """One word in place of a long `word`, for narrow tables; "" where `word` is short."""
+    effect: str = ""
+    """What it does to the figures, for the list of warnings of a result; "" where `word` says so."""
 
 
 WARNINGS = {
@@ -252,6 +257,7 @@ WARNINGS = {
             "some requests failed; figures are of the others",
             "see the error words, then the server's log",
             brief="failed",
+            effect="figures are of the others",
         ),
         LevelWarning(RESTARTED, "restarted", "the server restarted during the level", "repeat it"),
         LevelWarning(
@@ -273,6 +279,7 @@ WARNINGS = {
             "the load generator was late: its loop lagged, it used a whole core, or the machine was busy",
             "run the client on another machine, or with fewer requests at once",
             brief="generator",
+            effect="TTFT and ITL are too long",
         ),
         LevelWarning(
             CACHE_HITS,
@@ -280,6 +287,7 @@ WARNINGS = {
             "prompt tokens came from the prefix cache although every prompt is new: prefill looks too fast",
             "restart the server, or check whether others send the same prompts",
             brief="cache",
+            effect="prefill looks too fast",
         ),
         LevelWarning(
             FOREIGN_TRAFFIC,
@@ -302,6 +310,7 @@ WARNINGS = {
             "tokens were generated that the stream does not show, such as reasoning that is filtered",
             "compare by the server's usage; a TTFT is that of the first token shown",
             brief="hidden",
+            effect="TTFT is that of the first token shown",
         ),
         LevelWarning(
             UNCOUNTED_TOKENS,
@@ -309,6 +318,7 @@ WARNINGS = {
             "the server sends no token counts: rates count chunks, and the time between tokens is unknown",
             "compare only with the same server, or have it send usage",
             brief="uncounted",
+            effect="rates count chunks",
         ),
         LevelWarning(
             BURSTS,
@@ -336,6 +346,7 @@ WARNINGS = {
             "requests waited at a server for a slot or for KV cache; latencies include that wait",
             "lower the concurrency, or raise --max-num-seqs; valid for this load",
             brief="queue",
+            effect="prefill and TTFT include the wait",
         ),
         LevelWarning(
             SHORT_OUTPUT,
@@ -363,6 +374,7 @@ WARNINGS = {
             "all runs together lasted less than 10 s, or those of a steady load less than 3 × the median E2E",
             "more runs, or longer answers",
             brief="briefly",
+            effect="less than 10 s",
         ),
         LevelWarning(
             FEW_RUNS,

@@ -46,7 +46,9 @@ from sparktop.sweep.terms.definitions import (
     FEW_RUNS,
     MAIN_RATES,
     METRICS,
+    QUEUE_LIMITED,
     RATES,
+    TOO_SHORT,
     WARNINGS,
     in_sentence,
 )
@@ -801,13 +803,18 @@ def _comparison_headline(result: SweepResult, compared: Topologies, name: Callab
     )
 
 
+_NO_DOUBT_OF_WINS = frozenset({FEW_RUNS, TOO_SHORT, QUEUE_LIMITED})
+"""Warnings that leave a difference between targets as it is: a test judged the first two, and that requests
+wait is what the load does to a target."""
+
+
 def _level_warnings(
     result: SweepResult, winner: str, won: Sequence[ComparedLevel], name: Callable[[str], str]
 ) -> str:
     """Return the warnings of what one target shows, " (warning at c = 4: hidden tokens)"; "" without one.
 
     `won` are the levels. What only those of the target that it is compared with have counts too, with its
-    name. Few runs are none: whether a difference was tested is said with it.
+    name. Those of `_NO_DOUBT_OF_WINS` are none.
     """
     levels = {
         (target.name, level.point, level.depth): level
@@ -820,7 +827,7 @@ def _level_warnings(
         said = set[str]()
         for target in dict.fromkeys((winner, compared.against)):
             level = levels.get((target or "", compared.point, compared.depth))
-            for word in [] if level is None else _warnings(level, {FEW_RUNS})[:1]:
+            for word in [] if level is None else _warnings(level, _NO_DOUBT_OF_WINS)[:1]:
                 whose = "" if target == winner else f" of {name(target or '')}"
                 if word not in said:
                     places.setdefault(f"{word}{whose}", []).append(compared.point.label)
@@ -897,6 +904,80 @@ def _even_headline(
     if lead and len(even) > 1:
         lead = lead.replace("(", f"({_title(first)}: ", 1)
     return alike_words([_title(metric) for metric in even], levels) + lead
+
+
+def recommendation(result: SweepResult, compared: Topologies, name: Name = str) -> str | None:
+    """Return which target to use at which levels, and why; None if none wins anywhere.
+
+    A level is that of the winner in the main token rate, or else in the TTFT. For example "use a at c1
+    (+23 % decode, −31 % TTFT) and b from c8 up (+24 % decode at c64, −13 to −44 % TTFT)". There is none for
+    levels with several prompt lengths, contexts or rates: their headline says what they show.
+    """
+    metrics = [metric for metric in main_metrics(compared.metrics) if metric.metric != "prefill_tps"]
+    levels = metrics[0].levels if metrics else ()
+    if not levels or metrics[0].metric in DUE_LATENCIES or compared.several_lengths:
+        return None
+    if any(level.depth or level.point.kind is not LoadKind.CONCURRENCY for level in levels):
+        return None
+    picks = [
+        next((winner for metric in metrics if (winner := _winner_at(metric, level.point))), None)
+        for level in levels
+    ]
+    ranges: list[tuple[str | None, list[ComparedLevel]]] = []
+    for pick, level in zip(picks, levels, strict=True):
+        if not ranges or ranges[-1][0] != pick:
+            ranges.append((pick, []))
+        ranges[-1][1].append(level)
+    parts = []
+    for pick, of_pick in ranges:
+        if pick is not None:
+            why = [_why_words(metric, pick, of_pick, levels, name) for metric in metrics]
+            won = [level for level in of_pick if level.winner == pick]
+            warning = _level_warnings(result, pick, won, name) if won else ""
+            where = _range_of_levels(of_pick, levels)
+            parts.append(f"{name(pick)} {where} ({', '.join(filter(None, why))}){warning}")
+    if not parts:
+        return None
+    even = [_range_of_levels(of_none, levels) for pick, of_none in ranges if pick is None]
+    rest = f"; {NO_DIFFERENCE} {names_in_words(even)}" if even else ""
+    several = ", each against the next best" if len(compared.columns) > _PAIR else ""
+    return f"use {names_in_words(parts)}{several}{rest}"
+
+
+def _winner_at(metric: ComparedMetric, point: LoadPoint) -> str | None:
+    return next((level.winner for level in metric.levels if level.point == point), None)
+
+
+def _why_words(
+    metric: ComparedMetric,
+    pick: str,
+    of_pick: Sequence[ComparedLevel],
+    levels: Sequence[ComparedLevel],
+    name: Name,
+) -> str:
+    """Return by how much a target wins a metric, and at which of its levels, and where another wins it."""
+    points = [level.point for level in of_pick]
+    here = [level for level in metric.levels if level.point in points]
+    words = []
+    for winner in dict.fromkeys(level.winner for level in here if level.winner is not None):
+        won = [level for level in here if level.winner == winner]
+        whose = "" if winner == pick else f" for {name(winner)}"
+        where = "" if len(won) == len(here) else f" {_range_of_levels(won, levels)}"
+        words.append(f"{percents(won)} {_title(metric)}{whose}{where}")
+    return ", ".join(words)
+
+
+def _range_of_levels(some: Sequence[ComparedLevel], levels: Sequence[ComparedLevel]) -> str:
+    """Return where `some` of `levels` lie: "at c4", "at c4 to c16", "from c8 up", "at c1 and c64"."""
+    order = [level.point for level in levels]
+    places = [order.index(level.point) for level in some if level.point in order]
+    names = [level.point.short for level in some]
+    if len(places) == len(levels) > 1:
+        return "at every level"
+    is_run = places == list(range(places[0], places[0] + len(places))) if places else False
+    if len(names) > 1 and is_run:
+        return f"from {names[0]} up" if places[-1] == len(levels) - 1 else f"at {names[0]} to {names[-1]}"
+    return f"at {names_in_words(names)}"
 
 
 def _title(metric: ComparedMetric) -> str:

@@ -310,18 +310,25 @@ def test_a_post_is_read_back_as_the_figures_that_it_shows() -> None:
 
 
 def test_published_values_are_a_column() -> None:
-    """Each target of the same name, and a lone target with a lone series, whatever their names are."""
+    """Of a target of the same name, or a lone one, with what it has more; for decode in both windows."""
     levels = [simulated_level(one, 1024, 128, 3) for one in LEVELS]
     published = load_reference(TOPOLOGIES).series
     result = made_sweep(("solo", levels), ("mine", levels))
     post = post_of(result, beside=published)
-    assert post.count(f"| `solo` against `{TOPOLOGIES}` |") == 3
-    assert re.fullmatch(r"[+−]\d+ %", table(post)[1][-1])
+    assert re.sub(" +", " ", post).count("| `solo`, published |") == 3
+    assert re.fullmatch(r"78\.4 \([+−]\d+ %; pure [+−]\d+ %\)", table(post)[1][-1])
+    published_item = next(line for line in post.splitlines() if "**Published:**" in line)
+    assert f"`{TOPOLOGIES}`: " in published_item
+    assert "llama-benchy 0.3.5, 50 runs" in published_item
+    assert "pure is ours while all requests decode" in published_item
+    pasted = read(post, "post", "post.md")
+    assert [(one.name, one.definitions) for one in pasted] == [("solo", {}), ("mine", {})]
     both = post_of(made_sweep(("solo", levels), ("cluster-tp2", levels)), beside=published)
-    assert both.count(f"| Against `{TOPOLOGIES}` |") == 3
-    assert re.fullmatch(r"`solo` [+−]\d+ %, `cluster-tp2` [+−]\d+ %", table(both)[1][-1])
+    assert re.sub(" +", " ", both).count("| Published |") == 3
+    assert re.fullmatch(r"`solo` [\d.]+ \([^)]*%\), `cluster-tp2` [\d.]+ \([^)]*%\)", table(both)[1][-1])
     lone = post_of(made_sweep(("mine", levels)), beside=published[:1])
-    assert re.fullmatch(r"decode [+−]\d+ %, prefill [+−]\d+ %, TTFT [+−]\d+ %", table(lone)[1][-1])
+    assert "| Decode, published | Prefill, published | TTFT, published |" in re.sub(" +", " ", lone)
+    assert all(re.fullmatch(r"[\d,.]+ \([^)]*%\)", cell) for cell in table(lone)[1][-3:])
     assert "left out" in post_of(made_sweep(("mine", levels)), beside=published)
 
 
@@ -363,15 +370,16 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     first = result.targets[0].model_copy(update={"version": "0.32.0", "engine": "vllm", "machines": machines})
     post = post_of(result.model_copy(update={"targets": (first, *result.targets[1:])}))
     answer, about, *_ = paragraphs(post)
-    setup, load, warnings = about.splitlines()
-    assert answer.startswith("**`fast` wins")
+    setup, load, warnings, figures = about.splitlines()
+    assert answer.startswith("**Use `fast` at c2 (+50 % decode).**")
     assert setup.startswith(
         "- **Machines:** NVIDIA DGX Spark, NVIDIA GB10, driver 580.95; NVIDIA DGX Spark, "
     )
     assert setup.endswith(" **Servers:** `fast`: vLLM 0.32.0, 2 machines.")
     assert "100 tokens in, 4 out (pp100 tg4), burst (all of a run at once), 3 runs a level" in load
     assert "2026-03-22" in load
-    assert warnings.startswith("- **Warnings:** none.")
+    assert warnings == "- **Warnings:** none."
+    assert figures.startswith("- **Figures:** decode = output tokens")
     assert table(post)[0][-1] == "`fast` (+50 %)"
 
 
@@ -399,7 +407,7 @@ def test_what_all_levels_are_warned_of_is_said_once() -> None:
     answer, about, *_ = paragraphs(post_of(made_sweep(("fast", fast), ("slow", slow))))
     assert "(warning: throttled of `slow`)" in answer
     assert "generator" not in answer
-    assert "load generator late (all 4 levels)" in about
+    assert "load generator late: TTFT and ITL are too long (all 4 levels)" in about
 
 
 def test_a_router_has_its_loss_and_the_cause() -> None:
@@ -442,7 +450,7 @@ def test_a_table_marks_levels_with_a_warning_unless_all_have_one(doubted: int, m
     levels = [made_level(at).model_copy(update={"validity": late if at <= doubted else ()}) for at in (1, 2)]
     post = post_of(made_sweep(("solo", levels)))
     assert sum(row[1].endswith("?") for row in table(post)) == marks
-    assert ("?: the level has a warning" in post) is bool(marks)
+    assert ("; ? the level has a warning" in post) is bool(marks)
 
 
 def test_a_router_without_its_engines_has_an_unknown_cost() -> None:
@@ -487,8 +495,8 @@ def test_the_command_joins_results_and_repeats_each(
     save(tmp_path / "after.json", made_sweep(("tp2", [made_level(2, step=0.1)])))
     assert main(["report", "before.json", "after.json", "--format", "post"]) == 0
     said = capsys.readouterr()
-    assert "`sparktop sweep proxy " in said.out
-    assert "`sparktop sweep tp2 " in said.out
+    assert "`sparktop sweep proxy=http://HOST:PORT -c " in said.out
+    assert "`sparktop sweep tp2=http://HOST:PORT -c " in said.out
     assert "sparktop report before.json after.json --format json -o post.json" in said.err
     assert main(["report", "before.json", "after.json", "--format", "json", "-o", "post.json"]) == 0
     assert main(["report", "post.json", "--format", "post"]) == 0
@@ -505,6 +513,7 @@ def test_warnings_are_one_line() -> None:
     """Named once, above the tables; why levels are slow is in the report alone."""
     doubted = full_sweep().model_copy(update={"slo": None})
     post = post_of(doubted.model_copy(update={"targets": doubted.targets[:1]}))
-    assert paragraphs(post)[1].splitlines()[-1].startswith("- **Warnings:** requests waited (all 3 levels). ")
+    words = "- **Warnings:** requests waited: prefill and TTFT include the wait (all 3 levels)."
+    assert words in paragraphs(post)[1].splitlines()
     assert post.count("Warnings:") == 1
     assert "Why levels are slow" not in post

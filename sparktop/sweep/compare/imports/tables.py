@@ -27,7 +27,7 @@ from sparktop.sweep.compare.imports.reading import (
     rate_at,
 )
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel
-from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, METRICS
 from sparktop.sweep.terms.statistics import ranged, value_of
 
 _MOST_CHARS, _MOST_ROWS, _MOST_CELLS, _MOST_TARGETS = 4 << 20, 10_000, 200, 64
@@ -59,9 +59,10 @@ _NAMED_FIRST = frozenset({"requests_per_s", "ttfr_ms", "ttft_ms", "itl_ms", "tpo
 _NOT_READ = re.compile(
     r"(?<![a-z])p\d\d|median|std|(?<![a-z])(min|max)(?![a-z])|tokens$|each|per (user|request|stream)|\(req\)"
     r"|winner|against|delta|change|difference|\bratio\b|spread|at best|\bnotes?\b|samples|verdict|gain|%"
-    r"|theirs|ours|hardware"
+    r"|theirs|ours|hardware|published"
 )
 """Headings of quantiles, extremes, counts of tokens, and what is derived from means."""
+_UNKNOWN_WINDOW = "as its table has it, which does not say how it was measured"
 _AXES = (
     (
         LoadKind.CONCURRENCY,
@@ -145,10 +146,13 @@ def read(text: str, name: str, source: str) -> list[Series]:
         raise ImportFormatError(f"{what}; metrics are named Decode, Prefill, Output, TTFT, ITL, E2E")
     if len(targets.levels) > _MOST_TARGETS:
         raise ImportFormatError(f"its tables have more than {_MOST_TARGETS} targets; give those to compare")
-    return [part for target in targets.levels for part in by_axis(_series_of_target(target, targets, source))]
+    # A post of sparktop says what its figures are: as ours.
+    words = {} if DECODE_IN_POSTS in " ".join(text.split()) else dict.fromkeys(METRICS, _UNKNOWN_WINDOW)
+    each = (_series_of_target(target, targets, source, words) for target in targets.levels)
+    return [part for series in each for part in by_axis(series)]
 
 
-def _series_of_target(target: str, targets: _Targets, source: str) -> Series:
+def _series_of_target(target: str, targets: _Targets, source: str, definitions: Mapping[str, str]) -> Series:
     """Return the series of a target, with its runs as far as the text has them apart."""
     levels = tuple(
         SeriesLevel(
@@ -166,7 +170,7 @@ def _series_of_target(target: str, targets: _Targets, source: str) -> Series:
         levels=levels,
         source=source,
         tool="pasted table",
-        definitions=dict.fromkeys(METRICS, "as its table has it, which does not say how it was measured"),
+        definitions=definitions,
         published=not any(figure.runs for level in levels for figure in level.figures.values()),
         notes=(twice,) if target in targets.contradictory else (),
     )
