@@ -107,7 +107,9 @@ def whole_numbers(text: str, least: int, most: int) -> tuple[int, ...]:
     Raises:
         UsageError: a part is not an integer from `least` to `most` nor a range of these, or there is none.
     """
-    return tuple(dict.fromkeys(value for part in _parts(text) for value in _doubled(part, least, most)))
+    return tuple(
+        dict.fromkeys(value for part in _parts(text) for value in _doubling_numbers(part, least, most))
+    )
 
 
 def _parts(text: str) -> list[str]:
@@ -115,7 +117,7 @@ def _parts(text: str) -> list[str]:
     return _BETWEEN.split(spaced)
 
 
-def _doubled(text: str, least: int, most: int) -> Iterator[int]:
+def _doubling_numbers(text: str, least: int, most: int) -> Iterator[int]:
     first, end = split_range(text)
     value = whole_number(first or text, least, most)
     yield value
@@ -140,7 +142,7 @@ def climbing_numbers(text: str, least: int, most: int) -> tuple[tuple[int, ...],
     *before, last = _parts(text.strip())
     end, limit_text = split_range(last)
     before += [end] if end else []
-    numbers = tuple(dict.fromkeys(value for part in before for value in _doubled(part, least, most)))
+    numbers = tuple(dict.fromkeys(value for part in before for value in _doubling_numbers(part, least, most)))
     if limit_text is None:
         return numbers, None
     limit = whole_number(limit_text, least, most)

@@ -443,12 +443,12 @@ class RoutedDestination:
         faults = self._habits.faults
         fails = faults.share > 0 and self._random.random() < faults.share
         if self._habits.counted:
-            router.started(backend, now_s)
+            router.record_start(backend, now_s)
         self.served[backend] += 1
         if fails and faults.after_tokens is None:
             self.failed[faults.status] += 1
             if self._habits.counted:
-                router.ended(backend, now_s, ok=False, status=faults.status)
+                router.record_end(backend, now_s, ok=False, status=faults.status)
             self._turn_away(request, backend, f"the backend answered {faults.status}")
             return
         if fails and faults.after_tokens is not None and faults.after_tokens < request.output_tokens:
@@ -483,4 +483,4 @@ class RoutedDestination:
             status = self._habits.faults.status
             self.failed[status] += 1
         if self._habits.counted and not (aborted and self._habits.leaks):
-            router.ended(engine, event.at, ok=None if aborted else event.ok, status=status)
+            router.record_end(engine, event.at, ok=None if aborted else event.ok, status=status)

@@ -54,7 +54,7 @@ def planned_turns(
             continue
         unfit = 0
         yield turn
-        lane.answered(turn.prompt_tokens, turn.output_tokens)
+        lane.record_answer(turn.prompt_tokens, turn.output_tokens)
 
 
 def turn_hashes(turn: Turn, block_tokens: int, salt: int = 0) -> tuple[int, ...]:

@@ -87,7 +87,7 @@ def is_local(sockets: list[socket.socket]) -> bool:
     return all(_is_loopback(str(one.getsockname()[0])) for one in sockets)
 
 
-def reachable_from_outside(host: str) -> bool:
+def is_reachable_from_outside(host: str) -> bool:
     """Return False if all addresses of `host` are loopback addresses, else True.
 
     A name that cannot be resolved counts as reachable.

@@ -167,7 +167,7 @@ class StartClock:
             times[PHASES[step]] = times.get(PHASES[step], 0.0) + max(0.0, ended_at - began_at)
         return times
 
-    def loading(
+    def loading_at(
         self, at: float, past: PastStart | None = None, *, checkpoint_bytes: float | None = None
     ) -> Loading:
         """Return what is known at `at`; `past` is an earlier start like this one.

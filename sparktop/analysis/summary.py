@@ -7,7 +7,7 @@ from collections import Counter
 
 from msgspec import Struct
 
-from sparktop.model.balance import Balance, BalanceWord, balance_cost, leading
+from sparktop.model.balance import Balance, BalanceWord, balance_cost, balances_read_first
 from sparktop.model.event import Alert, Severity, condition_of, kind_of
 from sparktop.model.failure import FailureKind, failure_words
 from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot
@@ -56,7 +56,7 @@ def verdict(snapshot: Snapshot) -> Verdict:
     engine cores of a server whose group has a graver verdict.
     """
     groups = {_alert_id(balance): balance for balance in snapshot.balance}
-    calm = groups.keys() - {_alert_id(balance) for balance in leading(snapshot.balance)}
+    calm = groups.keys() - {_alert_id(balance) for balance in balances_read_first(snapshot.balance)}
     hinted = {alert_id for alert_id, balance in groups.items() if balance.hint}
     explained = _explained_deployments(snapshot)
     worst = min(
@@ -156,7 +156,7 @@ def _verdict_without_alert(snapshot: Snapshot) -> Verdict:
     if not backends:
         result = "no inference server found" if snapshot.searching else "no backend to watch"
         return Verdict(Severity.INFO, result, "no server")
-    swinging = next((balance for balance in leading(snapshot.balance) if balance.bad), None)
+    swinging = next((balance for balance in balances_read_first(snapshot.balance) if balance.bad), None)
     if swinging is not None:
         word = swinging.word.value
         return Verdict(Severity.INFO, _group_text(swinging), word, key="w")
@@ -203,7 +203,7 @@ def _verdict_of_states(snapshot: Snapshot) -> Verdict:
     groups = [balance for balance in snapshot.balance if balance.within is None]
     swept = [balance for balance in groups if balance.in_sweep and not _is_settled(balance)]
     if swept or any(view.in_sweep for view in backends):
-        swung = next((balance for balance in leading(swept) if balance.word.bad), None)
+        swung = next((balance for balance in balances_read_first(swept) if balance.word.bad), None)
         words = said if swung is None else f"{said}; {swung.group}: {swung.word.value} (sweep)"
         return Verdict(Severity.INFO, words, said, key="" if swung is None else "w")
     for router in snapshot.routers:

@@ -77,7 +77,7 @@ def is_same_batch(load: SteadyLoad, other: SteadyLoad) -> bool:
     return all(max(a, b) <= most * min(a, b) for a, b, most in pairs)
 
 
-def allowed(now: SteadyLoad, before: SteadyLoad) -> float:
+def allowed_growth(now: SteadyLoad, before: SteadyLoad) -> float:
     """Return the factor, at least 1, by which the steps of `now` may take longer for its larger batch.
 
     Steps grow at most as their batch does, and by the part that reads the KV cache: taken as half.
@@ -286,7 +286,7 @@ class Yardsticks:
         if yard.busy_s < _WARM_S or view.in_sweep or any(node.speed.word in _HELD_UP for node in machines):
             return None
         ratios = [
-            (steady.step_ms / best.step_ms / allowed(steady, best), best, setup)
+            (steady.step_ms / best.step_ms / allowed_growth(steady, best), best, setup)
             for setup in yard.setups
             if now.wall.timestamp() - setup.at < _OLD_S
             for best in setup.bests

@@ -13,7 +13,7 @@ from sparktop.analysis.wall import Top
 from sparktop.browser.page import Kind, Page
 from sparktop.browser.picture import Link, Picture, Section, row_html
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.model.balance import leading
+from sparktop.model.balance import balances_read_first
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
@@ -33,7 +33,7 @@ from sparktop.panels.board.scene import Scene, index_of, is_wall
 from sparktop.panels.board.view import Arrangement, Sort, View
 from sparktop.panels.board.wall import ATTENTION, FILTER_NOTE, LISTS_NOTE, WallOrders
 from sparktop.panels.board.wall_lines import KEY
-from sparktop.panels.parts.figures import alerts_sign, wrapped
+from sparktop.panels.parts.figures import alerts_sign, wrap_sentence
 from sparktop.panels.parts.text import Row, row_text
 
 FILTER = "filter"
@@ -66,7 +66,7 @@ def choice_section(page: Page, snapshot: Snapshot, width: int, *, has_lists: boo
     elif page.kind is Kind.BOARD and (choice.fields or max(len(snapshot.backends), len(snapshot.nodes)) > 1):
         pages = {item.value: replace(page, choice=replace(choice, sort=item, ignored=())) for item in Sort}
         rows, links = _choice_rows("sorted", pages, choice.sort.value, _SORT_KEY, width)
-    rows += [[(f" {line}", "warn")] for item in words for line in wrapped(item, width - 2)]
+    rows += [[(f" {line}", "warn")] for item in words for line in wrap_sentence(item, width - 2)]
     heading = "Lists" if has_lists else "Order"
     return Section(heading, width, tuple(map(row_html, rows)), tuple(links)) if rows else None
 
@@ -254,7 +254,7 @@ def not_found_section(page: Page, width: int) -> Section:
 
 def notice_section(words: str, width: int) -> Section:
     """Return a section with only a sentence."""
-    rows: list[Row] = [[(f" {line}", "muted")] for line in wrapped(words, width - 2)]
+    rows: list[Row] = [[(f" {line}", "muted")] for line in wrap_sentence(words, width - 2)]
     return Section(words, width, tuple(map(row_html, rows)))
 
 
@@ -272,7 +272,7 @@ def _panel_key(page: Page, snapshot: Snapshot) -> PanelKey | None:
         return _wall_key(page, snapshot)
     names_of_kind = list(names.get(page.kind, (view.group for view in snapshot.balance)))
     if page.kind in {Kind.BALANCE, Kind.WHY} and not page.name:
-        worst = next(iter(leading(snapshot.balance)), None)
+        worst = next(iter(balances_read_first(snapshot.balance)), None)
         names_of_kind = [] if worst is None else [worst.group]
         return PanelKey(_ZOOMED[page.kind], names_of_kind[0]) if names_of_kind else None
     return PanelKey(_ZOOMED[page.kind], page.name) if page.name in names_of_kind else None

@@ -110,10 +110,10 @@ def _need_no_others(arguments: argparse.Namespace, message: str) -> None:
 
 def _unit(arguments: argparse.Namespace, host: str) -> str:
     # Late: as above.
-    from sparktop.agent.access import reachable_from_outside
+    from sparktop.agent.access import is_reachable_from_outside
     from sparktop.agent.unit import unit
 
     if (arguments.tls_cert is None) != (arguments.tls_key is None):
         raise UsageError("--tls-cert and --tls-key go together")
-    wants_token = reachable_from_outside(host) and not arguments.insecure
+    wants_token = is_reachable_from_outside(host) and not arguments.insecure
     return unit(LISTENING.flags(arguments), wants_token=wants_token)

@@ -103,7 +103,7 @@ def refuse_removed(parser: argparse.ArgumentParser, option: str, instead: str) -
     parser.add_argument(option, action=_Removed, nargs="*", const=instead, help=argparse.SUPPRESS)
 
 
-def typed(read: Callable[[str], Value]) -> Callable[[str], Value]:
+def argument_type(read: Callable[[str], Value]) -> Callable[[str], Value]:
     """Wrap `read` as an argument type for argparse: its `UsageError` becomes an `ArgumentTypeError`."""
 
     def parse(text: str) -> Value:
@@ -120,17 +120,17 @@ def number(least: float, most: float, unit: str = "") -> Callable[[str], float]:
 
     `unit`, such as " seconds", follows the limits in the error message.
     """
-    return typed(lambda text: typed_numbers.number(text, least, most, unit))
+    return argument_type(lambda text: typed_numbers.number(text, least, most, unit))
 
 
 def seconds(least: float, most: float) -> Callable[[str], float]:
     """Return an argument type for argparse that accepts a time of `least` to `most` seconds, as 10s or 2m."""
-    return typed(lambda text: typed_numbers.seconds(text, least, most))
+    return argument_type(lambda text: typed_numbers.seconds(text, least, most))
 
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
     """Return an argument type for argparse that accepts an integer from `least` to `most`."""
-    return typed(lambda text: typed_numbers.whole_number(text, least, most))
+    return argument_type(lambda text: typed_numbers.whole_number(text, least, most))
 
 
 def format_name(text: str) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import number, seconds, typed, whole_number
+from sparktop.commands.arguments import argument_type, number, seconds, whole_number
 from sparktop.commands.output import output_file, tell, write_result
 from sparktop.commands.sweep.command import FORMATS as SWEEP_FORMATS
 from sparktop.commands.sweep.command import (
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_search(parser.add_argument_group("what is counted, and the conditions"))
     _add_load(parser.add_argument_group("the load"))
     group = parser.add_argument_group("what each request holds")
-    lengths = typed(lambda text: whole_numbers(text, 1, MOST_TOKENS))
+    lengths = argument_type(lambda text: whole_numbers(text, 1, MOST_TOKENS))
     group.add_argument("--pp", type=lengths, metavar="N", help="prompt tokens, as in 2k")
     group.add_argument("--tg", type=whole_number(1, MOST_TOKENS), metavar="N", help="generated tokens")
     for option in ("--prompts", "--extra-body", "--header"):

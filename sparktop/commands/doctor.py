@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError("--start checks a command alone: leave out --bundle")
         return _run_start(arguments.start, arguments.form)
     from sparktop.commands.choice import apply_arguments
-    from sparktop.doctor.check import Status, failed, next_step
+    from sparktop.doctor.check import Status, any_failed, next_step
     from sparktop.doctor.machine import check_open_files, check_recorder, check_versions, open_file_limits
     from sparktop.doctor.terminal import check_terminal, read_terminal
     from sparktop.logfile import open_log
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         groups = {"sparktop": own_checks, "this machine": machine, "nodes and servers": servers}
         _write_report(groups, following, arguments.form)
-    return 1 if failed(checks) else 0
+    return 1 if any_failed(checks) else 0
 
 
 def _write_bundle(checks: list[Check], watch: Watch, config: Config | None) -> None:
@@ -149,7 +149,7 @@ def _run_start(command: str, form: str) -> int:
     # Late: as above.
     import asyncio
 
-    from sparktop.doctor.check import failed
+    from sparktop.doctor.check import any_failed
     from sparktop.doctor.machine import check_machine, read_machine
     from sparktop.doctor.start import check_start, parse_start
     from sparktop.watch.state_files import read_starts, starts_file
@@ -159,7 +159,7 @@ def _run_start(command: str, form: str) -> int:
     starts, _ = read_starts(starts_file(os.environ))
     start = check_start(command, reading, identity, starts, os.environ)
     _write_report({"this machine": check_machine(reading, identity), "start": start}, "", form)
-    return 1 if failed(start) else 0
+    return 1 if any_failed(start) else 0
 
 
 def _write_report(groups: Mapping[str, list[Check]], following: str, form: str) -> None:

@@ -75,7 +75,7 @@ async def observe(
             def enough() -> bool:
                 snapshot = store.snapshot()
                 late = clock() - since >= ENOUGH_S
-                return all_reported(snapshot, watch) or (late and not _are_slow(snapshot.backends))
+                return have_all_reported(snapshot, watch) or (late and not _are_slow(snapshot.backends))
 
             await wait_for(enough, SLOW_S, interrupted, clock=clock)
         else:
@@ -108,7 +108,7 @@ async def wait_for(
             await asyncio.wait_for(interrupted.wait(), left if done is None else min(_LOOK_S, left))
 
 
-def all_reported(snapshot: Snapshot, watch: Watch) -> bool:
+def have_all_reported(snapshot: Snapshot, watch: Watch) -> bool:
     """Return True once the search for servers has a result and every source has enough samples or has failed.
 
     A backend has enough samples once they span the shortest time over which a rate is shown. A node has

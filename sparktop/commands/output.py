@@ -55,11 +55,11 @@ def write_markdown(text: str) -> None:
         OutputError: as for `write_out`.
     """
     if sys.stdout is not None and sys.stdout.isatty():
-        from sparktop.report.document.document import wrapped  # late: only on a terminal
-        from sparktop.report.markdown import narrowed
+        from sparktop.report.document.document import wrap_markdown  # late: only on a terminal
+        from sparktop.report.markdown import narrow_tables
 
         width = shutil.get_terminal_size().columns
-        text = wrapped(narrowed(text, width), min(width, _WIDEST))
+        text = wrap_markdown(narrow_tables(text, width), min(width, _WIDEST))
     write_out(text)
 
 
@@ -83,14 +83,14 @@ def tell(message: str) -> None:
     try:
         if sys.stderr.isatty():
             width = shutil.get_terminal_size().columns
-            lines = [folded(line, width) for line in lines]
+            lines = [fold_line(line, width) for line in lines]
         sys.stderr.write("".join(f"{line}\n" for line in lines))
         sys.stderr.flush()
     except OSError:
         return
 
 
-def folded(line: str, width: int) -> str:
+def fold_line(line: str, width: int) -> str:
     """Wrap a line at spaces to at most `width` columns; a longer word, such as a path, stays whole."""
     return "\n".join(
         textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

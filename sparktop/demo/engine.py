@@ -536,7 +536,7 @@ class LiveCores:
         now = self._clock()
         core = self._router.choose(now) or 0
         answer = self._cores[core].submit(request)
-        self._router.started(core, now)
+        self._router.record_start(core, now)
         self._core_of[request.request_id] = core
         return answer
 
@@ -545,7 +545,7 @@ class LiveCores:
         core = self._core_of.pop(request_id, None)
         if core is not None:
             self._cores[core].cancel(request_id)
-            self._router.ended(core, self._clock())
+            self._router.record_end(core, self._clock())
 
     def catch_up(self) -> None:
         """Advance all cores to the current time and deliver their events."""

@@ -133,7 +133,7 @@ class Proxy:
             if backend is None:
                 return self._respond_all_cooling()
             attempt = _Attempt(backend, retries, 1000 * (self._clock() - came_s))
-            self._router.started(backend, self._clock())
+            self._router.record_start(backend, self._clock())
             try:
                 return await self._send_once(request, body, attempt)
             except _UnreachableError as error:
@@ -224,7 +224,7 @@ class Proxy:
             attempt.settled = True
             self._failures[attempt.backend] += ok is False
             self._answers[attempt.backend] += ok is True
-            self._router.ended(attempt.backend, self._clock(), ok=ok, status=status)
+            self._router.record_end(attempt.backend, self._clock(), ok=ok, status=status)
 
     def _routing_headers(self, attempt: _Attempt) -> dict[str, str]:
         """Return LiteLLM's response headers, which name the backend that served the request."""
@@ -253,7 +253,9 @@ class Proxy:
 
     def _respond_all_cooling(self) -> web.Response:
         self._refusals += 1
-        cooling = [self._upstreams[index].id for index in sorted(self._router.cooling(self._clock()))]
+        cooling = [
+            self._upstreams[index].id for index in sorted(self._router.cooling_backends(self._clock()))
+        ]
         message = (
             "No deployments available for selected model, Try again in 5 seconds. "
             f"Passed model={self._model}. pre-call-checks=False, cooldown_list={cooling}"

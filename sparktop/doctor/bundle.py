@@ -20,7 +20,7 @@ from sparktop import __version__
 from sparktop.config.schema import SETTINGS, Config, Kind
 from sparktop.config.watch import variable_words
 from sparktop.doctor.check import Check
-from sparktop.doctor.machine import installed
+from sparktop.doctor.machine import installed_version
 from sparktop.engines import ENGINES
 from sparktop.files import read_bounded
 from sparktop.model.targets import Target, Watch
@@ -311,7 +311,7 @@ def bundle(
         "sparktop": __version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "packages": {name: installed(name) for name in _PACKAGES},
+        "packages": {name: installed_version(name) for name in _PACKAGES},
     }
     return {"schema": SCHEMA, "versions": versions, **redacted()}
 

@@ -53,7 +53,7 @@ class Check(Struct, frozen=True):
     """What the user can do about the observation; "" where nothing is needed."""
 
 
-def failed(checks: Iterable[Check]) -> bool:
+def any_failed(checks: Iterable[Check]) -> bool:
     """Return True if any check failed."""
     return any(check.status is Status.FAIL for check in checks)
 
@@ -68,7 +68,7 @@ def next_step(
     """
     words = [*(() if config is None else ("--config", config)), *targets]
     arguments = "".join(f" {quote(clean(word, _LONGEST_WORD))}" for word in words)
-    if failed(checks):
+    if any_failed(checks):
         return f"correct what says FAIL, from the top, then run sparktop doctor{arguments} again"
     command = f"sparktop{arguments}"
     if not found:

@@ -147,7 +147,7 @@ _OTHERS = ("aiohttp", "httpx", "nvidia-ml-py", "pydantic")
 """Libraries whose versions are shown."""
 
 
-def installed(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
     """Return the version of an installed package; None if the package is not installed."""
     try:
         return metadata.version(package)
@@ -155,7 +155,7 @@ def installed(package: str) -> str | None:
         return None
 
 
-def check_versions(version_of: Callable[[str], str | None] = installed) -> list[Check]:
+def check_versions(version_of: Callable[[str], str | None] = installed_version) -> list[Check]:
     """Return the checks of the versions of sparktop, Textual and the other libraries.
 
     `version_of` returns the version of a package, or None if it is not installed.

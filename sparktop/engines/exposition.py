@@ -62,9 +62,9 @@ class PageText:
         self.cache: Cache | None = _PAGES.cache_for(self.lines, body) if self.lines else None
         """What follows from names and labels alone; shared by all pages that differ in numbers only."""
 
-    def cached(self, key: Hashable, make: Callable[[], _T]) -> _T:
+    def get_or_make(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """Return what `make` returned when first called for `key`; it may depend on names and labels only."""
-        return make() if self.cache is None else _cached(self.cache, key, make)
+        return make() if self.cache is None else _get_or_make(self.cache, key, make)
 
 
 class _PageCaches:
@@ -333,7 +333,7 @@ _T = TypeVar("_T")
 _PAGES = _PageCaches()
 
 
-def _cached(cache: Cache, key: Hashable, make: Callable[[], _T]) -> _T:
+def _get_or_make(cache: Cache, key: Hashable, make: Callable[[], _T]) -> _T:
     value = cache.get(key)
     if value is None:
         value = cache[key] = make()
@@ -343,7 +343,7 @@ def _cached(cache: Cache, key: Hashable, make: Callable[[], _T]) -> _T:
 class Page(Mapping[str, Family]):
     """The samples of a metrics page by metric name; a view for those who need single names.
 
-    `places` and what `cached` returns are shared by all pages of the same layout.
+    `places` and what `get_or_make` returns are shared by all pages of the same layout.
     """
 
     __slots__ = ("_cache", "places", "values_read")
@@ -366,9 +366,9 @@ class Page(Mapping[str, Family]):
             values += family.values()
         return cls(places, {}, values)
 
-    def cached(self, key: Hashable, make: Callable[[], _T]) -> _T:
+    def get_or_make(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """Return what `make` returned when first called for `key`; it may depend on names and labels only."""
-        return _cached(self._cache, key, make)
+        return _get_or_make(self._cache, key, make)
 
     def __getitem__(self, name: str) -> Family:
         """Return the samples of a metric name."""

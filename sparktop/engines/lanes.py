@@ -93,7 +93,7 @@ def share_or_none(family: Family) -> float | None:
     return share(family) or None
 
 
-def finished(family: Family) -> Mapping[str, float]:
+def finished_by_reason(family: Family) -> Mapping[str, float]:
     """Return the number of finished requests by reason; reasons with an invalid count are left out."""
     by_reason: dict[str, Family] = {}
     for labels, value in family.items():
@@ -207,7 +207,7 @@ class LanePage:
         self._keep = keep
         self._lane_names: dict[str, str] = {}
 
-    def present(self, names: Iterable[str]) -> str | None:
+    def first_present(self, names: Iterable[str]) -> str | None:
         """Return the first of the metric `names` that is on the page, or None if none is on it."""
         return next((name for name in names if name in self.families), None)
 
@@ -234,7 +234,7 @@ class LanePage:
         A field whose metric is not on the page is absent.
         """
         page = self.families
-        models, cells = page.cached(
+        models, cells = page.get_or_make(
             ("fields", fields, histograms), lambda: self._plan_reading(fields, histograms)
         )
         self.models |= models
@@ -247,10 +247,10 @@ class LanePage:
         """Return the models' names, and how the fields of each lane are computed from a page's values."""
         cells: dict[tuple[str, str], Callable[[Sequence[float]], object]] = {}
         for field, names, combine in fields:
-            for lane, places in self.lanes(self.present(names)).items():
+            for lane, places in self.lanes(self.first_present(names)).items():
                 cells.setdefault((lane, field), bind_places(combine, places))
         for field, names in histograms:
-            base = self.present(f"{name}_bucket" for name in names)
+            base = self.first_present(f"{name}_bucket" for name in names)
             if base is not None:
                 parts = [base.removesuffix("bucket") + part for part in ("bucket", "sum", "count")]
                 buckets, sums, counts = map(self.lanes, parts)
@@ -261,7 +261,7 @@ class LanePage:
 
     def model_names(self) -> tuple[str, ...]:
         """Return the model names found so far, cleaned and sorted."""
-        return self.families.cached(
+        return self.families.get_or_make(
             ("models", *sorted(self.models)),
             lambda: tuple(sorted({clean(model) for model in self.models} - {""})),
         )
@@ -355,7 +355,7 @@ def _by_series(buckets: Places) -> dict[Labels, dict[float, int]] | None:
     return series
 
 
-def _split(labels: Labels) -> tuple[Labels, float]:
+def _split_bound(labels: Labels) -> tuple[Labels, float]:
     """Return (labels without `le`, bound in `le`); the bound is NaN if it is missing or not a number."""
     bound = math.nan
     others = []
@@ -367,7 +367,7 @@ def _split(labels: Labels) -> tuple[Labels, float]:
     return tuple(others), bound
 
 
-_kept_split = lru_cache(_KEPT_LABELS)(_split)
+_kept_split = lru_cache(_KEPT_LABELS)(_split_bound)
 
 
 def _is_cumulative(cumulative: Sequence[float]) -> bool:
@@ -604,7 +604,7 @@ class ExtraReader:
         two arguments are those of `LanePage`.
         """
         page = Page.of(families)
-        plan = page.cached(
+        plan = page.get_or_make(
             ("extras", id(self), *lanes), lambda: self._plan_reading(page, lanes, lane_label, keep)
         )
         found: dict[tuple[str, str], dict[str, float]] = {}

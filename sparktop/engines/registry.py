@@ -336,7 +336,7 @@ def read_page(
             sample = replace(sample, note=f"{whose.title} {whose.silent}; {sample.note}")
         return replace(sample, answer_ms=answer_ms, page_bytes=len(body), page=body)
     text = PageText(body.removeprefix(codecs.BOM_UTF8))
-    engines = text.cached(("engines", engine), lambda: _engines_on(body, engine))
+    engines = text.get_or_make(("engines", engine), lambda: _engines_on(body, engine))
     if not engines:
         raise _no_engine_error(body, engine)
     names = [name for name, _ in engines]

@@ -51,7 +51,7 @@ from sparktop.engines.lanes import (
     Histograms,
     LanePage,
     dynamo_role,
-    finished,
+    finished_by_reason,
     label,
     lane_order,
     names_of,
@@ -132,7 +132,7 @@ FIELDS: Fields = (
         (_FORWARD,),
         of_label("category", "decode", "target_verify", "draft_extend", combine=total),
     ),
-    ("finished", ("sglang:num_requests_total",), finished),
+    ("finished", ("sglang:num_requests_total",), finished_by_reason),
 )
 HISTOGRAMS: Histograms = (
     ("ttft", ("sglang:time_to_first_token_seconds",)),

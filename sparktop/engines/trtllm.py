@@ -36,7 +36,7 @@ from sparktop.engines.lanes import (
     Histograms,
     LanePage,
     dynamo_role,
-    finished,
+    finished_by_reason,
     names_of,
     requests,
     share,
@@ -80,7 +80,7 @@ FIELDS: Fields = (
         total_or_none,
     ),
     ("engine_work", ("trtllm_iteration_latency_seconds",), requests),
-    ("finished", ("trtllm_request_success_total",), finished),
+    ("finished", ("trtllm_request_success_total",), finished_by_reason),
 )
 HISTOGRAMS: Histograms = (
     ("ttft", ("trtllm_time_to_first_token_seconds",)),

@@ -39,7 +39,7 @@ from sparktop.engines.lanes import (
     Histograms,
     LanePage,
     dynamo_role,
-    finished,
+    finished_by_reason,
     label,
     lane_order,
     names_of,
@@ -112,7 +112,7 @@ FIELDS: Fields = (
     ("spec_accept_percent", ("vllm:spec_decode_draft_acceptance_rate",), share),
     ("read_bytes_per_gpu", _counter_names("estimated_read_bytes_per_gpu"), total_or_none),
     ("asleep", ("vllm:engine_sleep_state",), _is_asleep),
-    ("finished", _counter_names("request_success"), finished),
+    ("finished", _counter_names("request_success"), finished_by_reason),
 )
 HISTOGRAMS: Histograms = (
     ("ttft", ("vllm:time_to_first_token_seconds",)),
@@ -149,7 +149,7 @@ def sample_of(families: Page, at: float, *, engine: str = "vllm", lane_label: st
     """
     page = LanePage(families, lane_label=lane_label)
     fields = page.read(FIELDS, HISTOGRAMS)
-    named, capacities = families.cached("capacities", lambda: _read_cache_config(page, list(fields)))
+    named, capacities = families.get_or_make("capacities", lambda: _read_cache_config(page, list(fields)))
     for lane in named or (() if fields else ("0",)):
         fields.setdefault(lane, {})
     if lane_label == "engine":
@@ -166,7 +166,7 @@ def sample_of(families: Page, at: float, *, engine: str = "vllm", lane_label: st
         start_time=start_time(families.get(START, _EMPTY)),
         cpu_s=total_or_none(families.get(CPU, _EMPTY)),
         role=dynamo_role(families),
-        prefix_cache=families.cached("prefix cache", lambda: _prefix_cache(families)),
+        prefix_cache=families.get_or_make("prefix cache", lambda: _prefix_cache(families)),
     )
 
 
@@ -210,7 +210,7 @@ def _correct_for_several_servers(page: LanePage, lanes: Iterable[dict[str, Any]]
     for fields in lanes:
         fields.pop("step_tokens", None)
         for gauge, names, _ in FIELDS[:2]:
-            name = page.present(names)
+            name = page.first_present(names)
             if name is None or page.families[name]:  # otherwise the gauge is present but could not be parsed
                 fields.setdefault(gauge, 0.0)
 
@@ -325,7 +325,7 @@ def sample_of_ray(families: Page, at: float) -> EngineSample:
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    lane_label = families.cached("lane label", lambda: _lane_label(families))
+    lane_label = families.get_or_make("lane label", lambda: _lane_label(families))
     return sample_of(families, at, engine="ray", lane_label=lane_label)
 
 

@@ -27,7 +27,7 @@ from sparktop.engines.lanes import (
     Histograms,
     LanePage,
     dynamo_role,
-    finished,
+    finished_by_reason,
     names_of,
     of_label,
     requests,
@@ -113,7 +113,7 @@ _MAX: Fields = (
     (
         "finished",
         ("maxserve_request_count_total",),
-        lambda family: finished(where(family, "path", "/v1/chat/completions", "/v1/completions")),
+        lambda family: finished_by_reason(where(family, "path", "/v1/chat/completions", "/v1/completions")),
     ),
 )
 _MAX_TIMES: Histograms = (

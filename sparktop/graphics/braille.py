@@ -313,7 +313,7 @@ def _layer_runs(chars: str, layers: str) -> StackedRow:
     return [(chars[match.start() : match.end()], int(min(match.group()))) for match in _RUNS.finditer(layers)]
 
 
-def stacked(
+def draw_stacked(
     lower: Values, upper: Values, width: int, height: int, top: float, *, end_slot: int = 1
 ) -> list[StackedRow]:
     """Draw an area graph of `upper` on top of one of `lower`; return rows of (text, layer) segments.
@@ -353,7 +353,7 @@ def _mirrored_column(left: tuple[int, int], right: tuple[int, int], height: int)
     return "".join(cells)
 
 
-def mirrored(
+def draw_mirrored(
     up: Values, down: Values, width: int, height: int, top: float, *, end_slot: int = 1
 ) -> list[str]:
     """Draw two area graphs on a common centre line, `up` growing upward and `down` downward; return the rows.

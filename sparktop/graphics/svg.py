@@ -33,7 +33,7 @@ def text(words: str, x: float, y: float, **attributes: str | float) -> str:
     return element("text", escape(words), x=x, y=y, **attributes)
 
 
-def titled(words: str, tag: str = "title") -> str:
+def title_element(words: str, tag: str = "title") -> str:
     """Return `words` as the SVG element `tag`; browsers show a "title" as the tooltip of its parent."""
     return element(tag, escape(words))
 

@@ -411,7 +411,7 @@ def short_seconds(seconds: float) -> str:
     return f"{round(seconds, 1):g} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004 - two digits
 
 
-def leading(groups: Sequence[Balance]) -> list[Balance]:
+def balances_read_first(groups: Sequence[Balance]) -> list[Balance]:
     """Return the groups whose verdicts users read first, in their order.
 
     These are all but the engine cores of servers in a group. Such cores are among them only if they oscillate

@@ -64,7 +64,7 @@ class FailureKind(TextEnum):
 _COUNTDOWN = " · reconnecting"
 
 
-def lasting(message: str) -> str:
+def without_retry_time(message: str) -> str:
     """Return the message of a failure without the time to the next attempt, which soon is another."""
     return message.partition(_COUNTDOWN)[0]
 

@@ -75,10 +75,10 @@ def lead_words(level: Judged, name: Name = str) -> str:
     """Return the lead at a level: "a +5 % against b"; "" if values are equal or unknown."""
     if level.ahead is None or level.against is None or level.percent is None:
         return ""
-    return f"{name(level.ahead)} {signed(level.percent)} against {name(level.against)}"
+    return f"{name(level.ahead)} {whole_percent_change(level.percent)} against {name(level.against)}"
 
 
-def signed(percent: float) -> str:
+def whole_percent_change(percent: float) -> str:
     """Return a percentage with its sign: "+20 %", "−33 %"; less than half a percent is "±0 %"."""
     whole = round(percent)
     sign = "+" if whole > 0 else "−" if whole < 0 else "±"
@@ -91,8 +91,12 @@ def percents(levels: Sequence[Judged]) -> str:
     if not known:
         return ""
     low, high = sorted((min(known), max(known)), key=abs)
-    lowest = "" if signed(low) == signed(high) else f"{signed(low).removesuffix(' %')} to "
-    return f"{lowest}{signed(high)}"
+    lowest = (
+        ""
+        if whole_percent_change(low) == whole_percent_change(high)
+        else f"{whole_percent_change(low).removesuffix(' %')} to "
+    )
+    return f"{lowest}{whole_percent_change(high)}"
 
 
 def rivals(levels: Sequence[Judged], name: Name = str) -> str:

@@ -290,7 +290,7 @@ class Latency(Struct, frozen=True):
         _, shown_s = self.p95.bucket_s or (0.0, self.p95.seconds)
         return self.mean_s >= _NEAR_MEAN * shown_s
 
-    def slow(self, quantile: Quantile | None) -> bool:
+    def is_slow(self, quantile: Quantile | None) -> bool:
         """Return whether a quantile of this latency is certainly at or above `slow_s`."""
         if self.slow_s is None or quantile is None or quantile.below:
             return False

@@ -26,7 +26,7 @@ _K = 1024
 """Tokens of a "k"."""
 
 
-def several_lengths(prompt_tokens: Iterable[int | None]) -> bool:
+def have_several_lengths(prompt_tokens: Iterable[int | None]) -> bool:
     """Return whether prompt lengths differ between levels; names of levels must then state the length."""
     return len(set(prompt_tokens)) > 1
 
@@ -230,7 +230,9 @@ class Topologies(Struct, frozen=True):
     def several_lengths(self) -> bool:
         """Whether the compared levels differ in prompt length."""
         levels = (level.prompt_tokens for metric in self.metrics for level in metric.levels)
-        return several_lengths(levels) or several_lengths(split.prompt_tokens for split in self.splits)
+        return have_several_lengths(levels) or have_several_lengths(
+            split.prompt_tokens for split in self.splits
+        )
 
 
 class DifferenceRow(Struct, frozen=True):
@@ -710,7 +712,7 @@ class SweepView(Struct, frozen=True, eq=False):
 
         If the plan is unknown, the measured levels count.
         """
-        return several_lengths(level.key.prompt_tokens for level in self.levels or self.rows)
+        return have_several_lengths(level.key.prompt_tokens for level in self.levels or self.rows)
 
     @property
     def failed(self) -> int:

@@ -116,7 +116,7 @@ class Compared(Struct, frozen=True):
         )
 
 
-def happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, ...], str]:
+def what_happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, ...], str]:
     """Return (what happened in a span, in order of time, at most `most` lines; what had no room, or "")."""
     lines = _join_subjects(_join_conditions(_lines_of_span(moment)))
     weighed = sorted(lines, key=lambda line: (-line.severity.rank, line.at))
@@ -155,7 +155,7 @@ def pivot(moment: Moment, at: datetime | None = None) -> datetime | None:
     return at if first is None else first.at
 
 
-def compared(moment: Moment, at: datetime) -> Compared:
+def compare_minutes(moment: Moment, at: datetime) -> Compared:
     """Return which figures differ in the minute before and the minute after `at`."""
     apart = timedelta(seconds=AROUND_S)
     sides = (
@@ -168,7 +168,7 @@ def compared(moment: Moment, at: datetime) -> Compared:
     for of, name in dict.fromkeys((kind, name) for kind, name, _ in moment.series if kind in {BACKEND, NODE}):
         counts = [0, 0]
         for figure in (figure for figure in FIGURES if figure.of == of):
-            known = [moment.between(figure, name, *side) for side in sides]
+            known = [moment.values_between(figure, name, *side) for side in sides]
             for number, points in enumerate(known):
                 times[number] += [stamp for stamp, _ in points]
                 counts[number] += sum(value is not None for _, value in points)

@@ -165,13 +165,13 @@ class Moment(Struct, frozen=True):
         rows = []
         for figure in FIGURES:
             for name in names if figure.of == kind else ():
-                found = stats(self.between(figure, name, self.detail, self.end))
+                found = stats(self.values_between(figure, name, self.detail, self.end))
                 if found.mean is not None:
                     is_current = self._is_current(kind, name)
                     rows.append((figure, name, found if is_current else replace(found, last=None)))
         return rows
 
-    def between(self, figure: Figure, name: str, start: datetime, end: datetime) -> Values:
+    def values_between(self, figure: Figure, name: str, start: datetime, end: datetime) -> Values:
         """Return the values of a metric of a source from `start` to `end`."""
         low, high = start.timestamp(), end.timestamp()
         values = self.series.get((figure.of, name, figure.name), ())
@@ -619,7 +619,7 @@ def moment_of(last: Picture, past: Past | None = None) -> Moment:
     """
     end, part = last.wall, _reduction_to_worst(last.snapshot)
     start = default_start(end)
-    shown = chain(past.between(start, last.at) if past else (), (last,))
+    shown = chain(past.pictures_between(start, last.at) if past else (), (last,))
     first = next(shown)
     collector = Collector(max(start, _first_reading(first.snapshot)), end)
     sweeps: dict[datetime, SweepSpan] = {}

@@ -9,7 +9,15 @@ from pathlib import Path
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.event import Severity
 from sparktop.model.text import clean
-from sparktop.moments.happened import Line, Moved, compared, happened, pivot, share_words, weightiest
+from sparktop.moments.happened import (
+    Line,
+    Moved,
+    compare_minutes,
+    pivot,
+    share_words,
+    weightiest,
+    what_happened,
+)
 from sparktop.moments.moment import AROUND_S, Moment, moment_of, read_moment, span_around
 from sparktop.panels.parts.figures import (
     SEVERITY_SIGNS,
@@ -19,9 +27,9 @@ from sparktop.panels.parts.figures import (
     sentence_rows,
     severity_role,
     stack,
-    wrapped,
+    wrap_sentence,
 )
-from sparktop.panels.parts.text import Row, fit_row, frame_role, framed, name_tab
+from sparktop.panels.parts.text import Row, fit_row, frame_role, frame_rows, name_tab
 from sparktop.recording.past import Past
 from sparktop.recording.player import Recording, Span
 
@@ -59,19 +67,19 @@ def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> li
     inner = width - 4
     first = pivot(moment, at - _HALF)
     when = at if first is None or first == at - _HALF else first
-    lines, rest = happened(moment)
+    lines, rest = what_happened(moment)
     worst = weightiest(lines, when, AROUND_S / 2)
-    found = compared(moment, when)
+    found = compare_minutes(moment, when)
     parts = [] if worst is None else [f"{worst.subject}: {clean(worst.words, _LONG)}"]
     parts += [change.words(change.subject) for change in found.moved[:1]]
     said = "; ".join(parts) or "nothing changed by more than its scatter"
     title = f"the minute before and after {_clock(when)}"
     figures = list(_moved_rows(found.moved, inner)) or [
         [label(line)]
-        for line in wrapped(found.too_short or "No figure moved by more than its scatter.", inner)
+        for line in wrap_sentence(found.too_short or "No figure moved by more than its scatter.", inner)
     ]
     listed = [row for line in lines for row in _line_rows(line, inner)]
-    listed += [[label(line)] for line in wrapped(rest, inner)]
+    listed += [[label(line)] for line in wrap_sentence(rest, inner)]
     span = f"{_clock(moment.start)} to {_clock(moment.end)}"
     sections = [Section(title, figures), Section("what happened", listed or [[label("nothing")]], span)]
     head = sentence_rows((f"{_clock(when)} ", "title"), said, "title", inner)
@@ -81,7 +89,7 @@ def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> li
 
 def happened_frame(rows: list[Row], width: int, height: int) -> list[Row]:
     """Return the frame of the page around `rows`, with at least `height` rows."""
-    return framed(
+    return frame_rows(
         rows,
         width,
         max(height, len(rows) + 2),

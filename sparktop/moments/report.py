@@ -31,7 +31,14 @@ from sparktop.model.series import Series
 from sparktop.model.snapshot import QUIET_SPEEDS, BackendState, NodeView
 from sparktop.model.targets import NodeTarget, Target
 from sparktop.model.text import clean, spreadsheet_text
-from sparktop.moments.happened import PAGE_LINES, compared, happened, pivot, share_words, weightiest
+from sparktop.moments.happened import (
+    PAGE_LINES,
+    compare_minutes,
+    pivot,
+    share_words,
+    weightiest,
+    what_happened,
+)
 from sparktop.moments.moment import (
     ALL,
     AROUND_S,
@@ -458,7 +465,7 @@ def _alerts_section(moment: Moment) -> Section:
 
 def _events_section(moment: Moment, most: int) -> Section:
     """Return a section with what happened, oldest first, in at most `most` lines of its own."""
-    found, rest = happened(moment, most)
+    found, rest = what_happened(moment, most)
     strong = {Severity.WARNING: "**warning** ", Severity.CRITICAL: "**critical** "}
     times = (
         (line, _time_words(moment, line.at), _time_words(moment, line.until or line.at)) for line in found
@@ -474,9 +481,9 @@ def _events_section(moment: Moment, most: int) -> Section:
 def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
     """Yield what changed most in the minute that begins at `at`, figures before and after, and the list."""
     when = pivot(moment, at) or at
-    first = weightiest(happened(moment)[0], when, AROUND_S)
+    first = weightiest(what_happened(moment)[0], when, AROUND_S)
     words = [] if first is None else [f"{code(first.subject)}: {plain(clean(first.words, _LONG))}"]
-    words += [change.words(code(change.subject)) for change in compared(moment, when).moved[:1]]
+    words += [change.words(code(change.subject)) for change in compare_minutes(moment, when).moved[:1]]
     yield Section(paragraphs=(f"**{_time_words(moment, when)} {'; '.join(words) or 'nothing changed'}**",))
     yield _around_section(moment, when)
     yield _events_section(moment, PAGE_LINES)
@@ -486,7 +493,7 @@ def _around_section(moment: Moment, when: datetime | None) -> Section:
     """Return a table of the figures that moved from the minute before `when` to the minute after it."""
     if when is None:
         return Section()
-    found, title = compared(moment, when), f"The minute before and after {_time_words(moment, when)}"
+    found, title = compare_minutes(moment, when), f"The minute before and after {_time_words(moment, when)}"
     if not found.moved:
         return Section(title, (found.too_short or "No figure moved by more than its scatter.",))
     rows = tuple(

@@ -175,7 +175,7 @@ class SharedSession:
         try:
             async with (
                 asyncio.timeout(deadline_s),
-                self._opened().request(
+                self._open_session().request(
                     "GET" if request.form is None else "POST",
                     url,
                     data=request.form,
@@ -206,7 +206,7 @@ class SharedSession:
         except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: a host that cannot be one
             raise _transport_error(error, where) from error
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=_Connector(

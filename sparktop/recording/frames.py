@@ -296,7 +296,7 @@ class FrameReader:
         located = next(self._read_frame(frame, waits=False), None)
         return None if located is None else located[0]
 
-    def following(self, start: int = 0) -> Iterator[LocatedRecord | None]:
+    def follow(self, start: int = 0) -> Iterator[LocatedRecord | None]:
         """Yield the records from the first frame at or after the offset `start` on, without end.
 
         Yield None each time the file has no further complete record yet.

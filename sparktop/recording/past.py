@@ -213,7 +213,7 @@ class Past:
         """Time and load of every picture, oldest first."""
         return [*chain.from_iterable(chunk.stamps for chunk in self._sparse), *self._recent]
 
-    def between(self, start: datetime, before: float) -> Iterator[Picture]:
+    def pictures_between(self, start: datetime, before: float) -> Iterator[Picture]:
         """Yield the pictures from the time `start` on that are earlier than `before` in monotonic seconds.
 
         This may be called in another thread than that which adds pictures.
@@ -318,7 +318,7 @@ class Past:
         earlier = [place for place, stamp in enumerate(self.stamps) if stamp.wall <= wall]
         return self._picture_at(earlier[-1] if earlier else 0)
 
-    def stepped(self, at: float, seconds: float) -> Picture | None:
+    def picture_after_step(self, at: float, seconds: float) -> Picture | None:
         """Return the picture nearest to the time `at` + `seconds`, of those that are later than `at`.
 
         A negative `seconds` steps back, to a picture before `at`. If there is none in this direction, return

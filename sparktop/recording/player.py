@@ -140,7 +140,7 @@ class Recording:
         """Yield the records from a frame on, through all later frames of all files, until the present end."""
         return (record for record in self._read_runs(start, follows=False) if record is not None)
 
-    def following(self, start: FrameStart) -> Iterator[Record | None]:
+    def follow(self, start: FrameStart) -> Iterator[Record | None]:
         """Yield the records from a frame on, and None each time the last file has no more yet."""
         return self._read_runs(start, follows=True)
 
@@ -152,7 +152,7 @@ class Recording:
             reader, offset = self._reader_of(run.start.path), run.start.offset
             follows_on = follows and after is None
             yield from line.records(
-                run, reader.following(offset) if follows_on else reader.records(offset), after
+                run, reader.follow(offset) if follows_on else reader.records(offset), after
             )
 
     def _reader_of(self, path: Path) -> FrameReader:
@@ -169,7 +169,7 @@ class Recording:
                 path,
                 FrameReader(self._descriptors[[opened for opened, _ in self._files].index(path)]),
             )
-            self._news = self._tail[1].following(self.frames[-1].offset)
+            self._news = self._tail[1].follow(self.frames[-1].offset)
             self._clock = ForwardClock(self.frames[-1])
         has_news = False
         while (located := next(self._news, None)) is not None:
@@ -241,7 +241,7 @@ class Player:
         self._start_at(recording.frames[0])
 
     def _start_at(self, frame: FrameStart) -> None:
-        self._records = self.recording.following(frame)
+        self._records = self.recording.follow(frame)
         self._next: Record | None = None
         self.sweep: SweepView | None = None
         """What the board showed of a sweep at the moment that the playback has reached."""

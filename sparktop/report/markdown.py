@@ -29,7 +29,7 @@ def _code_span(text: str) -> str:
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-def narrowed(text: str, width: int) -> str:
+def narrow_tables(text: str, width: int) -> str:
     """Return Markdown whose tables are at most `width` cells wide, as far as possible.
 
     Each part of a split table has at least two columns, even if these are wider.

@@ -470,7 +470,7 @@ def poll_words(snapshot: Snapshot) -> str:
     return f"servers polled every {' to '.join(snapshot.poll_seconds)} s{machines}"
 
 
-def unreachable(snapshot: Snapshot) -> int:
+def unreachable_count(snapshot: Snapshot) -> int:
     """Return how many of the watched servers, machines and routers do not answer."""
     return sum(view.failure is not None for view in _all_sources(snapshot))
 
@@ -484,7 +484,7 @@ def totals(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
 
     If a source does not answer, the number of such sources comes before the alerts.
     """
-    fleet, failing = snapshot.totals, unreachable(snapshot)
+    fleet, failing = snapshot.totals, unreachable_count(snapshot)
     return (
         ("generation tok/s", cell.total(fleet.generation_tps, cell.rate)),
         ("prompt tok/s", cell.total(fleet.prompt_tps, cell.rate)),

@@ -176,7 +176,7 @@ def _prometheus_note(view: FleetView) -> str:
 def _head_lines(snapshot: Snapshot, width: int) -> list[str]:
     time = snapshot.taken_at.astimezone(UTC)
     simulated = " · simulated" if snapshot.simulated else ""
-    totals, failing = snapshot.totals, tables.unreachable(snapshot)
+    totals, failing = snapshot.totals, tables.unreachable_count(snapshot)
     figures = (
         f"generation {cell.total(totals.generation_tps, cell.rate)} tok/s",
         f"prompt {cell.total(totals.prompt_tps, cell.rate)} tok/s",

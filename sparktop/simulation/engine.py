@@ -521,7 +521,7 @@ class Engine:
         """
         self._run_to(at)
         if self._stretch is not None:
-            self._stretch.cut(at)
+            self._stretch.end_during_step(at)
         self._held, self._free_s = shown, max(self._free_s, at + self.profile.wake_s)
         for index, node in enumerate(self.nodes):
             node.draw(at, power_w[min(index, len(power_w) - 1)])
@@ -676,7 +676,7 @@ class Engine:
         stretch = self._stretch
         open_to_all = not self._waiting and self.running < self.profile.max_num_seqs
         if stretch is not None and self._arrivals and open_to_all:
-            stretch.cut(self._arrivals[0].arrived_s)
+            stretch.end_during_step(self._arrivals[0].arrived_s)
 
     def _preempt(self) -> None:
         """Move the newest request of the batch to the front of the queue; its blocks become free."""
@@ -949,7 +949,7 @@ class Stretch(Struct, eq=False):
             steps -= 1
         return steps
 
-    def cut(self, at: float) -> None:
+    def end_during_step(self, at: float) -> None:
         """Shorten the stretch so that it ends with the step that runs at the model time `at`."""
         if self.end_s(self.steps) > at:
             self.steps = min(self.steps, max(self.done, self.ended_by(at)) + 1)

@@ -1,14 +1,14 @@
 """Simulated routers, a class per strategy, as pure functions of time: for virtual time and a real proxy.
 
-The caller calls `choose` for each request, then `started` at once, and `ended` when the response has ended. A
-router can be set to count a request only some time after `started`, as LiteLLM does, because it counts in
-another thread.
+The caller calls `choose` for each request, then `record_start` at once, and `record_end` when the response
+has ended. A router can be set to count a request only some time after `record_start`, as LiteLLM does,
+because it counts in another thread.
 
 router = make_router("least-busy", 2, RouterSettings(increment_lag_s=0.002))
 backend = router.choose(now)        # None: all backends cool down, the request is refused
-router.started(backend, now)
+router.record_start(backend, now)
 ...
-router.ended(backend, now, ok=True)
+router.record_end(backend, now, ok=True)
 """
 
 from __future__ import annotations
@@ -147,11 +147,13 @@ class Router(ABC):
         healthy = [backend for backend in range(self.backends) if backend not in cooling]
         return self._choose(healthy, now) if healthy else None
 
-    def started(self, backend: int, now: float) -> None:
+    def record_start(self, backend: int, now: float) -> None:
         """Record that a request was sent to a backend at the time `now`."""
         self._counts.add(backend, 1, now)
 
-    def ended(self, backend: int, now: float, *, ok: bool | None = True, status: int | None = None) -> None:
+    def record_end(
+        self, backend: int, now: float, *, ok: bool | None = True, status: int | None = None
+    ) -> None:
         """Record that a request on a backend ended at the time `now`.
 
         `ok` is whether the request succeeded. It is None if the client disconnected, which says nothing about
@@ -165,7 +167,7 @@ class Router(ABC):
         """Return the number of requests in flight by backend, as the router knows it at the time `now`."""
         return tuple(self._counts.at(now))
 
-    def cooling(self, now: float) -> frozenset[int]:
+    def cooling_backends(self, now: float) -> frozenset[int]:
         """Return the indices of the backends that get no requests at the time `now`, because they failed."""
         return self._cooldown.at(now)
 

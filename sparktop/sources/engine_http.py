@@ -394,7 +394,7 @@ class EngineSource(HttpSource):
             done, self._asking = self._asking, None
             done.result()
 
-    def _router_due(self) -> bool:
+    def _take_router_turn(self) -> bool:
         """Return whether to request a router's routes now, and take it as done.
 
         That is every `_ROUTER_AGAIN_S` seconds, and at every poll while a router answers.
@@ -418,7 +418,7 @@ class EngineSource(HttpSource):
         """Return the name of the router that answers at this address, judged by a failed poll; else None."""
         if error.kind is FailureKind.ROUTER:
             return error.message
-        if error.kind in _MAYBE_ROUTER and self._router_due():
+        if error.kind in _MAYBE_ROUTER and self._take_router_turn():
             self._was_router = await self._is_litellm(deadline_s)
             if self._was_router:
                 return _LITELLM
@@ -429,7 +429,7 @@ class EngineSource(HttpSource):
         if not self._finder.lists_models:
             asked = self._is_another(sample) or self._was_router
             return await self._find_listing_router(deadline_s, WORKERS) if asked else None
-        if not self._router_due():
+        if not self._take_router_turn():
             return None
         if await self._is_litellm(deadline_s):
             return _LITELLM

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.model.event import Alert, Event, Phase, Severity, Values, condition_of
-from sparktop.model.failure import lasting
+from sparktop.model.failure import without_retry_time
 from sparktop.model.instant import Instant
 from sparktop.store.sources import SourceKey
 
@@ -172,7 +172,7 @@ class EventLog:
             while repeats.times[0] < at_s - REPEATS_WITHIN_S:
                 repeats.times.popleft()
             if len(repeats.times) >= FOLDED_FROM:
-                self._fold(repeats, event, at_s)
+                self._merge_repeats(repeats, event, at_s)
                 return
             repeats.line = None
         if repeats.line is None:
@@ -180,7 +180,7 @@ class EventLog:
         else:
             self._change_line(repeats, repeats.line, event, at_s)
 
-    def _fold(self, repeats: _Repeats, event: Event, at_s: float) -> None:
+    def _merge_repeats(self, repeats: _Repeats, event: Event, at_s: float) -> None:
         """Replace the lines of all recent occurrences of a condition by a single line with their number."""
         first_s, old = repeats.times[0], repeats.line
         self._remove(lambda logged: logged is old or _is_since(logged, event.about, first_s))
@@ -320,9 +320,9 @@ class ActiveAlerts:
         if silent:
             self._silent.add(alert_id)
         elif old is None:
-            self._report(alert, when, Phase.BEGIN, lasting(begins or message))
+            self._report(alert, when, Phase.BEGIN, without_retry_time(begins or message))
         elif worst is not old.worst:
-            self._report(alert, when, Phase.WORSE, lasting(message))
+            self._report(alert, when, Phase.WORSE, without_retry_time(message))
 
     def clear(
         self,

@@ -52,7 +52,7 @@ class CurrentFindings:
         """Return the findings about a server or machine."""
         return self._findings.get(key, ())
 
-    def alerting(self, kind: str) -> dict[str, Finding]:
+    def alerting_by_server(self, kind: str) -> dict[str, Finding]:
         """Return the findings of a kind about servers that need attention, by server."""
         every = (finding for findings in self._findings.values() for finding in findings)
         return {

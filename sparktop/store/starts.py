@@ -321,7 +321,7 @@ class ServerStarts:
         past = best_past([earlier for earlier in self._past if earlier.key == start.key], start.boot_id)
         size = start.server.checkpoint_bytes
         share = None if size is None else size / start.spread
-        loading = start.clock.loading(at, past, checkpoint_bytes=share)
+        loading = start.clock.loading_at(at, past, checkpoint_bytes=share)
         return replace(loading, node=start.node, pid=start.server.pid)
 
 

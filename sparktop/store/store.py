@@ -378,7 +378,7 @@ class Store:
             judge_absent_models(self._alerts, router, router.absent_models(group, backends), instant)
         judged = partial(judged_groups, backends, tracks.groups_by_name(names), routed)
         self._events.add(*self.balance.judge_due(instant, judged, self._alerts))
-        links = self._findings.alerting("slow-link")
+        links = self._findings.alerting_by_server("slow-link")
         self.limits.judge_due(instant.at, backends, tracks.nodes, routed, self.balance.view(), links)
         self._findings.judge(self._situation(instant), self._alerts, instant)
 

@@ -207,7 +207,7 @@ class Yards:
             rates
             for rates in self._published
             if (rates.engine, rates.machines) == (view.engine, len(view.nodes))
-            and same_model(rates.model, view.model or "")
+            and are_same_model(rates.model, view.model or "")
             and gpus
             and all(rates.machine.lower() in gpu for gpu in gpus)
         )
@@ -219,7 +219,7 @@ def _address(url: str) -> str:
     return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def same_model(name: str, other: str) -> bool:
+def are_same_model(name: str, other: str) -> bool:
     """Return whether two names are of one model; an owner or folder before a slash may be left out."""
     return name.lower().rpartition("/")[2] == other.lower().rpartition("/")[2]
 

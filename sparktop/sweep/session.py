@@ -104,7 +104,7 @@ class Background:
             except Exception:  # noqa: BLE001 - whatever it is, the sweep goes on
                 _log.exception("what the levels of a sweep say together could not be made")
 
-    async def settled(self) -> None:
+    async def wait_until_shown(self) -> None:
         """Wait until all calls so far are done."""
         if self._making is not None:
             await self._making
@@ -254,7 +254,7 @@ class Sweeping:
         except Exception as error:  # noqa: BLE001 - whatever it is, the monitor goes on
             source.failure = _log_bug(error)
         self._drop_empty_file()
-        await self.settled()
+        await self.wait_until_shown()
         view = source.view()
         kept = f"kept in {shown_path(self.path)}" if self.path is not None else "not kept in a file"
         severity = Severity.INFO if view.status is SweepStatus.DONE else Severity.WARNING
@@ -262,9 +262,9 @@ class Sweeping:
         self._say(f"sweep {view.words}; {kept}", severity)
         self._change_stage(Stage.OVER)
 
-    async def settled(self) -> None:
+    async def wait_until_shown(self) -> None:
         """Wait until what the levels measured so far show together is in the view."""
-        await self._background.settled()
+        await self._background.wait_until_shown()
 
     def _reserve(self, plan: Plan, now: datetime) -> Path | None:
         if self._folder is None:

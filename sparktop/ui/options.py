@@ -67,7 +67,7 @@ class Configured:
             live=option.live,
             file_name=shown_place(option),
             default=_value_text(option, Watch()),
-            changed=lambda: option.place in self.unsaved(),
+            changed=lambda: option.place in self.unsaved_values(),
         )
 
     def _change_option(self, option: Option, step: int) -> None:
@@ -75,7 +75,7 @@ class Configured:
         self.watch = option.put(self.watch, value)
         self._apply(self.watch)
 
-    def unsaved(self) -> dict[Place, Value]:
+    def unsaved_values(self) -> dict[Place, Value]:
         """Return the values that were changed and not saved yet, by their place in the file."""
         pairs = ((option.place, option.value(self.watch), option.value(self._saved)) for option in _ALL)
         return {place: now for place, now, saved in pairs if now is not None and now != saved}
@@ -106,7 +106,7 @@ class Configured:
             theme=theme,
             view=settings_of(view, self._saved.view),
         )
-        path, values = self.path, self.unsaved()
+        path, values = self.path, self.unsaved_values()
         if path is None:
             return "there is no configuration file here"
         if not values:

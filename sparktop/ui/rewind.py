@@ -199,7 +199,7 @@ class Rewind:
         """Move the moment shown by `seconds` (negative: back) within the stored pictures, and pause."""
         at = self._at()
         if at is not None:
-            self._show(self.past.stepped(at, seconds))
+            self._show(self.past.picture_after_step(at, seconds))
 
     def step_event(self, direction: int) -> bool:
         """Move to the first picture with the next (1) or previous (-1) event; return False without one."""

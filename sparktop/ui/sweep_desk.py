@@ -282,7 +282,7 @@ class SweepDesk:
         """Return the targets in `wanted`, else the selected panel's; None, after a warning, if unusable."""
         found = self._targets_to_load(wanted, selected)
         names = [target.name for target in found or ()]
-        if not wanted and (problem := self._why_not_all(self._watched(), names, selected)):
+        if not wanted and (problem := self._why_not_all(self._watched_targets(), names, selected)):
             self.say(problem, Severity.WARNING)
             return None
         return found
@@ -304,7 +304,7 @@ class SweepDesk:
         if sweeping.busy:
             self.say("a sweep runs already: x twice stops it", Severity.WARNING)
             return None
-        targets = self._watched()
+        targets = self._watched_targets()
         names = self._names_to_load(targets, wanted, selected)
         by_name = {target.name: target for target in targets}
         missing = [name for name in names if name not in by_name]
@@ -317,7 +317,7 @@ class SweepDesk:
             return None
         return [by_name[name] for name in names]
 
-    def _watched(self) -> tuple[SweepTarget, ...]:
+    def _watched_targets(self) -> tuple[SweepTarget, ...]:
         from sparktop.sweep.plan.watched_targets import watched_targets
 
         snapshot = self._snapshot()
@@ -396,7 +396,7 @@ class SweepDesk:
 
         folder = self.folder()
         known = [] if folder is None else await asyncio.to_thread(newest_results, folder)
-        targets, presets, guard = self._watched(), self.presets(), self.watch.guard
+        targets, presets, guard = self._watched_targets(), self.presets(), self.watch.guard
         meant = self._names_to_load(targets, (), selected)
         meant = () if self._why_not_all(targets, meant, selected) else meant  # the user chooses some
         draft = (self._choice and recall(self._choice)) or draft_of(presets[DEFAULT], meant, guard)

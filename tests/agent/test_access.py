@@ -15,10 +15,10 @@ from sparktop.agent.access import (
     bind,
     checked_token,
     is_local,
+    is_reachable_from_outside,
     open_tls,
     parse_listen,
     prepare,
-    reachable_from_outside,
     read_token,
 )
 from sparktop.errors import UsageError
@@ -53,7 +53,7 @@ def test_a_socket_of_loopback_is_local() -> None:
     for host, local in (("127.0.0.1", True), ("localhost", True), ("127.8.9.10", True), ("0.0.0.0", False)):
         sockets = bind(host, 0)
         assert is_local(sockets) is local
-        assert reachable_from_outside(host) is not local
+        assert is_reachable_from_outside(host) is not local
         assert len({one.getsockname()[1] for one in sockets}) == 1
         for one in sockets:
             one.close()

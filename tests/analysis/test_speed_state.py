@@ -217,7 +217,7 @@ def past(
 
 def test_time_left_is_the_rest_of_this_phase_and_all_later_ones() -> None:
     """The time left is the rest of this phase and all later ones, by the last start; a delay stays lost."""
-    loading = start_until(70).loading(START + 70, past())
+    loading = start_until(70).loading_at(START + 70, past())
     assert loading.phase_s is not None
     assert loading.left_s == pytest.approx(40 - loading.phase_s + 120 + 5 + 70)
     assert (loading.expected_s, loading.basis, loading.step) == (280.0, LAST_TIME, 3)

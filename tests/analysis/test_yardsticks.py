@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from sparktop.analysis.yardsticks import (
-    allowed,
+    allowed_growth,
     changes,
     is_same_batch,
     own_best,
@@ -163,9 +163,9 @@ def test_the_own_best_is_of_this_version_flags_and_batch() -> None:
 def test_a_larger_batch_may_take_longer() -> None:
     """By as much as it is larger; a fuller cache by half of that; a smaller batch must not."""
     then = SteadyLoad(0.0, 10, 10, 50.0, kv_percent=20.0)
-    assert allowed(SteadyLoad(0.0, 11, 11, 50.0, kv_percent=20.0), then) == pytest.approx(1.1)
-    assert allowed(SteadyLoad(0.0, 10, 10, 50.0, kv_percent=24.0), then) == pytest.approx(1.1)
-    assert allowed(SteadyLoad(0.0, 9, 9, 50.0, kv_percent=10.0), then) == 1.0
+    assert allowed_growth(SteadyLoad(0.0, 11, 11, 50.0, kv_percent=20.0), then) == pytest.approx(1.1)
+    assert allowed_growth(SteadyLoad(0.0, 10, 10, 50.0, kv_percent=24.0), then) == pytest.approx(1.1)
+    assert allowed_growth(SteadyLoad(0.0, 9, 9, 50.0, kv_percent=10.0), then) == 1.0
     assert not is_same_batch(then, SteadyLoad(0.0, 10, 64, 50.0, kv_percent=20.0))
     assert not is_same_batch(then, SteadyLoad(0.0, 10, 10, 50.0))
 

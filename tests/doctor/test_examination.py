@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.doctor.check import Check, Status, failed, next_step, to_json, to_text
+from sparktop.doctor.check import Check, Status, any_failed, next_step, to_json, to_text
 from sparktop.doctor.examination import check_node, examine_network
 from sparktop.doctor.machine import (
     RESERVED_FILES,
@@ -100,8 +100,8 @@ def test_a_check_is_one_line() -> None:
         "warn  clock: 5 s ahead — set it",
         "FAIL  a b: no [31m — do this",
     ]
-    assert failed(checks)
-    assert not failed(checks[:2])
+    assert any_failed(checks)
+    assert not any_failed(checks[:2])
 
 
 ADVISED = Check("port", Status.FAIL, "nothing listens on 10.0.0.1:8000 (connection refused)", "start it")

@@ -143,9 +143,9 @@ def test_a_page_that_follows_another_is_read_as_if_it_were_alone(
 def test_pages_that_differ_in_a_label_with_a_space_share_nothing() -> None:
     """A value without a blank before it leaves the space in its label as the last one of the line."""
     first, second = PageText(b'vllm:a{m="x y"}5\n'), PageText(b'vllm:a{m="x z"}5\n')
-    assert first.cached("labels", lambda: "y") == "y"
-    assert second.cached("labels", lambda: "z") == "z"
-    assert PageText(b'vllm:a{m="x y"}5\n').cached("labels", lambda: "z") == "y"
+    assert first.get_or_make("labels", lambda: "y") == "y"
+    assert second.get_or_make("labels", lambda: "z") == "z"
+    assert PageText(b'vllm:a{m="x y"}5\n').get_or_make("labels", lambda: "z") == "y"
 
 
 def test_a_page_of_endless_samples_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,7 +197,7 @@ def play(
             nodes[names[rank]] = NodeView(names[rank], "local", sample, age_s=0.0)
         loading = Loading()
         if visible:
-            known = clock.loading(at, last)
+            known = clock.loading_at(at, last)
             loading = Loading(
                 known.elapsed_s, known.phase, known.step, phase_s=known.phase_s, node="spark-0", pid=10
             )

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sparktop.colors.mixing import contrast, ramp
 from sparktop.graphics.axes import PlotAxis, Top, nice_ceiling, time_axis, top_without_spikes
-from sparktop.graphics.braille import LOWER, UPPER, area, flip_table, lead_row, mirrored, stacked
+from sparktop.graphics.braille import LOWER, UPPER, area, draw_mirrored, draw_stacked, flip_table, lead_row
 
 Reader = Callable[[Sequence[str]], list[list[bool]]]
 VALUE = st.one_of(
@@ -81,7 +81,7 @@ def test_a_stack_shows_both_layers(
     top: float,
 ) -> None:
     """Every row has the requested width, and each column is as high as the sum of both values."""
-    rows = stacked(lower, upper, width, height, top, end_slot=end_slot)
+    rows = draw_stacked(lower, upper, width, height, top, end_slot=end_slot)
     texts = ["".join(text for text, _ in row) for row in rows]
     assert [len(text) for text in texts] == [width] * height
     pairs = zip(slots(lower, width, end_slot), slots(upper, width, end_slot), strict=True)
@@ -105,7 +105,7 @@ def test_waiting_is_never_invisible(
 
     Graphs of one or two rows are an exception: there one cell would look like a large share.
     """
-    rows = stacked(lower, upper, width, height, top, end_slot=end_slot)
+    rows = draw_stacked(lower, upper, width, height, top, end_slot=end_slot)
     layers = [[layer for text, layer in row for _ in text] for row in rows]
     pairs = zip(slots(lower, width, end_slot), slots(upper, width, end_slot), strict=True)
     waited = [height > 2 and (known(b) or 0.0) > 0 for _, b in pairs]
@@ -126,7 +126,7 @@ def test_a_mirror_fills_from_its_centre(
     top: float,
 ) -> None:
     """Each half is filled from the centre to its value; a gap has no dot."""
-    rows = mirrored(up, down, width, height, top, end_slot=end_slot)
+    rows = draw_mirrored(up, down, width, height, top, end_slot=end_slot)
     assert [len(row) for row in rows] == [width] * height
     half = 2 * height
     columns = read_dots(rows)
@@ -159,8 +159,8 @@ def test_no_room_is_no_picture(width: int, height: int) -> None:
     """Without columns the rows are empty, without rows there is no picture."""
     empty = [""] * height
     assert area([1.0, 2.0], width, height, 5) == empty
-    assert mirrored([1.0], [2.0], width, height, 5) == empty
-    assert stacked([1.0], [2.0], width, height, 5) == [[] for _ in empty]
+    assert draw_mirrored([1.0], [2.0], width, height, 5) == empty
+    assert draw_stacked([1.0], [2.0], width, height, 5) == [[] for _ in empty]
 
 
 PICTURE = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, None, None, 0.0, 0.0, 8.0, 20.0, 4.0]
@@ -178,7 +178,7 @@ def test_a_stack_looks_like_this() -> None:
     """The lower layer is solid, the upper one has every second dot."""
     lower = [2.0] * 4 + [4.0] * 4 + [1.0] * 4
     upper = [0.0] * 2 + [1.0] * 2 + [1.0] * 2 + [4.0] * 2 + [9.0] * 4
-    assert stacked(lower, upper, 6, 3, 12.0) == [
+    assert draw_stacked(lower, upper, 6, 3, 12.0) == [
         [("    ⠤⠤", UPPER)],
         [("  ⡀⠭⡪⡪", UPPER)],
         [("⣤", LOWER), ("⣒", UPPER), ("⣿⣿", LOWER), ("⡪⡪", UPPER)],
@@ -189,7 +189,7 @@ def test_an_unknown_layer_counts_as_nothing() -> None:
     """If one layer is unknown the other is drawn; only if both are, there is a gap."""
     lower = [4.0, 4.0, None, None, None, 0.0]
     upper = [None, None, 4.0, 4.0, None, None]
-    assert stacked(lower, upper, 3, 1, 4.0) == [[("⣿", LOWER), ("⠭", UPPER), ("⢀", LOWER)]]
+    assert draw_stacked(lower, upper, 3, 1, 4.0) == [[("⣿", LOWER), ("⠭", UPPER), ("⢀", LOWER)]]
 
 
 def test_a_graph_that_falls_has_its_cells_upside_down() -> None:

@@ -13,7 +13,7 @@ from sparktop.cli import main
 from sparktop.model.event import Event, Finding, Phase, Severity
 from sparktop.model.node import NodeIdentity
 from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, NodeView, Snapshot
-from sparktop.moments.happened import PAGE_LINES, compared, happened, pivot
+from sparktop.moments.happened import PAGE_LINES, compare_minutes, pivot, what_happened
 from sparktop.moments.moment import BACKEND, Collector, FactChange, Moment, Readings
 from sparktop.moments.report import moment_report
 from sparktop.store.event_log import condition_label
@@ -83,8 +83,8 @@ def test_everything_is_counted_on_one_page(count: int) -> None:
             for n in range(seed * 9)
         )
         span = moment(*any_events(seed, count), changes=changes)
-        lines, rest = happened(span)
-        every, nothing = happened(span, 10**9)
+        lines, rest = what_happened(span)
+        every, nothing = what_happened(span, 10**9)
         assert nothing == ""
         assert sum(one.count for one in every) == count + len(changes)
         assert {name for one in every for name in one.subjects} == {
@@ -111,7 +111,7 @@ def test_the_weightiest_keep_their_line_in_order_of_time() -> None:
     """A critical event among hundreds of small ones is not crowded out."""
     small = [event(one, f"kind-{one}", f"spark-{one}", severity=Severity.INFO) for one in range(600)]
     worst = event(301.5, "engine-dead", "spark-9", Phase.BEGIN, Severity.CRITICAL)
-    lines, rest = happened(moment(*small, worst))
+    lines, rest = what_happened(moment(*small, worst))
     assert [one.words for one in lines if one.severity is Severity.CRITICAL] == ["engine-dead of spark-9"]
     assert list(lines) == sorted(lines, key=lambda one: one.at)
     assert rest.startswith("Without a line of their own, since they weigh less: ")
@@ -121,7 +121,7 @@ def test_the_weightiest_keep_their_line_in_order_of_time() -> None:
 
 def test_one_cause_has_one_line() -> None:
     """Begin and end, a condition that comes and goes, the same at three servers: a line each."""
-    lines, _ = happened(
+    lines, _ = what_happened(
         moment(
             event(10, "kv-full", phase=Phase.BEGIN),
             event(70, "kv-full", phase=Phase.END, severity=Severity.INFO, message="ended after 60 s"),
@@ -163,7 +163,7 @@ def test_figures_that_moved_are_compared_and_scatter_is_not() -> None:
         key: [(at(240 + second).timestamp(), one) for second, one in enumerate(row)]
         for key, row in values.items()
     }
-    (moved,) = compared(replace(moment(), series=series), at(300)).moved
+    (moved,) = compare_minutes(replace(moment(), series=series), at(300)).moved
     assert (moved.subject, moved.before, moved.after, round(moved.share, 2)) == ("a", "100", "40", -0.6)
     text = moment_report(replace(moment(), series=series), "md", at=at(300))
     assert "Generated tok/s of `a` 100 → 40 (-60 %)" in text
@@ -174,7 +174,7 @@ def test_a_span_too_short_for_a_comparison_says_so(before: int, after: int) -> N
     """Seconds on a side are no minute: no figure is compared."""
     points = [(at(300 + one).timestamp(), float(one > 0)) for one in range(-before, after + 1)]
     span = replace(moment(), series={(BACKEND, "a", "running"): points})
-    found = compared(span, at(300))
+    found = compare_minutes(span, at(300))
     assert found.moved == ()
     assert f"{min(before, 60)} s are known before" in found.too_short
     assert "Too short to compare before and after" in moment_report(span, "md", at=at(300))

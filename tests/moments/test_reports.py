@@ -24,7 +24,7 @@ from sparktop.moments.moment import Moment, SweepSpan, moment_of
 from sparktop.moments.report import FORMATS, moment_report
 from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, encode
 from sparktop.recording.past import Picture
-from sparktop.report.document.document import wrapped
+from sparktop.report.document.document import wrap_markdown
 from sparktop.report.privacy import Privacy
 from tests.browser.chromium import PROGRAM, chromium
 from tests.dump.conftest import instant, page, written
@@ -59,7 +59,7 @@ def test_markdown_fits_a_forum_and_says_everything(moment: Moment) -> None:
     """Markdown has tables of at most 100 columns and all sections, within the length of a forum post."""
     text = moment_report(moment, "md")
     assert text.startswith("## sparktop report (simulated)\n\n**")
-    shown = wrapped(text, 80)
+    shown = wrap_markdown(text, 80)
     assert max(map(cell_width, shown.splitlines())) <= 100
     assert shown.split() == text.split()
     assert len(text) < 20_000

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.text import with_units_joined
-from sparktop.panels.parts.figures import wrapped
+from sparktop.panels.parts.figures import wrap_sentence
 from sparktop.panels.parts.text import Row, row_text
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_band, sweep_screen
@@ -44,6 +44,6 @@ def test_a_line_never_ends_between_a_number_and_its_unit() -> None:
     text = "5 runs with a spread of 9.3 % last 12 s and 3 GiB, 4,567 tok/s at 61 °C in 4 servers"
     assert with_units_joined(text, "_").count("_") == 5
     for width in range(12, 60):
-        lines = wrapped(text, width)
+        lines = wrap_sentence(text, width)
         assert " ".join(lines) == text
         assert not [line for line in lines if re.match(r"%|s |GiB|tok/s|°C", line)]

@@ -73,7 +73,7 @@ def test_a_growing_file_is_followed_through_every_torn_header_and_block(
     (file := tmp_path / "a").write_bytes(made.data[:first])
     with file.open("rb") as opened, file.open("ab") as writer:
         reader = FrameReader(opened.fileno())
-        following = reader.following()
+        following = reader.follow()
         found = []
         for start in range(first, first + 600, step):
             writer.write(made.data[start : min(start + step, first + 600)])

@@ -414,7 +414,7 @@ def cells(text: str) -> list[list[str]]:
 def test_markdown_cuts_only_names(empty_snapshot: Snapshot, count: int, pattern: str, width: int) -> None:
     """What ends in dots is a name or a list of names; the tables fit the width."""
     shown = crowd(empty_snapshot, count, pattern)
-    text = markdown.narrowed(markdown_snapshot.render(shown), width)
+    text = markdown.narrow_tables(markdown_snapshot.render(shown), width)
     cut = {cell for row in cells(text) for cell in row if "…" in cell}
     whole = {"openai/gpt-oss-120b", "litellm-proxy", *(one.name for one in shown.backends)}
     lists = {", ".join(one.backends) for one in shown.routers}

@@ -27,15 +27,15 @@ def take(router: Router, count: int, now: float = 0.0) -> list[int | None]:
     for _ in range(count - 1):
         last = chosen[-1]
         if last is not None:
-            router.started(last, now)
+            router.record_start(last, now)
         chosen.append(router.choose(now))
     return chosen
 
 
 def fail(router: Router, backend: int, now: float, status: int | None = 500) -> None:
     """Begin a request at `backend` and end it with a failure."""
-    router.started(backend, now)
-    router.ended(backend, now, ok=False, status=status)
+    router.record_start(backend, now)
+    router.record_end(backend, now, ok=False, status=status)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -51,34 +51,34 @@ def test_a_cooling_backend_gets_nothing_for_five_seconds(name: str) -> None:
     """From the failure on; then it is back."""
     router = make_router(name, 3, seed=1)
     fail(router, 1, 10.0, 429)
-    assert router.cooling(10.0) == {1}
+    assert router.cooling_backends(10.0) == {1}
     assert {router.choose(14.999) for _ in range(60)} <= {0, 2}
-    assert router.cooling(15.0) == frozenset()
+    assert router.cooling_backends(15.0) == frozenset()
 
 
 def test_more_than_half_must_fail() -> None:
     """One failure of one is not enough, nor one of two; two of three are."""
     router = LeastBusy(2)
     fail(router, 1, 0.0)
-    assert router.cooling(0.0) == frozenset()
-    router.started(0, 1.0)
-    router.ended(0, 1.0)
+    assert router.cooling_backends(0.0) == frozenset()
+    router.record_start(0, 1.0)
+    router.record_end(0, 1.0)
     fail(router, 0, 1.0)
-    assert router.cooling(1.0) == frozenset()
+    assert router.cooling_backends(1.0) == frozenset()
     fail(router, 0, 2.0)
-    assert router.cooling(2.0) == {0}
+    assert router.cooling_backends(2.0) == {0}
 
 
 def test_a_client_that_goes_away_speaks_for_nobody() -> None:
     """A client's disconnect lowers the count and is neither a failure nor a success."""
     router = LeastBusy(2)
     fail(router, 0, 0.0)
-    router.started(0, 1.0)
-    router.ended(0, 1.0, ok=None)
+    router.record_start(0, 1.0)
+    router.record_end(0, 1.0, ok=None)
     assert router.counts(1.0) == (0, 0)
-    assert router.cooling(1.0) == frozenset()
+    assert router.cooling_backends(1.0) == frozenset()
     fail(router, 0, 1.0)
-    assert router.cooling(1.0) == {0}
+    assert router.cooling_backends(1.0) == {0}
 
 
 @given(
@@ -91,13 +91,13 @@ def test_no_cooling_backend_is_ever_chosen(name: str, told: list[tuple[float, in
     for pause_s, status in told:
         now += pause_s
         backend = router.choose(now)
-        cooling = router.cooling(now)
+        cooling = router.cooling_backends(now)
         assert (backend is None) == (len(cooling) == 3)
         if backend is not None:
             assert backend not in cooling
-            router.started(backend, now)
+            router.record_start(backend, now)
             ok = None if status is None else status == 200
-            router.ended(backend, now, ok=ok, status=status)
+            router.record_end(backend, now, ok=ok, status=status)
 
 
 SMALL = EngineProfile(

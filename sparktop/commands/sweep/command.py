@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from sparktop.commands.arguments import (
     add_keys,
+    argument_type,
     format_name,
     number,
     refuse_removed,
     seconds,
-    typed,
     whole_number,
 )
 from sparktop.commands.output import check_file, tell, write_out
@@ -87,7 +87,7 @@ def settings(
             chosen_settings[setting] = True if take is None else take(value)
             text = rest
 
-    return typed(parse)
+    return argument_type(parse)
 
 
 def _check_text(text: str, prefix: str, parse: Callable[[str], object]) -> str:
@@ -329,10 +329,10 @@ OLD_OPTIONS: Mapping[str, dict[str, Any]] = {
     "--list": {"action": "store_const", "const": "", "dest": "preset"},
     "--target": {"action": "append", "default": []},
     "--workload": {},
-    "--arrivals": {"type": typed(_arrivals)},
+    "--arrivals": {"type": argument_type(_arrivals)},
     "--trace-format": {"choices": FORMAT_NAMES},
     "--trace-speed": {"type": number(*SPEEDS)},
-    "--trace-range": {"type": typed(_trace_range)},
+    "--trace-range": {"type": argument_type(_trace_range)},
     "--longest": {"action": "store_true"},
     "--whole-prompt": {"action": "store_true", "dest": "whole"},
     # Settings of [[sweeps]] in the configuration:

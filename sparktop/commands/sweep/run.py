@@ -18,7 +18,7 @@ from typing import Self, TextIO
 
 from msgspec import Struct
 
-from sparktop.commands.output import folded, tell, write_file, write_markdown, write_out
+from sparktop.commands.output import fold_line, tell, write_file, write_markdown, write_out
 from sparktop.errors import OutputError
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width
@@ -216,7 +216,7 @@ class SweepLine:
 
     def _print(self, line: str) -> None:
         words = f"sparktop: {clean(line, 1000)}"
-        self._write(f"{_ERASE}{folded(words, self._width)}\n" if self._live else f"{words}\n")
+        self._write(f"{_ERASE}{fold_line(words, self._width)}\n" if self._live else f"{words}\n")
 
     def _write(self, text: str) -> None:
         """Write text to the stream, if there is one.

@@ -25,7 +25,7 @@ from sparktop.panels.parts.figures import (
     sum_run,
     wait_role,
 )
-from sparktop.panels.parts.text import Row, fit_row, hot, merged, row_width, spread_row
+from sparktop.panels.parts.text import Row, fit_row, hot, merge_runs, row_width, spread_row
 
 _WIDE = 90
 """Width in cells from which on the header's pieces stand two cells apart, not one."""
@@ -279,7 +279,7 @@ def time_bar_row(bar: TimeBar, width: int) -> tuple[Row, int, int]:
     for index, severity in _worst_by_cell(bar, cells).items():
         row[index] = _SIGNS[severity]
     row[cell_of(bar, bar.shown, cells)] = ("┃", "accent")
-    return fit_row(merged([*left, *row, *right]), width), row_width(left), cells
+    return fit_row(merge_runs([*left, *row, *right]), width), row_width(left), cells
 
 
 def cell_of(bar: TimeBar, wall: datetime, cells: int) -> int:

@@ -11,8 +11,15 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width
 from sparktop.model.event import Alert, Event, Phase, Severity, Values
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.parts.figures import SEVERITY_SIGNS, alert_role, figure, flowed, label, wrapped
-from sparktop.panels.parts.text import Row, frame_role, framed, name_tab, row_width, shortened
+from sparktop.panels.parts.figures import (
+    SEVERITY_SIGNS,
+    alert_role,
+    figure,
+    flow_pieces,
+    label,
+    wrap_sentence,
+)
+from sparktop.panels.parts.text import Row, frame_role, frame_rows, name_tab, row_width, shorten_piece
 
 _UNITS = {
     "gib_per_min": "GiB/min",
@@ -84,7 +91,7 @@ def _events_frame(rows: list[Row], width: int, height: int, note: Row, *, select
     title = name_tab("events", "", "alerts and events")
     role = frame_role("events", selected=selected)
     drawn = rows or [[label(" nothing happened yet")]]
-    return framed(drawn, width, height, role=role, title=title, note=note)
+    return frame_rows(drawn, width, height, role=role, title=title, note=note)
 
 
 def _alerts_and_events(snapshot: Snapshot) -> list[_Entry]:
@@ -118,12 +125,12 @@ class _Entry(Struct, frozen=True):
         indent = row_width(self.head)
         below = width - indent < _LEAST_WRAPPED  # a long subject: the message begins in the next row
         indent = _INDENT if below else indent
-        lines = wrapped(self.message, width - indent)
+        lines = wrap_sentence(self.message, width - indent)
         if not 1 <= len(lines) <= most - below:
-            return [self._with_values(shortened([*self.head, (self.message, self.role)], width), width)]
+            return [self._with_values(shorten_piece([*self.head, (self.message, self.role)], width), width)]
         rows: list[Row] = [list(self.head)] if below else [[*self.head, (lines[0], self.role)]]
         rows += [[label(" " * indent), (line, self.role)] for line in lines[0 if below else 1 :]]
-        apart = flowed([[label(value)] for value in self.values], width - indent)
+        apart = flow_pieces([[label(value)] for value in self.values], width - indent)
         if row_width(rows[-1]) + row_width(apart[0] if apart else []) + 3 <= width and len(apart) < 2:
             return [*rows[:-1], self._with_values(rows[-1], width)]
         if len(rows) + len(apart) <= most:
@@ -249,4 +256,4 @@ def self_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = 
         for name, ms in sorted(cost.poll_ms.items())
     ]
     title = name_tab("self", "", "sparktop")
-    return framed(rows, width, height, role=frame_role("self", selected=selected), title=title)
+    return frame_rows(rows, width, height, role=frame_role("self", selected=selected), title=title)

@@ -48,9 +48,9 @@ from sparktop.panels.parts.text import (
     blank_row,
     fit_row,
     frame_role,
-    framed,
+    frame_rows,
     graph_columns,
-    merged,
+    merge_runs,
     name_tab,
     row_width,
 )
@@ -129,7 +129,7 @@ def empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
     above = max(0, (inside - len(lines)) // 2)
     margin = max(1, (width - 2 - max(_USUAL_WIDTH, *map(row_width, lines))) // 2)
     rows: list[Row] = [[]] * above + [[(" " * margin, "text"), *line] for line in lines]
-    return framed(rows, width, height, title=name_tab("backend", "", "backends"))
+    return frame_rows(rows, width, height, title=name_tab("backend", "", "backends"))
 
 
 def _nothing_named_lines() -> list[Row]:
@@ -283,7 +283,7 @@ def backend_list(
     each, heading = entry_rows(place, len(views))
     wide = wide and each <= _WIDE_ROWS
     heading = heading or wide
-    shown = views[first : first + visible(place, len(views), wide=wide)]
+    shown = views[first : first + visible_count(place, len(views), wide=wide)]
     graphs = place.columns == 1 or heading
     names = tuple(view.name for view in views)
     table = Table(place.width, window, scale(shown if graphs else ()), wide, columns, names, each)
@@ -331,7 +331,7 @@ def _worst_verdict(snapshot: Snapshot, width: int) -> Row:
     return edge_verdict(snapshot.balance, width)
 
 
-def visible(place: Place, count: int, *, wide: bool) -> int:
+def visible_count(place: Place, count: int, *, wide: bool) -> int:
     """Return how many of `count` backends the list at `place` shows; it always has a heading if `wide`."""
     each, heading = entry_rows(place, count)
     lines = (place.height - 2 - int(heading or wide)) // each
@@ -362,7 +362,7 @@ def _list_in_frame(
 ) -> DrawnList:
     """Return a list of `count` entries in its frame; `rows` has `each` rows of text for every entry."""
     inside = [*([] if heading is None else [heading]), *rows]
-    framed_rows = framed(
+    framed_rows = frame_rows(
         inside,
         place.width,
         place.height,
@@ -378,7 +378,7 @@ def _list_in_frame(
     for index in range(count):
         line, column = divmod(index, place.columns)
         entries.append(Place("row", index, place.x + 1 + column * cells, first + line * each, cells, each))
-    return [merged(row) for row in framed_rows], entries
+    return [merge_runs(row) for row in framed_rows], entries
 
 
 GROUP_KINDS = frozenset({"balance", "evidence"})
@@ -679,7 +679,7 @@ class Scene:
         """Draw a wall as one panel, and add a selectable place without rows for each visible line."""
         drawn = self._drawn_wall(place)
         spots = drawn.spots if self._has_lines(place) else []
-        return [Drawn(self._key(place), place, [merged(row) for row in drawn.rows]), *spots]
+        return [Drawn(self._key(place), place, [merge_runs(row) for row in drawn.rows]), *spots]
 
     def _sweep_band(self, place: Place) -> Drawn:
         """Draw the panel of a sweep (a benchmark) that is about to start, running or finished."""
@@ -712,7 +712,7 @@ class Scene:
         if place.kind == "groups":
             return group_list(place, self.snapshot, selected if kind == "balance" else None)
         wide = self.view.preset is Preset.COMPACT
-        self.first_row = self._first_row(visible(place, len(self.snapshot.backends), wide=wide))
+        self.first_row = self._first_row(visible_count(place, len(self.snapshot.backends), wide=wide))
         return backend_list(
             place,
             self.snapshot,
@@ -777,7 +777,7 @@ class Scene:
             rows = self_panel(self.snapshot, width, height, selected=selected)
         else:
             rows = empty_rows(self.snapshot, width, height)
-        return [merged(row) for row in rows]
+        return [merge_runs(row) for row in rows]
 
     def _router_rows(self, place: Place, *, selected: bool) -> list[Row]:
         width, height, fleet = place.width, place.height, self._fleet_at(place)

@@ -167,7 +167,7 @@ def node_numbers(nodes: Sequence[NodeView], sort: Sort) -> dict[str, float | Non
     return {view.name: _node_number(view, sort) for view in nodes}
 
 
-def ordered(numbers: Mapping[str, float | None], sort: Sort) -> list[str]:
+def order_names(numbers: Mapping[str, float | None], sort: Sort) -> list[str]:
     """Return the names in `numbers` in the order of `sort`: by name, as configured, or by their numbers.
 
     The largest number comes first, unknown numbers come last, and equal ones stay in the configured order,
@@ -182,7 +182,7 @@ def ordered(numbers: Mapping[str, float | None], sort: Sort) -> list[str]:
 
 def backend_order(backends: Sequence[BackendView], sort: Sort) -> list[str]:
     """Return the names of `backends` in the order of `sort`."""
-    return ordered(backend_numbers(backends, sort), sort)
+    return order_names(backend_numbers(backends, sort), sort)
 
 
 def _has_all_words(words: list[str], texts: Sequence[str | None]) -> bool:
@@ -254,7 +254,7 @@ class _Ranking:
         Two rows change places if the mean of the lower one is clearly larger. The row `held` keeps its place.
         """
         if self._at is None or at < self._at or sort not in _LEAST:
-            self._order, self._means, self._ordered_at = ordered(numbers, sort), dict(numbers), at
+            self._order, self._means, self._ordered_at = order_names(numbers, sort), dict(numbers), at
         elif at > self._at:
             weight = 1 - math.exp((self._at - at) / _LASTING_S)
             self._means = {

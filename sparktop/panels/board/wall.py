@@ -55,7 +55,7 @@ from sparktop.panels.parts.text import (
     Row,
     fit_row,
     frame_role,
-    framed,
+    frame_rows,
     in_role,
     key_tab,
     name_tab,
@@ -217,7 +217,7 @@ def draw_wall(wall: Wall, place: Place, look: Look) -> DrawnWall:
     said = " · ".join(part for part in parts if part)
     notes = [LISTS_NOTE, FILTER_NOTE][look.opened is not None :] if inside >= _LEGEND_FROM else []
     foot: Row = [(f" {look.note} ", "bad" if look.is_failed else "warn")] if look.note else []
-    drawn.rows = framed(
+    drawn.rows = frame_rows(
         rows,
         place.width,
         place.height,

@@ -458,7 +458,7 @@ def ttft_run(stated: Stated) -> Run:
     if isinstance(server, FleetServer):
         return figure(numbers.duration(server.ttft_p95_s, 8))
     quantile = server.ttft.p95
-    role = "warn" if server.ttft.slow(quantile) else "text"
+    role = "warn" if server.ttft.is_slow(quantile) else "text"
     return quantile_text(quantile), "muted" if ttft_s(server) is None else role
 
 

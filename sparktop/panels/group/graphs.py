@@ -15,7 +15,7 @@ from sparktop.model.balance import Balance
 from sparktop.model.router import RouterView, stale_s
 from sparktop.model.series import Series, known_mean
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.panels.parts.figures import LIVE, figure, heading, label, ruled
+from sparktop.panels.parts.figures import LIVE, figure, heading, label, ruled_line
 from sparktop.panels.parts.graph import (
     CLIPPED,
     Slots,
@@ -350,7 +350,7 @@ def load_heading(shown: GroupSlots, width: int) -> Row:
     title = "requests of each" if len(shown.running) > _PAIR else "requests"
     words: Row = [("─ ", "border"), (title, "accent")]
     words += [(" ⣿ running", "running"), (" ⡪ waiting ", "waiting")]
-    return ruled(words, top_words(shown.load), width)
+    return ruled_line(words, top_words(shown.load), width)
 
 
 def _pair_loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) -> list[Row]:

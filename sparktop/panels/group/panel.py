@@ -8,10 +8,10 @@ from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.rules import RHYTHM_TURN, Check
 from sparktop.graphics import numbers
 from sparktop.graphics.axes import PlotAxis, labels_from_cells, nice_ceiling, time_axis
-from sparktop.graphics.braille import lead_row, mirrored
+from sparktop.graphics.braille import draw_mirrored, lead_row
 from sparktop.graphics.cells import cell_width, fit_name
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.balance import Balance, BalanceWord, Swing, leading, short_seconds
+from sparktop.model.balance import Balance, BalanceWord, Swing, balances_read_first, short_seconds
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.group.graphs import (
     DOWN,
@@ -38,7 +38,7 @@ from sparktop.panels.group.verdict import (
     verdict_pieces,
     word_run,
 )
-from sparktop.panels.parts.figures import flowed, heading, label, wrapped
+from sparktop.panels.parts.figures import flow_pieces, heading, label, wrap_sentence
 from sparktop.panels.parts.graph import (
     TimeWindow,
     area_rows,
@@ -55,12 +55,12 @@ from sparktop.panels.parts.text import (
     fit_row,
     fit_rows,
     frame_role,
-    framed,
+    frame_rows,
     graph_columns,
     graph_starts,
     key_tab,
     mark,
-    merged,
+    merge_runs,
     name_tab,
     panel_row,
     row_width,
@@ -105,7 +105,7 @@ def balance_band(
         rows += [[(" ", "text"), *row] for row in rest]
     else:
         rows = [[(" ", "text"), *row] for row in _words_rows(balance, snapshot, width - 4, inside)]
-    return framed(
+    return frame_rows(
         rows,
         width,
         height,
@@ -131,7 +131,7 @@ def edge_verdict(groups: Sequence[Balance], width: int) -> Row:
     """Return the worst verdict of all groups in `width` cells or fewer, for the backends' frame."""
     if not groups:
         return []
-    groups = leading(groups)
+    groups = balances_read_first(groups)
     worst = min(groups, key=lambda group: (not group.bad, list(BalanceWord).index(group.word)))
     more: Row = [label(f" +{len(groups) - 1} groups")] if len(groups) > 1 else []
     name: Row = [label(f"{_short_name(worst.group).rstrip()}: ")]
@@ -169,7 +169,7 @@ def _words_rows(balance: Balance, snapshot: Snapshot, width: int, height: int) -
     pieces = verdict_pieces(balance, snapshot.routers)
     if row_width(pieces[0]) > width:
         pieces = verdict_pieces(balance, snapshot.routers, short=True)
-    rows = flowed(pieces, width)
+    rows = flow_pieces(pieces, width)
     rows += reason_rows(balance, width, height - len(rows))
     return fit_rows(rows, width, height)
 
@@ -206,7 +206,7 @@ def _lead_strip(lines: Sequence[LoadLine], width: int, window: TimeWindow) -> Ro
     ahead = [_lead_share(a, b) for a, b in zip(first, second, strict=True)]
     up = [value if value is not None and value >= 0 else None for value in ahead]
     down = [-value if value is not None and value < 0 else None for value in ahead]
-    return [(mirrored(up, down, width, 1, 1.0, end_slot=axis.end_slot)[0], "running")]
+    return [(draw_mirrored(up, down, width, 1, 1.0, end_slot=axis.end_slot)[0], "running")]
 
 
 def _lead_share(a: float | None, b: float | None) -> float | None:
@@ -357,7 +357,7 @@ def _rule_rows(answered: tuple[Check, bool | None], width: int) -> list[Row]:
         check.rule,
     ]
     words += [f"enough without it: {check.instead}"] if check.instead and not check.within else []
-    return [fit_row([label(f"    {line}")], width) for line in wrapped("; ".join(words), width - 4)]
+    return [fit_row([label(f"    {line}")], width) for line in wrap_sentence("; ".join(words), width - 4)]
 
 
 def value_text(check: Check) -> str:
@@ -431,7 +431,7 @@ def _autocorrelation_plot(swing: Swing, period: str, title: str, width: int, hei
     values = axis.columns(curve.axis, curve.values)
     up = [value if value is None or value >= 0 else None for value in values]
     down = [None if value is None or value >= 0 else -value for value in values]
-    lines = mirrored(up, down, axis.width, tall, 1.0)
+    lines = draw_mirrored(up, down, axis.width, tall, 1.0)
     rows: list[Row] = [
         [(line, mirror_role(("prompt", "prompt"), row, tall))] for row, line in enumerate(lines)
     ]
@@ -548,8 +548,8 @@ def _screen_in_frame(
     rows: Sequence[Row], balance: Balance, width: int, height: int, *, title: str, note: str
 ) -> list[Row]:
     return [
-        merged(row)
-        for row in framed(
+        merge_runs(row)
+        for row in frame_rows(
             [[(" ", "text"), *row] for row in rows],
             width,
             height,
@@ -567,7 +567,7 @@ def _words_of_screen(balance: Balance, snapshot: Snapshot, width: int, most: int
 
     No sentence is cut: one that does not fit is left out. What to try has a row in any case.
     """
-    verdict = flowed(verdict_pieces(balance, snapshot.routers), width)
+    verdict = flow_pieces(verdict_pieces(balance, snapshot.routers), width)
     rows = [*verdict, *reason_rows(balance, width)]
     if len(rows) > most:
         total = len(rows)

@@ -60,7 +60,7 @@ def _swing_period_s(balance: Balance) -> float | None:
 
 
 def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bool = False) -> list[Row]:
-    """Return the verdict and its values as pieces of text for `flowed`, the most important first.
+    """Return the verdict and its values as pieces of text for `flow_pieces`, the most important first.
 
     `short` leaves out since when the verdict has been announced.
     """

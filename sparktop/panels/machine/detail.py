@@ -76,7 +76,7 @@ from sparktop.panels.parts.figures import (
     failure_role,
     figure,
     findings_section,
-    flowed,
+    flow_pieces,
     has_failed,
     is_stale,
     label,
@@ -90,18 +90,18 @@ from sparktop.panels.parts.figures import (
     stack,
     state_role,
     two_columns,
-    wrapped,
+    wrap_sentence,
 )
 from sparktop.panels.parts.graph import Detail, Graph, TimeAxis, aside_width, column_width, detail_rows
 from sparktop.panels.parts.text import (
     Row,
     fit_row,
     frame_role,
-    framed,
+    frame_rows,
     in_role,
     name_tab,
     row_width,
-    shortened,
+    shorten_piece,
     spread_row,
 )
 
@@ -841,7 +841,7 @@ def drawn_node_detail(
         roles = ["stale", *[failure_role(view)] * len(trouble), *["stale"] * len(rows)]
         rows = [in_role(row, role) for row, role in zip(rows, roles, strict=False)]
     driver: Row = [label(f" driver {view.identity.driver} ")] if view.identity.driver else []
-    framed_rows = framed(
+    framed_rows = frame_rows(
         rows,
         width,
         max(height, len(rows) + 2),
@@ -862,7 +862,7 @@ def _failure_rows(view: NodeView, width: int) -> list[Row]:
         return []
     age = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
     said = f"{'…' if is_stale(view) else '✖'} {view.failure.message}{age}"
-    return [[(line, failure_role(view))] for line in wrapped(said, width)]
+    return [[(line, failure_role(view))] for line in wrap_sentence(said, width)]
 
 
 def _speed_row(view: NodeView, width: int) -> Row:
@@ -873,7 +873,9 @@ def _speed_row(view: NodeView, width: int) -> Row:
     row: Row = [label("speed  "), (speed.word, speed_role(speed))]
     why = speed.cause or speed.reason
     return (
-        shortened([*row, label(": " if speed.cause else " because "), (why, "text")], width) if why else row
+        shorten_piece([*row, label(": " if speed.cause else " because "), (why, "text")], width)
+        if why
+        else row
     )
 
 
@@ -978,7 +980,7 @@ def machines_screen(snapshot: Snapshot, width: int, height: int, *, selected: bo
         said = "one machine alone has nothing to be compared with"
         sections.append(Section("not compared", _muted_lines(said, inner)))
     rows = [[label(" "), *row] for row in stack(sections, inner, height - 2)]
-    return framed(
+    return frame_rows(
         rows,
         width,
         max(height, len(rows) + 2),
@@ -1024,7 +1026,7 @@ def _group_rows(group: Group, found: Sequence[Finding], width: int) -> Iterator[
         yield from section.rows
     columns = (("alike", "text", alike_in(group)), ("not known", "muted", list(_unread(group))))
     for name, role, pieces in columns:
-        for index, row in enumerate(flowed([[(piece, role)] for piece in pieces], width - 12)):
+        for index, row in enumerate(flow_pieces([[(piece, role)] for piece in pieces], width - 12)):
             yield [label("" if index else f"  {name}", 12), *row]
 
 
@@ -1060,4 +1062,4 @@ def _readings(view: NodeView, engine: str | None) -> Iterator[tuple[str, bool]]:
 
 
 def _muted_lines(text: str, width: int) -> list[Row]:
-    return [fit_row([(line, "muted")], width) for line in wrapped(text, width)]
+    return [fit_row([(line, "muted")], width) for line in wrap_sentence(text, width)]

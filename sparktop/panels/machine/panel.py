@@ -28,7 +28,7 @@ from sparktop.panels.parts.figures import (
     label,
     read_by,
     share_role,
-    wrapped,
+    wrap_sentence,
 )
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption, scale_words
 from sparktop.panels.parts.text import (
@@ -41,7 +41,7 @@ from sparktop.panels.parts.text import (
     fit_row,
     fitted_names,
     frame_role,
-    framed,
+    frame_rows,
     graph_columns,
     in_role,
     key_tab,
@@ -538,7 +538,7 @@ def node_panel(
     rows = [panel_row(row, [graph[index] for graph in graphs], width) for index, row in enumerate(figures)]
     if view.failure is not None or view.sample is None:
         rows = [in_role(row, "stale") for row in rows]
-    return framed(
+    return frame_rows(
         rows,
         width,
         height,
@@ -687,7 +687,7 @@ def _failure_rows(view: NodeView, line: Row, width: int, height: int) -> list[Ro
     """
     if view.failure is None or height < 1 or view.failure.message in row_text(line):
         return []
-    lines = wrapped(view.failure.message, width)
+    lines = wrap_sentence(view.failure.message, width)
     kept = [*lines[: height - 1], " ".join(lines[height - 1 :])]
     return [fit_row([(text, failure_role(view))], width) for text in kept if text]
 

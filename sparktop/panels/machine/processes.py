@@ -13,7 +13,17 @@ from sparktop.graphics.cells import fit
 from sparktop.model.node import GpuProcess, NodeSample, ProcessReading, ProcessTable, Workload, Workloads
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.parts.figures import figure, has_failed, heading, label
-from sparktop.panels.parts.text import Row, Run, fit_row, frame_role, framed, hot, merged, name_tab, tab
+from sparktop.panels.parts.text import (
+    Row,
+    Run,
+    fit_row,
+    frame_role,
+    frame_rows,
+    hot,
+    merge_runs,
+    name_tab,
+    tab,
+)
 
 _PID = 7
 """Width in cells of a process ID: the kernel's largest is 4194304."""
@@ -336,7 +346,7 @@ def process_panel(
     rows = [[(" ", "text"), *row] for row in rows]
     where = f" {first + 1}–{first + len(shown)} of {len(lines)} " if len(shown) < len(lines) else ""
     role = frame_role("node", selected=selected, failed=has_failed(view))
-    framed_rows = framed(
+    framed_rows = frame_rows(
         rows,
         width,
         height,
@@ -345,4 +355,4 @@ def process_panel(
         footnote=[label(f" {_table_summary(view, len(lines), order)} ")],
         note=[label(where)] if where else [],
     )
-    return [merged(row) for row in framed_rows], first
+    return [merge_runs(row) for row in framed_rows], first

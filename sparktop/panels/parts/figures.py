@@ -89,11 +89,11 @@ def latency_row(name: str, latency: Latency, width: int) -> Row:
         return [*row, (none_seen(latency), "muted")]
     if latency.p50 is None and latency.mean_s is not None:
         few = latency.note or f"of {latency.count:.0f}: no p50 yet"
-        return [*row, *_named("mean", numbers.duration(latency.mean_s, 8), 8), (f"  {few}", "muted")]
+        return [*row, *_named_value("mean", numbers.duration(latency.mean_s, 8), 8), (f"  {few}", "muted")]
     row += _quantile("p50", latency, latency.p50)
     row += _quantile("  p95", latency, latency.p95)
     if width >= 6 + 13 + 15 + 16:
-        row += _named("  mean", numbers.duration(latency.mean_s, 9), 9)
+        row += _named_value("  mean", numbers.duration(latency.mean_s, 9), 9)
         few = f" ({LONG_FEW})"
         row += [label(few)] if latency.has_long_few and row_width(row) + len(few) <= width else []
     return row
@@ -101,15 +101,15 @@ def latency_row(name: str, latency: Latency, width: int) -> Row:
 
 def latency_role(latency: Latency, quantile: Quantile | None) -> str:
     """Return the role (colour name) of a quantile: "warn" where it is slow, else "text"."""
-    return "warn" if latency.slow(quantile) else "text"
+    return "warn" if latency.is_slow(quantile) else "text"
 
 
 def _quantile(name: str, latency: Latency, quantile: Quantile | None) -> Row:
-    (head, (text, role)) = _named(name, quantile_text(quantile), LATENCY_WIDTH)
+    (head, (text, role)) = _named_value(name, quantile_text(quantile), LATENCY_WIDTH)
     return [head, (text, latency_role(latency, quantile) if role == "text" else role)]
 
 
-def _named(name: str, value: str, width: int) -> Row:
+def _named_value(name: str, value: str, width: int) -> Row:
     return [(f"{name} ", "muted"), figure(fit(value, width, "right"))]
 
 
@@ -294,10 +294,10 @@ class Section(Struct, frozen=True):
 
 def heading(title: str, window: str, width: int) -> Row:
     """Return a horizontal line of `width` cells with the title at its left and `window` at its right."""
-    return ruled([("─ ", "border"), (title, "accent"), (" ", "border")], window, width)
+    return ruled_line([("─ ", "border"), (title, "accent"), (" ", "border")], window, width)
 
 
-def ruled(left: Row, window: str, width: int) -> Row:
+def ruled_line(left: Row, window: str, width: int) -> Row:
     """Return a line of `width` cells behind `left`, with the text `window` at its right if it fits."""
     right: Row = [(f" {window} ", "muted"), ("─", "border")] if window else []
     gap = width - row_width(left) - row_width(right)
@@ -414,7 +414,7 @@ _JOINED = "\0"
 """Stands for a space at which no line may end."""
 
 
-def flowed(pieces: Sequence[Row], width: int) -> list[Row]:
+def flow_pieces(pieces: Sequence[Row], width: int) -> list[Row]:
     """Join pieces of text with " · ", on as many rows of `width` cells as needed; no piece is split."""
     rows: list[Row] = []
     for piece in pieces:
@@ -426,7 +426,7 @@ def flowed(pieces: Sequence[Row], width: int) -> list[Row]:
 
 
 @lru_cache(maxsize=128)
-def wrapped(text: str, width: int) -> tuple[str, ...]:
+def wrap_sentence(text: str, width: int) -> tuple[str, ...]:
     """Wrap a sentence at spaces into lines of at most `width` cells; a longer word is cut with "…".
 
     A number and its unit stay in one line.
@@ -479,7 +479,7 @@ def findings_section(findings: Sequence[Finding], width: int) -> list[Section]:
         rows += sentence_rows((f"{sign} ", role), finding.words, role, width)
         cells = max((cell_width(name) for name, _ in finding.evidence), default=0) + 3
         for name, text in finding.evidence:
-            first, *rest = wrapped(text, max(10, width - cells)) or ("",)
+            first, *rest = wrap_sentence(text, max(10, width - cells)) or ("",)
             rows.append([label(f"  {name}", cells), (first, "text")])
             rows += [[label("", cells), (line, "text")] for line in rest]
     return [Section("findings", rows)] if rows else []
@@ -488,7 +488,7 @@ def findings_section(findings: Sequence[Finding], width: int) -> list[Section]:
 def sentence_rows(mark: Run, text: str, role: str, width: int) -> list[Row]:
     """Return `text`, wrapped into rows behind `mark` (such as a bullet); further rows are indented."""
     indent = row_width([mark])
-    lines = wrapped(text, max(8, width - indent))
+    lines = wrap_sentence(text, max(8, width - indent))
     return [[mark if not index else label(" " * indent), (line, role)] for index, line in enumerate(lines)]
 
 
@@ -496,7 +496,7 @@ _SLOW_PAGE_MS = 1000.0
 """From here on the age of the figures is shown: the page is computed at a time that is not known."""
 
 
-def scraped(scrape: Scrape, age_s: float | None) -> Row:
+def scrape_row(scrape: Scrape, age_s: float | None) -> Row:
     """Return which Prometheus a source is read from, and the age of its newest sample."""
     old = "no sample yet" if age_s is None else f"{numbers.age(age_s)} old"
     late = age_s is not None and age_s > stale_s(scrape.every_s)
@@ -540,7 +540,7 @@ def failed_since(view: NodeView) -> str:
 def read_by(view: NodeView, *more: str | None) -> Row:
     """Return how a node is read and how often, and `more` words; of a Prometheus with the sample's age."""
     if view.scrape is not None:
-        return scraped(view.scrape, view.age_s)
+        return scrape_row(view.scrape, view.age_s)
     between_s = view.history.cpu_percent.interval_s
     every = "" if between_s is None else f"every {max(1, round(2 * between_s)) / 2:g} s"
     return [label(f" {' · '.join(part for part in (view.via, every, *more) if part)} ")]

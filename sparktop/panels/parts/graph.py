@@ -13,7 +13,7 @@ from msgspec import Struct
 from sparktop.colors.palette import LEVELS
 from sparktop.graphics import numbers
 from sparktop.graphics.axes import Top, nice_ceiling, time_axis
-from sparktop.graphics.braille import area, clipped_cells, mirrored, stacked
+from sparktop.graphics.braille import area, clipped_cells, draw_mirrored, draw_stacked
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.series import LATE, Series
 from sparktop.panels.parts.figures import Section, label, stack
@@ -23,9 +23,9 @@ from sparktop.panels.parts.text import (
     fit_row,
     graph_columns,
     graph_starts,
-    merged,
+    merge_runs,
     row_width,
-    shortened,
+    shorten_piece,
     side_by_side,
     spread_row,
 )
@@ -269,13 +269,13 @@ def stacked_rows(
     of a cell in a single row depends on its height.
     """
     rows: list[Row] = []
-    drawn = stacked(lower, upper, width, height, top, end_slot=end_slot)
+    drawn = draw_stacked(lower, upper, width, height, top, end_slot=end_slot)
     if height == 1 and by_height:
         named = (*gradients, gradients[0])
         rows = [[run for text, layer in drawn[0] for run in _row_by_height(text, named[layer])]]
     for index, runs in enumerate(() if rows else drawn):
         roles = (row_role(gradients[0], index, height), row_role(gradients[1], index, height), "text")
-        rows.append(merged((text, roles[layer]) for text, layer in runs))
+        rows.append(merge_runs((text, roles[layer]) for text, layer in runs))
     totals = [(a or 0.0) + (b or 0.0) for a, b in zip(lower, upper, strict=True)]
     return clip_marked(rows, clipped_cells(totals, width, top, end_slot=end_slot))
 
@@ -323,7 +323,7 @@ def with_time_axis(
     if len(starts) > 1 and row_width(text) > starts[0] - 4:
         starts = starts[1:]
     left = starts[0] - 1
-    edge: Row = [("╰─", role), *(shortened(text, left - 3) if text else ())]
+    edge: Row = [("╰─", role), *(shorten_piece(text, left - 3) if text else ())]
     edge.append(("─" * (left - row_width(edge)), role))
     for start, end in zip(starts, (*starts[1:], width), strict=True):
         edge.append(("─", role))
@@ -385,7 +385,7 @@ class Graph(Struct, frozen=True):
             return [head, *empty_rows(self.empty, width, tall)]
         roles = (self.gradient, self.over_gradient)
         if self.mirror:
-            lines = mirrored(values, over, width, tall, top, end_slot=axis.end_slot)
+            lines = draw_mirrored(values, over, width, tall, top, end_slot=axis.end_slot)
             return [head, *([(line, mirror_role(roles, row, tall))] for row, line in enumerate(lines))]
         if self.over is None:
             return [head, *area_rows(values, width, tall, top, self.gradient, end_slot=axis.end_slot)]

@@ -95,7 +95,7 @@ def blank_row(width: int) -> Row:
     return [(" " * width, BLANK)] if width > 0 else []
 
 
-def merged(row: Iterable[Run]) -> Row:
+def merge_runs(row: Iterable[Run]) -> Row:
     """Return the row with neighbouring text segments of the same role joined.
 
     This way fewer bytes are sent to the terminal.
@@ -260,7 +260,7 @@ _TAB_END: Run = ("┌", "border")
 
 
 def tab(*runs: Run) -> Row:
-    """Return text for the edge of a frame as a tab, "┐text┌"; `framed` colours its corners as the frame."""
+    """Return text for a frame's edge as a tab, "┐text┌"; `frame_rows` colours its corners as the frame."""
     return [("┐", "border"), *runs, _TAB_END]
 
 
@@ -324,7 +324,7 @@ def _frame_edge(
     tail: Row = [*end, ("─", role)] if end and row_width(end) + 3 + max(4, least) <= inside else []
     room = inside - used - row_width(tail)
     if head and room > 4:
-        shown = shortened(head, room - 1)
+        shown = shorten_piece(head, room - 1)
         runs.extend(shown)
         used += row_width(shown)
     gap = inside - used - row_width(tail)
@@ -333,7 +333,7 @@ def _frame_edge(
 
 
 def _least_width(piece: Sequence[Run]) -> int:
-    """Return the width in cells of the text `piece` without the parts that `shortened` leaves out first."""
+    """Return the width in cells of `piece` without the parts that `shorten_piece` leaves out first."""
     start, said, keys = _around_last_words(piece)
     text = said[0][0] if said else ""
     words = f"{text[:1]}{text[1:].partition(_BETWEEN)[0]}"  # not the sign of a text that begins with one
@@ -348,7 +348,7 @@ def _around_last_words(piece: Sequence[Run]) -> tuple[Row, Row, Row]:
     return [*piece[: max(0, end - 1)]], [*piece[max(0, end - 1) : end]], [*piece[end:]]
 
 
-def shortened(piece: Sequence[Run], room: int) -> Row:
+def shorten_piece(piece: Sequence[Run], room: int) -> Row:
     """Return the styled text `piece` in at most `room` cells, without cutting a word of its last run.
 
     What is in brackets goes first, then parts after " · ", from the last one, then clauses that end with a
@@ -412,7 +412,7 @@ def _parts_that_fit(about: Sequence[Run], room: int) -> Row:
     return row if len(row) > 1 else []
 
 
-def framed(
+def frame_rows(
     rows: Sequence[Row],
     width: int,
     height: int,

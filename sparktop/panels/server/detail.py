@@ -51,7 +51,7 @@ from sparktop.panels.parts.figures import (
     share_role,
     state_role,
     wait_role,
-    wrapped,
+    wrap_sentence,
 )
 from sparktop.panels.parts.graph import (
     WIDE_COLUMN,
@@ -62,7 +62,7 @@ from sparktop.panels.parts.graph import (
     column_width,
     detail_rows,
 )
-from sparktop.panels.parts.text import Row, Run, frame_role, framed, in_role, side_by_side
+from sparktop.panels.parts.text import Row, Run, frame_role, frame_rows, in_role, side_by_side
 from sparktop.panels.server.panel import (
     about,
     footnote,
@@ -90,7 +90,7 @@ def ranks_lead(view: BackendView, width: int) -> list[Row]:
     if note is None or view.ranks is None:
         return []
     hint = view.ranks.verdict.hint
-    return [[(line, "bad")] for line in wrapped(f"{note}: {hint}" if hint else note, width)]
+    return [[(line, "bad")] for line in wrap_sentence(f"{note}: {hint}" if hint else note, width)]
 
 
 def ranks_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
@@ -107,9 +107,9 @@ def ranks_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) 
     verdict = ranks.verdict
     apart = verdict.apart is not None  # the rows above everything say it
     sentence, hint = ("", None) if apart else (verdict.sentence, verdict.hint)
-    rows: list[Row] = [[(line, ranks_role(verdict))] for line in wrapped(sentence, width)]
+    rows: list[Row] = [[(line, ranks_role(verdict))] for line in wrap_sentence(sentence, width)]
     for words in (hint, ranks.warning):
-        rows += [[label(line)] for line in wrapped(words, width)] if words else []
+        rows += [[label(line)] for line in wrap_sentence(words, width)] if words else []
     table = _table(view, ranks, nodes, width)
     if not _ranks_are_on_nodes(view, ranks):
         table += _machines(view, nodes, width)
@@ -605,7 +605,7 @@ def backend_detail(
 ) -> list[Row]:
     """Draw one backend on the full screen as rows of `width` cells: `height` rows, or more where needed."""
     limits = limit_rows(view.limited_by, width - 4)
-    unknown: list[Row] = [[label(line)] for line in wrapped(_unknown_yardsticks(view), width - 4)]
+    unknown: list[Row] = [[label(line)] for line in wrap_sentence(_unknown_yardsticks(view), width - 4)]
     detail = Detail(
         lead=[*_lead_rows(view, width), *limits, *unknown],
         sections=_main_sections(view, nodes, width),
@@ -628,7 +628,7 @@ def backend_detail(
         rows = [*rows[:kept], *(in_role(row, "stale") for row in rows[kept:])]
     title, state = name_and_state(view)
     lower, note = footnote(replace(view, progress=None), on_board=in_edge)  # the first row has it
-    return framed(
+    return frame_rows(
         rows,
         width,
         max(height, len(rows) + 2),
@@ -649,7 +649,7 @@ def _lead_rows(view: BackendView, width: int) -> list[Row]:
 def _state_rows(view: BackendView, width: int) -> list[Row]:
     """Return the backend's state and the rule that led to it as rows of at most `width` cells."""
     because = " because "
-    head, *rest = wrapped(f"{view.state_text}{because}{view.state_rule}", width)
+    head, *rest = wrap_sentence(f"{view.state_text}{because}{view.state_rule}", width)
     rule = head.removeprefix(view.state_text).removeprefix(because)
     first: Row = [(view.state_text, state_role(view)), label(because), (rule, "text")]
     return [first, *([(line, "text")] for line in rest)]

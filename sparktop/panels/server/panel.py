@@ -29,7 +29,7 @@ from sparktop.panels.parts.figures import (
     label,
     latency_row,
     rate_words,
-    scraped,
+    scrape_row,
     share_role,
     slow_page,
     state_role,
@@ -51,7 +51,7 @@ from sparktop.panels.parts.text import (
     figures_width,
     fit_row,
     frame_role,
-    framed,
+    frame_rows,
     graph_columns,
     graph_starts,
     in_role,
@@ -498,7 +498,7 @@ def _limit_beside_yardsticks(limit: Limit, yardsticks: str, room: int) -> Row:
 def _poll_note(view: BackendView) -> Row:
     """Return how the backend is read: through a Prometheus, from a cached or slow page, or in how many ms."""
     if view.scrape is not None:
-        return scraped(view.scrape, view.age_s)
+        return scrape_row(view.scrape, view.age_s)
     if words := view.page_note or slow_page(view):
         return [(f" {words} ", "warn")]
     return [] if view.poll_ms is None else [(f" poll {view.poll_ms:.0f} ms ", "muted")]
@@ -551,7 +551,7 @@ def backend_panel(
     timed = last and view.failure is None and view.state is not BackendState.UNKNOWN
     lower, note = footnote(view, on_board=True, room=_edge_room(width, timed=timed))
     role = frame_role("backend", selected=selected, failed=has_failed(view))
-    drawn_rows = framed(
+    drawn_rows = frame_rows(
         rows,
         width,
         height,
@@ -623,4 +623,4 @@ def tile_panel(
     state = next((words for words in said if row_width(tab((words, ""))) <= room), said[-1]), state[1]
     footnote: Row = [(f" {view.failure.message} ", failure_role(view))] if view.failure else []
     role = frame_role("backend", selected=selected, failed=has_failed(view))
-    return framed(rows, width, height, role=role, title=title, state=state, footnote=footnote)
+    return frame_rows(rows, width, height, role=role, title=title, state=state, footnote=footnote)

@@ -9,7 +9,7 @@ from sparktop.graphics.cells import EMPTY, fit, segments
 from sparktop.model.router import LITELLM, UNKNOWN_KIND, Deployment, RouterView
 from sparktop.model.snapshot import BackendState
 from sparktop.panels.parts.figures import figure, label, part_role
-from sparktop.panels.parts.text import Row, Run, fit_row, frame_role, framed, in_role, name_tab, row_width
+from sparktop.panels.parts.text import Row, Run, fit_row, frame_role, frame_rows, in_role, name_tab, row_width
 
 _FILLS = "■▬▮▰"
 """Signs of the backends in the bar of shares, used in turn, so that neighbours differ even without colour."""
@@ -56,7 +56,7 @@ def router_panel(
     rows = [fit_row([(" ", "text"), *row], width - 2) for row in rows]
     state, since = _state_and_since(view)
     footnote, note = _footnotes(view, inside)
-    return framed(
+    return frame_rows(
         rows,
         width,
         height,

@@ -22,14 +22,14 @@ from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint, LimitLine, Va
 from sparktop.panels.parts.figures import (
     bar_runs,
     figure,
-    flowed,
+    flow_pieces,
     heading,
     label,
     part_letter,
     part_role,
-    wrapped,
+    wrap_sentence,
 )
-from sparktop.panels.parts.text import Row, fit_row, fit_rows, merged, side_by_side, spread_row
+from sparktop.panels.parts.text import Row, fit_row, fit_rows, merge_runs, side_by_side, spread_row
 
 
 def better_words(*, more: bool, mean: bool = True) -> str:
@@ -71,9 +71,9 @@ def legend_pieces(plots: Sequence[CurvePlot], *, short: bool = False) -> list[Ro
 
 def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
     """Return rows with the plots' legend, their limits, and definitions of metrics that differ by source."""
-    rows = flowed(legend_pieces(plots), width)
+    rows = flow_pieces(legend_pieces(plots), width)
     if len(rows) > 1:
-        rows = flowed(legend_pieces(plots, short=True), width)
+        rows = flow_pieces(legend_pieces(plots, short=True), width)
     limits = dict.fromkeys(limit.words for plot in plots for limit in plot.limits)
     for words in limits:
         upright = any(limit.upright for plot in plots for limit in plot.limits if limit.words == words)
@@ -85,7 +85,7 @@ def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
         if line.definition is not None
     )
     for text in own:
-        rows += [[label(part)] for part in wrapped(text, width)]
+        rows += [[label(part)] for part in wrap_sentence(text, width)]
     return [fit_row(row, width) for row in rows]
 
 
@@ -240,7 +240,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
         _draw_shared_ends(place, plot, met)
     names = _names_rows(plot, place, worst_first[::-1], beside) if beside else [[]] * tall
     parts = zip(_scale_rows(tall, place), grid.rows(), names, strict=True)
-    body = [[*scale, *_colored(runs), *name] for scale, runs, name in parts]
+    body = [[*scale, *_row_of_layers(runs), *name] for scale, runs, name in parts]
     below = centred_labels([(point.value, point.words) for point in points], place.axis)
     better = better_words(more=plot.more_is_better, mean=not plot.is_condition)
     if place.bottom:
@@ -250,7 +250,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
         *body,
         [label(fit(points[0].kind.sign, _EDGE - 1, "right") + " "), label(below)],
     ]
-    return [merged(fit_row(row, width)) for row in rows][:height]
+    return [merge_runs(fit_row(row, width)) for row in rows][:height]
 
 
 def _lines_worst_first(plot: CurvePlot) -> list[int]:
@@ -329,7 +329,7 @@ def _layer_role(layer: int) -> str:
     return {_LIMIT: "title", _MISSED: "bad"}.get(layer) or part_role(layer)
 
 
-def _colored(runs: Sequence[tuple[str, int]]) -> Row:
+def _row_of_layers(runs: Sequence[tuple[str, int]]) -> Row:
     return [(text, _layer_role(layer)) for text, layer in runs]
 
 

@@ -16,7 +16,7 @@ from sparktop.panels.parts.figures import (
     label,
     part_role,
     sentence_rows,
-    wrapped,
+    wrap_sentence,
 )
 from sparktop.panels.parts.graph import area_rows
 from sparktop.panels.parts.text import Row, fit_row, side_by_side
@@ -89,7 +89,7 @@ def _fact_rows(evidence: LevelEvidence, width: int) -> list[Row]:
         return []
     rows = [heading("figures", "", width)]
     for name, text in evidence.facts:
-        lines = wrapped(text, max(10, width - _NAME - 1))
+        lines = wrap_sentence(text, max(10, width - _NAME - 1))
         for index, line in enumerate(lines):
             rows.append(fit_row([label(fit(name if not index else "", _NAME)), (f" {line}", "text")], width))
     return rows

@@ -35,7 +35,7 @@ from sparktop.model.sweep import (
     level_name,
 )
 from sparktop.panels.parts.figures import (
-    flowed,
+    flow_pieces,
     heading,
     label,
     part_letter,
@@ -49,7 +49,7 @@ from sparktop.panels.parts.text import (
     fit_row,
     fit_rows,
     fitted_names,
-    merged,
+    merge_runs,
     row_width,
     short_names,
     spread_row,
@@ -220,7 +220,7 @@ def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row
         if span.ended_at is None and not shown:
             row = _with_last_words(fit_row(row, used), [("▏", "border"), *text])
     unit = " c =" if any(_is_number(name) for _, name in words) else ""
-    return merged([*fit_row([label(f"levels{unit}")], GUTTER), *fit_row(row, axis.width)])
+    return merge_runs([*fit_row([label(f"levels{unit}")], GUTTER), *fit_row(row, axis.width)])
 
 
 def _spans_on_axis(axis: SweepAxis) -> Iterator[tuple[LevelSpan, int, int]]:
@@ -338,7 +338,7 @@ def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
     rows.append(fit_row([label(" " * edge), label(axis.labels()), label(" s")], width))
     for note in timeline.notes:
         rows += [fit_row(row, width) for row in sentence_rows(("· ", "muted"), note, "muted", width)]
-    return [merged(row) for row in rows]
+    return [merge_runs(row) for row in rows]
 
 
 def _server_names(timeline: Timeline) -> dict[str | None, str]:
@@ -376,7 +376,7 @@ def _timeline_legend(timeline: Timeline, width: int) -> list[Row]:
         on: Row = [(DECODE * sample, part_role(index)), label(" decode on "), (name, "text")]
         parts += [on] if len(timeline.backends) > 1 else [[label("on "), (name, "text")]]
     heads = spread_row([label("request")], [label("first token after")], width)
-    return [*(fit_row(row, width) for row in flowed(parts, width)), heads]
+    return [*(fit_row(row, width) for row in flow_pieces(parts, width)), heads]
 
 
 def _decode_role(timeline: Timeline, backend: str | None) -> str:
@@ -478,7 +478,7 @@ def conversations_rows(activities: Activities, width: int, height: int) -> list[
         drawn = min(cells, wide * -(-len(activities.counts) // slots))
         ago = time_axis(drawn, slots * activities.step_s / wide / 2)
         rows.append([(" " * (width - drawn), "text"), label(ago)])
-    return [merged(row) for row in fit_rows(rows, width, height)]
+    return [merge_runs(row) for row in fit_rows(rows, width, height)]
 
 
 def _activities_legend(activities: Activities, span_s: float, cells: int) -> Row:
@@ -603,7 +603,7 @@ def live_rows(
         rows += _ttft_graph(axis, ttft)
     rows += [draw(axis) for draw in small[:lines]]
     rows.append([label(" " * GUTTER), *time_row(axis)])
-    return [merged(row) for row in fit_rows(rows, width, height)]
+    return [merge_runs(row) for row in fit_rows(rows, width, height)]
 
 
 def _graph_heights(height: int, small: int) -> tuple[int, int, int, int]:
@@ -701,7 +701,7 @@ def _row_with_pauses(row: Row, reached: Sequence[float], above: int) -> Row:
             pauses = char == " " and reached[column] > above
             result.append((_PAUSE, "muted") if pauses else (char, role))
         at += len(text)
-    return merged(result)
+    return merge_runs(result)
 
 
 def _newest_value(values: Slots) -> float | None:

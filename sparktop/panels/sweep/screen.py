@@ -17,7 +17,15 @@ from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.instant import Countdown
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep import LevelKey, SweepStatus, SweepView
-from sparktop.panels.parts.figures import bar_runs, figure, flowed, heading, label, sentence_rows, wrapped
+from sparktop.panels.parts.figures import (
+    bar_runs,
+    figure,
+    flow_pieces,
+    heading,
+    label,
+    sentence_rows,
+    wrap_sentence,
+)
 from sparktop.panels.parts.text import Row, fit_row, fit_rows, name_tab, row_width, side_by_side, tab
 from sparktop.panels.sweep.curves import has_one_level, least_plots_height, legend_rows, plots_rows
 from sparktop.panels.sweep.live import conversations_height, conversations_rows, letters, live_rows
@@ -78,7 +86,7 @@ def _title_beside(status: Row, sweep: SweepView | Countdown, width: int) -> Row:
 
 
 def progress_pieces(view: SweepView) -> list[Row]:
-    """Return a sweep's phase and progress as pieces of text for `flowed`, the most important first."""
+    """Return a sweep's phase and progress as pieces of text for `flow_pieces`, the most important first."""
     if view.status.over:
         pieces: list[Row] = [[(view.words, "text")]]
         if view.elapsed_s is not None:
@@ -99,7 +107,7 @@ def progress_pieces(view: SweepView) -> list[Row]:
 
 
 def moment_pieces(view: SweepView) -> list[Row]:
-    """Return current values of the running load as pieces of text for `flowed`; empty if none is running."""
+    """Return values of the running load as pieces of text for `flow_pieces`; empty if none is running."""
     now = view.moment
     if now is None:
         return []
@@ -129,10 +137,10 @@ def now_rows(view: SweepView, width: int) -> list[Row]:
     """Return rows with a sweep's phase, progress and current values, or how it ended."""
     first, *others = progress_pieces(view)
     if row_width(first) <= width:
-        return flowed([first, *others, *moment_pieces(view)], width)
+        return flow_pieces([first, *others, *moment_pieces(view)], width)
     text, role = first[0]
-    rows: list[Row] = [[(line, role)] for line in wrapped(text, width)]
-    return [*rows, *flowed([*others, *moment_pieces(view)], width)]
+    rows: list[Row] = [[(line, role)] for line in wrap_sentence(text, width)]
+    return [*rows, *flow_pieces([*others, *moment_pieces(view)], width)]
 
 
 def guard_rows(view: SweepView, width: int) -> list[Row]:
@@ -155,15 +163,15 @@ def headline_rows(view: SweepView, width: int, most: int | None = None) -> list[
     if not view.status.over or view.headline is None:
         return []
     lead, rest = _split_headline(view, view.headline)
-    first = [[(line, "title")] for line in wrapped(lead, width)]
+    first = [[(line, "title")] for line in wrap_sentence(lead, width)]
     clauses = rest.split("; ")
-    lines = wrapped(rest, width)
+    lines = wrap_sentence(rest, width)
     while most is not None and len(first) + len(lines) > most and clauses:
         clauses.pop()
-        lines = wrapped("; ".join(clauses), width)
+        lines = wrap_sentence("; ".join(clauses), width)
     if lead:
         return [*first, *([(line, "text")] for line in lines)]
-    return [[(line, "title")] for line in lines or wrapped(rest.split("; ")[0], width)]
+    return [[(line, "title")] for line in lines or wrap_sentence(rest.split("; ")[0], width)]
 
 
 def _split_headline(view: SweepView, headline: str) -> tuple[str, str]:
@@ -228,7 +236,7 @@ def countdown_band(countdown: Countdown, width: int, height: int, *, selected: b
     seconds = f"{left:.0f} s " if left >= 1 else "now "
     rows: list[Row] = [[("starts in ", "text"), (f"{seconds:<4}", "title")]]
     rows[0] += bar_runs(share, max(8, min(40, inner - 16)), "generation")
-    rows += flowed(_countdown_pieces(countdown), inner)
+    rows += flow_pieces(_countdown_pieces(countdown), inner)
     keys: Row = [("esc", "key"), label(" stops it")]
     room = height - 2
     # The keys have a row even where other rows must be left out: a user must see how to stop it.
@@ -246,7 +254,7 @@ def countdown_band(countdown: Countdown, width: int, height: int, *, selected: b
 
 
 def _countdown_pieces(countdown: Countdown) -> list[Row]:
-    """Return the sweep's targets, concurrencies and number of requests as pieces of text for `flowed`."""
+    """Return a sweep's targets, concurrencies and number of requests as pieces for `flow_pieces`."""
     first, *others = countdown.targets or ("nothing",)
     pieces: list[Row] = [[label("on "), (first, "title")], *([(name, "title")] for name in others)]
     if countdown.levels:

@@ -37,8 +37,8 @@ from sparktop.panels.parts.text import (
     fit_row,
     fit_rows,
     frame_role,
-    framed,
-    merged,
+    frame_rows,
+    merge_runs,
     row_width,
     side_by_side,
     spread_row,
@@ -64,7 +64,7 @@ def capacity_rows(searches: Sequence[SearchView], width: int, most: int, *, name
     conditions, then what may come or the answer.
     """
     rows = [row for search in searches for row in _search_rows(search, width, named=named)]
-    return [merged(fit_row(row, width)) for row in rows[:most]]
+    return [merge_runs(fit_row(row, width)) for row in rows[:most]]
 
 
 def _search_rows(view: SearchView, width: int, *, named: bool) -> list[Row]:
@@ -414,7 +414,7 @@ def framed_sweep(
 ) -> list[Row]:
     """Draw rows in the frame of a sweep: `height` rows, or more where `body` has more, which scroll."""
     rows = [[(" ", "text"), *row] for row in body]
-    drawn = framed(
+    drawn = frame_rows(
         rows,
         width,
         max(height, len(rows) + 2),
@@ -424,7 +424,7 @@ def framed_sweep(
         note=[(f" {note} ", "muted")] if note else [],
         footnote=footnote or [],
     )
-    return [merged(row) for row in drawn]
+    return [merge_runs(row) for row in drawn]
 
 
 def page_title(word: str, about: str = "") -> Row:

@@ -13,7 +13,14 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import BalanceWord
-from sparktop.model.judgement import NO_DIFFERENCE, Outcome, lead_words, open_words, outcome, signed
+from sparktop.model.judgement import (
+    NO_DIFFERENCE,
+    Outcome,
+    lead_words,
+    open_words,
+    outcome,
+    whole_percent_change,
+)
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.sweep import (
     NOT_CERTAIN,
@@ -26,10 +33,10 @@ from sparktop.model.sweep import (
     SplitRow,
     Topologies,
     Value,
+    have_several_lengths,
     level_name,
-    several_lengths,
 )
-from sparktop.panels.parts.figures import flowed, heading, label, part_role, sentence_rows
+from sparktop.panels.parts.figures import flow_pieces, heading, label, part_role, sentence_rows
 from sparktop.panels.parts.text import Row, fit_row, row_width, side_by_side
 from sparktop.panels.sweep.curves import better_words, legend_rows, plots_rows
 from sparktop.panels.sweep.table import ALIKE, BEST, framed_sweep, page_title
@@ -240,7 +247,7 @@ def _winner_cells(level: ComparedLevel, width: int, against: str | None) -> Row:
         words = _first_that_fits(texts if lead_words(level) else texts[1:], width)
         indent = " " * _PERCENT if cell_width(words) <= width - _PERCENT else ""
         return [label(indent + words)]
-    percent = UNKNOWN if level.percent is None else signed(level.percent)
+    percent = UNKNOWN if level.percent is None else whole_percent_change(level.percent)
     sign = UNTESTED if level.significant is None else " "
     who = level.winner or f"{level.ahead} ahead"
     who += "" if level.against == against else f" against {level.against}"
@@ -331,7 +338,7 @@ def _split_rows(split: SplitRow, level: str, width: int) -> list[Row]:
     start: Row = [(f"{fit(split.target, name)} ", "text"), (f"{level} ", "title")]
     return [
         fit_row([*(start if not index else [label(" " * indent)]), *row], width)
-        for index, row in enumerate(flowed(pieces, max(20, width - indent)))
+        for index, row in enumerate(flow_pieces(pieces, max(20, width - indent)))
     ]
 
 
@@ -400,7 +407,7 @@ def difference_rows(difference: Difference, width: int, *, space: int = 0) -> li
     if difference.why:
         rows += sentence_rows(("  ", "text"), difference.why, "muted", inner)
     names = (("A  ", difference.before), ("B  ", difference.after))
-    rows += flowed(
+    rows += flow_pieces(
         [[label(word), (fit(name, min(inner - 8, cell_width(name))), "text")] for word, name in names], inner
     )
     most = _scale_end(difference)
@@ -442,7 +449,7 @@ def _scale_end(difference: Difference) -> float:
 def _level_names(difference: Difference) -> dict[_LevelKey, str]:
     """Return {(point on the axis, prompt tokens, depth): name of this level}, with all names equally wide."""
     keys = dict.fromkeys((row.point, row.prompt_tokens, row.depth) for row in difference.rows)
-    lengths = several_lengths(length for _, length, _ in keys)
+    lengths = have_several_lengths(length for _, length, _ in keys)
     names = {
         (point, length, depth): level_name(point, length, lengths=lengths, depth=depth)
         for point, length, depth in keys

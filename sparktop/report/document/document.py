@@ -40,7 +40,7 @@ def plain(text: str) -> str:
     return code(text) if _MARKUP.search(text) else text
 
 
-def wrapped(text: str, width: int) -> str:
+def wrap_markdown(text: str, width: int) -> str:
     """Return Markdown whose sentences and list items are wrapped at `width` columns; code stays as it is."""
     blocks = _FENCE.split(text)  # prose, fence, code, fence, prose, …
     blocks[::4] = ["\n".join(_wrap_line(line, width) for line in block.split("\n")) for block in blocks[::4]]
@@ -113,7 +113,7 @@ def in_markdown(grid: Grid) -> str:
 def rows_in_markdown(grid: Grid) -> str:
     """Return the headings and rows of a table as Markdown."""
     widths = _markdown_widths(grid.heads, grid.rows)
-    lines = [[escaped(cell) for cell in row] for row in (grid.heads, *grid.rows)]
+    lines = [[markdown_cell(cell) for cell in row] for row in (grid.heads, *grid.rows)]
     rules = [
         "-" * width if number in grid.left else "-" * (width - 1) + ":" for number, width in enumerate(widths)
     ]
@@ -127,10 +127,10 @@ def rows_in_markdown(grid: Grid) -> str:
 def _markdown_widths(heads: Sequence[Cell], rows: Iterable[Sequence[Cell]]) -> list[int]:
     """Return the width of each column in cells, as Markdown."""
     columns = zip(heads, *rows, strict=True)
-    return [max(3, *(cell_width(escaped(cell)) for cell in column)) for column in columns]
+    return [max(3, *(cell_width(markdown_cell(cell)) for cell in column)) for column in columns]
 
 
-def escaped(cell: Cell) -> str:
+def markdown_cell(cell: Cell) -> str:
     """Return a cell as Markdown; an untrusted name becomes a code span, so that it cannot act as markup."""
     return cell if isinstance(cell, str) else f"{code(cell.name)}{cell.after}"
 

@@ -90,7 +90,7 @@ class Drawing(Struct, frozen=True):
 
         `place` has attributes such as x and y, needed if the plot is put inside another SVG element.
         """
-        inside = (svg.titled(self.title), svg.titled(self.description, "desc"), self.body)
+        inside = (svg.title_element(self.title), svg.title_element(self.description, "desc"), self.body)
         box = f"0 0 {WIDTH} {svg.short(self.height)}"
         return svg.element(
             "svg", *inside, xmlns=svg.NAMESPACE, viewBox=box, class_="plot", role="img", **place
@@ -111,7 +111,7 @@ def sheet(drawings: Sequence[Drawing], title: str) -> str:
     style = svg.element("style", escape(COLORS + STYLE, quote=False))
     back = svg.element("rect", width=width, height=y, fill="var(--card)")
     box = f"0 0 {width} {svg.short(y)}"
-    inside = (svg.titled(clean(title, 400)), style, back, *drawn)
+    inside = (svg.title_element(clean(title, 400)), style, back, *drawn)
     return svg.element("svg", *inside, xmlns=svg.NAMESPACE, viewBox=box, width=width, height=y) + "\n"
 
 
@@ -120,7 +120,7 @@ def series_class(number: int) -> str:
     return f"s{number % _SERIES}"
 
 
-def shortened(name: str, most: int) -> str:
+def shorten_name(name: str, most: int) -> str:
     """Return an untrusted name without control characters; the middle is cut beyond `most` terminal cells."""
     name = clean(name)
     if cell_width(name) <= most:
@@ -176,7 +176,7 @@ class Frame(Struct, frozen=True):
         share = self.y_axis.place(max(value, self.y_axis.low))
         return self.bottom - min(1.0, max(0.0, share)) * _PLOT_HEIGHT
 
-    def drawn(self) -> Iterator[str]:
+    def svg_elements(self) -> Iterator[str]:
         """Yield the SVG elements of titles, grid lines, axis labels and notes."""
         yield svg.text(self.title, 2, 16, class_="title")
         yield svg.text(self.subtitle, 2, 33)
@@ -192,7 +192,7 @@ class Frame(Struct, frozen=True):
             y = self.bottom + 50 + _NOTE_HEIGHT * number
             if kind:
                 yield svg.line(2, y - 4, 18, y - 4, class_=kind)
-            yield svg.text(shortened(words, 56), 24, y)
+            yield svg.text(shorten_name(words, 56), 24, y)
 
     def names(
         self, ends: Sequence[tuple[str, float, float]], numbers: Sequence[int] | None = None
@@ -206,9 +206,9 @@ class Frame(Struct, frozen=True):
         moved = spread([y for _, y in points], _NAMES_APART, TOP + 4, self.bottom - 2)
         numbered = range(len(ends)) if numbers is None else numbers
         for number, (name, _, _), (x, y), moved_y in zip(numbered, ends, points, moved, strict=True):
-            words = svg.text(shortened(name, _NAME_CELLS), self.right + 4, moved_y + 4, class_="label")
+            words = svg.text(shorten_name(name, _NAME_CELLS), self.right + 4, moved_y + 4, class_="label")
             lead = svg.line(x + 6, y, self.right + 2, moved_y, class_="lead")
-            yield svg.element("g", svg.titled(clean(name)), lead, words, class_=series_class(number))
+            yield svg.element("g", svg.title_element(clean(name)), lead, words, class_=series_class(number))
 
     def labels(self) -> list[tuple[float, str]]:
         """Return (value, label) for values of the horizontal axis that have room for a label, largest first.
@@ -240,7 +240,7 @@ def _tick_values(axis: PlotAxis) -> list[float]:
 
 def label_width(names: Sequence[str]) -> float:
     """Return the width in SVG units that the names of curves need at the right of a plot."""
-    longest = max((cell_width(shortened(name, _NAME_CELLS)) for name in names), default=0)
+    longest = max((cell_width(shorten_name(name, _NAME_CELLS)) for name in names), default=0)
     return 14 + longest * CHARACTER * _BOLD
 
 

@@ -22,7 +22,7 @@ from sparktop.report.document.drawing import (
     Frame,
     label_width,
     series_class,
-    shortened,
+    shorten_name,
 )
 
 MOST_LINES = 7
@@ -170,7 +170,7 @@ def time_drawing(plot: TimePlot) -> Drawing:
     first = [line for line in lines if not line.second]
     ends = [(line.name, line.known[-1].at, line.known[-1].value) for line in first]
     parts = [
-        *frame.drawn(),
+        *frame.svg_elements(),
         *_mark_lines(plot.marks, frame),
         *(svg.element("g", *_curve_svg(line, frame), class_=series_class(line.number)) for line in lines),
         *frame.names(ends, [line.number for line in first]),
@@ -246,7 +246,9 @@ def _mark_lines(marks: Sequence[TimeMark], frame: Frame) -> Iterator[str]:
     for mark in sorted(marks, key=lambda mark_of_kind: rank.index(mark_of_kind.kind))[:_MOST_INSTANTS]:
         x = frame.x(mark.at)
         inside = [
-            svg.titled(f"{datetime.fromtimestamp(mark.at, UTC):%H:%M:%S} {shortened(mark.words, 120)}"),
+            svg.title_element(
+                f"{datetime.fromtimestamp(mark.at, UTC):%H:%M:%S} {shorten_name(mark.words, 120)}"
+            ),
             svg.line(x, TOP, x, frame.bottom),
         ]
         inside += [svg.text(mark.sign, x, TOP - 3, class_="middle small")] if mark.sign else []

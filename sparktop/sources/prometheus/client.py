@@ -122,7 +122,7 @@ def data_of(body: bytes) -> object:
         AnswerError: the body is not one.
     """
     try:
-        return msgspec.json.decode(_successful(body)["data"])
+        return msgspec.json.decode(_members_of_success(body)["data"])
     except (ValueError, RecursionError):
         raise _not_an_answer() from None
 
@@ -136,7 +136,7 @@ def read_answer(body: bytes, add: Callable[[Series], None]) -> Answer:
         AnswerError: the body is not an answer, or has more than `MOST_SERIES` series.
     """
     try:
-        answer = _successful(body)
+        answer = _members_of_success(body)
         data = _decode_members(answer["data"])
         kind, result = msgspec.json.decode(data["resultType"]), data["result"]
         warned = msgspec.json.decode(answer.get("warnings", b"null"))
@@ -183,7 +183,7 @@ def _plain_line(body: bytes) -> str:
     return "" if len(body) > _MESSAGE_BYTES or any(mark in text for mark in "<{[\n\ufffd") else text
 
 
-def _successful(body: bytes) -> _Members:
+def _members_of_success(body: bytes) -> _Members:
     """Return the members of an answer that reports success and has data.
 
     Raises:

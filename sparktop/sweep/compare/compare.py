@@ -29,7 +29,7 @@ from sparktop.sweep.compare.ratio import (
     proofs,
     ratio_of,
 )
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel, TableRule, aligned, length_notes
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, TableRule, align_rows, length_notes
 from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityComparison,
@@ -226,7 +226,7 @@ def _clearly_exceeds(figure: Value, bound: Value, *, tests: int, stated: bool) -
     `stated`, which is True if all values are from published tables.
     """
     ratio = ratio_of(figure, bound)
-    if ratio is None or ratio.ratio <= 1 or not ratio.beyond(NOISE_FLOOR_PERCENT):
+    if ratio is None or ratio.ratio <= 1 or not ratio.is_beyond(NOISE_FLOOR_PERCENT):
         return False
     return stated if ratio.p is None else _is_significant(ratio, tests)
 
@@ -236,7 +236,7 @@ def _is_significant(ratio: Ratio, tests: int) -> bool:
 
     `tests` is the number of such tests, for a Bonferroni correction.
     """
-    return (ratio.p or 0.0) <= ERROR_RATE / max(1, tests) and ratio.beyond(NOISE_FLOOR_PERCENT)
+    return (ratio.p or 0.0) <= ERROR_RATE / max(1, tests) and ratio.is_beyond(NOISE_FLOOR_PERCENT)
 
 
 _STATED_PERCENT = 1.0
@@ -263,7 +263,7 @@ def compare(
     server, whose difference is noise; by default, two targets of one sweep with the same address and model
     are used.
     """
-    rows_of = aligned(series)
+    rows_of = align_rows(series)
     levels = {
         a_series.name: {load: level.figures for load, level in by_load.items()}
         for a_series, by_load in zip(series, rows_of, strict=True)
@@ -339,7 +339,7 @@ class _Table(Struct):
             tested = self.proven.get((metric, pair), {}).get(load)
             if tested is not None:
                 ratio = tested if pair[0] == target else tested.inverse()
-                shown = ratio.proven and ratio.beyond(self.floors[metric])
+                shown = ratio.proven and ratio.is_beyond(self.floors[metric])
                 return Change(percent=ratio.percent, ratio_ci95=ratio.ci95, significant=shown)
         figures = self.figures(metric, load)
         untested = ratio_of(figures[target], figures[other])

@@ -89,16 +89,16 @@ class Ratio(Struct, frozen=True):
         error = math.sqrt(variance / self.weight)
         return _interval(self.log_ratio, student_t((1 + CONFIDENCE) / 2, steps) * error)
 
-    def beyond(self, floor_percent: float) -> bool:
+    def is_beyond(self, floor_percent: float) -> bool:
         """Return whether the larger of the two values exceeds the smaller by more than the noise floor."""
         return abs(math.log(self.ratio)) > math.log1p(floor_percent / 100)
 
-    def significant(self, floor_percent: float) -> bool | None:
+    def is_significant(self, floor_percent: float) -> bool | None:
         """Return whether the two values differ at p < 0.05 and beyond the noise floor in percent.
 
         The p-value is not corrected for other tests. Return None if no test is possible.
         """
-        return None if self.p is None else self.p < ERROR_RATE and self.beyond(floor_percent)
+        return None if self.p is None else self.p < ERROR_RATE and self.is_beyond(floor_percent)
 
     def inverse(self) -> Ratio:
         """Return the ratio of the second value to the first."""
@@ -248,7 +248,7 @@ def clearly_best(best: Value, other: Value) -> bool | None:
     not contain the other: a reader who sees the interval would not believe it.
     """
     ratio = ratio_of(best, other)
-    clear = None if ratio is None else ratio.significant(NOISE_FLOOR_PERCENT)
+    clear = None if ratio is None else ratio.is_significant(NOISE_FLOOR_PERCENT)
     if clear and best.low is not None and best.high is not None:
         return not best.low <= other.mean <= best.high
     return clear
@@ -262,7 +262,7 @@ def best_level(levels: Sequence[LevelResult], metric: str) -> BestLevel:
     best = max(levels, key=lambda level: rate.mean if (rate := level.rate(metric)) is not None else 0.0)
     first = best.figure(metric)
     tests = [
-        (level, clearly_best(first, second), ratio.beyond(NOISE_FLOOR_PERCENT))
+        (level, clearly_best(first, second), ratio.is_beyond(NOISE_FLOOR_PERCENT))
         for level in levels
         if level is not best and first is not None and (second := level.figure(metric)) is not None
         if (ratio := ratio_of(first, second)) is not None

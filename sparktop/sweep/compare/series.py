@@ -38,7 +38,7 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.result.store import read_json
 from sparktop.sweep.terms.definitions import GROWTH, SHORT_PROMPT
-from sparktop.sweep.terms.statistics import ranged, value_of
+from sparktop.sweep.terms.statistics import value_of, value_of_range
 
 
 class LoadShape(StrEnum):
@@ -159,7 +159,7 @@ def series_of(result: SweepResult, source: str = "this sweep") -> list[Series]:
     ]
 
 
-def merged(series: Iterable[Series], name: str) -> Series:
+def merge_series(series: Iterable[Series], name: str) -> Series:
     """Merge several series of the same target into one, called `name`; levels of equal load are merged.
 
     This is for tools that write one file per run or per level. A value without known runs counts as one run.
@@ -288,14 +288,14 @@ _Aligned = list[dict[Load, SeriesLevel]]
 """For each series its levels by the load of their row."""
 
 
-def aligned(series: Sequence[Series]) -> _Aligned:
+def align_rows(series: Sequence[Series]) -> _Aligned:
     """Return one mapping per series, in order: from each table row to the level of the series in that row.
 
     A row is identified by a load; levels whose loads are similar share a row. Series with other prompts than
     the first have none.
     """
     if any(a_series.prompts != series[0].prompts for a_series in series):
-        alike = aligned([a_series for a_series in series if a_series.prompts == series[0].prompts])
+        alike = align_rows([a_series for a_series in series if a_series.prompts == series[0].prompts])
         rows = iter(alike)
         return [next(rows) if a_series.prompts == series[0].prompts else {} for a_series in series]
     if not _need_lengths(series):
@@ -312,7 +312,7 @@ def length_notes(series: Sequence[Series]) -> Iterator[str]:
         return
     unknown: dict[str, None] = {}
     apart: dict[str, None] = {}
-    rows = aligned(series)
+    rows = align_rows(series)
     for row in sorted({load for a_series in rows for load in a_series}, key=lambda load: load.order):
         members = [
             (a_series.name, by_row[row].load)
@@ -334,7 +334,7 @@ def length_notes(series: Sequence[Series]) -> Iterator[str]:
         yield f"prompt length not reported, laid beside the shortest prompts: {', '.join(unknown)}"
 
 
-def same_row(load: Load, other: Load) -> bool:
+def are_same_row(load: Load, other: Load) -> bool:
     """Return whether two loads have the same point on the axis and similar prompt lengths.
 
     If one of the prompt lengths is unknown, the other must be unknown too.
@@ -591,5 +591,5 @@ def _table_level(file: Reference, level: _TableLevel) -> SeriesLevel:
 
 def _table_value(value: float | tuple[float, float], std: float | None) -> Value:
     if isinstance(value, tuple):
-        return ranged(sum(value) / 2, value)
+        return value_of_range(sum(value) / 2, value)
     return value_of(value, std=std)

@@ -29,7 +29,7 @@ from sparktop.report.document.drawing import (
     Frame,
     label_width,
     series_class,
-    shortened,
+    shorten_name,
 )
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel
 from sparktop.sweep.formats.tables import level_words
@@ -135,7 +135,7 @@ def curve_drawing(plot: CurvePlot, x_title: str = LoadKind.CONCURRENCY.amount) -
         margin=label_width([line.name for line in plot.lines]),
         notes=[("limit", limit.words) for limit in plot.limits] + [_HOLLOW] * hollow,
     )
-    parts = [*frame.drawn(), *_limit_lines(plot, frame)]
+    parts = [*frame.svg_elements(), *_limit_lines(plot, frame)]
     parts += [_curve_svg(frame, line, number, METRICS[plot.metric]) for number, line in enumerate(plot.lines)]
     ends = [(line.name, line.points[-1]) for line in plot.lines]
     parts += frame.names([(name, end.point.value, end.value.mean) for name, end in ends])
@@ -179,7 +179,7 @@ def _curve_svg(frame: Frame, line: CurveLine, number: int, metric: Metric) -> st
     parts = [svg.polyline(places, class_=kind)] if len(places) > 1 else []
     parts += [_interval_svg(frame, point) for point in line.points if point.value.low is not None]
     for point, (x, y) in zip(line.points, places, strict=True):
-        words = svg.titled(f"{clean(line.name)}: {_point_words(point, metric)} {metric.unit}")
+        words = svg.title_element(f"{clean(line.name)}: {_point_words(point, metric)} {metric.unit}")
         parts.append(svg.marker(number, x, y, words, class_="doubt" if point.doubtful else "mark"))
     return svg.element("g", *parts, class_=series_class(number))
 
@@ -280,7 +280,7 @@ def _requests_drawing(dots: dict[str, _Dots], axis: str) -> Drawing:
         for number, places in enumerate(dots.values())
     ]
     ends = [(name, max(of_target), median(of_target[max(of_target)])) for name, of_target in dots.items()]
-    body = "".join([*frame.drawn(), *groups, *frame.names(ends)])
+    body = "".join([*frame.svg_elements(), *groups, *frame.names(ends)])
     words = f"{len(values)} requests of {', '.join(map(clean, dots))}, from {low:.0f} to {max(values):.0f} ms"
     return Drawing("Time to first token of each request", words, body, frame.height)
 
@@ -334,14 +334,14 @@ def _split_drawing(target: TargetResult, colors: Mapping[str, int]) -> Iterator[
 
 
 def _split_head(target: TargetResult, servers: Mapping[str, int]) -> Iterator[str]:
-    yield svg.text(f"Who answered: {shortened(target.name, 28)}", 2, 16, class_="title")
+    yield svg.text(f"Who answered: {shorten_name(target.name, 28)}", 2, 16, class_="title")
     yield svg.text("share of each run; a bar is a run", 2, 33)
     x = 2.0
     for name, number in servers.items():
-        shown = shortened(name, max(6, int((WIDTH - 20 * len(servers)) / len(servers) / CHARACTER)))
+        shown = shorten_name(name, max(6, int((WIDTH - 20 * len(servers)) / len(servers) / CHARACTER)))
         mark = svg.marker(1, x + 5, 46, class_="mark")
         words = svg.text(shown, x + 13, 50, class_="label")
-        yield svg.element("g", svg.titled(clean(name)), mark, words, class_=series_class(number))
+        yield svg.element("g", svg.title_element(clean(name)), mark, words, class_=series_class(number))
         x += 24 + len(shown) * CHARACTER * 1.1
 
 
@@ -357,7 +357,7 @@ def _run_bar(
     for name, number in servers.items():
         width = (right - left) * counts.get(name, 0) / total
         if width > 0:
-            title = svg.titled(f"run {run}, {clean(name)}: {counts[name]} of {total}")
+            title = svg.title_element(f"run {run}, {clean(name)}: {counts[name]} of {total}")
             box = {"x": x, "y": y, "width": width, "height": float(_BAR)}
             yield svg.element("rect", title, class_=f"bar {series_class(number)}", **box)
             x += width

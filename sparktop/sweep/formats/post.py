@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.judgement import NOT_TESTED, metric_sentence, signed
+from sparktop.model.judgement import NOT_TESTED, metric_sentence, whole_percent_change
 from sparktop.model.load import LoadMode
 from sparktop.model.sweep import Topologies
 from sparktop.model.text import names_in_words
@@ -257,10 +257,10 @@ def _published_cells(
         for row in compare([measured, replace(a_series, name=theirs)]).rows:
             mine, published = row.values.get(measured.name), row.values.get(theirs)
             if mine and published:
-                words = signed(100 * (mine / published - 1))
+                words = whole_percent_change(100 * (mine / published - 1))
                 pure = _pure_decode(measured, load_of(row)) if _is_unlike(row.metric, a_series) else None
                 if pure is not None:
-                    words += f"; pure {signed(100 * (pure / published - 1))}"
+                    words += f"; pure {whole_percent_change(100 * (pure / published - 1))}"
                 value = f"{METRICS[row.metric].text(published)} ({words})"
                 cells.setdefault((row.metric, load_of(row)), []).append((measured.name, value))
     for source in dict.fromkeys(a_series.source for a_series in beside):

@@ -33,7 +33,15 @@ from sparktop.sweep.compare.compare import (
     without_winners,
 )
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel, aligned, fact_lines, load_of, series_of
+from sparktop.sweep.compare.series import (
+    Load,
+    Series,
+    SeriesLevel,
+    align_rows,
+    fact_lines,
+    load_of,
+    series_of,
+)
 from sparktop.sweep.formats.tables import (
     TABLES,
     all_versus,
@@ -41,7 +49,7 @@ from sparktop.sweep.formats.tables import (
     batch_scaling,
     by_concurrency,
     contexts,
-    interactive,
+    interactive_table,
     known_columns,
     level_words,
     phases_grid,
@@ -147,7 +155,7 @@ def comparison_sections(
         parts.append(Section(paragraphs=(words,)))
     lone = {
         a_series.name: _lone_metrics(a_series, levels, comparison)
-        for a_series, levels in zip(series, aligned(series), strict=True)
+        for a_series, levels in zip(series, align_rows(series), strict=True)
     }
     parts += [table for a_series in series for table in _lone_tables(a_series, lone[a_series.name])]
     parts += [*engine_sections(comparison), *note_sections(comparison)]
@@ -592,7 +600,7 @@ def _single_target_grids(result: SweepResult, series: Sequence[Series]) -> Itera
         if len(alone) > 1:
             yield contexts(a_series)
         elif len(a_series.levels) == len(alone):
-            yield interactive(a_series)
+            yield interactive_table(a_series)
 
 
 def _target_tables(result: SweepResult) -> Iterator[Section]:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import MINUS, UNKNOWN
-from sparktop.model.judgement import NO_DIFFERENCE, Outcome, open_words, outcome, signed
+from sparktop.model.judgement import NO_DIFFERENCE, Outcome, open_words, outcome, whole_percent_change
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.sweep import MarkKind, Value
 from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED, YARDSTICK_WORDS
@@ -23,7 +23,7 @@ from sparktop.report.document.document import Cell, Grid, Outside
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import bound_words
 from sparktop.sweep.compare.ratio import ratio_of
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_of, loads, same_row
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, are_same_row, load_of, loads
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.level import level_split, run_shares
 from sparktop.sweep.result.results import (
@@ -39,7 +39,7 @@ from sparktop.sweep.result.results import (
     TargetResult,
 )
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, METRICS, Metric
-from sparktop.sweep.terms.statistics import ranged
+from sparktop.sweep.terms.statistics import value_of_range
 from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
 
 
@@ -126,7 +126,7 @@ def winners(
             winner = EVEN_SIGN
         body.append((load, (load_words(load), *cells, winner)))
     for load in dict.fromkeys(load for column in columns for load in column.refused):
-        if not any(same_row(load, compared) for compared, _ in body):
+        if not any(are_same_row(load, compared) for compared, _ in body):
             body.append((load, _refused_row(load, metric, columns)))
     better = "higher" if meaning.more_is_better else "lower"
     heads: tuple[Cell, ...] = (
@@ -241,7 +241,7 @@ def _share_of_bound(level: EnginesLevel | None, metric: Metric) -> str:
     return f"{metric.text(level.routed)} ({level.percent:.0f} %)"
 
 
-def interactive(series: Series) -> Grid:
+def interactive_table(series: Series) -> Grid:
     """Return a table of the first level with concurrency 1: latency, throughput, prompt and output length.
 
     It has no rows if the series has no such level.
@@ -327,13 +327,15 @@ def _winner_cell(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> 
         return "±0 %"
     if verdict is Outcome.OPEN:
         lead = (
-            f"{code(row.ahead)} {signed(row.percent)}{_against_words(row)}" if round(row.percent) else "±0 %"
+            f"{code(row.ahead)} {whole_percent_change(row.percent)}{_against_words(row)}"
+            if round(row.percent)
+            else "±0 %"
         )
         return f"{open_words([row])} ({lead})"
     mark = "*" if verdict is Outcome.AHEAD or (mark_untested and row.significant is None) else ""
     ahead = " ahead" if verdict is Outcome.AHEAD else ""
     over = _against_words(row) if row.winner_vs != vs else ""
-    return Outside(row.ahead, f"{ahead} ({signed(row.percent)}{over}){mark}")
+    return Outside(row.ahead, f"{ahead} ({whole_percent_change(row.percent)}{over}){mark}")
 
 
 def _against_words(row: ComparisonRow) -> str:
@@ -356,7 +358,9 @@ def _difference_text(row: ComparisonRow, ours: str, theirs: str) -> str:
     mine, other = row.values.get(ours), row.values.get(theirs)
     if mine is None or other is None:
         return UNKNOWN
-    ratio = ratio_of(ranged(mine, row.ranges.get(ours)), ranged(other, row.ranges.get(theirs)))
+    ratio = ratio_of(
+        value_of_range(mine, row.ranges.get(ours)), value_of_range(other, row.ranges.get(theirs))
+    )
     unknown_text = "within" if row.ranges.get(theirs) else UNKNOWN
     return unknown_text if ratio is None else _percent_text(ratio.percent, 1)
 
@@ -380,7 +384,7 @@ REFUSED_SIGN = "❌"
 def _refused_row(load: Load, metric: str, columns: Sequence[Series]) -> tuple[Cell, ...]:
     """Return the table row of a load that cannot be compared, because too few targets accepted it."""
     figures = [
-        next((level.figures.get(metric) for level in column.levels if same_row(load, level.load)), None)
+        next((level.figures.get(metric) for level in column.levels if are_same_row(load, level.load)), None)
         for column in columns
     ]
     cells = [
@@ -393,7 +397,7 @@ def _refused_row(load: Load, metric: str, columns: Sequence[Series]) -> tuple[Ce
 
 
 def _is_refused(series: Series, load: Load) -> bool:
-    return any(same_row(load, refused) for refused in series.refused)
+    return any(are_same_row(load, refused) for refused in series.refused)
 
 
 def _in_order_of_load(rows: Sequence[tuple[Load, tuple[Cell, ...]]]) -> tuple[tuple[Cell, ...], ...]:
@@ -439,7 +443,7 @@ class Columns(Struct, frozen=True):
 
         The table has no rows if no value of any column is known.
         """
-        shown = self._shown(target)
+        shown = self._columns_of(target)
         levels = target.in_order() if shown else ()
         rows: tuple[tuple[Cell, ...], ...] = tuple(
             (_load_cell(level, target), *(column.cell(level) for column in shown)) for level in levels
@@ -455,10 +459,13 @@ class Columns(Struct, frozen=True):
     def metrics(self, targets: Iterable[TargetResult]) -> set[str]:
         """Return the names of the metrics that this table shows for at least one of `targets`."""
         return {
-            column.metric for target in targets for column in self._shown(target) if column.metric is not None
+            column.metric
+            for target in targets
+            for column in self._columns_of(target)
+            if column.metric is not None
         }
 
-    def _shown(self, target: TargetResult) -> list[Column]:
+    def _columns_of(self, target: TargetResult) -> list[Column]:
         return [
             column for column in self.columns if any(column.cell(level) != UNKNOWN for level in target.levels)
         ]

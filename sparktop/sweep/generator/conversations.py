@@ -222,9 +222,9 @@ class ConversationClient(LoadClient):
         prompt = turn.prompt_tokens if prompt is None else prompt
         generated = turn.output_tokens if generated is None else generated
         if is_answered:
-            lane.context.answered(prompt, generated)
+            lane.context.record_answer(prompt, generated)
         else:
-            lane.answered(prompt, generated)
+            lane.record_answer(prompt, generated)
         return True
 
     async def _send_and_wait(self, dialogue: Dialogue, turn: Turn) -> RequestEnded | None:

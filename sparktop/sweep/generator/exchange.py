@@ -301,7 +301,7 @@ class Exchange:
         elif not (stream.done or stream.finish_reason or stream.tokens >= self.request.output_tokens):
             message = f"the stream of {where} ended early, after {stream.tokens} tokens"
             self._fail(at, errors.TRUNCATED, message)
-        elif not (stream.times or stream.counted().generated):
+        elif not (stream.times or stream.count_tokens().generated):
             self._fail(at, errors.NO_TOKENS, f"the stream of {where} held no token")
         else:
             reason = EndReason.LENGTH if stream.finish_reason == "length" else EndReason.STOP
@@ -320,7 +320,7 @@ class Exchange:
     def _end_request(self, at: float, reason: EndReason, error: RequestFailure | None) -> None:
         if self.end is not None:
             return
-        tokens = self.stream.counted(first_event_is_token=self._terms.first_event_is_token)
+        tokens = self.stream.count_tokens(first_event_is_token=self._terms.first_event_is_token)
         usage = self.stream.usage
         self.end = RequestEnded(
             request_id=self.request.request_id,

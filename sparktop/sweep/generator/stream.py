@@ -575,7 +575,7 @@ class TokenCount(Struct):
     def finish(self, at: float, *, shows_token: bool) -> None:
         """Record the finish event, which arrived at the time `at`.
 
-        If `shows_token` is False, `counted` may still count the event as the last token.
+        If `shows_token` is False, `count_tokens` may still count the event as the last token.
         """
         self._ended_at = at
         if not shows_token:
@@ -590,7 +590,7 @@ class TokenCount(Struct):
         begun, ended = self._role_at, self._ended_at
         return None if begun is None or ended is None else ended - begun
 
-    def counted(self, reported: int | None, *, first_event_is_token: bool = False) -> CountedTokens:
+    def count_tokens(self, reported: int | None, *, first_event_is_token: bool = False) -> CountedTokens:
         """Return the tokens of the complete answer, with the best counts that its chunks allow.
 
         `reported` is the total that the server sent at the end (None: not sent). `first_event_is_token` is
@@ -724,7 +724,7 @@ class TokenStream:
         self.has_begun = False
         """True after the first event, with or without tokens."""
         self.tokens = 0
-        """Number of tokens received; an estimate until the answer is complete, see `counted`."""
+        """Number of tokens received; an estimate until the answer is complete, see `count_tokens`."""
         self.done = False
         """True after the event `[DONE]`."""
         self.error: str | None = None
@@ -833,14 +833,14 @@ class TokenStream:
         """
         return self._count.prelude_s
 
-    def counted(self, *, first_event_is_token: bool = False) -> CountedTokens:
+    def count_tokens(self, *, first_event_is_token: bool = False) -> CountedTokens:
         """Return the tokens of the complete answer, with the best counts that its chunks allow.
 
         `first_event_is_token` is True for a server whose first event, with only the role "assistant", comes
         with its first token.
         """
         total = None if self.usage is None else self.usage.generated_tokens
-        return self._count.counted(total, first_event_is_token=first_event_is_token)
+        return self._count.count_tokens(total, first_event_is_token=first_event_is_token)
 
     def _read(self, data: bytes) -> StreamEvent | None:
         """Parse an event; return None at or after the end of the stream, after an error, and for bad data."""

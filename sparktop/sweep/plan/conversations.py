@@ -248,13 +248,13 @@ class ContextLength:
         tokens = self._tokens + call.new_tokens
         return Prompt(tokens, min(self._known, tokens), compacted, tokens <= room)
 
-    def answered(self, prompt_tokens: int, output_tokens: int) -> None:
+    def record_answer(self, prompt_tokens: int, output_tokens: int) -> None:
         """Record the answer of the last call; both counts are the server's, where it reports them."""
         self._tokens = self._known = prompt_tokens + output_tokens
 
 
 class Lane:
-    """One user or agent: call `next_turn`, then `answered` or `give_up`, and so on."""
+    """One user or agent: call `next_turn`, then `record_answer` or `give_up`, and so on."""
 
     def __init__(
         self,
@@ -283,7 +283,7 @@ class Lane:
         for _ in range(self.script.resumes_at):
             turn = self.next_turn(measured=False)
             yield turn
-            self.answered(turn.prompt_tokens, turn.output_tokens)
+            self.record_answer(turn.prompt_tokens, turn.output_tokens)
 
     def next_turn(self, *, measured: bool = True) -> Turn:
         """Return the next call; `measured` is False for the past of a conversation."""
@@ -312,9 +312,9 @@ class Lane:
             prompt.fits,
         )
 
-    def answered(self, prompt_tokens: int, output_tokens: int) -> None:
+    def record_answer(self, prompt_tokens: int, output_tokens: int) -> None:
         """Record the answer of the last call: the server's counts of tokens, or the script's."""
-        self.context.answered(prompt_tokens, output_tokens)
+        self.context.record_answer(prompt_tokens, output_tokens)
         self._turn += 1
         if self._turn == len(self.script.calls):
             self.give_up()

@@ -447,7 +447,7 @@ class Trace:
             try:
                 self.form = self.form or recognise(text)
                 stated = read_line(self.form, text, memory)
-                request = None if stated is None else self._scheduled(stated)
+                request = None if stated is None else self._place_in_replay(stated)
                 if request is not None:
                     yield request
             except FaultError as error:
@@ -457,7 +457,7 @@ class Trace:
         if self._number == 0:
             raise TraceError(path, self._why_empty(has_lines=line > 0))
 
-    def _scheduled(self, stated: TracedRequest) -> TracedRequest | None:
+    def _place_in_replay(self, stated: TracedRequest) -> TracedRequest | None:
         """Return a request, as its line states it, with its place in the replay; None if it has none."""
         is_known, after = self._sessions.latest(stated.session)
         at_s = self._time_s(stated, follows=is_known)

@@ -138,7 +138,7 @@ def _closed_result(
         )
         if len(finished) <= MOST_EACH
         else None,
-        uncounted=uncounted(
+        uncounted=uncounted_columns(
             _uncounted_requests(traces, counted), starts, {trace.request_id for trace in counted}
         ),
     )
@@ -489,7 +489,7 @@ def run_starts(traces: Iterable[RequestTrace]) -> dict[int, float]:
     return starts
 
 
-def uncounted(
+def uncounted_columns(
     traces: Sequence[RequestTrace], starts: Mapping[int, float], counted: Container[str] = ()
 ) -> RequestColumns | None:
     """Return the requests `traces`, which do not count for latencies, as columns with one entry per request.

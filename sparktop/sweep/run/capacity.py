@@ -277,7 +277,7 @@ def rate_drift(twice: Twice) -> str | None:
     ratio = None if metric is None else rate_ratio(twice.last, twice.first, metric)
     if metric is None or ratio is None or ratio.p is None:
         return None
-    if ratio.p >= _MOST_P or not ratio.beyond(_LEAST_PERCENT):
+    if ratio.p >= _MOST_P or not ratio.is_beyond(_LEAST_PERCENT):
         return None
     shown = METRICS[metric]
     before, after = (

@@ -49,7 +49,7 @@ from sparktop.sweep.generator.wire import (
     WorkerMessage,
 )
 from sparktop.sweep.plan.plan import ENOUGH_S, Load, Plan, RunBatch, TargetKind
-from sparktop.sweep.result.level import level_result, run_starts, uncounted
+from sparktop.sweep.result.level import level_result, run_starts, uncounted_columns
 from sparktop.sweep.result.measure import RequestTrace, by_run, collect, gaps_s, run_duration_s
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import (
@@ -274,7 +274,7 @@ class LevelRecord(Struct, eq=False):
             grown = last.counters.since(first.counters)
             anew = None not in {first.start_time, last.start_time} and first.start_time != last.start_time
             measured = last.counters.since(middle.counters)
-            self.facts.fell |= anew or grown.fell() or measured.fell()
+            self.facts.fell |= anew or grown.has_fallen() or measured.has_fallen()
             _add_counters(self.growth, name, grown)
             _add_counters(self.measured, name, measured)
 
@@ -446,7 +446,7 @@ class LevelRecord(Struct, eq=False):
         These are the failed requests of completed runs, and all requests of interrupted runs.
         """
         failed = [trace for trace in self.traces if not trace.ok]
-        return uncounted([*failed, *self.cut], run_starts(self._requests()))
+        return uncounted_columns([*failed, *self.cut], run_starts(self._requests()))
 
     def _padding_percent(self, models: Mapping[str, ModelFacts]) -> float | None:
         """Return the unused part, in percent, of the CUDA graph that runs a batch of the level's concurrency.
@@ -723,7 +723,7 @@ class LevelMaker(Struct, eq=False):
             self.emit(Notice(f"{batch.load.label}: the answers ended before anybody could hang up"))
             return None
         at = run.finished.ended_at
-        rest = await self.log.settled(names, at, LONGEST_S, lambda: self.cancellation.requested)
+        rest = await self.log.wait_until_idle(names, at, LONGEST_S, lambda: self.cancellation.requested)
         self.rest |= rest or {}
         return left_requests(collect(run.events()), at, before, self.log, settled=rest is not None)
 
@@ -756,7 +756,9 @@ class LevelMaker(Struct, eq=False):
         Return None, or a message for the user if a server is not idle when the time limit has passed.
         """
         limit_s = max(LEAST_REST_S, REST_INTERVALS * self.interval_s)
-        rest = await self.log.settled(names, self.clock(), limit_s, lambda: self.cancellation.requested)
+        rest = await self.log.wait_until_idle(
+            names, self.clock(), limit_s, lambda: self.cancellation.requested
+        )
         if rest is not None:
             self.rest |= rest
             return None
@@ -1136,7 +1138,7 @@ def beside_result(
         figure=figure,
         itl_runs_ms=runs,
         alone_itl_runs_ms=alone_runs,
-        significant=None if ratio is None else ratio.significant(NOISE_FLOOR_PERCENT),
+        significant=None if ratio is None else ratio.is_significant(NOISE_FLOOR_PERCENT),
         change_percent=None if ends is None else (_PERCENT * (ends[0] - 1), _PERCENT * (ends[1] - 1)),
     )
 

@@ -61,7 +61,7 @@ from sparktop.sweep.run.search import (
     next_step,
     top_of,
 )
-from sparktop.sweep.run.server_side import SampleFeed, ServerLog, all_sampled, watched_contexts
+from sparktop.sweep.run.server_side import SampleFeed, ServerLog, are_all_sampled, watched_contexts
 from sparktop.sweep.run.worker_process import SweepWorker
 
 FIRST_SAMPLE_S = 5.0
@@ -228,7 +228,7 @@ class SweepRunner:
             self._emit(Notice(words))
 
     def _may_begin(self) -> bool:
-        return self._is_stopped() or all_sampled(self._plan, self._feed.snapshot(), self._log)
+        return self._is_stopped() or are_all_sampled(self._plan, self._feed.snapshot(), self._log)
 
     def _new_maker(self, worker: SweepWorker) -> LevelMaker:
         return LevelMaker(

@@ -882,7 +882,7 @@ def _last_rising(with_rate: Sequence[LevelResult], metric: str) -> tuple[LevelRe
         if ratio is None:
             unsure += 1
             continue
-        tested = ratio.significant(NOISE_FLOOR_PERCENT)
+        tested = ratio.is_significant(NOISE_FLOOR_PERCENT)
         # Single runs have no test: their means decide.
         rises = ratio.percent > 0 and (tested if tested is not None else ratio.percent >= WORTH_PERCENT)
         ruled_out = ratio.ci95 is not None and ratio.ci95[1] < 1 + WORTH_PERCENT / 100

@@ -82,7 +82,7 @@ class Counters(Struct, frozen=True):
             *(None if mine is None or theirs is None else operator(mine, theirs) for mine, theirs in pairs)
         )
 
-    def fell(self) -> bool:
+    def has_fallen(self) -> bool:
         """Return whether any value is negative. In a result of `since` this means a restart of the server."""
         return any(value is not None and value < 0 for value in self._values())
 
@@ -281,7 +281,7 @@ class ServerLog:
         self.wake()
 
     def wake(self) -> None:
-        """Make every pending `wait_for` and `settled` check its condition again."""
+        """Make every pending `wait_for` and `wait_until_idle` check its condition again."""
         self._news.set()
 
     def newest(self, name: str) -> ServerPoint | None:
@@ -337,7 +337,7 @@ class ServerLog:
                 return done()
         return True
 
-    async def settled(
+    async def wait_until_idle(
         self, names: Iterable[str], after: float, limit_s: float, stopping: Callable[[], bool]
     ) -> Mapping[str, ServerPoint] | None:
         """Wait until servers are idle, and return their newest samples by name.
@@ -359,7 +359,7 @@ class ServerLog:
         return newest is not None and newest.idle is not None
 
     def _at_rest(self, name: str, after: float) -> ServerPoint | None:
-        """Return the newest sample of a server that is idle, see `settled`; None if it is not."""
+        """Return the newest sample of a server that is idle, see `wait_until_idle`; None if it is not."""
         points = self._servers.get(name, [])[-2:]
         if len(points) < 2 or points[0].at <= after:  # noqa: PLR2004 - two samples must agree
             return None
@@ -733,7 +733,7 @@ class SampleFeed(Protocol):
         ...
 
 
-def all_sampled(plan: Plan, snapshot: Snapshot, log: ServerLog) -> bool:
+def are_all_sampled(plan: Plan, snapshot: Snapshot, log: ServerLog) -> bool:
     """Return whether each server, router and machine of the plan has a sample or a failed poll.
 
     A server's sample must be in `log`, which has only those from after the start of the sweep.

@@ -95,7 +95,7 @@ def value_of(mean: float, runs: Sequence[float] = (), std: float | None = None) 
     return Value(mean, middle - half, middle + half, spread if std is None else std, tuple(runs))
 
 
-def ranged(mean: float, span: tuple[float, float] | None) -> Value:
+def value_of_range(mean: float, span: tuple[float, float] | None) -> Value:
     """Return a value of which only a range is known, with its middle; one without range if `span` is None."""
     return Value(mean) if span is None else Value(mean, *span, is_range=True)
 

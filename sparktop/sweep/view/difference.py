@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from sparktop.model.judgement import NO_DIFFERENCE, signed
+from sparktop.model.judgement import NO_DIFFERENCE, whole_percent_change
 from sparktop.model.sweep import (
     NOT_CERTAIN,
     WITHIN_NOISE,
     Difference,
     DifferenceRow,
     Value,
+    have_several_lengths,
     level_name,
-    several_lengths,
 )
 from sparktop.sweep.compare.compare import UNLIKE_LENGTHS, compare
 from sparktop.sweep.compare.series import (
     Load,
     Series,
-    aligned,
+    align_rows,
     has_like_lengths,
     load_of,
 )
@@ -62,7 +62,7 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
     pair = [_prepared_series(series, name) for series, name in zip((before, after), names, strict=True)]
     compared = compare(pair, baseline=names[0])
     changes = {(row.metric, load_of(row)): row.changes.get(names[1]) for row in compared.rows}
-    first, second = aligned(pair)
+    first, second = align_rows(pair)
     rows = []
     for name in COMPARED:
         for load in sorted(first.keys() | second.keys(), key=lambda load: load.order):
@@ -143,7 +143,7 @@ def _verdict(rows: Sequence[DifferenceRow]) -> str:
     both = [row for row in rows if row.percent is not None]
     if not both:
         return "the two have no level in common"
-    lengths = several_lengths(row.prompt_tokens for row in rows)
+    lengths = have_several_lengths(row.prompt_tokens for row in rows)
     titles = [*(METRICS[name].title for name in _DECIDING), both[0].title]
     chosen = next(rows for title in titles if (rows := [row for row in both if row.title == title]))
     if all(row.significant is None for row in chosen):
@@ -197,4 +197,8 @@ def _percent_range(rows: Sequence[DifferenceRow]) -> str:
     """Return the least and the largest change of `rows`, by size: "+2 % to +5 %"."""
     percents = [row.percent or 0.0 for row in rows]
     low, high = sorted((min(percents), max(percents)), key=abs)
-    return signed(low) if round(low) == round(high) else f"{signed(low)} to {signed(high)}"
+    return (
+        whole_percent_change(low)
+        if round(low) == round(high)
+        else f"{whole_percent_change(low)} to {whole_percent_change(high)}"
+    )

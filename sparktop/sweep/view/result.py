@@ -30,7 +30,7 @@ from sparktop.model.sweep import (
     Value,
 )
 from sparktop.sweep.compare.compare import compare, comparison_of, engines_sentences
-from sparktop.sweep.compare.series import Load, Reference, Series, SeriesLevel, aligned, load_of, series_of
+from sparktop.sweep.compare.series import Load, Reference, Series, SeriesLevel, align_rows, load_of, series_of
 from sparktop.sweep.plan.plan import Order, runs_words
 from sparktop.sweep.result.level import split_words
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow, PlanResult, SweepResult
@@ -96,7 +96,7 @@ def _definitions(compared: ComparisonResult) -> Iterator[str]:
 def _compared_metric(
     name: str, rows: Sequence[ComparisonRow], compared: ComparisonResult, series: Sequence[Series]
 ) -> ComparedMetric:
-    metric, levels = METRICS[name], aligned(series)
+    metric, levels = METRICS[name], align_rows(series)
     references = {row.winner_vs for row in rows}  # what percentages refer to: by default the runner-up
     return ComparedMetric(
         metric=name,

@@ -22,7 +22,7 @@ from sparktop.model.judgement import (
     outcome,
     percents,
     rivals,
-    signed,
+    whole_percent_change,
 )
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.sweep import (
@@ -565,7 +565,7 @@ def _change_words(ends: tuple[float | None, float | None]) -> str:
     """Return the two ends of a relative change: "+140 % to +202 %"; of a large one how many times as much."""
     percents = [end or 0.0 for end in ends]
     if min(percents) < _MANIFOLD_PERCENT:
-        return " to ".join(dict.fromkeys(map(signed, percents)))
+        return " to ".join(dict.fromkeys(map(whole_percent_change, percents)))
     return " to ".join(dict.fromkeys(f"{1 + percent / 100:.0f}" for percent in percents)) + " ×"
 
 
@@ -755,14 +755,18 @@ def _words_beyond_best(
     best, top, metric = highest.level, levels[-1], highest.metric
     if top is not best:
         ratio = None if top in highest.alike else rate_ratio(top, best, metric)
-        return "" if ratio is None else f"; {top.point.label} gives {signed(ratio.percent)}{_warning(top)}"
+        return (
+            ""
+            if ratio is None
+            else f"; {top.point.label} gives {whole_percent_change(ratio.percent)}{_warning(top)}"
+        )
     if target.slots is not None and best.concurrency >= target.slots:
         slots = _slots_words(target, target.slots)
         if best.concurrency > target.slots:
             return f"; {best.concurrency} requests for {slots} slots"
         return f"; {best.concurrency} requests = all {slots} slots"
     ratio = rate_ratio(best, levels[-2], metric)
-    if ratio is None or not ratio.beyond(NOISE_FLOOR_PERCENT) or levels[-2] in highest.alike:
+    if ratio is None or not ratio.is_beyond(NOISE_FLOOR_PERCENT) or levels[-2] in highest.alike:
         return ""
     if best.concurrency == result.plan.climb_to:
         return f"; still rising at the limit of {best.concurrency}"

@@ -19,7 +19,7 @@ from textual.widgets import Static
 from sparktop.config.keys import KEYS, Key
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.explained import BALANCE, FINDINGS, LIMITS, OTHER_ALERTS, RANKS, SPEEDS, STATES, Explained
-from sparktop.panels.parts.figures import wrapped
+from sparktop.panels.parts.figures import wrap_sentence
 from sparktop.ui.screens.base import Dialog
 from sparktop.ui.styles import RoleStyles, key_hints
 
@@ -114,7 +114,7 @@ class Section(Struct, frozen=True):
     title: str
     entries: tuple[Entry, ...]
 
-    def matching(self, words: Sequence[str]) -> Section:
+    def entries_with(self, words: Sequence[str]) -> Section:
         """Return the section with only those entries that contain all `words`, in upper or lower case.
 
         If the heading contains them, all entries are kept.
@@ -240,7 +240,7 @@ class HelpScreen(Dialog[None]):
             if words and self.offers_options and getattr(self.app, "has_options", False)
             else []
         )
-        sections = [section.matching(words) for section in (*self.sections(self._keys), *options)]
+        sections = [section.entries_with(words) for section in (*self.sections(self._keys), *options)]
         return [section for section in sections if section.entries]
 
     def action_turn(self, step: int) -> None:
@@ -338,14 +338,14 @@ def _sections_text(
 
     text = Text()
     for number, section in enumerate(sections):
-        title = "\n".join(wrapped(section.title, width))
+        title = "\n".join(wrap_sentence(section.title, width))
         text.append(f"{'' if not number else chr(10)}{title}\n", style("accent"))
         for entry in section.entries:
             head = _HEAD if entry.head else 0
             mark = "▸" if marked is not None and entry.key is marked else " "
             alone = cell_width(entry.head) >= _HEAD
             text.append(mark + (f"{entry.head}\n" if alone else fit(entry.head, head)), style("key"))
-            for line, part in enumerate(wrapped(entry.text, width - head - 1)):
+            for line, part in enumerate(wrap_sentence(entry.text, width - head - 1)):
                 text.append(f"{' ' * (head + 1) if line or alone else ''}{part}\n", style("text"))
     if not sections:
         text.append("nothing found: fewer letters find more\n", style("muted"))

@@ -18,7 +18,7 @@ from sparktop.analysis.summary import verdict
 from sparktop.analysis.wall import wall_of
 from sparktop.config.keys import KEYS, Key
 from sparktop.errors import SparktopError, UsageError
-from sparktop.model.balance import BalanceWord, leading
+from sparktop.model.balance import BalanceWord, balances_read_first
 from sparktop.model.instant import Countdown
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.text import clean
@@ -196,7 +196,7 @@ class OverviewScreen(CanvasScreen):
             snapshot = self._arrangement.of(shown, self.view, self.selected)
         if self.zoomed == _HAPPENED and not self.frozen:
             self.zoomed = _EVENTS
-        zoomed = self._zoomed(snapshot)
+        zoomed = self._zoomed_panel(snapshot)
         band = self._band if self.zoomed is None else None  # the header still shows a sweep's progress
         scene = Scene(
             # A zoomed panel names others, such as a backend's nodes, which the filter must not hide.
@@ -233,7 +233,7 @@ class OverviewScreen(CanvasScreen):
             if self._show_processes is not None:
                 self._show_processes(names)
 
-    def _zoomed(self, snapshot: Snapshot) -> PanelKey | None:
+    def _zoomed_panel(self, snapshot: Snapshot) -> PanelKey | None:
         """Return the panel to show alone; None to show all panels.
 
         This is the panel that the user zoomed, or with the preset "one backend" the selected or first
@@ -807,7 +807,7 @@ class OverviewScreen(CanvasScreen):
             return None
         name = (self.zoomed or self.selected or PanelKey("", "")).name
         chosen = [group for group in groups if name in {group.group, group.lanes_of, *group.backends}]
-        first = leading(chosen or groups) or chosen
+        first = balances_read_first(chosen or groups) or chosen
         return min(first, key=lambda balance: _GRAVITY.index(balance.word)).group
 
     def _slowly_sampled_group(self) -> str | None:

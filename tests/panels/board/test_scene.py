@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sparktop.config.keys import KEYS
 from sparktop.demo.scenario import SCENARIOS
-from sparktop.model.balance import Balance, BalanceWord, leading
+from sparktop.model.balance import Balance, BalanceWord, balances_read_first
 from sparktop.model.event import Alert, Severity
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import SEARCHED_PORTS
@@ -261,7 +261,7 @@ def test_the_board_has_one_row_for_the_group_and_the_lanes_on_their_panel(width:
 def test_lanes_lead_only_where_they_are_worse(group: BalanceWord, lanes: BalanceWord, *, first: bool) -> None:
     """Oscillating or starved lanes precede a milder verdict on their servers; other lanes never do."""
     groups = (Balance("m", ("spark-a", "spark-b"), word=group), replace(SWINGS, word=lanes))
-    assert [one.group for one in leading(groups)] == (["m", "spark-a lanes"] if first else ["m"])
+    assert [one.group for one in balances_read_first(groups)] == (["m", "spark-a lanes"] if first else ["m"])
 
 
 def test_of_many_groups_the_worst_are_listed() -> None:

@@ -27,10 +27,10 @@ from sparktop.panels.parts.graph import (
 from sparktop.panels.parts.text import (
     fit_row,
     fitted_names,
-    framed,
+    frame_rows,
     row_text,
     row_width,
-    shortened,
+    shorten_piece,
     tab,
 )
 
@@ -52,7 +52,7 @@ def test_a_frame_is_never_broken(
     height: int,
 ) -> None:
     """All rows of a frame have its width, and its corners and sides stand where they belong."""
-    rows = framed([body, body], width, height, title=title, status=status, footnote=body, note=title)
+    rows = frame_rows([body, body], width, height, title=title, status=status, footnote=body, note=title)
     assert len(rows) == height
     assert [row_width(row) for row in rows] == [width] * height
     texts = [row_text(row) for row in rows]
@@ -67,7 +67,7 @@ def test_a_frame_is_never_broken(
 def test_the_key_behind_a_cut_sentence_stays(room: int) -> None:
     """Clauses and words go; the key that shows all of it is never cut."""
     said = (" ▲ orphaned engine core (process 3377) holds 9.0 GiB: its server is gone ", "warn")
-    row = shortened([said, ("enter ", "key")], room)
+    row = shorten_piece([said, ("enter ", "key")], room)
     assert row_width(row) <= room
     assert row[-1] == ("enter ", "key")
     assert "orphaned" in row_text(row)
@@ -87,7 +87,7 @@ ABOUT = [("─ ", "border"), ("openai/gpt-oss-120b ", "text"), ("0.32.0 ", "mute
 )
 def test_what_stands_beside_the_state_is_never_cut(width: int, shown: str | None) -> None:
     """The version is left out first, then the owner of the model, then the model."""
-    rows = framed([], width, 3, title=tab(("spark-a", "title")), state=("busy", "good"), about=ABOUT)
+    rows = frame_rows([], width, 3, title=tab(("spark-a", "title")), state=("busy", "good"), about=ABOUT)
     top = row_text(rows[0])
     assert row_width(rows[0]) == width
     assert "…" not in top
@@ -282,7 +282,7 @@ def test_slots_kept_are_those_computed_whole(
 def test_a_cut_finding_keeps_its_first_words(sign: str) -> None:
     """The sign of a remark looks like what stands between two parts of a sentence."""
     line = f" {sign} positions 4–7 add 0.12 tokens a step and cost 11 ms: k = 3 would give about 14 % more "
-    row = shortened([(line, "text"), ("enter ", "key")], 62)
+    row = shorten_piece([(line, "text"), ("enter ", "key")], 62)
     assert "".join(text for text, _ in row).startswith(f" {sign} positions 4–7 add 0.12 tokens a step")
 
 

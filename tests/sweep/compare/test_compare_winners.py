@@ -13,7 +13,7 @@ from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_reference
 from sparktop.sweep.formats import tables as layouts
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow
-from sparktop.sweep.terms.statistics import ranged, value_of
+from sparktop.sweep.terms.statistics import value_of, value_of_range
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.result import topologies
 from tests.sweep.made_results import made_series
@@ -119,7 +119,10 @@ def test_an_older_stored_comparison_is_made_anew() -> None:
 
 def range_and(value: float, span: tuple[float, float]) -> ComparisonRow:
     spanned = Series(
-        "r", (SeriesLevel(Load(concurrency_point(1)), {"output_tps": ranged(sum(span) / 2, span)}),), "f", "t"
+        "r",
+        (SeriesLevel(Load(concurrency_point(1)), {"output_tps": value_of_range(sum(span) / 2, span)}),),
+        "f",
+        "t",
     )
     plain = Series("p", (SeriesLevel(Load(concurrency_point(1)), {"output_tps": value_of(value)}),), "g", "t")
     (row,) = compare([replace(spanned, published=True), replace(plain, published=True)]).rows

@@ -26,7 +26,7 @@ from sparktop.commands.sweep.run import level_line
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import cell_width
 from sparktop.model.load import LoadKind, LoadMode
-from sparktop.report.document.document import wrapped
+from sparktop.report.document.document import wrap_markdown
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.series import Load, Series, series_of
@@ -187,7 +187,7 @@ def test_markdown_fits_a_terminal_of_80_columns() -> None:
     )
     whole = report.sweep_markdown(made_sweep(("a", [made_level(1), level])))
     assert not re.search(r"^[^|`#\n].*\n[^\n|`-]", whole, flags=re.MULTILINE)
-    text = wrapped(whole, 80)
+    text = wrap_markdown(whole, 80)
     assert max(cell_width(line) for line in text.splitlines()) <= 80
     assert text.split() == whole.split()
     assert not re.search(r"^ +[-+*] ", text, flags=re.MULTILINE)

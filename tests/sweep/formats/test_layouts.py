@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sparktop.report.document.document import Grid, escaped
+from sparktop.report.document.document import Grid, markdown_cell
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Series, load_reference
 from sparktop.sweep.formats import tables as layouts
@@ -25,7 +25,7 @@ def series(reference: str, name: str) -> Series:
 
 
 def cells(grid: Grid, row: int) -> list[str]:
-    return [escaped(cell) for cell in grid.rows[row]]
+    return [markdown_cell(cell) for cell in grid.rows[row]]
 
 
 def topology_table() -> Grid:
@@ -69,7 +69,7 @@ TABLES: list[tuple[str, Callable[[], Grid], int, list[str]]] = [
     ("service", service_table, 4, ["c64", "4,158", "444.0", "322", "131.0", "16,400"]),
     (
         "interactive",
-        lambda: layouts.interactive(series(GUIDE, "spark-interactive")),
+        lambda: layouts.interactive_table(series(GUIDE, "spark-interactive")),
         4,
         ["Completion", "256 tokens"],
     ),

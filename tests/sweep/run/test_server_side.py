@@ -76,7 +76,7 @@ async def test_rest_takes_two_looks_that_agree() -> None:
     log = ServerLog()
     for one in (sample(1.0), sample(2.0, running=3.0, tokens=150.0), sample(3.0, tokens=180.0)):
         log.accept(KEY, one)
-    waiting = asyncio.create_task(log.settled(["a"], 2.5, 30.0, lambda: False))
+    waiting = asyncio.create_task(log.wait_until_idle(["a"], 2.5, 30.0, lambda: False))
     await asyncio.sleep(0)
     assert not waiting.done()
     log.accept(KEY, sample(4.0, tokens=184.0))

@@ -10,7 +10,7 @@ from textual.widgets import Static
 from sparktop.config.keys import KEYS
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import PanelKey
-from sparktop.panels.parts.figures import wrapped
+from sparktop.panels.parts.figures import wrap_sentence
 from sparktop.ui.screens.help import HelpScreen
 from sparktop.ui.screens.menu import MenuScreen
 from stage.rehearsal import Rehearsal
@@ -47,7 +47,9 @@ async def test_wrapped_lines_keep_their_indent_and_tab_goes_from_group_to_group(
             lines = told(board)
             width = board.app.screen.query_one("#help", Static).content_region.width
             assert max(map(len, lines)) <= width
-            headings = {part for one in HelpScreen.sections(KEYS) for part in wrapped(one.title, width - 1)}
+            headings = {
+                part for one in HelpScreen.sections(KEYS) for part in wrap_sentence(one.title, width - 1)
+            }
             words = {entry.head for one in HelpScreen.sections(KEYS) for entry in one.entries}
             for line in lines[: lines.index("Graphs")]:
                 assert not line or line in headings or line.startswith(" ")

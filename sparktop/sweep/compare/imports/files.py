@@ -13,7 +13,7 @@ from sparktop.model.text import clean, free_name
 from sparktop.sweep.compare.imports import tables
 from sparktop.sweep.compare.imports.reading import ImportFormatError, value_at
 from sparktop.sweep.compare.imports.tools import TOOLS
-from sparktop.sweep.compare.series import PREFIX, Series, TableRule, load_reference, merged, series_of
+from sparktop.sweep.compare.series import PREFIX, Series, TableRule, load_reference, merge_series, series_of
 from sparktop.sweep.result.store import parse, read_value
 
 _KNOWN = (
@@ -161,7 +161,7 @@ def choose(words: Sequence[str]) -> Chosen:
                     parts.append(replace(a_series, name=whole))
                 named.setdefault(whole, []).append(a_series)
     joined = [
-        merged(named[a_series.name], a_series.name) if a_series.name in named else a_series
+        merge_series(named[a_series.name], a_series.name) if a_series.name in named else a_series
         for a_series in parts
     ]
     return Chosen(tuple(_with_unique_names(joined)), rules[0] if len(rules) == 1 else None, facts)

@@ -28,7 +28,7 @@ from sparktop.sweep.compare.imports.reading import (
 )
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel
 from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, METRICS
-from sparktop.sweep.terms.statistics import ranged, value_of
+from sparktop.sweep.terms.statistics import value_of_range, value_of
 
 _MOST_CHARS, _MOST_ROWS, _MOST_CELLS, _MOST_TARGETS = 4 << 20, 10_000, 200, 64
 """Most characters of a text, rows of a table, cells of a row and targets that are read."""
@@ -447,7 +447,7 @@ def figure_of(cell: str, head: str = "", *, is_latency: bool = False) -> Value |
     if finite_number(scale * max(low, high or 0.0)) is None:
         return None
     if high is not None and high > low:
-        return ranged(scale * (low + high) / 2, (scale * low, scale * high))
+        return value_of_range(scale * (low + high) / 2, (scale * low, scale * high))
     return value_of(scale * low, std=None if std is None else scale * std)
 
 

@@ -160,9 +160,9 @@ class Typed(Input):
 
     def on_mount(self) -> None:
         """Note when the field has been drawn."""
-        self.call_after_refresh(self._seen)
+        self.call_after_refresh(self._note_seen)
 
-    def _seen(self) -> None:
+    def _note_seen(self) -> None:
         self.seen_at = monotonic()
 
     async def on_key(self, event: events.Key) -> None:

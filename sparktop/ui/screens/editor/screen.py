@@ -332,14 +332,14 @@ class SweepEditor(Dialog[Draft]):
         cost = self.query_one("#cost", Static)
         cost.display = plan is not None
         if plan is not None:
-            sent, tokens, time = pieces(self._expected(plan))
+            sent, tokens, time = pieces(self._forecast(plan))
             load = f"{sent} · {tokens}" if plan.conversations is None else requests_words(plan)
             words = f"{load}\n{time}"
             if words != str(cost.content):
                 cost.update(Text(words))
         self.query_one("#wrong", Problem).report(_why_not_startable(problems) if problems else None)
 
-    def _expected(self, plan: Plan) -> Forecast:
+    def _forecast(self, plan: Plan) -> Forecast:
         """Return the forecast of a plan, from the watched servers too if there is a snapshot of them."""
         if self._snapshot is None:
             return forecast(plan, self._known)

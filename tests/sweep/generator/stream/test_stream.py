@@ -240,7 +240,7 @@ def bytes_of(chunk: tuple[Any, ...], shape: dict[str, bool], number: int) -> byt
 
 def seen(stream: TokenStream, live: int) -> tuple[object, ...]:
     """Return all that a reader of a stream can see, except the model, which tokens alone do not name."""
-    counted = stream.counted(first_event_is_token=True)
+    counted = stream.count_tokens(first_event_is_token=True)
     ends = (stream.done, stream.error, stream.fault, stream.finish_reason, stream.usage, stream.prelude_s)
     return live, stream.tokens, stream.has_begun, stream.is_reasoning, list(stream.times), counted, ends
 
@@ -381,7 +381,7 @@ def counted(*reads: Sequence[Mapping[str, Any]], first_event_is_token: bool = Fa
     stream = TokenStream()
     for at, events in enumerate(reads, 1):
         stream.feed(float(at), b"".join(map(raw, events)))
-    return stream.counted(first_event_is_token=first_event_is_token)
+    return stream.count_tokens(first_event_is_token=first_event_is_token)
 
 
 def parts(found: CountedTokens) -> tuple[list[float], list[int], TokenSource | None, int | None]:
@@ -495,4 +495,4 @@ def test_what_other_clients_read_is_read(between: bytes, end: bytes) -> None:
     stream.feed(1.0, body + f"data: {json.dumps(usage)}\n\n".encode() + end)
     stream.close()
     assert (stream.done, stream.fault, stream.error) == (True, None, None)
-    assert (stream.finish_reason, stream.counted().generated) == ("length", 3)
+    assert (stream.finish_reason, stream.count_tokens().generated) == ("length", 3)

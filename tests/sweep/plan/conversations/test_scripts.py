@@ -69,7 +69,7 @@ def _play(name: str) -> _Played:
             played.prompts.append(prompt.tokens)
             played.new.append(call.new_tokens)
             known += prompt.known_tokens
-            context.answered(prompt.tokens, call.output_tokens)
+            context.record_answer(prompt.tokens, call.output_tokens)
         played.calls.append(len(one.calls))
         compacted += context.compactions > 0
     return _Played(played.calls, played.prompts, played.new, known, compacted)
@@ -197,7 +197,7 @@ def test_the_context_grows_by_prompts_and_answers() -> None:
     """The first prompt shares only the common start; the next one everything before its own text."""
     context = ContextLength(_preset(10_000), SCRIPT)
     assert context.prompt(CALL) == Prompt(1_400, 1_000, compacted=False, fits=True)
-    context.answered(1_410, 50)  # the server counts ten tokens of template
+    context.record_answer(1_410, 50)  # the server counts ten tokens of template
     assert context.prompt(CALL) == Prompt(1_560, 1_460, compacted=False, fits=True)
 
 
@@ -205,7 +205,7 @@ def test_a_context_beyond_the_limit_is_compacted() -> None:
     """What is left is the shared start and the summary; only the start is in an endless cache."""
     context = ContextLength(_preset(1_500), SCRIPT)
     context.prompt(CALL)
-    context.answered(1_400, 50)
+    context.record_answer(1_400, 50)
     assert context.prompt(CALL) == Prompt(1_300, 1_000, compacted=True, fits=True)
     assert context.compactions == 1
 
