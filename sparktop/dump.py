@@ -58,16 +58,16 @@ class Fields(Struct):
         """Return whether the dump includes the field `name`; add the wanted name that matches to `found`."""
         if not self.wanted:
             return True
-        for one in self.wanted:
-            if name == one or name.startswith(f"{one}."):
-                self.found.add(one)
+        for wanted_name in self.wanted:
+            if name == wanted_name or name.startswith(f"{wanted_name}."):
+                self.found.add(wanted_name)
                 return True
         return False
 
     @property
     def missing(self) -> list[str]:
         """Names in `wanted` that no row has had so far."""
-        return [one for one in self.wanted if one not in self.found]
+        return [name for name in self.wanted if name not in self.found]
 
 
 def rows_of(snapshot: Snapshot, fields: Fields) -> Iterator[Row]:
@@ -112,12 +112,12 @@ def _key_parts(parts: Iterable[object]) -> dict[str, object]:
     To a key that occurs twice, the position in the list is appended.
     """
     named: dict[str, object] = {}
-    for place, part in enumerate(parts):
-        own = part if isinstance(part, Mapping) else {}
-        key = next((key for key in _PART_NAMES if own.get(key) is not None), None)
-        name = clean(place if key is None else own[key], 60)
-        kept = {other: value for other, value in own.items() if other != key}
-        named[name if name not in named else f"{name} {place}"] = kept or part
+    for index, part in enumerate(parts):
+        fields = part if isinstance(part, Mapping) else {}
+        key = next((key for key in _PART_NAMES if fields.get(key) is not None), None)
+        name = clean(index if key is None else fields[key], 60)
+        kept = {other: value for other, value in fields.items() if other != key}
+        named[name if name not in named else f"{name} {index}"] = kept or part
     return named
 
 
@@ -229,17 +229,6 @@ class _Family(Struct):
     metrics: dict[str, Metric] = field(default_factory=dict)
 
 
-class LeftOut(Struct):
-    """Numbers of pages, samples and records that could not be converted to OpenMetrics."""
-
-    pages: int = 0
-    """Pages that are not in Prometheus' format, as of Ollama or TensorRT-LLM."""
-    samples: int = 0
-    """Samples of too many series, with unreadable labels or values, or not newer than the sample before."""
-    records: int = 0
-    """Records that could not be read."""
-
-
 class Collector:
     """Collects the samples of records and writes them family by family."""
 
@@ -260,7 +249,11 @@ class Collector:
         self._identities: dict[str, NodeIdentity] = {}
         self._simulated = False
         self._taken: dict[str, float] = {}
-        self.left = LeftOut()
+        self.unread_pages = 0
+        """Pages that are not in Prometheus' format, as of Ollama or TensorRT-LLM."""
+        self.unused_samples = 0
+        """Samples of too many series, with unreadable labels or values, or no newer than the one before."""
+        self.unread_records = 0
 
     @property
     def names(self) -> list[str]:
@@ -276,7 +269,7 @@ class Collector:
             try:
                 self._add_record(record, in_span=in_span(record))
             except RecordError:
-                self.left.records += 1
+                self.unread_records += 1
 
     def _add_record(self, record: Record, *, in_span: bool) -> None:
         if record.kind == Kind.HEAD:
@@ -303,7 +296,7 @@ class Collector:
     def _add_page(self, record: Record) -> None:
         engine = ENGINES.get(str(record.fields.get("engine")))
         if engine is None or engine.prefix is None:
-            self.left.pages += 1
+            self.unread_pages += 1
             return
         at = record.fields.get("at")
         earlier_s = record.instant.at - at if isinstance(at, int | float) and math.isfinite(at) else 0.0
@@ -333,7 +326,7 @@ class Collector:
         """
         source = record.source or ""
         if time_ms < 0:
-            self.left.records += 1
+            self.unread_records += 1
             return
         types = self._typed.setdefault(source, {})
         for name, kind in _TYPE_LINE.findall(body):
@@ -345,14 +338,14 @@ class Collector:
             if key not in self._series:
                 too_long = len(name) > _MAX_NAME or len(block) > _MAX_LABELS
                 if too_long or len(self._series) >= MAX_SERIES:
-                    self.left.samples += 1
+                    self.unused_samples += 1
                     continue
                 self._series[key] = self._new_series(label, source, name.decode(), block, types)
             series, written = self._series[key], _spell_value(value)
             if series is None:
                 continue
             if written is None or (series.last_ms is not None and time_ms <= series.last_ms):
-                self.left.samples += 1
+                self.unused_samples += 1
                 continue
             series.last_ms = time_ms
             self._buffer.add(series.metric, series.start + written + time)
@@ -366,13 +359,18 @@ class Collector:
             return None
         pairs = parse_labels(block or b"{}")
         family = self._families.setdefault(family_name, _Family(kind))
-        if pairs is None or family.kind != kind or any(one == "__name__" for one, _ in pairs):
-            self.left.samples += 1
+        if pairs is None or family.kind != kind or any(label_name == "__name__" for label_name, _ in pairs):
+            self.unused_samples += 1
             return None
-        own = {label: clean(source.partition(":")[2])}
-        own |= {f"exported_{one}" if one == label else one: value for one, value in pairs}
-        written = {one: _escape_label(value) for one, value in own.items()}
-        of_metric = _label_block({one: value for one, value in written.items() if one not in _WITHIN})
+        labels = {label: clean(source.partition(":")[2])}
+        labels |= {
+            f"exported_{label_name}" if label_name == label else label_name: value
+            for label_name, value in pairs
+        }
+        written = {label_name: _escape_label(value) for label_name, value in labels.items()}
+        of_metric = _label_block(
+            {label_name: value for label_name, value in written.items() if label_name not in _WITHIN}
+        )
         if of_metric not in family.metrics:
             family.metrics[of_metric] = self._buffer.metric()
         start = f"{name}{_label_block(written)} ".encode()
@@ -466,9 +464,9 @@ class SampleBuffer:
 
     def metric(self) -> Metric:
         """Return a new metric without samples."""
-        found = Metric()
-        self._metrics.append(found)
-        return found
+        new_metric = Metric()
+        self._metrics.append(new_metric)
+        return new_metric
 
     def add(self, metric: Metric, line: bytes) -> None:
         """Add a line of text to a metric."""

@@ -26,8 +26,10 @@ def open_log(env: Mapping[str, str]) -> Path | None:
     """
     root = logging.getLogger()
     path = log_path(env)
-    known = [one for one in root.handlers if isinstance(one, logging.handlers.RotatingFileHandler)]
-    if any(one.baseFilename == str(path) for one in known):
+    open_handlers = [
+        opened for opened in root.handlers if isinstance(opened, logging.handlers.RotatingFileHandler)
+    ]
+    if any(opened.baseFilename == str(path) for opened in open_handlers):
         return path
     logging.raiseExceptions = False  # a full disk must not print a traceback either
     logging.captureWarnings(capture=True)

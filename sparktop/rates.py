@@ -208,8 +208,8 @@ class Window:
     def clear(self) -> None:
         """Remove all tallies and cached results, as after a restart of the server."""
         self.newest = None
-        known = (self._reported_since, self._bounds_since, self._latencies)
-        for kept in (self._recent, self._past, *known):
+        by_counter = (self._reported_since, self._bounds_since, self._latencies)
+        for kept in (self._recent, self._past, *by_counter):
             kept.clear()
 
     def append(self, tally: Tally, short_s: float) -> None:
@@ -769,8 +769,8 @@ def lane_sum(lanes: Sequence[LaneSample], of: Callable[[LaneSample], float | Non
     if len(lanes) == 1:
         value = of(lanes[0])
         return None if value is None else 0 + value
-    known = [value for lane in lanes if (value := of(lane)) is not None]
-    return sum(known) if known and len(known) == len(lanes) else None
+    values = [value for lane in lanes if (value := of(lane)) is not None]
+    return sum(values) if values and len(values) == len(lanes) else None
 
 
 def kv_used_percent(lanes: Sequence[LaneSample]) -> float | None:
@@ -780,13 +780,13 @@ def kv_used_percent(lanes: Sequence[LaneSample]) -> float | None:
     unweighted. None without lanes, or where a lane does not report its share.
     """
     shares = [lane.kv_cache_percent for lane in lanes]
-    known = [share for share in shares if share is not None]
-    if not known or len(known) < len(shares):
+    numbers = [share for share in shares if share is not None]
+    if not numbers or len(numbers) < len(shares):
         return None
     capacities = [lane.kv_capacity_tokens or 0.0 for lane in lanes]
     if not all(capacity > 0 for capacity in capacities):
-        return sum(known) / len(known)
-    used = sum(share * capacity for share, capacity in zip(known, capacities, strict=True))
+        return sum(numbers) / len(numbers)
+    used = sum(share * capacity for share, capacity in zip(numbers, capacities, strict=True))
     return used / sum(capacities)
 
 

@@ -46,8 +46,8 @@ def _float(text: str) -> float:
 
 
 def _count(text: str) -> float:
-    found = _COUNT.fullmatch(text.strip())
-    return math.nan if found is None else float(found[1]) * _FACTORS[found[2].lower()]
+    match = _COUNT.fullmatch(text.strip())
+    return math.nan if match is None else float(match[1]) * _FACTORS[match[2].lower()]
 
 
 def seconds(text: str, least: float, most: float) -> float:
@@ -57,8 +57,8 @@ def seconds(text: str, least: float, most: float) -> float:
         UsageError: the text is not such a time.
     """
     value = _float(text)
-    if math.isnan(value) and (found := duration_s(text.strip())) is not None:
-        value = found
+    if math.isnan(value) and (duration := duration_s(text.strip())) is not None:
+        value = duration
     if not least <= value <= most:
         raise UsageError(
             f"must be {least:g} to {most:g} seconds (units: ms, s, m, h), not '{clean(text, 40)}'"
@@ -78,8 +78,8 @@ def duration_s(text: str) -> float | None:
 
 def split_range(text: str) -> tuple[str, str | None]:
     """Return the ends of a range such as "1..8" or "1-8"; (the text, None) for a text that is no range."""
-    found = _RANGE.fullmatch(text.strip())
-    return (text.strip(), None) if found is None else (found["first"], found["last"])
+    match = _RANGE.fullmatch(text.strip())
+    return (text.strip(), None) if match is None else (match["first"], match["last"])
 
 
 _SHORT_FROM = 10_000

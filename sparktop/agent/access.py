@@ -42,9 +42,9 @@ def parse_listen(text: str, usual_port: int = AGENT_PORT) -> tuple[str, int]:
     Raises:
         UsageError: the text has another form or the port is out of range.
     """
-    found = _HOST_PORT.fullmatch(text.strip())
-    host = (found["literal"] or found["host"]) if found else ""
-    port = int(found["port"]) if found and found["port"] else usual_port
+    match = _HOST_PORT.fullmatch(text.strip())
+    host = (match["literal"] or match["host"]) if match else ""
+    port = int(match["port"]) if match and match["port"] else usual_port
     if not host or port > _MOST_PORT:
         advice = f"write HOST:PORT, as 127.0.0.1:{usual_port}, [::1]:{usual_port} or 0.0.0.0:{usual_port}"
         raise UsageError(f"--listen {clean(text, 80)}: {advice}")
@@ -61,18 +61,18 @@ def bind(host: str, port: int) -> list[socket.socket]:
     """
     where = host_port(host, port)
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise UsageError(f"--listen {clean(where)}: {_error_text(error)}") from None
     sockets: list[socket.socket] = []
     try:
-        for family, _, _, _, place in dict.fromkeys(found):
+        for family, _, _, _, address in dict.fromkeys(addresses):
             sockets.append(listener := socket.socket(family, socket.SOCK_STREAM))
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6 and len(found) > 1:
+            if family == socket.AF_INET6 and len(addresses) > 1:
                 # The IPv4 addresses have sockets of their own.
                 listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            listener.bind((place[0], port, *place[2:]))
+            listener.bind((address[0], port, *address[2:]))
             port = int(listener.getsockname()[1])
     except OSError as error:
         for opened in sockets:
@@ -84,7 +84,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 def is_local(sockets: list[socket.socket]) -> bool:
     """Return True if all sockets are bound to loopback addresses."""
-    return all(_is_loopback(str(one.getsockname()[0])) for one in sockets)
+    return all(_is_loopback(str(listener.getsockname()[0])) for listener in sockets)
 
 
 def is_reachable_from_outside(host: str) -> bool:
@@ -93,10 +93,10 @@ def is_reachable_from_outside(host: str) -> bool:
     A name that cannot be resolved counts as reachable.
     """
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         return True
-    return not all(_is_loopback(str(place[0])) for *_, place in found)
+    return not all(_is_loopback(str(address[0])) for *_, address in addresses)
 
 
 def read_token(
@@ -175,16 +175,16 @@ def own_names(host: str, more: Collection[str] = (), resolver: Path = _RESOLVER)
     These are localhost, this machine's own name, alone, in `local` and in the domains that `resolver` lists,
     `host` (which the user gave to listen on) and `more`.
     """
-    own = socket.gethostname().lower()
+    hostname = socket.gethostname().lower()
     domains = {"local"}
     with suppress(OSError):
         for line in resolver.read_text(encoding="utf-8", errors="replace").splitlines()[:_MOST_LINES]:
             word, *listed = line.lower().split()[:_MOST_DOMAINS] or [""]
             if word in {"search", "domain"}:
                 domains.update(domain.strip(".") for domain in listed)
-    short = own.partition(".")[0]
+    short = hostname.partition(".")[0]
     full = {f"{short}.{domain}" for domain in domains if domain}
-    return frozenset({"localhost", own, short, host.lower(), *full, *(one.lower() for one in more)})
+    return frozenset({"localhost", hostname, short, host.lower(), *full, *(name.lower() for name in more)})
 
 
 def is_own(header: str | None, names: Collection[str]) -> bool:

@@ -156,10 +156,10 @@ def families(metrics: Iterable[Metric[Part]], parts: Sequence[tuple[Labels, Part
         for labels, part in parts:
             taken: set[tuple[str, ...]] = set()
             for values, number in metric.read(part):
-                own = tuple(clean(value, LABEL_LIMIT) for value in values)
-                if number is not None and math.isfinite(number) and own not in taken:
-                    taken.add(own)
-                    series = {**labels, **dict(zip(metric.labels, own, strict=True))}
+                label_values = tuple(clean(value, LABEL_LIMIT) for value in values)
+                if number is not None and math.isfinite(number) and label_values not in taken:
+                    taken.add(label_values)
+                    series = {**labels, **dict(zip(metric.labels, label_values, strict=True))}
                     family.add_sample(metric.full_name, series, float(number))
         if family.samples:
             yield family
@@ -178,12 +178,12 @@ def label_parts(
     Where names repeat, a number is appended, because Prometheus rejects a page with duplicate series.
     """
     taken: set[str] = set()
-    found: list[tuple[dict[str, str], Part]] = []
+    labelled: list[tuple[dict[str, str], Part]] = []
     for part in parts:
-        own = free_name(clean(name(part), LABEL_LIMIT), taken, "{} {}")
-        taken.add(own)
-        found.append(({label: own}, part))
-    return found
+        part_label = free_name(clean(name(part), LABEL_LIMIT), taken, "{} {}")
+        taken.add(part_label)
+        labelled.append(({label: part_label}, part))
+    return labelled
 
 
 _MEGA = 1e6
@@ -246,9 +246,11 @@ def _gpu_families(gpus: Sequence[GpuReading]) -> Iterator[Family]:
     yield from _info_family("gpu", "Which GPU an index is.", identities)
     yield from families(_GPU, parts)
     instances = [
-        ({**labels, **more, **_known_labels({"profile": one.name})}, one)
+        ({**labels, **more, **_known_labels({"profile": instance_part.name})}, instance_part)
         for labels, gpu in parts
-        for more, one in label_parts("instance", gpu.mig_instances, lambda instance: str(instance.index))
+        for more, instance_part in label_parts(
+            "instance", gpu.mig_instances, lambda instance: str(instance.index)
+        )
     ]
     yield from families(_MIG, instances)
 

@@ -393,19 +393,19 @@ class Gate:
         A half handshake takes 300 KiB. Where there are too many of all addresses, the one with the most loses
         its oldest.
         """
-        waiting = [one for one in self._opening.values() if not one.connected]
+        waiting = [connection for connection in self._opening.values() if not connection.connected]
         by_peer: dict[str, list[Connection]] = {}
-        for one in waiting:
-            by_peer.setdefault(one.peer, []).append(one)
-        own = by_peer.get(peer, [])
-        if len(own) >= self._limits.peer_handshakes:
-            most = own
+        for connection in waiting:
+            by_peer.setdefault(connection.peer, []).append(connection)
+        of_this_peer = by_peer.get(peer, [])
+        if len(of_this_peer) >= self._limits.peer_handshakes:
+            candidates = of_this_peer
         elif len(waiting) >= self._limits.handshakes:
-            most = max(by_peer.values(), key=len)
+            candidates = max(by_peer.values(), key=len)
         else:
             return
-        self._remove(most[0])
-        most[0].abort()
+        self._remove(candidates[0])
+        candidates[0].abort()
 
     async def _connect(self, connection: Connection, client: socket.socket) -> None:
         """Attach the socket to the connection's protocol, after the TLS handshake if TLS is used."""

@@ -313,14 +313,14 @@ class Sampler:
         failure = await self._take_sample() if old or missing else None
         if self._taking is None:
             self._schedule_next()  # the interval may have changed
-        found = self._samples_after(ask.since, self._clock())
-        if failure is not None and (ask.since is None or not found):
+        samples = self._samples_after(ask.since, self._clock())
+        if failure is not None and (ask.since is None or not samples):
             return failure
         return tuple(
             sample
-            if sample.processes is None or (ask.processes and sample is found[-1])
+            if sample.processes is None or (ask.processes and sample is samples[-1])
             else replace(sample, processes=None)
-            for sample in found
+            for sample in samples
         )
 
     async def close(self) -> None:
@@ -495,10 +495,10 @@ async def _answer_line(sampler: Sampler, ranks: RasReader, line: bytes) -> bytes
         return encode_error(FailureKind.MALFORMED, str(error))
     if ask.ranks:
         return encode_ranks(await ranks.ask())
-    found = await sampler.ask(ask)
-    if isinstance(found, Failure):
-        return encode_error(found.kind, found.message)
-    return _encode_reply(sampler, found)
+    answer = await sampler.ask(ask)
+    if isinstance(answer, Failure):
+        return encode_error(answer.kind, answer.message)
+    return _encode_reply(sampler, answer)
 
 
 def _encode_reply(sampler: Sampler, samples: tuple[NodeSample, ...]) -> bytes:

@@ -277,12 +277,12 @@ class AgentServer(WebServer):
             ask = from_query(request.query)
         except AskError as error:
             return text(400, str(error), close=True)
-        found = await self._sampler.ask(ask)
-        if isinstance(found, Failure):
-            return text(503, found.message)
+        answer = await self._sampler.ask(ask)
+        if isinstance(answer, Failure):
+            return text(503, answer.message)
         reply = make_reply(
             self._sampler.identity,
-            found,
+            answer,
             self._sampler.now(),
             wall_s=time.time(),
             interval_s=self._sampler.interval_s,
@@ -293,11 +293,11 @@ class AgentServer(WebServer):
     async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
         from sparktop.agent.exposition import page as node_page  # late: many agents are never scraped
 
-        found = await self._sampler.ask(Ask(interval_s=_SCRAPE_INTERVAL_S), fresh_s=_SCRAPE_FRESH_S)
-        if isinstance(found, Failure):
-            return text(503, found.message)
+        answer = await self._sampler.ask(Ask(interval_s=_SCRAPE_INTERVAL_S), fresh_s=_SCRAPE_FRESH_S)
+        if isinstance(answer, Failure):
+            return text(503, answer.message)
         accept = request.headers.get("Accept")
-        newest = found[-1] if found else None
+        newest = answer[-1] if answer else None
         body, kind = node_page(self._sampler.identity, newest, accept=accept, simulated=self._simulated)
         return page(body, kind)
 

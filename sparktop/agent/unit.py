@@ -99,7 +99,7 @@ def unit_text(
             f"# sparktop {command} --systemd-unit > /etc/systemd/system/sparktop-{command}.service",
             *notes,
             *("", "[Unit]", f"Description=sparktop {about}", f"After={after}"),
-            f"Wants={' '.join(one for one in after.split() if one.endswith('.target'))}",
+            f"Wants={' '.join(target for target in after.split() if target.endswith('.target'))}",
             *("", "[Service]", "Type=exec", f"ExecStart={words}"),
             *("Restart=on-failure", f"RestartSec={restart_s}"),
             *lines,
@@ -155,8 +155,8 @@ def command_line(flags: UnitFlags, token_file: str | None) -> tuple[list[str], s
     )
     for option, name, file in files:
         if file is not None:
-            place = str(Path(file).absolute()).replace("%", "%%")
-            credentials.append(f"LoadCredential={name}:{place}")
+            path = str(Path(file).absolute()).replace("%", "%%")
+            credentials.append(f"LoadCredential={name}:{path}")
             words += [option, f"${{CREDENTIALS_DIRECTORY}}/{name}"]
     if flags.insecure:
         words.append("--insecure")
@@ -170,27 +170,27 @@ def user_lines(program: Path, *files: Path) -> Iterator[str]:
     The user is a dynamic user of systemd. If `program`, or one of the `files` that it reads, lies in a home
     directory, it is the owner of the first that does.
     """
-    place = next((path for path in (program, *files) if _in_home(path)), None)
-    if place is None:
+    home_path = next((path for path in (program, *files) if _in_home(path)), None)
+    if home_path is None:
         yield "# A user that exists only while it runs."
         yield from ("DynamicUser=yes", "ProtectHome=yes")
         return
     try:
-        owner = place.owner()
+        owner = home_path.owner()
     except (KeyError, OSError):
         owner = "nobody"
-    if place == program:
+    if home_path == program:
         yield "# The program lies in a home: no other user can be counted on to reach it. Installed elsewhere"
         yield "# (a virtual environment below /opt), DynamicUser=yes and ProtectHome=yes would do."
     else:
-        shown = "".join(char if char.isprintable() else "?" for char in str(place))
+        shown = "".join(char if char.isprintable() else "?" for char in str(home_path))
         yield f"# {shown} lies in a home: no other user can be counted on to read it."
         yield "# With all files below /etc/sparktop, DynamicUser=yes and ProtectHome=yes would do."
     yield from (f"User={owner}", "ProtectHome=read-only")
 
 
 def _in_home(path: Path) -> bool:
-    return any(one.is_relative_to(home) for one in (path, path.resolve()) for home in _HOMES)
+    return any(form.is_relative_to(home) for form in (path, path.resolve()) for home in _HOMES)
 
 
 def environment_lines(*, named: bool | None) -> Iterator[str]:

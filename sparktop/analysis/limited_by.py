@@ -404,9 +404,9 @@ def _simultaneous_polls(mine: Sequence[Poll], others: Sequence[Poll]) -> list[tu
     times = [poll.at for poll in others]
     pairs = []
     for poll in mine:
-        place = bisect_left(times, poll.at)
+        index = bisect_left(times, poll.at)
         near = min(
-            others[max(0, place - 1) : place + 1], key=lambda other: abs(other.at - poll.at), default=None
+            others[max(0, index - 1) : index + 1], key=lambda other: abs(other.at - poll.at), default=None
         )
         are_reported = near is not None and None not in {poll.running, near.running}
         if near is not None and are_reported and abs(near.at - poll.at) <= _APART_S:
@@ -659,10 +659,10 @@ def _why_not_judged(evidence: Evidence, cost: StepCost, flat: float | None) -> s
 def _waiting_ranks_w(evidence: Evidence) -> float | None:
     """Return the most power of a GPU of an engine on several machines if none of them computes, else None."""
     powers = [known_mean(poll.gb10_power_w for poll in machine.polls) for machine in evidence.machines]
-    known = [power for power in powers if power is not None]
-    if evidence.spans == 1 or len(known) < evidence.spans or max(known) >= GB10_POWER_W[0]:
+    measured_w = [power for power in powers if power is not None]
+    if evidence.spans == 1 or len(measured_w) < evidence.spans or max(measured_w) >= GB10_POWER_W[0]:
         return None
-    return max(known)
+    return max(measured_w)
 
 
 def _why_unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str | None:

@@ -76,8 +76,8 @@ def match_deployments(
             by_address.setdefault(address, name)
     result: dict[str, str | None] = {}
     for deployment in reported:
-        place = address_of(deployment.address, speaker) if deployment.address else None
-        backend = by_address.get(place) if place else None
+        deployed_at = address_of(deployment.address, speaker) if deployment.address else None
+        backend = by_address.get(deployed_at) if deployed_at else None
         result[deployment.id] = (
             backend
             or configured.get(deployment.id)

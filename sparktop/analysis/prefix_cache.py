@@ -121,7 +121,7 @@ class PrefixCacheRule:
         counted = [(step.prompts, step.tokens, step.asked, step.cached) for step in steps]
         if whole:
             counted = [(use.prompts or 0.0, use.prompt_tokens, use.asked_tokens, use.cached_tokens)]
-        total = [sum(counts[place] for counts in counted) for place in range(4)]
+        total = [sum(counts[column] for counts in counted) for column in range(4)]
         count, tokens, asked, cached = total
         if count < LEAST_PROMPTS or asked < LEAST_TOKENS or tokens < SHORT_TOKENS * count:
             return
@@ -202,12 +202,12 @@ class _Prompts:
         else:
             line = f"prefix cache: {cached} of {asked} prompt tokens found; whether they repeat is unknown"
             sure, case = Sure.UNKNOWN, "repetition unknown"
-        known = {"BLOCK": f"{block or 0:,}", "LEAST": f"{self._needed or 0:,}", "OPTION": option}
+        replacements = {"BLOCK": f"{block or 0:,}", "LEAST": f"{self._needed or 0:,}", "OPTION": option}
         return Finding(
             KIND,
             view.name,
             line,
-            fix=FINDINGS[KIND].advice(case, **known),
+            fix=FINDINGS[KIND].advice(case, **replacements),
             sure=sure,
             severity=severity,
             evidence=(looked_up, *self._evidence(full)),

@@ -278,11 +278,11 @@ class StartMemoryRule:
     ) -> tuple[str, Fit] | None:
         """Return ("start" or "waking", whether it fits); None of an engine that runs, or was never seen."""
         held = _held_by(view, machine, sample)
-        most, about, name = max(held, default=0), view.start_memory, machine.name
+        highest, about, name = max(held, default=0), view.start_memory, machine.name
         sleeps = view.state is BackendState.ASLEEP
         if view.ok and not sleeps:
             restarts, before = self._awake.get(name, (view.restarts, 0))
-            self._awake[name] = view.restarts, max(most, before if restarts == view.restarts else 0)
+            self._awake[name] = view.restarts, max(highest, before if restarts == view.restarts else 0)
         is_gone = about is not None and not about.alive and _is_gone(view)
         if not (sleeps or is_gone or view.loading is not None):
             return None
@@ -291,13 +291,13 @@ class StartMemoryRule:
         if room is None:
             return None
         if sleeps:
-            return "waking", fit_of(self._wake_need(name, about, room, most), room, was_short=was_short)
+            return "waking", fit_of(self._wake_need(name, about, room, highest), room, was_short=was_short)
         if about is None:
             return "start", fit_of(Need(None, "its process is not visible"), room)
         need = _need_of(about, room, now, machines=len(view.nodes))
         if is_gone:
             return "start", fit_of(need, room, was_short=was_short)
-        return _fit_of_rest(about, need, room, most, was_short=was_short)
+        return _fit_of_rest(about, need, room, highest, was_short=was_short)
 
     def _wake_need(self, machine: str, about: StartMemory | None, room: Room, held: int) -> Need:
         awake, basis = self._awake.get(machine, (0, 0))[1], "what it held awake"

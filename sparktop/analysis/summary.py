@@ -178,10 +178,13 @@ def _verdict_of_queues(queueing: list[BackendView], *, alone: bool) -> Verdict:
 
     The header has their number already. `alone` is True if only one server is watched.
     """
-    most = max(queueing, key=lambda view: view.waiting or 0.0)
-    name, slots, running = most.name, most.slots, most.running
+    longest = max(queueing, key=lambda view: view.waiting or 0.0)
+    name, slots, running = longest.name, longest.slots, longest.running
     if len(queueing) > 1:
-        words, short = f"longest queue: {most.waiting:.0f} at {name}", f"{name}: {most.waiting:.0f} wait"
+        words, short = (
+            f"longest queue: {longest.waiting:.0f} at {name}",
+            f"{name}: {longest.waiting:.0f} wait",
+        )
     elif slots and running is not None and running >= slots:
         words, short = f"{name} is full: {running:.0f} of {slots} slots run", f"{name} is full"
     else:

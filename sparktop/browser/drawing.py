@@ -103,8 +103,8 @@ def edge_links(rows: Sequence[Row], page: Page) -> Iterator[Link]:
         left = left.removesuffix(filters)
         yield Link(f"#{FILTER}", "filter", cell_width(left), len(rows) - 1, cell_width(filters))
     if left.endswith(lists):
-        known = [None, *Top]
-        following = known[(known.index(page.choice.top) + 1) % len(known)]
+        list_choices = [None, *Top]
+        following = list_choices[(list_choices.index(page.choice.top) + 1) % len(list_choices)]
         after = replace(page, choice=replace(page.choice, top=following, ignored=()))
         words = "the groups" if following is None else f"the list {following.value}"
         start = cell_width(left.removesuffix(lists))

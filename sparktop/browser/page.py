@@ -74,11 +74,11 @@ def parse_choice(query: Mapping[str, str]) -> Choice:
     """Return the choice in the fields of an address; values that are not known are ignored, and named."""
     ignored: list[str] = []
 
-    def one_of(name: str, known: Mapping[str, Chosen], usual: Chosen) -> Chosen:
+    def one_of(name: str, choices: Mapping[str, Chosen], usual: Chosen) -> Chosen:
         value = query.get(name, "")[:_ENOUGH]
-        if value and value not in known:
-            ignored.append(f"{name} “{clean(value, 40)}” is not known: it is one of {', '.join(known)}")
-        return known.get(value, usual)
+        if value and value not in choices:
+            ignored.append(f"{name} “{clean(value, 40)}” is not known: it is one of {', '.join(choices)}")
+        return choices.get(value, usual)
 
     words = clean(query.get("filter", "")[:_ENOUGH], _ENOUGH)[:MOST_WORDS].strip()
     lists: dict[str, Top | None] = {**_LISTS}

@@ -100,10 +100,10 @@ class Link(Struct, frozen=True):
     @property
     def html(self) -> str:
         """The link as HTML; the style sheet has a class for each position."""
-        place = f"x{self.x} y{self.y} w{self.width} h{min(self.height, MOST_LINK_ROWS)}"
+        extent = f"x{self.x} y{self.y} w{self.width} h{min(self.height, MOST_LINK_ROWS)}"
         key = f' data-key="{escape(self.key)}"' if self.key else ""
         label = escape(self.label)
-        return f'<a class="over {place}" href="{escape(self.path)}" aria-label="{label}"{key}></a>'
+        return f'<a class="over {extent}" href="{escape(self.path)}" aria-label="{label}"{key}></a>'
 
 
 class Section(Struct, frozen=True):

@@ -257,7 +257,7 @@ def _shipped_folder() -> Path:
 
 def user_folder(env: Mapping[str, str]) -> Path | None:
     """Return the folder of the user's themes, whether it exists or not; None without a home directory."""
-    return next((place.parent / "themes" for place in usual_places(env) if place.is_absolute()), None)
+    return next((path.parent / "themes" for path in usual_places(env) if path.is_absolute()), None)
 
 
 def _theme_text(path: Path, where: str) -> str:
@@ -492,8 +492,8 @@ def _add_missing_colors(
     chosen = [*beside, *(full[role] for role in roles if role in full)]
     for role in missing:
         apart = {color: min((difference(color, other) for other in chosen), default=100.0) for color in pool}
-        most = max(pool, key=apart.__getitem__)
-        full[role] = next((color for color in pool if apart[color] >= least), most)
+        farthest = max(pool, key=apart.__getitem__)
+        full[role] = next((color for color in pool if apart[color] >= least), farthest)
         chosen.append(full[role])
 
 

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _approve(Path(arguments.trust or FILE_NAME))
     path = config.find_config(arguments.check, os.environ)
     if path is None:
-        places = ", ".join(clean(place, 300) for place in config.usual_places(os.environ))
+        places = ", ".join(clean(location, 300) for location in config.usual_places(os.environ))
         raise ConfigError(f"no configuration file: looked for {places}; sparktop config --default prints one")
     text, about, is_found = trust.read_used(arguments.check, path, os.environ)
     loaded = config.check(path, text)

@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
         targets=arguments.targets,
         config=arguments.config,
         has_file=from_file.source != "defaults",
-        found=any(check.status is Status.OK for check in servers),
+        results=any(check.status is Status.OK for check in servers),
     )
     if arguments.bundle:
         _write_bundle(checks, watch, config)
@@ -240,4 +240,4 @@ async def _examine(watch: Watch, *, named: bool) -> tuple[list[Check], list[Chec
     reading_and_identity = await read_machine()
     machine = check_machine(*reading_and_identity)
     async with open_network(secure=any(url.startswith("https:") for url in urls)) as network:
-        return machine, await examine_network(watch, network, wanted=named, own=reading_and_identity)
+        return machine, await examine_network(watch, network, wanted=named, this_machine=reading_and_identity)

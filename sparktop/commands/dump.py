@@ -178,13 +178,13 @@ def _write_openmetrics(
         except OSError as error:
             raise OutputError(f"a temporary file: {reason_of(error)}") from None
         write_parts(output, collector.text())
-    left = collector.left
-    if left.pages:
-        tell(f"{left.pages:,} pages are left out: their servers have none in Prometheus' format")
-    if left.samples:
-        tell(f"{left.samples:,} samples are left out: unreadable, repeated, or of too many series")
-    if left.records:
-        tell(f"{left.records:,} records could not be used")
+    if collector.unread_pages:
+        tell(f"{collector.unread_pages:,} pages are left out: their servers have none in Prometheus' format")
+    if collector.unused_samples:
+        samples = f"{collector.unused_samples:,} samples"
+        tell(f"{samples} are left out: unreadable, repeated, or of too many series")
+    if collector.unread_records:
+        tell(f"{collector.unread_records:,} records could not be used")
     _report_missing([name for name in arguments.fields if name not in collector.names])
 
 

@@ -331,9 +331,9 @@ def keys_with(keys: Mapping[str, str]) -> tuple[Key, ...]:
         KeyError: there is no action of such a name.
         ValueError: a key does not exist or is in use; the message names the action.
     """
-    known = {key.name for key in KEYS}
+    names = {key.name for key in KEYS}
     for name in keys:
-        if name not in known:
+        if name not in names:
             raise KeyError(name)
     for name, message in wrong_keys(keys).items():
         raise ValueError(f"'{name}' {message}")

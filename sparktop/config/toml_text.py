@@ -150,14 +150,14 @@ def with_values(text: str, values: Mapping[Place, Value]) -> str:
     Raises:
         ConfigError: the text is not valid, or a value cannot be changed alone.
     """
-    for place, value in values.items():
+    for path, value in values.items():
         before = _parse_or_raise(text)
-        text = _with_value(text, place, value)
-        table = before.get(place[0], {})
-        wanted = value if len(place) == 1 else isinstance(table, dict) and {**table, place[1]: value}
-        if _parse_or_raise(text) != {**before, place[0]: wanted}:
+        text = _with_value(text, path, value)
+        table = before.get(path[0], {})
+        wanted = value if len(path) == 1 else isinstance(table, dict) and {**table, path[1]: value}
+        if _parse_or_raise(text) != {**before, path[0]: wanted}:
             raise ConfigError(
-                f"{'.'.join(place)} could not be changed without changing more: edit the file by hand"
+                f"{'.'.join(path)} could not be changed without changing more: edit the file by hand"
             )
     return text
 

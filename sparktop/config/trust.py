@@ -68,12 +68,12 @@ def _writer_of_all(path: Path, about: os.stat_result) -> str | None:
     if (reason := _writer(real, about)) is not None:
         return f"it {reason}"
     for folder in dict.fromkeys((Path(os.path.realpath(path.parent)), real.parent)):
-        for place in (folder, *folder.parents):
-            status = place.stat()
+        for folder_above in (folder, *folder.parents):
+            status = folder_above.stat()
             # Others cannot rename what is in a sticky folder, but they can put files there.
-            is_sticky = place != folder and bool(status.st_mode & stat.S_ISVTX)
-            if (reason := _writer(place, status, is_sticky=is_sticky)) is not None:
-                return f"its folder {clean(place, 200)} {reason}"
+            is_sticky = folder_above != folder and bool(status.st_mode & stat.S_ISVTX)
+            if (reason := _writer(folder_above, status, is_sticky=is_sticky)) is not None:
+                return f"its folder {clean(folder_above, 200)} {reason}"
     return None
 
 

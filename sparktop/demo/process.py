@@ -29,7 +29,7 @@ from sparktop.agent.server import AgentServer
 from sparktop.demo.engine import HOST, EngineSite
 from sparktop.demo.load import Driver, ExternalClients, LoadPause
 from sparktop.demo.machine import MachineReader
-from sparktop.demo.proxy import Proxy, Upstream
+from sparktop.demo.proxy import Proxy
 from sparktop.demo.ras import RasServer, SimulatedJob
 from sparktop.demo.scenario import Plan, Scenario, backend_name
 from sparktop.hardware.ras import RasReader
@@ -81,15 +81,15 @@ async def run_engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
         yield {"engines": ports, "agents": agents}
 
 
-def _make_reader(scenario: Scenario, place: int, start_s: float, rank: int | None) -> MachineReader:
-    """Create the reader of the simulated machine with the index `place`.
+def _make_reader(scenario: Scenario, index: int, start_s: float, rank: int | None) -> MachineReader:
+    """Create the reader of the simulated machine with the index `index`.
 
     `rank` is the machine's tensor-parallel rank in an engine that spans several machines, else None.
     """
-    thermal = scenario.thermal_of(place, start_s=start_s)
-    machine = replace(scenario.machine_of(place, start_s=start_s), rank=rank)
-    address = None if rank is None else f"192.168.100.{11 + place}"
-    return MachineReader(thermal, machine, name=backend_name(place), address=address)
+    thermal = scenario.thermal_of(index, start_s=start_s)
+    machine = replace(scenario.machine_of(index, start_s=start_s), rank=rank)
+    address = None if rank is None else f"192.168.100.{11 + index}"
+    return MachineReader(thermal, machine, name=backend_name(index), address=address)
 
 
 async def _start_ras(
@@ -134,7 +134,7 @@ async def run_proxies(plan: Plan) -> AsyncIterator[dict[str, object]]:
 async def _start_proxy(stack: AsyncExitStack, plan: Plan, strategy: str) -> int:
     """Serve a proxy that routes to all engines by `strategy`, and return its port."""
     scenario = plan.effective_scenario()
-    upstreams = [Upstream(scenario.name_of(index), url) for index, url in enumerate(plan.urls)]
+    upstreams = {scenario.name_of(index): url for index, url in enumerate(plan.urls)}
     router = make_router(strategy, len(upstreams), scenario.counts, seed=plan.seed)
     proxy = Proxy(
         upstreams,

@@ -6,7 +6,7 @@ import hmac
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import count
 
 import aiohttp
@@ -34,14 +34,6 @@ _REPEATING = (
 )
 
 
-class Upstream(Struct, frozen=True):
-    """A server behind the proxy (LiteLLM calls it a deployment)."""
-
-    id: str
-    url: str
-    """URL of the server, without a trailing slash and without /v1."""
-
-
 class _Attempt(Struct):
     """One attempt to serve a request.
 
@@ -65,7 +57,7 @@ class Proxy:
 
     def __init__(
         self,
-        upstreams: Sequence[Upstream],
+        upstreams: Mapping[str, str],
         router: Router,
         *,
         model: str,
@@ -76,11 +68,12 @@ class Proxy:
     ) -> None:
         """Forward requests to `upstreams`; `router` chooses an index in `upstreams` for each request.
 
-        `faults` describes simulated failures; `visitors` is notified of requests that are not the demo's own
-        load.
+        `upstreams` has the URLs of the servers by id (LiteLLM calls them deployments), without a trailing
+        slash and without /v1. `faults` describes simulated failures; `visitors` is notified of requests that
+        are not the demo's own load.
         """
         self._visitors = visitors or ExternalClients()
-        self._upstreams = tuple(upstreams)
+        self._upstreams = tuple(upstreams.items())
         self._router = router
         self._model = model
         self._faults = faults or Faults()
@@ -156,7 +149,8 @@ class Proxy:
                 faults.status, "the backend failed (simulated)", self._routing_headers(attempt)
             )
         path = request.path if request.path.startswith("/v1") else f"/v1{request.path}"
-        url = self._upstreams[attempt.backend].url + path
+        _, url = self._upstreams[attempt.backend]
+        url += path
         assert self._session is not None  # noqa: S101 - the application runs
         try:
             kind = {"Content-Type": request.headers.get("Content-Type", "")}
@@ -228,11 +222,11 @@ class Proxy:
 
     def _routing_headers(self, attempt: _Attempt) -> dict[str, str]:
         """Return LiteLLM's response headers, which name the backend that served the request."""
-        upstream = self._upstreams[attempt.backend]
+        server_id, url = self._upstreams[attempt.backend]
         return {
             "x-litellm-call-id": f"simulated-{next(self._calls)}",
-            "x-litellm-model-id": upstream.id,
-            "x-litellm-model-api-base": f"{upstream.url}/v1",
+            "x-litellm-model-id": server_id,
+            "x-litellm-model-api-base": f"{url}/v1",
             "x-litellm-model-group": self._model,
             "x-litellm-version": VERSION,
             "x-litellm-overhead-duration-ms": f"{attempt.overhead_ms:.3f}",
@@ -244,18 +238,17 @@ class Proxy:
         """Return a metrics page like LiteLLM's: answers and failures by backend, and refused requests."""
         counts = ((FAILURES, self._failures), (ANSWERS, self._answers))
         lines = [
-            f'{name}{{model_id="{upstream.id}"}} {count}'
+            f'{name}{{model_id="{server_id}"}} {count}'
             for name, column in counts
-            for upstream, count in zip(self._upstreams, column, strict=True)
+            for (server_id, _), count in zip(self._upstreams, column, strict=True)
         ]
         refused = f'{FAILED_REQUESTS}{{exception_class="RouterRateLimitError"}} {self._refusals}'
         return web.Response(text="\n".join((*lines, refused, "")))
 
     def _respond_all_cooling(self) -> web.Response:
         self._refusals += 1
-        cooling = [
-            self._upstreams[index].id for index in sorted(self._router.cooling_backends(self._clock()))
-        ]
+        indices = self._router.cooling_backends(self._clock())
+        cooling = [server_id for index, (server_id, _) in enumerate(self._upstreams) if index in indices]
         message = (
             "No deployments available for selected model, Try again in 5 seconds. "
             f"Passed model={self._model}. pre-call-checks=False, cooldown_list={cooling}"
@@ -272,12 +265,12 @@ class Proxy:
             {
                 "model_name": self._model,
                 "litellm_params": {
-                    "api_base": f"{upstream.url}/v1",
+                    "api_base": f"{url}/v1",
                     "model": f"hosted_vllm/{self._model}",
                 },
-                "model_info": {"id": upstream.id, "db_model": False},
+                "model_info": {"id": server_id, "db_model": False},
             }
-            for upstream in self._upstreams
+            for server_id, url in self._upstreams
         ]
         return web.json_response({"data": content})
 

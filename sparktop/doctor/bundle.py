@@ -128,16 +128,16 @@ class Redactor:
         if self._secrets is not None:
             text = self._secrets.sub(SECRET, text)
         text = self._without_secrets(text)
-        text = _URL_HOST.sub(lambda found: found[1] + self._host(found[2]), text)
-        text = _USER_AT_HOST.sub(lambda found: f"{self._user(found[1])}@{self._host(found[2])}", text)
-        text = _HOME.sub(lambda found: found[1] + self._user(found[2]), text)
-        text = _HARDWARE.sub(lambda found: self._stand_in("address", found[0]), text)
+        text = _URL_HOST.sub(lambda match: match[1] + self._host(match[2]), text)
+        text = _USER_AT_HOST.sub(lambda match: f"{self._user(match[1])}@{self._host(match[2])}", text)
+        text = _HOME.sub(lambda match: match[1] + self._user(match[2]), text)
+        text = _HARDWARE.sub(lambda match: self._stand_in("address", match[0]), text)
         for pattern in (_IP6, _IP4):
-            text = pattern.sub(lambda found: self._address(found[0]), text)
-        text = _DOTTED_HOST.sub(lambda found: self._host(found[0]), text)
+            text = pattern.sub(lambda match: self._address(match[0]), text)
+        text = _DOTTED_HOST.sub(lambda match: self._host(match[0]), text)
         if self._pattern is not None:
-            text = self._pattern.sub(lambda found: self._stand_ins[found[0].lower()], text)
-        text = _HOST_AND_PORT.sub(lambda found: self._host(found[1], anywhere=False), text)
+            text = self._pattern.sub(lambda match: self._stand_ins[match[0].lower()], text)
+        text = _HOST_AND_PORT.sub(lambda match: self._host(match[1], anywhere=False), text)
         return _LONG_WORD.sub(SECRET, text)
 
     def check(self, check: Check) -> Check:
@@ -150,10 +150,12 @@ class Redactor:
         """Return a value of the configuration file, of this kind, redacted; keys of fixed tables stay."""
         if isinstance(value, dict):
             if kind.table is None:
-                return {self.text(key): self.settings(kind.items or kind, one) for key, one in value.items()}
-            return {key: self._setting(key, kind.table[key].kind, one) for key, one in value.items()}
+                return {
+                    self.text(key): self.settings(kind.items or kind, part) for key, part in value.items()
+                }
+            return {key: self._setting(key, kind.table[key].kind, part) for key, part in value.items()}
         if isinstance(value, list):
-            return [self.settings(kind.items or kind, one) for one in value]
+            return [self.settings(kind.items or kind, part) for part in value]
         return self.text(value) if isinstance(value, str) else value
 
     def _setting(self, key: str, kind: Kind, value: Any) -> object:  # noqa: ANN401 - as above
@@ -237,14 +239,14 @@ def redactor_of(
         *watch.sweep_routers,
         *watch.prometheus,
     )
-    hosts = [urlsplit(one.url).hostname or "" for one in targets if one.url]
-    ssh = [one.ssh.rpartition("@") for one in watch.nodes if one.ssh]
+    hosts = [urlsplit(target.url).hostname or "" for target in targets if target.url]
+    ssh = [target.ssh.rpartition("@") for target in watch.nodes if target.ssh]
     secrets = [value for name, value in env.items() if _SECRET_VARIABLE.search(name)]
     of_file = _secrets_of({} if config is None else config.settings, env)
     return Redactor(
-        secrets=[*(one for one in secrets if len(one) >= _SHORTEST_SECRET), *of_file],
+        secrets=[*(target for target in secrets if len(target) >= _SHORTEST_SECRET), *of_file],
         hosts=[*own_names, *hosts, *watch.discover, *(host for _, _, host in ssh)],
-        names=[one.name for one in targets],
+        names=[target.name for target in targets],
         users=[*users, *(user for user, _, _ in ssh)],
     )
 
@@ -252,11 +254,11 @@ def redactor_of(
 def _secrets_of(value: object, env: Mapping[str, str], key: str = "") -> Iterable[str]:
     """Yield the secrets that settings hold or name: values of variables, first lines of files, headers."""
     if isinstance(value, dict):
-        for name, one in value.items():
-            yield from _secrets_of(one, env, key if key in _SECRET_KEYS else str(name))
+        for name, part in value.items():
+            yield from _secrets_of(part, env, key if key in _SECRET_KEYS else str(name))
     elif isinstance(value, list):
-        for one in value[key == "hook" :]:  # its first word is the program
-            yield from _secrets_of(one, env, key)
+        for part in value[key == "hook" :]:  # its first word is the program
+            yield from _secrets_of(part, env, key)
     elif isinstance(value, str):
         if key in _SECRET_KEYS or key == "basic_user":
             yield from [value] if len(value) >= _SHORTEST_SECRET else []
@@ -301,7 +303,7 @@ def bundle(
 
     def redacted() -> dict[str, object]:
         return {
-            "doctor": report([redactor.check(one) for one in checks]),
+            "doctor": report([redactor.check(check) for check in checks]),
             "configuration": None if config is None else redactor.settings(SETTINGS, config.settings),
             "log": [_log_line(redactor.text(line)) for line in log],
         }

@@ -59,19 +59,24 @@ def any_failed(checks: Iterable[Check]) -> bool:
 
 
 def next_step(
-    checks: Iterable[Check], *, targets: Sequence[str], config: str | None = None, has_file: bool, found: bool
+    checks: Iterable[Check],
+    *,
+    targets: Sequence[str],
+    config: str | None = None,
+    has_file: bool,
+    results: bool,
 ) -> str:
     """Return what to run after the doctor, as a line for the user.
 
     `targets` are the TARGET arguments and `config` that of --config, `has_file` is whether a configuration
-    file is in use, and `found` whether a server, router or agent answered.
+    file is in use, and `results` whether a server, router or agent answered.
     """
     words = [*(() if config is None else ("--config", config)), *targets]
     arguments = "".join(f" {quote(clean(word, _LONGEST_WORD))}" for word in words)
     if any_failed(checks):
         return f"correct what says FAIL, from the top, then run sparktop doctor{arguments} again"
     command = f"sparktop{arguments}"
-    if not found:
+    if not results:
         return f"{command} shows this machine; sparktop HOST looks elsewhere; sparktop demo simulates servers"
     if has_file:
         return command
@@ -79,11 +84,11 @@ def next_step(
 
 
 def to_text(
-    groups: Mapping[str, Sequence[Check]], then: str = "", *, width: int | None = None, color: bool = False
+    groups: Mapping[str, Sequence[Check]], advice: str = "", *, width: int | None = None, color: bool = False
 ) -> str:
     """Return the checks as text: a heading for each group, a line for each check, and a line with the counts.
 
-    A last line has the next step `then`, unless that is "".
+    A last line has the next step `advice`, unless that is "".
 
     `groups` has the checks by heading; empty groups are left out. Lines are wrapped to `width` cells, unless
     that is None. With `color`, statuses are coloured by ANSI escape sequences. Control characters that a
@@ -96,8 +101,8 @@ def to_text(
             lines += [_check_line(check, width, color=color) for check in checks]
             lines.append("")
     lines.append(_counts_line([check for checks in groups.values() for check in checks]))
-    if then:
-        lines.append(_wrap_line(f"next: {then}", width))
+    if advice:
+        lines.append(_wrap_line(f"next: {advice}", width))
     return "\n".join(lines) + "\n"
 
 
@@ -127,10 +132,10 @@ def _counts_line(checks: Sequence[Check]) -> str:
     return ", ".join(f"{count[status]} {word}" for status, word in words.items() if count[status])
 
 
-def to_json(checks: Sequence[Check], now: datetime, then: str = "") -> dict[str, object]:
+def to_json(checks: Sequence[Check], now: datetime, advice: str = "") -> dict[str, object]:
     """Return the report of the checks as JSON-ready values, in the schema `SCHEMA`.
 
-    `now` is the time of the report, `then` the next step. The advice of a check is null if it is empty.
+    `now` is the time of the report, `advice` the next step. The advice of a check is null if it is empty.
     """
     return {
         "schema": SCHEMA,
@@ -146,5 +151,5 @@ def to_json(checks: Sequence[Check], now: datetime, then: str = "") -> dict[str,
             }
             for check in checks
         ],
-        "next": then or None,
+        "next": advice or None,
     }

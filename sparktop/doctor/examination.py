@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.machine import check_compared, check_missing_gpu
-from sparktop.doctor.network import Network, check_names, host_key, host_port_of
+from sparktop.doctor.network import Network, check_names, host_key, host_port_of, shown_address
 from sparktop.doctor.servers import check_backend, check_port, check_prometheus, check_router
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample, Workloads
@@ -38,20 +38,20 @@ async def examine_network(
     *,
     wanted: bool,
     search: Search = discover,
-    own: tuple[Reading, NodeIdentity] | None = None,
+    this_machine: tuple[Reading, NodeIdentity] | None = None,
 ) -> list[Check]:
     """Check host names, and all nodes, backends and routers that are watched; return the checks.
 
     The hosts in `watch.discover` are searched for servers with `search`, and these servers are checked too,
     as are those that files list.
-    `wanted` is whether the user named these hosts, so that a search without a result is a failure. `own` is
-    what was read of this machine: it is compared with the others if it is watched.
+    `wanted` is whether the user named these hosts, so that a search without a result is a failure.
+    `this_machine` is what was read of this machine: it is compared with the others if it is watched.
     """
     named = await check_names(_hosts(watch), network)
     resolved = [host for host in watch.discover if not _has_failed(named.get(host_key(host)))]
-    found = await search(resolved) if resolved else Found()
-    backends = (*watch.backends, *_without_known(found.backends, watch.backends))
-    routers = (*watch.routers, *watch.sweep_routers, *found.routers)
+    servers = await search(resolved) if resolved else Found()
+    backends = (*watch.backends, *_without_known(servers.backends, watch.backends))
+    routers = (*watch.routers, *watch.sweep_routers, *servers.routers)
     listed_checks, listed_backends, listed_nodes = await read_listed(watch)
     gate = asyncio.Semaphore(_AT_ONCE)
 
@@ -64,13 +64,17 @@ async def examine_network(
 
         return [line for lines in await asyncio.gather(*map(one, targets)) for line in lines]
 
-    machines = [(target, *own) for target in watch.nodes if own is not None and target.via == "local"]
+    machines = [
+        (target, *this_machine)
+        for target in watch.nodes
+        if this_machine is not None and target.via == "local"
+    ]
 
     async def check_machine(target: NodeTarget, network: Network) -> list[Check]:
         return await check_node(target, network, note=lambda *read: machines.append((target, *read)))
 
     async def check_server(target: BackendTarget, network: Network) -> list[Check]:
-        return await check_backend(target, network, _processes_here(target, own))
+        return await check_backend(target, network, _processes_here(target, this_machine))
 
     async def check_listed(target: BackendTarget, network: Network) -> list[Check]:
         return soften_failures(await check_server(target, network))
@@ -82,7 +86,7 @@ async def examine_network(
         each(check_router, routers),
         each(check_prometheus, watch.prometheus),
     )
-    checks = [*named.values(), *_search_checks(found, wanted=wanted), *listed_checks]
+    checks = [*named.values(), *_search_checks(servers, wanted=wanted), *listed_checks]
     compared = check_compared(machines, [*backends, *listed_backends])
     return [*checks, *(check for part in parts for check in part), *compared]
 
@@ -91,8 +95,8 @@ def _processes_here(target: BackendTarget, own: tuple[Reading, NodeIdentity] | N
     """Return the engine processes of this machine if the server's URL means it; else none."""
     if own is None or not isinstance(own[0], NodeSample) or own[0].workloads is None:
         return Workloads()
-    place = host_port_of(target.url)
-    is_here = place is not None and place.host in {*_LOOPBACK, *own[1].addresses, own[1].hostname}
+    host, _ = host_port_of(target.url) or (None, None)
+    is_here = host is not None and host in {*_LOOPBACK, *own[1].addresses, own[1].hostname}
     return own[0].workloads if is_here else Workloads()
 
 
@@ -102,30 +106,31 @@ def _hosts(watch: Watch) -> list[str]:
     urls += [target.url for target in (*watch.routers, *watch.sweep_routers)]
     urls += [target.url for target in watch.nodes if target.url]
     urls += [target.url for target in watch.prometheus]
-    places = (host_port_of(url) for url in urls)
-    return [*watch.discover, *(place.host for place in places if place is not None)]
+    return [*watch.discover, *(host for host, _ in filter(None, map(host_port_of, urls)))]
 
 
 def _has_failed(check: Check | None) -> bool:
     return check is not None and check.status is Status.FAIL
 
 
-def _without_known(found: Sequence[BackendTarget], known: Sequence[BackendTarget]) -> list[BackendTarget]:
-    urls = {target.url for target in known}
-    return [target for target in found if target.url not in urls]
+def _without_known(
+    servers: Sequence[BackendTarget], configured: Sequence[BackendTarget]
+) -> list[BackendTarget]:
+    urls = {target.url for target in configured}
+    return [target for target in servers if target.url not in urls]
 
 
-def _search_checks(found: Found, *, wanted: bool) -> list[Check]:
+def _search_checks(servers: Found, *, wanted: bool) -> list[Check]:
     """Return a check for each note of the port search, and for each agent that the search found.
 
     A note states what the search left out and why. The check of a note is a failure if the user named the
     hosts to search (`wanted`), else a skipped check.
     """
     status = Status.FAIL if wanted else Status.SKIP
-    checks = [Check("search", status, note) for note in found.notes]
+    checks = [Check("search", status, note) for note in servers.notes]
     return [
         *checks,
-        *(Check("search", Status.OK, f"{agent}: an agent answers") for agent in found.agents),
+        *(Check("search", Status.OK, f"{agent}: an agent answers") for agent in servers.agents),
     ]
 
 
@@ -186,11 +191,11 @@ async def check_node(
 
 def _check_secrecy(target: NodeTarget) -> list[Check]:
     """Return a warning if the agent's token is sent without encryption to another machine, else no check."""
-    place = host_port_of(target.url or "")
+    host, port = host_port_of(target.url or "") or ("", 0)
     secret = target.token or target.token_file
-    if not secret or place is None or urlsplit(target.url or "").scheme == "https" or place.host in _LOOPBACK:
+    if not secret or not host or host in _LOOPBACK or urlsplit(target.url or "").scheme == "https":
         return []
-    seen = f"the token goes to {place.shown} unencrypted: anyone on the way can read it"
+    seen = f"the token goes to {shown_address(host, port)} unencrypted: anyone on the way can read it"
     advice = "give the agent --tls-cert and --tls-key, and write https:// here"
     return [Check(f"{target.name} token", Status.WARN, seen, advice)]
 
@@ -215,14 +220,14 @@ def _node_checks(target: NodeTarget, reading: Reading, identity: NodeIdentity | 
         message = _RETRYING.sub("", reading.message)
         advice = _ADVICE.get(reading.kind, "") if target.via == "agent" else ""
         return [Check(name, Status.FAIL, message, advice)]
-    known = identity or NodeIdentity()
-    parts = [known.product, known.os, f"driver {known.driver}" if known.driver else None]
+    facts = identity or NodeIdentity()
+    parts = [facts.product, facts.os, f"driver {facts.driver}" if facts.driver else None]
     seen = ", ".join(part for part in parts if part) or "answers"
-    sent = f"; {known.reader_label} was sent there" if known.reader_label else ""
+    sent = f"; {facts.reader_label} was sent there" if facts.reader_label else ""
     checks = [Check(name, Status.OK, f"read through {target.via}: {seen}{sent}")]
     if isinstance(reading, NodeSample) and reading.gpu_note is not None:
         note = reading.gpu_note.replace(" on this machine", "")  # a note of the machine itself
-        checks.append(check_missing_gpu(f"{target.name} GPU", note, reading, known))
+        checks.append(check_missing_gpu(f"{target.name} GPU", note, reading, facts))
     return checks
 
 
@@ -253,9 +258,9 @@ async def read_listed(
     if watch.target_files:
         note("target files", *await read_settled(watch.target_files, sleep))
     if watch.sparkrun:
-        found = await asyncio.to_thread(read_sparkrun, home or Path.home())
-        note("sparkrun", found.backends, found.problems)
-        machines.extend(found.nodes[host] for host in found.default if host in found.nodes)
+        listed = await asyncio.to_thread(read_sparkrun, home or Path.home())
+        note("sparkrun", listed.backends, listed.problems)
+        machines.extend(listed.nodes[host] for host in listed.default if host in listed.nodes)
     return checks, servers, machines
 
 
@@ -265,7 +270,7 @@ def soften_failures(checks: Sequence[Check]) -> list[Check]:
     Ray lists exporters of its own, too: what answers with something else than an LLM server's page is named,
     without advice.
     """
-    return [_soften_failure(one) if one.status is Status.FAIL else one for one in checks]
+    return [_soften_failure(check) if check.status is Status.FAIL else check for check in checks]
 
 
 def _soften_failure(check: Check) -> Check:

@@ -106,7 +106,9 @@ def _check_gpu(gpu: GpuReading, version: str) -> Check:
     name = f"gpu {gpu.index}"
     model = clean(gpu.name or "without a name", 60)
     missing = [
-        _WORDS[one.name] for one in fields(gpu) if one.name in _WORDS and getattr(gpu, one.name) is None
+        _WORDS[field.name]
+        for field in fields(gpu)
+        if field.name in _WORDS and getattr(gpu, field.name) is None
     ]
     if len(missing) == len(_WORDS):
         advice = "sudo nvidia-smi shows what the driver itself says"
@@ -267,11 +269,11 @@ def _size_kept(folder: Path) -> str | None:
 
     The hours are those between the last writes of the oldest and the newest file.
     """
-    found = [one.stat() for one in parts(folder)]
-    size = numbers.data(sum(one.st_size for one in found), 12).strip()
-    if not found:
+    files = [file.stat() for file in parts(folder)]
+    size = numbers.data(sum(file.st_size for file in files), 12).strip()
+    if not files:
         return None
-    hours = (max(one.st_mtime for one in found) - min(one.st_mtime for one in found)) / _HOUR_S
+    hours = (max(file.st_mtime for file in files) - min(file.st_mtime for file in files)) / _HOUR_S
     saved = len(parts(incident_folder(folder)))
     incidents = f", {saved} {'incident' if saved == 1 else 'incidents'} saved" if saved else ""
     return f"{size} over {hours:.1f} h{incidents},"
@@ -295,12 +297,12 @@ def check_hook(command: Sequence[str], env: Mapping[str, str]) -> Check:
     """Check whether the hook program, the first word of `command`, exists and can be run."""
     program = clean(command[0], 200)
     if "/" not in command[0]:
-        found = shutil.which(command[0], path=env.get("PATH"))
-        if found is None:
+        executable = shutil.which(command[0], path=env.get("PATH"))
+        if executable is None:
             return Check(
                 _HOOK, Status.FAIL, f"{program} is not on the PATH", "write its whole path in [events] hook"
             )
-        return Check(_HOOK, Status.OK, f"{clean(found, 200)} is run for events")
+        return Check(_HOOK, Status.OK, f"{clean(executable, 200)} is run for events")
     path = Path(command[0])
     if not path.exists():
         return Check(_HOOK, Status.FAIL, f"{program} does not exist", "mend the path in [events] hook")
@@ -332,19 +334,19 @@ def check_compared(
     now = _situation(read, backends)
     rule = MachinesCompared()
     rule.look(now)  # it remembers since when there is a difference
-    found = rule.look(Situation(_LATER_S, now.wall, now.backends, now.nodes))
+    findings = rule.look(Situation(_LATER_S, now.wall, now.backends, now.nodes))
     checks = [
         Check(
-            f"{_COMPARED} {one.subject}",
-            Status.WARN if one.severity is not None else Status.SKIP,
-            one.line if one.sure is Sure.KNOWN else f"{one.line} ({one.sure.value})",
-            one.fix or "",
+            f"{_COMPARED} {check.subject}",
+            Status.WARN if check.severity is not None else Status.SKIP,
+            check.line if check.sure is Sure.KNOWN else f"{check.line} ({check.sure.value})",
+            check.fix or "",
         )
-        for one in found
+        for check in findings
     ]
     groups = [group for group in groups_of(now) if len(group.machines) > 1]
     alike = [] if checks else [_alike_check(group) for group in groups]
-    return [*checks, *alike, *(one for group in groups for one in _unreadable_checks(group))]
+    return [*checks, *alike, *(check for group in groups for check in _unreadable_checks(group))]
 
 
 def _situation(
@@ -362,11 +364,17 @@ def _situation(
         )
     engines = {process.engine for view in nodes.values() for process in view.engine_processes}
     only = next(iter(engines)) if len(engines) == 1 else None
-    known = [(one, only if one.engine == "auto" else one.engine) for one in backends]
+    engine_by_backend = [
+        (backend, only if backend.engine == "auto" else backend.engine) for backend in backends
+    ]
     where = place_backends(
-        known, [(target, identity, nodes[target.name].engine_processes) for target, _, identity in read]
+        engine_by_backend,
+        [(target, identity, nodes[target.name].engine_processes) for target, _, identity in read],
     )
-    views = {one.name: BackendView(one.name, one.url, one.name, nodes=where[one.name]) for one in backends}
+    views = {
+        backend.name: BackendView(backend.name, backend.url, backend.name, nodes=where[backend.name])
+        for backend in backends
+    }
     return Situation(0.0, datetime.now(UTC), views, nodes)
 
 
@@ -383,7 +391,9 @@ def _unreadable_checks(group: Group) -> list[Check]:
     if group.engine is None:
         return []
     processes = {view.name: process_of(view, group.engine) for view in group.machines}
-    closed = [name for name, one in processes.items() if one is not None and one.variables is None]
+    closed = [
+        name for name, process in processes.items() if process is not None and process.variables is None
+    ]
     if not closed:
         return []
     seen = f"NCCL and its variables are not readable on {', '.join(closed)}: the engine is another user's"

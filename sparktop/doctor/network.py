@@ -14,7 +14,6 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 import httpx
-from msgspec import Struct
 
 from sparktop.doctor.check import Check, Status
 from sparktop.model.text import clean, host_port
@@ -31,27 +30,13 @@ _PORTS = {"http": 80, "https": 443}
 """Usual ports by scheme."""
 
 
-class Resolved(Struct, frozen=True):
-    """The addresses of a host name, and how long resolving it took (seconds)."""
-
-    addresses: tuple[str, ...]
-    took_s: float
+def shown_address(host: str, port: int) -> str:
+    """Return "host:port" for messages, without control characters; IPv6 in square brackets."""
+    return host_port(clean(host, 80), port)
 
 
-class HostPort(Struct, frozen=True):
-    """Host and port of a URL."""
-
-    host: str
-    port: int
-
-    @property
-    def shown(self) -> str:
-        """Host and port as "host:port" for messages, without control characters; IPv6 in square brackets."""
-        return host_port(clean(self.host, 80), self.port)
-
-
-def host_port_of(url: str) -> HostPort | None:
-    """Return host and port of a URL; without a port in the URL, the usual port of the scheme.
+def host_port_of(url: str) -> tuple[str, int] | None:
+    """Return (host, port) of a URL; without a port in the URL, the usual port of the scheme.
 
     None if the URL has no host, or neither a port nor a scheme with a known port.
     """
@@ -60,21 +45,21 @@ def host_port_of(url: str) -> HostPort | None:
         port = parts.port or _PORTS.get(parts.scheme)
     except ValueError:
         return None
-    return HostPort(parts.hostname, port) if parts.hostname and port else None
+    return (parts.hostname, port) if parts.hostname and port else None
 
 
 class Network(Protocol):
     """Protocol of the network operations that checks need; `RealNetwork` implements it."""
 
-    async def resolve(self, host: str) -> Resolved:
-        """Return the addresses of `host`.
+    async def resolve(self, host: str) -> tuple[tuple[str, ...], float]:
+        """Return (the addresses of `host`, seconds that this took).
 
         Raises:
             OSError: the name does not resolve.
         """
         ...
 
-    async def connect(self, place: HostPort) -> None:
+    async def connect(self, host: str, port: int) -> None:
         """Open a TCP connection and close it at once.
 
         Raises:
@@ -109,36 +94,36 @@ class RealNetwork:
         self._connect_timeout_s = connect_timeout_s
         self._get_timeout_s = get_timeout_s
 
-    async def resolve(self, host: str) -> Resolved:
+    async def resolve(self, host: str) -> tuple[tuple[str, ...], float]:
         """Resolve a name with the system's resolver."""
         began = time.monotonic()
         try:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
-                found = await look_up(host, None)
+                entries = await look_up(host, None)
         except UnicodeError as error:  # a label too long for the encoding of host names
             raise OSError(str(error)) from error
-        addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
-        return Resolved(addresses, time.monotonic() - began)
+        addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in entries))
+        return addresses, time.monotonic() - began
 
-    async def connect(self, place: HostPort) -> None:
+    async def connect(self, host: str, port: int) -> None:
         """Open a TCP connection and close it at once."""
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 transport, _ = await asyncio.get_running_loop().create_connection(
-                    asyncio.Protocol, place.host, place.port
+                    asyncio.Protocol, host, port
                 )
         except TimeoutError as error:
             raise timeout_error(
-                place.shown, self._connect_timeout_s, answering=False, body_bytes=0
+                shown_address(host, port), self._connect_timeout_s, answering=False, body_bytes=0
             ) from error
         except (OSError, UnicodeError) as error:
-            raise transport_error(error, place.shown) from error
+            raise transport_error(error, shown_address(host, port)) from error
         transport.abort()
 
     async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Reply:
         """Send a GET and return the response; its time and its size are limited."""
-        place = host_port_of(url)
-        where = place.shown if place else clean(url, 80)
+        address = host_port_of(url)
+        where = shown_address(*address) if address else clean(url, 80)
         if tls_ca is not None:
             async with open_client(secure=True, trust=Trust(tls_ca, where).context()) as client:
                 return await get(client, url, where=where, deadline_s=self._get_timeout_s, api_key=api_key)
@@ -198,18 +183,18 @@ async def _check_name(host: str, network: Network) -> Check:
     """Return the check of a host name."""
     name = f"name {clean(host, 60)}"
     try:
-        found = await network.resolve(host)
+        addresses, took_s = await network.resolve(host)
     except OSError:
         advice = (
             _LOCAL.format(address="its IP address") if is_mdns(host) else "is it right? use its IP address"
         )
         return Check(name, Status.FAIL, "does not resolve", advice)
-    if not found.addresses:
+    if not addresses:
         return Check(name, Status.FAIL, "does not resolve", "use its IP address")
-    addresses = ", ".join(clean(one, 60) for one in found.addresses[:_SHOWN])
-    seen = f"resolves to {addresses} in {found.took_s * 1000:.0f} ms"
+    listed = ", ".join(clean(address, 60) for address in addresses[:_SHOWN])
+    seen = f"resolves to {listed} in {took_s * 1000:.0f} ms"
     if is_mdns(host):
-        return Check(name, Status.WARN, seen, _LOCAL.format(address=clean(found.addresses[0], 60)))
-    if found.took_s > _SLOW_S:
+        return Check(name, Status.WARN, seen, _LOCAL.format(address=clean(addresses[0], 60)))
+    if took_s > _SLOW_S:
         return Check(name, Status.WARN, seen, "the resolver is slow: use the IP address")
     return Check(name, Status.OK, seen)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.placement import launched_slots, server_process
 from sparktop.doctor.check import Check, Status
-from sparktop.doctor.network import HostPort, Network, host_port_of
+from sparktop.doctor.network import Network, host_port_of, shown_address
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, read_page
 from sparktop.engines.registry import Engine
 from sparktop.engines.router_pages import LISTS, TITLES, router_kind
@@ -124,17 +124,17 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
     name = f"{target.name} router"
     try:
         reply = await network.get(target.url + LIVELINESS, tls_ca=target.tls_ca)
-        known = reply.status == _OK and is_litellm(reply.body)
-        page = reply if known else await network.get(target.url + METRICS_PATH, tls_ca=target.tls_ca)
+        is_known = reply.status == _OK and is_litellm(reply.body)
+        page = reply if is_known else await network.get(target.url + METRICS_PATH, tls_ca=target.tls_ca)
     except AnswerError as error:
         return [reach, failure_check(name, error)]
-    kind = router_kind(page.body) if page.status == _OK and not known else None
-    if kind is None and not known:
+    kind = router_kind(page.body) if page.status == _OK and not is_known else None
+    if kind is None and not is_known:
         kind = await _listing_kind(lambda path: network.get(target.url + path, tls_ca=target.tls_ca))
     if kind is not None:
         alive = Check(name, Status.OK, f"{TITLES[kind]}, answered in {page.took_ms:.0f} ms")
         return [reach, alive, check_clock(target.name, page)]
-    if not known:
+    if not is_known:
         seen = f"answers {LIVELINESS} with HTTP status {reply.status}: no router that is known, or not well"
         advice = "look at its log; of other routers only the backends behind them are watched"
         return [reach, Check(name, Status.WARN, seen, advice), check_clock(target.name, reply)]
@@ -163,15 +163,15 @@ async def check_port(
     where nothing listens.
     """
     title = f"{name} port"
-    place = host_port_of(url)
-    if place is None:
+    address = host_port_of(url)
+    if address is None:
         return Check(title, Status.FAIL, "its URL names no host and port", "write http://host:port")
     try:
-        await network.connect(place)
+        await network.connect(*address)
     except AnswerError as error:
         failed = failure_check(title, error)
         return replace(failed, advice=refused) if error.kind is FailureKind.REFUSED else failed
-    return Check(title, Status.OK, f"{place.shown} takes connections")
+    return Check(title, Status.OK, f"{shown_address(*address)} takes connections")
 
 
 def failure_check(name: str, error: AnswerError | PageError) -> Check:
@@ -190,7 +190,7 @@ class _Visit:
         self._target = target
         self._network = network
         self._pages = EnginePages(target.engine, self._answer)
-        self._where = (host_port_of(target.url) or HostPort("?", 0)).shown
+        self._where = shown_address(*(host_port_of(target.url) or ("?", 0)))
 
     async def read_page(self) -> tuple[Check, EngineSample | None]:
         """Read the server's metrics page, as the monitor would; return (check, sample on the page).
@@ -386,8 +386,12 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
         await client.close()
     active = {} if isinstance(listed[0], BaseException) else active_targets(listed[0])
     servers = found_servers(answer.series, active, target.group_by, past)
-    groups = len({one.group for one in servers})
-    every = [known.every_s for one in servers if (known := active.get(one.key.target)) and known.every_s]
+    groups = len({server.group for server in servers})
+    every = [
+        scraped.every_s
+        for server in servers
+        if (scraped := active.get(server.key.target)) and scraped.every_s
+    ]
     checks = [reach, _prometheus_clock_check(target.name, clocks.ahead_s)]
     if not servers:
         advice = "scrape the servers' /metrics, or correct the selector"
@@ -400,12 +404,12 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     slow = bool(every) and median(every) > _SLOW_SCRAPES_S
     advice = "scrape every 15 s: rates and verdicts are as slow as the scrapes" if slow else ""
     checks.append(Check(f"{target.name} servers", Status.WARN if slow else Status.OK, said, advice))
-    if dead := down & {one.key.target for one in servers}:
+    if dead := down & {server.key.target for server in servers}:
         advice = "start them, or correct their targets: the Prometheus cannot scrape them"
         checks.append(Check(f"{target.name} down", Status.FAIL, down_text(dead), advice))
     if fault := groups_fault(answer.series, target.group_by):
         checks.append(Check(f"{target.name} groups", Status.WARN, fault, GROUPS_ADVICE))
-    if is_federated(one.key for one in servers):
+    if is_federated(server.key for server in servers):
         federated = "it federates another one: whether a server is down is not known"
         checks.append(Check(f"{target.name} federation", Status.WARN, federated, "name that one instead"))
     if answer.warnings:
@@ -422,14 +426,14 @@ async def _targets_down(
         AnswerError: the targets cannot be queried.
     """
     answer = await client.query(down_query())
-    down = frozenset(key_of(one.labels) for one in answer.series)
+    down = frozenset(key_of(series.labels) for series in answer.series)
     if not down:
         return down, ()
     try:
         past = await client.query(past_query(target.selector, target.group_by, down))
     except AnswerError:
         return down, ()
-    return down, [one for one in past.series if key_of(one.labels).target in down]
+    return down, [series for series in past.series if key_of(series.labels).target in down]
 
 
 def _counted_noun(number: int, noun: str) -> str:

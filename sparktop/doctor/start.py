@@ -55,10 +55,10 @@ def parse_start(command: str) -> tuple[Title, list[str], list[str]]:
     images = [index for index, word in enumerate(words) if _IMAGE.fullmatch(word)]
     starts = [(words[:index], words[index:]) for index in range(len(words))]
     starts += [(words[:index], ["vllm", "serve", *words[index + 1 :]]) for index in images]
-    for before, own in starts:
-        title = read_title(own)
+    for before, options in starts:
+        title = read_title(options)
         if title is not None and title.role == "server":
-            return title, before, own
+            return title, before, options
     shown = clean(command, 60) or "nothing"
     raise UsageError(
         f"--start: no server that is known in '{shown}': write what starts it, such as \"vllm serve MODEL\""
@@ -79,9 +79,9 @@ def check_start(
     Raises:
         UsageError: as `parse_start`.
     """
-    title, before, own = parse_start(command)
+    title, before, options = parse_start(command)
     asks = title.asks or MemoryAsk()
-    weights, weights_check = _check_weights(title, before, own, env)
+    weights, weights_check = _check_weights(title, before, options, env)
     room = None
     if not isinstance(reading, Failure):
         gpus = 1 if reading.memory.unified else min(asks.ranks, max(1, len(reading.gpus)))
@@ -129,64 +129,67 @@ def _check_pool(title: Title, asks: MemoryAsk, weights: int | None, total_bytes:
 
 
 def _check_weights(
-    title: Title, before: Sequence[str], own: Sequence[str], env: Mapping[str, str]
+    title: Title, before: Sequence[str], options: Sequence[str], env: Mapping[str, str]
 ) -> tuple[int | None, Check]:
     """Return (bytes of the weights in memory, None if unknown; the check of their files).
 
-    `before` and `own` are the words before the server's program and from it on.
+    `before` and `options` are the words before the server's program and from it on.
     """
     name, model = "weights", title.path
     if model is None:
         return None, Check(name, Status.SKIP, "the command names no model")
     shown = clean(model, 80)
-    found: Checkpoint | None = None
+    checkpoint: Checkpoint | None = None
     try:
-        for place in _places(model, before, own, env):
-            if place.exists() and (found := read_checkpoint(place, headers=True)) is not None:
+        for folder in _places(model, before, options, env):
+            if folder.exists() and (checkpoint := read_checkpoint(folder, headers=True)) is not None:
                 break
     except (OSError, ValueError, RuntimeError) as error:
         return None, Check(name, Status.SKIP, f"{shown}: {reason_of(error)}", "its weights are not counted")
-    if found is None:
+    if checkpoint is None:
         advice = "download them (Hugging Face's cache: HF_HOME) and run this again: their size is needed"
         return None, Check(name, Status.SKIP, f"no files of {shown} on this machine", advice)
-    quantised = option(own, ("--quantization", "-q")) or ""
-    wide = sum(found.dtypes.get(one, 0) for one in _WIDE)
-    size = found.weights_bytes - round(wide * (1 - _SHRINKS.get(quantised, 1.0)))
-    types = sorted(found.dtypes.items(), key=lambda one: -one[1])[:_MOST_TYPES]
+    quantised = option(options, ("--quantization", "-q")) or ""
+    wide = sum(checkpoint.dtypes.get(kind, 0) for kind in _WIDE)
+    size = checkpoint.weights_bytes - round(wide * (1 - _SHRINKS.get(quantised, 1.0)))
+    types = sorted(checkpoint.dtypes.items(), key=lambda kind: -kind[1])[:_MOST_TYPES]
     kinds = ", ".join(f"{dtype} {count / _GIB:.1f}" for dtype, count in types)
-    said = f"{found.weights_bytes / _GIB:.1f} GiB in {found.files} file{'' if found.files == 1 else 's'}"
+    files = f"{checkpoint.files} file{'' if checkpoint.files == 1 else 's'}"
+    said = f"{checkpoint.weights_bytes / _GIB:.1f} GiB in {files}"
     said += f" ({kinds})" if kinds else ""
-    said += f", about {size / _GIB:.1f} in memory by {quantised}" if size != found.weights_bytes else ""
-    if found.problem is not None:
-        return size, Check(name, Status.FAIL, f"{said}: {found.problem}", "download the model again")
+    said += f", about {size / _GIB:.1f} in memory by {quantised}" if size != checkpoint.weights_bytes else ""
+    if checkpoint.problem is not None:
+        return size, Check(name, Status.FAIL, f"{said}: {checkpoint.problem}", "download the model again")
     return size, Check(name, Status.OK, said)
 
 
-def _places(model: str, before: Sequence[str], own: Sequence[str], env: Mapping[str, str]) -> Iterable[Path]:
+def _places(
+    model: str, before: Sequence[str], options: Sequence[str], env: Mapping[str, str]
+) -> Iterable[Path]:
     """Yield where a model's files may be: at the path, at what a container mounts there, in the cache."""
     yield Path(model).expanduser()
     hubs = []
-    for here, there in _mounts(before):
-        if f"{model}/".startswith(f"{there}/"):
-            yield here / model[len(there) :].lstrip("/")
-        if f"{_HUB_IN_IMAGE}/".startswith(f"{there}/"):
-            hubs.append(here / _HUB_IN_IMAGE[len(there) :].lstrip("/"))
+    for here, inside in _mounts(before):
+        if f"{model}/".startswith(f"{inside}/"):
+            yield here / model[len(inside) :].lstrip("/")
+        if f"{_HUB_IN_IMAGE}/".startswith(f"{inside}/"):
+            hubs.append(here / _HUB_IN_IMAGE[len(inside) :].lstrip("/"))
     cache = env.get("HF_HOME") or Path(env.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    given = option(own, ("--download-dir",)) or env.get("HF_HUB_CACHE")
+    given = option(options, ("--download-dir",)) or env.get("HF_HUB_CACHE")
     for hub in (*([Path(given)] if given else []), *hubs, Path(cache, "hub")):
-        if (place := hub_folder(hub.expanduser(), model)) is not None:
-            yield place
+        if (folder := hub_folder(hub.expanduser(), model)) is not None:
+            yield folder
 
 
 def _mounts(words: Sequence[str]) -> Iterator[tuple[Path, str]]:
     """Yield (folder here, folder in the container) of each mount of a `docker run`."""
     apart = [part for word in words for part in _ATTACHED_MOUNT.sub("-v\0", word).split("\0")]
     for name, value in options_of(apart):
-        here, _, there = value.partition(":")
+        here, _, inside = value.partition(":")
         if name == "--mount":
             parts = dict(part.partition("=")[::2] for part in value.split(","))
             here = parts.get("source") or parts.get("src") or ""
-            there = parts.get("target") or parts.get("destination") or parts.get("dst") or ""
-        there = there.partition(":")[0].rstrip("/")
-        if here and there and name in {"-v", "--volume", "--mount"}:
-            yield Path(here).expanduser(), there
+            inside = parts.get("target") or parts.get("destination") or parts.get("dst") or ""
+        inside = inside.partition(":")[0].rstrip("/")
+        if here and inside and name in {"-v", "--volume", "--mount"}:
+            yield Path(here).expanduser(), inside

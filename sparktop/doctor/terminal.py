@@ -135,8 +135,8 @@ def _read_position(read_fd: int, timeout_s: float) -> bytes:
 
 def cursor_column(answer: bytes) -> int | None:
     """Return the column, from 1, in a terminal's report of its cursor position; None without a report."""
-    found = _POSITION.search(answer)
-    return int(found[2]) if found else None
+    match = _POSITION.search(answer)
+    return int(match[2]) if match else None
 
 
 def check_terminal(terminal: Terminal) -> list[Check]:

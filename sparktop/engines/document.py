@@ -31,45 +31,45 @@ def parse(body: bytes) -> object:
         raise PageError(FailureKind.MALFORMED, "an answer that is not JSON") from error
 
 
-def entries(found: object, key: str) -> list[Mapping[str, object]] | None:
-    """Return the objects in the list under `key` of the JSON object `found`; other elements are skipped.
+def entries(document: object, key: str) -> list[Mapping[str, object]] | None:
+    """Return the objects in the list under `key` of the JSON object `document`; other elements are skipped.
 
-    Return [] if the value is null, and None if `found` is not an object or does not have a list under `key`.
+    Return [] if the value is null, and None if `document` is no object or has no list under `key`.
     """
-    if not isinstance(found, dict) or key not in found:
+    if not isinstance(document, dict) or key not in document:
         return None
-    listed = found[key]
+    listed = document[key]
     if listed is None:
         return []
     return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else None
 
 
-def field(found: object, *path: str) -> object:
+def field(document: object, *path: str) -> object:
     """Return the value in nested JSON objects under the keys `path`; None when a key is missing."""
     for key in path:
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             return None
-        found = found.get(key)
-    return found
+        document = document.get(key)
+    return document
 
 
-def words(found: object, limit: int = 200) -> str | None:
+def words(document: object, limit: int = 200) -> str | None:
     """Return a JSON string cleaned for display, at most `limit` characters; None if empty or not a string."""
-    return clean(found, limit) or None if isinstance(found, str) else None
+    return clean(document, limit) or None if isinstance(document, str) else None
 
 
-def count(found: object) -> int | None:
-    """Return `found` if it is an integer above 0 and below 2**40, else None."""
-    known = isinstance(found, int) and not isinstance(found, bool) and 0 < found < _MOST
-    return found if known and isinstance(found, int) else None
+def count(document: object) -> int | None:
+    """Return `document` if it is an integer above 0 and below 2**40, else None."""
+    is_count = isinstance(document, int) and not isinstance(document, bool) and 0 < document < _MOST
+    return document if is_count and isinstance(document, int) else None
 
 
-def first_model(found: object) -> tuple[str | None, int | None]:
+def first_model(document: object) -> tuple[str | None, int | None]:
     """Return the name and the maximum context (tokens) of the first model in a `/v1/models` response.
 
     A value that the response does not report is None.
     """
-    models = field(found, "data")
+    models = field(document, "data")
     first = models[0] if isinstance(models, list) and models else None
     name = field(first, "id")
     if not isinstance(name, str):
@@ -77,9 +77,9 @@ def first_model(found: object) -> tuple[str | None, int | None]:
     return words(name), count(field(first, "max_model_len"))
 
 
-def listed_models(found: object) -> tuple[str, ...] | None:
+def listed_models(document: object) -> tuple[str, ...] | None:
     """Return the names in a `/v1/models` response; None if it lists none, or more than any server serves."""
-    models = field(found, "data")
+    models = field(document, "data")
     listed = (
         [words(field(model, "id")) for model in models[: MAX_MODELS + 1]] if isinstance(models, list) else []
     )

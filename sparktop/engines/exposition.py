@@ -119,16 +119,16 @@ class Reader:
         self._encoded = {name.encode(): returned for name, returned in self._names.items()}
         self._line = re.compile(rb"\n[ \t]*+(" + _any_of(self._encoded) + rb")(?=[\s{]|\Z)" + _REST)
 
-    def with_prefix(self, own: str, theirs: str) -> Reader:
-        """Return a reader of the names that begin with `own`, where a page has `theirs` in its place."""
-        if own == theirs:
+    def with_prefix(self, prefix: str, theirs: str) -> Reader:
+        """Return a reader of the names that begin with `prefix`, where a page has `theirs` in its place."""
+        if prefix == theirs:
             return self
         if theirs not in self._others:
             if len(self._others) >= _MOST_PREFIXES:
                 self._others.clear()
             self._others[theirs] = Reader(
                 {
-                    f"{theirs}{name.removeprefix(own)}" if name.startswith(own) else name: returned
+                    f"{theirs}{name.removeprefix(prefix)}" if name.startswith(prefix) else name: returned
                     for name, returned in self._names.items()
                 }
             )

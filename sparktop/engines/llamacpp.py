@@ -156,9 +156,9 @@ def is_router(props: object) -> bool:
 
 def models_of(listed: object) -> dict[str, str]:
     """Return the status of each model by the parsed `/models` of a server in router mode."""
-    found = entries(listed, "data") or []
+    models = entries(listed, "data") or []
     states = {
-        words(field(model, "id")): words(field(model, "status", "value"), 20) for model in found[:MAX_MODELS]
+        words(field(model, "id")): words(field(model, "status", "value"), 20) for model in models[:MAX_MODELS]
     }
     return {model: state for model, state in states.items() if model and state}
 
@@ -192,15 +192,17 @@ def read_json(body: bytes, at: float) -> EngineSample:
     Raises:
         PageError: the body is neither.
     """
-    found = parse(body)
-    if isinstance(found, list) and all(isinstance(slot, dict) and "is_processing" in slot for slot in found):
-        running = sum(slot["is_processing"] is True for slot in found)
-        lane, note, slots = LaneSample("0", running=float(running)), NO_METRICS, len(found) or None
-    elif is_asleep(found):
-        lane, note, slots = _ASLEEP_LANE, ASLEEP, count(field(found, "total_slots"))
+    document = parse(body)
+    if isinstance(document, list) and all(
+        isinstance(slot, dict) and "is_processing" in slot for slot in document
+    ):
+        running = sum(slot["is_processing"] is True for slot in document)
+        lane, note, slots = LaneSample("0", running=float(running)), NO_METRICS, len(document) or None
+    elif is_asleep(document):
+        lane, note, slots = _ASLEEP_LANE, ASLEEP, count(field(document, "total_slots"))
     else:
         raise PageError(FailureKind.MALFORMED, "neither metrics nor slots of llama.cpp")
-    model = words(field(found, "model_alias"))
+    model = words(field(document, "model_alias"))
     return EngineSample(
         at=at,
         engine="llamacpp",

@@ -33,9 +33,11 @@ ReadDocument: TypeAlias = Callable[[bytes, float], EngineSample]
 """Returns the sample in a JSON response, dated at a time (monotonic seconds), or raises `PageError`."""
 
 
-def _page_reader(own: str, reader: Reader, sample_of: Callable[[Page, float], EngineSample]) -> ReadPage:
-    """Return what reads a page by `reader`, whose names begin with `own`, and makes `sample_of` it."""
-    return lambda text, at, prefix: sample_of(reader.with_prefix(own, prefix).read(text), at)
+def _page_reader(
+    own_prefix: str, reader: Reader, sample_of: Callable[[Page, float], EngineSample]
+) -> ReadPage:
+    """Return what reads a page by `reader`, whose names begin with `own_prefix`, and makes `sample_of` it."""
+    return lambda text, at, prefix: sample_of(reader.with_prefix(own_prefix, prefix).read(text), at)
 
 
 class Engine(Struct, frozen=True):
@@ -367,19 +369,19 @@ def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
         PageError: ROUTER, with the router's name as its message: the page is one of a router.
     """
     padded = b"\n" + body
-    found: dict[str, str] = {}
+    engines: dict[str, str] = {}
     for names in (_AT_BEGIN, _ANYWHERE):  # the second is slower, and seldom needed
-        for line in () if found else names.finditer(padded):
+        for line in () if engines else names.finditer(padded):
             name = _PREFIXES[line[2]]
-            if name not in found and _is_read(name, line[2], line[3]):
-                found[name] = line[1].decode()
-    if engine == "trtllm" and found.keys() <= {"nim"} and _BARE_TRTLLM.search(padded):
+            if name not in engines and _is_read(name, line[2], line[3]):
+                engines[name] = line[1].decode()
+    if engine == "trtllm" and engines.keys() <= {"nim"} and _BARE_TRTLLM.search(padded):
         return (("trtllm", ""),)
-    if "nim" in found and engine != "nim" and not _OF_NIM.search(padded):
-        del found["nim"]
-    if _may_be_router(padded, found) and (kind := router_kind(body)) is not None:
+    if "nim" in engines and engine != "nim" and not _OF_NIM.search(padded):
+        del engines["nim"]
+    if _may_be_router(padded, engines) and (kind := router_kind(body)) is not None:
         raise PageError(FailureKind.ROUTER, TITLES[kind])
-    return tuple((name, found[name]) for name in ENGINES if name in found)
+    return tuple((name, engines[name]) for name in ENGINES if name in engines)
 
 
 def _is_read(engine: str, prefix: bytes, name: bytes) -> bool:
@@ -392,11 +394,11 @@ def _is_read(engine: str, prefix: bytes, name: bytes) -> bool:
     return f"{prefix.decode()}{name.decode()}" in names_with_prefix(engine, prefix.decode())
 
 
-def _may_be_router(padded: bytes, found: Mapping[str, str]) -> bool:
+def _may_be_router(padded: bytes, engines: Mapping[str, str]) -> bool:
     """Return False if a page is certainly one of an engine; cheap to compute."""
-    if all(ENGINES[name].runs_nothing for name in found) or any(mark in padded for mark in ROUTERS_ONLY):
+    if all(ENGINES[name].runs_nothing for name in engines) or any(mark in padded for mark in ROUTERS_ONLY):
         return True
-    return "vllm" in found and (_SERVER_LABEL in padded or b"model_name=" not in padded)
+    return "vllm" in engines and (_SERVER_LABEL in padded or b"model_name=" not in padded)
 
 
 def _merge_samples(samples: Sequence[EngineSample]) -> EngineSample:
@@ -447,9 +449,11 @@ def _no_engine_error(body: bytes, engine: str) -> PageError:
     whose, is_other = _program_of_page(padded)
     if is_other:
         return PageError(FailureKind.OTHER_PROGRAM, f"metrics of {whose}: no engine figures")
-    known = ENGINES.get(engine)
-    if known is not None and known.silent:
-        message = f"no {known.prefix} name on the metrics page: {known.title} {known.silent}"
+    engine_entry = ENGINES.get(engine)
+    if engine_entry is not None and engine_entry.silent:
+        message = (
+            f"no {engine_entry.prefix} name on the metrics page: {engine_entry.title} {engine_entry.silent}"
+        )
     else:
         message = f"metrics of {whose}: no engine figures"
     return PageError(FailureKind.METRICS_DISABLED, message)

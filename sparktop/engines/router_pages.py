@@ -127,9 +127,9 @@ def read_workers(body: bytes) -> RouterSample | None:
     Raises:
         PageError: the body is not JSON.
     """
-    found = parse(body)
-    listed = entries(found, "workers")
-    if listed is None or (not listed and field(found, "total") != 0):
+    document = parse(body)
+    listed = entries(document, "workers")
+    if listed is None or (not listed and field(document, "total") != 0):
         return None
     known = {
         name: entry
@@ -191,18 +191,18 @@ LISTS: Mapping[str, Callable[[bytes], RouterSample | None]] = {WORKERS: read_wor
 """The parser by the route on which routers list their servers."""
 
 
-def _load_or_none(found: object) -> float | None:
+def _load_or_none(value: object) -> float | None:
     """Return a worker's requests in flight; None where they are unknown, for which routers write -1."""
-    if isinstance(found, bool) or not isinstance(found, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(found) if 0 <= found < 2**53 else None
+    return float(value) if 0 <= value < 2**53 else None
 
 
 def router_kind(body: bytes) -> str | None:
     """Return the kind of router that writes a metrics page; None if it is not one of a known router."""
-    found = _MARKS.search(body)
-    if found is not None:
-        return _KINDS[found.lastgroup or "stack"]
+    match = _MARKS.search(body)
+    if match is not None:
+        return _KINDS[match.lastgroup or "stack"]
     return SGLANG_GATEWAY if _FORWARDED.search(body) is not None else None
 
 
@@ -314,12 +314,12 @@ def _read_workers(kind: str, families: Mapping[str, Family]) -> RouterSample:
 
 def _values_by_worker(family: Family) -> dict[str, float]:
     """Return the valid values of a metric by worker, summed over its other labels."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for labels, value in family.items():
         name = clean(label(labels, "worker") or label(labels, "worker_url") or "", _ID_LIMIT)
-        if name and 0 <= value < math.inf and (name in found or len(found) < _MOST_DEPLOYMENTS):
-            found[name] = found.get(name, 0.0) + value
-    return found
+        if name and 0 <= value < math.inf and (name in values or len(values) < _MOST_DEPLOYMENTS):
+            values[name] = values.get(name, 0.0) + value
+    return values
 
 
 def _reader_of_name(kind: str, note: str) -> Callable[[Mapping[str, Family]], RouterSample]:

@@ -204,13 +204,13 @@ READER = Reader(NAMES)
 
 def _read_startup(families: Mapping[str, Family]) -> Mapping[str, float]:
     """Return the seconds that phases of the start took, the slowest rank's; {} where the page has none."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for name, title in _STARTUP.items():
         for labels, value in families.get(name, {}).items():
             phase = clean(label(labels, "phase") or title, 40)
             if 0 <= value < _LONGEST_START_S:
-                found[phase] = max(value, found.get(phase, 0.0))
-    return found
+                values[phase] = max(value, values.get(phase, 0.0))
+    return values
 
 
 def sample_of(families: Page, at: float) -> EngineSample:
@@ -261,9 +261,9 @@ def _set_derived_fields(fields: dict[str, Any], *, realtime: bool, apart: bool) 
         if not gauges.get(pool):  # a model without such layers
             gauges.pop(pool, None)
     others = [gauges[pool] for pool in _POOLS if pool in gauges]
-    known = fields.get("kv_cache_percent")
+    kv_percent = fields.get("kv_cache_percent")
     tokens = [gauges.pop(name, None) for name in _KV_TOKENS]
-    if not apart and known is not None and others and max(others) >= known - _ROUNDED:
+    if not apart and kv_percent is not None and others and max(others) >= kv_percent - _ROUNDED:
         held, size = tokens[0], sum(part for part in tokens if part is not None)
         fields["kv_cache_percent"] = None if None in tokens or not size else 100.0 * held / size
     used, size = gauges.pop("offload_used", None), gauges.pop("offload_total", None)

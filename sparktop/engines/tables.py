@@ -60,12 +60,12 @@ def _table_prefix(engine: str) -> str:
 @cache
 def names_with_prefix(engine: str, prefix: str) -> Mapping[str, str]:
     """Return the name in the engine's tables by the name on a page with this prefix."""
-    own = _table_prefix(engine)
+    table_prefix = _table_prefix(engine)
     return MappingProxyType(
         {
-            f"{prefix}{theirs.removeprefix(own)}": name
+            f"{prefix}{theirs.removeprefix(table_prefix)}": name
             for theirs, name in _NAMES_READ[engine].items()
-            if theirs.startswith(own)
+            if theirs.startswith(table_prefix)
         }
     )
 
@@ -92,7 +92,7 @@ def _engine_by_spelling(names: Callable[[str], tuple[str, ...]]) -> dict[str, st
 
 
 def _names_of(engine: str, field: str) -> tuple[str, ...]:
-    return tuple(name for known, names, _ in _TABLES[engine][0] if known == field for name in names)
+    return tuple(name for field_name, names, _ in _TABLES[engine][0] if field_name == field for name in names)
 
 
 def names_for(field: str) -> tuple[str, ...]:
@@ -120,7 +120,9 @@ def buckets_for(field: str) -> tuple[str, ...]:
 
     def buckets(engine: str) -> tuple[str, ...]:
         histograms = _TABLES[engine][1]
-        return tuple(f"{name}_bucket" for known, names in histograms if known == field for name in names)
+        return tuple(
+            f"{name}_bucket" for field_name, names in histograms if field_name == field for name in names
+        )
 
     return tuple(_engine_by_spelling(buckets))
 

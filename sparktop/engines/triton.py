@@ -51,8 +51,10 @@ def sample_of(families: Page, at: float) -> EngineSample:
     """
     named = families.get(_REQUESTS) or families.get(_DONE["success"], {})
     models = {text for labels in named if (text := label(labels, "model"))}
-    own = models if _REQUESTS in families or len(models) == 1 else set()
-    kept = {name: where(family, "model", *own) for name, family in families.items()} if own else {}
+    own_models = models if _REQUESTS in families or len(models) == 1 else set()
+    kept = (
+        {name: where(family, "model", *own_models) for name, family in families.items()} if own_models else {}
+    )
     page = LanePage({name: family for name, family in kept.items() if family}, model_label="model")
     fields = page.read(_FIELDS, ())["0"]
     fields["kv_capacity_tokens"] = _kv_capacity(kept.get(_BLOCKS, {}))
@@ -69,7 +71,9 @@ def sample_of(families: Page, at: float) -> EngineSample:
         models=page.model_names(),
         slots=None if slots is None else int(slots),
         counted_at_arrival=frozenset({"prompt_tokens"}),
-        note=None if own else "several models and no TensorRT-LLM among them: requests cannot be counted",
+        note=None
+        if own_models
+        else "several models and no TensorRT-LLM among them: requests cannot be counted",
     )
 
 

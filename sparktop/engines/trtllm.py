@@ -148,10 +148,10 @@ def read_json(body: bytes, at: float) -> EngineSample:
     Raises:
         PageError: the body is no list of iterations.
     """
-    found = parse(body)
-    if not isinstance(found, list) or not all(isinstance(sample, dict) for sample in found):
+    document = parse(body)
+    if not isinstance(document, list) or not all(isinstance(sample, dict) for sample in document):
         raise PageError(FailureKind.MALFORMED, "no list of iterations of TensorRT-LLM")
-    newest = {count(field(sample, "attentionDpRank")) or 0: sample for sample in found}
+    newest = {count(field(sample, "attentionDpRank")) or 0: sample for sample in document}
     if len(newest) > MAX_LANES:
         raise PageError(FailureKind.TOO_LARGE, f"iterations of more than {MAX_LANES} ranks")
     slots = [count(field(value, "maxNumActiveRequests")) for value in newest.values()]
@@ -181,8 +181,8 @@ def _lane(lane: str, iteration: object) -> LaneSample:
     )
 
 
-def _number(found: object, name: str) -> float | None:
+def _number(document: object, name: str) -> float | None:
     """Return a number that is not negative in a JSON object."""
-    value = field(found, name)
-    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST
-    return float(value) if known and isinstance(value, int | float) else None
+    value = field(document, name)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST
+    return float(value) if is_number and isinstance(value, int | float) else None

@@ -146,9 +146,9 @@ def sample_of_max(families: Page, at: float) -> EngineSample:
     if hits is not None and missed is not None:
         fields["prefix_cache_queries"] = hits + missed
     for name, _ in _MAX_TIMES:
-        if (found := fields.get(name)) is not None:
-            bounds_s = tuple(bound / 1000 for bound in found.bounds)
-            fields[name] = Histogram(bounds_s, found.cumulative, found.sum / 1000)
+        if (value := fields.get(name)) is not None:
+            bounds_s = tuple(bound / 1000 for bound in value.bounds)
+            fields[name] = Histogram(bounds_s, value.cumulative, value.sum / 1000)
     return EngineSample(
         at=at,
         engine="max",

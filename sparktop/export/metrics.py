@@ -58,9 +58,9 @@ Part = TypeVar("Part")
 
 def label_of(name: str) -> str:
     """Return a name as the value of a label: clean, bounded, and of a URL only host, port and path."""
-    _, scheme, place = name.rpartition("://")
+    _, scheme, address = name.rpartition("://")
     if scheme:
-        host, slash, path = place.partition("?")[0].partition("/")
+        host, slash, path = address.partition("?")[0].partition("/")
         name = f"{host.rpartition('@')[2]}{slash if path else ''}{path}"
     return clean(name, LABEL_LIMIT)
 
@@ -76,9 +76,9 @@ def _word_metric(name: str, label: str, text: str, read: Callable[[Part], str | 
     return Metric(name, text, points, (label,))
 
 
-def _metric_of_figure(one: Figure) -> Metric[Any]:
+def _metric_of_figure(metric_figure: Figure) -> Metric[Any]:
     """Return a figure of the registry as a metric."""
-    return single(one.metric, one.help, one.base_value)
+    return single(metric_figure.metric, metric_figure.help, metric_figure.base_value)
 
 
 def _quantile_metric(title: str, name: str, percent: int) -> Metric[BackendView]:
@@ -190,17 +190,17 @@ NODE: tuple[Metric[NodeView], ...] = (
 """The metrics of a machine, at most 10 series."""
 
 
-def _last_poll_s(found: Snapshot) -> float | None:
+def _last_poll_s(snapshot: Snapshot) -> float | None:
     ages = [
-        *(view.age_s for view in found.backends),
-        *(view.age_s for view in found.nodes),
-        *(view.age_s for view in found.routers),
+        *(view.age_s for view in snapshot.backends),
+        *(view.age_s for view in snapshot.nodes),
+        *(view.age_s for view in snapshot.routers),
     ]
     return min((age for age in ages if age is not None), default=None)
 
 
-def _poll_points(found: Snapshot) -> Iterator[Point]:
-    for name, ms in islice(found.self_cost.poll_ms.items(), MOST_POLLS):
+def _poll_points(snapshot: Snapshot) -> Iterator[Point]:
+    for name, ms in islice(snapshot.self_cost.poll_ms.items(), MOST_POLLS):
         yield (label_of(name),), ms / 1000
 
 
@@ -310,33 +310,33 @@ def page_families(
 
     `events` are numbers of events by kind, `levels` those of the newest sweep.
     """
-    found = without_stale(snapshot)
+    current = without_stale(snapshot)
     room = _SeriesBudget(MOST_SUBJECTS)
-    backends: Named[BackendView] = room.take("backend", [(view.name, view) for view in found.backends])
-    nodes: Named[NodeView] = room.take("node", [(view.name, view) for view in found.nodes])
-    groups = [_limit_members(one) for one in found.balance]
-    names = group_names(groups, found.backends)
-    silent = {one.group for one in groups if _is_silent(one, found.backends)}
-    named = [(name, one) for name, one in zip(names, groups, strict=True) if one.group not in silent]
+    backends: Named[BackendView] = room.take("backend", [(view.name, view) for view in current.backends])
+    nodes: Named[NodeView] = room.take("node", [(view.name, view) for view in current.nodes])
+    groups = [_limit_members(group) for group in current.balance]
+    names = group_names(groups, current.backends)
+    silent = {group.group for group in groups if _is_silent(group, current.backends)}
+    named = [(name, group) for name, group in zip(names, groups, strict=True) if group.group not in silent]
     judged: Named[Balance] = [
-        ({**labels, "scope": "servers" if one.lanes_of is None else "cores"}, one)
-        for labels, one in room.take("group", named)
+        ({**labels, "scope": "servers" if group.lanes_of is None else "cores"}, group)
+        for labels, group in room.take("group", named)
     ]
     version = InfoMetricFamily(f"{PREFIX}{INFO.name.removesuffix('_info')}", INFO.text)
     version.add_metric((), {"version": __version__})
-    group_of = dict(zip((one.group for one in groups), names, strict=True))
-    alerts = _alert_labels(found, group_of, silent)
+    group_of = dict(zip((group.group for group in groups), names, strict=True))
+    alerts = _alert_labels(current, group_of, silent)
     return [
         version,
-        *families(SELF, [({}, found)]),
+        *families(SELF, [({}, current)]),
         *families((LEFT_OUT,), [({}, room.left_out)]),
         *families(BACKEND, backends),
         *families(GROUP, judged),
         *families(NODE, nodes),
-        *_without_agent(nodes, simulated=found.simulated),
+        *_without_agent(nodes, simulated=current.simulated),
         *families((ALERT,), [({}, alerts)]),
         *families((EVENTS,), [({}, events)]),
-        *families(LEVEL, [(one.labels(), one) for one in levels]),
+        *families(LEVEL, [(group.labels(), group) for group in levels]),
     ]
 
 
@@ -365,36 +365,36 @@ def group_names(groups: Sequence[Balance], backends: Sequence[BackendView]) -> l
     the role of its members follows where groups are judged by role. A repeated name gets a number.
     """
     names: list[str] = []
-    for one in groups:
-        role = next((f" {role}" for role in Role if one.group.endswith(f" {role}")), "")
-        title = one.group.removesuffix(role)
-        members = [view.name for view in backends if view.group in {one.group, title}]
-        first = next(iter(members or one.backends), OTHER)
-        base = f"{one.lanes_of or one.router or first}{role if one.lanes_of is None else ' cores'}"
+    for group in groups:
+        role = next((f" {role}" for role in Role if group.group.endswith(f" {role}")), "")
+        title = group.group.removesuffix(role)
+        members = [view.name for view in backends if view.group in {group.group, title}]
+        first = next(iter(members or group.backends), OTHER)
+        base = f"{group.lanes_of or group.router or first}{role if group.lanes_of is None else ' cores'}"
         count = sum(name == base or name.startswith(f"{base} #") for name in names)
         names.append(f"{base} #{count + 1}" if count else base)
     return names
 
 
-def _is_silent(one: Balance, backends: Sequence[BackendView]) -> bool:
+def _is_silent(group: Balance, backends: Sequence[BackendView]) -> bool:
     """Return whether no server of a group answers, so that its newest verdict is not current."""
-    titles = {one.group, *(one.group.removesuffix(f" {role}") for role in Role)}
+    titles = {group.group, *(group.group.removesuffix(f" {role}") for role in Role)}
     members = [
         view
         for view in backends
-        if (view.group in titles if one.lanes_of is None else view.name == one.lanes_of)
+        if (view.group in titles if group.lanes_of is None else view.name == group.lanes_of)
     ]
     return bool(members) and all(view.failure is not None for view in members)
 
 
-def _limit_members(found: Balance) -> Balance:
+def _limit_members(balance: Balance) -> Balance:
     """Return a group with at most `MOST_MEMBERS` members."""
-    if len(found.requests_share) <= MOST_MEMBERS and len(found.starved_percent) <= MOST_MEMBERS:
-        return found
+    if len(balance.requests_share) <= MOST_MEMBERS and len(balance.starved_percent) <= MOST_MEMBERS:
+        return balance
     return replace(
-        found,
-        starved_percent=dict(islice(found.starved_percent.items(), MOST_MEMBERS)),
-        requests_share=dict(islice(found.requests_share.items(), MOST_MEMBERS)),
+        balance,
+        starved_percent=dict(islice(balance.starved_percent.items(), MOST_MEMBERS)),
+        requests_share=dict(islice(balance.requests_share.items(), MOST_MEMBERS)),
     )
 
 
@@ -407,15 +407,19 @@ def _alert_labels(
     """
     views = (snapshot.backends, snapshot.nodes, snapshot.routers)
     watched = {view.name for part in views for view in part}
-    worst: Sequence[Alert] = sorted(snapshot.alerts, key=lambda one: -one.severity.rank)
-    found: dict[tuple[str, ...], None] = {}
-    current_ones = (one for one in worst if one.subject not in silent or not one.id.startswith(_BALANCE))
+    worst: Sequence[Alert] = sorted(snapshot.alerts, key=lambda active: -active.severity.rank)
+    labels: dict[tuple[str, ...], None] = {}
+    current_ones = (
+        active for active in worst if active.subject not in silent or not active.id.startswith(_BALANCE)
+    )
     for alert in islice(current_ones, MOST_ALERTS):
         kind = alert.id.rpartition(":")[2].partition("/")[0]
-        own = alert.subject if alert.subject in watched else OTHER
-        subject = group_of.get(alert.subject, own) if alert.id.startswith(_BALANCE) else own
-        found[clean(kind, LABEL_LIMIT), label_of(subject), alert.severity.value] = None
-    return list(found)
+        shown_subject = alert.subject if alert.subject in watched else OTHER
+        subject = (
+            group_of.get(alert.subject, shown_subject) if alert.id.startswith(_BALANCE) else shown_subject
+        )
+        labels[clean(kind, LABEL_LIMIT), label_of(subject), alert.severity.value] = None
+    return list(labels)
 
 
 def _without_agent(nodes: Named[NodeView], *, simulated: bool) -> list[Family]:
@@ -430,7 +434,7 @@ def _without_agent(nodes: Named[NodeView], *, simulated: bool) -> list[Family]:
                 continue
             room -= len(family.samples)
             kept = merged.setdefault(family.name, family)
-            samples = [one._replace(labels={**labels, **one.labels}) for one in family.samples]
+            samples = [sample._replace(labels={**labels, **sample.labels}) for sample in family.samples]
             kept.samples = samples if kept is family else [*kept.samples, *samples]
     return list(merged.values())
 
@@ -503,15 +507,15 @@ class NewestSweep:
 
 def _newest_result(folder: Path) -> tuple[Path, int, int] | None:
     """Return (path, time of the change in ns, size) of the result that changed last; None without one."""
-    found = []
+    dated_results = []
     try:
         for path in folder.glob("*.json"):
             if not path.name.startswith("."):
                 stat = path.stat()
-                found.append((path, stat.st_mtime_ns, stat.st_size))
+                dated_results.append((path, stat.st_mtime_ns, stat.st_size))
     except OSError:
         return None
-    return max(found, key=lambda one: one[1], default=None)
+    return max(dated_results, key=lambda dated: dated[1], default=None)
 
 
 def _labelled_levels(result: SweepResult) -> Iterator[Level]:
@@ -520,8 +524,8 @@ def _labelled_levels(result: SweepResult) -> Iterator[Level]:
     for target in result.targets:
         for level in target.levels:
             if level.error is None:
-                one = Level(target.name, level, result.plan.pp)
-                named[tuple(one.labels().values())] = one
+                labelled = Level(target.name, level, result.plan.pp)
+                named[tuple(labelled.labels().values())] = labelled
     yield from named.values()
 
 
@@ -547,8 +551,8 @@ def _rate_reader(name: str) -> Callable[[Level], float | None]:
 
 def _limit_word(level: Level) -> str | None:
     side = level.result.limited_by
-    known = {kind.value for kind in LimitKind if kind is not LimitKind.UNKNOWN}
-    return side.kind if side is not None and side.kind in known else None
+    kinds = {kind.value for kind in LimitKind if kind is not LimitKind.UNKNOWN}
+    return side.kind if side is not None and side.kind in kinds else None
 
 
 LEVEL: tuple[Metric[Level], ...] = (

@@ -83,8 +83,8 @@ class ExportServer(WebServer):
         kind = content_type_of(accept)
         at, body, zipped = self._pages.get(kind, (None, b"", b""))
         if at is None or now - at >= FRESH_S:
-            found = page_families(self._store.snapshot(), self._events.items(), self._sweep.levels)
-            body, _ = encode_page(lambda: found, accept)
+            families = page_families(self._store.snapshot(), self._events.items(), self._sweep.levels)
+            body, _ = encode_page(lambda: families, accept)
             zipped = gzip.compress(body, _LEVEL, mtime=0)
             self._pages[kind] = (now, body, zipped)
         return kind, body, zipped

@@ -91,11 +91,11 @@ class PlotAxis(Struct, frozen=True):
         """
         return min(self.width - 1, max(0, math.floor(self.place(value) * self.width)))
 
-    def value(self, place: float) -> float:
+    def value(self, position: float) -> float:
         """Return the value at a horizontal position between 0 (left edge) and 1 (right edge)."""
         if self.ratios:
-            return self.low * math.exp(place * math.log(self.high / self.low))
-        return self.low + (self.high - self.low) * place
+            return self.low * math.exp(position * math.log(self.high / self.low))
+        return self.low + (self.high - self.low) * position
 
     def columns(self, points: Sequence[float], values: Sequence[float]) -> list[float | None]:
         """Return a value for each of the 2 * `width` dot columns of a plot of `values` at `points`.
@@ -119,8 +119,10 @@ class PlotAxis(Struct, frozen=True):
                     result[column] = self._nearest_value(points, values, (column + 0.5) / count)
         return result
 
-    def _nearest_value(self, points: Sequence[float], values: Sequence[float], place: float) -> float | None:
-        wanted = self.value(place)
+    def _nearest_value(
+        self, points: Sequence[float], values: Sequence[float], position: float
+    ) -> float | None:
+        wanted = self.value(position)
         if wanted < points[0] or wanted > points[-1]:
             return None
         after = bisect_left(points, wanted)

@@ -438,7 +438,7 @@ def _block_char(bits: int) -> str:
     filled = [bits & dots for dots in _QUADRANT_DOTS]
     if all(0 < some < dots for some, dots in zip(filled, _QUADRANT_DOTS, strict=True)):
         return _BLOCKS_SPARSE
-    return _QUADRANTS[sum(1 << place for place, some in enumerate(filled) if some)]
+    return _QUADRANTS[sum(1 << bit for bit, some in enumerate(filled) if some)]
 
 
 @cache
@@ -487,15 +487,15 @@ class DotGrid:
     def dot(self, x: int, y: int, layer: int) -> None:
         """Draw the dot at (x, y) in a layer over what its cell has; ignore dots outside the grid."""
         if 0 <= x < 2 * self.width and 0 <= y < 4 * self.height:
-            place = (self.height - 1 - y // 4) * self.width + x // 2
-            kept, before = self._masks[place], self._layers[place]
+            index = (self.height - 1 - y // 4) * self.width + x // 2
+            kept, before = self._masks[index], self._layers[index]
             if kept and before != layer:
                 if before not in self._sparse:
-                    self._below.setdefault(place, {})[before] = kept
+                    self._below.setdefault(index, {})[before] = kept
                 kept = 0
-            self._masks[place] = kept | (_LEFT, _RIGHT)[x % 2][y % 4]
-            self._layers[place] = layer
-            self._chars.pop(place, None)
+            self._masks[index] = kept | (_LEFT, _RIGHT)[x % 2][y % 4]
+            self._layers[index] = layer
+            self._chars.pop(index, None)
 
     def dots(self, x: int, heights: Iterable[int], layer: int) -> None:
         """Draw dots of the dot column `x` at several heights in a layer; ignore dots outside the grid."""
@@ -521,9 +521,9 @@ class DotGrid:
     def put(self, column: int, row: int, char: str, layer: int) -> None:
         """Show a character instead of dots in a cell; `column` counts from the left, `row` from the top."""
         if 0 <= column < self.width and 0 <= row < self.height:
-            place = row * self.width + column
-            self._chars[place] = char
-            self._layers[place] = layer
+            index = row * self.width + column
+            self._chars[index] = char
+            self._layers[index] = layer
 
     def char_at(self, column: int, row: int) -> str | None:
         """Return the character that was put in a cell; None for a cell of dots."""
@@ -531,8 +531,8 @@ class DotGrid:
 
     def is_empty(self, column: int, row: int) -> bool:
         """Return True if a cell has neither dots nor a character."""
-        place = row * self.width + column
-        return self._masks[place] == 0 and place not in self._chars
+        index = row * self.width + column
+        return self._masks[index] == 0 and index not in self._chars
 
     def row_of(self, y: int) -> int:
         """Return the row, counted from the top, that holds dots at height `y`."""
@@ -540,10 +540,10 @@ class DotGrid:
 
     def take_turns(self) -> None:
         """Assign cells that solid lines share to one of these after the other, `_TURN` columns at a time."""
-        for place, below in self._below.items():
-            layers = {**below, self._layers[place]: self._masks[place]}
-            turn = sorted(layers)[place % self.width // _TURN % len(layers)]
-            self._layers[place], self._masks[place] = turn, layers[turn]
+        for index, below in self._below.items():
+            layers = {**below, self._layers[index]: self._masks[index]}
+            turn = sorted(layers)[index % self.width // _TURN % len(layers)]
+            self._layers[index], self._masks[index] = turn, layers[turn]
         self._below.clear()
 
     def rows(self) -> list[Runs]:

@@ -101,11 +101,11 @@ def _spellings(size: float, unit: _Unit, *, finest: bool) -> Iterator[str]:
     number that would be rounded to 0 is then written as "<0.1" or "<1", and is left out otherwise.
     """
     number = size / unit.factor
-    most = _decimals(number, unit.steps)
-    if most is None:
+    most_decimals = _decimals(number, unit.steps)
+    if most_decimals is None:
         return
     for suffix in unit.suffixes:
-        for decimals in range(most, -1, -1):
+        for decimals in range(most_decimals, -1, -1):
             digits = f"{number:.{decimals}f}"
             if size == 0.0 or float(digits) != 0.0:
                 if unit.grouped and number >= _GROUPED:
@@ -195,12 +195,12 @@ def decimal(value: float | None, decimals: int) -> str:
 
     It has `decimals` decimals below 1,000, none from there on, and an exponent from 1e9 on.
     """
-    known = _finite_or_none(value)
-    if known is None:
+    finite = _finite_or_none(value)
+    if finite is None:
         return UNKNOWN
-    if abs(known) >= _WITH_EXPONENT:
-        return f"{known:.3g}"
-    return f"{known:,.{decimals if abs(known) < _WHOLE_FROM else 0}f}"
+    if abs(finite) >= _WITH_EXPONENT:
+        return f"{finite:.3g}"
+    return f"{finite:,.{decimals if abs(finite) < _WHOLE_FROM else 0}f}"
 
 
 def milliseconds(value: float | None) -> str:

@@ -131,7 +131,9 @@ def hub_folder(hub: Path, model: str) -> Path | None:
     except OSError:
         pass
     try:
-        return max((home / "snapshots").iterdir(), key=lambda one: one.stat().st_mtime, default=None)
+        return max(
+            (home / "snapshots").iterdir(), key=lambda snapshot: snapshot.stat().st_mtime, default=None
+        )
     except OSError:
         return None
 
@@ -249,8 +251,8 @@ def _read_header(path: Path, most: int) -> _Header:
         content = file.read(length)
     try:
         tensors = [
-            (name, clean(one["dtype"], 16), int(one["data_offsets"][0]), int(one["data_offsets"][1]))
-            for name, one in json.loads(content).items()
+            (name, clean(tensor["dtype"], 16), int(tensor["data_offsets"][0]), int(tensor["data_offsets"][1]))
+            for name, tensor in json.loads(content).items()
             if name != "__metadata__"
         ]
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError):
@@ -317,7 +319,7 @@ def kv_token_bytes(config: Mapping[str, object], flags: Sequence[str] = ()) -> f
         layers = kinds.count("full_attention")
     elif config.get("sliding_window") or any(name in config for name in _HYBRID):
         return None
-    rank, heads, size = (config.get(one) for one in ("kv_lora_rank", "num_key_value_heads", "head_dim"))
+    rank, heads, size = (config.get(key) for key in ("kv_lora_rank", "num_key_value_heads", "head_dim"))
     if rank is not None:
         numbers = (layers, rank, config.get("qk_rope_head_dim"))
     else:
@@ -326,12 +328,12 @@ def kv_token_bytes(config: Mapping[str, object], flags: Sequence[str] = ()) -> f
             size = width // queries
         numbers = (layers, heads, size)
     stored = str(config.get("torch_dtype") or config.get("dtype"))
-    wanted = next((one.partition(" ")[2] for one in flags if one.startswith("--kv-cache-dtype ")), "auto")
+    wanted = next((key.partition(" ")[2] for key in flags if key.startswith("--kv-cache-dtype ")), "auto")
     each = _NUMBER_BYTES.get(
         (stored if wanted == "auto" else wanted).removeprefix("torch.").partition("_")[0]
     )
     first, second, third = (
-        one if isinstance(one, int) and 0 < one < _MOST_OF_CONFIG else 0 for one in numbers
+        key if isinstance(key, int) and 0 < key < _MOST_OF_CONFIG else 0 for key in numbers
     )
     if each is None or not first * second * third:
         return None

@@ -280,7 +280,7 @@ class CpuReader:
         numbers = [number for number in ticks if number != _ALL]
         shares = [_busy_percent(earlier.get(number), ticks[number]) for number in numbers]
         cores = tuple(share for share in shares if share is not None)
-        places = {number: place for place, number in enumerate(numbers)}
+        places = {number: index for index, number in enumerate(numbers)}
         groups = (_group_reading(design, places, earlier, ticks) for design in self._designs)
         return CpuReading(
             percent=_busy_percent(earlier.get(_ALL), ticks[_ALL]) if _ALL in ticks else None,

@@ -705,22 +705,22 @@ class MigReader:
         count = self._gpu.ask_seldom("nvmlDeviceGetMaxMigDeviceCount")
         before = {instance.reading.index: instance for instance in self._slices}
         instances = []
-        for place in range(_MOST_SLICES if count is None else int(count)):
+        for index in range(_MOST_SLICES if count is None else int(count)):
             function = "nvmlDeviceGetMigDeviceHandleByIndex"
-            handle = self._ask(self._gpu, function, place, key=f"{function} {place}")
+            handle = self._ask(self._gpu, function, index, key=f"{function} {index}")
             if handle is None:
                 continue
-            gpu = Gpu(self._gpu.nvml, self._gpu.index, handle, place)
+            gpu = Gpu(self._gpu.nvml, self._gpu.index, handle, index)
             uuid = clean(self._ask(gpu, "nvmlDeviceGetUUID") or "", 96) or None
-            old = before.get(place)
+            old = before.get(index)
             if old is not None and uuid is not None and old.reading.uuid == uuid:
                 instances.append(replace(old, gpu=gpu))
             else:
-                instances.append(self._describe_instance(gpu, place, uuid, gpu_bytes))
+                instances.append(self._describe_instance(gpu, index, uuid, gpu_bytes))
         return tuple(instances)
 
-    def _describe_instance(self, gpu: Gpu, place: int, uuid: str | None, gpu_bytes: int | None) -> MigSlice:
-        """Return the MIG instance at `place` with its profile name and ids."""
+    def _describe_instance(self, gpu: Gpu, index: int, uuid: str | None, gpu_bytes: int | None) -> MigSlice:
+        """Return the MIG instance at `index` with its profile name and ids."""
         name = clean(self._ask(gpu, "nvmlDeviceGetName") or "") or None
         if name is None or _MARK not in name:
             name = profile_name(self._ask(gpu, "nvmlDeviceGetAttributes"), gpu_bytes) or name
@@ -728,7 +728,7 @@ class MigReader:
             name = name.rpartition(_MARK)[2]
         ids = [self._ask(gpu, f"nvmlDeviceGet{kind}InstanceId") for kind in ("Gpu", "Compute")]
         both = None if None in ids else (int(ids[0]), int(ids[1]))
-        return MigSlice(MigInstance(place, name, uuid), gpu, both)
+        return MigSlice(MigInstance(index, name, uuid), gpu, both)
 
     def _with_memory(self, instance: MigSlice) -> MigSlice:
         """Return a copy of a MIG instance with its current memory sizes; None for an unreadable size."""
@@ -1034,7 +1034,9 @@ class GpuReader:
 def _power_limit_w(gpu: Gpu) -> float | None:
     """Return the enforced power limit in watts, else the configured limit, else None."""
     functions = ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit")
-    limits = (_from_milli("power limit", gpu.ask_seldom(one, every_s=_LIMIT_AGAIN_S)) for one in functions)
+    limits = (
+        _from_milli("power limit", gpu.ask_seldom(function, every_s=_LIMIT_AGAIN_S)) for function in functions
+    )
     return next((watts for watts in limits if watts is not None), None)
 
 

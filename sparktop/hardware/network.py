@@ -93,15 +93,15 @@ class NetworkReader:
         The state is read again after some seconds, the other values after a minute or when the state has
         changed.
         """
-        known = self._links.get(name)
-        if known is not None and 0 <= now - known.state_at < _STATE_AGAIN_S:
-            return known
+        cached = self._links.get(name)
+        if cached is not None and 0 <= now - cached.state_at < _STATE_AGAIN_S:
+            return cached
         folder = self._class / name
         up = {"up": True, "down": False, "lowerlayerdown": False, "notpresent": False}.get(
             read_text(f"{folder}/operstate") or ""
         )
-        if known is not None and known.up == up and 0 <= now - known.speed_at < _SPEED_AGAIN_S:
-            return replace(known, state_at=now)
+        if cached is not None and cached.up == up and 0 <= now - cached.speed_at < _SPEED_AGAIN_S:
+            return replace(cached, state_at=now)
         megabits = (read_int(f"{folder}/speed") if up is not False else None) or 0
         bits_per_s = float(megabits * _BITS_PER_MEGABIT) if 0 < megabits < _SPEED_MAX_MBPS else None
         return _Link(
@@ -116,7 +116,7 @@ def _interface_reading(name: str, link: _Link, rates: dict[tuple[str, str], floa
     (interface, counter).
     """
     errors = {counter: rates[name, counter] for counter in _ERRORS}
-    known = {counter: rate for counter, rate in errors.items() if rate is not None}
+    readable = {counter: rate for counter, rate in errors.items() if rate is not None}
     return NetworkReading(
         name=clean(name, 64),
         kind=link.kind,
@@ -127,8 +127,8 @@ def _interface_reading(name: str, link: _Link, rates: dict[tuple[str, str], floa
         tx_packets_per_s=rates[name, "tx packets"],
         link_bits_per_s=link.bits_per_s,
         bus_bits_per_s=link.bus_bits_per_s,
-        errors_per_s=sum(known.values()) if len(known) == len(errors) else None,
-        errors={counter: rate for counter, rate in known.items() if rate},
+        errors_per_s=sum(readable.values()) if len(readable) == len(errors) else None,
+        errors={counter: rate for counter, rate in readable.items() if rate},
     )
 
 
@@ -152,7 +152,7 @@ def _interface_kind(name: str, folder: Path) -> str:
 
 def _parse_dev(content: bytes) -> dict[str, dict[str, int]]:
     """Parse /proc/net/dev: return the counters by interface name and counter name."""
-    found: dict[str, dict[str, int]] = {}
+    counters: dict[str, dict[str, int]] = {}
     for line in content.splitlines()[2:]:
         name_bytes, _, rest = line.rpartition(b":")
         name = name_bytes.strip().decode("utf-8", "replace")
@@ -160,9 +160,9 @@ def _parse_dev(content: bytes) -> dict[str, dict[str, int]]:
             continue
         columns = rest.split()
         counts = [count for column in columns if (count := parse_int(column)) is not None]
-        if len(counts) == len(columns) >= _COLUMNS and len(found) < _MOST_INTERFACES:
-            found[name] = {part: counts[column] for part, column in (_RATES | _ERRORS).items()}
-    return found
+        if len(counts) == len(columns) >= _COLUMNS and len(counters) < _MOST_INTERFACES:
+            counters[name] = {part: counts[column] for part, column in (_RATES | _ERRORS).items()}
+    return counters
 
 
 _WORD_BYTES = 4
@@ -276,19 +276,19 @@ class RdmaReader:
     def _find_and_read_ports(self, now: float) -> None:
         """Find the ports: store place, state and rate of each in `_ports`, packet rates in `_packets`."""
         self._ports_read_at = now
-        found = {}
+        ports = {}
         for name, device, number in find_ports(self._class)[:_MOST_PORTS]:
             folder = f"{device}/ports/{number}"
-            known = self._ports.get(name)
-            if known is not None and 0 <= now - known.place_at < _PLACE_AGAIN_S:
-                place, place_at = known.place, known.place_at
+            cached = self._ports.get(name)
+            if cached is not None and 0 <= now - cached.place_at < _PLACE_AGAIN_S:
+                link, place_at = cached.place, cached.place_at
             else:
-                place, place_at = place_of_port(device, number), now
+                link, place_at = place_of_port(device, number), now
             up = _is_active(read_text(f"{folder}/state"))
             gigabits = read_quantity(f"{folder}/rate", "Gb/sec")  # "200 Gb/sec (4X HDR)"
             rate = None if gigabits is None else gigabits * GIGA
-            found[name] = _Port(folder, place, place_at, up, rate)
-        self._ports = found
+            ports[name] = _Port(folder, link, place_at, up, rate)
+        self._ports = ports
         names = (("rx", "port_rcv_packets"), ("tx", "port_xmit_packets"))
         counted = {
             (name, way): count
@@ -297,7 +297,7 @@ class RdmaReader:
             if (count := _read_counter(f"{port.folder}/counters/{counter}")) is not None
         }
         # No packet is smaller than a word, so the limit in words holds for packets too.
-        most = {key: _most_words_per_s(found[key[0]]) for key in counted}
+        most = {key: _most_words_per_s(ports[key[0]]) for key in counted}
         self._packets = self._packet_rates.step(counted, now, most)
 
     def _read_errors(self, now: float) -> None:
@@ -333,14 +333,14 @@ def find_ports(folder: Path) -> list[tuple[str, str, str]]:
 
     The name is that of the device, with the port number appended if the device has several ports.
     """
-    found: list[tuple[str, str, str]] = []
+    ports: list[tuple[str, str, str]] = []
     for device in entries(folder):
         numbers = entries(folder / device / "ports")
-        found += [
+        ports += [
             (device if len(numbers) == 1 else f"{device}/{number}", str(folder / device), number)
             for number in numbers
         ]
-    return found
+    return ports
 
 
 def place_of_port(device: str, number: str) -> tuple[float | None, str | None]:

@@ -103,8 +103,8 @@ def container_id(cgroup: bytes | None) -> str | None:
     Of nested containers it is the innermost. Inside of a container the file does not name it.
     """
     for line in (cgroup or b"").splitlines():
-        if found := _ID.findall(line.rpartition(b":")[2]):
-            return str(found[-1], "ascii")
+        if ids := _ID.findall(line.rpartition(b":")[2]):
+            return str(ids[-1], "ascii")
     return None
 
 
@@ -332,9 +332,9 @@ class ProcessTableReader:
 
     def _name(self, process: Process) -> str:
         """Return the name of a process; if the kernel has cut it, complete it from the command line."""
-        known = self._names.get(((process.pid, process.start), process.comm))
-        if known is not None:
-            return known
+        cached = self._names.get(((process.pid, process.start), process.comm))
+        if cached is not None:
+            return cached
         name = process.comm
         if len(name) >= _CUT_NAME_BYTES:
             command = (read_bytes(f"{self._proc}/{process.pid}/cmdline") or b"").partition(b"\0")[0]
@@ -460,10 +460,10 @@ def read_title(arguments: Sequence[str]) -> Title | None:
     if not arguments or not arguments[0]:
         return None
     title = arguments[0]
-    if found := _VLLM.match(title):
-        return Title("vllm", _VLLM_ROLES[found[1]], _rank_words(title))
-    if found := _RAY.match(title):
-        return Title("vllm", "worker, loading" if found[2] else "worker")
+    if match := _VLLM.match(title):
+        return Title("vllm", _VLLM_ROLES[match[1]], _rank_words(title))
+    if match := _RAY.match(title):
+        return Title("vllm", "worker, loading" if match[2] else "worker")
     if title.startswith("sglang::"):
         name = _SGLANG.match(title)
         word = name[1] if name else ""
@@ -472,8 +472,8 @@ def read_title(arguments: Sequence[str]) -> Title | None:
 
 
 def _rank_words(title: str) -> str | None:
-    found = _RANKS.findall(title)
-    return " ".join(f"{kind.rpartition('_')[2]}{number}" for kind, number in found) or None
+    ranks = _RANKS.findall(title)
+    return " ".join(f"{kind.rpartition('_')[2]}{number}" for kind, number in ranks) or None
 
 
 def _server_title(arguments: Sequence[str]) -> Title | None:
@@ -795,7 +795,7 @@ def _ask_kernel(line: socket.socket, asked: _Socket, *, bridged: bool) -> float 
 def _host_of(digits: bytes) -> str:
     """Return the address that the kernel writes as hexadecimal words of 32 bits in its own byte order."""
     words = [
-        int(digits[place : place + 8], 16).to_bytes(4, sys.byteorder) for place in range(0, len(digits), 8)
+        int(digits[index : index + 8], 16).to_bytes(4, sys.byteorder) for index in range(0, len(digits), 8)
     ]
     packed = b"".join(words)
     return socket.inet_ntop(socket.AF_INET if len(words) == 1 else socket.AF_INET6, packed)

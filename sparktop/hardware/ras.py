@@ -357,8 +357,8 @@ class _TextReader:
 def _rank_of(comm: _OpenCommunicator, match: re.Match[str]) -> Rank:
     """Return the rank that a line names, as read so far."""
     number, host = int(match["number"]), host_or_none(match["host"])
-    known = comm.ranks.get(number)
-    return known or Rank(number, host, _number_or_none(match["pid"]), _number_or_none(match["gpu"]))
+    rank = comm.ranks.get(number)
+    return rank or Rank(number, host, _number_or_none(match["pid"]), _number_or_none(match["gpu"]))
 
 
 def _number_or_none(text: str | None) -> int | None:
@@ -424,10 +424,10 @@ def _communicator(name: str, comm: _OpenCommunicator, reader: _TextReader) -> Co
 
 
 def _unnamed_groups(
-    groups: Mapping[int, _Group], found: Mapping[str, _OpenCommunicator]
+    groups: Mapping[int, _Group], communicators: Mapping[str, _OpenCommunicator]
 ) -> list[Communicator]:
     """Return an entry without a hash for each group of unnamed communicators that start or shut down."""
-    named = {comm.group for comm in found.values()}
+    named = {comm.group for comm in communicators.values()}
     return [
         Communicator("", None, group.size, (Rank(None, status=group.status, many=max(1, group.size)),))
         for number, group in groups.items()
@@ -581,16 +581,16 @@ def loaded_nccl(root: Path = Path("/")) -> tuple[LoadedNccl, ...]:
     """Return the NCCL library of each process that has loaded one and that this user may look into."""
     proc = root / "proc"
     versions: dict[tuple[int, int], Version | None] = {}
-    found: list[LoadedNccl] = []
+    libraries: list[LoadedNccl] = []
     for name in entries(proc):
-        if not name.isdecimal() or len(found) == _MOST_FOUND:
+        if not name.isdecimal() or len(libraries) == _MOST_FOUND:
             continue
         library = library_path(read_bytes(f"{proc}/{name}/maps") or b"")
         if library is None:
             continue
         version = _library_version(proc / name, library[0], versions, is_replaced=library[1])
-        found.append(LoadedNccl(int(name), version, _ras_address(proc / name)))
-    return tuple(found)
+        libraries.append(LoadedNccl(int(name), version, _ras_address(proc / name)))
+    return tuple(libraries)
 
 
 def library_path(maps: bytes) -> tuple[str, bool] | None:
@@ -618,9 +618,9 @@ def _exists(path: Path) -> bool:
 
 
 def _library_version(
-    process: Path, path: str, known: dict[tuple[int, int], Version | None], *, is_replaced: bool
+    process: Path, path: str, versions: dict[tuple[int, int], Version | None], *, is_replaced: bool
 ) -> Version | None:
-    """Return the version of a process' library; `known` keeps the results by device and inode.
+    """Return the version of a process' library; `versions` keeps the results by device and inode.
 
     What stands at the path of a replaced file has another version: only a number in its name counts.
     """
@@ -632,9 +632,9 @@ def _library_version(
     except OSError:
         return version_in_name(str(file))
     key = (status.st_dev, status.st_ino)
-    if key not in known:
-        known[key] = version_by_names(file) or _version_in_content(file)
-    return known[key]
+    if key not in versions:
+        versions[key] = version_by_names(file) or _version_in_content(file)
+    return versions[key]
 
 
 def version_by_names(file: Path) -> Version | None:

@@ -64,7 +64,7 @@ def _read_celsius(path: str) -> float | None:
 
 def _find_sensors(root: Path) -> tuple[_Sensor, ...]:
     """Return every temperature input of the hwmon chips in /sys below `root`, each with a unique name."""
-    found: list[_Sensor] = []
+    sensors: list[_Sensor] = []
     rdma_names = _rdma_names(root)
     chips = root / "sys/class/hwmon"
     for chip in sorted(entries(chips), key=by_number):
@@ -77,8 +77,8 @@ def _find_sensors(root: Path) -> tuple[_Sensor, ...]:
             critical_c = _read_celsius(f"{stem}_crit")
             shown = clean(f"{chip_name} {label}" if label else chip_name, 64)
             above = critical_c if critical_c is not None and critical_c > 0 else None
-            found.append((shown, f"{stem}_input", above))
-    return _number_names(found[:_MOST_SENSORS])
+            sensors.append((shown, f"{stem}_input", above))
+    return _number_names(sensors[:_MOST_SENSORS])
 
 
 def _rdma_names(root: Path) -> dict[Path | None, str]:

@@ -170,10 +170,10 @@ def image_of(mounts: bytes) -> str | None:
     of its image; whether containerd does depends on who uses it, so that its first one is left out too.
     """
     roots = [line for line in mounts.splitlines() if line.split()[4:5] == [b"/"]]
-    found = _LAYERS.search(roots[-1]) if roots else None
-    if found is None:
+    match = _LAYERS.search(roots[-1]) if roots else None
+    if match is None:
         return None
-    layers = found[1].split(b":")
+    layers = match[1].split(b":")
     return f"{crc32(b':'.join(layers if _PODMAN in layers[0] else layers[1:])):08x}"
 
 
@@ -254,7 +254,9 @@ def _may_lock_all(status: bytes, users: bytes) -> bool:
     A container has it by --privileged or --cap-add IPC_LOCK, unless its user IDs are mapped to others
     (`capable` in `ib_umem_get` of the kernel's drivers/infiniband/core/umem.c).
     """
-    line = next((one for one in status.splitlines() if one.startswith(b"CapEff:")), b"")
+    line = next(
+        (status_line for status_line in status.splitlines() if status_line.startswith(b"CapEff:")), b""
+    )
     try:
         rights = int(line.partition(b":")[2], 16)
     except ValueError:

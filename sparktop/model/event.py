@@ -89,9 +89,9 @@ def kind_of(about: str) -> str:
 def condition_of(about: str) -> Condition:
     """Return the condition of an alert's or event's id, with label and summary."""
     kind = kind_of(about)
-    known = _ALERTS.get(kind) or _EVENTS.get(kind) or Condition()
-    label = known.label or kind.replace("-", " ")
-    return known._replace(label=label, summary=known.summary or label)
+    condition = _ALERTS.get(kind) or _EVENTS.get(kind) or Condition()
+    label = condition.label or kind.replace("-", " ")
+    return condition._replace(label=label, summary=condition.summary or label)
 
 
 class Severity(StrEnum):

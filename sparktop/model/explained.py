@@ -33,8 +33,8 @@ class Explained(Struct, frozen=True):
         cases: dict[str, list[str]] = {}
         for case, remedy in self.remedies.items():
             cases.setdefault(remedy, []).append(case)
-        found = [f"{', '.join(names)}: {remedy}" for remedy, names in cases.items()]
-        return tuple(remedy.translate(_WITHOUT_BRACES) for remedy in found or [self.remedy] if remedy)
+        remedies = [f"{', '.join(names)}: {remedy}" for remedy, names in cases.items()]
+        return tuple(remedy.translate(_WITHOUT_BRACES) for remedy in remedies or [self.remedy] if remedy)
 
     @property
     def line(self) -> str:

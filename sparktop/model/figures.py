@@ -196,15 +196,15 @@ def also_reported(values: Mapping[str, float | None]) -> list[tuple[CounterFigur
     `values` has the values by name. Faults that never happened are left out, and a section (see
     `CounterFigure`) with nothing but zeros, because servers report zeros for features that are off.
     """
-    known = [
+    with_values = [
         (figure, value)
         for figure in COUNTER_FIGURES
         if (value := values.get(figure.name)) is not None and (value or not figure.fault)
     ]
-    used = {figure.section for figure, value in known if value}
+    used = {figure.section for figure, value in with_values if value}
     return [
         (figure, value)
-        for figure, value in known
+        for figure, value in with_values
         if figure.section in used or figure.section == ALSO_REPORTED
     ]
 
@@ -252,10 +252,10 @@ class Figure(Struct, frozen=True):
 
     def value(self, view: object) -> float | None:
         """Return the figure of a view; None if it, or the part that has it, is unknown."""
-        found: object = view
+        part: object = view
         for name in self.name.split("."):
-            found = found.get(name) if isinstance(found, Mapping) else getattr(found, name, None)
-        return found if isinstance(found, int | float) else None
+            part = part.get(name) if isinstance(part, Mapping) else getattr(part, name, None)
+        return part if isinstance(part, int | float) else None
 
     def base_value(self, view: object) -> float | None:
         """Return the figure of a view in base units, as `metric` has it: a ratio for percent, s for ms."""

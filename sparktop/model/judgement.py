@@ -87,10 +87,10 @@ def whole_percent_change(percent: float) -> str:
 
 def percents(levels: Sequence[Judged]) -> str:
     """Return the leads at `levels`, "+20 to +33 %"; "" if unknown."""
-    known = [level.percent for level in levels if level.percent is not None]
-    if not known:
+    values = [level.percent for level in levels if level.percent is not None]
+    if not values:
         return ""
-    low, high = sorted((min(known), max(known)), key=abs)
+    low, high = sorted((min(values), max(values)), key=abs)
     lowest = (
         ""
         if whole_percent_change(low) == whole_percent_change(high)
@@ -150,9 +150,9 @@ def largest_lead(levels: Sequence[JudgedLevel], name: Name = str) -> str:
     ]
     if not leads:
         return ""
-    most = max(leads, key=lambda level: abs(level.percent or 0.0))
-    where = f" at {most.where}" if len(levels) > 1 else ""
-    return f" ({'at most ' if len(levels) > 1 else ''}{lead_words(most, name)}{where})"
+    largest = max(leads, key=lambda level: abs(level.percent or 0.0))
+    where = f" at {largest.where}" if len(levels) > 1 else ""
+    return f" ({'at most ' if len(levels) > 1 else ''}{lead_words(largest, name)}{where})"
 
 
 def alike_words(titles: Sequence[str], levels: Iterable[Judged] = ()) -> str:

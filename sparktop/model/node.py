@@ -406,8 +406,8 @@ class LostGpu(Struct, frozen=True):
     @property
     def label(self) -> str:
         """Index, name and UUID of the GPU in words, as far as known: "GPU 3 (NVIDIA H200, GPU-1111…)"."""
-        known = ", ".join(part for part in (self.name, self.uuid) if part)
-        return f"GPU {self.index} ({known})" if known else f"GPU {self.index}"
+        parts = ", ".join(part for part in (self.name, self.uuid) if part)
+        return f"GPU {self.index} ({parts})" if parts else f"GPU {self.index}"
 
 
 class NetworkReading(Struct, frozen=True):
@@ -435,8 +435,8 @@ class NetworkReading(Struct, frozen=True):
     @property
     def capacity_bits_per_s(self) -> float | None:
         """The lower of `link_bits_per_s` and `bus_bits_per_s`; None when neither is known."""
-        known = [rate for rate in (self.link_bits_per_s, self.bus_bits_per_s) if rate is not None]
-        return min(known) if known else None
+        rates = [rate for rate in (self.link_bits_per_s, self.bus_bits_per_s) if rate is not None]
+        return min(rates) if rates else None
 
 
 class SensorReading(Struct, frozen=True):

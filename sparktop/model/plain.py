@@ -47,8 +47,8 @@ def json_time(time: datetime) -> str:
 
     A time without a time zone is taken as UTC.
     """
-    known = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return known.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return aware.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 Value = TypeVar("Value", bound=Struct)

@@ -36,8 +36,8 @@ class Sum(NamedTuple):
     def of_values(cls, values: Iterable[float | None], *, absent: int = 0) -> Sum:
         """Return the sum of `values` and of as many unknown ones as `absent` says."""
         every = list(values)
-        known = [value for value in every if value is not None]
-        return cls(sum(known) if known else None, len(known), len(every) + absent)
+        known_ones = [value for value in every if value is not None]
+        return cls(sum(known_ones) if known_ones else None, len(known_ones), len(every) + absent)
 
     @property
     def sign(self) -> str:
@@ -46,8 +46,8 @@ class Sum(NamedTuple):
 
     def plus(self, other: Sum) -> Sum:
         """Return the sum of what both hold."""
-        known = [value for value in (self.value, other.value) if value is not None]
-        return Sum(sum(known) if known else None, self.known + other.known, self.of + other.of)
+        addends = [value for value in (self.value, other.value) if value is not None]
+        return Sum(sum(addends) if addends else None, self.known + other.known, self.of + other.of)
 
 
 class Totals(Struct, frozen=True):

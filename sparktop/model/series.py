@@ -40,15 +40,15 @@ class Page:
     def __len__(self) -> int:
         return len(self._columns[0])
 
-    def column(self, place: int) -> array[float]:
+    def column(self, index: int) -> array[float]:
         """Return the times (place 0), or the values of the series with this place in the table."""
-        column = self._columns[place]
+        column = self._columns[index]
         return _unpack(column) if isinstance(column, bytes) else column
 
     @property
     def arrays(self) -> list[array[float]]:
         """The array of times and the arrays of values, in the order of the table's names."""
-        return [self.column(place) for place in range(len(self._columns))]
+        return [self.column(index) for index in range(len(self._columns))]
 
     @property
     def times(self) -> array[float]:
@@ -89,7 +89,7 @@ def _is_constant(raw: bytes) -> bool:
 
 def _compress(raw: bytes) -> bytes:
     # Equal bytes of neighbouring numbers side by side compress to half of what whole numbers do.
-    return zlib.compress(b"".join(raw[place::_FLOAT_BYTES] for place in range(_FLOAT_BYTES)), 1)
+    return zlib.compress(b"".join(raw[offset::_FLOAT_BYTES] for offset in range(_FLOAT_BYTES)), 1)
 
 
 @lru_cache(_UNPACKED)
@@ -102,8 +102,8 @@ def _unpack(data: bytes) -> array[float]:
     """Return a compressed column."""
     shuffled = zlib.decompress(data)
     raw, length = bytearray(len(shuffled)), len(shuffled) // _FLOAT_BYTES
-    for place in range(_FLOAT_BYTES):
-        raw[place::_FLOAT_BYTES] = shuffled[place * length : (place + 1) * length]
+    for offset in range(_FLOAT_BYTES):
+        raw[offset::_FLOAT_BYTES] = shuffled[offset * length : (offset + 1) * length]
     return array("d", bytes(raw))
 
 
@@ -208,23 +208,23 @@ class Series(Struct, frozen=True, eq=False):
             values = [value for value in values if not math.isnan(value)]
         return max(values, default=None)
 
-    def _value_at(self, place: int, column: int) -> float:
+    def _value_at(self, index: int, column: int) -> float:
         for page in self._pages[:-1]:
-            if place < len(page):
-                return page.column(column)[place]
-            place -= len(page)
-        return self._pages[-1].column(column)[place]
+            if index < len(page):
+                return page.column(column)[index]
+            index -= len(page)
+        return self._pages[-1].column(column)[index]
 
     def _index(self, since: float) -> int:
         """Return the place of the first point at or after `since`."""
         if since == -math.inf:
             return self._start
-        place = 0
+        start = 0
         for page in self._pages:
             times = page.times
             if times and times[-1] >= since:
-                return max(self._start, min(self._stop, place + bisect_left(times, since)))
-            place += len(times)
+                return max(self._start, min(self._stop, start + bisect_left(times, since)))
+            start += len(times)
         return self._stop
 
     def _values_from(self, column: int, start: int) -> list[float]:
@@ -278,9 +278,9 @@ class HistoryTable:
             self._pages = (*self._pages, page)
             arrays = page.arrays
         arrays[0].append(time)
-        for name, place in self._columns.items():
+        for name, index in self._columns.items():
             value = values.get(name)
-            arrays[place].append(math.nan if value is None else value)
+            arrays[index].append(math.nan if value is None else value)
         self._count += 1
         self._trim()
 
@@ -315,11 +315,11 @@ class HistoryTable:
         rows = _merge_points(rest, start, late, apart_s, before)
         fresh = [column[:start] for column in rest.arrays]
         fresh[0].extend(time for time, _ in rows)
-        for name, place in self._columns.items():
-            old = rest.arrays[place]
+        for name, index in self._columns.items():
+            old = rest.arrays[index]
             for _, row in rows:
                 value = old[row] if isinstance(row, int) else row.get(name)
-                fresh[place].append(math.nan if value is None else value)
+                fresh[index].append(math.nan if value is None else value)
         size, length = self._page_points, len(fresh[0])
         cuts = [[column[at : at + size] for column in fresh] for at in range(0, length, size)]
         self._pages = (*kept, *(Page(arrays) for arrays in cuts))
@@ -412,14 +412,14 @@ def known_values(values: Iterable[float | None]) -> list[float]:
 
 def known_mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of the known values."""
-    known = known_values(values)
-    return sum(known) / len(known) if known else None
+    numbers = known_values(values)
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 def known_sum(values: Iterable[float | None]) -> float | None:
     """Return the sum of the known values."""
-    known = known_values(values)
-    return sum(known) if known else None
+    numbers = known_values(values)
+    return sum(numbers) if numbers else None
 
 
 def known_max(values: Iterable[float | None]) -> float | None:

@@ -498,8 +498,8 @@ class BackendView(Struct, frozen=True, eq=False):
     @property
     def yardsticks(self) -> Values:
         """Its decode rate beside its yardsticks, as "own_best_percent"; empty where nothing is known now."""
-        found = (finding.values for finding in self.findings if finding.kind == YARDSTICKS)
-        return next(found, {}) if self.failure is None else {}
+        evidence = (finding.values for finding in self.findings if finding.kind == YARDSTICKS)
+        return next(evidence, {}) if self.failure is None else {}
 
     @property
     def is_full_by_sweep(self) -> bool:

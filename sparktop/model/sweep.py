@@ -731,10 +731,10 @@ class SweepView(Struct, frozen=True, eq=False):
         """
         if not self.levels or self.progress is not None or (self.searches and not self.status.over):
             return self.progress if self.progress is None else min(self.progress, self._most_share)
-        known = [level.share for level in self.levels]
-        if any(share is None for share in known) and not self.status.over:
+        shares = [level.share for level in self.levels]
+        if any(share is None for share in shares) and not self.status.over:
             return None
-        return min(sum(share or 0.0 for share in known) / len(known), self._most_share)
+        return min(sum(share or 0.0 for share in shares) / len(shares), self._most_share)
 
     @property
     def _most_share(self) -> float:

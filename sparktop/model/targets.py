@@ -42,8 +42,8 @@ def search_again_s(hosts: Collection[str]) -> float:
 def server_path(path: str) -> str:
     """Return the part of a URL's path that names a server: without the path of a request and last slashes."""
     kept = path.rstrip("/")
-    for known in _API_PATHS:
-        kept = kept.removesuffix(known).rstrip("/")
+    for api_path in _API_PATHS:
+        kept = kept.removesuffix(api_path).rstrip("/")
     return kept
 
 
@@ -94,17 +94,17 @@ class BackendTarget(Struct, frozen=True):
     group: str | None = None
     """The group that labels in Prometheus or a job name; used where no router is known."""
 
-    def updated_by(self, found: BackendTarget) -> BackendTarget:
-        """Return this backend with what is new in `found`, which has the same name.
+    def updated_by(self, target: BackendTarget) -> BackendTarget:
+        """Return this backend with what is new in `target`, which has the same name.
 
         Through a Prometheus, its machines may have become known; at an address that is polled, a newer job
         may have begun, with other machines, another group and another key.
         """
-        if self.scrape is not None and found.scrape is not None:
-            return replace(self, nodes=found.nodes)
-        if self.url != found.url or self.scrape is not None or found.scrape is not None:
+        if self.scrape is not None and target.scrape is not None:
+            return replace(self, nodes=target.nodes)
+        if self.url != target.url or self.scrape is not None or target.scrape is not None:
             return self
-        return replace(self, nodes=found.nodes, group=found.group, api_key=found.api_key)
+        return replace(self, nodes=target.nodes, group=target.group, api_key=target.api_key)
 
 
 @hide_in_repr("bearer", "password")

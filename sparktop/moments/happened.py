@@ -146,12 +146,12 @@ def pivot(moment: Moment, at: datetime | None = None) -> datetime | None:
     Of equal ones it is the first. Without an event return `at`.
     """
     end = moment.end if at is None else at + timedelta(minutes=1)
-    found = [
+    candidates = [
         event
         for event in moment.events
         if event.phase is not Phase.END and (at or moment.start) <= event.at < end
     ]
-    first = min(found, key=lambda event: (-event.severity.rank, event.at), default=None)
+    first = min(candidates, key=lambda event: (-event.severity.rank, event.at), default=None)
     return at if first is None else first.at
 
 
@@ -168,11 +168,11 @@ def compare_minutes(moment: Moment, at: datetime) -> Compared:
     for of, name in dict.fromkeys((kind, name) for kind, name, _ in moment.series if kind in {BACKEND, NODE}):
         counts = [0, 0]
         for figure in (figure for figure in FIGURES if figure.of == of):
-            known = [moment.values_between(figure, name, *side) for side in sides]
-            for number, points in enumerate(known):
+            both = [moment.values_between(figure, name, *side) for side in sides]
+            for number, points in enumerate(both):
                 times[number] += [stamp for stamp, _ in points]
                 counts[number] += sum(value is not None for _, value in points)
-            before, after = ([value for _, value in points if value is not None] for points in known)
+            before, after = ([value for _, value in points if value is not None] for points in both)
             if (share := _share(before, after)) is not None:
                 texts = (figure_text(figure, fmean(values)) for values in (before, after))
                 moved.append(Moved(figure.title, name, next(texts), next(texts), share))
@@ -184,9 +184,9 @@ def compare_minutes(moment: Moment, at: datetime) -> Compared:
         min(seconds, max(abs(at.timestamp() - stamp) for stamp in stamps) if stamps else 0.0)
         for seconds, stamps in zip(known_s, times, strict=True)
     ]
-    found = Compared(at, (known_s[0], known_s[1]))
+    comparison = Compared(at, (known_s[0], known_s[1]))
     moved.sort(key=lambda change: -abs(change.share))
-    return found if found.too_short else replace(found, moved=tuple(moved[:_MOST_MOVED]))
+    return comparison if comparison.too_short else replace(comparison, moved=tuple(moved[:_MOST_MOVED]))
 
 
 def _share(before: Sequence[float], after: Sequence[float]) -> float | None:
@@ -202,7 +202,7 @@ def _share(before: Sequence[float], after: Sequence[float]) -> float | None:
 
 def _lines_of_span(moment: Moment) -> list[Line]:
     """Return everything that happened in a span, a line each, in order of time."""
-    found = [_event_line(event) for event in moment.events]
+    lines = [_event_line(event) for event in moment.events]
     said: dict[tuple[str, str | None], list[datetime]] = {}
     for event in moment.events:
         said.setdefault((event.subject, event.kind), []).append(event.at)
@@ -213,7 +213,7 @@ def _lines_of_span(moment: Moment) -> list[Line]:
 
     for change in moment.changes:
         kinds = _STATE_KINDS if change.what == "state" else (change.what,)
-        found += [] if is_said(change.at, change.subject, *kinds) else [_change_line(change)]
+        lines += [] if is_said(change.at, change.subject, *kinds) else [_change_line(change)]
     for spell in moment.spells:
         kinds = (spell.word.replace(" ", "-"),)
         if (
@@ -222,16 +222,16 @@ def _lines_of_span(moment: Moment) -> list[Line]:
             and not is_said(spell.start, spell.subject, *kinds)
         ):
             until = spell.end if spell.end < moment.end else None
-            found.append(
+            lines.append(
                 Line(spell.start, (spell.subject,), f"verdict: {spell.word}", "verdict", until=until)
             )
-    found += [Line(at, ("mark",), word or "mark", "mark") for at, word in moment.marks]
-    found += [Line(sweep.start, ("sweep",), sweep.words, "sweep", until=sweep.end) for sweep in moment.sweeps]
-    found += [
+    lines += [Line(at, ("mark",), word or "mark", "mark") for at, word in moment.marks]
+    lines += [Line(sweep.start, ("sweep",), sweep.words, "sweep", until=sweep.end) for sweep in moment.sweeps]
+    lines += [
         Line(start, ("recording",), "no readings", "no readings", Severity.WARNING, end)
         for start, end in moment.readings.gaps
     ]
-    return sorted(found, key=attrgetter("at"))
+    return sorted(lines, key=attrgetter("at"))
 
 
 def _needs_line(spell: Spell) -> bool:
@@ -264,11 +264,11 @@ def _change_line(change: FactChange) -> Line:
 
 def _join_conditions(lines: Sequence[Line]) -> list[Line]:
     """Join the beginning and the end of each condition; one that came and went has a single line."""
-    found: list[Line] = []
+    joined: list[Line] = []
     by_about: dict[str, list[Line]] = {}
     for line in lines:
         if line.about is None:
-            found.append(line)
+            joined.append(line)
             continue
         spells = by_about.setdefault(line.about, [])
         if spells and line.phase in {Phase.WORSE, Phase.END} and spells[-1].phase is not Phase.END:
@@ -277,10 +277,10 @@ def _join_conditions(lines: Sequence[Line]) -> list[Line]:
             spells.append(line)
     for spells in by_about.values():
         if len(spells) < FOLDED_FROM:
-            found += spells
+            joined += spells
             continue
         newest, worst = spells[-1], max(spells, key=lambda line: line.severity.rank).severity
-        found.append(
+        joined.append(
             replace(
                 spells[0],
                 words=f"{len(spells)} times {newest.label}, last: {newest.words}",
@@ -290,38 +290,38 @@ def _join_conditions(lines: Sequence[Line]) -> list[Line]:
                 about=None,
             )
         )
-    return sorted(found, key=attrgetter("at"))
+    return sorted(joined, key=attrgetter("at"))
 
 
-def _with_sequel(first: Line, then: Line) -> Line:
+def _with_sequel(first: Line, sequel: Line) -> Line:
     """Return one line of a condition and what became of it."""
     return replace(
         first,
-        words=f"{first.words}; {then.words}",
-        severity=max(first.severity, then.severity, key=lambda severity: severity.rank),
-        until=then.at if then.phase is Phase.END else first.until,
-        phase=then.phase,
-        count=first.count + then.count,
+        words=f"{first.words}; {sequel.words}",
+        severity=max(first.severity, sequel.severity, key=lambda severity: severity.rank),
+        until=sequel.at if sequel.phase is Phase.END else first.until,
+        phase=sequel.phase,
+        count=first.count + sequel.count,
     )
 
 
 def _join_subjects(lines: Iterable[Line]) -> list[Line]:
     """Join what happened to several servers or machines within `_TOGETHER_S`."""
-    found: list[Line] = []
+    joined: list[Line] = []
     newest: dict[tuple[str, Severity], int] = {}
     """Place in `found` of the newest line of each kind."""
     for line in lines:
         key = (line.label, line.severity)
-        first = found[newest[key]] if key in newest else line
+        first = joined[newest[key]] if key in newest else line
         near = (line.at - first.at).total_seconds() <= _TOGETHER_S
         if first is line or line.about is None or not near or line.subjects[0] in first.subjects:
-            newest[key] = len(found)
-            found.append(line)
+            newest[key] = len(joined)
+            joined.append(line)
             continue
-        found[newest[key]] = replace(
+        joined[newest[key]] = replace(
             first,
             subjects=first.subjects + line.subjects,
             count=first.count + line.count,
             until=max(first.until, line.until) if first.until and line.until else None,
         )
-    return found
+    return joined

@@ -165,10 +165,12 @@ class Moment(Struct, frozen=True):
         rows = []
         for figure in FIGURES:
             for name in names if figure.of == kind else ():
-                found = stats(self.values_between(figure, name, self.detail, self.end))
-                if found.mean is not None:
+                figure_stats = stats(self.values_between(figure, name, self.detail, self.end))
+                if figure_stats.mean is not None:
                     is_current = self._is_current(kind, name)
-                    rows.append((figure, name, found if is_current else replace(found, last=None)))
+                    rows.append(
+                        (figure, name, figure_stats if is_current else replace(figure_stats, last=None))
+                    )
         return rows
 
     def values_between(self, figure: Figure, name: str, start: datetime, end: datetime) -> Values:
@@ -211,9 +213,9 @@ class Collector:
             key = (ALL, "", name)
             self._series.setdefault(key, []).append((wall.timestamp(), minute.mean))
             self._ranges.setdefault(key, []).append((minute.least, minute.most))
-        known = {word.value for word in BalanceWord}
+        words = {word.value for word in BalanceWord}
         for group, (word, since_s) in state.verdicts.items():
-            if word not in known:
+            if word not in words:
                 continue
             since = datetime.fromtimestamp(min(max(0.0, since_s), wall.timestamp()), UTC)
             self._extend_spell(clean(group), word, since, wall)
@@ -253,18 +255,18 @@ class Collector:
 
     def _add_changes(self, snapshot: Snapshot) -> None:
         """Note what differs from the snapshot before; what is unknown is neither a change nor forgotten."""
-        before, known = self._facts, dict(_facts_of(snapshot))
+        before, facts = self._facts, dict(_facts_of(snapshot))
         answering = {(False, backend.name) for backend in snapshot.backends if backend.ok}
         answering |= {(True, node.name) for node in snapshot.nodes if node.ok}
         kept = {} if before is None else before
-        gone = [key for key in kept if key[2] == FINDING and key not in known and key[:2] in answering]
-        for key in (*known, *gone) if before is not None else ():
-            old, new = kept.get(key), known.get(key)
+        gone = [key for key in kept if key[2] == FINDING and key not in facts and key[:2] in answering]
+        for key in (*facts, *gone) if before is not None else ():
+            old, new = kept.get(key), facts.get(key)
             if key[2] == FINDING and (old is None) is (new is None):
                 continue  # its figures change all the time
             if old != new and (old is not None or key[2] == FINDING):
                 self._changes.append(FactChange(snapshot.taken_at, key[1], key[2], old, new, key[0]))
-        self._facts = {key: fact for key, fact in {**kept, **known}.items() if key not in gone}
+        self._facts = {key: fact for key, fact in {**kept, **facts}.items() if key not in gone}
 
     def _extend_spell(
         self, group: str, word: str, since: datetime, until: datetime, balance: Balance | None = None
@@ -338,9 +340,9 @@ class Collector:
         assert self._last is not None  # noqa: S101 - see above
         self._read_last()
         events = [event for event in self._events if self._start <= event.at <= self._end]
-        known = dict.fromkeys(mark for mark in marks if self._start <= mark[0] <= self._end)
+        listed = dict.fromkeys(mark for mark in marks if self._start <= mark[0] <= self._end)
         noted = ((event.at, event.message) for event in events if event.subject == MARK)
-        known |= dict.fromkeys(mark for mark in noted if not _is_listed(mark, known))
+        listed |= dict.fromkeys(mark for mark in noted if not _is_listed(mark, listed))
         return Moment(
             self._start,
             self._end,
@@ -352,7 +354,7 @@ class Collector:
             {name: _shares_of_time(counts) for name, counts in self._states.items()},
             tuple(event for event in events if event.subject != MARK),
             tuple(change for change in self._changes if self._start <= change.at <= self._end),
-            tuple(sorted(known)),
+            tuple(sorted(listed)),
             tuple(sweeps),
             replace(readings, gaps=tuple(self._gaps(self._last))),
         )
@@ -363,14 +365,14 @@ class Collector:
         for spell in sorted(self._spells.values(), key=lambda spell: spell.start):
             if spell.end >= self._start:
                 by_subject.setdefault(f"{spell.speed is None} {spell.subject}", []).append(spell)
-        found = []
+        in_range = []
         for spells in by_subject.values():
-            found += [
+            in_range += [
                 replace(spell, end=after.start if spell.word != after.word else min(spell.end, after.start))
                 for spell, after in pairwise(spells)
             ]
-            found.append(replace(spells[-1], end=min(self._end, spells[-1].end)))
-        return found
+            in_range.append(replace(spells[-1], end=min(self._end, spells[-1].end)))
+        return in_range
 
     def _gaps(self, last: Snapshot) -> Iterable[tuple[datetime, datetime]]:
         """Yield the times since `detail` in which no source has a point, not even that of a failed poll."""
@@ -408,7 +410,7 @@ def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
         yield from (((False, router.name, name, ""), fact) for name, fact in facts.items() if fact)
     views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
     # What needs attention is an alert, whose events say when it came and went; yardsticks go with the load.
-    for finding in (found for view in views for found in view.findings):
+    for finding in (finding_of_view for view in views for finding_of_view in view.findings):
         if finding.severity is None and finding.kind != YARDSTICKS:
             yield (
                 (finding.of_machine, finding.subject, FINDING, f"{finding.kind}/{finding.key}"),
@@ -416,9 +418,9 @@ def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
             )
 
 
-def _is_listed(mark: tuple[datetime, str], known: Iterable[tuple[datetime, str]]) -> bool:
-    """Return whether a mark's event belongs to one of the marks `known`."""
-    return any(word == mark[1] and abs((at - mark[0]).total_seconds()) < 60 for at, word in known)  # noqa: PLR2004 - typed meanwhile
+def _is_listed(mark: tuple[datetime, str], listed: Iterable[tuple[datetime, str]]) -> bool:
+    """Return whether a mark's event belongs to one of the marks `listed`."""
+    return any(word == mark[1] and abs((at - mark[0]).total_seconds()) < 60 for at, word in listed)  # noqa: PLR2004 - typed meanwhile
 
 
 def _shares_of_time(counts: Counter[str]) -> dict[str, float]:
@@ -491,17 +493,17 @@ def read_moment(
         for part in parts:
             _replay_part(player, collector, *part, warm_up_s=_EVENT_WARM_UP_S)
     _replay_part(player, collector, detail, end, warm_up_s=WARM_UP_S)
-    kept = _Kept.read(recording, Span(detail, end))
+    marks, sweeps, dropped = _read_beside_polls(recording, Span(detail, end))
     readings = Readings(
         source,
         recording.frame_before(end).head.version or None,
         damage=tuple(dict.fromkeys(f"byte {part.offset:,}: {part.reason}" for _, part in recording.damage)),
-        dropped=kept.dropped,
+        dropped=dropped,
         unreadable=player.unreadable,
         events_left_out=left_out,
     )
-    marks = [*kept.marks, *((instant.wall, word) for instant, word in player.marks)]
-    return collector.moment(marks, readings, kept.sweeps)
+    marks += [(instant.wall, word) for instant, word in player.marks]
+    return collector.moment(marks, readings, sweeps)
 
 
 def _replay_part(
@@ -523,14 +525,14 @@ def _add_minutes(
     Yield the time of each warning, critical event and mark of the user in them, once each.
     """
     frames: list[FrameStart] = [frame for frame in recording.frames if start <= frame.instant.wall <= end]
-    known: set[tuple[datetime, str]] = set()
+    listed: set[tuple[datetime, str]] = set()
     for frame in frames:
         announced = frame.head.announced
         collector.add_minute(frame.instant.wall, announced)
         for event in announced.events:
             key = (event.at, event.subject)
-            if key not in known and (event.severity is not Severity.INFO or event.subject == MARK):
-                known.add(key)
+            if key not in listed and (event.severity is not Severity.INFO or event.subject == MARK):
+                listed.add(key)
                 yield event.at
 
 
@@ -554,30 +556,24 @@ def _parts_around_events(
     return [(begin, end) for begin, end, _ in parts[-MOST_PARTS:]], sum(count for *_, count in left_out)
 
 
-class _Kept(Struct, frozen=True):
-    """What a recording has in a time range beside poll results: marks, sweeps, number of dropped items."""
-
-    dropped: int
-    marks: tuple[tuple[datetime, str], ...]
-    sweeps: tuple[SweepSpan, ...]
-
-    @classmethod
-    def read(cls, recording: Recording, span: Span) -> _Kept:
-        """Read the marks, sweeps and dropped items in the time range `span` of a recording."""
-        dropped, marks, sweeps = 0, list[tuple[datetime, str]](), list[SweepSpan]()
-        for record in records_in(recording, span):
-            wall = record.instant.wall
-            if not span.holds(wall):
-                continue
-            if record.kind == Kind.LAG and isinstance(count := record.fields.get("dropped"), int):
-                dropped += count
-            elif record.kind == Kind.MARK:
-                marks.append((wall, clean(record.fields.get("word", ""), 200)))
-            elif record.kind == Kind.SWEEP:
-                _add_to_sweeps(sweeps, wall, record.fields)
-            elif record.kind == Kind.SWEEP_VIEW and sweeps:
-                sweeps[-1] = replace(sweeps[-1], words=_sweep_words(record) or sweeps[-1].words)
-        return cls(dropped, tuple(marks), tuple(sweeps))
+def _read_beside_polls(
+    recording: Recording, span: Span
+) -> tuple[list[tuple[datetime, str]], list[SweepSpan], int]:
+    """Return the (marks, sweeps, number of dropped items) in a time range of a recording."""
+    marks, sweeps, dropped = list[tuple[datetime, str]](), list[SweepSpan](), 0
+    for record in records_in(recording, span):
+        wall = record.instant.wall
+        if not span.holds(wall):
+            continue
+        if record.kind == Kind.LAG and isinstance(count := record.fields.get("dropped"), int):
+            dropped += count
+        elif record.kind == Kind.MARK:
+            marks.append((wall, clean(record.fields.get("word", ""), 200)))
+        elif record.kind == Kind.SWEEP:
+            _add_to_sweeps(sweeps, wall, record.fields)
+        elif record.kind == Kind.SWEEP_VIEW and sweeps:
+            sweeps[-1] = replace(sweeps[-1], words=_sweep_words(record) or sweeps[-1].words)
+    return marks, sweeps, dropped
 
 
 def _sweep_words(record: Record) -> str | None:
@@ -731,7 +727,7 @@ class Stats(Struct, frozen=True):
 
 def stats(values: Values) -> Stats:
     """Return the statistics of the known values; their `last` is None if the last of `values` is unknown."""
-    known = [value for _, value in values if value is not None]
-    if not known:
+    numbers = [value for _, value in values if value is not None]
+    if not numbers:
         return Stats()
-    return Stats(min(known), fmean(known), max(known), values[-1][1])
+    return Stats(min(numbers), fmean(numbers), max(numbers), values[-1][1])

@@ -220,8 +220,13 @@ def _view_json(
         **{field: getattr(facts, field) or None for field in names},
         "states": moment.states.get(name) if kind == BACKEND else None,
         "figures": {
-            figure.name: {"min": found.least, "mean": found.mean, "max": found.most, "last": found.last}
-            for figure, _, found in moment.figures(kind, names=[name])
+            figure.name: {
+                "min": stats.least,
+                "mean": stats.mean,
+                "max": stats.most,
+                "last": stats.last,
+            }
+            for figure, _, stats in moment.figures(kind, names=[name])
         },
     }
 
@@ -330,9 +335,9 @@ def _summary_line(moment: Moment) -> str:
         for balance in bad_balances(moment)
     ]
     means = [
-        found.mean
-        for figure, _, found in moment.figures(BACKEND, names=_all_names(moment, BACKEND))
-        if figure.name == "generation_tps" and found.mean is not None
+        stats.mean
+        for figure, _, stats in moment.figures(BACKEND, names=_all_names(moment, BACKEND))
+        if figure.name == "generation_tps" and stats.mean is not None
     ]
     words += [f"{cell.rate(sum(means))} tok/s on average"] if means else []
     silent = [backend for backend in moment.shown.backends if not backend.ok]
@@ -417,14 +422,14 @@ def _figures_table(moment: Moment, kind: str, *, on_page: bool) -> Iterator[Tabl
     names = _all_names(moment, kind)
     if len(names) > _FEW and not on_page:
         return
-    known = [row for row in moment.figures(kind, names=names) if row[2].most or not row[0].rare]
+    shown = [row for row in moment.figures(kind, names=names) if row[2].most or not row[0].rare]
     rows = [
         (
-            figure.title if not number or known[number - 1][0] is not figure else "",
+            figure.title if not number or shown[number - 1][0] is not figure else "",
             cell.name(name),
-            *(figure_text(figure, value) for value in (found.least, found.mean, found.most, found.last)),
+            *(figure_text(figure, value) for value in (stats.least, stats.mean, stats.most, stats.last)),
         )
-        for number, (figure, name, found) in enumerate(known)
+        for number, (figure, name, stats) in enumerate(shown)
     ]
     noun = "Server" if kind == BACKEND else "Machine"
     columns = (Column("Figure", Kind.WORD), Column(noun, Kind.NAME))
@@ -465,10 +470,10 @@ def _alerts_section(moment: Moment) -> Section:
 
 def _events_section(moment: Moment, most: int) -> Section:
     """Return a section with what happened, oldest first, in at most `most` lines of its own."""
-    found, rest = what_happened(moment, most)
+    lines, rest = what_happened(moment, most)
     strong = {Severity.WARNING: "**warning** ", Severity.CRITICAL: "**critical** "}
     times = (
-        (line, _time_words(moment, line.at), _time_words(moment, line.until or line.at)) for line in found
+        (line, _time_words(moment, line.at), _time_words(moment, line.until or line.at)) for line in lines
     )
     items = (
         f"{at}{f' to {until}' if until != at else ''} "
@@ -493,12 +498,13 @@ def _around_section(moment: Moment, when: datetime | None) -> Section:
     """Return a table of the figures that moved from the minute before `when` to the minute after it."""
     if when is None:
         return Section()
-    found, title = compare_minutes(moment, when), f"The minute before and after {_time_words(moment, when)}"
-    if not found.moved:
-        return Section(title, (found.too_short or "No figure moved by more than its scatter.",))
+    comparison = compare_minutes(moment, when)
+    title = f"The minute before and after {_time_words(moment, when)}"
+    if not comparison.moved:
+        return Section(title, (comparison.too_short or "No figure moved by more than its scatter.",))
     rows = tuple(
         (change.title, Outside(change.subject), change.before, change.after, share_words(change.share))
-        for change in found.moved
+        for change in comparison.moved
     )
     columns = ("Figure", "Of", "Before", "After", "Change")
     return Section(table=Grid(title, columns, rows, frozenset({0, 1}), width=WIDTH))
@@ -544,9 +550,9 @@ def _models_table(moment: Moment) -> Iterator[Table]:
     rows: list[tuple[str, ...]] = []
     swaps = [event for event in moment.events if event.kind == "model" and event.values]
     for server in dict.fromkeys(event.subject for event in swaps):
-        own = [event for event in swaps if event.subject == server]
-        first = (moment.start, own[0].values.get("before"))
-        for time, model in (first, *((event.at, event.values.get("model")) for event in own)):
+        server_swaps = [event for event in swaps if event.subject == server]
+        first = (moment.start, server_swaps[0].values.get("before"))
+        for time, model in (first, *((event.at, event.values.get("model")) for event in server_swaps)):
             rows.append((cell.name(server), _time_words(moment, time), cell.name(str(model))))
     if rows:
         columns = (Column("Server", Kind.NAME), Column("From", Kind.NAME), Column("Model served", Kind.NAME))
@@ -559,13 +565,13 @@ def _machine_row(node: NodeView) -> tuple[str, ...]:
         name if gpus.count(name) == 1 else f"{gpus.count(name)} × {name}" for name in dict.fromkeys(gpus)
     ]
     memory = node.sample.memory.total_bytes if node.sample else None
-    one = node.identity
+    identity = node.identity
     return (
         cell.name(node.name),
-        cell.name(one.product),
+        cell.name(identity.product),
         cell.name(", ".join(names)),
-        cell.name(one.driver),
-        cell.name(one.os),
+        cell.name(identity.driver),
+        cell.name(identity.os),
         cell.data(memory),
     )
 
@@ -643,8 +649,8 @@ def _last_verdicts(moment: Moment) -> list[Spell]:
     bad = {word.value for word in BalanceWord if word.bad}
     for spell in moment.spells:
         before = last.get(spell.subject)
-        known = spell.balance is not None and spell.word != BalanceWord.UNKNOWN.value
-        if known and (spell.word in bad or before is None or before.word not in bad):
+        is_known = spell.balance is not None and spell.word != BalanceWord.UNKNOWN.value
+        if is_known and (spell.word in bad or before is None or before.word not in bad):
             last[spell.subject] = spell
     return list(last.values())
 
@@ -716,15 +722,15 @@ def time_plots(moment: Moment) -> list[TimePlot]:
     time since `detail`, and plots of only its last seconds.
     """
     marks = tuple(_time_marks(moment))
-    found = [_time_plot(moment, plot, moment.start, marks) for plot in MINUTE_PLOTS if moment.is_long]
-    found += [_time_plot(moment, plot, moment.detail, marks) for plot in PLOTS if plot.last_s is None]
+    plots = [_time_plot(moment, plot, moment.start, marks) for plot in MINUTE_PLOTS if moment.is_long]
+    plots += [_time_plot(moment, plot, moment.detail, marks) for plot in PLOTS if plot.last_s is None]
     if (moment.end - moment.detail).total_seconds() > _CLOSE_FROM_S:
-        found += [
+        plots += [
             _time_plot(moment, plot, moment.end - timedelta(seconds=plot.last_s), marks)
             for plot in PLOTS
             if plot.last_s is not None
         ]
-    return [plot for plot in found if any(line.known for line in plot.lines)]
+    return [plot for plot in plots if any(line.known for line in plot.lines)]
 
 
 def _time_marks(moment: Moment) -> Iterator[TimeMark]:
@@ -806,8 +812,8 @@ def sketch(plots: Sequence[TimePlot]) -> str:
 
 def _sketch_rows(plot: TimePlot) -> Iterator[str]:
     yield f"{plot.title} ({plot.unit})"
-    known = [line for line in plot.lines if line.known]
-    for line in known[: 2 * MOST_LINES]:
+    drawable = [line for line in plot.lines if line.known]
+    for line in drawable[: 2 * MOST_LINES]:
         if line.second and all(point.high == 0 for point in line.known):
             continue
         low, high = min(entry.low for entry in line.known), max(entry.high for entry in line.known)

@@ -150,8 +150,8 @@ class SharedSession:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + deadline_s
-        known = self._moved.get(request.url)
-        asked = request if known is None else replace(request, url=known)
+        moved_to = self._moved.get(request.url)
+        asked = request if moved_to is None else replace(request, url=moved_to)
         response = await self._send(asked, deadline_s, clock, cap_bytes)
         location = response.headers.get("Location", "")
         if response.status in REDIRECTS and (goal := same_page(asked.url, location)) is not None:
@@ -291,10 +291,10 @@ class _Connector(aiohttp.TCPConnector):
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - as the base class has it
     ) -> Connection:
         """Return a connection for a request; parameters as of the base class."""
-        found = await super().connect(req, traces, timeout)
-        name = found.transport.get_extra_info("sockname") if found.transport is not None else None
+        connection = await super().connect(req, traces, timeout)
+        name = connection.transport.get_extra_info("sockname") if connection.transport is not None else None
         _end.set((name[0], name[1]) if isinstance(name, tuple) else None)
-        return found
+        return connection
 
 
 class _Resolver(AbstractResolver):
@@ -313,7 +313,7 @@ class _Resolver(AbstractResolver):
         """Return the addresses of a host; errors as of `look_up`."""
         self.pending.add((host, port))
         try:
-            found = await look_up(host, port)
+            addresses = await look_up(host, port)
         finally:
             self.pending.discard((host, port))
         return [
@@ -325,7 +325,7 @@ class _Resolver(AbstractResolver):
                 proto=protocol,
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for kind, _, protocol, _, address in found
+            for kind, _, protocol, _, address in addresses
         ]
 
     async def close(self) -> None:
@@ -338,7 +338,7 @@ def _open_socket(info: aiohttp.AddrInfoType) -> socket.socket:
     Raises:
         OSError: its limit of open files is reached.
     """
-    if sum(one.fileno() >= 0 for one in _sockets) >= connections_that_fit():
+    if sum(other.fileno() >= 0 for other in _sockets) >= connections_that_fit():
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     made = socket.socket(*info[:3])
     _sockets.add(made)
@@ -396,25 +396,25 @@ def _transport_error(error: Exception, where: str) -> AnswerError:
     forget_frames(error)
     match error:
         case aiohttp.ClientConnectorDNSError():
-            found = failure.transport_error(UnicodeError(), where)
+            failed = failure.transport_error(UnicodeError(), where)
         case aiohttp.ClientConnectorCertificateError():
-            found = failure.transport_error(error.certificate_error, where)
+            failed = failure.transport_error(error.certificate_error, where)
         case aiohttp.ClientSSLError():
             is_tls = isinstance(error.os_error, ssl.SSLError)
-            found = failure.transport_error(error.os_error if is_tls else ssl.SSLError(), where)
+            failed = failure.transport_error(error.os_error if is_tls else ssl.SSLError(), where)
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
-            found = failure.unusable_address(where)
+            failed = failure.unusable_address(where)
         case aiohttp.ClientResponseError():
             seen = f"{error.message} {error.__cause__}".encode("utf-8", "replace")
-            found = failure.not_http(where, seen.replace(_SHOWN_TLS_ALERT, _TLS_ALERT))
+            failed = failure.not_http(where, seen.replace(_SHOWN_TLS_ALERT, _TLS_ALERT))
         case aiohttp.ClientPayloadError():
             # aiohttp distinguishes a reset from a short answer only in its text.
             is_reset = isinstance(error.__cause__, OSError) or "ConnectionResetError" in str(error)
-            found = failure.broken_off(where, is_reset=is_reset)
+            failed = failure.broken_off(where, is_reset=is_reset)
         case aiohttp.ServerDisconnectedError():
-            found = failure.no_answer(where)
+            failed = failure.no_answer(where)
         case ValueError() if not isinstance(error, UnicodeError):
-            found = failure.unusable_address(where)
+            failed = failure.unusable_address(where)
         case _:
-            found = failure.transport_error(getattr(error, "os_error", None) or error, where)
-    return found
+            failed = failure.transport_error(getattr(error, "os_error", None) or error, where)
+    return failed

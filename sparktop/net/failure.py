@@ -184,10 +184,10 @@ def forget_frames(error: BaseException) -> BaseException:
 
     Their frames hold the exceptions in turn: such cycles would be garbage of every refused connection.
     """
-    one: BaseException | None = error
-    while one is not None:
-        one.__traceback__ = None
-        one = one.__cause__ or one.__context__
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
     return error
 
 
@@ -229,8 +229,8 @@ def server_words(body: bytes, secret: str | Sequence[str] | None, limit: int = W
         return ""
     if text.startswith("{"):
         text = _json_message(text)
-    for one in (secret,) if isinstance(secret, str) else secret or ():
-        text = without_secret(text, one)
+    for text_to_hide in (secret,) if isinstance(secret, str) else secret or ():
+        text = without_secret(text, text_to_hide)
     words = clean(text, limit)
     return "" if words.strip(" .!").lower() in _STATUS_WORDS else words
 
@@ -260,13 +260,13 @@ def without_secret(text: str, secret: str | None) -> str:
 
 def _json_message(text: str) -> str:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):  # RecursionError: thousands of nested brackets
         return text
     for key in ("error", "message", "detail"):
-        if isinstance(found, dict) and key in found:
-            found = found[key]
-    return found if isinstance(found, str) else text
+        if isinstance(document, dict) and key in document:
+            document = document[key]
+    return document if isinstance(document, str) else text
 
 
 _MOST_THREADS = 16
@@ -284,12 +284,12 @@ def same_page(url: str, location: str) -> str | None:
     Location header often names the host or scheme by which the proxy reaches the server.
     """
     try:
-        asked, found = urlsplit(url), urlsplit(urljoin(url, location))
+        asked, target = urlsplit(url), urlsplit(urljoin(url, location))
     except ValueError:
         return None
-    if asked.path == found.path or asked.path.rstrip("/") != found.path.rstrip("/"):
+    if asked.path == target.path or asked.path.rstrip("/") != target.path.rstrip("/"):
         return None
-    return urlunsplit((asked.scheme, asked.netloc, found.path, asked.query, ""))
+    return urlunsplit((asked.scheme, asked.netloc, target.path, asked.query, ""))
 
 
 def host_and_port(url: str) -> str:
@@ -365,13 +365,13 @@ class _Lookups:
             host, port, future = self._waiting.get()
             if future.set_running_or_notify_cancel():  # no poll has given up waiting
                 try:
-                    found = socket.getaddrinfo(
+                    addresses = socket.getaddrinfo(
                         host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
                     )
                 except Exception as error:  # noqa: BLE001 - for whoever waits
                     future.set_exception(error.with_traceback(None))  # its frame holds the future
                 else:
-                    future.set_result(found)
+                    future.set_result(addresses)
             del future
             self._idle.release()
 

@@ -159,13 +159,15 @@ def _answer_error(error: Exception, where: str, deadline_s: float) -> AnswerErro
     if isinstance(error, TimeoutError | httpx.TimeoutException):
         return timeout_error(where, deadline_s, answering=False, body_bytes=0)
     cause: BaseException | None = error
-    found: OSError | None = None
+    os_error: OSError | None = None
     while cause is not None:
         # httpx wraps "connection refused" in an OSError without a number.
-        if isinstance(cause, OSError) and (found is None or found.errno is None):  # includes ssl.SSLError
-            found = cause
+        if isinstance(cause, OSError) and (
+            os_error is None or os_error.errno is None
+        ):  # includes ssl.SSLError
+            os_error = cause
         cause = cause.__cause__ or cause.__context__
-    match found or error:
+    match os_error or error:
         case httpx.InvalidURL() | httpx.UnsupportedProtocol():
             answer = failure.unusable_address(where)
         # httpx distinguishes the next cases only in its text.

@@ -53,14 +53,14 @@ def is_network(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return False
-    place, best, kind = os.path.realpath(path), "", ""
+    path_of_mount, best, kind = os.path.realpath(path), "", ""
     for line in lines:
         before, _, after = line.partition(" - ")
         fields, rest = before.split(), after.split()
         if len(fields) <= 4 or not rest:  # noqa: PLR2004 - the mount point
             continue
-        mount = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), fields[4])
-        if _is_below(place, mount) and len(mount) >= len(best):
+        mount = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[4])
+        if _is_below(path_of_mount, mount) and len(mount) >= len(best):
             best, kind = mount, rest[0]
     return kind in _NETWORK
 
@@ -158,8 +158,8 @@ def last_end(folder: Path, boot_id: str) -> tuple[Path, datetime, bool] | None:
     from sparktop.errors import UsageError
     from sparktop.recording.player import Recording
 
-    own = f"-{os.getpid()}{SUFFIX}"
-    path = next((path for path in reversed(parts(folder)) if not path.name.endswith(own)), None)
+    suffix = f"-{os.getpid()}{SUFFIX}"
+    path = next((path for path in reversed(parts(folder)) if not path.name.endswith(suffix)), None)
     if path is None or is_written(path):
         return None
     try:
@@ -355,14 +355,14 @@ def frames_since(begin_s: float, sources: Iterable[Path]) -> Iterator[FrameBytes
 
 def _newest_within_limit(frames: Iterable[FrameBytes]) -> list[FrameBytes]:
     """Return the newest of `frames` (newest first) within `MOST_BYTES`, oldest first."""
-    found: list[FrameBytes] = []
+    newest: list[FrameBytes] = []
     size = 0
     for frame in frames:
         size += frame.length
         if size > MOST_BYTES:
             break
-        found.append(frame)
-    return found[::-1]
+        newest.append(frame)
+    return newest[::-1]
 
 
 def _write_copy(path: Path, frames: Iterable[FrameBytes], until: Instant) -> None:

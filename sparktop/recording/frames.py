@@ -422,9 +422,9 @@ class FrameReader:
         """Return the offset of the first bytes of a frame at or after `start`; None if there are none."""
         offset, kept, step = start, b"", _SEARCHED_FIRST
         while chunk := os.pread(self._descriptor, step, offset):
-            found = (kept + chunk).find(MAGIC)
-            if found >= 0:
-                return offset - len(kept) + found
+            at = (kept + chunk).find(MAGIC)
+            if at >= 0:
+                return offset - len(kept) + at
             kept = (kept + chunk)[-len(MAGIC) + 1 :]
             offset, step = offset + len(chunk), min(2 * step, _SEARCHED_AT_ONCE)
         return None

@@ -84,14 +84,14 @@ class Chunk:
         return pictures
 
 
-def _page_reference(place: int) -> Page:
+def _page_reference(index: int) -> Page:
     """Stand for a page in the bytes of a chunk; `_Unpickler` calls another function in its place."""
-    raise LookupError(place)
+    raise LookupError(index)
 
 
-def _fleet_reference(place: int) -> Fleet:
+def _fleet_reference(index: int) -> Fleet:
     """Stand for an answer of a Prometheus, as `_page_reference` for a page."""
-    raise LookupError(place)
+    raise LookupError(index)
 
 
 _newest: list[tuple[Fleet, bytes]] = []
@@ -150,7 +150,7 @@ class _Unpickler(pickle.Unpickler):
         if module == __name__ and name == _page_reference.__name__:
             return self._pages.__getitem__
         if module == __name__ and name == _fleet_reference.__name__:
-            return lambda place: pickle.loads(zlib.decompress(self._fleets[place]))  # noqa: S301 - written here
+            return lambda index: pickle.loads(zlib.decompress(self._fleets[index]))  # noqa: S301 - written here
         return super().find_class(module, name)
 
 
@@ -299,15 +299,15 @@ class Past:
             kept = sorted(self._events, key=lambda key: key[0])[-_MOST_EVENTS // 2 :]
             self._events = {key: self._events[key] for key in kept}
 
-    def _picture_at(self, place: int) -> Picture | None:
+    def _picture_at(self, index: int) -> Picture | None:
         """Return the picture at a place in `stamps`; None if there are no pictures."""
         for chunk in self._sparse:
-            if place < len(chunk.stamps):
+            if index < len(chunk.stamps):
                 if self._read is None or self._read[0] is not chunk:
                     self._read = chunk, chunk.pictures()
-                return self._read[1][place]
-            place -= len(chunk.stamps)
-        return self._recent[place] if self._recent else None
+                return self._read[1][index]
+            index -= len(chunk.stamps)
+        return self._recent[index] if self._recent else None
 
     def at(self, at: float) -> Picture | None:
         """Return the last picture at or before a monotonic time, else the oldest; None if there is none."""
@@ -315,7 +315,7 @@ class Past:
 
     def at_wall(self, wall: datetime) -> Picture | None:
         """Return the last picture taken at or before a time, else the oldest; None if there is none."""
-        earlier = [place for place, stamp in enumerate(self.stamps) if stamp.wall <= wall]
+        earlier = [index for index, stamp in enumerate(self.stamps) if stamp.wall <= wall]
         return self._picture_at(earlier[-1] if earlier else 0)
 
     def picture_after_step(self, at: float, seconds: float) -> Picture | None:
@@ -324,9 +324,9 @@ class Past:
         A negative `seconds` steps back, to a picture before `at`. If there is none in this direction, return
         the newest picture (stepping back: the oldest); None if there are no pictures at all.
         """
-        places = {place: stamp.at for place, stamp in enumerate(self.stamps)}
-        ahead = [place for place, time in places.items() if (time > at if seconds > 0 else time < at)]
-        nearest = min(ahead, key=lambda place: abs(places[place] - at - seconds), default=None)
+        places = {index: stamp.at for index, stamp in enumerate(self.stamps)}
+        ahead = [index for index, time in places.items() if (time > at if seconds > 0 else time < at)]
+        nearest = min(ahead, key=lambda index: abs(places[index] - at - seconds), default=None)
         if nearest is None:
             nearest = max(0, len(places) - 1) if seconds > 0 else 0
         return self._picture_at(nearest)
@@ -340,6 +340,6 @@ class Past:
         stamps = self.stamps
         walls = [stamp.wall for stamp in stamps]
         places = [bisect_left(walls, event.at) for event in self.events][::direction]
-        shown = (place for place in places if place < len(stamps))
-        nearest = next((place for place in shown if direction * (stamps[place].at - at) > 0), None)
+        shown = (index for index in places if index < len(stamps))
+        nearest = next((index for index in shown if direction * (stamps[index].at - at) > 0), None)
         return None if nearest is None else self._picture_at(nearest)

@@ -359,10 +359,10 @@ class Player:
         thresholds = Thresholds(head.settings.thresholds, head.settings.node_thresholds)
         if self.store.thresholds != thresholds:
             self.store.set_thresholds(thresholds)
-        known = {key_of(target) for target in self.store.targets()}
-        for key in known - set(head.targets):
+        keys = {key_of(target) for target in self.store.targets()}
+        for key in keys - set(head.targets):
             self.store.remove(key)
-        if missed := [target for key, target in head.targets.items() if key not in known]:
+        if missed := [target for key, target in head.targets.items() if key not in keys]:
             self.store.add(*missed)
         identities = self.store.identities()
         for key, identity in head.identities.items():

@@ -341,12 +341,12 @@ def _read_value(kind: type[Any], value: bytes | Mapping[str, object]) -> object:
         RecordError: the value does not fit.
     """
     try:
-        found = (
+        read = (
             msgspec.json.decode(value, type=kind)
             if isinstance(value, bytes)
             else msgspec.convert(value, kind)
         )
-        return clean_record(found)
+        return clean_record(read)
     except (ValueError, RecursionError, WireError) as error:
         raise RecordError(f"a value that is not a {kind.__name__}: {clean(error, _TEXT)}") from None
 

@@ -29,10 +29,12 @@ def _lost_span(edges: Edges) -> str:
     """Return the span of which no record could be read as a line: damage costs up to the next frame."""
     before, after = edges
     if before is None or after is None:
-        known = after or before
+        neighbour = after or before
         edge = "before" if before is None else "after"
         return (
-            f"nothing could be read {edge} {_local_time(known)}" if known else "nothing could be read at all"
+            f"nothing could be read {edge} {_local_time(neighbour)}"
+            if neighbour
+            else "nothing could be read at all"
         )
     seconds = (after.wall - before.wall).total_seconds()
     return f"nothing could be read between {_local_time(before)} and {_local_time(after)} ({seconds:,.0f} s)"

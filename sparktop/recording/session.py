@@ -152,11 +152,11 @@ class Recordings:
         if store is None:
             return "nothing to record yet"
         if self._own is not None and self.own_path is not None:
-            path, own = self.own_path, self._own
+            path, own_recorder = self.own_path, self._own
             await asyncio.to_thread(self._end_own, "stopped")
             if not _has_content(path):
-                return f"nothing was recorded in {clean(path, 200)}: {own.problem or 'no reading'}"
-            lost = f"; its end is missing: {own.problem}" if own.problem is not None else ""
+                return f"nothing was recorded in {clean(path, 200)}: {own_recorder.problem or 'no reading'}"
+            lost = f"; its end is missing: {own_recorder.problem}" if own_recorder.problem is not None else ""
             return f"recorded {clean(path, 200)}{lost}"
         path = folder / f"sparktop-{datetime.now().astimezone():%Y%m%d-%H%M%S}{SUFFIX}"
         try:

@@ -177,8 +177,8 @@ def _milliseconds(seconds: float | None) -> float | None:
 
 def _router_json(view: RouterView) -> dict[str, object]:
     left_out = ("at", "strategy", "deployments", "cooled", "troubles", "answered", "cpu_s", "answer_ms")
-    known = fields_of(view, "failure", "failing_since", "answering_since", "running", "sample")
-    return {**known, **fields_of(view.sample, *left_out), **_source_json(view)}
+    fields = fields_of(view, "failure", "failing_since", "answering_since", "running", "sample")
+    return {**fields, **fields_of(view.sample, *left_out), **_source_json(view)}
 
 
 def _alert_json(alert: Alert, at: float) -> dict[str, object]:
@@ -374,8 +374,13 @@ def worst_json(wall: Wall) -> dict[str, list[dict[str, object]]]:
 
     def listed(top: Top, key: str, scale: float = 1) -> list[dict[str, object]]:
         return [
-            {"name": one.server.name, "group": one.server.group, "state": one.state, key: scale * value}
-            for one, value in wall.tops.get(top, ())
+            {
+                "name": ranked.server.name,
+                "group": ranked.server.group,
+                "state": ranked.state,
+                key: scale * value,
+            }
+            for ranked, value in wall.tops.get(top, ())
         ]
 
     slowest = listed(Top.TTFT, "ttft_p95_ms", 1000)
@@ -383,12 +388,12 @@ def worst_json(wall: Wall) -> dict[str, list[dict[str, object]]]:
         "waiting": listed(Top.WAITING, "waiting"),
         "kv_cache": listed(Top.KV, "kv_cache_percent"),
         "ttft_p95": [
-            {**row, "bound": _bound_sign(one)}
-            for row, (one, _) in zip(slowest, wall.tops.get(Top.TTFT, ()), strict=True)
+            {**row, "bound": _bound_sign(stated)}
+            for row, (stated, _) in zip(slowest, wall.tops.get(Top.TTFT, ()), strict=True)
         ],
         "slow_clock": [
-            {"name": one.name, "state": one.state, "sm_clock_mhz": one.sm_clock_mhz}
-            for one in wall.slow_nodes[:MOST_LISTED]
+            {"name": stated.name, "state": stated.state, "sm_clock_mhz": stated.sm_clock_mhz}
+            for stated in wall.slow_nodes[:MOST_LISTED]
         ],
     }
 

@@ -359,8 +359,8 @@ def _rdma_gauge(sample: NodeSample, thresholds: NodeThresholds, window_s: float 
 def _rdma_errors_text(port: NetworkReading) -> str:
     """Return a message with a port's RDMA errors/s and the error counters that grew fastest."""
     moved = {name: rate for name, rate in port.errors.items() if rate > 0 and name not in CONGESTION}
-    most = sorted(moved, key=lambda name: (-moved[name], name))[:_COUNTERS_NAMED]
-    names = ", ".join(f"{name} {moved[name]:.3g}/s" for name in most)
+    counters = sorted(moved, key=lambda name: (-moved[name], name))[:_COUNTERS_NAMED]
+    names = ", ".join(f"{name} {moved[name]:.3g}/s" for name in counters)
     return f"{port.name}: {port.errors_per_s:.3g} RDMA errors/s{f' ({names})' if names else ''}"
 
 

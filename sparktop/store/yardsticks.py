@@ -192,8 +192,8 @@ class Yards:
         size_gb = self._models.get(view.model or "", ModelFacts()).bytes_per_token_gb
         if size_gb is None:
             return read
-        known = ModelWeights(0.0, mixture=True) if read is None else read
-        return replace(known, token_gb=size_gb, source=_FROM_CONFIGURATION)
+        weights = ModelWeights(0.0, mixture=True) if read is None else read
+        return replace(weights, token_gb=size_gb, source=_FROM_CONFIGURATION)
 
     def _published_rates(self, view: BackendView) -> tuple[PublishedRates, ...]:
         """Return the published rates of a backend's model on its engine and machines."""

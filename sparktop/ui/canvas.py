@@ -88,7 +88,7 @@ def _drawing_sequences(pieces: Iterable[tuple[int, int, Iterable[Segment]]], con
     system = console._color_system or ColorSystem.TRUECOLOR  # noqa: SLF001 - as Textual's own updates do
     out: list[str] = []
     current: _SgrParts | None = None
-    known: dict[int, tuple[Style | None, _SgrParts]] = {}
+    cached: dict[int, tuple[Style | None, _SgrParts]] = {}
     """By the identity of a style, which is kept here: its hash costs more than everything else."""
     for x, y, cells in pieces:
         out.append(f"\x1b[{y + 1};{x + 1}H")
@@ -99,9 +99,9 @@ def _drawing_sequences(pieces: Iterable[tuple[int, int, Iterable[Segment]]], con
                 current = None
                 continue
             if not control:
-                sequences = known.get(id(style))
+                sequences = cached.get(id(style))
                 if sequences is None:
-                    sequences = known[id(style)] = style, _sgr_parts(style or Style.null(), system)
+                    sequences = cached[id(style)] = style, _sgr_parts(style or Style.null(), system)
                 wanted = sequences[1]
                 if wanted is not current:
                     out.append(_sgr_change(current, wanted))

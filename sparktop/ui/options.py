@@ -34,7 +34,7 @@ from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
 from sparktop.panels.server.table import ColumnOrder
 from sparktop.store import Store
 from sparktop.ui.remembered import settings_of
-from sparktop.ui.screens.menu import MenuScreen, Setting, Tab
+from sparktop.ui.screens.menu import MenuScreen, Setting
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.sweep_desk import Host, SweepDesk
 
@@ -78,7 +78,7 @@ class Configured:
     def unsaved_values(self) -> dict[Place, Value]:
         """Return the values that were changed and not saved yet, by their place in the file."""
         pairs = ((option.place, option.value(self.watch), option.value(self._saved)) for option in _ALL)
-        return {place: now for place, now, saved in pairs if now is not None and now != saved}
+        return {path: now for path, now, saved in pairs if now is not None and now != saved}
 
     @property
     def path(self) -> Path | None:
@@ -116,7 +116,9 @@ class Configured:
         except (ConfigError, OSError) as error:
             return f"not saved: {clean(error, 300)}"
         self._saved = self.watch
-        return f"saved in {self._short(path)}: {', '.join('.'.join(place) for place in values)}"
+        return (
+            f"saved in {self._short(path)}: {', '.join('.'.join(path_of_value) for path_of_value in values)}"
+        )
 
     def _short(self, path: Path) -> str:
         """Return a path for one line of a screen: "~" stands for the user's home folder."""
@@ -162,14 +164,14 @@ def _write_file(path: Path, values: Mapping[Place, Value], env: Mapping[str, str
     from sparktop.config.schema import check  # late: few sessions write
 
     approvals = Approvals(env)
-    there = path.exists()
-    before, about = read_config(path) if there else ("", None)
+    is_file = path.exists()
+    before, about = read_config(path) if is_file else ("", None)
     text = with_values(before, values)
     check(path, text)
     is_approved = about is not None and approvals.has(path, about, before)
     path.parent.mkdir(parents=True, exist_ok=True)
     # A link stays one: its target is replaced.
-    write_whole(path.resolve(), text, path.stat().st_mode & 0o777 if there else PRIVATE)
+    write_whole(path.resolve(), text, path.stat().st_mode & 0o777 if is_file else PRIVATE)
     if is_approved:
         approvals.add(path, path.stat(), text)
 
@@ -242,29 +244,26 @@ def replay_menu_screen(app: App[None], host: Host, speed: Callable[[], int], pla
     )
     board = [setting for setting in _board_settings(app, host) if setting.name != _PICTURE_NAME]
     program = [setting for setting in _program_settings(host) if setting.name == LOW_BANDWIDTH.name]
-    tabs = [Tab("board", tuple(board)), Tab("recording", (play, *program))]
-    return MenuScreen(tabs, lambda: host.role_styles, place=place)
+    pages = {"board": board, "recording": [play, *program]}
+    return MenuScreen(pages, lambda: host.role_styles, place=place)
 
 
-def pages(app: App[None], host: Host, configured: Configured) -> list[Tab]:
-    """Return the pages of the menu in their order."""
+def pages(app: App[None], host: Host, configured: Configured) -> dict[str, Sequence[Setting]]:
+    """Return the settings of each page of the menu by its title, in their order."""
     option = configured.setting
-    return [
-        Tab("board", tuple(_board_settings(app, host))),
-        Tab("alerts", tuple(map(option, ALERTS))),
-        Tab("states", tuple(map(option, STATES))),
-        Tab("events", tuple(map(option, EVENTS))),
-        Tab("sweeps", tuple(map(option, GUARD))),
-        Tab(
-            "program",
-            (
-                *_program_settings(host),
-                *map(option, RECORDER),
-                _snapshot_setting(host),
-                _new_file_setting(app, host, configured),
-            ),
-        ),
-    ]
+    return {
+        "board": _board_settings(app, host),
+        "alerts": [*map(option, ALERTS)],
+        "states": [*map(option, STATES)],
+        "events": [*map(option, EVENTS)],
+        "sweeps": [*map(option, GUARD)],
+        "program": [
+            *_program_settings(host),
+            *map(option, RECORDER),
+            _snapshot_setting(host),
+            _new_file_setting(app, host, configured),
+        ],
+    }
 
 
 def _board_settings(app: App[None], host: Host) -> list[Setting]:

@@ -204,10 +204,10 @@ class Rewind:
     def step_event(self, direction: int) -> bool:
         """Move to the first picture with the next (1) or previous (-1) event; return False without one."""
         at = self._at()
-        found = None if at is None else self.past.beside_event(at, direction)
-        if found is not None:
-            self._show(found)
-        return found is not None
+        picture = None if at is None else self.past.beside_event(at, direction)
+        if picture is not None:
+            self._show(picture)
+        return picture is not None
 
     def go(self, wall: datetime) -> None:
         """Move to the last picture at or before a time, and pause."""

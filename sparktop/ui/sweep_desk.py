@@ -280,12 +280,12 @@ class SweepDesk:
 
     def targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
         """Return the targets in `wanted`, else the selected panel's; None, after a warning, if unusable."""
-        found = self._targets_to_load(wanted, selected)
-        names = [target.name for target in found or ()]
+        chosen = self._targets_to_load(wanted, selected)
+        names = [target.name for target in chosen or ()]
         if not wanted and (problem := self._why_not_all(self._watched_targets(), names, selected)):
             self.say(problem, Severity.WARNING)
             return None
-        return found
+        return chosen
 
     def _why_not_all(
         self, targets: Sequence[SweepTarget], names: Sequence[str], selected: PanelKey | None
@@ -329,11 +329,11 @@ class SweepDesk:
         """Return `wanted`, or if it is empty, the names of the targets to load for the selected panel."""
         from sparktop.sweep.plan.watched_targets import chosen_names
 
-        known = {target.name for target in targets}
+        names = {target.name for target in targets}
         if wanted:
             return tuple(wanted)
         key = selected or PanelKey("", "")
-        if key.kind == "sweep" and self._names and known.issuperset(self._names):
+        if key.kind == "sweep" and self._names and names.issuperset(self._names):
             return self._names
         snapshot, shown = self._snapshot(), self._host.overview.left_by_filter
         return () if snapshot is None else chosen_names(targets, snapshot, key.kind, key.name, shown=shown)
@@ -395,7 +395,7 @@ class SweepDesk:
         from sparktop.ui.screens.editor.screen import SweepEditor
 
         folder = self.folder()
-        known = [] if folder is None else await asyncio.to_thread(newest_results, folder)
+        earlier = [] if folder is None else await asyncio.to_thread(newest_results, folder)
         targets, presets, guard = self._watched_targets(), self.presets(), self.watch.guard
         meant = self._names_to_load(targets, (), selected)
         meant = () if self._why_not_all(targets, meant, selected) else meant  # the user chooses some
@@ -412,7 +412,7 @@ class SweepDesk:
                 self.announce(editor.plan)
 
         editor = SweepEditor(
-            targets, draft, presets=presets, guard=guard, known=known, snapshot=self._snapshot(), keep=keep
+            targets, draft, presets=presets, guard=guard, known=earlier, snapshot=self._snapshot(), keep=keep
         )
         if self._app.screen is self._host.overview:  # not a second one, of a key typed twice
             self._app.push_screen(editor, chosen)
@@ -477,8 +477,8 @@ class SweepDesk:
     def compare(self, source: SweepSource) -> None:
         """Show the stored results, from which the user chooses one to compare with `source`."""
         sweeping = self.sweeping
-        own = sweeping is not None and source is sweeping.source and sweeping.path is not None
-        self._show_history((sweeping.path.name,) if own and sweeping and sweeping.path else ())
+        is_running = sweeping is not None and source is sweeping.source and sweeping.path is not None
+        self._show_history((sweeping.path.name,) if is_running and sweeping and sweeping.path else ())
         self.say("mark a result with space and go to the other one; c compares them")
 
     def ask_to_leave(self) -> bool:

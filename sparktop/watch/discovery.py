@@ -463,11 +463,11 @@ def servers_behind_router(
     targets: list[BackendTarget] = []
     elsewhere: dict[str, None] = {}
     for deployment in deployments:
-        place = address_of(deployment.address, router_host) if deployment.address else None
-        if place is None or place in seen:
+        behind_at = address_of(deployment.address, router_host) if deployment.address else None
+        if behind_at is None or behind_at in seen:
             continue
-        seen.add(place)
-        host, port, path = place
+        seen.add(behind_at)
+        host, port, path = behind_at
         if not (host == router_host or is_nearby(host)):
             elsewhere.setdefault(host)
         elif len(targets) < MOST_FOUND:

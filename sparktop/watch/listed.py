@@ -105,7 +105,7 @@ def _matching_paths(pattern: str) -> list[Path]:
     if os.path.exists(pattern):  # noqa: PTH110 - Path.exists raises an error where folders are closed
         return [Path(pattern)]
     parts = Path(pattern).parts
-    first = next((place for place, part in enumerate(parts) if _WILDCARD.search(part)), len(parts))
+    first = next((index for index, part in enumerate(parts) if _WILDCARD.search(part)), len(parts))
     if first == len(parts):
         return []
     wild = re.sub(r"\*+", "*", "/".join(parts[first:]))  # ** would search everything below
@@ -454,8 +454,8 @@ async def follow_sparkrun(
         listed_now = {_host_and_port(backend.url): backend for backend in listed.backends}
         new = [
             backend
-            for place, backend in listed_now.items()
-            if place not in watched or followed.get(place, backend) != backend
+            for address, backend in listed_now.items()
+            if address not in watched or followed.get(address, backend) != backend
         ]
         answered = await find_answering(ways, [replace(backend, nodes=()) for backend in new])
         hosts = {backend.url: backend.nodes for backend in new}
@@ -472,7 +472,7 @@ async def follow_sparkrun(
                 if _host_and_port(backend.url) in watched
             )
         )
-        followed |= {(place := _host_and_port(backend.url)): listed_now[place] for backend in answered}
+        followed |= {(address := _host_and_port(backend.url)): listed_now[address] for backend in answered}
         await sleep(AGAIN_S)
 
 

@@ -457,7 +457,7 @@ class MachineFeed:
             answer = await self._client.query(machines_query(self._target.machine_selector))
             exporters = await in_reader(partial(found_exporters, answer.series))
             present = {(exporter.place, exporter.kind): exporter for exporter in exporters}
-            missing = {place: self._exporters[place] for place in self._exporters.keys() - present.keys()}
+            missing = {key: self._exporters[key] for key in self._exporters.keys() - present.keys()}
             if not all(exporter.place[0] in dead for exporter in missing.values()):
                 # It may have gone down since `dead` was read: forgotten now, it would never be dead.
                 jobs = {exporter.place[0].job for exporter in missing.values()}
@@ -465,7 +465,7 @@ class MachineFeed:
         except AnswerError as error:
             self._rest_after(error)
             return
-        down = {place: exporter for place, exporter in missing.items() if exporter.place[0] in dead}
+        down = {key: exporter for key, exporter in missing.items() if exporter.place[0] in dead}
         self._exporters = {**down, **present}
         self.machines, self._placing, self._placed = await in_reader(partial(self._place_servers, servers))
         self.jobs = frozenset(

@@ -61,9 +61,9 @@ class Reachability:
         servers = sum(not isinstance(target, NodeTarget) for target in self._store.targets())
         searches = self._watch.discover or self._watch.target_files or self._watch.sparkrun
         if servers == 0 and searches and not self._missing:
-            place = "" if self._watch.source == ARGUMENTS else f" ({clean(self._watch.source, 100)})"
+            source = "" if self._watch.source == ARGUMENTS else f" ({clean(self._watch.source, 100)})"
             self._report(
-                f"no server is watched yet{place}; the search goes on: "
+                f"no server is watched yet{source}; the search goes on: "
                 "name servers as TARGETs, or list them under [[backends]] in the file of --config"
             )
         elif servers and self._missing:

@@ -193,14 +193,14 @@ class PollGroup:
         the largest number, so that the polls of different sources coincide. `set_interval`
         returns all sources to one poll per interval.
         """
-        most = max((parts.get(slot.source.name, 1) for slot in self._slots), default=1)
+        parts_at_most = max((parts.get(slot.source.name, 1) for slot in self._slots), default=1)
         for slot in self._slots:
             wanted = max(1, parts.get(slot.source.name, 1))
-            slot.parts = next(number for number in range(wanted, 0, -1) if most % number == 0)
-        if most != self._parts:
+            slot.parts = next(number for number in range(wanted, 0, -1) if parts_at_most % number == 0)
+        if parts_at_most != self._parts:
             now = self._clock()
             missed = self._pause is not None and now >= self._next_instant()
-            self._parts = most
+            self._parts = parts_at_most
             if self._pause is not None:
                 self._restart(now)
                 self._index -= missed  # the instant has come, but its poll had not started yet
@@ -382,7 +382,7 @@ def spread_shares(names: Sequence[str], groups: Iterable[Sequence[str]]) -> dict
             for name in group:
                 first.setdefault(name, first.get(group[0], group[0]))
     heads = dict.fromkeys(first.get(name, name) for name in names)
-    shares = {head: place / len(heads) for place, head in enumerate(heads)}
+    shares = {head: index / len(heads) for index, head in enumerate(heads)}
     return {name: shares[first.get(name, name)] for name in names}
 
 

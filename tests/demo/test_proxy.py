@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
-from sparktop.demo.proxy import Proxy, Upstream
+from sparktop.demo.proxy import Proxy
 from sparktop.demo.scenario import KEY
 from sparktop.model.failure import Failure
 from sparktop.model.targets import RouterTarget
@@ -33,7 +33,7 @@ async def start_proxy() -> AsyncIterator[StartProxy]:
     async with AsyncExitStack() as stack:
 
         async def start(urls: list[str], router: Router) -> str:
-            upstreams = [Upstream(f"spark-{place}", url) for place, url in enumerate(urls)]
+            upstreams = {f"spark-{index}": url for index, url in enumerate(urls)}
             proxy = Proxy(upstreams, router, model=MODEL, seed=1)
             http = await stack.enter_async_context(TestServer(proxy.application()))
             return str(http.make_url("")).rstrip("/")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import pytest
 
-from sparktop.doctor.network import HostPort, Network, RealNetwork, Resolved, open_network
+from sparktop.doctor.network import Network, RealNetwork, open_network, shown_address
 from sparktop.model.failure import FailureKind
 from sparktop.net.failure import AnswerError
 from sparktop.net.once import Reply
@@ -38,7 +38,7 @@ class FakeNetwork:
     def __init__(
         self,
         *,
-        names: Mapping[str, Resolved] | None = None,
+        names: Mapping[str, tuple[tuple[str, ...], float]] | None = None,
         pages: Mapping[str, Reply | AnswerError] | None = None,
         closed: tuple[int, ...] = (),
     ) -> None:
@@ -48,17 +48,18 @@ class FakeNetwork:
         self.resolved: list[str] = []
         self.asked: list[tuple[str, str | None]] = []
 
-    async def resolve(self, host: str) -> Resolved:
+    async def resolve(self, host: str) -> tuple[tuple[str, ...], float]:
         """Return the addresses of a name from the table; raise OSError if it has none."""
         self.resolved.append(host)
         if host not in self.names:
             raise OSError(host)
         return self.names[host]
 
-    async def connect(self, place: HostPort) -> None:
+    async def connect(self, host: str, port: int) -> None:
         """Raise if the port is one of the closed ones."""
-        if place.port in self.closed:
-            raise AnswerError(FailureKind.REFUSED, f"nothing listens on {place.shown} (connection refused)")
+        if port in self.closed:
+            where = shown_address(host, port)
+            raise AnswerError(FailureKind.REFUSED, f"nothing listens on {where} (connection refused)")
 
     async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Reply:
         """Return the response for a URL from the table, else 404; raise it if it is an error."""

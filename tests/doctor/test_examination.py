@@ -30,7 +30,7 @@ from sparktop.doctor.machine import (
     check_versions,
     read_machine,
 )
-from sparktop.doctor.network import RealNetwork, Resolved
+from sparktop.doctor.network import RealNetwork
 from sparktop.doctor.terminal import Terminal, ask_cursor, check_terminal, cursor_column, read_terminal
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, MemoryReading, NodeIdentity, NodeSample
@@ -62,7 +62,7 @@ async def test_all_that_is_watched_is_checked() -> None:
         backends=(BackendTarget("b", "http://spark-a:8000"), BackendTarget("c", "http://spark-b:8000")),
         routers=(RouterTarget("r", "http://10.0.0.9:4000"),),
     )
-    network = FakeNetwork(names={"spark-a": Resolved(("10.0.0.1",), 0.0)}, closed=(8000, 9750, 4000))
+    network = FakeNetwork(names={"spark-a": (("10.0.0.1",), 0.0)}, closed=(8000, 9750, 4000))
     checks = await examine_network(watch, network, wanted=False)
     assert [(check.name, check.status.value) for check in checks] == [
         ("name spark-a", "ok"),
@@ -151,7 +151,7 @@ def test_the_next_step_follows_from_what_was_found(
     checks: list[Check], targets: list[str], known: tuple[bool, bool], line: str
 ) -> None:
     """The last line names a suitable next command that can be run as printed."""
-    then = next_step(checks, targets=targets, has_file=known[0], found=known[1])
+    then = next_step(checks, targets=targets, has_file=known[0], results=known[1])
     assert then == line
     assert to_text({"": checks}, then).splitlines()[-1] == f"next: {line}"
 
@@ -228,7 +228,7 @@ async def test_a_token_in_clear_text_is_warned_of() -> None:
     class Open:
         """A network in which every port is open."""
 
-        async def connect(self, place: object) -> None:
+        async def connect(self, host: str, port: int) -> None:
             """Accept any port."""
 
     async def names(url: str, token: str | None) -> list[str]:

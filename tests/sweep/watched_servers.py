@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
 from sparktop.demo.engine_page import EngineHistograms
-from sparktop.demo.proxy import Proxy, Upstream
+from sparktop.demo.proxy import Proxy
 from sparktop.model.targets import BackendTarget, ModelFacts, RouterTarget, Watch
 from sparktop.simulation.calibration import MODEL, SOLO
 from sparktop.simulation.engine import Engine, EngineProfile
@@ -112,7 +112,7 @@ async def watched(
         targets = [SweepTarget(name, url, known=True) for name, url in zip(names, urls, strict=True)]
         routers: tuple[RouterTarget, ...] = ()
         if strategy is not None:
-            upstreams = [Upstream(f"id-{name}", url) for name, url in zip(names, urls, strict=True)]
+            upstreams = {f"id-{name}": url for name, url in zip(names, urls, strict=True)}
             made = Proxy if router_names_servers else SilentProxy
             proxy = TestServer(made(upstreams, make_router(strategy, count), model=MODEL).application())
             await proxy.start_server()

@@ -350,10 +350,10 @@ def request_shares(
     parts = weights or dict.fromkeys(whole, 1.0)
     fair = {name: parts[name] / sum(parts[other] for other in whole) for name in whole}
     shares = {name: count / total for name, count in whole.items()}
-    most = max(whole, key=lambda name: shares[name] / fair[name])
+    busiest = max(whole, key=lambda name: shares[name] / fair[name])
     # Any of the backends might have had most: Bonferroni.
-    chance = min(1.0, len(whole) * binomial_tail(whole[most], total, fair[most]))
-    return RequestShares(total, whole, shares, most, fair[most], chance)
+    chance = min(1.0, len(whole) * binomial_tail(whole[busiest], total, fair[busiest]))
+    return RequestShares(total, whole, shares, busiest, fair[busiest], chance)
 
 
 def binomial_tail(least: int, trials: int, probability: float) -> float:
@@ -850,19 +850,19 @@ def ahead_checks(balance: Balance) -> tuple[Check, ...]:
 def requests_checks(balance: Balance) -> tuple[Check, ...]:
     """Return the check that one backend received far more requests than its share, by backends' counters."""
     shares, count = balance.requests_share, max(PAIR, len(balance.backends))
-    most = max(shares, key=lambda name: shares[name], default=None)
+    busiest = max(shares, key=lambda name: shares[name], default=None)
     chance = balance.requests_chance
     failed = [f"{name} {number:.0f}" for name, number in balance.errors.items() if number]
     failures = f"; failed: {' · '.join(failed[:_NAMED])}" if failed else ""
     counted = (
-        "none is counted" if balance.requests is None else f"of {balance.requests} requests: {most or '–'}"
+        "none is counted" if balance.requests is None else f"of {balance.requests} requests: {busiest or '–'}"
     )
     return (
         Check(
             "requests",
             "Did one get most of the requests?",
             "largest share",
-            None if most is None else 100 * shares[most],
+            None if busiest is None else 100 * shares[busiest],
             # The share whose odds are `ODDS_LIMIT` times those of an even share.
             100 * ODDS_LIMIT / (ODDS_LIMIT + count - 1),
             f"by the backends' counts; {counted}{failures}",

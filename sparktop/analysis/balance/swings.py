@@ -543,9 +543,9 @@ def _mutual_move(grid: LoadGrid, slots: Sequence[int]) -> float | None:
     power = _dot(beyond, beyond) - mean * mean * count
     if power <= _SMALLEST_POWER * count * (whole / count) ** 2:
         return None
-    own = _dot(loads, beyond) - mean * sum(loads)
-    others = _dot(totals, beyond) - mean * whole - own
-    return min(own, -others) / power
+    own_move = _dot(loads, beyond) - mean * sum(loads)
+    others = _dot(totals, beyond) - mean * whole - own_move
+    return min(own_move, -others) / power
 
 
 def _clip_and_centre(points: Sequence[float], present: Sequence[float]) -> list[float]:

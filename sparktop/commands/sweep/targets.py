@@ -78,18 +78,18 @@ async def choose_targets(
         UsageError: a word cannot be used.
         UnreachableError: nothing was found.
     """
-    places = [place for word in words for place in await _find_places(word, watch, keys)]
+    places = [listed for word in words for listed in await _find_places(word, watch, keys)]
     for name, url in named:
         key = {url: keys[name]} if name in keys else keys
-        places += [replace(place, name=name) for place in await _find_places(url, watch, key)]
+        places += [replace(listed, name=name) for listed in await _find_places(url, watch, key)]
     if not words and not named:
         # A router that is configured only for sweeps must be named to be used.
         places = [_Place(target.name, target, is_configured=True) for target in _watched_targets(watch)]
         places = places or await _discover_places("127.0.0.1")
     extra: list[BackendTarget] = []
     checked = []
-    for place in places:
-        resolved, behind = await _as_router(place)
+    for listed in places:
+        resolved, behind = await _as_router(listed)
         checked.append(resolved)
         extra += behind
     return _choose(_without_repetitions(checked), watch, extra, model)
@@ -186,19 +186,19 @@ def _choose(
     targets = []
     backends: dict[str, BackendTarget] = {}
     routers: dict[str, RouterTarget] = {}
-    for place in places:
-        target = place.target
-        known_here = (place.is_configured and watch.is_trusted) or is_here(target.url, own_names)
+    for listed in places:
+        target = listed.target
+        known_here = (listed.is_configured and watch.is_trusted) or is_here(target.url, own_names)
         if isinstance(target, RouterTarget):
             behind = [backends_by_name[name] for name in target.backends if name in backends_by_name]
-            routers[target.url] = replace(target, name=place.name)
+            routers[target.url] = replace(target, name=listed.name)
             backends |= {backend.url: backend for backend in behind}
             sweep_target = router_target(routers[target.url], behind, model=model, known=known_here)
         else:
             taken = {backend.name for backend in backends.values()}
-            name = target.name if place.is_configured else free_name(place.name, taken)
+            name = target.name if listed.is_configured else free_name(listed.name, taken)
             backends.setdefault(target.url, replace(target, name=name))
-            sweep_target = engine_target(replace(target, name=place.name), model=model, known=known_here)
+            sweep_target = engine_target(replace(target, name=listed.name), model=model, known=known_here)
         targets.append(sweep_target)
     wanted = tuple(backends.values())
     return Chosen(
@@ -240,10 +240,10 @@ def _without_repetitions(places: Sequence[_Place]) -> list[_Place]:
     """
     kept: dict[tuple[str, str], _Place] = {}
     taken: set[str] = set()
-    for place in places:
-        if (place.name, place.target.url) in kept:
+    for listed in places:
+        if (listed.name, listed.target.url) in kept:
             continue
-        name = free_name(place.name, taken)
+        name = free_name(listed.name, taken)
         taken.add(name)
-        kept[place.name, place.target.url] = replace(place, name=name)
+        kept[listed.name, listed.target.url] = replace(listed, name=name)
     return list(kept.values())

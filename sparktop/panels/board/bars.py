@@ -325,12 +325,12 @@ def _with_small_gaps_filled(means: list[float | None]) -> list[float | None]:
     Such gaps arise if a cell is shorter than the sampling interval. A gap is small if the values around it
     are at most twice as far apart as known values usually are.
     """
-    known = [index for index, mean in enumerate(means) if mean is not None]
-    if len(known) < 2:
+    indices = [index for index, mean in enumerate(means) if mean is not None]
+    if len(indices) < 2:
         return means
-    typical = median(late - early for early, late in pairwise(known))
+    typical = median(late - early for early, late in pairwise(indices))
     held = list(means)
-    for early, late in pairwise(known):
+    for early, late in pairwise(indices):
         if late - early <= 2 * typical:
             held[early:late] = [means[early]] * (late - early)
     return held

@@ -205,13 +205,13 @@ def _as_in_sentences(name: str, value: float | str) -> float | str:
 
 def _failed_polls_words(values: Values) -> str:
     """Return how many polls failed in which time, and the limits: either is enough; "" if none failed."""
-    count, most, window_s, longest_s = (values.get(name) for name in _OF_POLLS)
+    count, highest, window_s, longest_s = (values.get(name) for name in _OF_POLLS)
     if isinstance(count, str) or not count:
         return ""
     said = f"{count:,.0f} poll{'s' * (count != 1)} failed"
     if window_s:
         said += f" within {_value_with_unit('window_s', window_s)[1]}"
-    limits = [f"{most:.0f} polls"] if isinstance(most, int | float) else []
+    limits = [f"{highest:.0f} polls"] if isinstance(highest, int | float) else []
     limits += [_value_with_unit("limit_s", longest_s)[1]] if longest_s else []
     return f"{said} (alert after {' or '.join(limits)})" if limits else said
 

@@ -137,7 +137,7 @@ def below_band(layout: Layout, kind: str, width: int, band: int) -> Layout:
 
     `band` is the height of the added panel in rows.
     """
-    moved = (replace(place, y=place.y + band) for place in layout.places)
+    moved = (replace(rectangle, y=rectangle.y + band) for rectangle in layout.places)
     return Layout((Place(kind, 0, 0, 0, width, band), *moved), layout.height + band)
 
 

@@ -88,9 +88,9 @@ def is_wall(snapshot: Snapshot, width: int, height: int, view: View) -> bool:
     if view.wall_from is not None:
         return True
     layout = arrange(width, height, nodes, backends, view.boxes, tiling=_TILINGS[view.preset])
-    lists = [place for place in layout.places if place.kind in {"nodes", "table"}]
-    hidden = any(place.kind == "table" and place.height - 2 < backends for place in lists)
-    return layout.height > height or hidden or any(place.columns > 1 for place in lists)
+    lists = [rectangle for rectangle in layout.places if rectangle.kind in {"nodes", "table"}]
+    hidden = any(rectangle.kind == "table" and rectangle.height - 2 < backends for rectangle in lists)
+    return layout.height > height or hidden or any(rectangle.columns > 1 for rectangle in lists)
 
 
 def plan(snapshot: Snapshot, width: int, height: int, view: View, *, fleets: int, wall: bool) -> Layout:
@@ -167,10 +167,10 @@ def flatten(drawn: list[Drawn], width: int, height: int) -> list[Row]:
     """Join drawn panels to `height` rows of `width` cells; cells without a panel are blank."""
     board: list[list[tuple[int, int, Row]]] = [[] for _ in range(height)]
     for panel in drawn:
-        place = panel.place
-        for y, row in enumerate(panel.rows, start=place.y):
+        rectangle = panel.place
+        for y, row in enumerate(panel.rows, start=rectangle.y):
             if y < height:
-                board[y].append((place.x, place.width, row))
+                board[y].append((rectangle.x, rectangle.width, row))
     rows: list[Row] = []
     for pieces in board:
         joined: Row = []
@@ -580,8 +580,8 @@ class Scene:
     def keys(self) -> list[PanelKey]:
         """Return the keys of all selectable panels in reading order, also of those scrolled out of sight."""
         keys: list[PanelKey] = []
-        for place in self.layout.places:
-            keys += self._list_keys(place) or [self._key(place)]
+        for rectangle in self.layout.places:
+            keys += self._list_keys(rectangle) or [self._key(rectangle)]
         return keys
 
     def _list_keys(self, place: Place) -> list[PanelKey]:
@@ -631,8 +631,8 @@ class Scene:
             return PanelKey(place.kind, self.snapshot.balance[place.index].group)
         if place.kind in {"backend", "tile"}:
             return PanelKey("backend", self.snapshot.backends[place.index].name)
-        own = self._zoomed if place.kind in _WALLS else None
-        return own or PanelKey(place.kind, "")
+        zoomed = self._zoomed if place.kind in _WALLS else None
+        return zoomed or PanelKey(place.kind, "")
 
     def _fleet_at(self, place: Place) -> FleetView | None:
         """Return the Prometheus that is shown at `place`; None for another panel."""
@@ -643,17 +643,17 @@ class Scene:
     def draw(self, first: int = 0, end: int | None = None) -> list[Drawn]:
         """Draw the panels that overlap the rows [`first`, `end`) of the board; other panels get no rows."""
         drawn: list[Drawn] = []
-        for place in self.layout.places:
-            if place.y + place.height <= first or (end is not None and place.y >= end):
-                drawn.append(Drawn(self._key(place), place, []))
-            elif place.kind in {"nodes", "groups", "table"}:
-                drawn += self._list(place)
-            elif place.kind in _WALLS:
-                drawn += self._wall_panel(place)
-            elif place.kind == "sweep":
-                drawn.append(self._sweep_band(place))
+        for rectangle in self.layout.places:
+            if rectangle.y + rectangle.height <= first or (end is not None and rectangle.y >= end):
+                drawn.append(Drawn(self._key(rectangle), rectangle, []))
+            elif rectangle.kind in {"nodes", "groups", "table"}:
+                drawn += self._list(rectangle)
+            elif rectangle.kind in _WALLS:
+                drawn += self._wall_panel(rectangle)
+            elif rectangle.kind == "sweep":
+                drawn.append(self._sweep_band(rectangle))
             else:
-                drawn.append(Drawn(self._key(place), place, self._rows(place)))
+                drawn.append(Drawn(self._key(rectangle), rectangle, self._rows(rectangle)))
         return drawn
 
     def process_tables(self, first: int, end: int) -> tuple[str, ...]:
@@ -661,17 +661,17 @@ class Scene:
 
         These are the node with a process table, or the machines of a backend shown alone.
         """
-        for place in self.layout.places:
-            name = self._key(place).name
-            if place.kind == "backend" and self._detail is not None:
-                nodes = self.snapshot.backends[place.index].nodes
+        for rectangle in self.layout.places:
+            name = self._key(rectangle).name
+            if rectangle.kind == "backend" and self._detail is not None:
+                nodes = self.snapshot.backends[rectangle.index].nodes
                 return nodes if len(nodes) > 1 else ()
-            if place.kind == "processes":
+            if rectangle.kind == "processes":
                 return (name,)
             at = self._processes_at
-            if place.kind != "node" or at is None:
+            if rectangle.kind != "node" or at is None:
                 continue
-            if first < place.y + place.height and end > place.y + at:
+            if first < rectangle.y + rectangle.height and end > rectangle.y + at:
                 return (name,)
         return ()
 

@@ -29,8 +29,8 @@ def keeping_place(order: list[str], before: Sequence[str], held: str | None) -> 
     if held is None or held not in before:
         return order
     others = [name for name in order if name != held]
-    place = before.index(held)
-    return [*others[:place], held, *others[place:]]
+    index = before.index(held)
+    return [*others[:index], held, *others[index:]]
 
 
 class HeldOrder:
@@ -261,9 +261,9 @@ class _Ranking:
                 name: _moving_mean(self._means.get(name), value, weight) for name, value in numbers.items()
             }
         self._at = at
-        known = [name for name in self._order if name in numbers]
-        placed = set(known)
-        self._order = [*known, *(name for name in numbers if name not in placed)]
+        names = [name for name in self._order if name in numbers]
+        placed = set(names)
+        self._order = [*names, *(name for name in numbers if name not in placed)]
         if at - self._ordered_at >= HOLD_S:
             self._ordered_at = at
             self._order = keeping_place(self._order_by_means(sort), self._order, held)
@@ -273,9 +273,9 @@ class _Ranking:
         order = list(self._order)
         for last in range(len(order) - 1, 0, -1):
             moved = False
-            for place in range(last):
-                if self._is_clearly_more(order[place + 1], order[place], sort):
-                    order[place], order[place + 1] = order[place + 1], order[place]
+            for index in range(last):
+                if self._is_clearly_more(order[index + 1], order[index], sort):
+                    order[index], order[index + 1] = order[index + 1], order[index]
                     moved = True
             if not moved:  # usual: hundreds of rows that stay would be compared with each other
                 break

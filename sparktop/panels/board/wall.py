@@ -110,8 +110,8 @@ class DrawnWall(Struct):
 
     def add_spot(self, key: PanelKey, x: int, y: int, width: int, height: int = 1) -> None:
         """Add what a click at these cells, counted from the inside of the frame, selects."""
-        place = Place("row", 0, self.place.x + 1 + x, self.place.y + 1 + y, width, height)
-        self.spots.append(Drawn(key, place, []))
+        rectangle = Place("row", 0, self.place.x + 1 + x, self.place.y + 1 + y, width, height)
+        self.spots.append(Drawn(key, rectangle, []))
 
     def add_row(self, row: Row) -> None:
         """Add a row that is not selectable."""
@@ -165,7 +165,7 @@ class WallOrders:
 
         def ordered(lines: Sequence[Line], name: Callable[[Line], str]) -> tuple[Line, ...]:
             names = order.of(at, list(dict.fromkeys(map(name, lines))), chosen, held)
-            places = {name: place for place, name in enumerate(names)}
+            places = {name: index for index, name in enumerate(names)}
             return tuple(sorted(lines, key=lambda line: places[name(line)]))
 
         if look.of_machines:

@@ -322,8 +322,8 @@ def group_columns(wall: Wall, width: int, trend: TimeAxis | None = None) -> Grou
     room = width - 2 - _COUNT - _FIGURES - (verdict and verdict + 2) - (CELLS + 1 if trend else 0)
     longest = max((cell_width(group_name(group.name)) for group in wall.groups), default=0)
     name = max(8, min(longest, _LINES_LONGEST_NAME, (room * 3) // 5))
-    most = max([len(wall.nodes), *(len(group.servers) for group in wall.groups)])
-    return GroupColumns(width, name, max(4, min(most, room - name)), verdict, trend)
+    largest = max([len(wall.nodes), *(len(group.servers) for group in wall.groups)])
+    return GroupColumns(width, name, max(4, min(largest, room - name)), verdict, trend)
 
 
 def group_name(name: str) -> str:

@@ -54,9 +54,9 @@ def group_lines(balance: Balance, backends: Sequence[BackendView]) -> tuple[Load
 
     The series of a backend that is not watched here are empty.
     """
-    known = {name: line for view in backends for name, line in _lines_of_backend(view, balance)}
+    lines = {name: line for view in backends for name, line in _lines_of_backend(view, balance)}
     nothing = Series()
-    return tuple(known.get(name) or LoadLine(name, nothing, nothing, nothing) for name in balance.backends)
+    return tuple(lines.get(name) or LoadLine(name, nothing, nothing, nothing) for name in balance.backends)
 
 
 def _lines_of_backend(view: BackendView, balance: Balance) -> Iterator[tuple[str, LoadLine]]:
@@ -71,9 +71,14 @@ def _lines_of_backend(view: BackendView, balance: Balance) -> Iterator[tuple[str
         yield view.name, LoadLine(view.name, kept.running, kept.waiting, kept.generation_tps, held_s)
         return
     for lane in view.lanes:
-        name, own = f"{view.name}/{lane.lane}", lane.history
-        if own is not None:
-            yield name, LoadLine(f"lane {lane.lane}", own.running, own.waiting, own.generation_tps, held_s)
+        name, history = f"{view.name}/{lane.lane}", lane.history
+        if history is not None:
+            yield (
+                name,
+                LoadLine(
+                    f"lane {lane.lane}", history.running, history.waiting, history.generation_tps, held_s
+                ),
+            )
 
 
 def strategy_of(balance: Balance, routers: Sequence[RouterView]) -> tuple[str | None, bool]:
@@ -272,8 +277,8 @@ def tps_heading(title: str, top: float, width: int, more: str = "") -> Row:
 
 def tps_words(sign: str, tps: float | None) -> Row:
     """Return a row with `sign` and the current token rate `tps`; muted if the rate is unknown."""
-    known = tps is not None
-    return [(f"{sign} ", "title"), (numbers.rate(tps, 6).strip(), "title" if known else "muted")]
+    is_known = tps is not None
+    return [(f"{sign} ", "title"), (numbers.rate(tps, 6).strip(), "title" if is_known else "muted")]
 
 
 def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:

@@ -252,10 +252,10 @@ def _many_graph(shown: GroupSlots, width: int, height: int) -> list[Row]:
     Equal halves are an even load, whatever the number of backends.
     """
     loads = [load_slots(run, wait) for run, wait in zip(shown.running, shown.waiting, strict=True)]
-    known = [[load for load in slot if load is not None] for slot in zip(*loads, strict=True)]
-    fullest = [max(slot, default=None) for slot in known]
-    emptiest = [min(slot) if len(slot) == len(loads) else None for slot in known]
-    half, nothing = (height - 1) // 2, list[float | None]([None] * len(known))
+    slots = [[load for load in slot if load is not None] for slot in zip(*loads, strict=True)]
+    fullest = [max(slot, default=None) for slot in slots]
+    emptiest = [min(slot) if len(slot) == len(loads) else None for slot in slots]
+    half, nothing = (height - 1) // 2, list[float | None]([None] * len(slots))
     above, below = opposed_rows(
         (fullest, nothing),
         (emptiest, nothing),

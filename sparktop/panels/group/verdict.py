@@ -117,8 +117,8 @@ def value_line(balance: Balance, width: int) -> Row:
     clause = _CLAUSE.split(balance.hint or "")[0]
     for hint in filter(None, (clause, clause.partition(" or ")[0])):
         # What to try is worth more than the share of the backend that starves.
-        for known in (values, values[:_BEFORE_HINT]):
-            row = _pieces_that_fit(known, width)
+        for shown in (values, values[:_BEFORE_HINT]):
+            row = _pieces_that_fit(shown, width)
             if row_width(row) + 3 + cell_width(hint) <= width:
                 return [*row, label(" · "), (hint, "accent")]
     return _pieces_that_fit(values, width)
@@ -165,11 +165,11 @@ def _starved_pieces(balance: Balance, verb: Run = ("nearly empty ", "muted")) ->
     It counts while another backend has more than its share.
     """
     percent = balance.starved_percent
-    most = max(percent, key=lambda backend: percent[backend], default=None)
-    if most is None or percent[most] < _WORTH_A_FIGURE:
+    most_starved = max(percent, key=lambda backend: percent[backend], default=None)
+    if most_starved is None or percent[most_starved] < _WORTH_A_FIGURE:
         return []
-    share = numbers.percent(percent[most]).strip()
-    name = fit(most, min(16, cell_width(most)))
+    share = numbers.percent(percent[most_starved]).strip()
+    name = fit(most_starved, min(16, cell_width(most_starved)))
     return [[label(f"{name} "), verb, figure(share), label(" of the time")]]
 
 

@@ -393,11 +393,11 @@ def _throttle_shares(gpu: GpuReading, minute: Mapping[str, float], width: int) -
 
     If the last minute is not known yet, percentages are those of the last sampling interval.
     """
-    known: Mapping[str, float | None] = minute or gpu.throttled_percent
+    shares: Mapping[str, float | None] = minute or gpu.throttled_percent
     each = width // 2
     cells: list[Row] = [
         [label(short_reason(reason), each - 7), *percent_run(share, 5, role="warn" if share else "text")]
-        for reason, share in known.items()
+        for reason, share in shares.items()
     ]
     return two_columns(cells, width)
 
@@ -743,15 +743,15 @@ def _core_group_row(group: CoreGroup, width: int) -> Row:
 
 def _core_rows(cores: Sequence[float], indices: Sequence[int], width: int) -> list[Row]:
     """Return rows with a bar for each CPU core of `indices`; cores without a reading are left out."""
-    known = [core for core in indices if core < len(cores)]
-    if not known:
+    listed = [core for core in indices if core < len(cores)]
+    if not listed:
         return []
     columns = max(1, width // _CORE_WIDTH)
-    down = -(-len(known) // columns)
+    down = -(-len(listed) // columns)
     rows: list[Row] = []
     for line in range(down):
         row: Row = []
-        for core in known[line::down]:
+        for core in listed[line::down]:
             row += fit_row(_core_cell(core, cores[core], width // columns), width // columns)
         rows.append(row)
     return rows
@@ -1000,10 +1000,12 @@ def _group_sections(snapshot: Snapshot, width: int) -> Iterator[Section]:
             continue
         engine = backends.get(group.engine or "")
         views: list[BackendView | NodeView] = [*([] if engine is None else [engine]), *group.machines]
-        found = [finding for view in views for finding in view.findings if finding.kind in _COMPARED]
-        found = [finding for finding in found if (finding.subject, finding.kind, finding.key) not in named]
-        named |= {(finding.subject, finding.kind, finding.key) for finding in found}
-        yield Section(_group_title(group), list(_group_rows(group, found, width)), _count(group, found))
+        findings = [finding for view in views for finding in view.findings if finding.kind in _COMPARED]
+        findings = [
+            finding for finding in findings if (finding.subject, finding.kind, finding.key) not in named
+        ]
+        named |= {(finding.subject, finding.kind, finding.key) for finding in findings}
+        yield Section(_group_title(group), list(_group_rows(group, findings, width)), _count(group, findings))
 
 
 def _group_title(group: Group) -> str:
@@ -1011,18 +1013,18 @@ def _group_title(group: Group) -> str:
     return machines if group.engine is None else f"{group.engine}: {machines}"
 
 
-def _count(group: Group, found: Sequence[Finding]) -> str:
+def _count(group: Group, findings: Sequence[Finding]) -> str:
     machines = f"{len(group.machines)} machines: "
-    alike, apart = len(alike_in(group)), sum(finding.kind == DIFFER for finding in found)
-    wrong = len(found) - apart
+    alike, apart = len(alike_in(group)), sum(finding.kind == DIFFER for finding in findings)
+    wrong = len(findings) - apart
     parts = [f"{apart} setting{' differs' if apart == 1 else 's differ'}"] if apart else []
     parts += [f"{wrong} to mend"] if wrong else []
     parts.append(f"{alike} alike" if apart else f"{alike} setting{'' if alike == 1 else 's'} alike")
     return machines + ", ".join(parts)
 
 
-def _group_rows(group: Group, found: Sequence[Finding], width: int) -> Iterator[Row]:
-    for section in findings_section(found, width):
+def _group_rows(group: Group, findings: Sequence[Finding], width: int) -> Iterator[Row]:
+    for section in findings_section(findings, width):
         yield from section.rows
     columns = (("alike", "text", alike_in(group)), ("not known", "muted", list(_unread(group))))
     for name, role, pieces in columns:

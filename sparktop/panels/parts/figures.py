@@ -324,8 +324,8 @@ def stack(sections: Sequence[Section], width: int, height: int) -> list[Row]:
 
 def fact(name: str, text: str, unit: str = "", *, role: str = "text") -> Row:
     """Return [label, value, unit] for `facts`; a value of "–" (unknown) is muted and has no unit."""
-    known = text.strip() != numbers.UNKNOWN
-    return [label(name), (text, role if known else "muted"), label(unit if known else "")]
+    is_known = text.strip() != numbers.UNKNOWN
+    return [label(name), (text, role if is_known else "muted"), label(unit if is_known else "")]
 
 
 def facts(cells: Sequence[Row], width: int, columns: int = 2) -> list[Row]:

@@ -50,9 +50,9 @@ def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) 
     places = [bisect_left(times, slot * step) for slot in range(first, end_slot + 2)]
     # At the left edge the sample before a gap may lie off the graph, so the gap may start in slot 0.
     gaps = [
-        (bisect_left(places, place), bisect_right(places, place) - 1, place)
-        for place in {a for a, b in pairwise(places) if a == b}
-        if 0 < place < len(times) and place < places[-1] and _is_usual_gap(times, place)
+        (bisect_left(places, column), bisect_right(places, column) - 1, column)
+        for column in {a for a, b in pairwise(places) if a == b}
+        if 0 < column < len(times) and column < places[-1] and _is_usual_gap(times, column)
     ]
     slots_of_all: list[Slots] = []
     for _, values in read:
@@ -62,9 +62,9 @@ def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) 
             only[a] if b - a == 1 else _mean_of_finite(values[a:b]) if b > a else None
             for a, b in pairwise(places)
         ]
-        for slot, end, place in gaps:
-            if math.isfinite(values[place - 1]) and math.isfinite(values[place]):
-                means[slot:end] = [means[slot - 1] if slot else values[place - 1]] * (end - slot)
+        for slot, end, column in gaps:
+            if math.isfinite(values[column - 1]) and math.isfinite(values[column]):
+                means[slot:end] = [means[slot - 1] if slot else values[column - 1]] * (end - slot)
         slots_of_all.append(means)
     return slots_of_all
 
@@ -378,10 +378,10 @@ class Graph(Struct, frozen=True):
                 None if b is None else max(0.0, b - (a or 0.0)) for a, b in zip(values, over, strict=True)
             ]
         top = self._scale_top(values, over)
-        known = any(value is not None for value in (*values, *over))
-        head = caption(self.words, scale_words(self.edge(top)) if known else "", width)
+        is_known = any(value is not None for value in (*values, *over))
+        head = caption(self.words, scale_words(self.edge(top)) if is_known else "", width)
         tall = height - 1
-        if not known:
+        if not is_known:
             return [head, *empty_rows(self.empty, width, tall)]
         roles = (self.gradient, self.over_gradient)
         if self.mirror:

@@ -209,16 +209,16 @@ def fitted_names(names: tuple[str, ...], width: int) -> Mapping[str, str]:
     them begin with, or what they begin and end with, or their middle.
     """
     best = {name: fit_name(name, width) for name in names}
-    most = len(set(best.values()))
+    distinct = len(set(best.values()))
     long = [name for name in best if cell_width(name) > width]
     cuts = _shorter_forms(long, width) if len(long) > 1 else ()
     for cut in cuts:
-        if most == len(best):
+        if distinct == len(best):
             break
         if all(cell_width(part) <= width for part in cut):
             shorter = best | {name: fit(part, width) for name, part in zip(long, cut, strict=True)}
-            if len(set(shorter.values())) > most:
-                best, most = shorter, len(set(shorter.values()))
+            if len(set(shorter.values())) > distinct:
+                best, distinct = shorter, len(set(shorter.values()))
     return best
 
 
@@ -329,7 +329,7 @@ def _frame_edge(
         used += row_width(shown)
     gap = inside - used - row_width(tail)
     row: Row = [*runs, ("─" * gap, role), *tail, (right, role)]
-    return [(text, role if own == "border" else own) for text, own in row if text]
+    return [(text, role if own_role == "border" else own_role) for text, own_role in row if text]
 
 
 def _least_width(piece: Sequence[Run]) -> int:

@@ -429,8 +429,10 @@ def _unknown_yardsticks(view: BackendView) -> str:
         return ""
     if steady is None or not steady.tps:
         return "what it should give is unknown until steps of one batch size were seen ten times"
-    own, published, limit = yardsticks(view.yard, steady.tps, steady.running, steady.batch)
-    missing = [yardstick.source.removeprefix("unknown: ") for yardstick in (own,) if yardstick.tps is None]
+    own_best, published, limit = yardsticks(view.yard, steady.tps, steady.running, steady.batch)
+    missing = [
+        yardstick.source.removeprefix("unknown: ") for yardstick in (own_best,) if yardstick.tps is None
+    ]
     missing = missing or ["its own best is of the last 10 min"]
     if view.prompt_tps is not None and view.prompt_tps > MOST_PROMPT * steady.tps:
         missing.append("others are not compared while prompts are computed")

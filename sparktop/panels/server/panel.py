@@ -183,10 +183,10 @@ def group_scale(backends: list[BackendView], axis: TimeAxis, width: int) -> Grou
 
 def widest_scale(scales: Iterable[GroupScale]) -> GroupScale:
     """Return the largest upper ends of `scales`, for a list with the backends of several groups."""
-    known = list(scales)
+    scale_list = list(scales)
     return GroupScale(
-        widest_top([scale.generation_tps for scale in known], _MIN_TOP_TPS),
-        widest_top([scale.load for scale in known], _MIN_TOP_LOAD),
+        widest_top([scale.generation_tps for scale in scale_list], _MIN_TOP_TPS),
+        widest_top([scale.load for scale in scale_list], _MIN_TOP_LOAD),
     )
 
 
@@ -435,8 +435,8 @@ def footnote(view: BackendView, *, on_board: bool = False, room: int | None = No
         return trouble, [] if limit is None or limit.kind is LimitKind.UNKNOWN else limit_note(limit)
     if limit is not None:
         return _start_first(view, *_limit_notes(view, limit, finding, room), room)
-    place = finding if on_board and finding else _place_note(view, on_board=on_board)
-    return place, _poll_note(view)
+    place_note = finding if on_board and finding else _place_note(view, on_board=on_board)
+    return place_note, _poll_note(view)
 
 
 def _start_first(view: BackendView, note: Row, finding: Row, room: int | None) -> tuple[Row, Row]:
@@ -445,7 +445,7 @@ def _start_first(view: BackendView, note: Row, finding: Row, room: int | None) -
     That requests wait, or that the server does not answer, its state and figures show too.
     """
     fits = room is None or row_width([*note, *finding]) <= room
-    about_start = any(found.kind in START_KINDS for found in view.findings)
+    about_start = any(item.kind in START_KINDS for item in view.findings)
     return (note, finding) if fits or not finding or not about_start else (finding, [])
 
 

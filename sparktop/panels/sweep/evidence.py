@@ -103,10 +103,10 @@ def _share_rows(evidence: LevelEvidence, width: int) -> list[Row]:
     shares = evidence.shares
     if not shares:
         return []
-    known = [value for share in shares for value in share.running if value is not None]
-    top = nice_ceiling(max(known, default=0.0), 4.0)
+    values = [value for share in shares for value in share.running if value is not None]
+    top = nice_ceiling(max(values, default=0.0), 4.0)
     slot = f"running, up to {numbers.tick(top)}: a bar is {evidence.slot_s:g} s" if evidence.slot_s else ""
-    rows = [heading("load on each server", slot if known else "", width)]
+    rows = [heading("load on each server", slot if values else "", width)]
     names = min(16, max(7, *(len(share.name) for share in shares)))
     head = [label(fit("server", names)), label(fit("requests", _FIGURE, "right"))]
     head += [label(fit(word, _FIGURE, "right")) for word in ("batch", "max run", "max wait", "max KV")]

@@ -190,8 +190,8 @@ def gutter_row(words: Row, end: str) -> Row:
 def value_now(text: str, unit: str) -> Row:
     """Return the newest value of a graph with its unit as styled text; an unknown value has no unit."""
     stripped = text.strip()
-    known = stripped != UNKNOWN
-    return [(stripped, "title" if known else "muted"), label(f" {unit}" if unit and known else "")]
+    is_known = stripped != UNKNOWN
+    return [(stripped, "title" if is_known else "muted"), label(f" {unit}" if unit and is_known else "")]
 
 
 def letters(targets: Sequence[str]) -> dict[str, str]:
@@ -630,14 +630,14 @@ def _graph_heights(height: int, small: int) -> tuple[int, int, int, int]:
 def _token_graph(axis: SweepAxis, height: int) -> list[Row]:
     """Draw the token rate of all servers over time; for two servers their rates are stacked."""
     live = axis.live
-    known = [line for line in live.backends if any(line.tps)]
+    lines = [line for line in live.backends if any(line.tps)]
     total = axis.columns(live.tps)
     top = nice_ceiling(max((value for value in total if value is not None), default=0.0), _LEAST_TPS)
     words = value_now(numbers.rate(_newest_mean(live.tps, live.step_s), 6), "tok/s")
-    key = _token_legend(known, height)
+    key = _token_legend(lines, height)
     # Two colours only where the gutter has room to name them.
     if key:
-        lower, upper = (axis.columns(line.tps) for line in known)
+        lower, upper = (axis.columns(line.tps) for line in lines)
         roles = ("generation", "prompt")
         rows = stacked_rows(lower, upper, axis.width, height, top, roles, end_slot=1)
     else:
@@ -680,8 +680,8 @@ def _in_flight_graph(axis: SweepAxis, height: int) -> list[Row]:
     rows = [_row_with_pauses(row, reached, height - 1 - index) for index, row in enumerate(drawn)]
     newest, wanted = _newest_value(live.in_flight), _newest_value(live.concurrency)
     now = newest if live.in_flight_now is None else live.in_flight_now
-    known = wanted is not None and (now is None or now <= wanted)
-    value = value_now(numbers.count(now, 4), f"of {wanted:.0f}" if known else "")
+    is_known = wanted is not None and (now is None or now <= wanted)
+    value = value_now(numbers.count(now, 4), f"of {wanted:.0f}" if is_known else "")
     left = gutter(("in flight", "accent"), value, numbers.tick(top), "0", height)
     if height >= _FLIGHT and any(_PAUSE in text for row in rows for text, _ in row):
         key: Row = [(" ", "text"), (_PAUSE, "muted"), label(" no request")]
@@ -717,8 +717,8 @@ _LEGEND_FROM = 3
 def _ttft_graph(axis: SweepAxis, height: int) -> list[Row]:
     """Draw each time to first token as a dot on a logarithmic scale, and the median over time as a line."""
     live = axis.live
-    known = [value for points in live.ttft_ms for value in points if value > 0]
-    low, high = _log_scale_ends(known)
+    positive = [value for points in live.ttft_ms for value in points if value > 0]
+    low, high = _log_scale_ends(positive)
     grid = DotGrid(axis.width, height)
     scale = (grid.levels - 1) / math.log(high / low)
     zero = 0.5 - scale * math.log(low)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
@@ -417,17 +416,7 @@ _LEAST_BELOW, _LEAST_GRAPHS = 3, 7
 """Least rows below a capacity search for any picture, and for graphs or curves."""
 
 
-class DrawnSweep(Struct, frozen=True):
-    """The drawn screen of a sweep, and where its levels are on the screen (for mouse clicks)."""
-
-    rows: list[Row]
-    spots: dict[int, LevelKey]
-    """The level shown in each row of the screen, by row index."""
-    first_cell: int
-    """The left edge of the rows in `spots` in cells; they extend to the right edge of the screen."""
-
-
-def drawn_sweep(
+def draw_sweep(
     view: SweepView,
     width: int,
     height: int,
@@ -435,8 +424,11 @@ def drawn_sweep(
     chosen: LevelKey | None = None,
     curves: bool = True,
     note: str = "",
-) -> DrawnSweep:
+) -> tuple[list[Row], dict[int, LevelKey], int]:
     """Draw a sweep on the full screen as exactly `height` rows of `width` cells.
+
+    Return (these rows, the level in each row by the row's index, the left edge of the levels in cells). For
+    clicks: a level extends from there to the right edge of the screen.
 
     `curves`: a finished sweep shows curves by concurrency instead of graphs over time. `chosen` is the
     selected level; `note` is a text on the lower edge.
@@ -465,14 +457,15 @@ def drawn_sweep(
     )
     levels = shown_levels(view, tall, chosen)
     spots = {len(words) + top + 2 + index: level.key for index, level in enumerate(levels)}
-    return DrawnSweep(drawn, spots, first_cell + 2)
+    return drawn, spots, first_cell + 2
 
 
 def sweep_screen(
     view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None, curves: bool = True
 ) -> list[Row]:
-    """Draw a sweep on the full screen; return only the rows of `drawn_sweep`."""
-    return drawn_sweep(view, width, height, chosen=chosen, curves=curves).rows
+    """Draw a sweep on the full screen; return only the rows of `draw_sweep`."""
+    rows, _, _ = draw_sweep(view, width, height, chosen=chosen, curves=curves)
+    return rows
 
 
 def _picture_above_table(
@@ -504,9 +497,9 @@ def _least_picture(view: SweepView, width: int, height: int) -> int:
     """Return the least rows of a finished sweep's picture; a search needs no more where curves do not fit."""
     if not view.searches:
         return _SCREEN_LEAST_CURVES
-    own = len(capacity_rows(view.searches, width, height, named=len(view.targets) > 1))
-    fits = height - len(all_levels(view)) - 3 >= own + _LEAST_GRAPHS
-    return max(_LEAST_PICTURE, _SCREEN_LEAST_CURVES if fits else own)
+    needed = len(capacity_rows(view.searches, width, height, named=len(view.targets) > 1))
+    fits = height - len(all_levels(view)) - 3 >= needed + _LEAST_GRAPHS
+    return max(_LEAST_PICTURE, _SCREEN_LEAST_CURVES if fits else needed)
 
 
 def _fills_height(view: SweepView, width: int, height: int) -> bool:

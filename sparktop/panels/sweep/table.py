@@ -556,9 +556,9 @@ def _rank_signs(view: SweepView, width: int | None = None) -> list[tuple[str, st
     """Return (sign, meaning) of the signs of ranks in the table of levels, of `width` cells where given."""
     columns = columns_of(view, _load_kind(view)) if width is None else columns_for(view, width)
     shown = {column.metric for column in columns}
-    known = {rank for row in view.rows for name, rank in row.ranks.items() if name in shown}
+    ranks = {rank for row in view.rows for name, rank in row.ranks.items() if name in shown}
     signs = ((Rank.BEST, BEST, "best"), (Rank.LEVEL, ALIKE, "no clear difference"))
-    return [(sign, word) for rank, sign, word in signs if rank in known]
+    return [(sign, word) for rank, sign, word in signs if rank in ranks]
 
 
 def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None) -> list[Row]:
@@ -696,10 +696,10 @@ def _value_cell(row: ResultRow, column: Column) -> Row:
     text = column.text(row)
     rank = row.ranks.get(column.metric) if column.metric else None
     sign = {Rank.BEST: BEST, Rank.LEVEL: ALIKE, None: ""}[rank]
-    known = text != numbers.UNKNOWN
-    if not known:
+    is_known = text != numbers.UNKNOWN
+    if not is_known:
         rank, sign = None, ""
-    role = "good" if rank is Rank.BEST else "text" if known else "muted"
+    role = "good" if rank is Rank.BEST else "text" if is_known else "muted"
     if column.heading == "failed" and row.failed:
         role = "bad"
     pad = column.width - cell_width(sign) - cell_width(text)

@@ -298,8 +298,8 @@ def rest_rows(compared: Topologies, width: int) -> list[Row]:
     rows += _sentences_below_title(
         "independent engines at best", ("· ", "muted"), compared.engines, "text", width
     )
-    known = (*compared.notes, *compared.definitions)
-    rows += _sentences_below_title("notes", ("· ", "muted"), known, "muted", width)
+    sentences = (*compared.notes, *compared.definitions)
+    rows += _sentences_below_title("notes", ("· ", "muted"), sentences, "muted", width)
     return [fit_row(row, width) for row in rows]
 
 
@@ -410,11 +410,11 @@ def difference_rows(difference: Difference, width: int, *, space: int = 0) -> li
     rows += flow_pieces(
         [[label(word), (fit(name, min(inner - 8, cell_width(name))), "text")] for word, name in names], inner
     )
-    most = _scale_end(difference)
+    scale_end = _scale_end(difference)
     levels = _level_names(difference)
     more = max(map(len, levels.values()), default=_DIFFERENCE_LOAD) - _DIFFERENCE_LOAD
     if inner >= _BAR_FROM + more:
-        rows.append(_scale_row(inner, more, most))
+        rows.append(_scale_row(inner, more, scale_end))
     span = ", 95 % interval" if inner >= _SPAN_FROM + more else ""
     for (title, unit), group in groupby(difference.rows, lambda row: (row.title, row.unit)):
         rows_of_metric = list(group)
@@ -422,7 +422,7 @@ def difference_rows(difference: Difference, width: int, *, space: int = 0) -> li
         better = better_words(more=rows_of_metric[0].more_is_better)
         rows.append(heading(f"{title} in {unit}: A → B, change{span}", better, inner))
         rows += [
-            _difference_row(row, inner, most, levels[row.point, row.prompt_tokens, row.depth])
+            _difference_row(row, inner, scale_end, levels[row.point, row.prompt_tokens, row.depth])
             for row in rows_of_metric
         ]
     if difference.notes:
@@ -458,7 +458,7 @@ def _level_names(difference: Difference) -> dict[_LevelKey, str]:
     return {key: fit(name, width, "right") for key, name in names.items()}
 
 
-def _difference_row(row: DifferenceRow, width: int, most: float, level: str) -> Row:
+def _difference_row(row: DifferenceRow, width: int, scale_end: float, level: str) -> Row:
     more = len(level) - _DIFFERENCE_LOAD
     result: Row = [
         (level, "title"),
@@ -470,7 +470,7 @@ def _difference_row(row: DifferenceRow, width: int, most: float, level: str) -> 
     if width >= _SPAN_FROM + more:
         result += [label(fit(_interval_words(row), 20))]
     if width >= _BAR_FROM + more:
-        result += [(" ", "text"), *_change_bar(row, _bar_width(width, more), most), (" ", "text")]
+        result += [(" ", "text"), *_change_bar(row, _bar_width(width, more), scale_end), (" ", "text")]
     words = row.undecided or ""
     complete = [*result, *_change_word(row, words)]
     return (
@@ -515,17 +515,17 @@ def _bar_width(width: int, more: int) -> int:
     return cells - 1 + cells % 2
 
 
-def _scale_row(width: int, more: int, most: float) -> Row:
+def _scale_row(width: int, more: int, scale_end: float) -> Row:
     """Return a row with the scale of the drawn intervals: its ends and its middle, in percent."""
     cells = _bar_width(width, more)
-    ends = [f"{sign}{most:.0f} %" for sign in "−+"]
+    ends = [f"{sign}{scale_end:.0f} %" for sign in "−+"]
     side = cells // 2 - len(ends[0])
     start = _DIFFERENCE_LOAD + more + 2 * _VALUE + 2 + _CHANGE + 20 + 1
     return [label(" " * start + ends[0] + " " * side + "0" + " " * side + ends[1])]
 
 
-def _change_bar(row: DifferenceRow, width: int, most: float) -> Row:
-    """Draw a change and its confidence interval on a line from -`most` to +`most` percent, 0 in the middle.
+def _change_bar(row: DifferenceRow, width: int, scale_end: float) -> Row:
+    """Draw a change and its confidence interval on a line from -`scale_end` to +`scale_end` percent.
 
     The row is blank if the change is unknown.
     """
@@ -535,18 +535,21 @@ def _change_bar(row: DifferenceRow, width: int, most: float) -> Row:
     middle = width // 2
     cells[middle] = "│"
     if row.low_percent is not None and row.high_percent is not None:
-        first, last = _scale_cell(row.low_percent, width, most), _scale_cell(row.high_percent, width, most)
+        first, last = (
+            _scale_cell(row.low_percent, width, scale_end),
+            _scale_cell(row.high_percent, width, scale_end),
+        )
         for cell in range(first, last + 1):
             cells[cell] = "━" if cell != middle else "┿"
         # An interval that goes on beyond the scale does not end at its edge.
-        if row.low_percent < -most:
+        if row.low_percent < -scale_end:
             cells[0] = "◂"
-        if row.high_percent > most:
+        if row.high_percent > scale_end:
             cells[-1] = "▸"
-    cells[_scale_cell(row.percent, width, most)] = "●"
+    cells[_scale_cell(row.percent, width, scale_end)] = "●"
     return [("".join(cells), {True: "good", False: "bad", None: "muted"}[row.better])]
 
 
-def _scale_cell(percent: float, width: int, most: float) -> int:
-    share = max(-1.0, min(1.0, percent / most))
+def _scale_cell(percent: float, width: int, scale_end: float) -> int:
+    share = max(-1.0, min(1.0, percent / scale_end))
     return round((width - 1) * (1 + share) / 2)

@@ -161,8 +161,8 @@ def grid_of(table: Table, width: int | None = None, *, longest: int | None = Non
         widths = _markdown_widths(heads, rows)
         if longest is None:
             _narrow_names(widths, names, width)
-        most = [min(cells, longest or cells) for cells in widths]
-        rows = tuple(tuple(map(_cut_name, row, most)) for row in rows)
+        widest = [min(cells, longest or cells) for cells in widths]
+        rows = tuple(tuple(map(_cut_name, row, widest)) for row in rows)
     left = (number for number, column in enumerate(table.columns) if column.kind is not Kind.FIGURE)
     return Grid(table.title, heads, rows, frozenset(left), width=width)
 

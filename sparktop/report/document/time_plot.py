@@ -141,8 +141,8 @@ class _TimeFrame(Frame, frozen=True):
         low, high = self.places[0], self.places[-1]
         per_unit = (high - low) / (self.right - LEFT)
         days = math.ceil(per_unit * _LABELS_APART / _DAY_S) * _DAY_S
-        apart = ((one, _SECONDS_APART if one < _MINUTE_S else _LABELS_APART) for one in _STEPS_S)
-        step = next((one for one, least in apart if one >= per_unit * least), days)
+        apart = ((step_s, _SECONDS_APART if step_s < _MINUTE_S else _LABELS_APART) for step_s in _STEPS_S)
+        step = next((step_s for step_s, least in apart if step_s >= per_unit * least), days)
         form = "%H:%M:%S" if step < _MINUTE_S else "%H:%M" if step < _DAY_S else "%m-%d"
         times = (step * index for index in range(math.ceil(low / step), math.floor(high / step) + 1))
         return [(time, f"{datetime.fromtimestamp(time, UTC):{form}}") for time in times] or [

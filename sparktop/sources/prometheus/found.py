@@ -233,8 +233,8 @@ def _server_names(labels_by_key: Mapping[Key, Labels]) -> dict[Key, str]:
     """
     wanted: dict[Key, str] = {}
     for key, labels in labels_by_key.items():
-        place = clean(labels.get("pod") or key.address or key.job, _LONGEST - 16) or "server"
-        wanted[key] = f"{place}{_replica_suffix(key)}"
+        address = clean(labels.get("pod") or key.address or key.job, _LONGEST - 16) or "server"
+        wanted[key] = f"{address}{_replica_suffix(key)}"
     counted = Counter(wanted.values())
     taken: set[str] = set()
     names: dict[Key, str] = {}

@@ -269,20 +269,20 @@ def found_exporters(series: Iterable[Series]) -> tuple[Exporter, ...]:
         labels, kind = each_series.labels, MARKS.get(each_series.labels.get("__name__", ""))
         if kind is None:
             continue
-        place = place_of(labels)
+        key = place_of(labels)
         pods = frozenset(
             (labels.get(namespace, ""), labels[pod]) for namespace, pod in _PODS if labels.get(pod)
         )
         gpu = labels.get("UUID") or labels.get("uuid") or labels.get("gpu")
         gpus = frozenset({gpu} if gpu else ())
-        exporter = result.get((place, kind))
+        exporter = result.get((key, kind))
         if exporter is not None:
-            result[place, kind] = replace(exporter, pods=exporter.pods | pods, gpus=exporter.gpus | gpus)
+            result[key, kind] = replace(exporter, pods=exporter.pods | pods, gpus=exporter.gpus | gpus)
             continue
         host = next((labels[name] for name in _HOST_NAMES if labels.get(name)), "")
         facts = {name: clean(labels[name], 80) for name in _FACTS if labels.get(name)}
-        result[place, kind] = Exporter(
-            place,
+        result[key, kind] = Exporter(
+            key,
             kind,
             clean(host, _LONGEST).lower(),
             labels.get("node", "").lower(),
@@ -290,7 +290,7 @@ def found_exporters(series: Iterable[Series]) -> tuple[Exporter, ...]:
             facts,
             pods,
             gpus,
-            host_of(place[0].address),
+            host_of(key[0].address),
         )
     return tuple(result.values())
 
@@ -555,14 +555,14 @@ def _add_series(by_exporter: dict[tuple[Place, str], Gathered], how: str, each_s
     value, labels = each_series.value, each_series.labels
     if value is None:
         return
-    place, name = place_of(labels), labels.get("__name__", "")
+    key, name = place_of(labels), labels.get("__name__", "")
     if how == _TIMES:  # a timestamp has no name
-        by_exporter[place, _TIMES].at = value
+        by_exporter[key, _TIMES].at = value
     elif how == "cpu":
-        by_exporter[place, NODE].machine["percent"] = 100 * min(1.0, max(0.0, value))
+        by_exporter[key, NODE].machine["percent"] = 100 * min(1.0, max(0.0, value))
     else:
         figure = FIGURES.get(name)
-        gathered = by_exporter[place, figure.kind if figure else SMI if name == SMI_INFO else AGENT]
+        gathered = by_exporter[key, figure.kind if figure else SMI if name == SMI_INFO else AGENT]
         if how == "raw":
             gathered.at = max(gathered.at or 0.0, each_series.samples[-1][0])
         if figure is None:

@@ -776,7 +776,9 @@ def _compare_answers(
     more = [
         name
         for name, (low, _) in ranges.items()
-        if all(most is not None and low > most for other, (_, most) in ranges.items() if other != name)
+        if all(
+            highest is not None and low > highest for other, (_, highest) in ranges.items() if other != name
+        )
     ]
     return CapacityComparison(
         load=search.load,
@@ -791,5 +793,5 @@ def _compare_answers(
 def _answer_range(search: CapacityResult, answer: CapacityAnswer) -> tuple[float, float | None]:
     """Return (smallest, largest) answer within the 95 % interval; the largest is None if it is not known."""
     low, fails = answer.interval
-    most = None if fails is None else fails - 1 if search.is_whole else fails
-    return low or 0.0, most
+    highest = None if fails is None else fails - 1 if search.is_whole else fails
+    return low or 0.0, highest

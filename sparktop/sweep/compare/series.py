@@ -350,8 +350,8 @@ def has_like_lengths(load: Load, other: Load) -> bool:
     """Return whether prompt and output lengths of two loads are similar, as far as both are known."""
     pairs = ((load.pp, other.pp), (load.tg, other.tg))
     return all(
-        here is None or there is None or _are_alike(here, there, ALIKE_WITHIN_PERCENT)
-        for here, there in pairs
+        here is None or facing is None or _are_alike(here, facing, ALIKE_WITHIN_PERCENT)
+        for here, facing in pairs
     )
 
 

@@ -264,7 +264,7 @@ def _requests_drawing(dots: dict[str, _Dots], axis: str) -> Drawing:
     values = [time for places in dots.values() for times in places.values() for time in times]
     low, high = min(values), nice_ceiling(max(values))
     logarithmic = high >= _LOGARITHMIC_FROM * low
-    places = sorted({place for places in dots.values() for place in places})
+    places = sorted({position for places in dots.values() for position in places})
     frame = Frame(
         title="TTFT of each request (ms)",
         subtitle=f"a dot is a request{', logarithmic' if logarithmic else ''}",
@@ -292,10 +292,10 @@ def _dots_path(frame: Frame, places: _Dots, number: int, width: float, count: in
     """
     begin = (number - count / 2) * width
     parts = []
-    for place, times in sorted(places.items()):
+    for position, times in sorted(places.items()):
         step = math.ceil(len(times) / _MOST_DOTS)
         for index, time in enumerate(times[::step]):
-            x = frame.x(place) + begin + width * (0.1 + 0.8 * (index * _GOLDEN_RATIO % 1))
+            x = frame.x(position) + begin + width * (0.1 + 0.8 * (index * _GOLDEN_RATIO % 1))
             parts.append(f"M{svg.short(x)} {svg.short(frame.y(time))}h0")
     return svg.element("path", d="".join(parts), class_="dots")
 
@@ -346,13 +346,13 @@ def _split_head(target: TargetResult, servers: Mapping[str, int]) -> Iterator[st
 
 
 def _run_bar(
-    counts: Split, servers: Mapping[str, int], run: int, place: tuple[float, float, float]
+    counts: Split, servers: Mapping[str, int], run: int, extent: tuple[float, float, float]
 ) -> Iterator[str]:
     """Yield the SVG of one run: a bar divided by the share of requests of each server, and the counts.
 
-    `place` is (left end, right end, vertical position) of the bar; `servers` has each server's colour number.
+    `extent` is (left, right, vertical position) of the bar; `servers` has each server's colour number.
     """
-    left, right, y = place
+    left, right, y = extent
     total, x = sum(counts.values()) or 1, left
     for name, number in servers.items():
         width = (right - left) * counts.get(name, 0) / total
@@ -424,7 +424,9 @@ def plot(
         figure.draw(line)
         figure.draw(figure.signal(xs, ys, marker=mark))
         legend.append(f"{mark} {clean(label, _LABEL_CELLS)}")
-    figure.ruler("x").ticks([_axis_position(place) for place in places], [place.words for place in places])
+    figure.ruler("x").ticks(
+        [_axis_position(position) for position in places], [position.words for position in places]
+    )
     highest = max(value for _, points in curves for value in points.values())
     top = nice_ceiling(highest)
     steps = [top * share / _STEPS for share in range(_STEPS + 1)]

@@ -100,8 +100,8 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     notes, published = list(_repeat_item(commands)), list(_published_items(beside, changes))
     items = len(about) + bool(grids) + len(published) + len(notes)
     used = _FRAME_LINES + items + len(grids) * (_HEAD_LINES + 1)
-    most = max(_LEAST_LEVELS, (MOST_LINES - used) // max(1, len(grids)))
-    thin = [replace(grid, rows=tuple(_evenly_spaced(grid.rows, most))) for grid in grids]
+    limit = max(_LEAST_LEVELS, (MOST_LINES - used) // max(1, len(grids)))
+    thin = [replace(grid, rows=tuple(_evenly_spaced(grid.rows, limit))) for grid in grids]
     lost = max((len(grid.rows) - len(short.rows) for grid, short in zip(grids, thin, strict=True)), default=0)
     about += [f"**Figures:** {_how_to_read(comparison, metrics, grids, lost)}"] if grids else []
     about += published

@@ -547,8 +547,8 @@ def lengths_words(result: SweepResult) -> str:
     if result.plan.prompts is not None:
         counted = result.counted_prompt_tokens
         return "an unknown number of" if counted is None else f"{counted:,.0f}"
-    *most, last = [f"{length:,}" for length in result.prompt_lengths()] or ["?"]
-    return f"{', '.join(most)} and {last}" if most else last
+    *others, last = [f"{length:,}" for length in result.prompt_lengths()] or ["?"]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def mode_words(plan: PlanResult) -> str:

@@ -497,7 +497,7 @@ def known_columns(grid: Grid, without: Collection[int] = ()) -> Grid:
         grid,
         heads=tuple(grid.heads[number] for number in kept),
         rows=tuple(tuple(row[number] for number in kept) for row in grid.rows),
-        left=frozenset(place for place, number in enumerate(kept) if number in grid.left),
+        left=frozenset(index for index, number in enumerate(kept) if number in grid.left),
     )
 
 
@@ -550,7 +550,7 @@ def _yardstick_lines(levels: Sequence[LevelResult]) -> Iterator[str]:
             for yardstick in level.yardsticks
             if yardstick.name == name and yardstick.tps
         ]
-        if sources := dict.fromkeys(code(one.source) for one in yardsticks):
+        if sources := dict.fromkeys(code(stated.source) for stated in yardsticks):
             yield f"Of {YARDSTICK_WORDS[name]}: {', '.join(sources)}"
 
 

@@ -249,10 +249,10 @@ class SweepPrivacy(Privacy):
 
     def of_series(self, series: Sequence[Series]) -> list[Series]:
         """Return copies of series that have only what the report may show; published tables stay as is."""
-        own = [a_series for a_series in series if not a_series.published]
-        self.know([(own_series.name, BACKEND) for own_series in own], [])
+        measured = [a_series for a_series in series if not a_series.published]
+        self.know([(own_series.name, BACKEND) for own_series in measured], [])
         files = {
-            name: f"file-{number}" for number, name in enumerate(dict.fromkeys(s.source for s in own), 1)
+            name: f"file-{number}" for number, name in enumerate(dict.fromkeys(s.source for s in measured), 1)
         }
         return [a_series if a_series.published else self._series(a_series, files) for a_series in series]
 

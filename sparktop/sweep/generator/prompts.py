@@ -279,17 +279,17 @@ def _sentence(random: Random) -> list[Part]:
     noun, adjective = _picker(random, Kind.NOUN, NOUNS), _picker(random, Kind.ADJECTIVE, ADJECTIVES)
     verb, adverb = _picker(random, Kind.VERB, VERBS), _picker(random, Kind.ADVERB, ADVERBS)
     subject = [(Kind.FIXED, " the"), adjective(), noun()]
-    place = _fixed_pieces(random.choice(PLACES))
+    location = _fixed_pieces(random.choice(PLACES))
     match random.randrange(3):
         case 0:
-            body = [(Kind.FIXED, " The"), *subject[1:], verb(), adverb(), *place]
+            body = [(Kind.FIXED, " The"), *subject[1:], verb(), adverb(), *location]
         case 1:
             other = [(Kind.FIXED, " a"), noun(), verb()]
             opening = _fixed_pieces(random.choice(OPENINGS))
-            body = [*opening, _COMMA, *subject, verb(), _COMMA, (Kind.FIXED, " and"), *other, *place]
+            body = [*opening, _COMMA, *subject, verb(), _COMMA, (Kind.FIXED, " and"), *other, *location]
         case _:
             other = [*_fixed_pieces("but the"), noun(), verb(), adverb()]
-            body = [*_fixed_pieces("Nobody knew why"), *subject, verb(), *place, _COMMA, *other]
+            body = [*_fixed_pieces("Nobody knew why"), *subject, verb(), *location, _COMMA, *other]
     return [*body, (Kind.FIXED, ".")]
 
 

@@ -198,13 +198,13 @@ def _with_axis(draft: Draft, preset: SweepSpec) -> Draft:
             return replace(draft, concurrency=_levels_text(levels, preset.climb_to))
 
 
-def with_preset(draft: Draft, preset: SweepSpec, guard: GuardLimits, known: Collection[str]) -> Draft:
+def with_preset(draft: Draft, preset: SweepSpec, guard: GuardLimits, names: Collection[str]) -> Draft:
     """Return `draft` with its fields filled from another preset; model and API stay as they are.
 
-    If the preset names targets that are among the `known` names, these are selected; otherwise the selected
+    If the preset names targets that are among the `names` names, these are selected; otherwise the selected
     targets stay.
     """
-    named = tuple(name for name in preset.targets if name in known)
+    named = tuple(name for name in preset.targets if name in names)
     return replace(draft_of(preset, named or draft.targets, guard), model=draft.model, api=draft.api)
 
 

@@ -58,9 +58,9 @@ def total_{name}_{field}(rows: list[dict[str, float]], least: float = {least}.0)
 
 def _prose(random: Random) -> str:
     """Return a sentence of a story."""
-    person, place = random.choice(_PEOPLE), random.choice(_PLACES)
+    person, location = random.choice(_PEOPLE), random.choice(_PLACES)
     deed, mood = random.choice(_DEEDS), random.choice(_MOODS)
-    return f"In {random.randrange(1790, 1930)} {person} {deed} the {place}, {mood}. "
+    return f"In {random.randrange(1790, 1930)} {person} {deed} the {location}, {mood}. "
 
 
 def _table(random: Random) -> str:

@@ -453,10 +453,10 @@ class CapacityLevels(Struct, eq=False):
         next_s = level_plan(plan, probe.point, self._pace, decides=probe.decides).duration_s or 0.0
         is_rate = probe.point.kind is LoadKind.RATE
         each_s = LEVEL_OVERHEAD * (next_s if is_rate and probe.decides else plan.duration_s or 0.0)
-        usual, most = search.levels_left(), search.runs_left()
+        usual, longest = search.levels_left(), search.runs_left()
         longest_s = LEVEL_OVERHEAD * max(longest_seconds(plan), next_s)
         self.maker.left = lambda made: TimeRange(
-            max(0.0, (min(usual, most) - made) * each_s), max(longest_s, (most - made) * longest_s)
+            max(0.0, (min(usual, longest) - made) * each_s), max(longest_s, (longest - made) * longest_s)
         )
 
 

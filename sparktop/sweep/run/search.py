@@ -97,7 +97,7 @@ def _number_grid(highest: int) -> Grid:
     places = [0.5 + number for number in range(FINE_TO + 1)]
     while places[-1] < _BEYOND * highest:
         places.append(places[-1] * _PLACE_STEP)
-    places = [place for place in places if place < _BEYOND * highest + 1]
+    places = [load for load in places if load < _BEYOND * highest + 1]
     return Grid(tuple(map(float, range(1, highest + 1))), 1.0, _with_probabilities(places, _LEAST))
 
 
@@ -105,7 +105,7 @@ def _with_probabilities(places: list[float], least: float) -> tuple[tuple[float,
     """Return (place, its probability before any run, not normalised): its width on a logarithmic scale."""
     edges = [least, *(math.sqrt(low * high) for low, high in pairwise(places)), places[-1]]
     widths = [math.log(high / low) for low, high in pairwise(edges)]
-    return tuple((place, max(_TINY, width)) for place, width in zip(places, widths, strict=True))
+    return tuple((load, max(_TINY, width)) for load, width in zip(places, widths, strict=True))
 
 
 def _round_rate(value: float) -> float:
@@ -226,8 +226,8 @@ def _place_probabilities(
     odds, most_missed = math.log((1 - needed + _TINY) / (needed + _TINY)), _CLOSE * (1 - needed)
     facts = [_level_evidence(level, weight, most_missed) for level, weight in requests]
     logs: list[float] = []
-    for place, chance in places:
-        log_place, log_chance = math.log(place), math.log(chance)
+    for load, chance in places:
+        log_place, log_chance = math.log(load), math.log(chance)
         logs.extend(
             log_chance + weight + _log_likelihood(odds, slope, log_place, facts) for slope, weight in _SLOPES
         )

@@ -91,11 +91,11 @@ def compared_words(compared: CapacityComparison, name: Callable[[str], str] = st
     """
     parts = []
     for index, (target, holds) in enumerate(compared.holds.items()):
-        low, most = compared.ranges.get(target, (None, None))
+        low, highest = compared.ranges.get(target, (None, None))
         held = "unknown" if holds is None else amount(compared.load, holds, bare=index > 0)
         least = amount(compared.load, low or 0.0, bare=True)
-        limit = " or more" if most is None else f" to {amount(compared.load, most, bare=True)}"
-        sure = least if low == most else least + limit
+        limit = " or more" if highest is None else f" to {amount(compared.load, highest, bare=True)}"
+        sure = least if low == highest else least + limit
         parts.append(f"{name(target)} {held} (95 %: {sure})")
     verdict = NO_DIFFERENCE
     if not compared.alike:

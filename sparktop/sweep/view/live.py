@@ -126,9 +126,9 @@ def may_go_on_to(
     """Return the highest concurrency to which the sweep may go on from its current level; None if to none."""
     if current is None:
         return None
-    most = _most_concurrency(plan, current.target, result)
+    last = _most_concurrency(plan, current.target, result)
     highest = _highest_so_far(_levels_alike(levels, current.target, current.prompt_tokens), current)
-    return most if most is not None and highest is not None and highest < most else None
+    return last if last is not None and highest is not None and highest < last else None
 
 
 def _levels_to_come(
@@ -140,14 +140,14 @@ def _levels_to_come(
     result: SweepResult | None,
 ) -> int:
     """Return how often the highest concurrency of a target can still be doubled; 0 once it grows no more."""
-    most, alike = _most_concurrency(plan, target, result), _levels_alike(levels, target, prompt_tokens)
+    last, alike = _most_concurrency(plan, target, result), _levels_alike(levels, target, prompt_tokens)
     is_elsewhere = current is not None and (current.target, current.prompt_tokens) != (target, prompt_tokens)
     if is_elsewhere and all(level.share == 1.0 for level in alike):
         return 0
     highest = _highest_so_far(alike, None if is_elsewhere else current)
-    if most is None or highest is None or highest >= most:
+    if last is None or highest is None or highest >= last:
         return 0
-    return math.ceil(math.log2(most / highest))
+    return math.ceil(math.log2(last / highest))
 
 
 def _levels_alike(

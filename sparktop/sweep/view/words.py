@@ -405,17 +405,17 @@ def _highest_words(holds: Holds) -> str:
 
     An example is "to c = 16 and no further". Used if no condition requires a minimum concurrency.
     """
-    surely, most = holds.concurrency, holds.interval[1]
+    surely, highest = holds.concurrency, holds.interval[1]
     if surely is None:
-        if most == 0:
+        if highest == 0:
             return "at no concurrency"
-        bound = "" if most is None else f", and surely not beyond c = {most}"
+        bound = "" if highest is None else f", and surely not beyond c = {highest}"
         return f"at no concurrency for sure{bound} ({_MORE_RUNS})"
-    if most is None:
+    if highest is None:
         return f"to c = {surely}{_NONE_FAILED}"
-    if most == surely:
+    if highest == surely:
         return f"to c = {surely} and no further"
-    return f"to c = {surely}, surely not beyond {most} ({_MORE_RUNS})"
+    return f"to c = {surely}, surely not beyond {highest} ({_MORE_RUNS})"
 
 
 def _range_words(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
@@ -425,18 +425,18 @@ def _range_words(holds: Holds, may_from: int | None, surely_from: int | None) ->
     lowest concurrency at which these conditions may hold, `surely_from` the lowest at which they certainly
     hold; None if unknown.
     """
-    least, most = may_from or 1, holds.interval[1]
+    least, highest = may_from or 1, holds.interval[1]
     first, last = holds.from_concurrency, holds.concurrency
     if first is not None and last is not None:
         earlier = f" (perhaps from {least})" if least < first else ""
-        if most is None:
+        if highest is None:
             return f"from c = {first}{earlier} to {last}, the largest tried"
-        later = f" (perhaps to {most})" if most > last else ""
+        later = f" (perhaps to {highest})" if highest > last else ""
         return f"from c = {first}{earlier} to {last}{later}"
-    if most is not None and most < least:
-        return f"never all at once: some need c ≥ {least}, others c ≤ {most}"
+    if highest is not None and highest < least:
+        return f"never all at once: some need c ≥ {least}, others c ≤ {highest}"
     takes = f"c = {least} at least" if surely_from is None else f"c = {least} to {surely_from}"
-    bound = "" if most is None else f", and {most} at most"
+    bound = "" if highest is None else f", and {highest} at most"
     return f"at no concurrency for sure: it takes {takes}{bound}"
 
 

@@ -155,8 +155,8 @@ def option_section() -> Section:
 
     entries = []
     for option in ALL:
-        place = shown_place(option)
-        key = Key(place, (), "", f"app.menu('{place}')", option.help)
+        path = shown_place(option)
+        key = Key(path, (), "", f"app.menu('{path}')", option.help)
         entries.append(Entry("", f"{option.name}: {option.help}", key))
     return Section("Options (enter opens the menu there)", tuple(entries))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
@@ -41,13 +41,6 @@ class Setting(Struct, frozen=True):
     """The default value as text; "" if there is none."""
     changed: Callable[[], bool] = lambda: False
     """Returns whether the value was changed and not saved yet."""
-
-
-class Tab(Struct, frozen=True):
-    """A page of the menu: its title and its settings."""
-
-    title: str
-    settings: tuple[Setting, ...]
 
 
 _NAME = 25
@@ -115,20 +108,21 @@ class MenuScreen(Dialog[None]):
 
     def __init__(
         self,
-        tabs: Sequence[Tab],
+        pages: Mapping[str, Sequence[Setting]],
         styles: Callable[[], RoleStyles],
         save: Callable[[], str] | None = None,
         place: str = "",
     ) -> None:
-        """Show `tabs`; `styles` returns the present styles, `save` saves and returns a message.
+        """Show the settings of `pages`, by title; `styles` returns the present styles.
 
-        `place` is the name in the configuration file of the setting to begin at; "" for the first.
+        `save` saves and returns a message. `place` is the name in the configuration file of the setting to
+        begin at; "" for the first.
         """
         super().__init__()
         self._place = place
         self._pressed_x: int | None = None
         """Column of the list where the mouse button was pressed last; None after a key."""
-        self._tabs = tabs
+        self._titles, self._pages = list(pages), list(pages.values())
         self._styles = styles
         self._save = save
         self._page = 0
@@ -139,7 +133,7 @@ class MenuScreen(Dialog[None]):
             box.border_title = "options"
             saves = "s saves · " if self._save is not None else ""
             box.border_subtitle = key_hints(f"←→ changes · tab next page · {saves}esc closes", self._styles())
-            yield Tabs([tab.title for tab in self._tabs], self.action_page)
+            yield Tabs(self._titles, self.action_page)
             yield OptionList()
             yield Static(id="about")
 
@@ -147,8 +141,8 @@ class MenuScreen(Dialog[None]):
         """Show the first page, or the page of the setting to begin at."""
         places = [
             (page, index)
-            for page, tab in enumerate(self._tabs)
-            for index, setting in enumerate(tab.settings)
+            for page, settings in enumerate(self._pages)
+            for index, setting in enumerate(settings)
             if self._place and setting.file_name == self._place
         ]
         self._page, index = places[0] if places else (0, 0)
@@ -160,14 +154,12 @@ class MenuScreen(Dialog[None]):
 
     @property
     def _chosen_setting(self) -> Setting:
-        return self._tabs[self._page].settings[self._option_list.highlighted or 0]
+        return self._pages[self._page][self._option_list.highlighted or 0]
 
     def _fill_page(self, index: int = 0) -> None:
         """Show the settings of the present page, with the setting `index` marked."""
         self._option_list.clear_options()
-        self._option_list.add_options(
-            [Option(self._setting_line(setting)) for setting in self._tabs[self._page].settings]
-        )
+        self._option_list.add_options(map(Option, map(self._setting_line, self._pages[self._page])))
         self._option_list.highlighted = index
         self._option_list.focus()
         self._draw()
@@ -177,7 +169,7 @@ class MenuScreen(Dialog[None]):
         styles = self._styles()
         self.query_one(Tabs).show(self._page, styles)
         chosen = self._chosen_setting
-        for index, setting in enumerate(self._tabs[self._page].settings):
+        for index, setting in enumerate(self._pages[self._page]):
             self._option_list.replace_option_prompt_at_index(
                 index, self._setting_line(setting, chosen=setting is chosen)
             )
@@ -229,11 +221,11 @@ class MenuScreen(Dialog[None]):
 
     def action_turn(self, step: int) -> None:
         """Show the next (1) or previous (-1) page."""
-        self.action_page((self._page + step) % len(self._tabs))
+        self.action_page((self._page + step) % len(self._pages))
 
     def action_page(self, number: int) -> None:
         """Show page `number`, from 0; do nothing if there is no such page."""
-        if number < len(self._tabs):
+        if number < len(self._pages):
             self._page = number
             self._fill_page()
 

@@ -442,13 +442,13 @@ class OverviewScreen(CanvasScreen):
         """Draw what happened around the past moment on the screen, or that it is being read."""
         from sparktop.moments.page import happened_frame, happened_screen  # late: the present needs none
 
-        at, found = self._happened or (None, None)
-        if at is None or found is None or isinstance(found, str):
-            said = found if isinstance(found, str) else "reading the minutes around this moment"
+        at, moment = self._happened or (None, None)
+        if at is None or moment is None or isinstance(moment, str):
+            said = moment if isinstance(moment, str) else "reading the minutes around this moment"
             return happened_frame([[(f" {said}", "muted")]], width, height)
         key = (at, width, height)
         if self._happened_page is None or self._happened_page[0] != key:
-            self._happened_page = key, happened_screen(found, at, width, height)
+            self._happened_page = key, happened_screen(moment, at, width, height)
         return self._happened_page[1]
 
     def _read_happened(self) -> None:
@@ -464,10 +464,10 @@ class OverviewScreen(CanvasScreen):
 
     async def _keep_happened(self, at: datetime, read: Callable[[], Moment | None]) -> None:
         try:
-            found: Moment | str | None = await asyncio.to_thread(read)
+            moment: Moment | str | None = await asyncio.to_thread(read)
         except (SparktopError, OSError) as error:
-            found = clean(error)
-        self._happened, self._reads_happened = (at, found), False
+            moment = clean(error)
+        self._happened, self._reads_happened = (at, moment), False
         self._paint()
         self._read_happened()  # the moment may be another one by now
 
@@ -727,7 +727,7 @@ class OverviewScreen(CanvasScreen):
         """Return the group of a server that a Prometheus scrapes; None if there is no such server."""
         fleets = [view.fleet for view in self.shown.fleets] if self.shown is not None else []
         servers = (server for fleet in fleets if fleet is not None for server in fleet.servers)
-        return next((known.group for known in servers if known.name == server), None)
+        return next((candidate.group for candidate in servers if candidate.name == server), None)
 
     def _read_each_sample(self, group: str | None) -> None:
         """Begin to read a group of a Prometheus sample by sample, and show all panels."""

@@ -13,7 +13,7 @@ from sparktop.model.sweep import LevelEvidence, LevelKey, SweepView
 from sparktop.panels.board.bars import scroll_keys
 from sparktop.panels.parts.text import Row
 from sparktop.panels.sweep.evidence import evidence_screen
-from sparktop.panels.sweep.screen import curves_screen, drawn_sweep, notices_screen
+from sparktop.panels.sweep.screen import curves_screen, draw_sweep, notices_screen
 from sparktop.panels.sweep.table import all_levels, default_key
 from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.compare.series import Reference, load_reference, reference_names
@@ -158,11 +158,10 @@ class SweepScreen(CanvasScreen):
             return notices_screen(view, width, room)
         self.page = Page.MAIN
         note = "" if self.reference is None else f"beside it: {fit(self.reference.title, 44).rstrip()}"
-        drawn = drawn_sweep(
+        rows, self._rows_of, self._first_cell = draw_sweep(
             view, width, room, chosen=self._selected_level(view), curves=not self.tracks, note=note
         )
-        self._rows_of, self._first_cell = drawn.spots, drawn.first_cell
-        return drawn.rows
+        return rows
 
     def _footer(self) -> list[tuple[str, str]]:
         view = self._view
@@ -187,8 +186,8 @@ class SweepScreen(CanvasScreen):
 
     def _selected_level(self, view: SweepView) -> LevelKey | None:
         """Return the selected level, else the best or the newest one; None if there is no level."""
-        known = any(level.key == self.chosen for level in all_levels(view))
-        return self.chosen if known else default_key(view)
+        is_listed = any(level.key == self.chosen for level in all_levels(view))
+        return self.chosen if is_listed else default_key(view)
 
     def _toggle_page(self, page: Page) -> None:
         """Change to `page`, or to the main page if `page` is shown already."""

@@ -243,9 +243,9 @@ class HistoryScreen(CanvasScreen):
         """Show the rows that the history has now; `unread` is the number of files still to be read."""
         self._unread = unread
         self._all = self._history.rows()
-        known = {row.key for row in self._all}
+        keys = {row.key for row in self._all}
         if not unread:
-            self._marked = [key for key in self._marked if key in known]
+            self._marked = [key for key in self._marked if key in keys]
         self._apply_search()
         self._paint()
 
@@ -291,8 +291,8 @@ class HistoryScreen(CanvasScreen):
         """Return the view of a result; None if it is not read yet (then begin to read it) or unreadable."""
         if row is None or row.problem is not None:
             return None
-        known, view = self._previews.get(row.key, (None, None))
-        if row not in {known, self._previewed}:
+        stored_at, view = self._previews.get(row.key, (None, None))
+        if row not in {stored_at, self._previewed}:
             self._previewed = row
             self.run_worker(
                 self._read_preview(row), group="history-preview", exclusive=True, exit_on_error=False

@@ -113,7 +113,7 @@ async def test_the_menu_of_a_recording_offers_what_it_has(path: Path) -> None:
         await stage.press("m")
         menu = stage.app.screen
         assert isinstance(menu, MenuScreen)
-        assert [tab.title for tab in menu._tabs] == ["board", "recording"]
+        assert menu._titles == ["board", "recording"]
         assert "save" not in str(menu.query_one(Vertical).border_subtitle)
         await stage.press("2", "right", "s")
         assert stage.replay.speed == 2

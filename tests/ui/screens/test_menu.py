@@ -55,7 +55,7 @@ class Menu(Board):
     @property
     def settings(self) -> tuple[Setting, ...]:
         """The same, as they are declared."""
-        return tuple(self.screen._tabs[self.screen._page].settings)
+        return tuple(self.screen._pages[self.screen._page])
 
     @property
     def lines(self) -> list[str]:
@@ -88,7 +88,7 @@ async def test_every_page_fits() -> None:
         for width, height in SIZES:
             await menu.resize(width, height)
             await menu.press("m")
-            for tab in menu.screen._tabs:
+            for tab in menu.screen._pages:
                 box = menu.screen.query_one(Vertical).region
                 assert box.right <= width
                 assert box.bottom <= height
@@ -97,7 +97,7 @@ async def test_every_page_fits() -> None:
                 assert max(map(len, menu.lines)) <= menu.options.scrollable_content_region.width
                 assert not any("…" in line for line in menu.lines)
                 assert width < 80 or menu.options.max_scroll_y == 0
-                for index in range(len(tab.settings)):
+                for index in range(len(tab)):
                     menu.options.highlighted = index
                     await menu.pilot.pause()
                     text = menu.screen.query_one("#about", Static)

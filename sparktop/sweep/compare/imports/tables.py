@@ -28,7 +28,7 @@ from sparktop.sweep.compare.imports.reading import (
 )
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel
 from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, METRICS
-from sparktop.sweep.terms.statistics import value_of_range, value_of
+from sparktop.sweep.terms.statistics import value_of, value_of_range
 
 _MOST_CHARS, _MOST_ROWS, _MOST_CELLS, _MOST_TARGETS = 4 << 20, 10_000, 200, 64
 """Most characters of a text, rows of a table, cells of a row and targets that are read."""
@@ -344,14 +344,16 @@ def _read_table(table: Table, name: str, pp: int | None, tg: int | None, targets
         _read_tests(table, test, name, targets)
         return
     axes = [(index, kind) for index, head in enumerate(heads) if (kind := _axis_of(head)) is not None]
-    prompt, output, run = (_column_index(heads, one) for one in (_PROMPT, _OUTPUT, _RUN))
+    prompt, output, run = (_column_index(heads, wanted) for wanted in (_PROMPT, _OUTPUT, _RUN))
     if not axes and prompt is None:
         return
     by_row = _naming_column(table)
     not_metrics = {index for index, _ in axes} | {prompt, output, run, by_row}
-    columns = {index: one for index, one in _metric_columns(table).items() if index not in not_metrics}
+    columns = {index: wanted for index, wanted in _metric_columns(table).items() if index not in not_metrics}
     if not columns and axes:
-        columns = {index: one for index, one in _target_columns(table).items() if index not in not_metrics}
+        columns = {
+            index: wanted for index, wanted in _target_columns(table).items() if index not in not_metrics
+        }
     for row in table.rows:
         point = _point_of(row, axes)
         if point is None:
@@ -537,8 +539,8 @@ def _test_lengths(test: re.Match[str], lengths: _Lengths) -> tuple[int | None, i
     as many prompts as answers.
     """
     kind = test["kind"]
-    known = lengths[test["depth"], test["c"]]
-    of_kind, of_other = known[kind], known["tg" if kind == "pp" else "pp"]
+    lengths_at = lengths[test["depth"], test["c"]]
+    of_kind, of_other = lengths_at[kind], lengths_at["tg" if kind == "pp" else "pp"]
     count = _parse_length(test["tokens"] or "")
     other = of_other[0] if len(of_other) == 1 else None
     if len(of_other) == len(of_kind):

@@ -693,8 +693,8 @@ def _vllm_level(load: Load, result: object) -> Level:
     """Return the description of a level, as a sweep of ours would have it."""
     pp, tg, limit = load.pp or 0, load.tg or 0, concurrency_at(result, "max_concurrency")
     if not load.point.concurrency:
-        most = count_at(result, "num_prompts") or 0
-        return Level("", limit or most + 1, pp, tg, LoadMode.OPEN, position=load.point)
+        requests = count_at(result, "num_prompts") or 0
+        return Level("", limit or requests + 1, pp, tg, LoadMode.OPEN, position=load.point)
     return Level(
         "", load.point.concurrency, pp, tg, LoadMode.BURST if _are_bursts([result]) else LoadMode.STEADY
     )

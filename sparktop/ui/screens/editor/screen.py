@@ -422,7 +422,7 @@ class TraceReading:
             return
         self._busy = True
         read_in_thread(
-            spec.trace or "", lambda: replay_of(spec), lambda found: self._end_reading(spec, found)
+            spec.trace or "", lambda: replay_of(spec), lambda replay: self._end_reading(spec, replay)
         )
 
     def _end_reading(self, spec: SweepSpec, result: Replay | UsageError) -> None:
