@@ -125,7 +125,7 @@ _STARTS = (
 def empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
     """Draw the panel for a screen without backends: where servers were searched, and what the user can do."""
     inside = height - 2
-    lines = _search_lines(snapshot.searching, inside) if snapshot.searching else _nothing_named_lines()
+    lines = _search_lines(snapshot, inside) if snapshot.searching else _nothing_named_lines()
     above = max(0, (inside - len(lines)) // 2)
     margin = max(1, (width - 2 - max(_USUAL_WIDTH, *map(row_width, lines))) // 2)
     rows: list[Row] = [[]] * above + [[(" " * margin, "text"), *line] for line in lines]
@@ -137,12 +137,25 @@ def _nothing_named_lines() -> list[Row]:
     return [[("No backend to watch", "title")], name]
 
 
-def _search_lines(hosts: Sequence[str], height: int) -> list[Row]:
+def _awaited_words(snapshot: Snapshot) -> str:
+    """Return what will appear: a server whose process is seen on a machine, else any."""
+    samples = [node.sample for node in snapshot.nodes if node.sample is not None]
+    for loads in [sample.workloads for sample in samples if sample.workloads is not None]:
+        for process in loads.processes:
+            if process.role == "server" and process.port in SEARCHED_PORTS:
+                return f": {process.engine} is seen, and appears once it has loaded"
+            if process.role == "server" and process.port is not None:
+                return f"; {process.engine} has port {process.port}: sparktop http://HOST:{process.port}"
+    return ": a server appears here once its model is loaded"
+
+
+def _search_lines(snapshot: Snapshot, height: int) -> list[Row]:
     """Return where servers are searched, and what to start: one engine a line, as many as `height` allows."""
+    hosts = snapshot.searching
     where = ", ".join("this machine" if bare_host(host) == "localhost" else host for host in hosts)
     ports = ", ".join(str(port) for port in SEARCHED_PORTS)
     pause = f"looking again every {search_again_s(hosts):.0f} s"
-    again = f"{pause}: a server appears here once its model is loaded"
+    again = f"{pause}{_awaited_words(snapshot)}"
     head: list[Row] = [
         [("No inference server found yet", "title"), (f" on {where}", "text")],
         [(f"tried ports {ports}", "muted")],

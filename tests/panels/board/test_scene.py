@@ -14,6 +14,7 @@ from sparktop.config.keys import KEYS
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.balance import Balance, BalanceWord, balances_read_first
 from sparktop.model.event import Alert, Severity
+from sparktop.model.node import NodeSample, Workload, Workloads
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import SEARCHED_PORTS
 from sparktop.panels.board.bars import footer_row, header_row
@@ -200,6 +201,24 @@ def test_without_a_server_the_panel_says_what_to_start(width: int, height: int) 
     commands = ("vllm serve", "sglang serve", "llama-server", "ollama serve")
     assert sum(command in text for command in commands) == (1 if height == 8 else 4)
     assert "sparktop demo" in text
+
+
+@pytest.mark.parametrize(
+    ("port", "words"),
+    [
+        (8000, "llamacpp is seen, and appears once"),
+        (9000, "llamacpp has port 9000: sparktop http://HOST:9000"),
+    ],
+)
+def test_a_server_that_does_not_answer_yet_is_seen_by_its_process(port: int, words: str) -> None:
+    """One that was started and loads its model, or that listens where nobody looks; the line fits."""
+    shown = Rehearsal().store.snapshot()
+    loads = Workloads((Workload(7, "llamacpp", "server", port=port),))
+    node = replace(shown.nodes[0], sample=NodeSample(1.0, workloads=loads))
+    alone = replace(shown, backends=(), nodes=(node,), searching=("spark-a",))
+    text = "\n".join(map(row_text, empty_rows(alone, 80, 20)))
+    assert words in text
+    assert "…" not in text
 
 
 def test_other_machines_are_searched_less_often() -> None:
