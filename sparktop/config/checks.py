@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct
@@ -153,7 +154,9 @@ def _limits_in_wrong_order(data: Mapping[str, object]) -> Iterator[Problem]:
     if not isinstance(table, dict):
         return
     limits = asdict(NodeThresholds()) | {
-        key: value for key, value in table.items() if isinstance(value, int | float)
+        key: value
+        for key, value in table.items()
+        if isinstance(value, int | float) and abs(value) <= sys.float_info.max
     }
     for critical in (key for key in asdict(NodeThresholds()) if "_critical_" in key):
         warn = critical.replace("_critical_", "_warn_")
