@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import combinations, pairwise
 from math import floor
-from operator import add, mul
+from operator import add, attrgetter, mul
 from statistics import fmean, median, median_high
 from typing import TypeVar
 
@@ -227,11 +227,14 @@ def foreign_gpu_percent(evidence: Evidence) -> float | None:
     return mean if mean >= _FOREIGN_PERCENT else None
 
 
+_read_counts = attrgetter("generated", "prompted", "finished")
+
+
 def _was_empty(polls: Sequence[Poll], at: float) -> bool:
-    """Return whether a server had no request and generated nothing at the time `at`, and shortly before."""
+    """Return whether a server had no request and computed nothing at the time `at`, and shortly before."""
     near = [poll for poll in polls if at - _AROUND_S <= poll.at <= at + _AROUND_S]
     empty = all(poll.running == 0 and not poll.waiting for poll in near)
-    return len(near) > 1 and empty and near[0].generated == near[-1].generated
+    return len(near) > 1 and empty and _read_counts(near[0]) == _read_counts(near[-1])
 
 
 def power_limit(evidence: Evidence) -> Limit | None:
@@ -559,6 +562,8 @@ def client_limit(load: Load, evidence: Evidence) -> Limit | None:
     """
     if load.idle < IDLE_SHARE or not _is_short_of_requests(evidence):
         return None
+    if _computes_unseen(evidence):
+        return _unseen_limit(evidence, load)
     percent = 100 * load.idle
     foreign = foreign_gpu_percent(evidence)
     if load.running_most == 0:
@@ -573,6 +578,35 @@ def client_limit(load: Load, evidence: Evidence) -> Limit | None:
         reason = f"{reason}, the GPU is {foreign:.0f} % busy with {user}"
     kind, why = _who_sends_too_little(evidence)
     return Limit(kind, f"{reason}{why}", None, percent, 100.0, "%")
+
+
+def _computes_unseen(evidence: Evidence) -> bool:
+    """Return whether a server that shows no request computes prompts all the same, and no tokens.
+
+    Engines report their requests at the end of a step, when those of embeddings and rankings have ended.
+    """
+    polls = newest_polls(evidence.polls, evidence.window_s)
+    empty = [(before, after) for before, after in pairwise(polls) if not before.running and not after.running]
+    unseen = [
+        pair
+        for pair in empty
+        if (growth(pair[0].prompted, pair[1].prompted) or growth(pair[0].finished, pair[1].finished))
+        and not growth(pair[0].generated, pair[1].generated)
+    ]
+    return len(unseen) >= max(_FEWEST_FOREIGN, len(empty) / 2)
+
+
+def _unseen_limit(evidence: Evidence, load: Load) -> Limit:
+    """Return the limit of a server whose requests are too short to be seen, by the use of its GPU."""
+    used, rate = gpu_percent(evidence), "" if not load.prompt_tps else f" at {load.prompt_tps:,.0f} tok/s"
+    said = f"requests too short to be seen compute prompts{rate}"
+    if used is None or evidence.neighbours:
+        return _unknown_limit(f"{said}: only a GPU of its own shows whether it is full")
+    said = f"{said}; the GPU is {used:.0f} % busy"
+    if used >= BUSY_GPU_PERCENT:
+        return Limit(LimitKind.PREFILL, said, None, used, 100.0, "%")
+    kind, why = _who_sends_too_little(evidence)
+    return Limit(kind, f"{said}{why}", None, 100.0 - used, 100.0, "%")
 
 
 def _is_short_of_requests(evidence: Evidence) -> bool:

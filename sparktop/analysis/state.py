@@ -235,6 +235,8 @@ def _state_by_requests(running: float, load: LoadFigures, thresholds: StateThres
     if load.tokens_moved:
         when = f"{'in' if load.window_s else 'before'} {window}"
         rule = f"tokens came {when}, in requests too short to be seen running"
+        if load.limit in _AT_WORK:
+            return JudgedState(BackendState.BUSY, f"{rule}, limited by {load.limit}")
         return JudgedState(BackendState.BORED, rule, load.window_s or None)
     return JudgedState(BackendState.IDLE, f"no request ran in {window}")
 

@@ -25,11 +25,13 @@ class Served:
     swing: float = 0.0
     """Every other five seconds this many more requests run."""
     preempted_per_s: float = 0.0
+    unseen: float = 0.0
+    """1 where prompts are computed although no request is seen running."""
 
     def polls(self) -> tuple[Poll, ...]:
         """Return a poll for each second of a minute."""
         made = []
-        steps = generated = prompted = 0.0
+        steps = generated = prompted = finished = 0.0
         for second in range(SECONDS + 1):
             running = self.running + (self.swing if second // 5 % 2 else 0.0)
             made.append(
@@ -43,16 +45,18 @@ class Served:
                     generated,
                     prompted,
                     self.preempted_per_s * second,
-                    float(second),
+                    finished,
                 )
             )
             after = self.running + (self.swing if (second + 1) // 5 % 2 else 0.0)
             batch = (running + after) / 2
             # More in every other second, so that prompts can be separated from steps.
-            prompt = self.prompt_tokens * (1.5 if second % 2 else 0.5)
+            works = bool(batch or self.unseen)
+            prompt = works * self.prompt_tokens * (1.5 if second % 2 else 0.5)
             left_s = max(0.0, 1.0 - prompt * self.per_prompt_s)
             done = left_s / (self.fixed_s + batch * self.per_token_s)
             steps, generated, prompted = steps + done, generated + done * batch, prompted + prompt
+            finished += works
         return tuple(made)
 
 

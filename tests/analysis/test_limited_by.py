@@ -268,6 +268,25 @@ def test_a_gpu_that_is_busy_without_its_server_works_for_others(
     assert found.reason == f"no request in the last 30 s, the GPU is 97 % busy with {user}"
 
 
+@pytest.mark.parametrize(
+    ("machines", "kind", "words"),
+    [
+        ((machine(gpu=97.0),), LimitKind.PREFILL, "; the GPU is 97 % busy"),
+        ((machine(gpu=40.0),), LimitKind.CLIENT, "; the GPU is 40 % busy"),
+        ((), LimitKind.UNKNOWN, ": only a GPU of its own shows whether it is full"),
+    ],
+)
+def test_requests_too_short_to_be_seen_are_no_idle_server(
+    machines: tuple[Machine, ...], kind: LimitKind, words: str
+) -> None:
+    """An engine of embeddings reports no running request at a step's end: its GPU says how full it is."""
+    found = judged(Served(running=0, prompt_tokens=20_000, unseen=1.0), machines=machines)
+    assert (found.kind, found.reason) == (
+        kind,
+        f"requests too short to be seen compute prompts at 20,000 tok/s{words}",
+    )
+
+
 def long_prompt(idle_s: int, prefill_s: int, *, kv_per_s: float = 0.2) -> tuple[Poll, ...]:
     """Return polls of a server that is idle for `idle_s` seconds and then computes one prompt."""
     return tuple(
