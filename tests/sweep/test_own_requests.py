@@ -21,6 +21,7 @@ from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.texts import TEXTS, text_at
 from sparktop.sweep.result.store import load, stored_sweeps
+from sparktop.sweep.view.curves import sweep_plots
 from sparktop.sweep.view.words import headline
 from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.test_sweep_command import SMALL, Command
@@ -308,15 +309,18 @@ async def test_each_kind_of_text_has_a_level_with_its_acceptance(tmp_path: Path,
     (kept,) = stored_sweeps(command.folder)
     assert kept.result is not None
     levels = kept.result.targets[0].in_order()
-    names = [f"c = {at} {one}" for at in (1, 2) for one in sorted(TEXTS)]
+    names = [f"c = {at} {one}" for at in (1, 2) for one in TEXTS]
     assert [one.point.label for one in levels] == names
     shares = [one.server.spec_accept_percent if one.server else None for one in levels]
-    assert shares == ([60.0, 90.0, 40.0, 80.0] * 2 if speculates else [None] * 8)
+    assert shares == ([90.0, 40.0, 80.0, 60.0] * 2 if speculates else [None] * 8)
     found = headline(kept.result, None) or ""
     if speculates:
         assert re.match(r"code 90 % of drafts accepted, [\d.,]+ tok/s.*; prose 40 %, [\d.,]+ tok/s", found)
     else:
-        assert re.match(r"agent [\d.,]+ tok/s.*; code [\d.,]+ tok/s.*; prose .*; table", found)
+        assert re.match(r"code [\d.,]+ tok/s.*; prose .*; table .*; agent [\d.,]+ tok/s", found)
+    for plot in sweep_plots(kept.result):
+        drawn = [line.name for line in plot.lines]
+        assert drawn == [one for one in TEXTS if one in drawn]
     repeated = repeat_command(kept.result)
     assert "--preset kinds -c 1,2 --pp 512 --tg 9" in repeated
     assert "--prompts" not in repeated

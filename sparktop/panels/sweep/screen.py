@@ -74,13 +74,18 @@ def title_run(view: SweepView, width: int) -> Row:
 
 
 def _title_beside(status: Row, sweep: SweepView | Countdown, width: int) -> Row:
-    """Return title and plan, without the last clauses of the plan where `status` would have no room."""
+    """Return title and plan, without the last clauses of the plan where `status` would have no room.
+
+    A list in it that has lost an entry ends with "…".
+    """
     name = name_tab("sweep", fit(sweep.title, min(30, cell_width(sweep.title))))
     simulated = len("simulated ") if sweep.simulated else 0
     room = width - _CORNERS - row_width(name) - simulated - row_width(status)
     words = sweep.plan_words
     while words and cell_width(words) + 2 > room:
-        words = _LAST_CLAUSE.sub("", words) if _LAST_CLAUSE.search(words) else ""
+        kept = words.removesuffix(", …")
+        rest = _LAST_CLAUSE.sub("", kept)
+        words = "" if rest == kept else f"{rest}, …" if ": " in rest else rest
     return [*name, label(f" {words} " if words else "")]
 
 

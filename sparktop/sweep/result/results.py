@@ -1301,14 +1301,16 @@ class TargetResult(Part):
     def in_order(self) -> tuple[LevelResult, ...]:
         """Return the levels grouped by depth, then by prompt length, each group sorted by its points.
 
-        The prompt lengths are in the order in which they were first measured.
+        The prompt lengths, and kinds of text, are in the order in which they were first measured.
         """
         lengths = list(dict.fromkeys(level.pp for level in self.levels))
-        return tuple(
-            sorted(
-                self.levels, key=lambda measured: (measured.depth, lengths.index(measured.pp), measured.point)
-            )
-        )
+        texts = list(dict.fromkeys(level.point.text for level in self.levels))
+
+        def place(level: LevelResult) -> tuple[int, int, LoadPoint, int]:
+            bare = replace(level.point, text=None)
+            return level.depth, lengths.index(level.pp), bare, texts.index(level.point.text)
+
+        return tuple(sorted(self.levels, key=place))
 
 
 class Holds(Part):
