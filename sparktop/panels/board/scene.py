@@ -139,13 +139,15 @@ def _nothing_named_lines() -> list[Row]:
 
 def _awaited_words(snapshot: Snapshot) -> str:
     """Return what will appear: a server whose process is seen on a machine, else any."""
+    is_local = all(bare_host(host) == "localhost" for host in snapshot.searching)
+    host = "localhost" if is_local else "http://HOST"
     samples = [node.sample for node in snapshot.nodes if node.sample is not None]
     for loads in [sample.workloads for sample in samples if sample.workloads is not None]:
         for process in loads.processes:
             if process.role == "server" and process.port in SEARCHED_PORTS:
                 return f": {process.engine} is seen, and appears once it has loaded"
             if process.role == "server" and process.port is not None:
-                return f"; {process.engine} has port {process.port}: sparktop http://HOST:{process.port}"
+                return f"; {process.engine} has port {process.port}: sparktop {host}:{process.port}"
     return ": a server appears here once its model is loaded"
 
 

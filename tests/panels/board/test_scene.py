@@ -207,7 +207,7 @@ def test_without_a_server_the_panel_says_what_to_start(width: int, height: int) 
     ("port", "words"),
     [
         (8000, "llamacpp is seen, and appears once"),
-        (9000, "llamacpp has port 9000: sparktop http://HOST:9000"),
+        (9000, "llamacpp has port 9000: sparktop localhost:9000"),
     ],
 )
 def test_a_server_that_does_not_answer_yet_is_seen_by_its_process(port: int, words: str) -> None:
@@ -215,7 +215,7 @@ def test_a_server_that_does_not_answer_yet_is_seen_by_its_process(port: int, wor
     shown = Rehearsal().store.snapshot()
     loads = Workloads((Workload(7, "llamacpp", "server", port=port),))
     node = replace(shown.nodes[0], sample=NodeSample(1.0, workloads=loads))
-    alone = replace(shown, backends=(), nodes=(node,), searching=("spark-a",))
+    alone = replace(shown, backends=(), nodes=(node,), searching=("127.0.0.1",))
     text = "\n".join(map(row_text, empty_rows(alone, 80, 20)))
     assert words in text
     assert "…" not in text
