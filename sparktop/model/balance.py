@@ -353,10 +353,10 @@ class Balance(Struct, frozen=True):
 
     @property
     def doubt(self) -> str:
-        """The newest window's verdict, where it differs from the announced one: " → balanced?"; else ""."""
+        """The newest window's verdict, where another one is announced: ", perhaps balanced"; else ""."""
         if self.word_now is BalanceWord.UNKNOWN and self.word is not BalanceWord.UNKNOWN:
             return ", unknown now"
-        return "" if self.word is self.word_now else f" → {self.word_now.value}?"
+        return "" if self.word is self.word_now else f", perhaps {self.word_now.value}"
 
     @property
     def unrouted(self) -> str:

@@ -503,7 +503,7 @@ def _verdict_words(
     if not stuck and (words or _has_load(measured) or is_even):
         return words or [BalanceWord.BALANCED], None
     if stuck:
-        why = f"no token in {grid.span_s:.0f} s, but requests: {' and '.join(still)} may be stuck"
+        why = f"no token in {grid.span_s:.0f} s although requests run: {' and '.join(still)} may be stuck"
     else:
         why = balance_words.too_little_sentence(mean_total, fewest_requests(len(grid.loads)))
     return [BalanceWord.UNKNOWN], why
@@ -594,14 +594,14 @@ def _why_lost_is_unknown(
     load: GroupLoad, grid: LoadGrid, pace: GroupPace, lost: float | None, *, some: bool
 ) -> str:
     if load.prefills:
-        return "prefill, no steps"
+        return "only prompts are computed"
     if lost is not None:
-        return "step time unsure"
+        return "the time of a step is too uncertain"
     if any(track.part is not None for track in grid.tracks):
-        return "unequal on purpose"
+        return "the split is uneven on purpose"
     if not some:
-        return "no load"
-    return "unequal speeds" if len(pace.own) > 1 else "no step time yet"
+        return "there is no load"
+    return "the backends differ in speed" if len(pace.own) > 1 else "the time of a step is not known yet"
 
 
 def _rhythm_says_most(swing: Swing | None, met: frozenset[str]) -> bool:

@@ -564,7 +564,7 @@ def enough_checks(balance: Balance) -> tuple[Check, ...]:
             "time observed",
             max(balance.window_s, needed_s) if whole else balance.window_s,
             needed_s,
-            "eight times the median E2E, at least 45 s: one swing lasts about two E2E",
+            "needed are 8 × the median E2E, at least 45 s, as one swing lasts about two E2E",
             "s",
         ),
         Check(
@@ -573,8 +573,9 @@ def enough_checks(balance: Balance) -> tuple[Check, ...]:
             "samples there",
             balance.samples_percent,
             100 * PRESENT_SHARE,
-            "of the backend that has fewest; what is missing is never filled in",
+            "of the backend that has fewest; missing samples are never filled in",
             "%",
+            shown="samples that came",
         ),
         Check(
             "enough",
@@ -582,7 +583,7 @@ def enough_checks(balance: Balance) -> tuple[Check, ...]:
             "time with load",
             balance.loaded_percent,
             100 * LOADED_SHARE,
-            f"of the time the group had {least} requests or more",
+            f"share of the time in which the group had {least} requests or more",
             "%",
             instead=_why_load_does_not_matter(balance),
         ),
@@ -649,9 +650,9 @@ def rhythm_checks(balance: Balance) -> tuple[Check, ...]:
             "rhythm score",
             swing.score,
             least,
-            "how clearly one period repeats: by chance it stays below 0 in 4999 of 5000 windows; the limit "
-            "is higher with few requests, many backends, a number of requests that changes much, or an "
-            "unknown E2E",
+            "the score says how clearly one period repeats: chance gives 0 or less (4999 of 5000 times); few "
+            "requests, many backends, a number of requests that changes much, or an unknown E2E raise the "
+            "limit",
             digits=1,
             but=_first_unmet(
                 (returns, "loads do not come back after a period"),
@@ -675,11 +676,11 @@ def turns_checks(balance: Balance) -> tuple[Check, ...]:
             "turning spread",
             balance.turning_spread,
             spread,
-            "how far the loads move to and fro beyond chance, which is 0; the limit is higher where the "
-            "number of requests changes much",
+            "the spread says how far the loads move to and fro: chance gives 0; a number of requests that "
+            "changes much raises the limit",
             digits=2,
             but=_first_unmet(
-                (turned >= least, f"seen {turned} times only, needs {least} turns from full to empty"),
+                (turned >= least, f"seen {turned} times, {least} turns from full to empty are needed"),
                 (back, "none went there and back"),
                 *_swing_conditions(balance, size),
             ),
@@ -701,12 +702,12 @@ def convoys_checks(balance: Balance) -> tuple[Check, ...]:
         since_s, part, chance = split.since_part_s, split.part_chance, split.chance
         times = min(split.full_times, split.part_times)
         missing = _first_unmet(
-            (times >= CONVOY_TIMES, f"seen {times} times only, needs {CONVOY_TIMES}"),
+            (times >= CONVOY_TIMES, f"seen {times} times, {CONVOY_TIMES} are needed"),
             (splits_evenly(split), "the split is not even at full load"),
             (split.part_share >= CONVOY_SHARE, "half of the requests are there too seldom"),
-            (part is not None and part <= CONVOY_PART_CHANCE, "chance alone lies so far apart"),
+            (part is not None and part <= CONVOY_PART_CHANCE, "chance alone splits them as unevenly"),
             (split.least_leads >= CONVOY_LEADS, "it is always the same backend"),
-            (since_s is not None and since_s <= CONVOY_SINCE * balance.window_s, "it is over"),
+            (since_s is not None and since_s <= CONVOY_SINCE * balance.window_s, "it has stopped"),
             (chance is not None and chance <= CONVOY_CHANCE, "chance alone makes such a difference"),
             _polled_together_condition(balance, LOOKS_APART_S),
             *_swing_conditions(balance, CONVOY_RMS),
@@ -718,10 +719,11 @@ def convoys_checks(balance: Balance) -> tuple[Check, ...]:
             "half-load spread",
             None if split is None else split.part_spread,
             CONVOY_PART,
-            "how unevenly the rest of a batch are split: random routing gives 1; it counts only where the "
-            "split is even before",
+            "the spread says how unevenly the rest is split: random routing gives 1; it counts only where "
+            "the whole batch is split evenly",
             "×",
             1,
+            shown="spread of the rest",
             but=missing,
             is_rare=times < CONVOY_TIMES,
         ),
@@ -733,7 +735,7 @@ def herds_checks(balance: Balance) -> tuple[Check, ...]:
     arrivals = balance.arrivals
     missing, rare = "the backends do not count their requests, or too few came", ""
     if arrivals is not None:
-        rare = f"seen {arrivals.herds} times only that one got far more, needs {HERDS}"
+        rare = f"seen {arrivals.herds} times that one got far more, {HERDS} are needed"
         missing = _first_unmet(
             (arrivals.chance <= HERD_CHANCE, "chance alone is as uneven"),
             (arrivals.herds >= HERDS, rare),
@@ -747,14 +749,15 @@ def herds_checks(balance: Balance) -> tuple[Check, ...]:
     return (
         Check(
             "herds",
-            "Do requests of one moment go to one backend?",
+            "Do requests that arrive together go to one backend?",
             "uneven arrivals",
             None if arrivals is None else arrivals.spread,
             least_herd_spread(balance.convoys),
-            "how unevenly the requests of each moment (half of the median E2E) are split: random routing "
+            "how unevenly requests that arrive within half of the median E2E are split: random routing "
             "gives 1",
             "×",
             1,
+            shown="unevenness",
             but=missing,
             is_rare=missing == rare,
         ),
@@ -787,9 +790,9 @@ def _starving_checks(balance: Balance, percent: float | None) -> tuple[Check, ..
             "nearly empty",
             percent,
             100 * STARVED_SHARE,
-            f"share of the time nearly empty while another had more than its share: {names}{more}",
+            f"nearly empty while another had more than its share: {names} of the time{more}",
             "%",
-            shown="one or the other" if len(shares) == PAIR else "one or more",
+            shown="time with one nearly empty",
             but=_first_unmet(
                 (z is not None and z >= STARVED_Z, "chance alone leaves one empty now and then"),
                 (loaded is not None and loaded >= 100 * LOADED_SHARE, "there are too few requests"),
@@ -801,7 +804,7 @@ def _starving_checks(balance: Balance, percent: float | None) -> tuple[Check, ..
             "throughput lost",
             balance.lost_estimate_percent,
             100 * STARVED_LOSS,
-            "against the same requests spread evenly",
+            "compared with the same requests spread evenly",
             "%",
             but="" if balance.lost_words else balance.lost_unknown or "",
             error=balance.lost_error_points if balance.lost_percent is None else None,
@@ -817,7 +820,7 @@ def _newest_words(shares: Mapping[str, float], percent: float | None) -> str:
     added = sum(shares.values())
     if percent is None or len(shares) != PAIR or abs(added - percent) < _ROUNDED_PERCENT:
         return ""
-    return f"; the newest stretch may be a drain and is not in the {percent:.0f} %"
+    return f"; the {percent:.0f} % leave out the newest stretch, which may be a drain"
 
 
 _ROUNDED_PERCENT = 1.0
@@ -835,12 +838,16 @@ def ahead_checks(balance: Balance) -> tuple[Check, ...]:
             "above share",
             None if balance.skew is None else 100 * balance.skew,
             100 * SKEW,
-            f"how much more load than its share, on average: {balance.skew_backend or '–'}",
+            f"mean load of {balance.skew_backend or 'the fullest'} beyond an even share",
             "%",
+            shown="beyond its share",
             but=_first_unmet(
-                (steady is not None and steady >= STEADY, "it moves too much: a swing, or chance"),
-                (changes is not None and changes <= SKEW_CHANGES, "it is overtaken"),
-                (even is not None and even < 100 * EVEN_SHARE, "by one request at most, nearly always"),
+                (steady is not None and steady >= STEADY, "the lead moves too much: a swing, or chance"),
+                (changes is not None and changes <= SKEW_CHANGES, "another one overtakes it"),
+                (
+                    even is not None and even < 100 * EVEN_SHARE,
+                    "its lead is mostly one request at most",
+                ),
                 (loaded is not None and loaded >= 100 * LOADED_SHARE, "there are too few requests"),
             ),
         ),
@@ -855,7 +862,9 @@ def requests_checks(balance: Balance) -> tuple[Check, ...]:
     failed = [f"{name} {number:.0f}" for name, number in balance.errors.items() if number]
     failures = f"; failed: {' · '.join(failed[:_NAMED])}" if failed else ""
     counted = (
-        "none is counted" if balance.requests is None else f"of {balance.requests} requests: {busiest or '–'}"
+        "the backends' own counts decide"
+        if balance.requests is None
+        else f"{busiest or 'none'} got most of {balance.requests} requests, by the backends' own counts"
     )
     return (
         Check(
@@ -865,8 +874,9 @@ def requests_checks(balance: Balance) -> tuple[Check, ...]:
             None if busiest is None else 100 * shares[busiest],
             # The share whose odds are `ODDS_LIMIT` times those of an even share.
             100 * ODDS_LIMIT / (ODDS_LIMIT + count - 1),
-            f"by the backends' counts; {counted}{failures}",
+            f"{counted}{failures}",
             "%",
+            shown="largest share of requests",
             but=_first_unmet(
                 ((balance.requests or 0) >= FEWEST_REQUESTS, "too few requests were counted"),
                 (chance is not None and chance <= CHANCE_LIMIT, "chance alone sends as many"),

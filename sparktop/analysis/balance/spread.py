@@ -173,10 +173,11 @@ def _slots_with_a_full_backend(grid: LoadGrid, slots: set[int]) -> set[int]:
 
 
 def free_slot_share(grid: LoadGrid) -> float | None:
-    """Return the part of the time (0 to 1) in which a backend had room while another one had a queue.
+    """Return the part of the time (0 to 1) in which a backend had room while another, full one had a queue.
 
-    Room means fewer requests than can run at once, and no queue. None if a backend does not report its
-    queue or how many requests it can run at once.
+    Room means fewer requests than can run at once, and no queue. A request that waits beside free slots
+    awaits the next step, or room in the KV cache, which the other may not have either. None if a backend does
+    not report its queue or how many requests it can run at once.
     """
     limits = [track.slots for track in grid.tracks]
     if any(limit is None for limit in limits) or any(queue is None for queue in grid.waiting):
@@ -187,9 +188,12 @@ def free_slot_share(grid: LoadGrid) -> float | None:
     longest = map(max, *(queue or [] for queue in grid.waiting))
     for slot in [slot for slot, queue in enumerate(longest) if queue > 0]:
         if grid.totals[slot] > 0:
-            result += any(
-                queue is not None and queue[slot] <= 0 and column[slot] < (limit or 0)
+            held = [
+                (queue is not None and queue[slot] > 0, column[slot] - (limit or 0))
                 for column, queue, limit in zip(grid.loads, grid.waiting, limits, strict=True)
+            ]
+            result += any(waits and beyond > 0 for waits, beyond in held) and any(
+                not waits and beyond < 0 for waits, beyond in held
             )
     return result / seen if seen else None
 

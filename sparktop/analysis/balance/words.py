@@ -62,7 +62,7 @@ def left_out_sentence(name: str, why: str) -> str:
 def too_little_sentence(mean_total: float, least: int) -> str:
     """Return the sentence that the mean load is too small for a verdict; `least` requests are needed."""
     below = math.floor(mean_total) if mean_total >= 10 else math.floor(10 * mean_total) / 10  # noqa: PLR2004 - two digits
-    return f"too little load: {_count_text(below)} requests on average, {least} needed"
+    return f"too little load: {_count_text(below)} requests on average, {least} are needed"
 
 
 def nothing_to_compare_sentence(tracks: Sequence[LoadTrack], now_s: float) -> str:
@@ -147,7 +147,9 @@ def _loads_now(grid: LoadGrid) -> list[str]:
     if any(math.isnan(load) for load in now):
         return []
     listed = " · ".join(f"{name} {load:.0f}" for name, load in zip(names, now, strict=True))
-    said = [f"now {listed}"] if len(names) <= 4 else [f"now {min(now):.0f} to {max(now):.0f} each"]  # noqa: PLR2004 - one line
+    if len(names) > 4:  # noqa: PLR2004 - one line
+        listed = f"{min(now):.0f} to {max(now):.0f} each"
+    said = [f"requests now: {listed}"]
     for name, column in zip(names, grid.loads, strict=True):
         slots = 0
         while slots < len(column) and column[-1 - slots] == 0 and _waiting_in_slot(grid, -1 - slots) > 0:
@@ -196,7 +198,7 @@ def _unequal_speed_sentence(result: Balance) -> list[str]:
 def _free_slot_sentence(percent: float | None) -> list[str]:
     if percent is None or percent < _WORTH_SAYING_PERCENT:
         return []
-    return [f"{percent:.0f} % of the time requests wait at one backend while another has a free slot"]
+    return [f"{percent:.0f} % of the time requests wait at a full backend while another has a free slot"]
 
 
 def _absent_sentences(grid: LoadGrid) -> list[str]:
@@ -207,12 +209,12 @@ def _absent_sentences(grid: LoadGrid) -> list[str]:
 def _balanced_sentence(result: Balance) -> str:
     z, low, high = result.dispersion_z, *_RANDOM_Z
     loads = " · ".join(f"{name} {_count_text(value)}" for name, value in result.mean_load.items())
-    mean = f"mean load {loads}" if len(result.mean_load) <= 4 else f"mean load {_range_text(result)}"  # noqa: PLR2004 - one line
+    mean = f"on average {loads if len(result.mean_load) <= 4 else _range_text(result)} requests"  # noqa: PLR2004 - one line
     if z is None or z <= low:
         return f"even: {mean}"
     if z < high:
         return (
-            f"within chance: {mean}, {_times_text(z)} the spread of random routing (chance: below {high:g} ×)"
+            f"within chance: {mean}, {_times_text(z)} the spread of random routing (chance: up to {high:g} ×)"
         )
     return f"no swing, no backend starved: {mean}, {_times_text(z)} the spread of random routing"
 

@@ -10,7 +10,6 @@ from sparktop.graphics import numbers
 from sparktop.graphics.axes import PlotAxis, labels_from_cells, nice_ceiling, time_axis
 from sparktop.graphics.braille import draw_mirrored, lead_row
 from sparktop.graphics.cells import cell_width, fit_name
-from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, BalanceWord, Swing, balances_read_first, short_seconds
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.group.graphs import (
@@ -237,7 +236,7 @@ def _pair_graph(balance: Balance, shown: GroupSlots, width: int, height: int) ->
         for above, below in (shown.names, short_names(shown.names))
     )
     rows = [
-        caption(words, top_words(shown.load), width, short),
+        caption([label("requests "), *words], top_words(shown.load), width, words, short),
         *drawn[0],
     ]
     if (height - 1) % 2:
@@ -267,7 +266,7 @@ def _many_graph(shown: GroupSlots, width: int, height: int) -> list[Row]:
     )
     words: list[Run] = [(f"{UP}most", "running"), (f" {DOWN}least", "running")]
     rows = [
-        caption(words, top_words(shown.load), width),
+        caption([label("requests "), *words], top_words(shown.load), width, words),
         *above,
     ]
     if (height - 1) % 2:
@@ -350,20 +349,21 @@ def _limit_words(check: Check) -> str:
 
 def _rule_rows(answered: tuple[Check, bool | None], width: int) -> list[Row]:
     check, answer = answered
-    why = "unknown" if check.value is None or _is_open(check) else "so far" if answer is None else "no"
-    words = [
+    why = "not known" if check.value is None or _is_open(check) else "so far" if answer is None else "no"
+    sentences = [
         *(f"{why}: {exception}" for exception in (check.but,) if exception and check.within is not False),
         *filter(None, (check.unsure,)),
         check.rule,
     ]
-    words += [f"enough without it: {check.instead}"] if check.instead and not check.within else []
-    return [fit_row([label(f"    {line}")], width) for line in wrap_sentence("; ".join(words), width - 4)]
+    sentences += [f"enough without it: {check.instead}"] if check.instead and not check.within else []
+    words = ". ".join(sentence[:1].upper() + sentence[1:] for sentence in sentences)
+    return [fit_row([label(f"    {line}")], width) for line in wrap_sentence(words, width - 4)]
 
 
 def value_text(check: Check) -> str:
-    """Format a check's value with its unit; "–" if it is unknown."""
+    """Format a check's value with its unit; "not known" if it is unknown."""
     if check.value is None:
-        return UNKNOWN
+        return "not known"
     # Added to 0.0, so that a rounded zero is never shown as "-0.00".
     number = f"{0.0 + round(check.value, check.digits):.{check.digits}f}"
     number += "" if check.error is None else f" ± {check.error:.{check.digits}f}"
@@ -387,7 +387,7 @@ def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Ro
     swing = balance.swing
     titles = ("autocorrelation of the load", "variance by period")
     if swing is None or not swing.autocorrelation.values or not swing.spectrum.values:
-        nothing = "no movement to look at" if swing is not None else "too few samples yet"
+        nothing = "the loads do not move: nothing to plot" if swing is not None else "too few samples yet"
         first, second = (
             [heading(title, "", width), *empty_rows(nothing, width, height - 1)] for title in titles
         )
@@ -439,7 +439,7 @@ def _autocorrelation_plot(swing: Swing, period: str, title: str, width: int, hei
     if swing.opposite is not None and -1 < swing.opposite + RHYTHM_TURN < 1:
         level = min(tall - 1, int(tall * (1 - swing.opposite - RHYTHM_TURN) / 2))
         rows[level] = with_line(rows[level])
-        words = "must come back above ┄"
+        words = "a rhythm comes back above ┄"
     edges = {0: "+1", tall // 2: "0", tall - 1: "−1"}
     marks = ""
     if swing.period_s is not None:

@@ -179,11 +179,11 @@ def _lost_pieces(balance: Balance) -> list[Row]:
         return []
     if not balance.lost_words:
         if balance.lost_before_percent is None or balance.lost_before_s is None:
-            return [[label(f"lost tok/s unknown: {balance.lost_unknown or 'not judged'}")]]
+            return [[label(f"throughput lost: not known, {balance.lost_unknown or 'not judged'}")]]
         before = numbers.percent(balance.lost_before_percent).strip()
         now = f": {balance.lost_unknown}" if balance.lost_unknown else ""
         ago = label(f", {numbers.age(balance.lost_before_s)} ago")
-        return [[label("throughput lost: about "), figure(before), ago], [label(f"unknown now{now}")]]
+        return [[label("throughput lost: about "), figure(before), ago], [label(f"not known now{now}")]]
     return [[label("about "), figure(balance.lost_words), label(" of throughput lost")]]
 
 
@@ -209,9 +209,9 @@ def _window_pieces(balance: Balance) -> list[Row]:
         words = f" {balance.window_s:.0f} of {balance.needed_s:.0f} s"
         pieces.append([label("watched "), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
         if balance.e2e_s is not None and balance.needed_s == LIFETIMES * balance.e2e_s:
-            pieces.append([label(f"needs {LIFETIMES} × E2E")])
+            pieces.append([label(f"a verdict needs {LIFETIMES} × the median E2E")])
     elif balance.window_s:
-        pieces.append([label("last "), figure(f"{balance.window_s:.0f} s")])
+        pieces.append([label("judged over the last "), figure(f"{balance.window_s:.0f} s")])
     if balance.polled_words and _covers_needed_time(balance):
         pieces.append([label(balance.polled_words)])
     if apart := samples_apart(balance):

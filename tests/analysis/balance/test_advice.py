@@ -148,7 +148,7 @@ def test_a_group_whose_loaded_servers_all_stand_still_is_not_balanced() -> None:
     tracks = [LoadTrack(name, times, [20.0] * 160, zeros, zeros) for name in ("a", "b")]
     found = judge(GroupLoad("proxy", tracks, 6.0), 79.5)
     assert found.word is Is.UNKNOWN
-    assert found.reasons[0] == "no token in 60 s, but requests: a and b may be stuck"
+    assert found.reasons[0] == "no token in 60 s although requests run: a and b may be stuck"
     prefills = judge(GroupLoad("proxy", tracks, 6.0, prefills=True), 79.5)
     assert prefills.word is Is.BALANCED
     silent = [replace(track, generation_tps=None) for track in tracks]
@@ -164,7 +164,17 @@ def test_a_free_slot_beside_a_queue_is_said() -> None:
     ]
     found = judge(GroupLoad("proxy", tracks, 6.0), 79.5)
     assert found.free_slot_percent == 100.0
-    assert "100 % of the time requests wait at one backend while another has a free slot" in found.reasons
+    assert "100 % of the time requests wait at a full backend while another has a free slot" in found.reasons
+
+
+def test_a_request_that_waits_beside_free_slots_is_not_held_up_by_the_split() -> None:
+    """It awaits the next step or room in the KV cache: a free slot elsewhere is no reason."""
+    times = [index / 2 for index in range(160)]
+    tracks = [
+        LoadTrack("a", times, [8.0] * 160, [1.0] * 160, slots=48),
+        LoadTrack("b", times, [8.0] * 160, [0.0] * 160, slots=48),
+    ]
+    assert judge(GroupLoad("proxy", tracks, 6.0), 79.5).free_slot_percent == 0.0
 
 
 # A loss of throughput is shown only if step times are certain enough; limits for late polls and failures.
