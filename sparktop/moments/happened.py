@@ -38,6 +38,8 @@ LEAST_SIDE_S = 20.0
 """Seconds that must be known before and after a moment to compare them."""
 _TOGETHER_S = 15.0
 """The same within so many seconds at several servers has one cause."""
+_SAME_S = 2.0
+"""Times that are at most so many seconds apart are those of one poll."""
 _SAID_S = 10.0
 """A change within so many seconds of an event on the same is that event."""
 _MOST_NAMES, _MOST_LABELS, _MOST_MOVED = 3, 6, 12
@@ -306,22 +308,32 @@ def _with_sequel(first: Line, sequel: Line) -> Line:
 
 
 def _join_subjects(lines: Iterable[Line]) -> list[Line]:
-    """Join what happened to several servers or machines within `_TOGETHER_S`."""
+    """Join what began at several servers or machines within `_TOGETHER_S`, and ended at about the same time.
+
+    Where they began at different times, the words say how much later the last did.
+    """
     joined: list[Line] = []
     newest: dict[tuple[str, Severity], int] = {}
-    """Place in `found` of the newest line of each kind."""
+    """Place in `joined` of the newest line of each kind."""
+    later_s: dict[int, float] = {}
+    """Seconds from the first beginning to the last, by place in `joined`."""
     for line in lines:
         key = (line.label, line.severity)
         first = joined[newest[key]] if key in newest else line
-        near = (line.at - first.at).total_seconds() <= _TOGETHER_S
+        after_s = (line.at - first.at).total_seconds()
+        ends_s = [(end - first.at).total_seconds() if end else inf for end in (first.until, line.until)]
+        near = after_s <= _TOGETHER_S and (ends_s[0] == ends_s[1] or abs(ends_s[0] - ends_s[1]) <= _SAME_S)
         if first is line or line.about is None or not near or line.subjects[0] in first.subjects:
             newest[key] = len(joined)
             joined.append(line)
             continue
+        later_s[newest[key]] = after_s
         joined[newest[key]] = replace(
-            first,
-            subjects=first.subjects + line.subjects,
-            count=first.count + line.count,
-            until=max(first.until, line.until) if first.until and line.until else None,
+            first, subjects=first.subjects + line.subjects, count=first.count + line.count
         )
-    return joined
+    return [
+        replace(line, words=f"{line.words}; at the last of them {later_s[place]:.0f} s later")
+        if later_s.get(place, 0.0) > _SAME_S
+        else line
+        for place, line in enumerate(joined)
+    ]

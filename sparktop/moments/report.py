@@ -529,10 +529,11 @@ def _watched_tables(moment: Moment) -> Sequence[Table]:
         Column("Product", Kind.NAME),
         Column("GPU", Kind.NAME),
         Column("Driver", Kind.NAME),
-        Column("System", Kind.NAME),
         Column("Memory"),
     )
     rows = tuple(_machine_row(node) for node in moment.shown.nodes)
+    # A table of their own: long names of kernels are not cut for the width of the other.
+    systems = tuple((cell.name(node.name), cell.name(node.identity.os)) for node in moment.shown.nodes)
     urls = tuple(
         (cell.name(backend.name), cell.name(backend.url)) for backend in moment.shown.backends if backend.url
     )
@@ -540,6 +541,7 @@ def _watched_tables(moment: Moment) -> Sequence[Table]:
         tables.backend_servers(moment.shown.backends, detailed=False),
         *_models_table(moment),
         Table("Machines", columns, rows),
+        Table("Operating systems", (columns[0], Column("System", Kind.NAME)), systems),
         tables.routers(without_stale(moment.shown)),
         Table("Addresses", (Column("Server", Kind.NAME), Column("URL", Kind.NAME)), urls),
     )
@@ -571,19 +573,17 @@ def _machine_row(node: NodeView) -> tuple[str, ...]:
         cell.name(identity.product),
         cell.name(", ".join(names)),
         cell.name(identity.driver),
-        cell.name(identity.os),
         cell.data(memory),
     )
 
 
 def _figure_sentences(moment: Moment) -> Iterator[str]:
-    shown = {
-        (kind, field)
-        for (kind, _, field), values in moment.series.items()
-        if any(value is not None for _, value in values)
-    }
+    known, above_0 = (
+        {(kind, field) for (kind, _, field), points in moment.series.items() if any(map(has_value, points))}
+        for has_value in (lambda point: point[1] is not None, lambda point: bool(point[1]))
+    )
     for figure in FIGURES:
-        if figure.help and (figure.of, figure.name) in shown:
+        if figure.help and (figure.of, figure.name) in (above_0 if figure.rare else known):
             # Times have their own unit, s or ms, beside each value.
             has_unit = figure.unit not in {"", "s"} and figure.unit not in figure.title.lower()
             unit = f" ({figure.unit})" if has_unit else ""
@@ -682,7 +682,7 @@ def _tests_grid(spell: Spell, balance: Balance, *, on_page: bool) -> Grid:
     rows = tuple(
         (
             check.code if not number else "",
-            check.name,
+            check.shown or check.name,
             value_text(check),
             limit_text(check),
             "yes" if check.holds else "no",

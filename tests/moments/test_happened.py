@@ -119,6 +119,18 @@ def test_the_weightiest_keep_their_line_in_order_of_time() -> None:
     assert pivot(moment(*small, worst), at(240)) == at(240)
 
 
+def test_what_began_at_several_servers_has_the_time_of_the_last_and_one_end() -> None:
+    """One line for both never hides that the second began 11 s later; another end is another line."""
+    begun = event(100, "preempting", "a", Phase.BEGIN), event(111, "preempting", "b", Phase.BEGIN)
+    lines, _ = what_happened(moment(*begun))
+    assert [(one.subject, one.words) for one in lines] == [
+        ("a and b", "preempting of a; at the last of them 11 s later")
+    ]
+    ends = event(115, "preempting", "b", Phase.END, Severity.INFO, "ended after 4 s")
+    lines, _ = what_happened(moment(*begun, ends))
+    assert [(one.subject, one.until) for one in lines] == [("a", None), ("b", ends.at)]
+
+
 def test_one_cause_has_one_line() -> None:
     """Begin and end, a condition that comes and goes, the same at three servers: a line each."""
     lines, _ = what_happened(
