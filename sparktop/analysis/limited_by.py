@@ -657,7 +657,7 @@ def prefill_limit(load: Load, cost: StepCost | None, least: float = PROMPTS) -> 
 def step_limit(evidence: Evidence, load: Load, cost: StepCost | None) -> Limit:
     """Return what limits steps of decoding; unknown where figures are missing or contradict each other."""
     if cost is None:
-        return _unknown_limit("not enough engine steps were counted: it takes about a minute of load")
+        return _unknown_limit("too few engine steps are counted yet: it takes about a minute of load")
     if cost.unexplained > _UNEXPLAINED:
         return _unknown_limit("its steps take longer and shorter times than their sizes explain")
     flat = cost.sure_flatness
@@ -677,16 +677,17 @@ def _why_not_judged(evidence: Evidence, cost: StepCost, flat: float | None) -> s
     """
     used, reads = gpu_percent(evidence), evidence.read_percent
     if (power := _waiting_ranks_w(evidence)) is not None:
-        return f"ranks wait at {power:.0f} W a GPU: link or GPU, judged once batches have varied"
+        why = "other batch sizes are needed to tell"
+        return f"its GPUs wait ({power:.0f} W each), for the link or for each other: {why}"
     if used is not None and used < BUSY_GPU_PERCENT:
         cores = ", no CPU core is full" if sees_cores(evidence) else ""
         return f"the GPU is busy only {used:.0f} % of the time{cores}"
     if cost.prompt_share > 1 - PROMPTS:
-        return f"prompts take {100 * cost.prompt_share:.0f} % of the time, steps the rest"
+        return f"prompts take {100 * cost.prompt_share:.0f} % of the time, decoding the rest"
     if reads is not None and reads >= _READS and (flat is None or flat > _STEEP):
         return None
     if used is None:
-        return "not known whether its GPU waits: watch its machine"
+        return "whether its GPU waits is not seen: watch its machine"
     return _why_unclear(evidence, cost, flat)
 
 
@@ -706,14 +707,14 @@ def _why_unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str 
         alike, few = cost.batch_spread < _ENOUGH_SPREAD, cost.batch <= _FEW_ROWS
         if few and reads is None and evidence.spans == 1 and (alike or (cost.flatness or 0.0) >= _FLAT):
             return None
-        sizes = f"needs steps of other sizes: all had {_requests_text(cost.batch)}"
-        return sizes if alike else "not known yet how much each request adds to a step"
+        sizes = f"all steps had {_requests_text(cost.batch)}: other sizes are needed to tell"
+        return sizes if alike else "how much each request adds to a step is not certain yet"
     if _STEEP < flat < _FLAT:
-        return f"{100 * (1 - flat):.0f} % of a step grows with its requests, the rest is fixed"
+        return f"bandwidth and compute alike: {100 * (1 - flat):.0f} % of a step grows with its requests"
     if flat >= _FLAT and evidence.spans > 1 and reads is None:
-        return "memory or network: needs the server's estimate of its memory reads"
+        return "memory bandwidth or network: the server does not estimate its memory reads"
     if flat >= _FLAT and reads is not None and reads < _FEW_READS:
-        return f"flat steps read only {reads:.0f} % of the bandwidth"
+        return f"a step takes as long for any batch, but reads only {reads:.0f} % of the bandwidth"
     return None
 
 
@@ -832,7 +833,7 @@ def _unknown_while_unbalanced(evidence: Evidence) -> Limit | None:
     split = evidence.split
     if split is None or split.word is not BalanceWord.UNKNOWN or split.window_s >= split.needed_s:
         return None
-    return Limit(LimitKind.UNKNOWN, "balance not judged yet: uneven load could be the cause")
+    return Limit(LimitKind.UNKNOWN, "perhaps uneven load: the balance is not judged yet")
 
 
 def _limit_inside(evidence: Evidence, load: Load) -> Limit:
@@ -853,7 +854,7 @@ def _limit_inside(evidence: Evidence, load: Load) -> Limit:
     if queued < _SELDOM_QUEUED:
         return prefill_limit(load, cost) or step_limit(evidence, load, cost)
     limit = kv_limit(evidence, load) if load.preempted else None
-    reason = f"requests waited in {100 * queued:.0f} % of the time, needs {100 * _QUEUED:.0f} %"
+    reason = f"requests waited in {100 * queued:.0f} % of the time only"
     return limit or prefill_limit(load, cost) or Limit(LimitKind.UNKNOWN, reason)
 
 

@@ -172,8 +172,9 @@ def _state_without_progress(progress: ProgressView, judged: JudgedState) -> Judg
     reason = f"{fact} ({progress.why})" if progress.why else fact
     if progress.word in _STOPPED:
         return JudgedState(_STOPPED[progress.word], reason)
-    state = BackendState.BUSY if judged.state in _AT_REST else judged.state
-    return JudgedState(state, f"{reason}; {judged.rule}")
+    if judged.state in {*_AT_REST, BackendState.BUSY}:
+        return JudgedState(BackendState.BUSY, reason)
+    return JudgedState(judged.state, f"{reason}; {judged.rule}")
 
 
 def _state_by_load(load: LoadFigures, thresholds: StateThresholds) -> JudgedState:

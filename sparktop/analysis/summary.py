@@ -119,7 +119,7 @@ def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
     if kind == "stuck":
         stuck = (view.progress for view in snapshot.backends if view.name == alert.subject and view.progress)
         for progress in stuck:
-            label, said = progress.word.value, f"{progress.word.value}: {progress.fact}"
+            label, said = progress.word.in_words, f"{progress.word.in_words} ({progress.fact})"
     if len(said) > _LONGEST:
         said = (kind == "unreachable" and _why_down(snapshot, alert.subject)) or label
     words = f"{alert.subject}: {said}"

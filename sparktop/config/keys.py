@@ -41,7 +41,7 @@ KEYS = (
         "a",
         "capacity",
         "how many agents can it take? a search on what is selected",
-        "how many?",
+        "capacity",
         yields=True,
     ),
     Key("balance", ("b",), "b", "balance", "how evenly a router loads its backends, and back", "balance"),

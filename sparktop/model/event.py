@@ -186,6 +186,11 @@ class Progress(StrEnum):
     SUSPECT = "stuck?"
     STUCK = "stuck"
 
+    @property
+    def in_words(self) -> str:
+        """The word within a sentence, where "stuck?" would read as its end."""
+        return "may be stuck" if self is Progress.SUSPECT else self.value
+
 
 class ProgressView(Struct, frozen=True):
     """An engine that has held requests without any progress for some time."""

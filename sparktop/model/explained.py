@@ -82,7 +82,7 @@ STATES: Mapping[BackendState, Explained] = {
         "fewer or shorter requests at once, or more memory for the KV cache",
     ),
     BackendState.KV_FULL: Explained(
-        f"{_STATE.kv_full_percent:.0f} % of the KV cache or more is used", "fewer or shorter requests at once"
+        f"the KV cache is at least {_STATE.kv_full_percent:.0f} % full", "fewer or shorter requests at once"
     ),
     BackendState.QUEUEING: Explained(
         f"requests waited for {100 * _STATE.queueing_share:.0f} % of {_WINDOW} or more",

@@ -229,7 +229,7 @@ def _judge_kv_cache(
             "clears_below_percent": clears,
             "window_s": 0.0,
         }
-        message = f"{limit:g} % of the KV cache or more is used"
+        message = f"the KV cache is at least {limit:g} % full"
         alerts.hold(alert_id, Severity.WARNING, key.name, message, values, when)
 
 

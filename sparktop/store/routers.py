@@ -280,10 +280,11 @@ class RouterTrack:
 
     def _stuck_text(self, at: float, view: BackendView, group: Group) -> str:
         """Return the standstill of a backend, and how the router goes on to use it, in words."""
-        words = view.state.value if view.progress is None else f"{view.state.value}, {view.progress.fact}"
+        progress = view.progress
+        words = view.state.value if progress is None else f"{progress.word.in_words} ({progress.fact})"
         ids = [name for name, backend in (group.deployments or {}).items() if backend == view.name]
         sent = sum((self.sample.sent or {}).get(name, 0.0) for name in ids)
-        grown = None if view.progress is None else self.failures_since(at - view.progress.seconds)
+        grown = None if progress is None else self.failures_since(at - progress.seconds)
         failed = sum(((grown and grown.failures) or {}).get(name, 0.0) for name in ids)
         if sent:
             return f"{words}; {sent:.0f} of the router's requests are there"

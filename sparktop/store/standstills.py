@@ -191,7 +191,7 @@ class Standstills:
         # Without the seconds, which a replay from the middle does not know; the alert has its beginning.
         if view.word in _WORDS:
             alerts.clear(blocked_id, when, f"now {view.word.value}", timed=False)
-            message = f"{view.word.value} with {_held_text(track)}: no progress"
+            message = f"{view.word.in_words} with {_held_text(track)}: no progress"
             message += f". {view.why[:1].upper()}{view.why[1:]}" if view.why else ""
             alerts.hold(stuck_id, _WORDS[view.word], key.name, message, view.evidence, when, since=since)
             return

@@ -220,7 +220,7 @@ class SweepDesk:
         try:
             plan = make_capacity_plan(default_capacity(), targets, SweepSpec(), guard=self.watch.guard)
         except UsageError as error:
-            self.say(f"how many: {error}", Severity.WARNING)
+            self.say(f"capacity: {error}", Severity.WARNING)
             return
         shown = self._host.overview.shown
         views = () if shown is None else shown.backends

@@ -104,13 +104,13 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(swing=16),
         {"spans": 2, "machines": (machine(link=0.02), machine("spark-2", link=0.02))},
         Is.UNKNOWN,
-        "memory or network: needs the server's estimate of its memory reads",
+        "memory bandwidth or network: the server does not estimate its memory reads",
     ),
     "ranks that draw too little to compute, before their link is judged": (
         Served(swing=16, fixed_s=0.004, per_token_s=0.008),
         {"spans": 2, "machines": (machine(power=22.0), machine("spark-2", power=21.0))},
         Is.UNKNOWN,
-        "ranks wait at 22 W a GPU: link or GPU, judged once batches have varied",
+        "its GPUs wait (22 W each), for the link or for each other",
     ),
     "the same steps of ranks that compute": (
         Served(swing=16, fixed_s=0.004, per_token_s=0.008),
@@ -152,13 +152,13 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(swing=16),
         {"machines": ()},
         Is.UNKNOWN,
-        "not known whether its GPU waits: watch its machine",
+        "whether its GPU waits is not seen: watch its machine",
     ),
     "flat steps that hardly read: neither reads nor computing explain them": (
         Served(swing=16),
         {"slots": 48, "read_percent": 6.0},
         Is.UNKNOWN,
-        "flat steps read only 6 % of the bandwidth",
+        "a step takes as long for any batch, but reads only 6 % of the bandwidth",
     ),
     "full slots, machine not watched: a low clock fills them too": (
         FULL,

@@ -241,7 +241,7 @@ async def test_a_full_stop_turns_the_row_of_keys() -> None:
             await board.press("full_stop")
         assert "history" not in first
         assert "history" in "".join(pages)
-        assert "how many?" in "".join(pages)
+        assert "capacity" in "".join(pages)
         assert pages.count(first) > 1
         while board.footer != first:
             await board.press("full_stop")

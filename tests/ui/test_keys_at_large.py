@@ -61,7 +61,7 @@ async def leave(stage: SweepStage) -> None:
 async def test_every_word_of_the_key_row_leads_to_a_result(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A screen, a line, a notice or a change, in unlike scenarios; "how many?" begins or asks everywhere."""
+    """A screen, a line, a notice or a change, in unlike scenarios; "capacity" begins or asks everywhere."""
     monkeypatch.chdir(tmp_path)
     stage = SweepStage(tmp_path, scenario=SCENARIOS[name])
     async with stage.on():
@@ -69,7 +69,7 @@ async def test_every_word_of_the_key_row_leads_to_a_result(
         words = [pair for pair in stage.app.overview._footer() if pair[1] != "quit"]
         assert len(words) > 10
         silent = []
-        for shown, word in (*words, ("a", "how many?")):
+        for shown, word in (*words, ("a", "capacity")):
             await leave(stage)
             assert (stage.home, stage.at()) == (True, Stage.NONE)
             before = state_of(stage)

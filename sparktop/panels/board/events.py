@@ -25,6 +25,9 @@ _UNITS = {
     "gib_per_min": "GiB/min",
     "gib_per_s": "GiB/s",
     "mib_per_s": "MiB/s",
+    "mb_per_s": "MB/s",
+    "bytes_per_s": "",
+    "bytes": "",
     "per_s": "/s",
     "gib": "GiB",
     "mhz": "MHz",
@@ -37,14 +40,32 @@ _UNITS = {
 }
 """Unit by the end of a value's name, the longest ends first."""
 _PLAIN = {
-    "window": "over the last",
+    "window": "figures of the last",
     "clears_below": "ends below",
     "clears_at": "ends at",
     "lost": "throughput lost",
+    "power": "GPU power",
+    "usual_power": "usual GPU power",
+    "least_power": "GPU power when it computes",
+    "utilization": "GPU use",
+    "sm_clock": "SM clock",
+    "rdma": "RDMA",
+    "negotiated": "link rate",
+    "ceiling": "highest rate seen",
+    "kv_cache": "KV cache used",
+    "gpu_memory": "GPU memory",
+    "margin": "to its thermal limit",
+    "free": "can be had",
+    "free_before_drop": "without dropping the file cache",
+    "until_limit": "reaches it in",
+    "peer": "the other's step",
+    "running": "requests running",
+    "waiting": "requests waiting",
     "spread_Z": "unevenness",
     "swing": "regularity",
     "slope": "trend",
-    "limit_s": "named after",
+    "limit_s": "alert after",
+    "error_after_s": "critical after",
     "limit_failures": "limit of failures",
     "clears_after": "ends without any for",
     "ratio": "ratio for its batch",
@@ -217,7 +238,7 @@ def _failed_polls_words(values: Values) -> str:
 
 
 def _named_value(name: str, value: float | str) -> str:
-    """Return a value as text with its name in words; "over the last 60 s" for the time window."""
+    """Return a value as text with its name in words; "figures of the last 60 s" for the time window."""
     stem, shown = _value_with_unit(name, value)
     return f"{_PLAIN.get(name) or _PLAIN.get(stem, stem.replace('_', ' '))} {shown}"
 
@@ -231,6 +252,10 @@ def _value_with_unit(name: str, value: float | str) -> tuple[str, str]:
     if isinstance(value, str):
         return stem, value
     shown = f"{value:.3g}" if abs(value) < _GROUPED else f"{value:.0f}" if name == "pid" else f"{value:,.0f}"
+    if name.endswith("_bytes"):
+        shown = numbers.data(value, 9).strip()
+    elif name.endswith("_bytes_per_s"):
+        shown, unit = numbers.data_rate(value, 9).strip(), ""
     shown = shown.replace("-", numbers.MINUS)
     return stem, f"{shown}{f' {unit}' if unit else ''}"
 
@@ -252,7 +277,7 @@ def self_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = 
         ],
     ]
     rows += [
-        [label(" poll "), figure(numbers.duration(ms / 1000, 7)), label(f" {name}")]
+        [label(" answer in "), figure(numbers.duration(ms / 1000, 7)), label(f" {name}")]
         for name, ms in sorted(cost.poll_ms.items())
     ]
     title = name_tab("self", "", "sparktop")

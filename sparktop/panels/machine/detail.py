@@ -140,7 +140,7 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
     limit = 100.0 if heat is None or margin is None else heat + margin
     memory = sample.memory
     after: Row = [figure(numbers.count(heat, 5), margin_role(margin))]
-    after.append(label(" °C" if margin is None else f" °C, {margin:.0f} to limit"))
+    after.append(label(" °C" if margin is None else f" °C, {margin:.0f} below limit"))
     ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
     rx = known_sum(port.rx_bytes_per_s for port in ports)
     tx = known_sum(port.tx_bytes_per_s for port in ports)
@@ -275,6 +275,7 @@ def _gpu_totals_row(gpus: Sequence[GpuReading], width: int) -> Row:
 
 
 NOW = "now"
+_THROTTLED_HEAD = "now · throttled by, % of 60 s"
 _MOST_WORDS = 6
 """Most lines of the explanation of a speed state; the rest is cut."""
 
@@ -292,7 +293,7 @@ def gpu_sections(view: NodeView, width: int) -> list[Section]:
     if len(gpus) > 1 or view.gpus_lost:
         rows = [*gpu_table(gpus, view.throttled_percent, width), *lost_rows(view.gpus_lost, width)]
         return [Section(f"GPUs · {fleet_name(gpus)}", rows, NOW)]
-    window = "now · part of 60 s throttled" if view.throttled_percent else NOW
+    window = _THROTTLED_HEAD if view.throttled_percent else NOW
     return [Section(f"GPU · {gpus[0].name or '–'}", _gpu_rows(gpus[0], view, width), window)]
 
 
@@ -307,7 +308,7 @@ def speed_section(view: NodeView, width: int) -> list[Section]:
         rows += _sentence_rows("likely", [], speed.cause, names, width)
     if speed.fix:
         rows += _sentence_rows("to do", [], speed.fix, names, width)
-    return [Section("speed", rows, "against its load")]
+    return [Section("clock beside load", rows)]
 
 
 def _sentence_rows(name: str, first: Row, text: str, names: int, width: int) -> list[Row]:
@@ -352,7 +353,7 @@ def _power_row(gpu: GpuReading, width: int) -> Row:
     power, limit = gpu.power_w, gpu.power_limit_w
     watts = figure(numbers.rate(power, 6))
     if limit is None:
-        return [label("power", width - TAIL), watts, label(" W, limit –")]
+        return [label("power", width - TAIL), watts, label(" W, limit not known")]
     return bar_row("power", share(power, limit), "load", [watts, label(of_total(limit, " W"))], width, TAIL)
 
 
@@ -374,7 +375,7 @@ def _temperature_row(gpu: GpuReading, width: int) -> Row:
     heat, margin = gpu.temperature_c, margin_of(gpu)
     limit = None if heat is None or margin is None else heat + margin
     role = margin_role(margin)
-    words = " to limit" if gpu.limit_margin_c is not None else " to slow"
+    words = " below limit" if gpu.limit_margin_c is not None else " below slowing"
     after: Row = [figure(numbers.count(heat, 6), role), label(" °C")]
     after += [label(", margin –")] if margin is None else [label(", "), (f"{margin:.0f}", role), label(words)]
     return bar_row("temp", share(heat, limit or 100.0), "load", after, width, TAIL)
@@ -472,7 +473,7 @@ def _holder_rows(holders: Sequence[ProcessLine], width: int) -> list[Row]:
         row: Row = [(f"{sign} ", role), figure(numbers.data(size, 8)), (f" {line.full_name}", "text")]
         fits = row_width(row) + 1 + len(line.container) <= width
         box = line.container if fits else line.container_id
-        rows.append([*row, label(f" {box}")] if box else row)
+        rows.append([*row, label(f" {box}")] if box and row_width(row) + 1 + len(box) <= width else row)
     return rows
 
 
@@ -504,11 +505,12 @@ def _headroom_row(memory: MemoryReading, width: int) -> Row:
     ends = [kept]
     if cma:
         less = f" − {cma / 2**30:.1f} CMA"
-        ends = [f"{less} free{kept or ' (for drivers only)'}", f"{less} free", less]
-        ends[1:1] = [f"{less}{kept}"] if kept else []
+        ends = [f"{less} free{kept or ' (for drivers only)'}", f"{less} free"]
+        ends = [ends[0], *([f"{less}{kept}"] if kept else []), ends[1]]
     words = f" = {available / 2**30:.1f} available"
-    room = width - name_width(width) - _HEADROOM_CELLS - cell_width(words)
-    return [*row, label(words + next((end for end in ends if cell_width(end) <= room), ends[-1]))]
+    room = width - name_width(width) - _HEADROOM_CELLS
+    choices = [*(words + end for end in ends), f" = available − free CMA{kept}", " = available − free CMA"]
+    return [*row, label(next((said for said in choices if cell_width(said) <= room), ""))]
 
 
 def _trend_row(memory: MemoryReading, headroom: Headroom, width: int) -> Row:
@@ -523,15 +525,14 @@ def _swap_rows(memory: MemoryReading, width: int) -> list[Row]:
     row: Row = [label("swap", name_width(width))]
     if total == 0:
         return [[*row, label("none")]]
-    return [
-        [
-            *row,
-            figure(numbers.data(used, 9).strip()),
-            label(f" of {numbers.data(total, 9).strip()}" if width >= WIDE_FACTS else ""),
-            *_rate_cells("  in ", memory.swap_in_bytes_per_s, bad=True),
-            *_rate_cells("  out ", memory.swap_out_bytes_per_s),
-        ]
+    row += [figure(numbers.data(used, 9).strip()), label(f" of {numbers.data(total, 9).strip()}")]
+    rates = [
+        *_rate_cells("  in ", memory.swap_in_bytes_per_s, bad=True),
+        *_rate_cells("  out ", memory.swap_out_bytes_per_s),
     ]
+    if row_width([*row, *rates]) <= width:
+        return [[*row, *rates]]
+    return [row, [label("", name_width(width) - 2), *rates]]
 
 
 def _rate_cells(name: str, value: float | None, *, bad: bool = False) -> Row:
@@ -777,10 +778,12 @@ def _empty_row(view: NodeView, words: str) -> Row:
 def _sensor_cell(sensor: SensorReading, width: int) -> Row:
     heat, critical = sensor.temperature_c, sensor.critical_c
     role = "text" if not critical else share_role(100 * heat / critical, 90, 98)
+    names = width - 12
+    limit = "" if critical is None or cell_width(sensor.name) > names else f"/{critical:.0f}"
     return [
-        (fit(sensor.name, width - 12), "text"),
+        (fit(sensor.name, names if limit else names + 4), "text"),
         figure(numbers.count(heat, 4), role),
-        label(f"/{critical:.0f} °C" if critical is not None else " °C"),
+        label(f"{limit} °C"),
     ]
 
 

@@ -318,7 +318,7 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
 def _throttle_run(gpu: GpuReading, view: NodeView) -> Run:
     """Return why the GPU is throttled now as a styled text segment, with percentages of the last minute.
 
-    If it is not throttled now, return the most frequent reason of the last minute, or "no throttle".
+    If it is not throttled now, return the most frequent reason of the last minute, or "not throttled".
     """
     share = {short_reason(name): percent for name, percent in view.throttled_percent.items() if percent}
     reasons = gpu.throttle_reasons
@@ -328,7 +328,7 @@ def _throttle_run(gpu: GpuReading, view: NodeView) -> Run:
     if share:
         worst = max(share, key=lambda name: share[name])
         return f"{worst} {numbers.percent(share[worst]).strip()}", "warn"
-    return ("throttle ?" if reasons is None else "no throttle"), "muted"
+    return ("throttle –" if reasons is None else "not throttled"), "muted"
 
 
 def _several_gpus_rows(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], width: int) -> list[Row]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from sparktop.analysis.placement import orphaned_pids
 from sparktop.graphics import numbers
-from sparktop.graphics.cells import fit
+from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.node import GpuProcess, NodeSample, ProcessReading, ProcessTable, Workload, Workloads
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.parts.figures import figure, has_failed, heading, label
@@ -29,7 +29,7 @@ _PID = 7
 """Width in cells of a process ID: the kernel's largest is 4194304."""
 _MOST_NAME = 48
 """Greatest width in cells of a name: further away, values could not be matched to the name."""
-_ID_DIGITS = 12
+_ID_DIGITS, _MOST_CONTAINER = 12, 40
 ORPHAN = "orphan"
 """What a process serves whose server has ended."""
 ROWS_IN_DETAIL = 10
@@ -206,12 +206,16 @@ class _ColumnWidths(Struct, frozen=True):
 
 
 def _column_widths(width: int, lines: Sequence[ProcessLine]) -> _ColumnWidths:
-    serves = 9 if width < 70 else 16 if width < 110 else 24
+    serves, named = (
+        max((cell_width(text) for text in texts), default=0)
+        for texts in ([line.serves for line in lines], [line.container for line in lines])
+    )
     size, cpu = (11, 7) if width >= 70 else (9, 6)
-    named = max((len(line.container) for line in lines), default=0)
-    container = 0 if width < 70 else min(named, _ID_DIGITS if width < 100 else 24)
+    container = 0 if width < 70 else min(named, _ID_DIGITS if width < 100 else _MOST_CONTAINER)
+    most = 9 if width < 70 else 16 if width < 110 else 24
     if container and width < 100:
-        serves, size = 9, 9
+        most, size = 9, 9
+    serves = max(len("serves"), min(most, serves))
     room = width - _PID - 1 - serves - 1 - 2 * size - cpu - 1 - (container + 1 if container else 0)
     return _ColumnWidths(max(8, min(_MOST_NAME, room)), serves, container, size, cpu)
 

@@ -281,9 +281,9 @@ def stacked_rows(
 
 
 def top_words(top: Top) -> str:
-    """Return the label of a graph's scale: "0–40", or "0–40 ↑ 250" if it clips a spike."""
+    """Return the label of a graph's scale: "0–40", or "0–40, peak 250" if it clips a spike."""
     end = scale_words(numbers.tick(top.end))
-    return end if top.highest is None else f"{end} {CLIPPED} {numbers.tick(top.highest)}"
+    return end if top.highest is None else f"{end}, peak {numbers.tick(top.highest)}"
 
 
 def scale_words(end: str) -> str:

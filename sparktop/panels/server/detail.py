@@ -62,7 +62,7 @@ from sparktop.panels.parts.graph import (
     column_width,
     detail_rows,
 )
-from sparktop.panels.parts.text import Row, Run, frame_role, frame_rows, in_role, side_by_side
+from sparktop.panels.parts.text import Row, Run, frame_role, frame_rows, in_role, row_width, side_by_side
 from sparktop.panels.server.panel import (
     about,
     footnote,
@@ -408,7 +408,7 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
     cells = [
         fact("output", numbers.rate(view.generation_tps, 6), " tok/s"),
         fact(f"last {live_words(view)}", numbers.rate(view.generation_tps_1s, 6), " tok/s"),
-        fact("prompt" if cached is None else "prompt new", numbers.rate(computed, 6), " tok/s"),
+        fact("prompt" if cached is None else "new prompt", numbers.rate(computed, 6), " tok/s"),
         fact(
             "from cache",
             numbers.rate(cached, 6),
@@ -428,7 +428,7 @@ def _unknown_yardsticks(view: BackendView) -> str:
     if not view.ok or not view.running or view.yardsticks:
         return ""
     if steady is None or not steady.tps:
-        return "what it should give is unknown until steps of one batch size were seen ten times"
+        return "expected tok/s: not known yet (needs ten steps of one batch size)"
     own_best, published, limit = yardsticks(view.yard, steady.tps, steady.running, steady.batch)
     missing = [
         yardstick.source.removeprefix("unknown: ") for yardstick in (own_best,) if yardstick.tps is None
@@ -442,7 +442,7 @@ def _unknown_yardsticks(view: BackendView) -> str:
             for yardstick in (published, limit)
             if yardstick.tps is None
         ]
-    return f"what it should give is unknown: {'; '.join(missing)}"
+    return f"expected tok/s: not known ({'; '.join(missing)})"
 
 
 def _latency_rows(view: BackendView, width: int) -> list[Row]:
@@ -459,7 +459,7 @@ def _latency_rows(view: BackendView, width: int) -> list[Row]:
 
 def _latency_cells(latency: Latency, shown: Sequence[str]) -> Row:
     if not latency.count:
-        return [label(none_seen(latency).rjust(_LATENCY_CELLS))]
+        return [label(f" {none_seen(latency)}".rjust(_LATENCY_CELLS))]
     row: Row = []
     for name in shown:
         quantile: Quantile | None = getattr(latency, name)
@@ -501,14 +501,13 @@ def _acceptance_by_position(view: BackendView, width: int) -> list[Row]:
     shares = view.spec_accept_by_position
     if all(share is None for share in shares):
         return []
-    row: Row = [label("by token", name_width(width))]
+    row: Row = [label("1st, 2nd …", name_width(width))]
     each = VALUE_WIDTH
     for share in shares[: (width - name_width(width)) // each]:
         row += percent_run(share, each)
     per_draft = view.spec_accepted_per_draft
-    if per_draft is not None:
-        row.append(label(f"  {1 + per_draft:.1f} tok a request and step"))
-    return [row]
+    gain = "" if per_draft is None else f"  a step gives {1 + per_draft:.1f} tok a request"
+    return [[*row, label(gain)] if row_width(row) + len(gain) <= width else row]
 
 
 def _roofline_rows(view: BackendView, width: int) -> list[Row]:
@@ -528,7 +527,7 @@ def _roofline_rows(view: BackendView, width: int) -> list[Row]:
     ]
     return [
         percent_bar("memory", percent, "load", after, width, 24),
-        percent_bar("stream", of_limit, "load", below, width, 24),
+        percent_bar("1 request", of_limit, "load", below, width, 24),
     ]
 
 
@@ -690,7 +689,7 @@ def _graphs(view: BackendView) -> list[Graph]:
         return numbers.count(top, 5).strip()
 
     prompt = Graph(
-        [label(f"tok/s {live_words(view)} "), ("⣿computed", "prompt"), ("⡪cached", "generation")],
+        [label("prompt tok/s "), ("⣿new", "prompt"), ("⡪cached", "generation")],
         history.prompt_tps,
         "prompt",
         tokens,
@@ -700,14 +699,14 @@ def _graphs(view: BackendView) -> list[Graph]:
     )
     graphs = [
         Graph(
-            [("output", "generation"), label(f" tok/s {live_words(view)}")],
+            [("output", "generation"), label(" tok/s")],
             history.generation_tps,
             "generation",
             tokens,
             _LEAST_TPS,
         ),
         Graph(
-            [("⣿run", "running"), label("+"), ("⡪wait", "waiting")],
+            [label("requests "), ("⣿run", "running"), label("+"), ("⡪wait", "waiting")],
             history.running,
             "running",
             tokens,
@@ -721,8 +720,10 @@ def _graphs(view: BackendView) -> list[Graph]:
         prompt,
         _latency_graph("E2E", view, view.e2e, "e2e"),
         _latency_graph("queue", view, view.queue, "queue"),
-        _percent_graph("prefix hits", " 60 s", "prompt", view, "prefix_cache_hit_percent"),
-        Graph([("batch", "running"), label(" tok/step 60 s")], history.tokens_per_step, "running", tokens),
+        _percent_graph("prefix hits", " over 60 s", "prompt", view, "prefix_cache_hit_percent"),
+        Graph(
+            [("batch", "running"), label(" tok/step over 60 s")], history.tokens_per_step, "running", tokens
+        ),
     ]
     return [*graphs, *_rare_graphs(view, tokens)]
 
@@ -735,19 +736,21 @@ def _rare_graphs(view: BackendView, edge: Callable[[float], str]) -> list[Graph]
     history = view.history
     lately = "10 s" if view.scrape is None else rate_words(view).removeprefix("over ")
     reads = Graph(
-        [("reads", "load"), label(f" GB/s {lately}")],
+        [("reads", "load"), label(f" GB/s over {lately}")],
         history.estimated_read_gb_per_s,
         "load",
         edge,
     )
     preempted = Graph(
-        [("preempted", "waiting"), label(f"/s {lately}")],
+        [("preempted", "waiting"), label(f"/s over {lately}")],
         history.preemptions_per_s,
         "waiting",
         edge,
         1.0,
     )
-    accepted = _percent_graph("accepted drafts", " 60 s", "generation", view, "spec_decode_accept_percent")
+    accepted = _percent_graph(
+        "accepted drafts", " over 60 s", "generation", view, "spec_decode_accept_percent"
+    )
     return [graph for graph in (reads, accepted, preempted) if graph.series.peak() is not None]
 
 
@@ -758,7 +761,7 @@ def _latency_graph(name: str, view: BackendView, latency: Latency, field: str) -
     """
     bound = latency.p95.seconds if latency.p95 is not None and latency.p95.below else 0.0
     return Graph(
-        [(name, "title"), label(" 60 s "), ("⣿p50", "running"), ("⡪p95", "waiting")],
+        [(name, "title"), label(" "), ("⣿p50", "running"), ("⡪p95", "waiting")],
         getattr(view.history, f"{field}_p50_s"),
         "running",
         _seconds_text,

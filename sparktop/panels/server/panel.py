@@ -133,14 +133,14 @@ def limit_note(limit: Limit) -> Row:
 
     The seconds that were judged stand for "the time" or with the last mean, else at the end: "waits 62 % of
     the time" becomes "waits 62 % of the last 60 s", "9 wait on average" becomes "9 wait, mean of 60 s". One
-    that is not known has none at the end.
+    that is not known has none at the end, and its reason is a part that may be cut.
     """
     words, judged = limit.words.replace("; ", " · "), limit.judged
     dated = words.replace(_OF_THE_TIME, f" of the {judged}", 1) if judged else words
     if judged and dated == words:
         dated = _ON_AVERAGE.sub(f", {judged.replace('last', 'mean of')}", words)
-    if limit.kind is LimitKind.UNKNOWN and dated == words:
-        return [(f" {words} ({limit.title}) ", "muted")]
+    if limit.kind is LimitKind.UNKNOWN:
+        return [(f" {limit.title} · {dated} ", "muted")]
     end = f" · {judged}" if judged and dated == words else ""
     return [(f" {limit.title}", _limit_role(limit)), (f": {dated}{end} ", "muted")]
 
@@ -194,10 +194,10 @@ def _rates_row(view: BackendView) -> Row:
     """Return the row of token rates with their window: the graph beside it shows single seconds."""
     return [
         label("gen"),
-        figure(numbers.rate(view.generation_tps, 7), LIVE),
-        label("  prompt"),
+        figure(numbers.rate(view.generation_tps, 6), LIVE),
+        label(" prompt"),
         figure(numbers.rate(view.prompt_tps, 6), LIVE),
-        label(f" tok/s {rate_words(view).removeprefix('over ')}"),
+        label(f" tok/s {rate_words(view).removeprefix('over ')} mean"),
     ]
 
 
@@ -340,7 +340,7 @@ def load_caption(top: Top, width: int) -> Row:
     """Return the row above a graph of the running and waiting requests with the scale 0 to `top`."""
     words: list[Run] = [("⣿run", "running"), label("+"), ("⡪wait", "waiting")]
     short: list[Run] = [("run", "running"), label("+"), ("wait", "waiting")]
-    return caption(words, top_words(top), width, short, [("load", "running")])
+    return caption([label("requests "), *words], top_words(top), width, words, short, [("load", "running")])
 
 
 def token_rows(view: BackendView, width: int, height: int, axis: TimeAxis, top: float) -> list[Row]:
@@ -487,7 +487,7 @@ def _limit_beside_yardsticks(limit: Limit, yardsticks: str, room: int) -> Row:
     own best · 40 % of limit". One that is not known stands last, if it fits.
     """
     if limit.kind is LimitKind.UNKNOWN:
-        both = f" {yardsticks} · {limit.title}: {limit.reason} "
+        both = f" {yardsticks} · {limit.title} · {limit.reason} "
         return [(both if cell_width(both) <= room else f" {yardsticks} ", "muted")]
     title, (words, role) = limit_note(limit)
     first = words.partition(" · ")[0].rstrip()
@@ -501,7 +501,7 @@ def _poll_note(view: BackendView) -> Row:
         return scrape_row(view.scrape, view.age_s)
     if words := view.page_note or slow_page(view):
         return [(f" {words} ", "warn")]
-    return [] if view.poll_ms is None else [(f" poll {view.poll_ms:.0f} ms ", "muted")]
+    return [] if view.poll_ms is None else [(f" answered in {view.poll_ms:.0f} ms ", "muted")]
 
 
 def _place_note(view: BackendView, *, on_board: bool) -> Row:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import EMPTY, fit, segments
+from sparktop.model.event import Progress
 from sparktop.model.router import LITELLM, UNKNOWN_KIND, Deployment, RouterView
-from sparktop.model.snapshot import BackendState
 from sparktop.panels.parts.figures import figure, label, part_role
 from sparktop.panels.parts.text import Row, Run, fit_row, frame_role, frame_rows, in_role, name_tab, row_width
 
@@ -125,11 +125,11 @@ def _footnotes(view: RouterView, inside: int) -> tuple[Row, Row]:
     if view.failure is not None:
         stale = "" if view.age_s is None else f" last answer {numbers.age(view.age_s)} ago:"
         return [(f" ✖{stale} {view.failure.message} ", "bad")], []
-    poll: Row = [] if view.poll_ms is None else [(f" poll {view.poll_ms:.0f} ms ", "muted")]
+    poll: Row = [] if view.poll_ms is None else [(f" answered in {view.poll_ms:.0f} ms ", "muted")]
     if view.stuck:
         listed = "; ".join(f"{name}: {words}" for name, words in view.stuck.items())
         # Red is what is certain, as the backend's own word and alert are.
-        unsure = all(words.startswith(BackendState.SUSPECT.value) for words in view.stuck.values())
+        unsure = all(words.startswith(Progress.SUSPECT.in_words) for words in view.stuck.values())
         return [(f" ▲ {listed} ", "warn") if unsure else (f" ✖ {listed} ", "bad")], poll
     if view.deployment_troubles:
         listed = "; ".join(f"{name}: {words}" for name, words in view.deployment_troubles.items())

@@ -40,7 +40,7 @@ _UNWRAPPED = 10_000
 _STATE_NOTES = (
     ("… (sweep)", "a sweep of this viewer fills it on purpose: this is not counted as an alert"),
     ("… lately", "true of the last 10 s, but not of this moment"),
-    ("GPU …", "is a machine's word: GPU idle, GPU normal, GPU throttled; busy, bored and idle are servers'"),
+    ("GPU …", "the state of a machine: GPU idle, GPU normal, GPU throttled; servers are busy, bored, idle"),
 )
 FIGURES = (
     (
@@ -51,13 +51,13 @@ FIGURES = (
         "p50 p95",
         "half of the requests of 60 s, and 95 % of them, took at most this long; <, ≤ and >: bounds",
     ),
-    ("colour", "a latency has one from the limits slow TTFT, slow ITL and slow queue on (m, page states)"),
+    ("colour", "a latency is coloured from the limit on that you set for it (m, page states)"),
     ("backend", "an inference server; node: a machine, whose figures are up to two polls old"),
     ("KV", "part of the KV cache in use: it keeps the tokens of all requests that run"),
     ("UMA", "memory that CPU and GPU share, as on a GB10; headroom: what programs can still get of it"),
     ("prefix hits", "part of the prompt tokens that were found in the cache, so that they cost nothing"),
     ("batch", "tokens that one step of the engine computes, of all requests together"),
-    ("by token", "part of the drafts (speculative decoding) whose first, second, … token was accepted"),
+    ("1st, 2nd …", "part of the drafts (speculative decoding) whose first, second, … token was accepted"),
     ("role", "prefill or decode, of servers that share the work: each is compared within its role"),
     ("bootstrap", "requests of a prefill server that wait for a decode server; sending: to it"),
     ("prealloc", "requests of a decode server that wait for room; receiving: for their prompt"),
@@ -65,8 +65,8 @@ FIGURES = (
     ("run+wait", "in one or two rows a cell shows those that wait only where they are its larger part"),
 )
 _BALANCE_NOTES = (
-    ("… → …?", "the last minute says another word, not for long enough yet"),
-    ("lead", "the backend with clearly the most requests has it"),
+    ("…, perhaps …", "the last minute says another word, not for long enough yet"),
+    ("lead", "what the backend with clearly the most requests has"),
 )
 _RANK_NOTES = (
     ("not asked", "while a server may be loading, and NCCL below 2.27.3: a query could end the job"),
@@ -88,7 +88,7 @@ _GRAPHS = (
     ("", "Rates are over 10 s, latencies over 60 s. – is unknown, never zero. Dimmed: stale."),
     ("⡪ wait", "a cell shows what has more of its dots, but any waiting request colours its highest dot"),
     ("0–40", "the scale of the graph below, not a value"),
-    ("↑", "a short spike above the scale: 0–40 ↑ 250 is a scale to 40 and a highest value of 250"),
+    ("↑", "a short spike above the scale: of 0–40, peak 250, the scale ends at 40 and the spike at 250"),
 )
 _SWEEP_FIGURES = (
     ("decode", "tokens a second of all requests together"),
