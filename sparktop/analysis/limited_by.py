@@ -383,7 +383,7 @@ def _uneven_limit(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Poll, Po
         said = _turns_words(most, least, None if len(evidence.peers) == 1 else peer.name)
     else:
         plural = "" if round(here) == 1 else "s"
-        said = f"{here:.0f} request{plural} here while {peer.name} has {beside:.0f} on average"
+        said = f"{here:.0f} request{plural} here, {beside:.0f} at {peer.name} on average"
     split, even = evidence.split, (here + beside) / 2
     if evidence.routed and (split is None or split.word.bad):
         hint = f"even would be {even:.0f} each"
@@ -396,10 +396,10 @@ def _turns_words(most: float, least: float, peer: str | None) -> str:
 
     `peer` names the other server where there are more than two.
     """
-    whose = "" if peer is None else f" of this server and {peer}"
+    whose = "" if peer is None else f" (this one and {peer})"
     if round(least):
-        return f"{most:.0f} requests on one server, {least:.0f} on the other{whose}, in turns"
-    return f"all {most:.0f} requests on one server, none on the other{whose}, in turns"
+        return f"one server has {most:.0f} requests, the other {least:.0f}{whose}, in turns"
+    return f"one server has all {most:.0f} requests, the other none{whose}, in turns"
 
 
 def _simultaneous_polls(mine: Sequence[Poll], others: Sequence[Poll]) -> list[tuple[Poll, Poll]]:
@@ -677,8 +677,7 @@ def _why_not_judged(evidence: Evidence, cost: StepCost, flat: float | None) -> s
     """
     used, reads = gpu_percent(evidence), evidence.read_percent
     if (power := _waiting_ranks_w(evidence)) is not None:
-        why = "other batch sizes are needed to tell"
-        return f"its GPUs wait ({power:.0f} W each), for the link or for each other: {why}"
+        return f"its GPUs wait ({power:.0f} W each): whether for the link or each other is not clear yet"
     if used is not None and used < BUSY_GPU_PERCENT:
         cores = ", no CPU core is full" if sees_cores(evidence) else ""
         return f"the GPU is busy only {used:.0f} % of the time{cores}"

@@ -225,7 +225,7 @@ def judge_link(
     else:
         ratio, limit = None, _flat_top(recent)
         is_gpu = limit is None
-        short, steps = "steps take as long as their bytes", "at all batches, from the first step on"
+        short, steps = "steps take as long as their bytes need", "at all batches, from the first step on"
     if is_gpu or (limit is not None and limit > LINK_SHARE * most):
         return
     rate = f"{_gigabits(carried)} of {_gigabits(most)} Gb/s"
@@ -233,7 +233,9 @@ def judge_link(
     yield Finding(
         KIND,
         name,
-        f"slow link: {said}" if limit is not None else f"ranks wait: {said}; link or GPU: unknown",
+        f"slow link: {said}"
+        if limit is not None
+        else f"ranks wait: {said}; if for the link or a GPU is not known",
         fix=FINDINGS[KIND].advice("link or GPU" if limit is None else "the link"),
         sure=Sure.UNKNOWN if limit is None else Sure.LIKELY,
         severity=None if limit is None else Severity.WARNING,

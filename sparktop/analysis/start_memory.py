@@ -193,7 +193,7 @@ class Fit(Struct, frozen=True):
     """Whether a need fits into a room."""
 
     words: str
-    """"would need 96 of 88 GiB: 8 GiB short"."""
+    """"needs 96 GiB, 88 GiB can be had: 8 GiB short"."""
     short: bool | None
     """None if that is not known."""
     fix: str | None = None
@@ -212,7 +212,7 @@ def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = Fal
     size, least = need.size_bytes, "at least " if need.at_least else ""
     guard, limit = room.guard_limit()
     rows = [("need", need.basis if size is None else f"{_gib(size)} GiB: {need.basis}")]
-    cached = "" if _gib(before) == _gib(free) else f", {_gib(before)} while files stay cached"
+    cached = "" if _gib(before) == _gib(free) else f", {_gib(free - before)} of them by dropping file cache"
     rows.append(("can be had", f"{_gib(free)} GiB{cached}"))
     rows += [(guard, f"ends a process where less than {_gib(limit)} GiB are available")] if guard else []
     values: Values = {
@@ -220,27 +220,27 @@ def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = Fal
         "free_gib": round(free / GIB, 2),
         "free_before_drop_gib": round(before / GIB, 2),
     }
-    said = f"{least}{_gib(size or 0)} of {_gib(free)} GiB"
+    said = f"needs {least}{_gib(size or 0)} GiB, {_gib(free)} GiB can be had"
     left = None if room.available_bytes is None else room.available_bytes + held_bytes - (size or 0)
     fix: str | None = None
     short: bool | None = True
     if size is None:
-        words, short = f"unknown if it fits: {need.basis}", None
+        words, short = f"not known if it fits: {need.basis}", None
     elif size > free + lack:
-        words = f"would need {said}: {_gib(size - free)} GiB short"
+        words = f"{said}: {_gib(size - free)} GiB short"
         fix = FINDINGS[SHORT].advice("too little", SHORT=_gib(size - free))
     elif guard and left is not None and left < limit + spare:
-        words = f"would need {said}: {guard} acts below {_gib(limit)} GiB"
+        words = f"{said}: {guard} acts below {_gib(limit)} GiB"
         fix = FINDINGS[SHORT].advice("a guard would act")
     elif need.at_least:
-        words, short = f"unknown if it fits: needs {said}", None
+        words, short = f"not known if it fits: {said}", None
     elif size > free:
-        words, short = f"would need {said}, about all there is", False
+        words, short = f"{said}, about all there is", False
     elif size > before:
-        words, short = f"would need {said}, {_gib(free - before)} of it file cache", False
+        words, short = f"{said}, {_gib(free - before)} GiB of it file cache", False
         fix = FINDINGS[FITS].advice("with file cache")
     else:
-        words, short = f"would need {said}", False
+        words, short = f"{said}", False
     return Fit(words, short, fix, tuple(rows), values)
 
 

@@ -236,8 +236,8 @@ def _verdict_of_doubt(balance: Balance, said: str, *, is_calm: bool) -> Verdict:
     if balance.too_few and not doubt.bad:
         head, short = (f"all well: {said}", "all well") if is_calm else (said, said)
         severity = None if is_calm else Severity.INFO
-        return Verdict(severity, f"{head}; {group}: {balance.title}", short, key="w")
-    judged = f"perhaps {doubt.value}" if doubt.bad else "balance not known yet"
+        return Verdict(severity, f"{head}; {group}: balance {balance.title}", short, key="w")
+    judged = f"perhaps {doubt.value}" if doubt.bad else "balance unknown"
     return Verdict(Severity.INFO, f"{said}; {group}: {judged}", f"{group}: {judged}", key="w")
 
 

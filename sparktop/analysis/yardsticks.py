@@ -179,7 +179,7 @@ def _best_stick(yard: Yard, tps: float, best: SteadyLoad | None) -> Yardstick:
     """Return the rate beside its own best; unknown where none is kept of such a batch."""
     if best is None or not best.tps:
         what = "this batch, version and flags" if yard.setups else "this server"
-        return Yardstick(BEST, f"unknown: none is kept of {what}")
+        return Yardstick(BEST, f"not known: none is kept of {what}")
     return _stick(BEST, f"{best.running:.0f} running, {day(best.at)}", tps, best.tps)
 
 
@@ -187,10 +187,10 @@ def _published_stick(yard: Yard, tps: float, running: float) -> Yardstick:
     """Return the best published rate for this many requests; unknown where no table has one."""
     fitting = [table for table in yard.published if table.servers == yard.servers]
     if not fitting:
-        return Yardstick(PUBLISHED, "unknown: no table has this model, engine and machine")
+        return Yardstick(PUBLISHED, "not known: no table has this model, engine and machine")
     candidates = [(rate, table) for table in fitting if (rate := published_at(table, running)) is not None]
     if not candidates:
-        return Yardstick(PUBLISHED, f"unknown: no table reaches {running:.0f} running")
+        return Yardstick(PUBLISHED, f"not known: no table reaches {running:.0f} running")
     rate, best = max(candidates, key=lambda pair: pair[0])
     least = min(rate for rate, _ in candidates)
     what = "1 request" if round(running) == 1 else f"{running:.0f} requests at once"
@@ -207,16 +207,16 @@ def _limit_stick(yard: Yard, tps: float, each: float, generated: float, kv_token
     """Return the rate beside what the memory bandwidth allows; unknown where that cannot be told."""
     weights, bandwidth = yard.weights, yard.bandwidth_gb_per_s
     if bandwidth is None:
-        return Yardstick(LIMIT, "unknown: the memory bandwidth is known of a GB10 only")
+        return Yardstick(LIMIT, "not known: the memory bandwidth is known of a GB10 only")
     if weights is None:
-        return Yardstick(LIMIT, "unknown: bytes of a step ([models] bytes_per_token_gb)")
+        return Yardstick(LIMIT, "not known: set the bytes of a step ([models] bytes_per_token_gb)")
     if weights.mixture and round(each) > 1:
-        return Yardstick(LIMIT, "unknown: how many experts a batch reads")
+        return Yardstick(LIMIT, "not known: it depends on how many experts a batch reads")
     limit, kv_gb = step_limit_tps(weights, bandwidth, generated, kv_tokens), _kv_gb(weights, kv_tokens)
     read = f"{weights.token_gb:.2f} GB a step by {weights.source}"
     read += f" and {kv_gb:.2f} of KV cache" if kv_gb >= _WORTH * weights.token_gb else ""
     if tps > _ABOVE_LIMIT * limit:
-        return Yardstick(LIMIT, f"unknown: it reads less than the {read}")
+        return Yardstick(LIMIT, f"not known: it reads less than the {read}")
     return _stick(LIMIT, f"{bandwidth:.0f} GB/s, {read}", tps, limit)
 
 

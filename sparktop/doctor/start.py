@@ -87,7 +87,7 @@ def check_start(
         gpus = 1 if reading.memory.unified else min(asks.ranks, max(1, len(reading.gpus)))
         room = room_of(reading, gpus)
     if room is None:
-        unknown = "unknown if it fits: this machine's GPU memory is not known"
+        unknown = "not known if it fits: this machine's GPU memory is not known"
         return [weights_check, Check("memory", Status.SKIP, unknown)]
     weights_per_rank = None if weights is None else weights // asks.ranks
     host = identity.hostname or ""

@@ -349,7 +349,7 @@ class Balance(Struct, frozen=True):
     def title(self) -> str:
         """The announced verdict in words: of "unknown" for lack of requests, that these are too few."""
         few = self.too_few and self.word is BalanceWord.UNKNOWN is self.word_now
-        return "too few requests to judge" if few else self.word.value
+        return f"{BalanceWord.UNKNOWN.value}, too few requests" if few else self.word.value
 
     @property
     def doubt(self) -> str:

@@ -16,7 +16,7 @@ _LONGEST = 44
 _EVENTS = 10
 """Events that are listed."""
 _LATENCIES, _QUANTILES = ("TTFT", "ITL", "E2E", "queue"), ("p50", "p95", "p99")
-_LEGEND = "latencies of the time in column 'last'; – is unknown, <, > and \"to\" are bounds."
+_LEGEND = "latencies over the time in column 'over'; – is unknown, <, > and \"to\" are bounds."
 
 
 def render(snapshot: Snapshot) -> str:

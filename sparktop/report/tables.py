@@ -312,7 +312,7 @@ def latencies(
         figure("mean", lambda row: cell.duration(row[2].mean_s)),
         *map(of_quantile, quantiles),
         figure("count", lambda row: cell.count(row[2].count)),
-        figure("last", lambda row: cell.duration(row[2].window_s)),
+        figure("over", lambda row: cell.duration(row[2].window_s)),
     )
 
 
@@ -425,7 +425,7 @@ def shares(snapshot: Snapshot) -> Table:
         name("backend", lambda row: row[1]),
         figure("mean load", lambda row: cell.rate(row[0].mean_load.get(row[1]))),
         figure("nearly empty", lambda row: cell.percent(row[0].starved_percent.get(row[1]))),
-        figure("of the requests", lambda row: cell.percent(part(row))),
+        figure("share of requests", lambda row: cell.percent(part(row))),
         figure("over", lambda row: cell.duration(row[0].window_s)),
     )
 
@@ -505,7 +505,7 @@ def routers(snapshot: Snapshot) -> Table:
         name("kind", lambda router: " ".join(filter(None, (router.sample.kind, router.sample.version)))),
         name("strategy", lambda router: router.strategy),
         name("backends", lambda router: ", ".join(router.backends)),
-        figure("unwatched", _unwatched_count),
+        figure("not watched", _unwatched_count),
         figure("queued", lambda router: cell.count(router.sample.queued)),
         figure("in flight", lambda router: cell.count(router.sample.in_flight)),
     )

@@ -93,7 +93,7 @@ class SlowSteps:
         if pace is not None and pace.slow and not view.nodes:
             self._against_peers = False
             message = (
-                f"slow steps: {pace.now_ms:,.0f} ms each at {pace.running:.0f} running,"
+                f"slow steps: {pace.now_ms:,.0f} ms each at {pace.running:.0f} requests,"
                 f" {pace.before_ms:,.0f} ms before: look at the machine's clock, power and other work"
             )
             return message, _alert_values(view, "before_ms", pace.before_ms)
@@ -108,21 +108,21 @@ class SlowSteps:
             (other for other in peers if other.name in ratios),
             key=lambda other: abs(ratios[other.name] - middle),
         )
+        ratio, allowed = ratios[peer.name], _allowed_text(view, peer, ratios[peer.name])
         message = (
-            f"slow steps: {view.step_ms:,.0f} ms each at {view.running:.0f} running, {peer.name}'s take"
-            f" {peer.step_ms:,.0f} ms at {peer.running:.0f}: {_ratio_text(view, peer, ratios[peer.name])}: "
-            "look at the machine's clock, power and other work"
+            f"slow steps: {view.step_ms:,.0f} ms each at {view.running:.0f} requests, {ratio:.1f} × as long "
+            f"as {peer.name}'s ({peer.step_ms:,.0f} ms at {peer.running:.0f}{allowed}): look at the "
+            "machine's clock, power and other work"
         )
         values = _alert_values(view, "peer_ms", peer.step_ms)
         limits = {"ratio": middle, "limit_ratio": PEER_RATIO, "clears_below_ratio": _CLEARS_AT}
         return message, {**values, **limits, "peer": peer.name}
 
 
-def _ratio_text(view: BackendView, peer: BackendView, ratio: float) -> str:
-    """Return the ratio of step times in words, with the factor that was allowed for a larger batch."""
+def _allowed_text(view: BackendView, peer: BackendView, ratio: float) -> str:
+    """Return the factor between two step times that was allowed for a larger batch; "" for none."""
     allowed = (view.step_ms or 0.0) / (peer.step_ms or math.inf) / ratio
-    larger = f", beyond {allowed:.2f} × for its larger batches" if allowed >= _ALLOWED else ""
-    return f"{ratio:.1f} ×{larger}"
+    return f"; {allowed:.2f} × allowed for its larger batch" if allowed >= _ALLOWED else ""
 
 
 _ALLOWED = 1.005

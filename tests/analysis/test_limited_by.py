@@ -110,7 +110,7 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(swing=16, fixed_s=0.004, per_token_s=0.008),
         {"spans": 2, "machines": (machine(power=22.0), machine("spark-2", power=21.0))},
         Is.UNKNOWN,
-        "its GPUs wait (22 W each), for the link or for each other",
+        "its GPUs wait (22 W each): whether for the link or each other is not clear yet",
     ),
     "the same steps of ranks that compute": (
         Served(swing=16, fixed_s=0.004, per_token_s=0.008),
@@ -128,19 +128,19 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         FULL,
         {**ROUTED, "split": UNEVEN, "peers": peer(running=1)},
         Is.ROUTER,
-        "25 requests here while server-2 has 1 on average; even would be 13 each",
+        "25 requests here, 1 at server-2 on average; even would be 13 each",
     ),
     "a router that fills one server, then the other": (
         Served(running=16, swing=-16),
         {**ROUTED, "split": UNEVEN, "peers": peer(running=0, swing=16)},
         Is.ROUTER,
-        "all 16 requests on one server, none on the other, in turns; even would be 8 each",
+        "one server has all 16 requests, the other none, in turns; even would be 8 each",
     ),
     "too few requests for a balance: no culprit": (
         Served(running=7),
         {**ROUTED, "split": replace(UNEVEN, word=BalanceWord.UNKNOWN), "peers": peer(running=1)},
         Is.UNKNOWN,
-        "uneven: 7 requests here while server-2 has 1 on average",
+        "uneven: 7 requests here, 1 at server-2 on average",
     ),
     "a client that pauses": (
         Served(running=0, swing=3),
@@ -251,7 +251,7 @@ def test_no_router_is_blamed_without_evidence_that_the_requests_pass_it(
     found = judged(Served(running=7), slots=16, routed=routed, **known)
     assert (found.kind, found.words) == (
         LimitKind.UNKNOWN,
-        "uneven: 7 requests here while server-2 has 1 on average",
+        "uneven: 7 requests here, 1 at server-2 on average",
     )
 
 

@@ -245,7 +245,7 @@ def test_a_failed_poll_and_an_empty_board_are_said() -> None:
 @pytest.mark.parametrize(
     ("word", "now", "words"),
     [
-        (BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, "1 busy; proxy: balance not known yet"),
+        (BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, "1 busy; proxy: balance unknown"),
         (BalanceWord.UNKNOWN, BalanceWord.OSCILLATING, "1 busy; proxy: perhaps oscillating"),
         (BalanceWord.BALANCED, BalanceWord.UNEVEN, "1 busy; proxy: perhaps uneven"),
     ],

@@ -110,15 +110,15 @@ def test_any_text_is_a_server_or_one_clear_line(command: str) -> None:
 def test_a_share_that_fits_or_does_not() -> None:
     """By the share of the whole memory, and what the process has taken before it looks."""
     good = checks("vllm serve o/m --gpu-memory-utilization 0.6")
-    assert good["memory"].message == "vllm would need 76 of 98 GiB"
+    assert good["memory"].message == "vllm needs 76 GiB, 98 GiB can be had"
     assert good["memory"].status is Status.OK
     cached = checks("vllm serve o/m --gpu-memory-utilization 0.7")["memory"]
-    assert cached.message == "vllm would need 88 of 98 GiB, 20 of it file cache"
+    assert cached.message == "vllm needs 88 GiB, 98 GiB can be had, 20 GiB of it file cache"
     assert "drop_caches" in cached.advice
     bad = checks("vllm serve o/m --gpu-memory-utilization 0.85")
     assert (bad["memory"].status, bad["memory"].message) == (
         Status.FAIL,
-        "vllm would need 106 of 98 GiB: 8.0 GiB short",
+        "vllm needs 106 GiB, 98 GiB can be had: 8.0 GiB short",
     )
     assert bad["need"].message == "106 GiB: gpu_memory_utilization 0.85 of 122 GiB + 2.6 beside it"
 
@@ -128,11 +128,15 @@ def test_an_earlier_start_knows_better() -> None:
     asks = MemoryAsk(0.6)
     before = PastStart("spark", "vllm", "m", 200.0, ended_at=1.0, peak_bytes=90 * GIB, asks=asks)
     command = "vllm serve /m --gpu-memory-utilization 0.6"
-    assert checks(command, starts=(before,))["memory"].message.startswith("vllm would need 90 of 98 GiB")
+    assert checks(command, starts=(before,))["memory"].message.startswith(
+        "vllm needs 90 GiB, 98 GiB can be had"
+    )
     other = replace(before, asks=MemoryAsk(0.5), peak_bytes=round((0.5 * 121.6 + 2.6 + 4) * GIB))
-    assert checks(command, starts=(other,))["memory"].message.startswith("vllm would need 80 of 98 GiB")
+    assert checks(command, starts=(other,))["memory"].message.startswith(
+        "vllm needs 80 GiB, 98 GiB can be had"
+    )
     elsewhere = replace(before, host="spark-b")
-    assert checks(command, starts=(elsewhere,))["memory"].message == "vllm would need 76 of 98 GiB"
+    assert checks(command, starts=(elsewhere,))["memory"].message == "vllm needs 76 GiB, 98 GiB can be had"
 
 
 def test_a_guard_that_would_act_is_named() -> None:
@@ -142,7 +146,7 @@ def test_a_guard_that_would_act_is_named() -> None:
     command = "vllm serve o/m --gpu-memory-utilization 0.75"
     found = checks(command, sample)
     assert found["memory"].status is Status.FAIL
-    assert found["memory"].message == "vllm would need 94 of 98 GiB: earlyoom acts below 12 GiB"
+    assert found["memory"].message == "vllm needs 94 GiB, 98 GiB can be had: earlyoom acts below 12 GiB"
     swap = replace(MEMORY, swap_total_bytes=16 * GIB, swap_used_bytes=GIB)
     assert checks(command, replace(sample, memory=swap))["memory"].status is Status.OK
 
@@ -152,14 +156,14 @@ def test_what_is_not_known_is_said() -> None:
     found = checks("llama-server -m /nowhere.gguf")
     assert (
         found["memory"].message
-        == "llamacpp unknown if it fits: no earlier start of it is known, nor its weights"
+        == "llamacpp not known if it fits: no earlier start of it is known, nor its weights"
     )
     failure = Failure(FailureKind.TIMEOUT, "no answer", 1.0)
     for sample in (failure, NodeSample(1.0)):
         memory = checks("vllm serve o/m", sample)["memory"]
         assert (memory.status, memory.message) == (
             Status.SKIP,
-            "unknown if it fits: this machine's GPU memory is not known",
+            "not known if it fits: this machine's GPU memory is not known",
         )
 
 
@@ -171,7 +175,7 @@ def test_gpus_with_memory_of_their_own() -> None:
     )
     sample = NodeSample(1.0, memory=MemoryReading(unified=False), gpus=gpus)
     assert checks("vllm serve m --gpu-memory-utilization 0.9 -tp 2", sample)["memory"].message == (
-        "vllm would need 73 of 78 GiB"
+        "vllm needs 73 GiB, 78 GiB can be had"
     )
     assert checks("vllm serve m --gpu-memory-utilization 0.9 -tp 3", sample)["memory"].status is Status.FAIL
 

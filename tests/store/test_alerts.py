@@ -174,12 +174,12 @@ def stepping(at: float, step_ms: float, running: float = 8.0, batch: float = 8.0
     ("slow", "slow_batch", "alerted"),
     [
         (170.0, 8.0, ""),
-        (500.0, 8.0, "500 ms each at 8 running, b's take 60 ms at 8: 8.3 ×: look"),
+        (500.0, 8.0, "500 ms each at 8 requests, 8.3 × as long as b's (60 ms at 8): look"),
         (500.0, 256.0, ""),
         (
             2000.0,
             16.0,
-            "2,000 ms each at 8 running, b's take 60 ms at 8: 23.6 ×, beyond 1.41 × for its larger batches:",
+            "8 requests, 23.6 × as long as b's (60 ms at 8; 1.41 × allowed for its larger batch): look",
         ),
     ],
 )

@@ -16,6 +16,7 @@ from sparktop.panels.parts.figures import (
     alert_role,
     figure,
     flow_pieces,
+    heading,
     label,
     wrap_sentence,
 )
@@ -90,7 +91,8 @@ def events_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool 
     The values behind a message stand after it, as far as the width allows. Where rows are left over, messages
     that are too long are wrapped, and their values get a row of their own.
     """
-    entries = _alerts_and_events(snapshot)
+    alerts, happened = _alerts_and_events(snapshot)
+    entries = [*alerts, *happened]
     rows: list[Row] = []
     spare = height - 2 - len(entries)
     for entry in entries:
@@ -104,7 +106,12 @@ def events_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool 
 
 def events_screen(snapshot: Snapshot, width: int, height: int, *, selected: bool = False) -> list[Row]:
     """Draw the alerts and events with every message in full, in at least `height` rows."""
-    rows = [row for entry in _alerts_and_events(snapshot) for row in entry.rows(width - 2, _MOST_ROWS)]
+    rows: list[Row] = []
+    for title, entries in zip(
+        ("alerts now", "events, newest first"), _alerts_and_events(snapshot), strict=True
+    ):
+        rows += [heading(title, "", width - 2)] if entries else []
+        rows += [row for entry in entries for row in entry.rows(width - 2, _MOST_ROWS)]
     return _events_frame(rows, width, max(height, len(rows) + 2), [], selected=selected)
 
 
@@ -115,18 +122,17 @@ def _events_frame(rows: list[Row], width: int, height: int, note: Row, *, select
     return frame_rows(drawn, width, height, role=role, title=title, note=note)
 
 
-def _alerts_and_events(snapshot: Snapshot) -> list[_Entry]:
-    """Return the active alerts, then the events, newest first."""
-    return [
-        *(
-            _entry(alert, f"since {_time_of_day(alert.since)} ", "title", active=True)
-            for alert in snapshot.alerts
-        ),
-        *(
-            _entry(event, f"      {_time_of_day(event.at)} ", "text")
-            for event in reversed(snapshot.events_beside_alerts)
-        ),
+def _alerts_and_events(snapshot: Snapshot) -> tuple[list[_Entry], list[_Entry]]:
+    """Return the active alerts, and the events, newest first."""
+    alerts = [
+        _entry(alert, f"since {_time_of_day(alert.since)} ", "title", active=True)
+        for alert in snapshot.alerts
     ]
+    happened = [
+        _entry(event, f"      {_time_of_day(event.at)} ", "text")
+        for event in reversed(snapshot.events_beside_alerts)
+    ]
+    return alerts, happened
 
 
 class _Entry(Struct, frozen=True):

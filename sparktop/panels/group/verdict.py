@@ -68,7 +68,8 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
     if balance.since is not None and not short:
         role = word_role(balance)
         since = label(f" since {balance.since.astimezone():%H:%M:%S}")
-        first = [(_announced_words(balance), role), since, (balance.doubt, role)]
+        word, comma, why = _announced_words(balance).partition(", ")
+        first = [(word, role), since, (f"{comma}{why}{balance.doubt}", role)]
     pieces: list[Row] = [first]
     if balance.unrouted:
         pieces.append([label(balance.unrouted)])

@@ -295,11 +295,13 @@ def caption(label: Sequence[Run], top: str, width: int, *shorter: Sequence[Run])
     """Return the row above a graph: `label` at the left, and its scale `top` at the right.
 
     Where both do not fit, the first of the labels `shorter` that fits replaces `label`. If none fits, the
-    last parts of the last label are left out, then the scale's lower end.
+    peak is left out, then the last parts of the last label, then the scale's lower end.
     """
-    for words in (label, *shorter):
-        if row_width(words) + 1 + cell_width(top) <= width:
-            return spread_row(words, [(top, "muted")], width)
+    for scale in (top, top.partition(", ")[0]):
+        for words in (label, *shorter):
+            if row_width(words) + 1 + cell_width(scale) <= width:
+                return spread_row(words, [(scale, "muted")], width)
+    top = top.partition(", ")[0]
     words = list((shorter or (label,))[-1])
     while len(words) > 1 and row_width(words) + 1 + cell_width(top) > width:
         words.pop()

@@ -431,14 +431,14 @@ def _unknown_yardsticks(view: BackendView) -> str:
         return "expected tok/s: not known yet (needs ten steps of one batch size)"
     own_best, published, limit = yardsticks(view.yard, steady.tps, steady.running, steady.batch)
     missing = [
-        yardstick.source.removeprefix("unknown: ") for yardstick in (own_best,) if yardstick.tps is None
+        yardstick.source.removeprefix("not known: ") for yardstick in (own_best,) if yardstick.tps is None
     ]
-    missing = missing or ["its own best is of the last 10 min"]
+    missing = missing or ["no own best from before the last 10 min"]
     if view.prompt_tps is not None and view.prompt_tps > MOST_PROMPT * steady.tps:
         missing.append("others are not compared while prompts are computed")
     else:
         missing += [
-            yardstick.source.removeprefix("unknown: ")
+            yardstick.source.removeprefix("not known: ")
             for yardstick in (published, limit)
             if yardstick.tps is None
         ]

@@ -128,19 +128,20 @@ def _limit_role(limit: Limit) -> str:
     return "muted" if limit.kind is LimitKind.UNKNOWN else "title"
 
 
-def limit_note(limit: Limit) -> Row:
+def limit_note(limit: Limit, room: int | None = None) -> Row:
     """Return the verdict for the edge of a frame, which cuts parts after " · " from the last one on.
 
     The seconds that were judged stand for "the time" or with the last mean, else at the end: "waits 62 % of
     the time" becomes "waits 62 % of the last 60 s", "9 wait on average" becomes "9 wait, mean of 60 s". One
-    that is not known has none at the end, and its reason is a part that may be cut.
+    that is not known has none at the end, and where `room` is too small for both, its reason alone.
     """
     words, judged = limit.words.replace("; ", " · "), limit.judged
     dated = words.replace(_OF_THE_TIME, f" of the {judged}", 1) if judged else words
     if judged and dated == words:
         dated = _ON_AVERAGE.sub(f", {judged.replace('last', 'mean of')}", words)
     if limit.kind is LimitKind.UNKNOWN:
-        return [(f" {limit.title} · {dated} ", "muted")]
+        whole = f" {limit.title} · {dated} "
+        return [(whole if room is None or cell_width(whole) <= room else f" {dated} ", "muted")]
     end = f" · {judged}" if judged and dated == words else ""
     return [(f" {limit.title}", _limit_role(limit)), (f": {dated}{end} ", "muted")]
 
@@ -197,7 +198,7 @@ def _rates_row(view: BackendView) -> Row:
         figure(numbers.rate(view.generation_tps, 6), LIVE),
         label(" prompt"),
         figure(numbers.rate(view.prompt_tps, 6), LIVE),
-        label(f" tok/s {rate_words(view).removeprefix('over ')} mean"),
+        label(f" tok/s of {rate_words(view).removeprefix('over ')}"),
     ]
 
 
@@ -467,7 +468,7 @@ def _limit_notes(view: BackendView, limit: Limit, finding: Row, room: int | None
 
     How it is polled replaces the finding if its page is slow or cached, or if nothing else is known.
     """
-    note, beside = limit_note(limit), finding
+    note, beside = limit_note(limit, room), finding
     if room is not None and finding and row_width([*note, *finding]) > room:
         shares = [(view.yardsticks.get(name), words) for name, words in _YARDSTICKS]
         yardsticks = " · ".join(
@@ -477,6 +478,8 @@ def _limit_notes(view: BackendView, limit: Limit, finding: Row, room: int | None
             note, beside = _limit_beside_yardsticks(limit, yardsticks, room), []
     if slow_page(view) or view.page_note or (limit.kind is LimitKind.UNKNOWN and not finding):
         beside = _poll_note(view)
+    if room is not None and limit.kind is LimitKind.UNKNOWN and row_width([*note, *beside]) > room:
+        beside = finding
     return note, beside
 
 

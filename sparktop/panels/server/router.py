@@ -218,7 +218,7 @@ def _deployments_count(view: RouterView) -> Row:
 
 def _deployments_row(view: RouterView, width: int) -> Row:
     """Return one row with each deployment and its backend; its end counts deployments that do not fit."""
-    head = label("sends to ")
+    head = label("deployments ")
     if view.deployments is None:
         return [head, ("– ", "muted"), (view.sample.note or "it does not list its deployments", "muted")]
     if not view.deployments:

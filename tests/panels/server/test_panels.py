@@ -143,7 +143,7 @@ def test_a_sleeping_server_says_first_whether_it_can_wake(
     playing: Snapshot, severity: Severity | None, short: str, sign: str
 ) -> None:
     """Where its queue has no room beside that, the line is of its memory, with the key for more."""
-    line = f"waking would need 82 of {55 if short else 99} GiB{':' if short else ''}{short}"
+    line = f"waking needs 82 GiB, {55 if short else 99} GiB can be had{':' if short else ''}{short}"
     waking = Finding("start-short" if short else "start-fits", "spark-a", line, severity=severity)
     queue = ProgressView(Progress.STILL, 240.0, "requests wait while it sleeps")
     sleeping = replace(playing.backends[0], findings=(waking,), state=BackendState.ASLEEP, progress=queue)

@@ -438,11 +438,11 @@ def test_few_requests_have_a_lasting_word_that_hides_nothing() -> None:
     last = played(Pair(), 120, (1.0, 1.0), 5)[-1]
     found = balance(last)
     assert found.word is BalanceWord.UNKNOWN
-    assert found.title == "too few requests to judge"
-    assert found.reasons[1].startswith("now spark-a ")
+    assert found.title == "unknown, too few requests"
+    assert found.reasons[1].startswith("requests now: spark-a ")
     words = verdict(last).words
-    assert "balance not known yet" not in words
-    assert words.endswith("proxy: too few requests to judge")
+    assert not words.endswith("balance unknown")
+    assert words.endswith("proxy: balance unknown, too few requests")
 
 
 # The picture of a group that is polled four times a second: a swing of seconds at its full height.
