@@ -6,6 +6,7 @@ Most functions return a sentence, or a list that is empty where there is nothing
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 
@@ -21,8 +22,10 @@ _RANDOM_Z = (0.3, 3.0)
 _BLIND = frozenset({"simple-shuffle", "round-robin"})
 """Routing strategies that read no load counts: outdated counts cannot explain a swing, and there is no better
 strategy to suggest."""
-_KEYED = ("hash", "session", "sticky", "affinity", "prefix", "cache")
-"""Words in the names of strategies that follow keys of requests: users, sessions, beginnings of prompts."""
+_KEYED = re.compile(r"hash|session|sticky|affinity|prefix|cache")
+_BY_USE = re.compile(r"least|lowest|usage|util")
+"""Words in the names of strategies that follow keys of requests (users, sessions, beginnings of prompts), and
+of those that follow how full servers are, such as AIBrix's least-kv-cache."""
 _FLAT_S = 120.0
 """Seconds of a window from which on an uneven load may be a drift of the counters of a router."""
 _STUCK_S = 40.0
@@ -117,7 +120,8 @@ def reasons(
 
 def follows_keys(strategy: str | None) -> bool:
     """Return whether a routing strategy follows keys of the requests, whatever the load."""
-    return any(word in (strategy or "").lower() for word in _KEYED)
+    name = (strategy or "").lower()
+    return _KEYED.search(name) is not None and _BY_USE.search(name) is None
 
 
 def reasons_without_router(result: Balance, grid: LoadGrid, strategy: str | None) -> tuple[str, ...]:

@@ -94,6 +94,8 @@ def test_loads_that_follow_keys_are_uneven_not_a_fault_of_the_router(strategy: s
         f"{strategy} follows keys: who asks decides which server is loaded, not the load"
     )
     assert found.lost_words == ""
+    by_use = judge(GroupLoad("proxy", list(tracks), life, "least-kv-cache", router="proxy"), 80.0)
+    assert by_use.word is Is.OSCILLATING
 
 
 def test_errors_and_a_swing_are_cooldowns() -> None:
