@@ -112,6 +112,14 @@ def _levels_words(plan: Plan) -> str:
     return f", {' to '.join(ends)} {plan.axis[0].kind.amount}"
 
 
+def _question(plan: Plan) -> str:
+    """Return what a plan does, as the begin of a question: "Put load on a, 1 to 4 requests at once"."""
+    names = names_in_words([target.name for target in plan.targets])
+    if plan.capacity is None:
+        return f"Put load on {names}{_levels_words(plan)}"
+    return f"Search how many {plan.capacity.kind.amount} {names} can take, under load"
+
+
 def _duration_words(plan: Plan, snapshot: Snapshot | None) -> str:
     """Return how long a plan lasts on a fast and on a slow server: ", for 2 to 9 min"; "" if unknown.
 
@@ -376,11 +384,11 @@ class SweepDesk:
             start()
             return
         lines = [note, "", *lines] if note else lines
-        lines.append(
-            f"Put load on {names_in_words([target.name for target in plan.targets])}"
-            f"{_levels_words(plan)}{_duration_words(plan, snapshot)}?"
+        lines.append(f"{_question(plan)}{_duration_words(plan, snapshot)}?")
+        title, yes = (
+            ("sweep", "start the sweep") if plan.capacity is None else ("how many?", "start the search")
         )
-        self._app.push_screen(AskScreen("sweep", lines, yes="start the sweep"), answered)
+        self._app.push_screen(AskScreen(title, lines, yes=yes), answered)
 
     def edit(self, selected: PanelKey | None) -> None:
         """Open the editor with the last draft, or else with the default preset on the selected target."""

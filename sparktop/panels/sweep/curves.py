@@ -63,7 +63,7 @@ def legend_pieces(plots: Sequence[CurvePlot], *, short: bool = False) -> list[Ro
         letter = line_letter(lines, index)
         pieces.append([(f"{letter} {sample}", part_role(index)), (name, "text"), *where])
     if any(point.value.low is not None for line in lines for point in line.points):
-        pieces.append([("┬┴", "text"), label(f" 95 %{'' if short else ' interval'}, where there is room")])
+        pieces.append([("┬┴", "text"), label(f" 95 % CI{'' if short else ' (where it has room)'}")])
     if any(point.missed for plot in plots for line in plot.lines for point in line.points):
         pieces.append([("A", "bad"), label(" misses the limit")])
     return pieces
@@ -159,7 +159,7 @@ def _value_words(plot: CurvePlot, value: Value) -> str:
     mean, low, high = (
         numbers.decimal(number, plot.decimals) for number in (value.mean, max(0.0, value.low), value.high)
     )
-    return f"{mean} (95 %: {low} to {high})"
+    return f"{mean} (95 % CI {low} to {high})"
 
 
 _EDGE = 7
@@ -244,7 +244,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     below = centred_labels([(point.value, point.words) for point in points], place.axis)
     better = better_words(more=plot.more_is_better, mean=not plot.is_condition)
     if place.bottom:
-        better = f"logarithmic, {better}"
+        better = f"log scale, {better}"
     rows = [
         heading(f"{plot.title} in {plot.unit}", better, width),
         *body,

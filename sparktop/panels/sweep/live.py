@@ -443,7 +443,7 @@ _MOST_CELLS = 4
 _LEGEND_AND_AXIS, _LEAST_BODY = 2, 2
 """Rows above and below the picture, the legend and the time axis, and its least height with both."""
 _NAMED = 9
-_COUNTED = "how many do what"
+_COUNTED = "agents by activity"
 """Label of the columns, whose rows are no agents."""
 
 

@@ -120,7 +120,7 @@ def moment_pieces(view: SweepView) -> list[Row]:
     beyond = now.key is None or at_a_rate or now.in_flight > now.key.point.value
     asked = "" if now.key is None or beyond else f" of {now.key.point.words}"
     pieces: list[Row] = [
-        [figure(numbers.decimal(now.tps, 1)), label(" tok/s over 2 s")],
+        [figure(numbers.decimal(now.tps, 1)), label(" tok/s in the last 2 s")],
         [label("in flight "), figure(f"{now.in_flight}"), label(asked)],
         [label("TTFT p50 "), figure(numbers.milliseconds(now.ttft_p50_ms))],
         [figure(f"{now.ended}"), label(" requests done")],
@@ -218,7 +218,7 @@ def _first_sentences(parts: Sequence[list[Row]], most: int) -> list[Row]:
     hidden = len(parts) - shown
     if not hidden or most < 2:
         return rows[:most]
-    return [*rows[: most - 1], [label(f"… {hidden} more: n shows all")]]
+    return [*rows[: most - 1], [label(f"… {hidden} more sentences: n shows all")]]
 
 
 def finding_rows(view: SweepView, width: int) -> list[list[Row]]:
@@ -282,7 +282,7 @@ def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
     inner = width - 4
     rows: list[Row] = []
     for word, sentences, sign in (
-        ("found", view.verdict, "· "),
+        ("findings", view.verdict, "· "),
         ("warnings on the load generator", view.doubts, "! "),
         ("notices, the newest first", tuple(reversed(view.notices)), "· "),
     ):
@@ -293,7 +293,7 @@ def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
         for sentence in sentences:
             rows += sentence_rows((sign, role), sentence, "text", inner)
     if not rows:
-        rows = [[label("nothing was said")]]
+        rows = [[label("no notices")]]
     body = [fit_row(row, inner) for row in rows]
     title = page_title("notices", view.title)
     return framed_sweep(body, width, height, title=title, simulated=view.simulated)
@@ -487,7 +487,7 @@ def _picture_above_table(
     if height - table - 1 < least:
         table = max(_LEAST_TABLE, height - least - 1)
     made = sum(row.complete for row in view.rows)
-    rule = [heading("levels", f"{made} of {levels} done", width)]
+    rule = [heading("levels", f"rates in tok/s · {made} of {levels} done", width)]
     if height < least + _LEAST_TABLE:
         table, rule = levels + 2, []
     above = height - table - len(rule)

@@ -415,7 +415,7 @@ def difference_rows(difference: Difference, width: int, *, space: int = 0) -> li
     more = max(map(len, levels.values()), default=_DIFFERENCE_LOAD) - _DIFFERENCE_LOAD
     if inner >= _BAR_FROM + more:
         rows.append(_scale_row(inner, more, scale_end))
-    span = ", 95 % interval" if inner >= _SPAN_FROM + more else ""
+    span = ", 95 % CI" if inner >= _SPAN_FROM + more else ""
     for (title, unit), group in groupby(difference.rows, lambda row: (row.title, row.unit)):
         rows_of_metric = list(group)
         rows += [[]] * space

@@ -152,7 +152,7 @@ def _against(amount: str) -> str:
 def _subtitle(plot: CurvePlot, *, logarithmic: bool) -> Iterator[str]:
     yield f"{'higher' if plot.more_is_better else 'lower'} is better{', logarithmic' if logarithmic else ''}"
     if any(point.value.low is not None for line in plot.lines for point in line.points):
-        yield "bars: 95 % interval over runs"
+        yield "bars: 95 % CI over runs"
 
 
 def _limit_lines(plot: CurvePlot, frame: Frame) -> Iterator[str]:

@@ -92,19 +92,18 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     lead = " ".join([f"**{first}.**", *_with_full_stops(others)])
     costs = " ".join(_with_full_stops(router_costs(named, comparison)))
     about = [
-        " ".join(_setup_parts(result)),
-        *([f"**Router:** {costs}"] if costs else []),
+        " ".join([*_setup_parts(result), *([f"**Router:** {costs}"] if costs else [])]),
         _load_item(result, series),
         " ".join([f"**Warnings:** {_warnings_words(result)}", *left_out]),
     ]
     notes, published = list(_repeat_item(commands)), list(_published_items(beside, changes))
-    items = len(about) + bool(grids) + len(published) + len(notes)
+    items = len(about) + bool(grids) + len(notes)
     used = _FRAME_LINES + items + len(grids) * (_HEAD_LINES + 1)
     limit = max(_LEAST_LEVELS, (MOST_LINES - used) // max(1, len(grids)))
     thin = [replace(grid, rows=tuple(_evenly_spaced(grid.rows, limit))) for grid in grids]
     lost = max((len(grid.rows) - len(short.rows) for grid, short in zip(grids, thin, strict=True)), default=0)
-    about += [f"**Figures:** {_how_to_read(comparison, metrics, grids, lost)}"] if grids else []
-    about += published
+    figures = [f"**Figures:** {_how_to_read(comparison, metrics, grids, lost)}"] if grids else []
+    about += [" ".join([*figures, *published])] if grids else []
     blocks = [f"## {_title(result)}", lead, bullets(about), *map(rows_in_markdown, thin), bullets(notes)]
     return "\n\n".join(filter(None, blocks)) + "\n"
 
@@ -483,7 +482,7 @@ def _how_to_read(
     parts += [f"{EVEN_SIGN} no clear difference"] if EVEN_SIGN in cells else []
     parts += [f"* {NOT_TESTED}"] if any(cell.endswith("*") for cell in cells) else []
     parts += ["? the level has a warning"] if any(cell.endswith(" ?") for cell in cells) else []
-    parts += [f"{lost} levels are left out here"] if lost else []
+    parts += [f"left out here: {lost} level{'' if lost == 1 else 's'}"] if lost else []
     return f"{'; '.join(parts)}."
 
 

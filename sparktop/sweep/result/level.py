@@ -580,7 +580,7 @@ def largest_run_share(level: LevelResult) -> float | None:
 
 
 def split_words(level: LevelResult) -> str | None:
-    """Return how unevenly requests were distributed: "50 to 100 % of each run on one server".
+    """Return how unevenly requests were distributed: "50 to 100 % of each run's requests on one server".
 
     Return None for a single server, for runs of a single request, or if no answer named a backend.
     """
@@ -591,7 +591,7 @@ def split_words(level: LevelResult) -> str | None:
         return None
     low, high = round(min(shares)), round(max(shares))
     span = f"{high} %" if low == high else f"{low} to {high} %"
-    return f"{span} of {'the' if len(runs) == 1 else 'each'} run on one server"
+    return f"{span} of {'the' if len(runs) == 1 else 'each'} run's requests on one server"
 
 
 def _count_by_run(pairs: Iterable[tuple[int, str | None]]) -> tuple[dict[str, int], ...]:

@@ -902,7 +902,7 @@ def _end_words(with_rate: Sequence[LevelResult], leader: LevelResult, metric: st
     difference = "no value to compare" if ratio is None else f"{ratio.percent:+.1f} %"
     if ratio is not None and ratio.ci95 is not None:
         low, high = (100 * (end - 1) for end in ratio.ci95)
-        difference += f", 95 % interval {low:+.1f} to {high:+.1f} %"
+        difference += f", 95 % CI {low:+.1f} to {high:+.1f} %"
     return f"c = {top.concurrency} gives no more tok/s than c = {leader.concurrency} ({difference})"
 
 

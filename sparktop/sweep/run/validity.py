@@ -166,7 +166,8 @@ def notes_on(level: LevelResult, facts: LevelFacts) -> tuple[Validity, ...]:
 
 def _client_lag(level: LevelResult, facts: LevelFacts, *, grave: bool) -> Iterator[Validity]:
     """Yield what a late load generator does to a level: a reason to doubt it if `grave`, else a note."""
-    percent, reasons = None, list[tuple[str, bool]]()
+    percent: float | None = None
+    reasons: list[tuple[str, bool]] = []
     lags = [run_health.loop_lag_ms for run_health in facts.health if run_health.loop_lag_ms]
     off, which, why = _possible_ttft_error(facts.health)
     ttft_ms = None if level.ttft_ms is None else level.ttft_ms.mean
@@ -178,16 +179,21 @@ def _client_lag(level: LevelResult, facts: LevelFacts, *, grave: bool) -> Iterat
     p99 = max((lag["p99"] for lag in lags), default=0.0)
     if p99 > MOST_LAG_MS:
         words = f"the load generator's timers fired up to {p99:.1f} ms late (p99)"
-        reasons.append((words, ttft_ms is None or 100 * p99 >= WARN_PERCENT * ttft_ms))
+        is_grave = ttft_ms is None or 100 * p99 >= WARN_PERCENT * ttft_ms
+        reasons.append((words, is_grave))
+        if is_grave and ttft_ms:
+            percent = max(percent or 0.0, min(100.0, 100 * p99 / ttft_ms))
     mean = max((lag["mean"] for lag in lags), default=0.0)
     tpot = level.tpot_ms.p50 if level.tpot_ms is not None else None
     if tpot and mean > MOST_LAG_SHARE * tpot:
         late = f"{mean:.2f} ms late on average, {100 * mean / tpot:.0f} % of the median TPOT"
         reasons.append((f"the load generator's timers fired {late}", True))
+        percent = None  # more than the TTFT is too long
     cpu = max((run_health.cpu_percent for run_health in facts.health), default=0.0)
     if cpu > MOST_CPU_PERCENT:
         reasons.append((f"the load generator took {cpu:.0f} % of a core", True))
-    if reasons and any(is_grave for _, is_grave in reasons) is grave:
+        percent = None
+    if reasons and any(counts for _, counts in reasons) is grave:
         message = "; ".join(words for words, _ in reasons)
         yield Validity(code=CLIENT_LAG, message=message, ttft_percent=percent)
 

@@ -85,7 +85,7 @@ def stored_words(search: CapacityResult) -> str:
 
 
 def compared_words(compared: CapacityComparison, name: Callable[[str], str] = str) -> str:
-    """Return answers beside one another: "A 9 agents (95 %: 8 to 10), B 14 (95 %: 12 to 15): B takes more".
+    """Return answers side by side: "A 9 agents (95 % CI: 8 to 10), B 14 (95 % CI: 12 to 15): B takes more".
 
     `name` escapes the names of targets for the output format.
     """
@@ -96,7 +96,7 @@ def compared_words(compared: CapacityComparison, name: Callable[[str], str] = st
         least = amount(compared.load, low or 0.0, bare=True)
         limit = " or more" if highest is None else f" to {amount(compared.load, highest, bare=True)}"
         sure = least if low == highest else least + limit
-        parts.append(f"{name(target)} {held} (95 %: {sure})")
+        parts.append(f"{name(target)} {held} (95 % CI: {sure})")
     verdict = NO_DIFFERENCE
     if not compared.alike:
         verdict = "not comparable, since load or conditions differ"

@@ -680,7 +680,8 @@ def overhead_words(level: LevelResult) -> str | None:
     if added_ms is None:
         return None
     if level.router_overhead_from == "router":
-        return f"{added_ms:.0f} ms by its own count"
+        milliseconds_added = "less than 1 ms" if added_ms < 1 else f"{added_ms:.0f} ms"
+        return f"{milliseconds_added} by its own count"
     return f"{round(added_ms):+d} ms to the median TTFT".replace("-", "−")
 
 
@@ -723,7 +724,7 @@ def _rate_words(name: str, rate: Rate) -> str:
         return f"{words}, a single run"
     ends = f"{metric.text(rate.ci95[0])} to {metric.text(rate.ci95[1])}"
     meant = f": {metric.meaning}" if name == "pure_decode_tps" else ""
-    return f"{words} (95 % interval {ends}, {len(rate.values)} runs){meant}"
+    return f"{words} (95 % CI {ends}, {len(rate.values)} runs){meant}"
 
 
 def _latency_words(name: str, latency: Latency) -> str:

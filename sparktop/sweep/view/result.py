@@ -68,6 +68,7 @@ def topologies(
         _compared_metric(name, list(rows), compared, series)
         for name, rows in groupby(compared.rows, lambda row: row.metric)
     )
+    metric_names = {metric.metric for metric in metrics}
     return Topologies(
         columns=tuple(a_series.name for a_series in series),
         metrics=metrics,
@@ -75,6 +76,7 @@ def topologies(
             f"{METRICS[crossover.metric].title}: {crossover.from_} → {crossover.to} between {crossover.words}"
             f"{'' if crossover.significant else ' (as published)'}"
             for crossover in compared.crossovers
+            if crossover.metric not in _LIKE_TTFT or "ttft_ms" not in metric_names
         ),
         splits=tuple(_split_rows(result)),
         deviations=tuple(_deviation_rows(metrics, series)),
@@ -265,6 +267,8 @@ def end_words(status: SweepStatus, result: SweepResult) -> str:
     return f"{status.value}{why}; {kept} kept"
 
 
+_LIKE_TTFT = frozenset({"ttfr_ms", "first_answer_ms"})
+"""Latencies whose crossovers are not named beside those of the TTFT; the file has them."""
 _SHAPES = {
     LoadMode.BURST: "bursts",
     LoadMode.STEADY: "steady",

@@ -1073,4 +1073,4 @@ def _best_value_words(row: ResultRow, key: str) -> str:
         return f"{words} ({row.runs} runs: too few for an interval)"
     if figure.low is None or figure.high is None:
         return f"{words} ({NOT_TESTED})"
-    return f"{words} (95 % interval {metric.text(figure.low)} to {metric.text(figure.high)})"
+    return f"{words} (95 % CI {metric.text(figure.low)} to {metric.text(figure.high)})"

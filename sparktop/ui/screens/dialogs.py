@@ -78,7 +78,7 @@ class AskScreen(Dialog[bool]):
         """Yield the widgets of the dialog: the question and its two answers."""
         with Vertical() as box:
             box.border_title = Text(self._title)
-            hints = "↑↓ mark · enter answers · esc no"
+            hints = "↑↓ choose · enter confirm · esc cancel"
             box.border_subtitle = key_hints(hints, getattr(self.app, "role_styles", None))
             with VerticalScroll(can_focus=False):
                 yield Static(self._text)

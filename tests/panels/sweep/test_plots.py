@@ -180,7 +180,7 @@ def test_each_target_has_a_bar_with_its_value_and_interval() -> None:
     assert "Decode in tok/s" in text[0]
     assert "0 to 3k, higher is better" in text[0]
     assert "A spark-0" in text[1]
-    assert "1,500 (95 %: 1,350 to 1,650)" in text[1]
+    assert "1,500 (95 % CI 1,350 to 1,650)" in text[1]
     assert abs(2 * text[1].count("█") - text[2].count("█")) <= 1
     assert {role for _, role in rows[1]} >= {part_role(0)}
     assert sum(row.count("█") for row in text[3:]) == 0, "nothing is measured as 0"

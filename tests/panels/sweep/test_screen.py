@@ -230,7 +230,7 @@ def test_the_notices_hold_verdict_and_what_was_said() -> None:
     assert text.index("another thing") < text.index("one thing")
     found = " ".join(row_text(row).strip("│ ") for row in notices_screen(done(), 200, 24))
     assert all(sentence in found for sentence in done().verdict)
-    assert "nothing was said" in row_text(notices_screen(starting(), 80, 24)[1])
+    assert "no notices" in row_text(notices_screen(starting(), 80, 24)[1])
 
 
 def two_agents() -> Activities:
@@ -470,7 +470,7 @@ def test_a_sentence_is_whole_or_not_there(status: SweepStatus, size: tuple[int, 
     for sentence in SENTENCES:
         assert sentence in said or sentence[:30] not in said, "\n".join(rows)
     if not all(sentence in said for sentence in SENTENCES):
-        assert "more: n shows all" in said
+        assert "more sentences: n shows all" in said
 
 
 def test_a_level_without_figures_or_verdict_says_so() -> None:

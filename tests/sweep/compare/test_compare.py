@@ -269,16 +269,16 @@ def test_the_one_whose_interval_lies_above_the_others_takes_more() -> None:
     compared = compared_targets(FOUND)
     assert compared is not None
     assert compared.takes_more == "B"
-    assert compared_words(compared) == "A 9 agents (95 %: 8 to 10), B 14 (95 %: 12 to 15): B takes more"
+    assert compared_words(compared) == "A 9 agents (95 % CI: 8 to 10), B 14 (95 % CI: 12 to 15): B takes more"
 
 
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (MANY.model_copy(update={"interval": (10, 16)}), "B 14 (95 %: 10 to 15): no clear difference"),
-        (MANY.model_copy(update={"interval": (14, 15)}), "B 14 (95 %: 14): B takes more"),
-        (MANY.model_copy(update={"interval": (12, None)}), "B 14 (95 %: 12 or more): B takes more"),
-        (CapacityAnswer(), "B unknown (95 %: 0 or more): no clear difference"),
+        (MANY.model_copy(update={"interval": (10, 16)}), "B 14 (95 % CI: 10 to 15): no clear difference"),
+        (MANY.model_copy(update={"interval": (14, 15)}), "B 14 (95 % CI: 14): B takes more"),
+        (MANY.model_copy(update={"interval": (12, None)}), "B 14 (95 % CI: 12 or more): B takes more"),
+        (CapacityAnswer(), "B unknown (95 % CI: 0 or more): no clear difference"),
     ],
 )
 def test_intervals_that_overlap_show_no_difference(other: CapacityAnswer, words: str) -> None:
@@ -301,7 +301,7 @@ def test_every_form_of_a_comparison_says_it() -> None:
     """Markdown first, JSON as values, and the verdict of two stored results; other sweeps have none."""
     both = [series("A", FEW), series("B", MANY)]
     compared = compare(both)
-    sentence = "9 agents (95 %: 8 to 10), `B` 14 (95 %: 12 to 15): `B` takes more"
+    sentence = "9 agents (95 % CI: 8 to 10), `B` 14 (95 % CI: 12 to 15): `B` takes more"
     assert sentence in comparison_markdown(compared, both)
     values = json.loads(comparison_json(compared, both))["capacity"]
     assert (values["holds"], values["takes_more"]) == ({"A": 9, "B": 14}, "B")

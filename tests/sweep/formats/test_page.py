@@ -294,7 +294,7 @@ def test_a_post_of_many_levels_loses_some_in_the_middle() -> None:
     assert len(post.splitlines()) <= MOST_LINES
     rows = table(post)
     assert (rows[0][0], rows[-1][0]) == ("c1", "c256")
-    assert "4 levels are left out here" in post
+    assert "left out here: 4 levels" in post
 
 
 def test_a_post_is_read_back_as_the_figures_that_it_shows() -> None:

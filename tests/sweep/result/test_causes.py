@@ -119,9 +119,9 @@ def test_each_run_has_its_own_split() -> None:
     assert HERDED.served_by == {"spark-a": 4, "spark-b": 4}
     assert HERDED.runs_split == ({"spark-a": 4}, {"spark-b": 4})
     assert largest_run_share(HERDED) == 100.0
-    assert split_words(HERDED) == "100 % of each run on one server"
-    assert split_words(herded("aabb", "aaab")) == "50 to 75 % of each run on one server"
-    assert split_words(herded("aaab")) == "75 % of the run on one server"
+    assert split_words(HERDED) == "100 % of each run's requests on one server"
+    assert split_words(herded("aabb", "aaab")) == "50 to 75 % of each run's requests on one server"
+    assert split_words(herded("aaab")) == "75 % of the run's requests on one server"
 
 
 def test_older_files_are_split_by_their_requests() -> None:
@@ -138,7 +138,7 @@ def test_the_comparison_states_single_runs_and_busy_batches() -> None:
     rows = rest_rows(topologies(compare(series), series, result=result), 110)
     lines = ["".join(text for text, _ in row).rstrip() for row in rows]
     line = next(one for one in lines if one.startswith("proxy"))
-    assert "spark-a 4 · spark-b 4 · 100 % of each run on one server" in line
+    assert "spark-a 4 · spark-b 4 · 100 % of each run's requests on one server" in line
     assert "50 %" not in line
     assert "batch 4.0 | 3.9" in " ".join(lines)
 
@@ -165,8 +165,8 @@ def test_the_evidence_writes_the_runs_out() -> None:
     assert evidence is not None
     facts = dict(evidence.facts)
     assert facts["Served by"] == "spark-a 4, spark-b 4"
-    assert facts["Run by run"] == "100 % of each run on one server; spark-a:spark-b = 4:0, 0:4"
+    assert facts["Run by run"] == "100 % of each run's requests on one server; spark-a:spark-b = 4:0, 0:4"
     assert [share.busy_batch for share in evidence.shares] == [4.0, 3.9]
     text = "\n".join("".join(part for part, _ in row) for row in evidence_screen(evidence, 80, 24, run=0))
-    assert "100 % of each run on one server" in " ".join(text.split())
+    assert "100 % of each run's requests on one server" in " ".join(text.split())
     assert "run 1, 4 requests: spark-a 4 · spark-b 0" in text

@@ -126,7 +126,7 @@ def test_the_verdict_names_the_best_level_with_its_interval() -> None:
     """A single target's sentence has the level, the figure, and the ones that are as good."""
     result = made_sweep(("a", (rated(1, 99, 100, 101), rated(4, 216, 217, 218), rated(8, 217, 218, 219))))
     assert result_view(result).verdict[0] == (
-        "most decode at c8: 218.0 tok/s (95 % interval 217.0 to 219.0); not clearly more than c4"
+        "most decode at c8: 218.0 tok/s (95 % CI 217.0 to 219.0); not clearly more than c4"
     )
 
 

@@ -59,7 +59,7 @@ async def test_everything_is_on_the_screen(size: tuple[int, int]) -> None:
     async with asking.on(size):
         await asking.ask()
         drawn = screen_svg(asking.app).replace("&#160;", " ")
-        for words in ("load on a [stranger]", "[red]it[/red]", "put load on it", "cancel", "enter answers"):
+        for words in ("load on a [stranger]", "[red]it[/red]", "put load on it", "cancel", "enter confirm"):
             assert words in drawn
         screen = asking.app.screen
         box = screen.query_one("AskScreen > Vertical").region

@@ -102,7 +102,7 @@ ABOUT: Mapping[str, str] = {
     "trace_format": "how the file is read; recognised by its first line",
     "pp": "tokens of each prompt; several lengths are levels of their own",
     "tg": "tokens that each request generates",
-    "runs": "repetitions of each level; 3+ adds runs until the result is certain",
+    "runs": "runs of each level; 3+: at least 3, and more until 10 s are measured",
     "duration": "seconds of each level, if it shall end by time",
     "requests": "requests of each run; at least as many as are in flight",
     "mode": "burst: all begin together; steady: one ends, the next begins",
