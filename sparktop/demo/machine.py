@@ -146,6 +146,10 @@ _TABLE_EVERY_S = 5.0
 """Seconds between two readings of the process table."""
 _DISPLAY_PID, _ORPHAN_PID = 1811, 3377
 _DISPLAY_BYTES = 43 * _MIB
+_ENERGY_BEFORE_J = 1.8e6
+"""Energy that a machine's GPU had used before the simulation began."""
+_MEAN_CPU_W = (5.0, 1.5)
+"""Mean power of the big and of the little cores."""
 
 
 def setup_of(mtu: int = 9000, nccl: str = "2.28.9", build: str = "5e1f7a90") -> MachineSetup:
@@ -210,6 +214,8 @@ class Condition(Struct, frozen=True):
     """Age of the engine's processes, if they started while the simulation ran."""
     host_share: float = 0.0
     """Fraction of the time in which the GPU waited for one CPU core of the engine, 0 to 1."""
+    energy_j: float | None = None
+    """Energy that the GPU has used since the simulation began; None: at `power_w` all the time."""
 
 
 def node_sample(at: float, load: float, machine: Machine = ALONE) -> NodeSample:
@@ -244,7 +250,7 @@ def sample_of(at: float, condition: Condition, machine: Machine = ALONE) -> Node
         network=_network(condition, wave, machine),
         sensors=_sensors(gpu.temperature_c or 0.0, load),
         cost_ms=1.4,
-        rails=_rails(at, gpu.power_w or 0.0, cpu.percent or 0.0),
+        rails=_rails(at, gpu.power_w or 0.0, cpu.percent or 0.0, condition.energy_j),
         processes=_processes(at, condition, machine),
         workloads=_workloads(at, condition, machine),
     )
@@ -397,22 +403,29 @@ def _sensors(gpu_c: float, load: float) -> tuple[SensorReading, ...]:
     )
 
 
-def _rails(at: float, gpu_w: float, cpu_percent: float) -> tuple[PowerRail, ...]:
+def _rails(at: float, gpu_w: float, cpu_percent: float, gpu_j: float | None) -> tuple[PowerRail, ...]:
     """Return the readings of the power rails, as the third-party driver spbm reports them.
 
     The chip package draws 3.5 W more than GPU and CPU together, and the machine 17 W more than the package.
+    The energy of the CPU is that of its mean power.
     """
-    big, little = 1.2 + 0.35 * cpu_percent, 0.6 + 0.08 * cpu_percent
-    package = gpu_w + big + little + 3.5
-    watts = {
-        "sys_total": package + 17.0,
-        "soc_pkg": package,
-        "gpu": gpu_w,
-        "cpu_p": big,
-        "cpu_e": little,
-        "dc_input": (package + 17.0) / 0.94,
-    }
-    return tuple(PowerRail(name, round(power, 1), round(power * at, 0)) for name, power in watts.items())
+    energy_j = gpu_w * at if gpu_j is None else _ENERGY_BEFORE_J + gpu_j
+
+    def rails(gpu: float, big: float, little: float, rest: float) -> dict[str, float]:
+        package = gpu + big + little + 3.5 * rest
+        whole = package + 17.0 * rest
+        return {
+            "sys_total": whole,
+            "soc_pkg": package,
+            "gpu": gpu,
+            "cpu_p": big,
+            "cpu_e": little,
+            "dc_input": whole / 0.94,
+        }
+
+    watts = rails(gpu_w, 1.2 + 0.35 * cpu_percent, 0.6 + 0.08 * cpu_percent, 1.0)
+    joules = rails(energy_j, *(mean_w * at for mean_w in _MEAN_CPU_W), at)
+    return tuple(PowerRail(name, round(watts[name], 1), round(joules[name], 0)) for name in watts)
 
 
 def _workloads(at: float, condition: Condition, machine: Machine) -> Workloads:
@@ -673,6 +686,7 @@ class MachineReader:
             symptoms,
             None if self._start is None else now - self._start[0],
             min(1.0, host),
+            thermal.energy_j(now),
         )
 
     def _condition_of_start(self, now: float, started_at: float, takes_s: float) -> Condition:
@@ -689,6 +703,7 @@ class MachineReader:
             engine_bytes=engine_bytes,
             symptoms=Symptoms(engine_cpu_percent=cpu_percent),
             age_s=now - started_at,
+            energy_j=thermal.energy_j(now),
         )
 
 

@@ -45,6 +45,8 @@ _SAID_S = 10.0
 _MOST_NAMES, _MOST_LABELS, _MOST_MOVED = 3, 6, 12
 _LEAST_SHARE = 0.1
 """Smallest change of a mean, relative to the larger one, that is one."""
+_TIMES_FROM = 10.0
+"""Growth from which on it is a factor, not a percentage."""
 _ERRORS = 3.0
 """A change must exceed so many standard errors of the two means."""
 _STATE_KINDS = ("state", "unreachable", "stuck", "blocked")
@@ -66,6 +68,8 @@ class Line(Struct, frozen=True):
     """Events and changes that the line stands for."""
     about: str | None = None
     phase: Phase | None = None
+    began: datetime | None = None
+    """When what ends here began, which an alert tells only after a while; None of other lines."""
 
     @property
     def subject(self) -> str:
@@ -93,8 +97,13 @@ class Moved(Struct, frozen=True):
 
 
 def share_words(share: float) -> str:
-    """Return the change of a figure as text: "+40 %", "gone" or "new"."""
-    return f"{100 * share:+.0f} %" if isfinite(share) else "gone" if share < 0 else "new"
+    """Return the change of a figure by `Moved.share` as text, of the mean before: "+40 %", "gone", "new"."""
+    if not isfinite(share):
+        return "gone" if share < 0 else "new"
+    if share >= 1:
+        return "from 0"
+    change = share if share < 0 else share / (1 - share)
+    return f"{100 * change:+.0f} %" if change < _TIMES_FROM else f"{1 + change:.0f} ×"
 
 
 class Compared(Struct, frozen=True):
@@ -251,6 +260,7 @@ def _event_line(event: Event) -> Line:
         about=event.about,
         phase=event.phase,
         count=event.count,
+        began=None if event.duration_s is None else event.at - timedelta(seconds=event.duration_s),
     )
 
 
@@ -299,6 +309,7 @@ def _with_sequel(first: Line, sequel: Line) -> Line:
     """Return one line of a condition and what became of it."""
     return replace(
         first,
+        at=min(first.at, sequel.began or first.at),
         words=f"{first.words}; {sequel.words}",
         severity=max(first.severity, sequel.severity, key=lambda severity: severity.rank),
         until=sequel.at if sequel.phase is Phase.END else first.until,

@@ -13,7 +13,7 @@ from sparktop.cli import main
 from sparktop.model.event import Event, Finding, Phase, Severity
 from sparktop.model.node import NodeIdentity
 from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, NodeView, Snapshot
-from sparktop.moments.happened import PAGE_LINES, compare_minutes, pivot, what_happened
+from sparktop.moments.happened import PAGE_LINES, compare_minutes, pivot, share_words, what_happened
 from sparktop.moments.moment import BACKEND, Collector, FactChange, Moment, Readings
 from sparktop.moments.report import moment_report
 from sparktop.store.event_log import condition_label
@@ -149,6 +149,15 @@ def test_one_cause_has_one_line() -> None:
     assert lines[0].until == at(70)
 
 
+def test_a_condition_begins_before_it_is_told() -> None:
+    """An alert of an outage comes after some polls; its line and its duration name one beginning."""
+    end = event(60, "unreachable", phase=Phase.END, message="answers again after 48 s")
+    lines, _ = what_happened(
+        moment(event(25, "unreachable", phase=Phase.BEGIN), replace(end, duration_s=48.0))
+    )
+    assert [(line.at, line.until) for line in lines] == [(at(12), at(60))]
+
+
 def test_a_page_of_a_recording_has_every_event(recorded: Recorded) -> None:
     """The events of the span are on the page with their words, and its first line is the outage."""
     span = recorded.moment(20)
@@ -179,6 +188,15 @@ def test_figures_that_moved_are_compared_and_scatter_is_not() -> None:
     assert (moved.subject, moved.before, moved.after, round(moved.share, 2)) == ("a", "100", "40", -0.6)
     text = moment_report(replace(moment(), series=series), "md", at=at(300))
     assert "Generated tok/s of `a` 100 → 40 (-60 %)" in text
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [(100, 40, "-60 %"), (40, 100, "+150 %"), (30.1, 36.9, "+23 %"), (1, 40, "40 ×"), (0, 5, "from 0")],
+)
+def test_a_change_is_of_the_figure_before(before: float, after: float, words: str) -> None:
+    """A rise and a fall have one base."""
+    assert share_words((after - before) / max(before, after)) == words
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 2), (100, 5), (5, 100), (0, 0)])
