@@ -42,6 +42,7 @@ from sparktop.sweep.terms.definitions import (
     RESTARTED,
     SHORT_OUTPUT,
     SHORT_PROMPT,
+    SPEED_CHANGED,
     THROTTLED,
     WARNINGS,
 )
@@ -49,7 +50,7 @@ from sparktop.sweep.terms.definitions import (
 _NOT_OF_THE_LOAD = frozenset(
     (
         *(CACHE_HITS, CLIENT_LAG, CLOCK_SHIFT, CUT_SHORT, DRIFT, FOREIGN_TRAFFIC),
-        *(LATE_SENDS, LONG_OUTPUT, RESTARTED, SHORT_OUTPUT, SHORT_PROMPT, THROTTLED),
+        *(LATE_SENDS, LONG_OUTPUT, RESTARTED, SHORT_OUTPUT, SHORT_PROMPT, SPEED_CHANGED, THROTTLED),
     )
 )
 """Marks of a level whose latencies are not those of this server under this load alone."""

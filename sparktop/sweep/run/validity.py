@@ -6,6 +6,7 @@ Also what such checks need of the calls of agents.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
 
 from msgspec import Struct, field
 
@@ -36,6 +37,7 @@ from sparktop.sweep.terms.definitions import (
     RESTARTED,
     SHORT_OUTPUT,
     SHORT_PROMPT,
+    SPEED_CHANGED,
     THROTTLED,
     TOO_SHORT,
     UNANSWERED,
@@ -75,6 +77,8 @@ LEAST_LIFETIMES = 3
 """Least length of a steady run in median durations of a request: shorter ones are mostly begin and end."""
 LEAST_RUNS = 3
 """Least number of runs for an interval: with two, Student's t is 12.7 standard errors wide."""
+LEAST_KEPT_SHARE = 0.8
+"""Share of the rate of the faster half of a level's runs that the slower half must have."""
 MOST_THROTTLED_PERCENT = 1.0
 """Percent of a level's time for which a machine may be throttled."""
 MOST_CLOCK_SHIFT = 0.03
@@ -149,6 +153,7 @@ def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, 
         *_burst_doubts(level),
         *(() if level.agents is not None else _output_doubts(plan, level)),
         *_duration_doubts(plan, level, facts),
+        *_trend_doubts(level),
         *_machine_doubts(facts),
         *_failure_doubts(level),
     )
@@ -379,6 +384,22 @@ def _duration_doubts(plan: Plan, level: LevelResult, facts: LevelFacts) -> Itera
     elif level.runs < LEAST_RUNS:
         few = "a single run is" if level.runs == 1 else f"{level.runs} runs are"
         yield Validity(code=FEW_RUNS, message=f"{few} too few for a useful interval; make {LEAST_RUNS}")
+
+
+def _trend_doubts(level: LevelResult) -> Iterator[Validity]:
+    """Yield a reason to doubt the level if its first runs are all faster or all slower than its last ones."""
+    rate = level.decode_tps or level.sustained_tps
+    values = () if rate is None else rate.values
+    if len(values) < LEAST_RUNS:
+        return
+    half = len(values) // 2
+    first, middle, last = values[:half], values[half:-half], values[-half:]
+    for high, low in ((first, last), (last, first)):
+        is_apart = min(high) > max((*middle, *low)) and max(low) < min((*middle, *high))
+        if is_apart and fmean(low) < LEAST_KEPT_SHARE * fmean(high):
+            change = f"from {fmean(first):.3g} to {fmean(last):.3g} tok/s"
+            message = f"its rate went {change} over {len(values)} runs: the server changed meanwhile"
+            yield Validity(code=SPEED_CHANGED, message=message)
 
 
 def _machine_doubts(facts: LevelFacts) -> Iterator[Validity]:

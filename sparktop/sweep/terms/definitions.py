@@ -195,7 +195,7 @@ FOREIGN_TRAFFIC, COUNT_MISMATCH, SHORT_OUTPUT = "foreign_traffic", "count_mismat
 TOO_SHORT, THROTTLED, CLOCK_SHIFT, FEW_RUNS = "too_short", "throttled", "clock_shift", "few_runs"
 ERRORS, MDNS_TARGET, RESTARTED, CUT_SHORT = "errors", "mdns_target", "restarted", "cut_short"
 HIDDEN_TOKENS, UNCOUNTED_TOKENS = "hidden_tokens", "uncounted_tokens"
-BURSTS, LONG_OUTPUT = "bursts", "long_output"
+BURSTS, LONG_OUTPUT, SPEED_CHANGED = "bursts", "long_output", "speed_changed"
 SHORT_PROMPT, CONTEXT_LENGTH = "short_prompt", "context_length"
 UNSTABLE, OVERLOADED, LATE_SENDS = "unstable", "overloaded", "late_sends"
 UNANSWERED, FEW_CALLS = "unanswered", "few_calls"
@@ -332,6 +332,13 @@ WARNINGS = {
             "throttled",
             "a machine was throttled for more than 1 % of the level",
             "cooler air, power supply; repeat it",
+        ),
+        LevelWarning(
+            SPEED_CHANGED,
+            "speed changed",
+            "the server got slower or faster by a fifth or more from the first runs of the level to the last",
+            "see its clocks, temperatures and other clients; repeat it",
+            brief="changed",
         ),
         LevelWarning(
             CLOCK_SHIFT,

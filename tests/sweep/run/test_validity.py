@@ -97,6 +97,10 @@ def cached(tokens: int) -> dict[str, object]:
     return {"tokens": GOOD.tokens.model_copy(update={"cached": tokens})}
 
 
+def rates(*values: float) -> dict[str, object]:
+    return {"decode_tps": Rate.of_runs(values)}
+
+
 LONG_E2E = {"e2e_ms": Latency(mean=4e3, p50=4e3)}
 
 
@@ -145,6 +149,11 @@ LONG_E2E = {"e2e_ms": Latency(mean=4e3, p50=4e3)}
         pytest.param(first_read(3001.0, tpot_ms=None), {}, PLAN, [], id="whole answers of a fast server"),
         pytest.param(cached(16 * 12 + 16), {"measured": None}, PLAN, ["cache_hits"], id="hits by answers"),
         pytest.param(cached(16 * 12 + 15), {"measured": None}, PLAN, [], id="a template's hits"),
+        pytest.param(rates(50.0, 45.0, 40.5), {}, PLAN, [], id="a fifth slower"),
+        pytest.param(rates(50.0, 45.0, 39.0), {}, PLAN, ["speed_changed"], id="slower from run to run"),
+        pytest.param(rates(55.0, 56.0, 22.0, 23.0), {}, PLAN, ["speed_changed"], id="slower at once"),
+        pytest.param(rates(22.0, 40.0, 41.0), {}, PLAN, ["speed_changed"], id="faster after the first run"),
+        pytest.param(rates(55.0, 22.0, 54.0), {}, PLAN, [], id="one slow run"),
         pytest.param({"duration_s": 9.9}, {}, PLAN, ["too_short"], id="9.9 s"),
         pytest.param({}, {}, STEADY, [], id="steady"),
         pytest.param(LONG_E2E, {}, STEADY, ["too_short"], id="below three lifetimes"),
