@@ -250,9 +250,14 @@ def launched_slots(server: Workload, lanes: int) -> int | None:
 
     vLLM does not report its `--max-num-seqs`, which is of one engine core, one of `lanes`.
     """
-    flags = (flag.partition(" ") for flag in server.flags or ())
-    counts = [int(value) for name, _, value in flags if name == "--max-num-seqs" and value.isdecimal()]
-    return counts[0] * max(1, lanes) or None if counts else None
+    count = launched_count(server, "--max-num-seqs")
+    return None if count is None else count * max(1, lanes)
+
+
+def launched_count(server: Workload, *names: str) -> int | None:
+    """Return the number that the options `names` of a server's process have; None without one above 0."""
+    options = (flag.partition(" ") for flag in server.flags or ())
+    return next((int(value) for name, _, value in options if name in names and value.isdecimal()), 0) or None
 
 
 def port_of(url: str) -> int | None:

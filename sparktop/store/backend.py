@@ -11,12 +11,14 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from sparktop.analysis.evidence import prefill_s
+from sparktop.analysis.placement import launched_count, launched_slots
 from sparktop.analysis.speed_state import StepPace
 from sparktop.analysis.stall import StandstillClock
 from sparktop.analysis.state import LoadFigures, backend_state
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.event import Event, ProgressView
 from sparktop.model.failure import Failure
+from sparktop.model.node import Workload
 from sparktop.model.series import HistoryTable, known_mean
 from sparktop.model.snapshot import BackendHistory, BackendView, LaneHistory, LaneView, Limit, LimitKind
 from sparktop.model.targets import BackendTarget, StateThresholds
@@ -156,6 +158,14 @@ class BackendTrack:
             max_model_len=identity.max_model_len,
             slots=self.target.slots or identity.slots or self.launched_slots,
         )
+
+    def note_launch(self, server: Workload, sample: EngineSample) -> None:
+        """Keep what the options of the server's process say where its pages do not: slots and context."""
+        self.launched_slots = launched_slots(server, len(sample.lanes))
+        names = ("--max-model-len", "--context-length")
+        longest = self.identity.max_model_len or launched_count(server, *names)
+        if longest != self.view.max_model_len:
+            self.view = replace(self.view, max_model_len=longest)
 
     def show_progress(self, progress: ProgressView | None) -> None:
         """Store the verdict on the engine's standstill, and judge the state again if it has changed."""

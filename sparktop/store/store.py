@@ -12,7 +12,6 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from sparktop.analysis.placement import launched_slots
 from sparktop.analysis.speculation import shown_line
 from sparktop.analysis.speed_state import bandwidth_gb_per_s, limit_tps, read_percent
 from sparktop.model.engine import EngineIdentity, EngineSample
@@ -485,7 +484,7 @@ class Store:
             *link_events(key, track, kind, when, engine), *self.starts.note_answer(track, sample, when)
         )
         if (server := self.starts.server_of(track)) is not None:
-            track.launched_slots = launched_slots(server, len(sample.lanes))
+            track.note_launch(server, sample)
         self.yards.note(track, server, when)
         changed = self.yards.take_restart_changes(key.name, sample.at)
         self._events.add(*setup_events(key, changed, when))

@@ -78,12 +78,17 @@ def test_with_prompts_only_the_own_best_is_compared() -> None:
 
 
 def test_slots_are_read_of_the_servers_process_and_change_with_it() -> None:
-    """No page has vLLM's --max-num-seqs: its process has it, and that of a restart may lack it."""
+    """No page has vLLM's --max-num-seqs, and a key may hide the context: its process may have both."""
     server = server_of_now()
-    for flags, slots in (("--max-num-seqs 8", 8), ("--max-num-seqs 16,--dtype auto", 16), ("", None)):
+    for flags, slots, context in (
+        ("--max-num-seqs 8,--max-model-len 4096", 8, 4096),
+        ("--max-num-seqs 16,--max-model-len auto", 16, None),
+        ("", None, None),
+    ):
         server.start(Setup(flags=flags))
         server.run(60, 4)
-        assert server.store.snapshot().backends[0].slots == slots
+        (view,) = server.store.snapshot().backends
+        assert (view.slots, view.max_model_len) == (slots, context)
 
 
 def test_setups_and_bests_are_kept_once_they_change() -> None:
