@@ -424,7 +424,8 @@ def _rails(at: float, gpu_w: float, cpu_percent: float, gpu_j: float | None) -> 
         }
 
     watts = rails(gpu_w, 1.2 + 0.35 * cpu_percent, 0.6 + 0.08 * cpu_percent, 1.0)
-    joules = rails(energy_j, *(mean_w * at for mean_w in _MEAN_CPU_W), at)
+    big_w, little_w = _MEAN_CPU_W
+    joules = rails(energy_j, big_w * at, little_w * at, at)
     return tuple(PowerRail(name, round(watts[name], 1), round(joules[name], 0)) for name in watts)
 
 
