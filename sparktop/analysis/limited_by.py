@@ -569,9 +569,9 @@ def client_limit(load: Load, evidence: Evidence) -> Limit | None:
     if load.running_most == 0:
         reason = f"no request in the last {load.span_s:.0f} s"
     elif foreign is None and not load.queued:
-        reason = f"no request runs in {percent:.0f} % of the time, none waits"
+        reason = f"idle {percent:.0f} % of the time, none waits"
     else:
-        reason = f"no request runs in {percent:.0f} % of the time"
+        reason = f"idle {percent:.0f} % of the time"
     if foreign is not None:
         users = evidence.neighbours
         user = users[0] if len(users) == 1 else "other servers" if users else "another program"

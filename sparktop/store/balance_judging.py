@@ -115,10 +115,11 @@ def _unless_halted(balance: Balance, group: JudgedGroup) -> Balance:
 
     Such requests stay where they are, so their even split says nothing good.
     """
-    halted = [f"{member.name} is {member.halted}" for member in group.members if member.halted]
+    halted = [f"{member.name} ({member.halted})" for member in group.members if member.halted]
     if not halted or balance.word_now not in {BalanceWord.BALANCED, BalanceWord.IDLE}:
         return balance
-    said = f"{', '.join(halted)} with requests: an even split of them says nothing"
+    verb = "does not serve its requests" if len(halted) == 1 else "do not serve their requests"
+    said = f"{' and '.join(halted)} {verb}"
     word = BalanceWord.UNKNOWN
     return replace(balance, word=word, word_now=word, confidence=None, reasons=(said, *balance.reasons[1:]))
 

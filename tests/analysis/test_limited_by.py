@@ -398,7 +398,7 @@ def test_every_clause_of_a_limit_held(evidence: Evidence) -> None:
         assert not any(poll.waiting for poll in window)
     if (now := re.search(r"(\d+) wait now", words)) is not None:
         assert last.waiting == float(now[1])
-    if (share := re.search(r"no request runs in (\d+) % of the time", words)) is not None:
+    if (share := re.search(r"idle (\d+) % of the time", words)) is not None:
         assert round(100 * sum(poll.running == 0 for poll in window) / len(window)) == int(share[1])
     if (run := re.search(r"(\d+) of (\d+) run, (\d+) wait", words)) is not None:
         assert max(poll.running or 0.0 for poll in window) == float(run[1])

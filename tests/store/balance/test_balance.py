@@ -145,7 +145,7 @@ def test_requests_that_a_sleeping_server_holds_are_no_balance() -> None:
         pair.tell("spark-b", lane("0", 4.0, 0.0, 2e6 + 200.0 * step))
         seen = pair.look()
     assert (seen.balance[0].word, seen.balance[0].word_now) == (Is.UNKNOWN, Is.UNKNOWN)
-    assert seen.balance[0].reasons[0] == "spark-a is asleep with requests: an even split of them says nothing"
+    assert seen.balance[0].reasons[0] == "spark-a (asleep) does not serve its requests"
 
 
 def test_lanes_that_swing_within_an_even_group_are_named() -> None:
