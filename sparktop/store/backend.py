@@ -334,7 +334,8 @@ class BackendTrack:
             self._held.clear()
             self._running.clear()
             self._baseline.clear()
-            self.standstill = StandstillClock()
+            if link.kind is not LinkKind.JUMPED:  # else it may stand still as before: its counters say so
+                self.standstill = StandstillClock()
             self.work.gap()
             self._pages.clear()
             if link.baseline is not None:

@@ -56,6 +56,8 @@ class World:
 
     nodes: tuple[str, ...] = ("n",)
     at: float = 1000.0
+    slept_s: float = 0.0
+    """Seconds for which this machine slept, while its monotonic clock stood."""
     store: Store = field(init=False)
     tokens: float = 900.0
 
@@ -69,7 +71,7 @@ class World:
                 routers=(RouterTarget("proxy", "http://p:4000", "least-busy", ("a",)),),
             ),
             clock=lambda: self.at,
-            now=lambda: EPOCH + timedelta(seconds=self.at),
+            now=lambda: EPOCH + timedelta(seconds=self.at + self.slept_s),
         )
 
     def run(
@@ -264,6 +266,16 @@ def test_an_engine_that_usually_pauses_stands_still_only_after_longer() -> None:
     assert world.view.progress is None
     assert len(world.told("paused", "state")) <= 4  # until its pace is known
     assert world.run(30, HELD).word is Progress.STILL
+
+
+def test_a_hang_goes_on_while_this_machine_sleeps() -> None:
+    """A laptop that slept, or whose clock was set, saw no progress: the time before counts as it did."""
+    world = World().run(20, HELD, WORKING, moving=True).run(70, HELD, SPINNING)
+    assert world.view.state is BackendState.SUSPECT
+    world.slept_s = 3600.0
+    assert world.run(1, HELD, SPINNING).view.state is BackendState.SUSPECT
+    assert world.told("paused") == []
+    assert world.run(60, HELD, SPINNING).view.state is BackendState.STUCK
 
 
 def test_an_engine_that_makes_no_tokens_can_be_stuck() -> None:
