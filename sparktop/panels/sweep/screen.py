@@ -218,7 +218,7 @@ def _first_sentences(parts: Sequence[list[Row]], most: int) -> list[Row]:
     hidden = len(parts) - shown
     if not hidden or most < 2:
         return rows[:most]
-    return [*rows[: most - 1], [label(f"… {hidden} more sentences: n shows all")]]
+    return [*rows[: most - 1], [label(f"… {hidden} more sentence{'' if hidden == 1 else 's'}: n shows all")]]
 
 
 def finding_rows(view: SweepView, width: int) -> list[list[Row]]:

@@ -226,7 +226,7 @@ def _main_rate_text(row: ResultRow) -> str:
 
 _ACCEPTED = Column("accepted", 8, None, lambda row: _number_text("{:.0f} %", row.spec_accept_percent))
 """The share of drafted tokens that was accepted; known only of servers with speculative decoding."""
-_BESIDE = Column("ITL + long", 10, None, lambda row: _gap_text(row.beside_itl_ms))
+_BESIDE = Column("ITL beside", 10, None, lambda row: _gap_text(row.beside_itl_ms))
 """The token gap of the requests while long prompts arrive; known only where these were sent."""
 COLUMNS = (
     Column("decode", 8, None, _main_rate_text),
@@ -292,7 +292,7 @@ SHOWN = (
     "prefill",
     "decode",
     "accepted",
-    "ITL + long",
+    "ITL beside",
     "95 % CI",
     "peak",
     "TTFT mean",
@@ -432,6 +432,10 @@ def page_title(word: str, about: str = "") -> Row:
     return [*tab((word, "title")), *([label(f" {about} ")] if about else [])]
 
 
+_FOR_SOME = frozenset({_ACCEPTED.heading, _BESIDE.heading})
+"""Headings of columns that few sweeps have, which are shown once a level has a value."""
+
+
 def columns_for(view: SweepView, width: int) -> list[Column]:
     """Return the columns that fit into a table of `width` cells, beside the names and the marks of levels.
 
@@ -440,7 +444,9 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
     room = width - _name_width(view) - _marks_column_width(view, width)
     chosen: list[Column] = []
     for column in (*search_columns(view), *columns_of(view, _load_kind(view))):
-        if view.rows and all(column.text(row) == numbers.UNKNOWN for row in view.rows):
+        if all(column.text(row) == numbers.UNKNOWN for row in view.rows) and (
+            view.rows or column.heading in _FOR_SOME
+        ):
             continue
         if column.width + 1 <= room:
             chosen.append(column)

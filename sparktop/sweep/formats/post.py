@@ -223,7 +223,9 @@ def _spread_words(series: Sequence[Series]) -> str:
 def _warnings_words(result: SweepResult) -> str:
     """Return all that limits the result."""
     words = " ".join(_with_full_stops(caveats(result, why_slow=False)))
-    return words.removeprefix("Warnings: ") or "none."
+    if not words or words.startswith("Notes: "):
+        return f"none. {words}".strip()
+    return words.removeprefix("Warnings: ")
 
 
 _Changes = Mapping[tuple[str, Load], Sequence[tuple[str, str]]]

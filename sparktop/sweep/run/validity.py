@@ -183,7 +183,8 @@ def _client_lag(level: LevelResult, facts: LevelFacts, *, grave: bool) -> Iterat
         percent = share
     p99 = max((lag["p99"] for lag in lags), default=0.0)
     if p99 > MOST_LAG_MS:
-        words = f"the load generator's timers fired up to {p99:.1f} ms late (p99)"
+        share_of_ttft = "" if not ttft_ms else f", {100 * p99 / ttft_ms:.2g} % of the mean TTFT"
+        words = f"the load generator's timers fired up to {p99:.1f} ms late (p99{share_of_ttft})"
         is_grave = ttft_ms is None or 100 * p99 >= WARN_PERCENT * ttft_ms
         reasons.append((words, is_grave))
         if is_grave and ttft_ms:

@@ -93,7 +93,7 @@ _GRAPHS = (
 _SWEEP_FIGURES = (
     ("decode", "tokens a second of all requests together"),
     ("TTFT", "from sending to the first token"),
-    ("ITL + long", "gap between tokens while long prompts arrive (preset interference)"),
+    ("ITL beside", "gap between tokens while long prompts arrive (preset interference)"),
     ("95 % CI", "half the width of the interval over the runs"),
     ("tok/s each", "of one request, the median"),
     ("fit KV", "of agents: conversations whose contexts fit the KV cache together"),

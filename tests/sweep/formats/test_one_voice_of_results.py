@@ -38,7 +38,9 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.terms.definitions import ALL_LATENCIES, METRICS, RATES
+from sparktop.sweep.view.marks import ttft_error_words
 from sparktop.sweep.view.result import result_view
+from sparktop.sweep.view.words import recommendation
 from tests.sweep.made_results import made_level, made_sweep
 
 NAMES = ("alpha", "beta", "gamma")
@@ -56,6 +58,7 @@ KINDS = (
     "long waits",
     "rates",
     "agents",
+    "late generator",
 )
 SEEDS = (11, 12)
 
@@ -97,6 +100,11 @@ def a_level(rng: random.Random, concurrency: int, *, kind: str, tie: float | Non
         "each": None,
     }
     level = made_level(min(concurrency, 4)).model_copy(update={"concurrency": concurrency} | figures)
+    if kind == "late generator":
+        share = round(rng.uniform(0.04, 2.9), 2)
+        message = f"9 of 10 TTFT are at most {share} % too long: the load generator was late"
+        note = Validity(code="client_lag", message=message, ttft_percent=share)
+        return level.model_copy(update={"notes": (note,)})
     if kind == "missing figures":
         gone = rng.sample(["prefill_tps", "peak_tps", "ttft_ms", "itl_ms", "tpot_ms", "stream_tps"], 3)
         return level.model_copy(update=dict.fromkeys(gone))
@@ -137,7 +145,7 @@ def a_result(kind: str, seed: int) -> SweepResult:
     rng = random.Random(seed)  # noqa: S311 - a test's figures
     names = (
         NAMES[: rng.randint(2, 3)]
-        if kind in {"several targets", "ties", "failures", "simulated"}
+        if kind in {"several targets", "ties", "failures", "simulated", "late generator"}
         else NAMES[:1]
     )
     points = LEVELS[:1] if kind == "one level" else LEVELS
@@ -277,11 +285,50 @@ def check_failures(result: SweepResult, texts: Texts) -> None:
         assert found <= counts, (form, found)
 
 
+def check_notes(result: SweepResult, texts: Texts) -> None:
+    """A small error is said with its own percent, and is no warning; 95 % is a confidence interval."""
+    levels = [level for target in result.targets for level in target.levels]
+    known = {
+        ttft_error_words(note.ttft_percent) for level in levels for note in level.notes if note.ttft_percent
+    }
+    for form, text in texts:
+        assert set(re.findall(r"TTFT up to [\d.]+ % too long", " ".join(text.split()))) <= known, form
+        assert not re.search(r"95 %(?! CI| sure| of)", text), form
+        if not any(level.validity or level.error for level in levels):
+            assert "warning" not in text.lower().replace("**warnings:** none", "").replace(
+                "warnings: none", ""
+            ), form
+    if known:
+        said = {form for form, text in texts if re.search(r"TTFT\s+up\s+to", text)}
+        assert {"md", "post", "html", "verdict", "lines"} <= said
+
+
+def check_recommendation(result: SweepResult, texts: Texts) -> None:
+    """Whom a post recommends wins at each of the levels that it is recommended for, in decode or in TTFT."""
+    view = result_view(result)
+    lead = "" if view.topologies is None else recommendation(result, view.topologies) or ""
+    if not lead:
+        return
+    assert view.topologies is not None
+    assert re.sub("[`*]", "", dict(texts)["post"]).split("\n\n")[1].startswith(f"U{lead[1:]}.")
+    winners = [
+        [level.winner for level in metric.levels]
+        for metric in view.topologies.metrics
+        if metric.metric in {"decode_tps", "ttft_ms"}
+    ]
+    for target in result.targets:
+        won = any(target.name in column for column in winners)
+        assert won or f" {target.name} " not in lead
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_texts_of_a_result_agree(kind: str, seed: int) -> None:
-    """Figures, their forms, the best level and failures are the same in sentences, tables and lists."""
+    """Figures, forms, best level, failures, notes and advice are the same in sentences, tables and lists."""
     result = a_result(kind, seed)
     texts = list(texts_of(result))
-    for check in (check_sentences, check_cells, check_best, check_failures):
+    for check in (
+        *(check_sentences, check_cells, check_best),
+        *(check_failures, check_notes, check_recommendation),
+    ):
         check(result, texts)

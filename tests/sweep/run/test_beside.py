@@ -184,8 +184,8 @@ def test_the_table_has_the_gap_while_long_prompts_arrive() -> None:
         level = made_level().model_copy(update={"beside": found})
         view = stored_source(made_sweep(("a", (level,)))).view()
         table = {column.heading: column for column in columns_for(view, 110)}
-        assert ("ITL + long" in table) is is_shown
-        assert not is_shown or table["ITL + long"].text(view.rows[0]).strip() == "84.0 ms"
+        assert ("ITL beside" in table) is is_shown
+        assert not is_shown or table["ITL beside"].text(view.rows[0]).strip() == "84.0 ms"
 
 
 def test_long_prompts_fit_into_the_context() -> None:
