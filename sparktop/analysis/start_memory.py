@@ -46,6 +46,8 @@ own, and for how long: an idle Spark has about 3 GiB, and a process that ends gi
 _STAYS = 0.8
 """Share of it that must still be there for the finding to stay while an engine starts beside it; share of the
 limit down to which it stays while none does."""
+_GIVEN_BACK_S = 10.0
+"""Seconds after which a process that has ended has given its memory back."""
 _GONE = {FailureKind.REFUSED, FailureKind.UNREACHABLE}
 _MOST_EXTRA = 5
 """Newest starts of which the median counts."""
@@ -283,7 +285,7 @@ class StartMemoryRule:
         if view.ok and not sleeps:
             restarts, before = self._awake.get(name, (view.restarts, 0))
             self._awake[name] = view.restarts, max(highest, before if restarts == view.restarts else 0)
-        is_gone = about is not None and not about.alive and _is_gone(view)
+        is_gone = about is not None and not about.alive and _is_gone(view, now)
         if not (sleeps or is_gone or view.loading is not None):
             return None
         was_short = name in self._short
@@ -356,8 +358,15 @@ def _fit_of_rest(
     return "start", fit_of(need, room, held_bytes=own_bytes, was_short=was_short)
 
 
-def _is_gone(view: BackendView) -> bool:
-    return view.failure is not None and view.failure.kind in _GONE
+def _is_gone(view: BackendView, now: Situation) -> bool:
+    """Return whether a server has been down for so long that its processes have given their memory back."""
+    since = view.failing_since
+    return (
+        view.failure is not None
+        and view.failure.kind in _GONE
+        and since is not None
+        and (now.wall - since).total_seconds() >= _GIVEN_BACK_S
+    )
 
 
 def _gpus_used(about: StartMemory | None, machines: int) -> int:

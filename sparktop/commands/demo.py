@@ -20,7 +20,7 @@ SCENARIOS = {
     "oscillation": "least-busy on counts that come late: all requests go to one server, then to the other",
     "cooldown": "a server whose requests break off is left alone for 5 s and comes back empty",
     "steady": "requests of all lengths, evenly spread",
-    "answers": "short prompts and long answers: what a server should give; one restarts slower",
+    "answers": "short prompts and long answers: what a server should give; one restarts slower (4 min)",
     "hot": "machines in warm air: clocks sag",
     "memory": "a program takes 90 MiB of memory a second from the first machine",
     "faulty": "the first server restarts every 40 s, the second one drips",

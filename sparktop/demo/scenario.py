@@ -212,6 +212,14 @@ def _fault_scenario(fault: Fault) -> Scenario:
     return Scenario(fault.name, "simple-shuffle", load=16, spread=0.5, profile=profile, fault=times)
 
 
+_HYBRID = replace(
+    GX10_PATCHED,
+    name="hybrid",
+    cost=replace(GX10_PATCHED.cost, row_s=GX10_PATCHED.cost.row_s / 3),
+    block_tokens=1600,
+    kv_blocks=400,
+)
+"""An engine with large blocks and fast prefill, as models with few attention layers have."""
 _DRAFTING = replace(SOLO, name="drafting", drafts=(0.72,), draft_token_s=0.003)
 _OVERDRAFTING = replace(_DRAFTING, drafts=(0.72, 0.31, 0.12, 0.05, 0.02))
 """Engines with drafts of one token, and of five, of which the last are hardly ever accepted."""
@@ -254,7 +262,7 @@ SCENARIOS = {
             prompt_tokens=64,
             output_tokens=1500,
             spread=0.3,
-            restarts=Restarts(0, 150.0, 8.0, then=slow_down(SOLO, 1.25)),
+            restarts=Restarts(0, 90.0, 8.0, then=slow_down(SOLO, 1.25)),
         ),
         Scenario("hot", load=64, spread=0.5, ambient_c=AMBIENT_C + 15),
         Scenario(
@@ -359,7 +367,7 @@ SCENARIOS = {
             output_tokens=150,
             agents=True,
             dated=True,
-            profile=replace(GX10_PATCHED, name="hybrid", block_tokens=1600, kv_blocks=400),
+            profile=_HYBRID,
         ),
         *map(_fault_scenario, FAULTS.values()),
         Scenario(
@@ -397,7 +405,7 @@ SCENARIOS = {
             output_tokens=300,
             spread=0.5,
             profile=_DRAFTING,
-            restarts=Restarts(0, 45.0, 3.0, then=_OVERDRAFTING),
+            restarts=Restarts(0, 90.0, 3.0, then=_OVERDRAFTING),
         ),
         Scenario(
             "slow-link",

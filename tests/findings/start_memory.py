@@ -156,6 +156,17 @@ def _again(dice: random.Random, left: float) -> Sequence[Finding]:
     return spark.judged()
 
 
+def _given_back_late(dice: random.Random) -> Sequence[Finding]:
+    """End an engine whose memory is given back some seconds after its process is gone."""
+    spark = Spark(dice, engine="sglang", asks=MemoryAsk(share=0.5))
+    spark.start(dice.uniform(60, 80), dice.uniform(3, 8))
+    held = spark.gpu + spark.host
+    spark.end()
+    spark.hidden, late_s, spark.found = held, dice.uniform(2, 9), []
+    spark.run(40, lambda second: setattr(spark, "hidden", 0.0 if second >= late_s else held))
+    return spark.found
+
+
 def _other_options(dice: random.Random) -> Sequence[Finding]:
     """Start an engine that asks for less than last time, which is there, while what it took then is not."""
     spark = Spark(dice, asks=MemoryAsk(share=0.5))
@@ -291,6 +302,7 @@ FAMILIES = (
         lambda dice: _taken_meanwhile(dice, dice.uniform(3, 20)),
     ),
     _family("sleeps, with room to wake", None, lambda dice: _sleep(dice, dice.uniform(1, 20)), tuned=True),
+    _family("memory is given back late", None, _given_back_late),
     _family("a container starts again, with room", None, lambda dice: _again(dice, dice.uniform(1, 20))),
     _family("starts with other options", None, _other_options),
     _family("loads, with room", None, lambda dice: _load(dice, dice.uniform(1, 20))),
