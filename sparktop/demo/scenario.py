@@ -362,6 +362,7 @@ SCENARIOS = {
         ),
         Scenario(
             "prefix-cold",
+            strategy="least-busy",
             load=2,
             prompt_tokens=4096,
             output_tokens=150,
