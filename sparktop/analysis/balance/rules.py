@@ -864,7 +864,7 @@ def requests_checks(balance: Balance) -> tuple[Check, ...]:
     counted = (
         "the backends' own counts decide"
         if balance.requests is None
-        else f"{busiest or 'none'} got most of {balance.requests} requests, by the backends' own counts"
+        else f"by the backends' own counts {busiest or 'none'} got most of {balance.requests} requests"
     )
     return (
         Check(

@@ -180,7 +180,7 @@ def _lost_pieces(balance: Balance) -> list[Row]:
         return []
     if not balance.lost_words:
         if balance.lost_before_percent is None or balance.lost_before_s is None:
-            return [[label(f"throughput lost: not known, {balance.lost_unknown or 'not judged'}")]]
+            return [[label("throughput lost: not known")], [label(balance.lost_unknown or "not judged")]]
         before = numbers.percent(balance.lost_before_percent).strip()
         now = f": {balance.lost_unknown}" if balance.lost_unknown else ""
         ago = label(f", {numbers.age(balance.lost_before_s)} ago")

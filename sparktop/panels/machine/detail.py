@@ -140,7 +140,7 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
     limit = 100.0 if heat is None or margin is None else heat + margin
     memory = sample.memory
     after: Row = [figure(numbers.count(heat, 5), margin_role(margin))]
-    after.append(label(" °C" if margin is None else f" °C, {margin:.0f} below limit"))
+    after.append(label(" °C" if margin is None else f" °C, {margin:.0f} to limit"))
     ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
     rx = known_sum(port.rx_bytes_per_s for port in ports)
     tx = known_sum(port.tx_bytes_per_s for port in ports)
@@ -353,7 +353,7 @@ def _power_row(gpu: GpuReading, width: int) -> Row:
     power, limit = gpu.power_w, gpu.power_limit_w
     watts = figure(numbers.rate(power, 6))
     if limit is None:
-        return [label("power", width - TAIL), watts, label(" W, limit not known")]
+        return [label("power", width - TAIL), watts, label(" W, limit –")]
     return bar_row("power", share(power, limit), "load", [watts, label(of_total(limit, " W"))], width, TAIL)
 
 
@@ -375,7 +375,7 @@ def _temperature_row(gpu: GpuReading, width: int) -> Row:
     heat, margin = gpu.temperature_c, margin_of(gpu)
     limit = None if heat is None or margin is None else heat + margin
     role = margin_role(margin)
-    words = " below limit" if gpu.limit_margin_c is not None else " below slowing"
+    words = " to limit" if gpu.limit_margin_c is not None else " to slow"
     after: Row = [figure(numbers.count(heat, 6), role), label(" °C")]
     after += [label(", margin –")] if margin is None else [label(", "), (f"{margin:.0f}", role), label(words)]
     return bar_row("temp", share(heat, limit or 100.0), "load", after, width, TAIL)
