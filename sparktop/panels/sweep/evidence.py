@@ -64,7 +64,7 @@ def evidence_screen(
     key = evidence.row.key
     name = level_name(key.point, key.prompt_tokens, lengths=lengths, wide=True, depth=key.depth)
     title: Row = [*page_title("why?", key.target), (f"{name} ", "title")]
-    note = "tab next run" if len(evidence.timelines) > 1 else ""
+    note = "tab other run" if len(evidence.timelines) > 1 else ""
     return framed_sweep(rows, width, height, title=title, simulated=simulated, note=note)
 
 
@@ -105,7 +105,7 @@ def _share_rows(evidence: LevelEvidence, width: int) -> list[Row]:
         return []
     values = [value for share in shares for value in share.running if value is not None]
     top = nice_ceiling(max(values, default=0.0), 4.0)
-    slot = f"running, up to {numbers.tick(top)}: a bar is {evidence.slot_s:g} s" if evidence.slot_s else ""
+    slot = f"running, 0 to {numbers.tick(top)}; a bar is {evidence.slot_s:g} s" if evidence.slot_s else ""
     rows = [heading("load on each server", slot if values else "", width)]
     names = min(16, max(7, *(len(share.name) for share in shares)))
     head = [label(fit("server", names)), label(fit("requests", _FIGURE, "right"))]

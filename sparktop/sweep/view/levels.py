@@ -753,13 +753,13 @@ def _server_words(level: LevelResult) -> str | None:
 def _node_words(side: NodeSide) -> str:
     parts = []
     if side.gpu_c_max is not None:
-        parts.append(f"up to {side.gpu_c_max:.0f} °C")
+        parts.append(f"GPU up to {side.gpu_c_max:.0f} °C")
     if side.power_w_mean is not None:
         parts.append(f"mean {side.power_w_mean:.0f} W")
     if side.sm_clock_mhz_mean is not None:
-        parts.append(f"mean {side.sm_clock_mhz_mean:.0f} MHz")
+        parts.append(f"mean SM clock {side.sm_clock_mhz_mean:.0f} MHz")
     if side.throttled_percent:
         parts.append(f"throttled {side.throttled_percent:.0f} %")
     if side.headroom_min_bytes is not None:
-        parts.append(f"headroom {numbers.data(side.headroom_min_bytes, 9).strip()}")
+        parts.append(f"least headroom {numbers.data(side.headroom_min_bytes, 9).strip()}")
     return ", ".join(parts) or numbers.UNKNOWN

@@ -178,5 +178,5 @@ def balance_reasons(level: LevelResult) -> tuple[str, ...]:
     test = kept.get("runs_test")
     if isinstance(test, dict) and isinstance(sentence := test.get("sentence"), str):
         is_bunched = _bunched_sentence(level) is not None
-        sentences.append(f"by the order of choices: {f'{_IN_BUNCHES}: ' if is_bunched else ''}{sentence}")
+        sentences.append(f"order of requests: {f'{_IN_BUNCHES}: ' if is_bunched else ''}{sentence}")
     return tuple(sentences)
