@@ -82,7 +82,7 @@ class Delivery:
     async def _finish(self, tasks: list[asyncio.Task[None]]) -> None:
         with suppress(TimeoutError):
             async with timeout(GRACE_S):
-                await asyncio.gather(*(outbox.drained() for outbox in self._outboxes))
+                await asyncio.gather(*(outbox.wait_until_sent() for outbox in self._outboxes))
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -387,7 +387,7 @@ class Outbox:
             self._more.clear()
             self._idle.set()
 
-    async def drained(self) -> None:
+    async def wait_until_sent(self) -> None:
         """Wait until the queue is empty and no event is being sent."""
         await self._idle.wait()
 

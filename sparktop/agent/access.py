@@ -30,6 +30,7 @@ _LEAST_TOKEN, _MOST_TOKEN = 16, 1024
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 """The form of a bearer token in a header (RFC 6750, section 2.1)."""
 _MOST_PORT = 65_535
+"""The highest port number."""
 _RESOLVER = Path("/etc/resolv.conf")
 _MOST_LINES, _MOST_DOMAINS = 1000, 32
 """Lines of that file that are read, and words of each."""

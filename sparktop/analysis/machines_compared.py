@@ -48,6 +48,7 @@ PLAIN_MTU = 1500
 _FEW_LANES = 2
 """PCIe lanes of a card that has not negotiated its width."""
 _MOST_MACHINES = 32
+"""Machines that are compared at once."""
 _OWN = frozenset(
     {"NCCL_DEBUG", "NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_IGNORE_CPU_AFFINITY", "NCCL_SOCKET_IFNAME"}
 )

@@ -111,11 +111,11 @@ def own_best(
         batch = min((best.batch for best in same), default=0.0)
     near = [best for best in same if max(best.batch, batch) <= _SAME * min(best.batch, batch)]
 
-    def apart(best: SteadyLoad) -> float:
+    def distance(best: SteadyLoad) -> float:  # as a sum of ratios, so that twice and half are as far
         return abs(math.log(best.running / running)) + abs(math.log(best.batch / batch))
 
-    least = min(map(apart, near), default=0.0)
-    nearest = [best for best in near if apart(best) <= least + _APART]
+    least = min(map(distance, near), default=0.0)
+    nearest = [best for best in near if distance(best) <= least + _APART]
     return max(nearest, key=lambda best: best.tps or 0.0, default=None)
 
 

@@ -86,6 +86,7 @@ _MOST_FILES = 256
 """Most theme files of the user: each costs about a millisecond before the first picture."""
 _BRACKETS = re.compile(r"[\[\]]")
 _NAME_WIDTH = 40
+"""Characters of a theme's name."""
 
 
 class Palette(Struct, frozen=True):
@@ -456,7 +457,7 @@ def all_colors(
     least = min(_READABLE, contrast(colors["text"], background))
     ours = _OURS[dark]
 
-    def readable(color: str) -> str:
+    def make_readable(color: str) -> str:
         return with_contrast(color, background, colors["text"], least)
 
     stops = [stop for name in gradients for stop in (gradients[name][0], gradients[name][-1])]
@@ -465,12 +466,12 @@ def all_colors(
     full = dict(colors)
     signals = [full[role] for role in ("good", "warn", "bad")]
     blues = [stop for stop in stops if _BLUE[0] <= hue(stop) <= _BLUE[1] and chroma(stop) >= _LEAST_CHROMA]
-    _add_missing_colors(full, (INFO,), map(readable, (*blues, *ours[INFO])), signals, APART)
+    _add_missing_colors(full, (INFO,), map(make_readable, (*blues, *ours[INFO])), signals, APART)
     kinds = [full["border"]] * len(KINDS) if grey else [*colors_of_theme, *ours["kinds"]]
-    _add_missing_colors(full, KINDS, map(readable, kinds), [full["bad"]], 0.0 if grey else _KINDS_APART)
+    _add_missing_colors(full, KINDS, map(make_readable, kinds), [full["bad"]], 0.0 if grey else _KINDS_APART)
     ends = [steps[-1] for steps in gradients.values()]
     more = [mix(part, other, 0.4) for other in (background, full["text"]) for part in ours["parts"]]
-    _add_missing_colors(full, PARTS, map(readable, (*ends, *ours["parts"], *more)), [], APART)
+    _add_missing_colors(full, PARTS, map(make_readable, (*ends, *ours["parts"], *more)), [], APART)
     strength = contrast(full["border"], background)
     return full | {
         edge: _paler_color(full[kind], background, strength) for edge, kind in zip(EDGES, KINDS, strict=True)

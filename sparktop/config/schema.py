@@ -273,7 +273,7 @@ class Kind(Struct, frozen=True):
         return value
 
     def _fault(self, value: Any) -> str | None:  # noqa: ANN401 - as above
-        """Return what is wrong with a value, its parts apart; None if nothing is."""
+        """Return what is wrong with a value, but not with its parts; None if nothing is."""
         given = shown_value(value)
         if self.choices and (type(value) not in self.types or value not in self.choices):
             *others, last = map(repr, self.choices)

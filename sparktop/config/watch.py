@@ -72,7 +72,7 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
     API keys and tokens come from `env`.
     """
 
-    def made(kind: type[T], tables: Iterable[Plain], **others: Any) -> tuple[T, ...]:  # noqa: ANN401 - of any field
+    def make_each(kind: type[T], tables: Iterable[Plain], **others: Any) -> tuple[T, ...]:  # noqa: ANN401 - of any field
         return tuple(_make(kind, table, path, env, **others) for table in tables)
 
     def table(name: str) -> Plain:
@@ -86,14 +86,16 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         {**settings, **others},
         path,
         env,
-        nodes=made(NodeTarget, settings.get("nodes", ())),
-        backends=made(BackendTarget, settings.get("backends", ())),
-        routers=made(RouterTarget, (router for router in routers if router.get("watched", True))),
-        sweep_routers=made(RouterTarget, (router for router in routers if not router.get("watched", True))),
+        nodes=make_each(NodeTarget, settings.get("nodes", ())),
+        backends=make_each(BackendTarget, settings.get("backends", ())),
+        routers=make_each(RouterTarget, (router for router in routers if router.get("watched", True))),
+        sweep_routers=make_each(
+            RouterTarget, (router for router in routers if not router.get("watched", True))
+        ),
         target_files=tuple(
             _absolute_path(name, path, env) or name for name in settings.get("target_files", ())
         ),
-        prometheus=made(
+        prometheus=make_each(
             PrometheusTarget, ({"name": "prometheus", **table} for table in settings.get("prometheus", ()))
         ),
         thresholds=StateThresholds(**table("thresholds")),

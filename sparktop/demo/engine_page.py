@@ -37,6 +37,7 @@ _REQUEST_S = (
 )
 _STEP_TOKENS = (1.0, *(float(1 << power) for power in range(3, 15)))
 _PREEMPTIONS = (1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0)
+"""Upper ends of the buckets of preemptions of a request."""
 
 
 class Buckets:

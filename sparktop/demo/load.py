@@ -28,6 +28,7 @@ PATIENCE_S = 3.0
 """Seconds after which the load's requests in flight are aborted when another client's request arrives."""
 _CAME, _WENT = b"+", b"-"
 _READ_BYTES = 4096
+"""Bytes that are read of the pipe at once."""
 
 
 class ExternalClients:

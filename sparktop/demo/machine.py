@@ -145,6 +145,7 @@ ENGINE_BYTES = 83 * _GIB
 _TABLE_EVERY_S = 5.0
 """Seconds between two readings of the process table."""
 _DISPLAY_PID, _ORPHAN_PID = 1811, 3377
+"""Process ids of the simulated display server and of an engine that was left behind."""
 _DISPLAY_BYTES = 43 * _MIB
 _ENERGY_BEFORE_J = 1.8e6
 """Energy that a machine's GPU had used before the simulation began."""

@@ -24,6 +24,7 @@ VERSION = "1.106.2+simulated"
 _RETRIES = 2
 """How often a request is sent again if its backend cannot be reached."""
 _CONNECT_S = 5.0
+"""Seconds to connect to a backend."""
 _OK, _REFUSED, _UNAUTHORIZED, _INTERNAL = 200, 429, 401, 500
 AGAINST = frozenset({401, 404, 408, 429})
 """Status codes below 500 that LiteLLM counts as a failure of the backend."""

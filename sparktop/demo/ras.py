@@ -14,6 +14,7 @@ from sparktop.model.ranks import Communicator, MissingRank, Rank, RanksAnswer, R
 
 _HOST = "127.0.0.1"
 _LONGEST_LINE = 1024
+"""Most bytes of a command."""
 
 
 class RasServer:

@@ -301,21 +301,22 @@ def bundle(
     The configuration is null without a file, and where the checks say what is wrong with it.
     """
 
-    def redacted() -> dict[str, object]:
+    def redact_parts() -> dict[str, object]:
         return {
             "doctor": report([redactor.check(check) for check in checks]),
             "configuration": None if config is None else redactor.settings(SETTINGS, config.settings),
             "log": [_log_line(redactor.text(line)) for line in log],
         }
 
-    redacted()  # a host that one text shows by its form may stand bare in an earlier one: first all are found
+    # A host that one text shows by its form may stand bare in an earlier one: first all are found.
+    redact_parts()
     versions = {
         "sparktop": __version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "packages": {name: installed_version(name) for name in _PACKAGES},
     }
-    return {"schema": SCHEMA, "versions": versions, **redacted()}
+    return {"schema": SCHEMA, "versions": versions, **redact_parts()}
 
 
 def _log_line(line: str) -> str:

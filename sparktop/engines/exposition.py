@@ -194,15 +194,15 @@ class Reader:
         """
         page = b"\n" + body
         if b"# {" in body or len(body) > _AT_ONCE:
-            return self._one_by_one(page)
+            return self._samples_one_by_one(page)
         samples = self._line.findall(page)
         if len(samples) > MAX_SAMPLES:
             raise _too_many_samples()
         return samples
 
-    def _one_by_one(self, page: bytes) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
-        for left, match in enumerate(self._line.finditer(page), -MAX_SAMPLES):
-            if left >= 0:
+    def _samples_one_by_one(self, page: bytes) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
+        for count, match in enumerate(self._line.finditer(page), start=1):
+            if count > MAX_SAMPLES:
                 raise _too_many_samples()
             key, block, value = match.groups()
             sample = _match_before_exemplar(page, match)

@@ -259,6 +259,10 @@ class LanePage:
                     cells[lane, field] = reader.read
         return frozenset(self.models), [(lane, field, read) for (lane, field), read in cells.items()]
 
+    def note_models(self, name: str) -> None:
+        """Add the models that the labels of the metric `name` have to `model_names`."""
+        self.lanes(name)
+
     def model_names(self) -> tuple[str, ...]:
         """Return the model names found so far, cleaned and sorted."""
         return self.families.get_or_make(

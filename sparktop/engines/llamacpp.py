@@ -174,15 +174,15 @@ def join_pages(statuses: Mapping[str, str], pages: Iterable[tuple[str, bytes]]) 
     `statuses` are those of all models.
     """
 
-    def quoted(text: str) -> bytes:
+    def quote(text: str) -> bytes:
         return json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")
 
     lines = [
-        b"%b{model=%b,status=%b} 1" % (_STATUS.encode(), quoted(model), quoted(state))
+        b"%b{model=%b,status=%b} 1" % (_STATUS.encode(), quote(model), quote(state))
         for model, state in statuses.items()
     ]
     for model, page in pages:
-        lines += [b"%b{model=%b} %b" % (line[1], quoted(model), line[2]) for line in _LINE.finditer(page)]
+        lines += [b"%b{model=%b} %b" % (line[1], quote(model), line[2]) for line in _LINE.finditer(page)]
     return b"\n".join([*lines, b""])
 
 

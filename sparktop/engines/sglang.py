@@ -191,6 +191,7 @@ _EXTRAS = ExtraReader(
 _ROUNDED = 1.0
 """Percent by which `token_usage` may be above the pool that it is of: it has two decimals."""
 _LONGEST_START_S = 1e6
+"""Longer starts, of eleven days, are damaged values."""
 _STARTUP = {
     "sglang:startup_time_seconds": "phase",
     "sglang:weight_load_duration_seconds": "weights",

@@ -53,6 +53,7 @@ PATH = "/prometheus/metrics"
 ITERATIONS = "it writes tokens and latencies only with return_perf_metrics"
 NO_ITERATION = "no step since the last poll, or enable_iter_perf_stats is off"
 _MOST = 1e12
+"""Counts from this value on are damaged."""
 FACTS = ("/version", "/v1/models")
 """Routes that report the server's identity (version and model)."""
 

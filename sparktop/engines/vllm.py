@@ -59,6 +59,7 @@ from sparktop.model.text import clean
 _CONFIG = "vllm:cache_config_info"
 _EMPTY: Family = {}
 _LARGEST_BLOCK = 1e9
+"""Tokens of a block of the KV cache above which the value is damaged."""
 
 
 def _is_asleep(family: Family) -> bool | None:

@@ -134,7 +134,7 @@ def sample_of_max(families: Page, at: float) -> EngineSample:
     """
     page = LanePage(families, model_label="model")
     fields = page.read(_MAX, _MAX_TIMES)["0"]
-    page.lanes(_MAX_LOADS)  # its label names the models
+    page.note_models(_MAX_LOADS)
     present, waiting = fields.pop("running", None), fields.get("waiting")
     used, blocks = fields.pop(_MAX_USED, None), fields.pop(_MAX_BLOCKS, None)
     hits, missed = fields.get("prefix_cache_hits"), fields.pop(_MAX_MISSED, None)
@@ -167,7 +167,7 @@ def sample_of_dynamo(families: Page, at: float) -> EngineSample:
     fields = page.read(_DYNAMO, _DYNAMO_TIMES)
     done = of_label("dynamo_endpoint", "generate", combine=total)(families.get(_DYNAMO_DONE, {}))
     fields["0"]["finished"] = {} if done is None else {"unknown": done}
-    page.lanes(DYNAMO_IN_FLIGHT)  # its label names the model
+    page.note_models(DYNAMO_IN_FLIGHT)
     _DYNAMO_EXTRAS.add(families, fields)
     return EngineSample(
         at=at,
@@ -194,7 +194,7 @@ def sample_of_lmcache(families: Page, at: float) -> EngineSample:
     fields: dict[str, dict[str, Any]] = {"0": {}}
     _LMCACHE_EXTRAS.add(families, fields)
     for name in _LMCACHE_LOOKUPS:
-        page.lanes(name)  # its label names the models
+        page.note_models(name)
     return EngineSample(
         at=at,
         engine="lmcache",

@@ -251,6 +251,7 @@ MOST_SUBJECTS = 512
 MOST_MEMBERS = 64
 """Members of a group that have series."""
 MOST_ALERTS = 512
+"""Alerts that are exported, the most severe first, so that the number of series is bounded."""
 MOST_KINDS = 64
 """Kinds of events that are counted by name; further ones are counted as "other"."""
 MOST_OF_AGENT = 300

@@ -62,6 +62,7 @@ def time_axis(width_cells: int, seconds_per_slot: float) -> str:
 
 
 _STEPS = (1.0, 2.0, 5.0)
+"""Round steps within a power of ten."""
 
 
 class PlotAxis(Struct, frozen=True):

@@ -49,6 +49,7 @@ _ALWAYS_GROUPED = 9999.5
 _WHOLE_FROM, _WITH_EXPONENT = 1000.0, 1e9
 """From these numbers on, a figure of a sweep has no decimals, and an exponent."""
 _THREE_DIGITS = ((10.0, 2), (100.0, 1), (1000.0, 0))
+"""Decimals by value: below 10 two, below 100 one, below 1,000 none."""
 
 
 def _metric_units(suffix: str, short: str) -> tuple[_Unit, ...]:

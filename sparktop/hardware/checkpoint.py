@@ -276,6 +276,7 @@ _HYBRID = ("full_attention_interval", "hybrid_override_pattern", "layers_block_t
 """Names in a config.json of models of which only some layers have attention."""
 _NUMBER_BYTES = {"bfloat16": 2.0, "float16": 2.0, "half": 2.0, "float32": 4.0, "float": 4.0, "fp8": 1.0}
 _MOST_OF_CONFIG = 1 << 20
+"""Counts of a model's configuration above this are damaged."""
 _GB = 1e9
 
 

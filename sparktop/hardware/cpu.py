@@ -25,6 +25,7 @@ _HYBRID = {"cpu_core": "P-cores", "cpu_atom": "E-cores", "cpu_lowpower": "LP E-c
 """Folders in /sys/devices of the performance counters of hybrid x86 processors, and the vendor's name for the
 cores."""
 _ARM, _NVIDIA = 0x41, 0x4E
+"""Implementers in MIDR_EL1: "A" for Arm, "N" for NVIDIA."""
 _DESIGNS = {
     (_ARM, 0xD03): "Cortex-A53",
     (_ARM, 0xD05): "Cortex-A55",

@@ -22,6 +22,7 @@ _RECORD_BYTES = 8192
 _READ_AGAIN_S = 4.0
 """Seconds between two readings."""
 _LONGEST_LINE = 160
+"""Characters of a line of the kernel's log that are kept."""
 _KINDS = (
     (b"NVRM: Xid", XID),
     (b"Out of memory: Killed process", OOM),

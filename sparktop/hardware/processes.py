@@ -351,6 +351,7 @@ class ProcessTableReader:
 _LONGEST_NAME = 80
 """Most characters of a model's name."""
 _MOST_ARGUMENTS = 200
+"""Arguments of a command line that are read."""
 _RANKS = re.compile(r"_((?:ATTN_|MOE_)?(?:DP|EP|PP|TP|CP|PCP|DCP))(\d{1,4})(?![0-9])")
 _VLLM = re.compile(r"[\w.-]{1,32}::(APIServer|DPCoordinator|EngineCore|Worker)(?![a-z])")
 _VLLM_ROLES = {
@@ -403,6 +404,7 @@ _SIZE = re.compile(r"(\d{1,18}(?:\.\d{0,9})?|\.\d{1,9})([kKmMgGtT]?)", re.ASCII)
 _UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 """vLLM's: small letters are decimal, capital ones binary (human_readable_int of vllm/engine/arg_utils.py)."""
 _MOST_ASKED = 1 << 50
+"""Bytes, and ranks, of an option above which it is damaged."""
 _SERVERS: Mapping[str, tuple[str, int]] = {
     "vllm": ("vllm", 8000),
     "sglang": ("sglang", 30000),
@@ -741,6 +743,7 @@ def _sockets_at_port(folder: str, port: int) -> list[_Socket] | None:
 # the connections that a process outside made (such as docker-proxy) can be asked about: at that end.
 
 _SOCK_DIAG, _BY_FAMILY, _REQUEST_FLAG = 4, 20, 1
+"""NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY and NLM_F_REQUEST of Linux's netlink.h and sock_diag.h."""
 _INFO = 2
 """INET_DIAG_INFO."""
 _STATE_AT, _PORTS, _INODE_AT, _ATTRIBUTES_AT = 17, slice(20, 24), 84, 88
@@ -752,6 +755,7 @@ _ASK_BYTES = 40
 """Least mean size of what carries a request: a GET with its host. Pongs of a WebSocket and window updates of
 HTTP/2 are smaller."""
 _DIAG_ANSWER_S = 0.2
+"""Seconds that the kernel may take to answer: it does within milliseconds."""
 
 
 def _asked_s(clients: Sequence[_Socket], *, bridged: bool) -> tuple[float | None, ...]:

@@ -442,6 +442,7 @@ _CONNECT_S = 2.0
 _LINE_S = 3.0
 """Seconds for NCCL to acknowledge a command: its thread does that at once, also while the GPUs hang."""
 _LONGEST_LINE = 2048
+"""Most bytes of a line of an answer."""
 _GATHER_S = 5
 """Seconds that NCCL waits for each leg of gathering. Never 0: that would leak memory in the job for good."""
 
@@ -561,8 +562,10 @@ _MOST_FOUND = 64
 _SECTION_BYTES = 64 << 20
 """Most bytes searched for the version of a library whose path does not say it."""
 _CHUNK, _OVERLAP = 1 << 20, 64
+"""Bytes of a library that are read at once, and by which two pieces overlap: a version is shorter."""
 _ELF_HEADER, _ELF_SECTION = "<16sHHIQQQIHHHHHH", "<IIQQQQIIQQ"
 _MOST_SECTIONS = 1000
+"""Sections of a library's file that are looked at."""
 _PACKAGES = 3
 """Folders between a library file and the folder of Python packages: nvidia/nccl/lib."""
 
@@ -711,8 +714,10 @@ DEADLINE_S = 12.0
 REST_S = 1.0
 """Seconds after a query within which another request gets the same result."""
 _PORT = 28028
+"""Port of NCCL's RAS service, where NCCL_RAS_ADDR names none."""
 _LOCAL: tuple[Address, ...] = (("::1", _PORT), ("127.0.0.1", _PORT))
 _MOST_ADDRESSES = 4
+"""Addresses of processes that are tried, before those of this machine."""
 
 
 class RasReader:

@@ -39,6 +39,7 @@ _TRIES = 10
 _ENVIRON_BYTES = 1 << 18
 """An environment beyond this is not searched."""
 _ROUTES_BYTES = 1 << 18
+"""Bytes of /proc/net/route that are read: thousands of routes."""
 _IPC_LOCK = 1 << 14
 """CAP_IPC_LOCK of include/uapi/linux/capability.h."""
 _ALL_USERS = [b"0", b"0", b"4294967295"]

@@ -73,6 +73,8 @@ class Scrape(Struct, frozen=True):
 
 
 _STALE_SCRAPES, _LEAST_STALE_S = 2.5, 30.0
+"""Scrapes, and least seconds, after which a figure through a Prometheus is stale: one may fail, two may
+not."""
 
 
 def stale_s(every_s: float) -> float:
@@ -81,6 +83,7 @@ def stale_s(every_s: float) -> float:
 
 
 _RATE_SCRAPES, _LEAST_RATE_S = 4.0, 60.0
+"""Scrapes, and least seconds, that a rate through a Prometheus spans: a rate needs two, and one may fail."""
 
 
 def rate_window_s(every_s: float) -> float:

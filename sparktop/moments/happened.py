@@ -43,6 +43,7 @@ _SAME_S = 2.0
 _SAID_S = 10.0
 """A change within so many seconds of an event on the same is that event."""
 _MOST_NAMES, _MOST_LABELS, _MOST_MOVED = 3, 6, 12
+"""Most subjects and labels of a line, and figures that are listed as moved."""
 _LEAST_SHARE = 0.1
 """Smallest change of a mean, relative to the larger one, that is one."""
 _TIMES_FROM = 10.0

@@ -434,6 +434,7 @@ SHORT_S = 900.0
 """The longest range of which every reading is replayed; of longer ones the last `SHORT_S` seconds are."""
 _BESIDE = "the JSON file beside this report"
 _SLACK_S = 1.0
+"""Seconds by which a range may exceed a short one and be replayed whole."""
 STEP_S = 5.0
 """Seconds between two snapshots: verdicts are judged as often."""
 AROUND_S = 60.0

@@ -36,6 +36,7 @@ from sparktop.recording.player import Recording, Span
 _HALF = timedelta(seconds=AROUND_S / 2)
 _LATER = timedelta(seconds=AROUND_S + 1)
 _LONG = 400
+"""Characters at which a sentence of the page is cut."""
 _MOST_CELLS = 24
 """Widest name of a figure, or of a server or machine, in the table."""
 

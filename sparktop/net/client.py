@@ -59,7 +59,9 @@ _ERROR_BODY_BYTES = 4096
 _ERROR_BODY_S = 0.5
 """Seconds that an error's body may take after its head."""
 _LONGEST_FIELD_BYTES = 64 << 10
+"""Most bytes of a header."""
 _AGE_DIGITS = 9
+"""Most digits of an Age header that is read: 31 years."""
 _ZONE = re.compile(r"(//[^/]*\[[^/\]%]*)%25")
 """An IPv6 address up to its zone (RFC 6874), which yarl wants without the escape."""
 _KEPT_IN_QUERIES = "%/:=&?~+!$,;'@()*[]-._"

@@ -99,11 +99,14 @@ def is_of_proxy(body: bytes) -> bool:
     return _PROXY_BODY.match(body) is not None
 
 
-def not_found(what: str, kind: str, words: str) -> AnswerError:
-    """Return the error for the status 404, which says `what` is missing of `kind` and quotes `words`."""
+def not_found(sentence: str, expected: str, words: str) -> AnswerError:
+    """Return the error for the status 404: `sentence`, the server's `words`, and the question what it is.
+
+    `sentence` is such as "HOST has no such page", `expected` what the page is expected of: "a Prometheus".
+    """
     quoted = f": {words};" if words else ":"
-    hint = f"is it {kind}, and is the path in its URL right?"
-    return AnswerError(FailureKind.NOT_FOUND, f"{NOT_FOUND}: {what}{quoted} {hint}")
+    hint = f"is it {expected}, and is the path in its URL right?"
+    return AnswerError(FailureKind.NOT_FOUND, f"{NOT_FOUND}: {sentence}{quoted} {hint}")
 
 
 def redirect_error(status: int, where: str, location: str) -> AnswerError:

@@ -13,6 +13,7 @@ import httptools
 from sparktop.model.text import clean
 
 _LARGEST_HEAD_BYTES = 64 << 10
+"""Most bytes of the headers of an answer."""
 _UNPACKED_AT_ONCE_BYTES = 1 << 20
 _LARGEST_UNPACKED_BYTES = 64 << 20
 """Maximum bytes that the data of one read may decompress to: a larger expansion is an attack."""

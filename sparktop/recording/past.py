@@ -172,6 +172,7 @@ BUDGET_BYTES = 32 << 20
 SOURCE_BYTES = 1_200
 """About what a compressed snapshot takes for each source (measured)."""
 _MOST_EVENTS = 1_000
+"""Events of earlier snapshots that are kept; of more, the newer half stays."""
 
 
 def picture_of(snapshot: Snapshot, band: Callable[[], Band]) -> Picture:

@@ -21,6 +21,7 @@ _CLOCK = re.compile(
 )
 _ISO_ZONED = re.compile(r"(\d{4}-\d\d-\d\d[ t]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?) ?(z|[+-]\d\d:?\d\d)")
 _MOST_TEXT = 60
+"""Characters of a time that cannot be read which the error repeats."""
 
 
 class TimeRange(Struct, frozen=True):

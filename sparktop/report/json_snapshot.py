@@ -372,7 +372,7 @@ def worst_json(wall: Wall) -> dict[str, list[dict[str, object]]]:
     the sign of that as its `bound`.
     """
 
-    def listed(top: Top, key: str, scale: float = 1) -> list[dict[str, object]]:
+    def entries_of(top: Top, key: str, scale: float = 1) -> list[dict[str, object]]:
         return [
             {
                 "name": ranked.server.name,
@@ -383,10 +383,10 @@ def worst_json(wall: Wall) -> dict[str, list[dict[str, object]]]:
             for ranked, value in wall.tops.get(top, ())
         ]
 
-    slowest = listed(Top.TTFT, "ttft_p95_ms", 1000)
+    slowest = entries_of(Top.TTFT, "ttft_p95_ms", 1000)
     return {
-        "waiting": listed(Top.WAITING, "waiting"),
-        "kv_cache": listed(Top.KV, "kv_cache_percent"),
+        "waiting": entries_of(Top.WAITING, "waiting"),
+        "kv_cache": entries_of(Top.KV, "kv_cache_percent"),
         "ttft_p95": [
             {**row, "bound": _bound_sign(stated)}
             for row, (stated, _) in zip(slowest, wall.tops.get(Top.TTFT, ()), strict=True)

@@ -35,6 +35,7 @@ PINNED_W = 16.5
 _ONE_ROW_W = 30.0
 _ALL_ROWS_W = 75.0
 _ROWS_SCALE = 28.0
+"""Watts of a step with one sequence and with very many, and the sequences by which the gap falls to 1/e."""
 
 
 def step_power_w(rows: int) -> float:

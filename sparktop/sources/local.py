@@ -21,7 +21,7 @@ from sparktop.stopping import timeout
 
 _CLOSING_S = 1.0
 """Seconds that closing waits for the thread; a thread that hangs in a driver is abandoned."""
-_NEVER_CLOSED = "a source that is closed cannot be polled"
+_CLOSED_MESSAGE = "a source that is closed cannot be polled"
 
 _Job = tuple[Callable[[], NodeSample | None], "Future[NodeSample | None]"]
 
@@ -65,7 +65,7 @@ class LocalSource:
         Return a `Failure` if reading takes longer than `deadline_s` seconds or the previous read still hangs.
         """
         if self._closed:
-            raise RuntimeError(_NEVER_CLOSED)
+            raise RuntimeError(_CLOSED_MESSAGE)
         if self._running is not None and not self._running.done():
             since_s = self._clock() - self._running_since
             return self._timeout_failure(f"reading this machine has hung for {since_s:.0f} s")

@@ -386,7 +386,7 @@ class RankVerdicts:
     def pass_on_apart(self) -> None:
         """Pass the ranks that lag or are missing to the tracks, before their progress is judged."""
         for name, track in self._tracks.backends.items():
-            track.ranks_apart = self.apart(name)
+            track.ranks_apart = self.ranks_apart(name)
 
     def add(self, key: SourceKey, reading: RanksReading, when: Instant) -> list[Event]:
         """Add a reading about a backend.
@@ -437,7 +437,7 @@ class RankVerdicts:
         clock = None if track is None else track.standstill
         return None if clock is None or clock.seconds < _STILL_S else clock.moved_at
 
-    def apart(self, name: str) -> str | None:
+    def ranks_apart(self, name: str) -> str | None:
         """Return which ranks of a backend lag or are missing, as a sentence; None without such a verdict."""
         return self._verdict(name).apart if name in self._readings else None
 

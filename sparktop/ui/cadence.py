@@ -21,6 +21,7 @@ _CALM_DRAWS = 10
 """After this many drawings without delay, or polls with quick answers, drawing or polling becomes faster by
 one step."""
 _SLOW_DRAWS = 5
+"""Draws in a row with slow polls after which the interval is raised."""
 _SLOW_SHARE = 0.5
 """Share of the interval from which on the median duration of the polls counts as slow."""
 _QUICK_SHARE = 0.2

@@ -91,11 +91,11 @@ def with_moved_keys(rows: list[Row], table: Sequence[Key]) -> list[Row]:
     if not moved:
         return rows
 
-    def shown(text: str) -> str:
+    def moved_key(text: str) -> str:
         new = moved.get(text.translate(_DIGITS), text) if len(text) == 1 else text
         return new if len(new) == len(text) else " " * len(text)
 
-    return [[(shown(text) if role == "key" else text, role) for text, role in row] for row in rows]
+    return [[(moved_key(text) if role == "key" else text, role) for text, role in row] for row in rows]
 
 
 def clicked_key(rows: Sequence[Row], spots: Sequence[tuple[int, int, str]], x: int, y: int) -> str:

@@ -83,7 +83,9 @@ async def screen_of(snapshot: Snapshot, *, size: tuple[int, int], theme: str) ->
 SLICE_S = 0.1
 """Longest work on a recording before keys and drawing have their turn."""
 _TICK_S = 0.25
+"""Seconds between two steps of a replay that has nothing to read."""
 _LEAST_PAUSE_S = 0.05
+"""Least seconds between two steps of work: keys are answered in between."""
 
 
 class ReplayApp(SparktopApp):

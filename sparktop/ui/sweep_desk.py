@@ -251,7 +251,7 @@ class SweepDesk:
             self.say(f"the trace of preset {self._reading} is still being read", Severity.WARNING)
             return
 
-        def ended(made: Plan | UsageError) -> None:
+        def on_plan(made: Plan | UsageError) -> None:
             self._reading = None
             # Another sweep may have begun meanwhile.
             if isinstance(made, UsageError) or self.targets(preset.targets, selected) is not None:
@@ -259,7 +259,7 @@ class SweepDesk:
 
         self._reading = preset.name
         self._say_reading(preset.name, preset.trace)
-        read_in_thread(preset.trace, lambda: self._plan(preset, targets), ended)
+        read_in_thread(preset.trace, lambda: self._plan(preset, targets), on_plan)
 
     def _plan(self, preset: SweepSpec, targets: Sequence[SweepTarget]) -> Plan | UsageError:
         from sparktop.sweep.plan.presets import make_plan
@@ -364,7 +364,7 @@ class SweepDesk:
                 self._names = tuple(target.name for target in plan.targets)
                 sweeping.announce(plan)
 
-        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual hands the answer over by place
+        def on_answer(yes: bool | None) -> None:  # noqa: FBT001 - Textual hands the answer over by place
             if yes:
                 start()
 
@@ -388,7 +388,7 @@ class SweepDesk:
         title, yes = (
             ("sweep", "start the sweep") if plan.capacity is None else ("how many?", "start the search")
         )
-        self._app.push_screen(AskScreen(title, lines, yes=yes), answered)
+        self._app.push_screen(AskScreen(title, lines, yes=yes), on_answer)
 
     def edit(self, selected: PanelKey | None) -> None:
         """Open the editor with the last draft, or else with the default preset on the selected target."""
@@ -415,7 +415,7 @@ class SweepDesk:
             if self._choice is not None and (problem := remember(self._choice, draft)):
                 self.say(f"the choice is not remembered: {clean(problem)}", Severity.WARNING)
 
-        def chosen(draft: Draft | None) -> None:
+        def on_draft(draft: Draft | None) -> None:
             if draft is not None and editor.plan is not None:
                 self.announce(editor.plan)
 
@@ -423,7 +423,7 @@ class SweepDesk:
             targets, draft, presets=presets, guard=guard, known=earlier, snapshot=self._snapshot(), keep=keep
         )
         if self._app.screen is self._host.overview:  # not a second one, of a key typed twice
-            self._app.push_screen(editor, chosen)
+            self._app.push_screen(editor, on_draft)
 
     def call_off(self) -> None:
         """Cancel the sweep whose countdown is running, if there is one."""
@@ -496,12 +496,12 @@ class SweepDesk:
             return False
         from sparktop.ui.screens.dialogs import QuitScreen
 
-        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual hands the answer over by place
+        def on_answer(yes: bool | None) -> None:  # noqa: FBT001 - Textual hands the answer over by place
             if yes:
                 self._leave("the program was left", 0)
 
         if not isinstance(self._app.screen, QuitScreen):
-            self._app.push_screen(QuitScreen(), answered)
+            self._app.push_screen(QuitScreen(), on_answer)
         return True
 
     def handle_signals(self) -> None:

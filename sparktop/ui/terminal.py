@@ -34,10 +34,13 @@ DRAIN_S = 1.0
 """Seconds to wait for the last writes on shutdown. If the terminal does not accept them by then, they are
 dropped."""
 _POLL_S = 0.005
+"""Seconds between two looks whether all text is written."""
 _READ_BYTES = 4096
+"""Most bytes of input that are read at once."""
 _TICKS = 2
 """After a key the parser is asked this many times whether it gave up waiting for the rest of a sequence."""
 _RETRY_S = 1.0
+"""Most seconds of a wait until the terminal takes text: then it is tried again."""
 
 
 class TerminalOutput:
@@ -308,6 +311,7 @@ class TerminalMeter:
 PAUSE_S = 10.0
 """Least seconds between two notifications; what comes in between is counted in the next one."""
 _LONGEST = 160
+"""Most characters of a desktop notification."""
 _TITLE = "sparktop"
 
 

@@ -66,7 +66,7 @@ async def delivered(settings: EventSettings, store: Store) -> None:
     await asyncio.sleep(0)
     outage(store, 1000)
     outage(store, 1100)
-    await asyncio.gather(*(outbox.drained() for outbox in delivery._outboxes))
+    await asyncio.gather(*(outbox.wait_until_sent() for outbox in delivery._outboxes))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -161,7 +161,7 @@ class Receiver:
         """Put events into the queue and wait until all are sent."""
         for number in numbers:
             self.outbox.put(event(number))
-        await self.outbox.drained()
+        await self.outbox.wait_until_sent()
 
 
 async def test_of_too_many_the_oldest_are_dropped_and_counted() -> None:
@@ -175,7 +175,7 @@ async def test_of_too_many_the_oldest_are_dropped_and_counted() -> None:
     for number in range(1, WAITING + 31):
         receiver.outbox.put(event(number))
     receiver.free.set()
-    await receiver.outbox.drained()
+    await receiver.outbox.wait_until_sent()
     task.cancel()
     assert receiver.sent[0] == ("0", 0)
     assert receiver.sent[1] == ("31", 30)

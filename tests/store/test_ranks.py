@@ -54,7 +54,7 @@ def test_a_lagging_rank_is_named_with_its_machine(stuck: World) -> None:
     shown = stuck.view().ranks
     assert shown is not None
     assert shown.verdict.sentence.startswith("rank 1 on spark-b is behind at AllReduce 27,910")
-    assert stuck.store.ranks.apart("b") == shown.verdict.sentence
+    assert stuck.store.ranks.ranks_apart("b") == shown.verdict.sentence
 
 
 def test_progress_takes_the_verdict_back(stuck: World) -> None:
@@ -62,7 +62,7 @@ def test_progress_takes_the_verdict_back(stuck: World) -> None:
     for second in (31, 36, 41):
         asked(stuck, "lags-by-one", second)
     still(stuck, 42, 42, tokens=510.0)
-    assert stuck.store.ranks.apart("b") is None
+    assert stuck.store.ranks.ranks_apart("b") is None
     shown = stuck.view().ranks
     assert shown is not None
     assert shown.verdict.word is RanksWord.NO_VERDICT

@@ -247,6 +247,7 @@ _SIGNS = {
 }
 _LINE = "─"
 _LEAST_WIDTH = 10
+"""Cells below which no bar is drawn."""
 _LONG = timedelta(hours=12)
 """From this length on, times of two days are shown with their dates."""
 

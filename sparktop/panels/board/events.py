@@ -75,12 +75,15 @@ _PLAIN = {
 _ROUNDED = frozenset({"period_s", "window_s", "lost_percent", "nearly_empty_percent"})
 """Values of a verdict that its sentences have as whole numbers; a period below 10 s has a decimal."""
 _DECIMAL_BELOW = 10.0
+"""Periods below so many seconds have a decimal."""
 _OF_POLLS = ("failures", "limit_failures", "window_s", "limit_s")
 """Names of values that are one text together."""
 _GROUPED = 1000
+"""From this value on digits are grouped by thousands."""
 _LEAST_WRAPPED = 30
 """Least width in cells of a message that is wrapped."""
 _INDENT = 4
+"""Cells by which further rows of an entry are indented."""
 _MOST_ROWS = 100
 """Most rows of one entry on the full screen: more than the longest message has."""
 

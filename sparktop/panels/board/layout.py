@@ -29,6 +29,7 @@ BACKEND_WIDTH = 100
 BACKEND_GOOD_HEIGHT = 8
 """Height in rows of a backend's panel from which on all latencies and a readable graph fit."""
 _BACKEND_LOW_HEIGHT = 6
+"""Rows of the lowest tile of a backend, with its frame."""
 MOST_GROUPS = 8
 """Most groups of backends that all have a row on the board."""
 FEW = 2

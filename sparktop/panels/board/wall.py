@@ -163,17 +163,17 @@ class WallOrders:
         order = self._orders.setdefault(key, HeldOrder())
         chosen, held = (look.words, look.top), None if look.marked is None else look.marked.name
 
-        def ordered(lines: Sequence[Line], name: Callable[[Line], str]) -> tuple[Line, ...]:
+        def in_order(lines: Sequence[Line], name: Callable[[Line], str]) -> tuple[Line, ...]:
             names = order.of(at, list(dict.fromkeys(map(name, lines))), chosen, held)
             places = {name: index for index, name in enumerate(names)}
             return tuple(sorted(lines, key=lambda line: places[name(line)]))
 
         if look.of_machines:
-            return replace(wall, nodes=ordered(wall.nodes, lambda node: node.name))
+            return replace(wall, nodes=in_order(wall.nodes, lambda node: node.name))
         if look.opened is None:
-            return replace(wall, groups=ordered(wall.groups, lambda group: group.name))
+            return replace(wall, groups=in_order(wall.groups, lambda group: group.name))
         groups = [
-            replace(group, servers=ordered(group.servers, lambda stated: stated.server.name))
+            replace(group, servers=in_order(group.servers, lambda stated: stated.server.name))
             if group.name == look.opened
             else group
             for group in wall.groups
@@ -184,11 +184,13 @@ class WallOrders:
 BESIDE_FROM = 150
 """Cells inside the frame from which on the lists stand beside the groups."""
 _LISTS_WIDTH = 62
+"""Cells of the lists beside the groups."""
 _LEAST_LISTS = 4
 """Least rows of a list, with its heading."""
 _MOST_LISTS = 9
 """Most rows of a list below the groups."""
 _FOUR_ABREAST = 190
+"""Cells inside the frame from which on four lists stand side by side, else two."""
 _LEGEND_FROM = 9
 """Rows inside the frame from which on one of them is the legend."""
 _LEAST_WRONG = 7
@@ -215,7 +217,8 @@ def draw_wall(wall: Wall, place: Place, look: Look) -> DrawnWall:
         rows = [in_role(row, "stale") for row in rows]
     parts = [drawn.range, f"filter: {look.words}" if look.words else ""]
     said = " · ".join(part for part in parts if part)
-    notes = [LISTS_NOTE, FILTER_NOTE][look.opened is not None :] if inside >= _LEGEND_FROM else []
+    keys = [FILTER_NOTE] if look.opened is not None else [LISTS_NOTE, FILTER_NOTE]
+    notes = keys if inside >= _LEGEND_FROM else []
     foot: Row = [(f" {look.note} ", "bad" if look.is_failed else "warn")] if look.note else []
     drawn.rows = frame_rows(
         rows,
@@ -479,7 +482,9 @@ def _list_rows(
 BOARD, PROMETHEUS, MEMBERS, SCRAPED = "wall", "prometheus", "members", "scraped"
 """Kinds of places with a wall: the board, a Prometheus, and the opened group of one or the other."""
 _MOST_KEPT = 4
+"""Walls that are kept: several panels of a board draw the same one."""
 _WITH_RATES_WIDTH = 80
+"""Cells of the screen from which on the frame names the window of the rates."""
 
 _newest_walls: list[tuple[Fleet, str, StateThresholds, Wall]] = []
 """The newest walls by what they were made from: a Prometheus answers every 15 s, its wall is drawn each

@@ -162,7 +162,9 @@ def slot_sums(histories: Sequence[Series], slots: range, step: float) -> list[fl
 
 
 _LEAST_NAME, _LONGEST_NAME = 8, 56
+"""Least and greatest cells of a server's name."""
 _STATE = 11
+"""Cells of a state: "unreachable" is the longest."""
 _SERVERS = "servers"
 
 
@@ -512,6 +514,7 @@ def server_columns(servers: Sequence[Stated], width: int, *, grouped: bool) -> L
 KEY = "l"
 """The key that shows one list after the other in full."""
 _FIGURE = 9
+"""Cells of the figure of an entry in a list."""
 _NONE = {
     Top.WAITING: ("no request waits",),
     Top.KV: ("no KV cache is in use",),

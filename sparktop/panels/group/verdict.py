@@ -17,6 +17,7 @@ from sparktop.panels.parts.text import Row, Run, row_width
 _WORTH_A_FIGURE = 1.0
 """Percentage starved or lost below which no value is shown."""
 _WINDOW_BAR = 10
+"""Cells of the bar that shows how much of the judged window is filled."""
 _BEFORE_HINT = 2
 """Values that stand before what to try: the period and the loss."""
 _CLAUSE = re.compile(r" \(|; |: |, ")

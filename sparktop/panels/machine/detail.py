@@ -667,6 +667,7 @@ def _error_rows(link: NetworkReading, width: int) -> list[Row]:
 
 _EMPTY = NodeSample(at=0.0)
 _CORE_WIDTH = 15
+"""Cells of a core's number and bar."""
 _MOST_CORE_BARS = 48
 """Most cores that get a bar each; if there are more, each core is one column of a row."""
 _TAIL = 22

@@ -211,6 +211,7 @@ def trend_runs(headroom: Headroom, width: int) -> Row:
 _EMPTY = NodeSample(at=0.0)
 _GIB = 2**30
 _BAR = 10
+"""Cells of a bar."""
 _GRAPH_HEIGHT, _TWO_GRAPHS = 2, 8
 """Least heights in rows of a panel's inside for a graph, and for two graphs below each other."""
 

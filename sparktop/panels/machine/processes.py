@@ -30,6 +30,7 @@ _PID = 7
 _MOST_NAME = 48
 """Greatest width in cells of a name: further away, values could not be matched to the name."""
 _ID_DIGITS, _MOST_CONTAINER = 12, 40
+"""Digits of a container's id that are shown, as docker shows it, and most cells of a container's name."""
 ORPHAN = "orphan"
 """What a process serves whose server has ended."""
 ROWS_IN_DETAIL = 10

@@ -24,6 +24,7 @@ from sparktop.panels.parts.text import Row, Run, fit_row, row_width
 LATENCY_WIDTH = 9
 """Width in cells of a latency with its sign: ">9.99 s" or " 1234 ms", padded."""
 _RATES_S = 10.0
+"""Seconds of the usual window of rates."""
 _NEARLY = 0.9
 """Share of the usual window of a rate from which on the window counts as complete: a poll may be late or
 lost."""
@@ -265,7 +266,7 @@ def part_letter(index: int) -> str:
 
 WIDE_FACTS = 52
 """Column width in cells from which on two values in a row have room for longer labels."""
-_NAMES_WIDTH = (10, 11)
+_LABELS, _WIDE_LABELS = 10, 11
 """Width in cells of the labels in a narrow and in a wide column."""
 VALUE_WIDTH = 6
 """Width in cells of a value beside its label."""
@@ -273,7 +274,7 @@ VALUE_WIDTH = 6
 
 def name_width(width: int) -> int:
     """Return the width in cells of the labels at the left, in a column of `width` cells."""
-    return _NAMES_WIDTH[width >= WIDE_FACTS]
+    return _WIDE_LABELS if width >= WIDE_FACTS else _LABELS
 
 
 class Section(Struct, frozen=True):

@@ -409,7 +409,8 @@ def mirror_role(gradients: tuple[str, str], row: int, height: int) -> str:
     `gradients` are those of the rows above and below the line.
     """
     far = abs(2 * row + 1 - height) / max(1, height - 1)
-    return f"{gradients[2 * row >= height]}/{round(far * (LEVELS - 1))}"
+    above, below = gradients
+    return f"{below if 2 * row >= height else above}/{round(far * (LEVELS - 1))}"
 
 
 def empty_rows(word: str, width: int, height: int) -> list[Row]:

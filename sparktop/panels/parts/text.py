@@ -120,6 +120,7 @@ WIDE_FIGURES_WIDTH = 54
 """Width in cells of the column of values with the mean latencies."""
 MIN_GRAPH_WIDTH = 12
 _MOST_GRAPHS = 2
+"""Least cells of a graph, and most graphs in a row."""
 
 
 def figures_width(width: int) -> int:

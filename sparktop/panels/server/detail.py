@@ -75,12 +75,14 @@ from sparktop.panels.server.panel import (
 _MOST_ROWS = 16
 """Most ranks that have a row of their own."""
 _SEVERAL = 2
+"""Machines, or operations, from which on there is something to compare."""
 _ROLES = {RanksWord.DIVERGED: "bad", RanksWord.MISSING: "bad", RanksWord.FAILED: "warn"}
 _WIDTHS = {"rank": 4, "count": 10, "clock": 5, "power": 4, "rdma": 8, "worker": 6}
 """Cells of the columns of the table, apart from the machine's name."""
 _TITLES = {"clock": "MHz", "power": "W", "rdma": "RDMA", "worker": "CPU"}
 """Columns about the machine of a rank."""
 _LEAST_NAME, _MOST_NAME = 8, 16
+"""Least and greatest cells of a machine's name in the table."""
 _HEAD_HINT = "N asks NCCL which rank lags or is missing"
 
 
@@ -239,10 +241,10 @@ def _busiest_communicator(ranks: RanksView) -> Communicator | None:
         else [communicator for communicator in ranks.answer.communicators if communicator.size > 1]
     )
 
-    def launched(comm: Communicator) -> int:
+    def launch_count(comm: Communicator) -> int:
         return max((sum(rank.counts.values()) for rank in comm.ranks), default=0)
 
-    return max(comms, key=launched, default=None)
+    return max(comms, key=launch_count, default=None)
 
 
 def _most_launched_operation(comm: Communicator) -> str:
@@ -283,6 +285,7 @@ def _counter_fact(reported: CounterFigure, value: float, room: int) -> Row:
 
 
 _LATENCY_CELLS = 8
+"""Cells of a quantile."""
 _TILE_WIDTH = 40
 """Least width in cells of each of several node tiles side by side."""
 _LATENCIES = (
@@ -593,6 +596,7 @@ def _node_row(name: str, node: NodeView | None, width: int) -> Row:
 
 _LEAST_TPS = 10.0
 _LEAST_LOAD = 4.0
+"""Least tops of the scales of token rates and of requests: noise of an idle server stays low."""
 
 
 def backend_detail(

@@ -62,6 +62,7 @@ from sparktop.panels.parts.text import (
 )
 
 _LEAST_BAR, _MOST_BAR = 8, 40
+"""Least and greatest cells of a bar."""
 
 
 def loading_words(view: BackendView) -> str:
@@ -148,6 +149,7 @@ def limit_note(limit: Limit, room: int | None = None) -> Row:
 
 _MIN_TOP_TPS = 10.0
 _MIN_TOP_LOAD = 4.0
+"""Least tops of the scales of token rates and of requests: noise of an idle server stays low."""
 _STANDING_ROLES = {Progress.STILL: "warn", Progress.SUSPECT: "warn", Progress.STUCK: "bad"}
 
 

@@ -14,8 +14,10 @@ from sparktop.panels.parts.text import Row, Run, fit_row, frame_role, frame_rows
 _FILLS = "■▬▮▰"
 """Signs of the backends in the bar of shares, used in turn, so that neighbours differ even without colour."""
 _BAR_MIN, _BAR_MAX = 8, 40
+"""Least and greatest cells of a bar."""
 _NAME = 16
 _ID = 12
+"""Cells of a backend's name, and of its id at the router."""
 _LEAST_LOADS = 10
 """Least height in rows of the loads of the backends below the deployments."""
 _UNMAPPED = "✖ unmapped"

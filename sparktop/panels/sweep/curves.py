@@ -94,6 +94,7 @@ _NAME = 24
 _TALLEST = 3
 """Greatest height in rows of a bar."""
 _LEAST_BAR = 8
+"""Least cells of a bar."""
 
 
 def has_one_level(plots: Sequence[CurvePlot]) -> bool:
@@ -165,7 +166,9 @@ def _value_words(plot: CurvePlot, value: Value) -> str:
 _EDGE = 7
 """Width in cells of the scale at the left of a plot."""
 _LEAST_ROWS = 8
+"""Least rows of a plot with curves."""
 _TENFOLD = 10.0
+"""Ratio of the highest to the lowest value from which on the scale is logarithmic."""
 _CURVES_NAME, _BEFORE_NAME = 16, 3
 """Greatest width in cells of a line's name at the right of a plot, and that of its letter with blanks."""
 _LEAST_GRAPH = 28

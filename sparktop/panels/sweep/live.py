@@ -255,11 +255,11 @@ def _level_spellings(
     if plain and not lengths:
         spellings.append([(word, key.point.words) for word, key in zip(once, keys, strict=True)])
 
-    def fitting(words: list[tuple[str, str]]) -> int:
+    def fitting_count(words: list[tuple[str, str]]) -> int:
         rooms = (stop - start - 1 for _, start, stop in places)
         return sum(len(letter + name) <= room for (letter, name), room in zip(words, rooms, strict=True))
 
-    return max(spellings, key=fitting)
+    return max(spellings, key=fitting_count)
 
 
 def _is_number(name: str) -> bool:

@@ -31,6 +31,7 @@ CHARACTER, _BOLD = 6.3, 1.17
 """Mean width of a character of the plots' text, and how much wider a bold one is."""
 _PLOT_HEIGHT = 170
 _NOTE_HEIGHT = 15
+"""Heights of the plot and of a line of notes, in pixels."""
 _NAME_CELLS, _NAMES_APART = 17, 14
 """Most characters of a curve's name beside a plot, and the least distance between names."""
 _LEAST_APART = 24
@@ -41,6 +42,7 @@ _SERIES = len(ON_LIGHT)
 _STEPS = {1.0: 5, 1.5: 3, 2.0: 4, 2.5: 5, 3.0: 3, 4.0: 4, 5.0: 5, 6.0: 3, 8.0: 4}
 """Intervals of a linear axis, by the first digits of its end."""
 _DECADE = 10.0
+"""Ratio of two powers of ten on a logarithmic axis."""
 _CLOSE = 1.3
 """The end of a logarithmic axis has a label of its own if it exceeds the last round value by this factor."""
 

@@ -30,9 +30,11 @@ MOST_LINES = 7
 _MOST_POINTS, _SLOTS = 240, 60
 """A curve of more points is joined to so many slots, each with a mean and a range."""
 _MOST_INSTANTS = 60
+"""Vertical lines of one plot: more hide the curves."""
 _LABELS_APART, _SECONDS_APART = 46, 64
 """Least distances of labels on the horizontal axis: hours and minutes, and with seconds."""
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
+"""Round distances in seconds between labels of the time axis."""
 _MINUTE_S, _DAY_S = 60, 86_400
 
 

@@ -212,8 +212,11 @@ _LEAST_DOTS = 10
 _GOLDEN_RATIO = 0.6180339887
 """Golden ratio: multiples of it spread dots evenly whatever their number."""
 _MOST_RUNS = 8
+"""Runs of a level that have a bar of their own."""
 _BAR, _BETWEEN, _LEVELS_APART = 9, 3, 8
+"""Heights in pixels: of a bar, between two bars, and between two levels."""
 _LOGARITHMIC_FROM = 10.0
+"""Ratio of the highest to the lowest value from which on an axis is logarithmic."""
 _PAIR = 2
 
 _Dots = dict[float, list[float]]
@@ -372,10 +375,13 @@ PLOTTED = ("decode_tps", "sustained_tps", "output_tps", "prefill_tps", "ttft_due
 """Metrics that have a plot; `output_tps` only if no other rate of generated tokens is known."""
 PLOT_CELLS, PLOT_ROWS = 78, 16
 _LEAST_WIDTH, _LEAST_HEIGHT = 30, 8
+"""Size in cells of a plot in text, and the least one."""
 _MARKS = "●▲■◆○△□◇"
 """Characters that mark the points of each series, because colours are lost in a file."""
 _LABEL_CELLS = 24
+"""Most cells of a name in the legend."""
 _LEAST_POINTS = 2
+"""Points that make a curve."""
 _STEPS = 4
 """Number of intervals between the ticks of the vertical axis."""
 

@@ -50,12 +50,14 @@ from sparktop.sweep.view.words import main_metrics, recommendation
 MOST_LINES = 40
 """Tables with too many levels for this are thinned out; the first and the last level stay."""
 _LEAST_LEVELS = 3
+"""Levels that a matrix has at least, however long the post."""
 _HEAD_LINES = 2
 _FRAME_LINES = 5
 """The title, the answer, and the empty lines below these and below the first items."""
 _LATENCIES = ("ttft_due_ms", "ttft_ms")
 """The latency of the last table: that of an open loop is from the time at which a request was due."""
 _MOST_COMMANDS = 4
+"""Commands that a post shows."""
 _DECODE = "decode_tps"
 _FIGURES = {
     _DECODE: DECODE_IN_POSTS,

@@ -159,7 +159,7 @@ def comparison_sections(
     }
     parts += [table for a_series in series for table in _lone_tables(a_series, lone[a_series.name])]
     parts += [*engine_sections(comparison), *note_sections(comparison)]
-    parts += _lone_notes(series) if not comparison.notes else []
+    parts += _notes_of_series(series) if not comparison.notes else []
     parts += fact_sections(facts or {})
     shown = [name for name in METRICS if name in metrics or any(name in names for names in lone.values())]
     parts += _comparison_definitions(comparison, shown, series)
@@ -210,9 +210,9 @@ def engine_sections(comparison: ComparisonResult) -> Iterator[Section]:
     exceeded it.
     """
     for group in by_engines(comparison.independent_engines):
-        lines = [engines_sentence(group)]
-        lines += dict.fromkeys(sentence for engines in group for sentence in beyond_sentences(engines))
-        yield Section(table=at_best(group), items=tuple(map(code, lines)))
+        sentences = [engines_sentence(group)]
+        sentences += dict.fromkeys(sentence for engines in group for sentence in beyond_sentences(engines))
+        yield Section(table=at_best(group), items=tuple(map(code, sentences)))
 
 
 def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
@@ -278,8 +278,8 @@ def beside_sections(series: Sequence[Series], others: Sequence[Series]) -> Itera
     names, theirs = [own_series.name for own_series in series], [other.name for other in others]
     grids = [grid for metric in _BESIDE if (grid := all_versus(comparison, metric, names, theirs)).rows]
     sources = ", ".join(code(name) for name in dict.fromkeys(other.source for other in others))
-    none = () if grids else ("No level has the same load as one of this sweep.",)
-    yield Section(f"Beside {sources}", paragraphs=none, rank=2)
+    without_levels = () if grids else ("No level has the same load as one of this sweep.",)
+    yield Section(f"Beside {sources}", paragraphs=without_levels, rank=2)
     yield from (Section(table=grid) for grid in grids)
     if comparison.definitions:
         yield Section("Defined differently", items=tuple(_definitions_by_source(comparison)))
@@ -292,7 +292,7 @@ def fact_sections(facts: Facts) -> Iterator[Section]:
             yield Section(f"What {code(name)} also says", items=tuple(fact_lines(stated)))
 
 
-def _lone_notes(series: Sequence[Series]) -> Iterator[Section]:
+def _notes_of_series(series: Sequence[Series]) -> Iterator[Section]:
     notes = tuple(f"{code(a_series.name)}: {code(note)}" for a_series in series for note in a_series.notes)
     if notes:
         yield Section("Notes", items=notes)

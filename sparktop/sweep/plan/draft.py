@@ -271,6 +271,7 @@ _OPTION = re.compile(r"--([a-z][a-z-]*)")
 _MOST_HEADROOM_GIB = 1_000_000.0
 """Largest limit that the guard's fields take, as the next."""
 _MOST_GPU_C = 1000.0
+"""Highest limit of a GPU's temperature that can be typed, in degrees Celsius."""
 _LONGEST_MODEL = 200
 """Characters of a model's name."""
 _BOUNDS = {"runs": "runs", "duration": "seconds", "requests": "requests"}

@@ -17,9 +17,11 @@ from sparktop.ui.screens.base import Dialog
 from sparktop.ui.styles import key_hints
 
 _MOST_TITLE = 60
+"""Most characters of the title."""
 _SHARE = 0.94
 """The greatest height of the dialog, as a share of the screen's height."""
 _FRAME = 2
+"""Rows of the dialog's frame."""
 _YES, _NO = "yes", "no"
 
 

@@ -37,6 +37,7 @@ _MOUSE = ("mouse", "click selects, click again zooms, the wheel scrolls")
 _HEAD = 12
 """Cells of the first column: keys, labels and signs."""
 _UNWRAPPED = 10_000
+"""A width in cells in which no line of the help is wrapped."""
 _STATE_NOTES = (
     ("… (sweep)", "a sweep of this viewer fills it on purpose: this is not counted as an alert"),
     ("… lately", "true of the last 10 s, but not of this moment"),

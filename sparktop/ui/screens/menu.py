@@ -46,6 +46,7 @@ class Setting(Struct, frozen=True):
 _NAME = 25
 _VALUE = 21
 _KEY = 8
+"""Widths in cells of the columns: name, value and key of a setting."""
 
 
 class Tabs(Static):

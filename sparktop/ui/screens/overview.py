@@ -58,6 +58,7 @@ _EVENTS, _HAPPENED, _COMPARED = (PanelKey(kind, "") for kind in ("events", "happ
 SWEEP = PanelKey("sweep", "")
 """Identifies the sweep's panel on the board."""
 HEADER = 1
+"""Rows above the board."""
 
 
 class _Step(Struct, frozen=True):

@@ -26,6 +26,7 @@ from sparktop.ui.screens.canvas_screen import CanvasScreen
 from sparktop.ui.styles import RoleStyles
 
 FOOTER = 1
+"""Rows below the sweep."""
 _STEP = 3
 """Rows that one key press or one step of the mouse wheel scrolls."""
 

@@ -33,12 +33,14 @@ from sparktop.ui.styles import RoleStyles
 _log = logging.getLogger(__name__)
 
 _READ_AT_ONCE = 8
+"""Files that are read between two pictures."""
 _SCAN_EVERY_S = 3.0
 """Seconds between two scans of the folder, because another sparktop may store a sweep meanwhile."""
 
 _REST_S = 0.05
 """Seconds that the cursor must rest on a row before its file is read for the preview."""
 _MOST_PREVIEWS = 20
+"""Results whose previews are kept, the newest."""
 
 
 DIFFERENCE_KEYS = (
@@ -429,12 +431,12 @@ class HistoryScreen(CanvasScreen):
         lines += [f"and {len(titles) - len(lines)} more"] if len(titles) > len(lines) else []
         what = "it" if len(titles) == 1 else f"{len(titles)} results"
 
-        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual hands the answer over by place
+        def on_answer(yes: bool | None) -> None:  # noqa: FBT001 - Textual hands the answer over by place
             if yes:
                 self._start_work(self._delete(keys))
 
         question = [*lines, "", "This cannot be undone."]
-        self.app.push_screen(AskScreen("delete", question, yes=f"delete {what}", careful=True), answered)
+        self.app.push_screen(AskScreen("delete", question, yes=f"delete {what}", careful=True), on_answer)
 
     async def _delete(self, keys: list[str]) -> None:
         notice = await asyncio.to_thread(self._history.delete, keys)
@@ -544,6 +546,7 @@ class HistoryScreen(CanvasScreen):
 
 
 _MOST_NAMES = 8
+"""Targets that are named in the dialog before a deletion."""
 
 
 def complete_path(text: str) -> tuple[str, tuple[str, ...]]:

@@ -24,8 +24,11 @@ from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 LABEL = 14
 """Width of the label before a field, in terminal cells."""
 _LONGEST = 400
+"""Most characters of a field."""
 _NAME, _MOST_NAME = 12, 28
+"""Least and greatest width in cells of the column of names."""
 _KIND = 8
+"""Width in cells of the kind of a target."""
 MARKED, UNMARKED = "[x]", "[ ]"
 
 

@@ -71,6 +71,7 @@ _FRAME = 2
 _SHARE = 0.96
 """The greatest height of the dialog, as a share of the screen's height."""
 _LEAST_FORM = 3
+"""Least rows of the form, however small the screen."""
 
 
 def _ignore(_: Draft) -> None:
@@ -379,6 +380,7 @@ def _why_not_startable(problems: Mapping[str, str]) -> str:
 
 
 _MOST_KEPT = 8
+"""Traces that are kept after they were read, each a few megabytes."""
 
 
 _Choice = tuple[str | None, str | None, float | None, str | None]
