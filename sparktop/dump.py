@@ -162,12 +162,12 @@ def _in_wanted_order(columns: list[str], wanted: Sequence[str]) -> list[str]:
     Columns that belong to the same wanted name keep their order.
     """
 
-    def place(name: str) -> int:
+    def rank(name: str) -> int:
         if name in HEADS:
             return -1
-        return next((at for at, one in enumerate(wanted) if name == one or name.startswith(f"{one}.")), 0)
+        return next((at for at, head in enumerate(wanted) if name == head or name.startswith(f"{head}.")), 0)
 
-    return sorted(columns, key=place)
+    return sorted(columns, key=rank)
 
 
 def _csv_line(cells: Sequence[object]) -> str:

@@ -305,19 +305,25 @@ def _size(things: Sequence[object] | None) -> int | None:
 
 _SIMULATED: Metric[bool] = _node("simulated", "1 where the readings are made up by the demo.", float)
 _SAMPLE: tuple[Metric[NodeSample], ...] = (
-    _node("sample_cost_seconds", "What taking this sample cost.", lambda one: _times(1e-3, one.cost_ms)),
+    _node(
+        "sample_cost_seconds", "What taking this sample cost.", lambda reading: _times(1e-3, reading.cost_ms)
+    ),
     _node(
         GPUS,
         "GPUs that are read; no series where the driver does not report them.",
-        lambda one: len(one.gpus) if one.gpus or one.gpu_note is None else None,
+        lambda reading: len(reading.gpus) if reading.gpus or reading.gpu_note is None else None,
     ),
     _node(
         "gpus_lost",
         "GPUs that the driver calls lost or in need of a reset.",
-        lambda one: len(one.gpus_lost) if one.gpus or one.gpus_lost or one.gpu_note is None else None,
+        lambda reading: (
+            len(reading.gpus_lost) if reading.gpus or reading.gpus_lost or reading.gpu_note is None else None
+        ),
     ),
     _node(
-        "processes", "Processes of the machine.", lambda one: one.processes.count if one.processes else None
+        "processes",
+        "Processes of the machine.",
+        lambda reading: reading.processes.count if reading.processes else None,
     ),
 )
 _CPU: tuple[Metric[CpuReading], ...] = (
@@ -330,9 +336,11 @@ _CPU: tuple[Metric[CpuReading], ...] = (
     ),
 )
 _GROUP: tuple[Metric[CoreGroup], ...] = (
-    _node("cpu_group_usage_ratio", "Use of all cores of one design.", lambda one: share(one.percent)),
+    _node("cpu_group_usage_ratio", "Use of all cores of one design.", lambda reading: share(reading.percent)),
     _node(
-        "cpu_group_max_frequency_hertz", "Highest clock of a design.", lambda one: _times(_MEGA, one.max_mhz)
+        "cpu_group_max_frequency_hertz",
+        "Highest clock of a design.",
+        lambda reading: _times(_MEGA, reading.max_mhz),
     ),
 )
 _MEMORY: tuple[Metric[MemoryReading], ...] = (
@@ -346,9 +354,11 @@ _MEMORY: tuple[Metric[MemoryReading], ...] = (
 )
 _GPU: tuple[Metric[GpuReading], ...] = (
     *map(_field, GPU),
-    _node(THROTTLE_REASONS, "Reasons active at this moment.", lambda one: _size(one.throttle_reasons)),
-    _node("gpu_processes", "Processes that hold its memory.", lambda one: _size(one.processes)),
-    _node("gpu_mig_enabled", "1 where it is split into instances.", lambda one: one.mig),
+    _node(
+        THROTTLE_REASONS, "Reasons active at this moment.", lambda reading: _size(reading.throttle_reasons)
+    ),
+    _node("gpu_processes", "Processes that hold its memory.", lambda reading: _size(reading.processes)),
+    _node("gpu_mig_enabled", "1 where it is split into instances.", lambda reading: reading.mig),
     Metric(
         "node_gpu_throttled_ratio",
         "Share of the time since the sample before that it was slowed.",
@@ -364,26 +374,32 @@ _GPU: tuple[Metric[GpuReading], ...] = (
     Metric("node_gpu_process_memory_bytes", "GPU memory by program.", _memory_by_program, ("process",)),
 )
 _MIG: tuple[Metric[MigInstance], ...] = (
-    _node("gpu_mig_memory_total_bytes", "Memory of a MIG instance.", lambda one: one.memory_total_bytes),
-    _node("gpu_mig_memory_used_bytes", "Of that, in use.", lambda one: one.memory_used_bytes),
+    _node(
+        "gpu_mig_memory_total_bytes", "Memory of a MIG instance.", lambda reading: reading.memory_total_bytes
+    ),
+    _node("gpu_mig_memory_used_bytes", "Of that, in use.", lambda reading: reading.memory_used_bytes),
 )
 _LINK: tuple[Metric[NetworkReading], ...] = (
-    _node("network_up", "1 where the link is up.", lambda one: one.up),
-    _node("network_receive_bytes_per_second", "Bytes that came.", lambda one: one.rx_bytes_per_s),
-    _node("network_transmit_bytes_per_second", "Bytes that went.", lambda one: one.tx_bytes_per_s),
-    _node("network_receive_packets_per_second", "Packets that came.", lambda one: one.rx_packets_per_s),
-    _node("network_transmit_packets_per_second", "Packets that went.", lambda one: one.tx_packets_per_s),
+    _node("network_up", "1 where the link is up.", lambda reading: reading.up),
+    _node("network_receive_bytes_per_second", "Bytes that came.", lambda reading: reading.rx_bytes_per_s),
+    _node("network_transmit_bytes_per_second", "Bytes that went.", lambda reading: reading.tx_bytes_per_s),
+    _node(
+        "network_receive_packets_per_second", "Packets that came.", lambda reading: reading.rx_packets_per_s
+    ),
+    _node(
+        "network_transmit_packets_per_second", "Packets that went.", lambda reading: reading.tx_packets_per_s
+    ),
     _node(
         "network_link_bytes_per_second",
         "What the port agreed on with its peer.",
-        lambda one: _times(1 / 8, one.link_bits_per_s),
+        lambda reading: _times(1 / 8, reading.link_bits_per_s),
     ),
     _node(
         "network_bus_bytes_per_second",
         "What its PCIe link carries.",
-        lambda one: _times(1 / 8, one.bus_bits_per_s),
+        lambda reading: _times(1 / 8, reading.bus_bits_per_s),
     ),
-    _node("network_errors_per_second", "Errors, all together.", lambda one: one.errors_per_s),
+    _node("network_errors_per_second", "Errors, all together.", lambda reading: reading.errors_per_s),
     Metric(
         "node_network_named_errors_per_second",
         "Errors by the name of their counter, of those that moved.",
@@ -392,10 +408,10 @@ _LINK: tuple[Metric[NetworkReading], ...] = (
     ),
 )
 _SENSOR: tuple[Metric[SensorReading], ...] = (
-    _node("sensor_temperature_celsius", "Temperature of a sensor.", lambda one: one.temperature_c),
-    _node("sensor_critical_celsius", "Where it becomes critical.", lambda one: one.critical_c),
+    _node("sensor_temperature_celsius", "Temperature of a sensor.", lambda reading: reading.temperature_c),
+    _node("sensor_critical_celsius", "Where it becomes critical.", lambda reading: reading.critical_c),
 )
 _RAIL: tuple[Metric[PowerRail], ...] = (
-    _node("rail_power_watts", "Power of a rail.", lambda one: one.power_w),
-    single("node_rail_energy_joules", "Energy of a rail.", lambda one: one.energy_j, is_counter=True),
+    _node("rail_power_watts", "Power of a rail.", lambda reading: reading.power_w),
+    single("node_rail_energy_joules", "Energy of a rail.", lambda reading: reading.energy_j, is_counter=True),
 )

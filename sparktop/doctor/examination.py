@@ -91,13 +91,14 @@ async def examine_network(
     return [*checks, *(check for part in parts for check in part), *compared]
 
 
-def _processes_here(target: BackendTarget, own: tuple[Reading, NodeIdentity] | None) -> Workloads:
+def _processes_here(target: BackendTarget, this_machine: tuple[Reading, NodeIdentity] | None) -> Workloads:
     """Return the engine processes of this machine if the server's URL means it; else none."""
-    if own is None or not isinstance(own[0], NodeSample) or own[0].workloads is None:
+    sample, identity = this_machine or (None, NodeIdentity())
+    if not isinstance(sample, NodeSample) or sample.workloads is None:
         return Workloads()
     host, _ = host_port_of(target.url) or (None, None)
-    is_here = host is not None and host in {*_LOOPBACK, *own[1].addresses, own[1].hostname}
-    return own[0].workloads if is_here else Workloads()
+    is_here = host is not None and host in {*_LOOPBACK, *identity.addresses, identity.hostname}
+    return sample.workloads if is_here else Workloads()
 
 
 def _hosts(watch: Watch) -> list[str]:

@@ -144,8 +144,8 @@ class Reader:
             PageError: more than `MAX_SAMPLES` wanted samples.
         """
         text = PageText(page) if isinstance(page, bytes) else page
-        known = self._read_values(text)
-        return self._read_all(text) if known is None else known
+        page_of_layout = self._read_values(text)
+        return self._read_all(text) if page_of_layout is None else page_of_layout
 
     def _read_values(self, text: PageText) -> Page | None:
         """Return the samples on a page of a known layout, of which only the values are parsed; else None."""

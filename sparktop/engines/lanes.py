@@ -238,10 +238,10 @@ class LanePage:
             ("fields", fields, histograms), lambda: self._plan_reading(fields, histograms)
         )
         self.models |= models
-        found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+        fields_by_lane: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for lane, field, read in cells:
-            found[lane][field] = read(page.values_read)
-        return found
+            fields_by_lane[lane][field] = read(page.values_read)
+        return fields_by_lane
 
     def _plan_reading(self, fields: Fields, histograms: Histograms) -> tuple[frozenset[str], list[_Cell]]:
         """Return the models' names, and how the fields of each lane are computed from a page's values."""
@@ -352,10 +352,10 @@ def _by_series(buckets: Places) -> dict[Labels, dict[float, int]] | None:
     series: dict[Labels, dict[float, int]] = {}
     for labels, index in buckets.items():
         others, bound = _kept_split(labels)
-        found = series.setdefault(others, {})
-        if not bound > -math.inf or bound in found:
+        index_by_bound = series.setdefault(others, {})
+        if not bound > -math.inf or bound in index_by_bound:
             return None
-        found[bound] = index
+        index_by_bound[bound] = index
     return series
 
 
@@ -438,8 +438,8 @@ def _counter_spellings(prefix: str, *names: str) -> tuple[str, ...]:
 
 def _count_unhealthy(family: Family) -> float | None:
     """Return how many processes report 0 for their health, of a gauge that is 1 for a healthy one."""
-    known = total(family) is not None
-    return float(sum(value == 0 for value in family.values())) if known else None
+    is_known = total(family) is not None
+    return float(sum(value == 0 for value in family.values())) if is_known else None
 
 
 DYNAMO_IN_FLIGHT = "dynamo_component_inflight_requests"
@@ -611,15 +611,15 @@ class ExtraReader:
         plan = page.get_or_make(
             ("extras", id(self), *lanes), lambda: self._plan_reading(page, lanes, lane_label, keep)
         )
-        found: dict[tuple[str, str], dict[str, float]] = {}
+        values_by_field: dict[tuple[str, str], dict[str, float]] = {}
         for lane, field, key, read in plan:
             value = read(page.values_read)
             if isinstance(value, dict):
-                found.setdefault((lane, field), {}).update(value)
+                values_by_field.setdefault((lane, field), {}).update(value)
             elif value is not None:
-                own = found.setdefault((lane, field), {})
-                own[key] = own.get(key, 0.0) + value
-        for (lane, field), values in found.items():
+                values = values_by_field.setdefault((lane, field), {})
+                values[key] = values.get(key, 0.0) + value
+        for (lane, field), values in values_by_field.items():
             if field == "counts":
                 _merge_older_names(values)
             lanes[lane][field] = values
@@ -668,21 +668,21 @@ def _http_counts(family: Family, status: str = "status") -> dict[str, float]:
     """
     if not family:
         return {}
-    found = dict.fromkeys(("http_answers", "http_4xx", "http_5xx", "http_errors"), 0.0)
+    answers = dict.fromkeys(("http_answers", "http_4xx", "http_5xx", "http_errors"), 0.0)
     for labels, value in where(family, "method", "POST").items():
         kind = (label(labels, status) or "")[:1]
         if not (kind and 0 <= value < math.inf):
             return {}
-        found["http_answers"] += value
+        answers["http_answers"] += value
         if kind in "45":
-            found[f"http_{kind}xx"] += value
-            found["http_errors"] += value
+            answers[f"http_{kind}xx"] += value
+            answers["http_errors"] += value
             continue
         route = label(labels, "handler") or label(labels, "endpoint") or ""
         for key, ends in _ANSWERS_BY_ROUTE.items():
             if value and route.endswith(ends):
-                found[key] = found.get(key, 0.0) + value
-    return found
+                answers[key] = answers.get(key, 0.0) + value
+    return answers
 
 
 def dynamo_role(families: Mapping[str, Family]) -> str | None:
@@ -698,8 +698,8 @@ def dynamo_role(families: Mapping[str, Family]) -> str | None:
     if len(components) != 1:
         return None
     (component,) = components
-    known = (role for role in ("prefill", "decode") if role in component.lower())
-    return next(known, None) or clean(component, 40) or None
+    roles = (role for role in ("prefill", "decode") if role in component.lower())
+    return next(roles, None) or clean(component, 40) or None
 
 
 VLLM = ExtraReader((*SHARED_COUNTS, *COUNTS), (*SHARED_GAUGES, *GAUGES))

@@ -131,22 +131,22 @@ def read_workers(body: bytes) -> RouterSample | None:
     listed = entries(document, "workers")
     if listed is None or (not listed and field(document, "total") != 0):
         return None
-    known = {
+    workers = {
         name: entry
         for entry in listed[:_MOST_DEPLOYMENTS]
         if (name := words(field(entry, "url"), _ID_LIMIT)) is not None
     }
-    if listed and not known:
+    if listed and not workers:
         return None
     loads = {
         name: load
-        for name, worker in known.items()
+        for name, worker in workers.items()
         if (load := _load_or_none(field(worker, "load"))) is not None
     }
-    gateway = not listed or any(field(value, "id") is not None for value in known.values())
+    gateway = not listed or any(field(value, "id") is not None for value in workers.values())
     models = {
         name: None if (model := words(field(worker, "model_id"), _ID_LIMIT)) == "unknown" else model
-        for name, worker in known.items()
+        for name, worker in workers.items()
     }
     return RouterSample(
         _UNDATED,
@@ -155,9 +155,9 @@ def read_workers(body: bytes) -> RouterSample | None:
         sent=loads or None,
         in_flight=math.fsum(loads.values()) if loads else None,
         troubles={
-            name: "unhealthy" for name, worker in known.items() if field(worker, "is_healthy") is False
+            name: "unhealthy" for name, worker in workers.items() if field(worker, "is_healthy") is False
         },
-        note=None if known else "it has no worker",
+        note=None if workers else "it has no worker",
     )
 
 

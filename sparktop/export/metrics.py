@@ -83,10 +83,10 @@ def _metric_of_figure(metric_figure: Figure) -> Metric[Any]:
 
 def _quantile_metric(title: str, name: str, percent: int) -> Metric[BackendView]:
     def points(view: BackendView) -> Iterator[Point]:
-        found: Quantile | None = getattr(getattr(view, name), f"p{percent}")
-        if found is not None:
-            bound = "below" if found.below else "above" if found.above else "exact"
-            yield ("in_bucket" if found.bucket_s else bound,), found.seconds
+        quantile: Quantile | None = getattr(getattr(view, name), f"p{percent}")
+        if quantile is not None:
+            bound = "below" if quantile.below else "above" if quantile.above else "exact"
+            yield ("in_bucket" if quantile.bucket_s else bound,), quantile.seconds
 
     text = (
         f'{title}, p{percent} of the last 60 s; bound="below" or "above": less or more than this, '
@@ -134,8 +134,8 @@ BACKEND: tuple[Metric[BackendView], ...] = (
 def _member_points(
     values: Callable[[Balance], Iterable[tuple[str, float | None]]],
 ) -> Callable[[Balance], Iterator[Point]]:
-    def points(found: Balance) -> Iterator[Point]:
-        for name, value in values(found):
+    def points(balance: Balance) -> Iterator[Point]:
+        for name, value in values(balance):
             yield (label_of(name),), value
 
     return points
@@ -147,20 +147,22 @@ GROUP: tuple[Metric[Balance], ...] = (
         "word",
         "1 for the verdict on how evenly a group is loaded: balanced, oscillating, starved, uneven or "
         "idle; none where it is unknown.",
-        lambda found: None if found.word is BalanceWord.UNKNOWN else found.word.value,
+        lambda balance: None if balance.word is BalanceWord.UNKNOWN else balance.word.value,
     ),
-    single("group_window_seconds", "Seconds that were judged.", lambda found: found.window_s or None),
+    single("group_window_seconds", "Seconds that were judged.", lambda balance: balance.window_s or None),
     *map(_metric_of_figure, figures(Of.GROUP)),
     Metric(
         "group_starved_ratio",
         "Share of the time with next to no work while another member had more than its share.",
-        _member_points(lambda found: [(name, share(part)) for name, part in found.starved_percent.items()]),
+        _member_points(
+            lambda balance: [(name, share(part)) for name, part in balance.starved_percent.items()]
+        ),
         ("member",),
     ),
     Metric(
         "group_request_share_ratio",
         "A member's part of the requests that the group received in the window.",
-        _member_points(lambda found: found.requests_share.items()),
+        _member_points(lambda balance: balance.requests_share.items()),
         ("member",),
     ),
 )
@@ -211,7 +213,7 @@ INFO: Metric[str] = Metric(
 
 SELF: tuple[Metric[Snapshot], ...] = (
     single("self_up", "1 while sparktop export answers.", lambda _: 1.0),
-    single("self_simulated", "1 where what is watched is simulated.", lambda found: found.simulated),
+    single("self_simulated", "1 where what is watched is simulated.", lambda snapshot: snapshot.simulated),
     single("self_last_look_seconds", "Seconds since the newest answer of anything watched.", _last_poll_s),
     Metric(
         "self_poll_seconds",
@@ -222,9 +224,9 @@ SELF: tuple[Metric[Snapshot], ...] = (
     single(
         "self_cpu_ratio",
         "CPU time that sparktop uses; 1 is one core.",
-        lambda found: share(found.self_cost.cpu_percent),
+        lambda snapshot: share(snapshot.self_cost.cpu_percent),
     ),
-    single("self_rss_bytes", "Memory that sparktop uses.", lambda found: found.self_cost.rss_bytes),
+    single("self_rss_bytes", "Memory that sparktop uses.", lambda snapshot: snapshot.self_cost.rss_bytes),
 )
 """The metrics of the program itself."""
 LEFT_OUT: Metric[int] = single(
@@ -234,13 +236,13 @@ LEFT_OUT: Metric[int] = single(
 ALERT: Metric[Iterable[tuple[str, ...]]] = Metric(
     "alert",
     "1 for each alert that holds now. The subject is the name of a server, router, machine or group.",
-    lambda found: [(labels, 1.0) for labels in found],
+    lambda alerts: [(labels, 1.0) for labels in alerts],
     ("kind", "subject", "severity"),
 )
 EVENTS: Metric[Iterable[tuple[str, int]]] = Metric(
     "events",
     "Events since the start, by kind: alerts that began or became worse, and restarts.",
-    lambda found: [((kind,), count) for kind, count in found],
+    lambda counts: [((kind,), count) for kind, count in counts],
     ("kind",),
     is_counter=True,
 )
@@ -590,12 +592,12 @@ LEVEL: tuple[Metric[Level], ...] = (
     single(
         "sweep_level_failed_requests",
         "Requests of the level that failed.",
-        lambda one: one.result.requests.failed,
+        lambda level: level.result.requests.failed,
     ),
     single(
         "sweep_level_doubts",
         "Warnings on the figures of the level.",
-        lambda one: len(one.result.validity),
+        lambda level: len(level.result.validity),
     ),
     _word_metric(
         "sweep_level_limit", "limit", "1 for what held the server back during the level.", _limit_word

@@ -813,8 +813,8 @@ class GpuProcessReader:
         self._names[gpu.index] = names = {
             pid: names.get(pid) or self._process_name(gpu.nvml, pid) for pid in merged
         }
-        found = [replace(process, name=names[process.pid]) for process in merged.values()]
-        return tuple(sorted(found, key=lambda process: (-(process.memory_bytes or 0), process.pid)))
+        named = [replace(process, name=names[process.pid]) for process in merged.values()]
+        return tuple(sorted(named, key=lambda process: (-(process.memory_bytes or 0), process.pid)))
 
     def _process_name(self, nvml: Nvml, pid: int) -> str:
         """Return the name of a process, from the driver or else from /proc.

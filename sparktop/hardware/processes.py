@@ -606,8 +606,8 @@ def _memory_ask(given: Mapping[str, str]) -> MemoryAsk:
     """Return what a server's options ask of memory; an option that makes no sense counts as not given."""
 
     def number(names: Sequence[str]) -> float | None:
-        found = _SIZE.fullmatch(next((given[name] for name in names if name in given), ""))
-        return None if found is None else float(found[1]) * _UNITS.get(found[2], 1)
+        match = _SIZE.fullmatch(next((given[name] for name in names if name in given), ""))
+        return None if match is None else float(match[1]) * _UNITS.get(match[2], 1)
 
     share, kv_bytes = number(_SHARES), number(_KV_BYTES)
     ranks = (number(_TENSOR) or 1) * (number(_PIPELINE) or 1)
@@ -660,8 +660,8 @@ def read_guard(program: str, arguments: Sequence[str], root: Path) -> MemoryGuar
         value = option(arguments, (f"-{letter}",)) or next(
             (word[2:] for word in arguments if word.startswith(f"-{letter}") and word[2:]), ""
         )
-        found = _SIZE.match(value.partition(",")[0])
-        return None if found is None else float(found[1])
+        match = _SIZE.match(value.partition(",")[0])
+        return None if match is None else float(match[1])
 
     percent, kib = number("m"), number("M")
     size = None if kib is None else int(kib) << 10
@@ -730,11 +730,11 @@ def _sockets_at_port(folder: str, port: int) -> list[_Socket] | None:
             continue
         if content is None or len(content) >= MOST_BYTES:
             return None
-        for own, host, number, state, rest in line.findall(content):
+        for here, host, number, state, rest in line.findall(content):
             fields = rest.split(None, _INODE + 1)
-            if len(own) == len(host) in {8, 32} and len(fields) > _INODE:
+            if len(here) == len(host) in {8, 32} and len(fields) > _INODE:
                 client = _host_of(host), int(number, 16)
-                sockets.append(_Socket(state, (_host_of(own), port), client, fields[_INODE]))
+                sockets.append(_Socket(state, (_host_of(here), port), client, fields[_INODE]))
     return sockets
 
 

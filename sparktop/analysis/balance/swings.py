@@ -347,7 +347,7 @@ def _test_herds(columns: Sequence[_PieceCounts], piece_s: float, *, excuses_fill
             herds += 1
             leaders += first if len(first) == 1 else ()
     by_leader = sorted(Counter(leaders).values(), reverse=True)
-    turns = sum(one != other for one, other in pairwise(leaders))
+    turns = sum(before != after for before, after in pairwise(leaders))
     freedom = sum(each for _, each in squares)
     kept = sorted(squares, key=lambda item: item[0] / item[1])[
         : len(squares) - math.ceil(_LEFT_OUT * len(squares))

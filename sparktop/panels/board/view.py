@@ -52,8 +52,8 @@ class HeldOrder:
         if self._at is None or at < self._at or chosen != self._chosen:
             self._names, self._ordered_at = list(names), at
         elif at - self._ordered_at >= HOLD_S:
-            known = set(names)
-            before = [name for name in self._names if name in known]
+            shown = set(names)
+            before = [name for name in self._names if name in shown]
             self._names, self._ordered_at = keeping_place(list(names), before, held), at
         else:
             present, placed = set(names), set(self._names)

@@ -78,13 +78,13 @@ def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
     for words in limits:
         upright = any(limit.upright for plot in plots for limit in plot.limits if limit.words == words)
         rows.append([("┊ " if upright else "┄ ", "title"), label(words)])
-    own = dict.fromkeys(
+    definitions = dict.fromkeys(
         f"{plot.title} of {line.reference or line.name}: {line.definition}"
         for plot in plots
         for line in plot.lines
         if line.definition is not None
     )
-    for text in own:
+    for text in definitions:
         rows += [[label(part)] for part in wrap_sentence(text, width)]
     return [fit_row(row, width) for row in rows]
 
