@@ -244,8 +244,9 @@ def _better_length(
         share, best, last = gain.share, gain.length, length
         positions = f"position {last} adds" if best + 1 == last else f"positions {best + 1}–{last} add"
         costs = "costs" if best + 1 == last else "cost"
-        line = f"{positions} {gain.lost_tokens:.2f} tokens a step and {costs} {gain.saved_ms:.0f} ms"
-        line += f": k = {best} would give about {100 * share:.0f} % more"
+        # What a narrow screen cuts off comes last.
+        line = f"k = {best} would give about {100 * share:.0f} % more: {positions} {gain.lost_tokens:.2f}"
+        line += f" tokens a step and {costs} {gain.saved_ms:.0f} ms"
         fix = FINDINGS[KIND].advice("shorter is faster", K=best)
         sure = sure if best == shorter else Sure.LIKELY  # its step time is interpolated
     severity = Severity.INFO if share >= alert_margin else None
