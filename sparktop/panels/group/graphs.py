@@ -13,7 +13,7 @@ from sparktop.graphics.braille import cell_means, flip_table, lead_row
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance
 from sparktop.model.router import RouterView, stale_s
-from sparktop.model.series import Series, known_mean
+from sparktop.model.series import Series, known_mean, known_sum
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.parts.figures import LIVE, figure, heading, label, ruled_line
 from sparktop.panels.parts.graph import (
@@ -47,6 +47,8 @@ class LoadLine(Struct, frozen=True, eq=False):
     generation_tps: Series
     held_s: float = 0.0
     """Seconds for which a sample through a Prometheus stands for the present; 0 where a backend is polled."""
+    tps: float | None = None
+    """Its generated tokens per second over 10 s, as its own panel has them."""
 
 
 def group_lines(balance: Balance, backends: Sequence[BackendView]) -> tuple[LoadLine, ...]:
@@ -68,17 +70,21 @@ def _lines_of_backend(view: BackendView, balance: Balance) -> Iterator[tuple[str
     held_s = 0.0 if view.scrape is None or view.failure is not None else stale_s(view.scrape.every_s)
     if view.name != balance.lanes_of:
         kept = view.load or view.history
-        yield view.name, LoadLine(view.name, kept.running, kept.waiting, kept.generation_tps, held_s)
+        series = kept.running, kept.waiting, kept.generation_tps
+        yield view.name, LoadLine(view.name, *series, held_s, view.generation_tps)
         return
     for lane in view.lanes:
         name, history = f"{view.name}/{lane.lane}", lane.history
         if history is not None:
-            yield (
-                name,
-                LoadLine(
-                    f"lane {lane.lane}", history.running, history.waiting, history.generation_tps, held_s
-                ),
-            )
+            series = history.running, history.waiting, history.generation_tps
+            yield name, LoadLine(f"lane {lane.lane}", *series, held_s, _mean_of_late(history.generation_tps))
+
+
+def _mean_of_late(series: Series) -> float | None:
+    """Return the mean of the last `_RATE_S`; None without a sample."""
+    if series.last_at is None:
+        return None
+    return known_mean(value for _, value in series.since(series.last_at - _RATE_S))
 
 
 def strategy_of(balance: Balance, routers: Sequence[RouterView]) -> tuple[str | None, bool]:
@@ -164,17 +170,18 @@ class GroupSlots(Struct, frozen=True, eq=False):
     even_tps: float | None
     """Estimated tokens per second of an even split; None where little or nothing was lost."""
     group_top: float
-    rate_slots: int
-    """Number of slots that a token rate in words covers."""
+    tps: tuple[float | None, ...]
+    """Each backend's tokens per second of late, as its own panel has them."""
 
     @property
     def load_top(self) -> float:
         """The value at the upper end of the scale of the loads."""
         return self.load.end
 
-    def rate(self, values: Slots) -> float | None:
-        """Return the mean of the token rates `values` of the last 10 s; None if the newest is not known."""
-        return None if newest(values) is None else known_mean(values[-self.rate_slots :])
+    @property
+    def whole_tps(self) -> float | None:
+        """The sum of `tps`; None if one is not known."""
+        return None if None in self.tps else known_sum(self.tps)
 
     def loads(self, width: int) -> list[Slots]:
         """Return each backend's running plus waiting requests, as one mean for each of `width` cells."""
@@ -202,7 +209,7 @@ def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, wid
         group_tps=group,
         even_tps=even,
         group_top=nice_ceiling(max(_highest([group]), even or 0.0), _MIN_TOP_TPS),
-        rate_slots=max(1, round(_RATE_S / axis.step)),
+        tps=tuple(line.tps for line in lines),
     )
 
 
@@ -292,7 +299,7 @@ def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
     if shown.even_tps is not None:
         more += f"┄ {numbers.rate(shown.even_tps, 6).strip()} if even · "
         rows = with_level(rows, shown.even_tps / shown.group_top)
-    words = [*tps_words("Σ", shown.rate(shown.group_tps)), label(" tok/s")]
+    words = [*tps_words("Σ", shown.whole_tps), label(" tok/s")]
     gutter = [scale_end(words, numbers.tick(shown.group_top))]
     return [tps_heading("tok/s of the group", shown.group_top, width, more), *in_gutter(gutter, rows)]
 
@@ -409,10 +416,7 @@ def _pair_speeds(shown: GroupSlots, width: int, half: int) -> list[Row]:
         (up, nothing), (down, nothing), width, half, shown.tps_top, gradients, end_slot=shown.end_slot
     )
     top = numbers.tick(shown.tps_top)
-    ends = [
-        scale_end([*tps_words(sign, newest(values))], top)
-        for sign, values in zip((UP, DOWN), shown.generation_tps, strict=True)
-    ]
+    ends = [scale_end([*tps_words(sign, tps)], top) for sign, tps in zip((UP, DOWN), shown.tps, strict=True)]
     empty: list[Row] = [[] for _ in range(half - 1)]
     return [
         *in_gutter(ends[:1], above),
