@@ -86,7 +86,7 @@ def test_a_backend_that_never_answered_shows_no_figure() -> None:
     """Unknown is a dash everywhere, never a zero; restarts alone are counted from the start."""
     text = backend_text(BackendView("x", "http://x:1", "g"))
     body = [line[1:57] for line in text.splitlines()[2:-1] if "─ " not in line]
-    labels = re.compile(r"p\d\d|E2E|last 1 s|batch 60 s|restarts +0 seen")
+    labels = re.compile(r"p\d\d|1 request|E2E|last 1 s|batch 60 s|restarts +0 seen")
     known = [line for line in body if re.search(r"\d", labels.sub("", line))]
     assert known == []
     assert "–" in text
@@ -223,9 +223,9 @@ def test_rates_between_two_scrapes_say_their_seconds(parallel: Snapshot) -> None
     view = parallel.backends[0]
     polled, scraped = backend_text(view), backend_text(replace(view, scrape=Scrape("prom", 15.0)))
     assert "last 1 s" in polled
-    assert "output tok/s 1 s" in polled
+    assert "output tok/s over 1 s" in polled
     assert "last 15 s" in scraped
-    assert "output tok/s 15 s" in scraped
+    assert "output tok/s over 15 s" in scraped
     assert not re.search(r"\b1 s\b", re.sub(r"every.*?old", "", scraped))
 
 

@@ -703,7 +703,7 @@ def _graphs(view: BackendView) -> list[Graph]:
     )
     graphs = [
         Graph(
-            [("output", "generation"), label(" tok/s")],
+            [("output", "generation"), label(f" tok/s over {live_words(view)}")],
             history.generation_tps,
             "generation",
             tokens,

@@ -196,7 +196,7 @@ def widest_scale(scales: Iterable[GroupScale]) -> GroupScale:
 def _rates_row(view: BackendView) -> Row:
     """Return the row of token rates with their window: the graph beside it shows single seconds."""
     return [
-        label("gen"),
+        label("gen "),
         figure(numbers.rate(view.generation_tps, 6), LIVE),
         label(" prompt"),
         figure(numbers.rate(view.prompt_tps, 6), LIVE),

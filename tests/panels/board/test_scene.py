@@ -74,7 +74,7 @@ def test_a_dead_backend_is_drawn_stale(broken: Snapshot) -> None:
 def test_unknown_is_a_dash_not_a_zero() -> None:
     """A backend that never answered shows no figure at all."""
     empty = replace(Rehearsal().store.snapshot(), backends=(BackendView("x", "http://x:1", "g"),), nodes=())
-    figures = "".join(line[1:38] for line in text_of(board(empty, (120, 34))).splitlines()[1:-1])
+    figures = "".join(line[1:40] for line in text_of(board(empty, (120, 34))).splitlines()[1:-1])
     assert "–" in figures
     assert "0" not in re.sub(r"p[59][05]|[16]0 s", "", figures)
 
