@@ -364,6 +364,10 @@ def test_a_server_that_has_ended_is_judged_by_its_last_start(world: World) -> No
     last = PastStart("a", "vllm", "m0", 200.0, ended_at=1.0, peak_bytes=70 * GIB, asks=MemoryAsk(0.5))
     world.store.learn(Kept((last,)))
     world.store.judge()
+    assert not world.snapshot().backends[0].findings  # its memory may not have been given back yet
+    at(world, 14).accept(NODE, spark(world.at, {}, 60))
+    at(world, 14).accept(BACKEND, refused(world.at))
+    world.store.judge()
     assert [one.line for one in world.snapshot().backends[0].findings] == [
         "start needs 70 GiB, 60 GiB can be had: 10 GiB short"
     ]

@@ -375,7 +375,7 @@ def test_a_figure_above_its_limit_is_no_answer_before_the_verdict() -> None:
     balance = group(BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, skew=0.42, skew_backend="spark-a")
     rows = [row_text(row) for row in evidence_screen(balance, traced("shuffle-c64"), 160, 60)]
     (at,) = (number for number, row in enumerate(rows) if "? Is the same one always ahead?" in row)
-    assert "beyond its share 42 %, yes from 20 %, not judged yet" in rows[at]
+    assert "beyond its share 42 %, yes from 20 %, not sure" in rows[at]
     assert "So far: the lead moves too much" in rows[at + 1]
     assert not any(" No: " in row for row in rows)
 
