@@ -303,8 +303,8 @@ def _published_items(beside: Sequence[Series], changes: _Changes) -> Iterator[st
     words = f"{'; '.join(parts)}. In brackets: {names_in_words([code(name) for name in names])} against it."
     if unlike:
         words += (
-            " Which seconds its decode rate counts is not stated: pure is ours while all requests decode "
-            "(sum of their rates)."
+            " Which seconds its decode rate counts is not stated; pure: ours, of only the seconds in which "
+            "all requests of a level decode."
         )
     yield f"**Published:** {words}"
 
@@ -424,7 +424,7 @@ def _level_row(
         return where, Outside(target.name), "refused", *[UNKNOWN] * (6 + len(metrics))
     words = _rate_text(level, main.name)
     if marked and _is_doubted(level):
-        words += " ?"
+        where += " ?"
     each, first = level.stream_tps, level.ttft_due_ms or level.ttft_ms
     ttft = METRICS["ttft_ms"]
     published = [
@@ -477,13 +477,13 @@ def _how_to_read(
     heads = {head for grid in grids for head in grid.heads}
     cells = [str(cell) for grid in grids for row in grid.rows for cell in row]
     parts += ["per request = median of each stream's rate"] if "Per request tok/s" in heads else []
-    parts += [f"p95 from {P95_FROM} requests on"] if "TTFT p95 ms" in heads else []
+    parts += [f"p95 only of {P95_FROM} requests or more"] if "TTFT p95 ms" in heads else []
     if comparison is not None and any(True for _ in winner_rules(comparison)):
         floor, rate = max(comparison.noise_floor_percent.values()), comparison.error_rate_percent or 0.0
         parts.append(
             f"a winner is better than every other by over {floor:.1f} %, beyond chance ({rate:.0f} % error)"
         )
-    parts += [f"{EVEN_SIGN} no clear difference"] if EVEN_SIGN in cells else []
+    parts += [f"{EVEN_SIGN} undecided: within chance, or within that"] if EVEN_SIGN in cells else []
     parts += [f"* {NOT_TESTED}"] if any(cell.endswith("*") for cell in cells) else []
     parts += ["? the level has a warning"] if any(cell.endswith(" ?") for cell in cells) else []
     parts += [f"left out here: {lost} level{'' if lost == 1 else 's'}"] if lost else []
@@ -496,4 +496,5 @@ def _repeat_item(commands: Sequence[str]) -> Iterator[str]:
         shown = [code(command) for command in commands[:_MOST_COMMANDS]]
         more = f" ({len(commands) - len(shown)} more in the report)" if len(commands) > len(shown) else ""
         again = f"**To repeat it**, with your addresses: {'; '.join(shown)}{more}."
-        yield f"{again} **To compare yours**, save this post as post.md: `sparktop report last post.md`"
+        compare = "save this post as post.md: `sparktop report last post.md`"
+        yield f"{again} **To compare your newest sweep**, {compare}"

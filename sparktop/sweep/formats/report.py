@@ -897,7 +897,7 @@ def _share_of_engines_words(
     reached = [(level.percent, level) for level in engines.levels if level.percent is not None]
     alone, rate = _engines_alone_words(engines), f"{in_sentence(METRICS[engines.metric].title)} rate"
     if not reached:
-        return f"What {router_words(target)} costs in tok/s is not known: no level has its {rate}"
+        return f"What {router_words(target)} costs in tok/s was not measured: no level has its {rate}"
     percents = sorted(round(percent) for percent, _ in reached)
     share = f"{percents[0]} %" if percents[0] == percents[-1] else f"{percents[0]} to {percents[-1]} %"
     places = [f"c{level.concurrency}" for _, level in reached]
@@ -956,7 +956,7 @@ def _uneven_load_words(target: TargetResult, levels: Sequence[LevelResult]) -> s
         count = len({name for level in levels for name in level.known_servers})
         share = f"with {_fraction_words(count)} of the requests" if count > 1 else "under the same load"
         alone = f"measure one of its servers alone {share}, too"
-        return f"What {router_words(target)} costs in tok/s is not known: {alone}"
+        return f"What {router_words(target)} costs in tok/s was not measured: {alone}"
     lost, level = max(losses, key=lambda pair: pair[0])
     words = (
         f"{router_words(target)} loses about {lost:.0f} % of the tokens to uneven load at {level.point.short}"

@@ -66,7 +66,7 @@ _ALL = (
     _rate(
         "decode_tps",
         "Decode",
-        "tokens but each request's first / (latest last token - earliest first token)",
+        "(tokens - one per request) / (latest last token - earliest first token)",
         "generation, once first tokens come",
     ),
     _rate(
@@ -126,7 +126,7 @@ _ALL = (
 METRICS = {metric.name: metric for metric in _ALL}
 """Every metric by name, in the order of table columns."""
 
-DECODE_IN_POSTS = "output tokens but each request's first / (last token − first token of a run)"
+DECODE_IN_POSTS = "(output tokens − one per request) / (last token − first token of a run)"
 """What posts say of the decode rate, by which they are recognised as made by sparktop."""
 
 

@@ -320,7 +320,7 @@ def test_published_values_are_a_column() -> None:
     published_item = next(line for line in post.splitlines() if "**Published:**" in line)
     assert f"`{TOPOLOGIES}`: " in published_item
     assert "llama-benchy 0.3.5, 50 runs" in published_item
-    assert "pure is ours while all requests decode" in published_item
+    assert "pure: ours, of only the seconds in which all requests of a level decode" in published_item
     pasted = read(post, "post", "post.md")
     assert [(one.name, one.definitions) for one in pasted] == [("solo", {}), ("mine", {})]
     both = post_of(made_sweep(("solo", levels), ("cluster-tp2", levels)), beside=published)
@@ -379,7 +379,7 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     assert "100 tokens in, 4 out (pp100 tg4), burst (all of a run at once), 3 runs a level" in load
     assert "2026-03-22" in load
     assert warnings == "- **Warnings:** none."
-    assert figures.startswith("- **Figures:** decode = output tokens")
+    assert figures.startswith("- **Figures:** decode = (output tokens − one per request)")
     assert table(post)[0][-1] == "`fast` (+50 %)"
 
 
@@ -445,12 +445,14 @@ def test_doubts_name_their_levels() -> None:
 
 @pytest.mark.parametrize(("doubted", "marks"), [(0, 0), (1, 1), (2, 0)])
 def test_a_table_marks_levels_with_a_warning_unless_all_have_one(doubted: int, marks: int) -> None:
-    """One target: a "?" behind the rate and a word on it; what holds for all levels is said once, above."""
+    """One target: a "?" behind the level and a word on it; what holds for all levels is said once, above."""
     late = (Validity(code="throttled", message="x"),)
     levels = [made_level(at).model_copy(update={"validity": late if at <= doubted else ()}) for at in (1, 2)]
     post = post_of(made_sweep(("solo", levels)))
-    assert sum(row[1].endswith("?") for row in table(post)) == marks
+    assert sum(row[0].endswith(" ?") for row in table(post)) == marks
     assert ("; ? the level has a warning" in post) is bool(marks)
+    (series,) = read(post, "post", "post.md")
+    assert [level.load.point.concurrency for level in series.levels] == [1, 2]
 
 
 def test_a_router_without_its_engines_has_an_unknown_cost() -> None:
@@ -458,7 +460,7 @@ def test_a_router_without_its_engines_has_an_unknown_cost() -> None:
     both = routed_sweep()
     alone = both.model_copy(update={"targets": both.targets[:1]})
     assert (
-        "costs in tok/s is not known: measure one of its servers alone with half of the requests, too"
+        "costs in tok/s was not measured: measure one of its servers alone with half of the requests, too"
         in post_of(alone)
     )
     lossy = routed_sweep({"verdict": "starved", "lost_percent": 11.6})

@@ -117,7 +117,7 @@ _LLAMA_BENCHY_LATENCIES = {"ttfr": "ttfr_ms", "e2e_ttft": "ttft_ms"}
 _LLAMA_BENCHY_DEFINITIONS = {
     "prefill_tps": "all prompt tokens / (latest first token - earliest start); at c1 the mean over requests, "
     "less its probe's latency",
-    "decode_tps": "tokens but each request's first / (latest last token - earliest first token)",
+    "decode_tps": "(tokens - one per request) / (latest last token - earliest first token)",
     "peak_tps": "most token events in any second; of a shorter run, all of them / its length",
     "ttft_ms": "first token - start, stamped at the call; mean over requests",
     "ttfr_ms": "first event - start, stamped at the call; mean over requests",
