@@ -85,7 +85,8 @@ def check_texts(snapshot: Snapshot) -> None:
         assert {float(n) for text in texts for n in re.findall(rf"(\d+) {word}", text)} <= {value}, texts
     stuck_alert = next((one for one in snapshot.alerts if one.id.endswith(":stuck")), None)
     if stuck_alert is not None and view.ok:
-        assert stuck_alert.message.startswith(f"{view.state.value} with"), texts
+        words = "may be stuck" if view.state is BackendState.SUSPECT else view.state.value
+        assert stuck_alert.message.startswith(f"{words} with"), texts
     assert not top.words.startswith("all well") or view.state in _WELL, texts
     if view.state in {BackendState.STUCK, BackendState.SUSPECT}:
         assert top.severity is not None, texts
