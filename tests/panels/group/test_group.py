@@ -362,12 +362,12 @@ def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> Non
     assert {"throughput lost: about 29 %, 40 s ago", "not known now: the backends differ in speed"} <= set(
         said
     )
-    first = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_unknown="no step could be timed yet")
+    first = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_unknown="step time by batch size not known yet")
     pieces = [row_text(piece) for piece in verdict_pieces(first, ())]
-    assert {"throughput lost: not known", "no step could be timed yet"} <= set(pieces)
+    assert {"throughput lost: not known", "step time by batch size not known yet"} <= set(pieces)
     evidence = "\n".join(row_text(row) for row in evidence_screen(first, traced("shuffle-c64"), 160, 60))
     assert "? Does starving cost throughput?" in evidence
-    assert "Not known: no step could be timed yet" in evidence
+    assert "Not known: step time by batch size not known yet" in evidence
 
 
 def test_a_figure_above_its_limit_is_no_answer_before_the_verdict() -> None:
