@@ -51,14 +51,14 @@ def verdict(snapshot: Snapshot) -> Verdict:
     """Return the most severe alert of a snapshot as text; without alerts, a summary of the servers' states.
 
     Among alerts of equal severity, the first choice is uneven load that a user can mend, because all backends
-    suffer from it, and the second is the oldest alert; a router's failing deployments come after an alert
-    about a server behind it that explains them. Alerts of severity INFO are ignored, and those about the
-    engine cores of a server whose group has a graver verdict.
+    suffer from it, and the second is the oldest alert. What another alert explains comes after it: a router's
+    failing deployments after a server that is down, a hang after the end of a rank. Alerts of severity INFO
+    are ignored, and those about the engine cores of a server whose group has a graver verdict.
     """
     groups = {_alert_id(balance): balance for balance in snapshot.balance}
     calm = groups.keys() - {_alert_id(balance) for balance in balances_read_first(snapshot.balance)}
     hinted = {alert_id for alert_id, balance in groups.items() if balance.hint}
-    explained = _explained_deployments(snapshot)
+    explained = _explained_alerts(snapshot)
     worst = min(
         (alert for alert in snapshot.alerts if alert.severity is not Severity.INFO and alert.id not in calm),
         key=lambda alert: (-alert.severity.rank, alert.id in explained, alert.id not in hinted),
@@ -73,18 +73,23 @@ def verdict(snapshot: Snapshot) -> Verdict:
     )
 
 
-def _explained_deployments(snapshot: Snapshot) -> set[str]:
-    """Return the ids of alerts about failing deployments whose router has a server that cannot answer."""
+def _explained_alerts(snapshot: Snapshot) -> set[str]:
+    """Return the ids of alerts about what another alert explains.
+
+    Deployments fail whose router has a server that cannot answer; an engine hangs whose rank has ended.
+    """
     silent = {
         alert.subject
         for alert in snapshot.alerts
         if alert.id.startswith("backend:") and kind_of(alert.id) in _SILENCING
     }
-    return {
+    failing = {
         f"router:{router.name}:deployments"
         for router in snapshot.routers
         if not silent.isdisjoint(router.backends)
     }
+    ended = (alert.subject for alert in snapshot.alerts if kind_of(alert.id) == "dead-rank")
+    return failing | {f"backend:{name}:stuck" for name in ended}
 
 
 def _alert_id(balance: Balance) -> str:

@@ -180,6 +180,14 @@ def test_what_is_not_known_is_not_said(lost: float | None, period: float | None,
     assert shown(alert("balance:proxy:oscillating"), balance=(balance,)).short == short
 
 
+def test_a_cause_comes_before_its_effect() -> None:
+    """An engine hangs because its rank has ended: the top line names the end, whichever alert is older."""
+    hung = alert("backend:a:stuck", Severity.CRITICAL, "stuck with 9 running")
+    ended = alert("backend:a:dead-rank", Severity.CRITICAL, "its worker TP1 (pid 41) ended")
+    assert shown(hung, ended).about == shown(ended, hung).about == ended.id
+    assert shown(hung).about == hung.id
+
+
 def test_the_most_severe_comes_first_then_what_can_be_mended() -> None:
     """The most severe alert comes first; of equal ones, one with a hint comes before an older one."""
     swing, down = alert("balance:proxy:oscillating"), alert("backend:a:unreachable", Severity.CRITICAL)
