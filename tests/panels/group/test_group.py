@@ -362,9 +362,10 @@ def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> Non
     assert {"throughput lost: about 29 %, 40 s ago", "not known now: the backends differ in speed"} <= set(
         said
     )
-    first = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_unknown="step time by batch size not known yet")
+    unknown = "step time by batch size not known yet"
+    first = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_unknown=unknown)
     pieces = [row_text(piece) for piece in verdict_pieces(first, ())]
-    assert {"throughput lost: not known", "step time by batch size not known yet"} <= set(pieces)
+    assert {"throughput lost: not known", unknown} <= set(pieces)
     evidence = "\n".join(row_text(row) for row in evidence_screen(first, traced("shuffle-c64"), 160, 60))
     assert "? Does starving cost throughput?" in evidence
     assert "Not known: step time by batch size not known yet" in evidence
