@@ -6,13 +6,13 @@ Forums break lines themselves, so each paragraph and each item is one line. Ever
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.judgement import NOT_TESTED, metric_sentence, whole_percent_change
+from sparktop.model.judgement import NOT_TESTED, whole_percent_change
 from sparktop.model.load import LoadMode
-from sparktop.model.sweep import Topologies
 from sparktop.model.text import names_in_words
 from sparktop.report.document.document import Cell, Grid, Outside, bullets, plain, rows_in_markdown
 from sparktop.report.markdown import code
@@ -45,7 +45,7 @@ from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, METRICS, Metric, i
 from sparktop.sweep.terms.statistics import P95_FROM
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.result import result_view
-from sparktop.sweep.view.words import main_metrics, recommendation
+from sparktop.sweep.view.words import recommendation
 
 MOST_LINES = 40
 """Tables with too many levels for this are thinned out; the first and the last level stay."""
@@ -90,22 +90,21 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
         first = advice[:1].upper() + advice[1:]
     elif is_matrix:
         others = [*_why_even(series), *others]
-    others += _other_metrics(view.topologies, first) if is_matrix else []
+    others += _against_published(changes, metrics)
     lead = " ".join([f"**{first}.**", *_with_full_stops(others)])
     costs = " ".join(_with_full_stops(router_costs(named, comparison)))
     about = [
-        " ".join([*_setup_parts(result), *([f"**Router:** {costs}"] if costs else [])]),
-        _load_item(result, series),
+        " ".join(_setup_parts(result)),
+        " ".join([_load_item(result), *([f"**Router:** {costs}"] if costs else [])]),
         " ".join([f"**Warnings:** {_warnings_words(result)}", *left_out]),
     ]
     notes, published = list(_repeat_item(commands)), list(_published_items(beside, changes))
-    items = len(about) + bool(grids) + len(notes)
-    used = _FRAME_LINES + items + len(grids) * (_HEAD_LINES + 1)
+    used = _FRAME_LINES + len(about) + bool(grids) + len(notes) + len(grids) * (_HEAD_LINES + 1)
     limit = max(_LEAST_LEVELS, (MOST_LINES - used) // max(1, len(grids)))
     thin = [replace(grid, rows=tuple(_evenly_spaced(grid.rows, limit))) for grid in grids]
     lost = max((len(grid.rows) - len(short.rows) for grid, short in zip(grids, thin, strict=True)), default=0)
     figures = [f"**Figures:** {_how_to_read(comparison, metrics, grids, lost)}"] if grids else []
-    about += [" ".join([*figures, *published])] if grids else []
+    notes = [*([" ".join([*figures, *published])] if grids else []), *notes]
     blocks = [f"## {_title(result)}", lead, bullets(about), *map(rows_in_markdown, thin), bullets(notes)]
     return "\n\n".join(filter(None, blocks)) + "\n"
 
@@ -132,13 +131,6 @@ def _without_common_warnings(result: SweepResult) -> SweepResult:
         for target in result.targets
     ]
     return result.model_copy(update={"targets": tuple(targets)})
-
-
-def _other_metrics(compared: Topologies | None, first: str) -> list[str]:
-    """Return where which target is best in metrics that the first sentence does not name."""
-    metrics = () if compared is None else main_metrics(compared.metrics)
-    others = [metric for metric in metrics if in_sentence(metric.title) not in first]
-    return [metric_sentence(metric.title, metric.levels, code) for metric in others]
 
 
 def _title(result: SweepResult) -> str:
@@ -178,8 +170,8 @@ def _levels(result: SweepResult) -> Iterator[LevelResult]:
     return (level for target in result.targets for level in target.levels)
 
 
-def _load_item(result: SweepResult, series: Sequence[Series]) -> str:
-    """Return the item on the load: lengths, runs and their spread, seed, date, tool."""
+def _load_item(result: SweepResult) -> str:
+    """Return the item on the load: lengths, runs, seed, date, tool."""
     plan = result.plan
     sizes = f"{lengths_words(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out"
     if len(lengths := result.prompt_lengths()) == 1 and plan.prompts is None and plan.tg is not None:
@@ -189,7 +181,7 @@ def _load_item(result: SweepResult, series: Sequence[Series]) -> str:
         sizes if plan.prompts is None else f"{sizes} on average",
         *map(plain, plan.request_words),
         f"{mode_words(plan)}{_MODES.get(plan.mode, '')}",
-        f"{effort_words(plan)}{_spread_words(series)}",
+        effort_words(plan),
         "" if plan.seed is None else f"seed {plan.seed}",
     ]
     made = f"{result.started_at:%Y-%m-%d}, sparktop {result.sparktop}"
@@ -213,15 +205,6 @@ def _why_even(series: Sequence[Series]) -> Iterator[str]:
         yield f"The runs of a level differ too much to tell (decode: std up to {widest:.0f} % of the mean)"
 
 
-def _spread_words(series: Sequence[Series]) -> str:
-    """Return how far the runs of a level lie apart in decode; "" for single runs."""
-    shares = _std_percents(series)
-    if not shares:
-        return ""
-    low, high = (f"{share:.1f}" for share in (min(shares), max(shares)))
-    return f" (decode: std {low if low == high else f'{low} to {high}'} % of the mean)"
-
-
 def _warnings_words(result: SweepResult) -> str:
     """Return all that limits the result."""
     words = " ".join(_with_full_stops(caveats(result, why_slow=False)))
@@ -230,8 +213,9 @@ def _warnings_words(result: SweepResult) -> str:
     return words.removeprefix("Warnings: ")
 
 
-_Changes = Mapping[tuple[str, Load], Sequence[tuple[str, str]]]
-"""(Name of a target, its published value with what it has more or less than that), by metric and load."""
+_Changes = Mapping[tuple[str, Load], Sequence[tuple[str, str, float]]]
+"""(Name of a target, its published value with what it has more than that, the same in percent), by metric and
+load."""
 
 
 def _published_cells(
@@ -241,7 +225,7 @@ def _published_cells(
 
     A series is compared with the target of its name; if there is one of each, these two are compared.
     """
-    cells: dict[tuple[str, Load], list[tuple[str, str]]] = {}
+    cells: dict[tuple[str, Load], list[tuple[str, str, float]]] = {}
     left_out = []
     for a_series in beside:
         measured = next((mine for mine in series if mine.name == a_series.name), None)
@@ -260,12 +244,9 @@ def _published_cells(
         for row in compare([measured, replace(a_series, name=theirs)]).rows:
             mine, published = row.values.get(measured.name), row.values.get(theirs)
             if mine and published:
-                words = whole_percent_change(100 * (mine / published - 1))
-                pure = _pure_decode(measured, load_of(row)) if _is_unlike(row.metric, a_series) else None
-                if pure is not None:
-                    words += f"; pure {whole_percent_change(100 * (pure / published - 1))}"
-                value = f"{METRICS[row.metric].text(published)} ({words})"
-                cells.setdefault((row.metric, load_of(row)), []).append((measured.name, value))
+                percent = 100 * (mine / published - 1)
+                words = f"{METRICS[row.metric].text(published)} ({whole_percent_change(percent)})"
+                cells.setdefault((row.metric, load_of(row)), []).append((measured.name, words, percent))
     for source in dict.fromkeys(a_series.source for a_series in beside):
         names = [a_series.name for a_series in beside if a_series.source == source]
         if not {a_series.name for a_series in series} & set(names) and len(beside) > 1:
@@ -277,35 +258,37 @@ def _published_cells(
     return {key: changes for key, changes in cells.items() if key[0] in shown}, left_out
 
 
-def _is_unlike(metric: str, a_series: Series) -> bool:
-    """Return whether the decode rate of a series may be of other seconds than ours."""
-    words = a_series.definitions.get(metric)
-    return metric == _DECODE and words is not None and words != METRICS[metric].definition
-
-
-def _pure_decode(series: Series, load: Load) -> float | None:
-    """Return the rate while all requests of a level decode."""
-    level = next((level for level in series.levels if _is_row(level.load, load)), None)
-    value = None if level is None else level.figures.get("pure_decode_tps")
-    return None if value is None else value.mean
+def _against_published(changes: _Changes, metrics: Sequence[Metric]) -> Iterator[str]:
+    """Yield how far targets are from their published values: in each metric the ends of the differences."""
+    for name in dict.fromkeys(name for values in changes.values() for name, _, _ in values):
+        parts = []
+        for metric in metrics:
+            percents = [
+                percent
+                for (metric_name, _), values in changes.items()
+                for target, _, percent in values
+                if metric_name == metric.name and target == name
+            ]
+            if percents:
+                ends = dict.fromkeys(whole_percent_change(end) for end in (min(percents), max(percents)))
+                parts.append(f"{in_sentence(metric.title)} {' to '.join(ends)}")
+        yield f"{code(name)} against its published values: {', '.join(parts)}"
 
 
 def _published_items(beside: Sequence[Series], changes: _Changes) -> Iterator[str]:
     """Yield an item on what is compared with: where it was published, how it was measured, what is unlike."""
     if not changes:
         return
-    unlike = {a_series.definitions[_DECODE] for a_series in beside if _is_unlike(_DECODE, a_series)} and any(
-        "; pure" in value for pairs in changes.values() for _, value in pairs
+    parts = [f"{code(source)}{_made_words(source)}" for source in dict.fromkeys(one.source for one in beside)]
+    names = dict.fromkeys(name for values in changes.values() for name, _, _ in values)
+    against = names_in_words([code(name) for name in names])
+    unlike = dict.fromkeys(
+        f"Its {in_sentence(METRICS[metric].title)}: {words}."
+        for a_series in beside
+        for metric, words in a_series.definitions.items()
+        if metric == _DECODE and words != METRICS[metric].definition
     )
-    sources = dict.fromkeys(a_series.source for a_series in beside)
-    parts = [f"{code(source)}{_made_words(source)}" for source in sources]
-    names = dict.fromkeys(name for pairs in changes.values() for name, _ in pairs)
-    words = f"{'; '.join(parts)}. In brackets: {names_in_words([code(name) for name in names])} against it."
-    if unlike:
-        words += (
-            " Which seconds its decode rate counts is not stated; pure: ours, of only the seconds in which "
-            "all requests of a level decode."
-        )
+    words = " ".join([f"{'; '.join(parts)}. In brackets: {against} against it.", *unlike])
     yield f"**Published:** {words}"
 
 
@@ -315,8 +298,8 @@ def _made_words(source: str) -> str:
         return ""
     table = load_reference(source)
     how = [table.tool or "", f"{table.runs} runs" if table.runs else "", table.hardware]
-    where = table.url or "no URL is on record"
-    return f": {plain(table.source)}; {where} ({plain(', '.join(filter(None, how)))})"
+    where = ", ".join(map(plain, filter(None, (table.source, table.url))))
+    return f": {where} ({plain(', '.join(filter(None, how)))})"
 
 
 def _is_row(load: Load, other: Load) -> bool:
@@ -351,24 +334,48 @@ def _matrix_tables(
         grid = winners(comparison, metric.name, series, signs=True)
         if not grid.rows:
             continue
-        axis, *heads = grid.heads
-        grid = replace(grid, heads=(f"{axis} ({in_sentence(metric.title)}, {metric.unit})", *heads))
+        axis, *names, _ = grid.heads
+        heads = (f"{axis} ({in_sentence(metric.title)}, {metric.unit})", *names, "Winner")
+        if metric is metrics[0]:
+            grid = replace(grid, rows=tuple(_with_deviations(grid, loads, series, metric)))
         of_metric = {load: pairs for (name, load), pairs in changes.items() if name == metric.name}
-        yield _with_changes(grid, loads, of_metric)
+        yield _with_changes(replace(grid, heads=heads), loads, of_metric)
+
+
+def _with_deviations(
+    grid: Grid, loads: Sequence[Load], series: Sequence[Series], metric: Metric
+) -> Iterator[tuple[Cell, ...]]:
+    """Yield the rows of a matrix with the standard deviation of the runs behind each value."""
+    names = [head.name for head in grid.heads if isinstance(head, Outside)]
+    for load, row in zip_longest(loads, grid.rows):
+        stds = {
+            a_series.name: figure.std
+            for a_series in series
+            for level in a_series.levels
+            if load and _is_row(level.load, load) and (figure := level.figures.get(metric.name))
+        }
+        first, *cells, winner = row
+        texts = (
+            f"{cell} ± {metric.text(std)}"
+            if (std := stds.get(name)) is not None and cell != UNKNOWN
+            else cell
+            for name, cell in zip(names, cells, strict=True)
+        )
+        yield (first, *texts, winner)
 
 
 def _with_changes(
-    grid: Grid, loads: Sequence[Load], changes: Mapping[Load, Sequence[tuple[str, str]]]
+    grid: Grid, loads: Sequence[Load], changes: Mapping[Load, Sequence[tuple[str, str, float]]]
 ) -> Grid:
     """Return a table with a last column of the published values and what targets have more than these."""
     if not changes or len(loads) != len(grid.rows):
         return grid
-    names = list(dict.fromkeys(name for pairs in changes.values() for name, _ in pairs))
+    names = list(dict.fromkeys(name for pairs in changes.values() for name, _, _ in pairs))
     head = "Published" if len(names) > 1 else f"{code(names[0])}, published"
     cells = []
     for load in loads:
         pairs = next((pairs for changed, pairs in changes.items() if _is_row(load, changed)), ())
-        parts = [words if len(names) == 1 else f"{code(name)} {words}" for name, words in pairs]
+        parts = [words if len(names) == 1 else f"{code(name)} {words}" for name, words, _ in pairs]
         cells.append(", ".join(parts) or UNKNOWN)
     rows = tuple((*row, cell) for row, cell in zip(grid.rows, cells, strict=True))
     heads = (*grid.heads, head)
@@ -388,7 +395,6 @@ def _level_table(result: SweepResult, metrics: Sequence[Metric], changes: _Chang
         axis,
         "Target",
         f"{main.title} tok/s",
-        "95 % CI",
         "Per request tok/s",
         "Prefill tok/s",
         "Peak tok/s",
@@ -421,8 +427,7 @@ def _level_row(
     load, main = load_of(level), metrics[0]
     where = load_words(load, lengths=len({level.pp for level in target.levels}) > 1)
     if level.error is not None:
-        return where, Outside(target.name), "refused", *[UNKNOWN] * (6 + len(metrics))
-    words = _rate_text(level, main.name)
+        return where, Outside(target.name), "refused", *[UNKNOWN] * (5 + len(metrics))
     if marked and _is_doubted(level):
         where += " ?"
     each, first = level.stream_tps, level.ttft_due_ms or level.ttft_ms
@@ -441,8 +446,7 @@ def _level_row(
     return (
         where,
         Outside(target.name),
-        words,
-        _interval_text(level, main),
+        f"{_rate_text(level, main.name)}{_deviation_text(level, main)}",
         METRICS["decode_tps"].text(None if each is None else each.p50),
         *(_rate_text(level, name) for name in ("prefill_tps", "peak_tps")),
         ttft.text(None if first is None else first.mean),
@@ -451,9 +455,9 @@ def _level_row(
     )
 
 
-def _interval_text(level: LevelResult, metric: Metric) -> str:
+def _deviation_text(level: LevelResult, metric: Metric) -> str:
     rate = level.rate(metric.name)
-    return UNKNOWN if rate is None or rate.ci95 is None else " to ".join(map(metric.text, rate.ci95))
+    return "" if rate is None or rate.std is None else f" ± {metric.text(rate.std)}"
 
 
 def _rate_text(level: LevelResult, name: str) -> str:
@@ -476,14 +480,17 @@ def _how_to_read(
     ]
     heads = {head for grid in grids for head in grid.heads}
     cells = [str(cell) for grid in grids for row in grid.rows for cell in row]
+    parts += ["± standard deviation of the runs"] if any(" ± " in cell for cell in cells) else []
     parts += ["per request = median of each stream's rate"] if "Per request tok/s" in heads else []
+    parts += ["peak = most tokens in a second"] if "Peak tok/s" in heads else []
     parts += [f"p95 only of {P95_FROM} requests or more"] if "TTFT p95 ms" in heads else []
     if comparison is not None and any(True for _ in winner_rules(comparison)):
         floor, rate = max(comparison.noise_floor_percent.values()), comparison.error_rate_percent or 0.0
         parts.append(
-            f"a winner is better than every other by over {floor:.1f} %, beyond chance ({rate:.0f} % error)"
+            f"a winner leads the next best by over {floor:.1f} % (its lead in brackets), beyond chance "
+            f"({rate:.0f} % error)"
         )
-    parts += [f"{EVEN_SIGN} undecided: within chance, or within that"] if EVEN_SIGN in cells else []
+    parts += [f"{EVEN_SIGN} no clear winner"] if EVEN_SIGN in cells else []
     parts += [f"* {NOT_TESTED}"] if any(cell.endswith("*") for cell in cells) else []
     parts += ["? the level has a warning"] if any(cell.endswith(" ?") for cell in cells) else []
     parts += [f"left out here: {lost} level{'' if lost == 1 else 's'}"] if lost else []

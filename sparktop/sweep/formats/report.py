@@ -874,93 +874,72 @@ _WHOLE = 100.0
 
 
 def router_costs(result: SweepResult, comparison: ComparisonResult | None) -> Iterator[str]:
-    """Yield one or two sentences of Markdown for each router that was measured: its loss, and the cause."""
+    """Yield a sentence of Markdown for each router whose cost in tokens/s or latency is known."""
     engines_of = (
         {} if comparison is None else {engines.routed: engines for engines in comparison.independent_engines}
     )
     for target in result.targets:
         levels = [level for level in target.in_order() if level.error is None]
-        if target.kind is TargetKind.ROUTER and levels:
-            compared = engines_of.get(target.name)
-            words = (
-                _uneven_load_words(target, levels)
-                if compared is None
-                else _share_of_engines_words(target, levels, compared)
-            )
-            yield f"{words}{_added_latency_words(levels)}."
+        if target.kind is not TargetKind.ROUTER or not levels:
+            continue
+        engines = engines_of.get(target.name)
+        words = (
+            _uneven_load_words(levels) if engines is None else _share_of_engines_words(levels, engines),
+            _added_latency_words(levels),
+        )
+        if any(words):
+            yield f"{router_words(target)} {'; it '.join(filter(None, words))}."
 
 
-def _share_of_engines_words(
-    target: TargetResult, levels: Sequence[LevelResult], engines: IndependentEngines
-) -> str:
-    """Return how much a router makes of what its engines make alone, and why it is less."""
+def _share_of_engines_words(levels: Sequence[LevelResult], engines: IndependentEngines) -> str:
+    """Return how much a router makes of what its engines make alone, and why; "" if not measured."""
     reached = [(level.percent, level) for level in engines.levels if level.percent is not None]
-    alone, rate = _engines_alone_words(engines), f"{in_sentence(METRICS[engines.metric].title)} rate"
     if not reached:
-        return f"What {router_words(target)} costs in tok/s was not measured: no level has its {rate}"
-    percents = sorted(round(percent) for percent, _ in reached)
-    share = f"{percents[0]} %" if percents[0] == percents[-1] else f"{percents[0]} to {percents[-1]} %"
-    places = [f"c{level.concurrency}" for _, level in reached]
-    where = places[0] if len(places) == 1 else f"{places[0]} to {places[-1]}"
-    words = (
-        f"At {where}, {router_words(target)} reaches {share} of the {rate} of {alone}: {_loss_words(reached)}"
-    )
-    lossy = [
-        (percent, level) for percent, level in reached if level.significant is not False and percent < _WHOLE
-    ]
-    if not lossy:
-        return words
-    _, worst = min(lossy, key=lambda level: level[0])
-    level = next((level for level in levels if level.concurrency == worst.concurrency), None)
-    causes = [] if level is None else list(_cause_words(level))
-    why = ", ".join(causes) or "the cause is not known"
-    return f"{words}. Where most is lost, at c{worst.concurrency}: {why}"
-
-
-def _engines_alone_words(engines: IndependentEngines) -> str:
-    """Return in words which servers without a router a router is compared with, and their load."""
+        return ""
     names, count = list(dict.fromkeys(engines.alone)), len(engines.alone)
-    servers = names_in_words([code(name) for name in names])
+    alone = names_in_words([code(name) for name in names])
     if len(names) < count:
-        servers = f"{count} independent servers like {servers}"
-    return f"{servers}, each with {_fraction_words(count)} of the requests"
-
-
-def _fraction_words(count: int) -> str:
-    """Return the share of one of several servers in words."""
-    return {2: "half", 3: "a third", 4: "a quarter"}.get(count, f"1/{count}")
+        alone = f"{count} × {alone}"
+    percents = [f"{percent:.0f}" for percent, _ in reached]
+    low, high = min(percents, key=float), max(percents, key=float)
+    share = f"{low} %" if low == high else f"{low} to {high} %"
+    words = (
+        f"reaches {share} of the {in_sentence(METRICS[engines.metric].title)} rate of {alone} without it "
+        f"({_loss_words(reached)})"
+    )
+    lossy = [pair for pair in reached if pair[1].significant is not False and pair[0] < _WHOLE]
+    worst = min(lossy, key=lambda pair: pair[0])[1].concurrency if lossy else None
+    causes = [cause for level in levels if level.concurrency == worst for cause in _cause_words(level)]
+    return f"{words}; most at c{worst}: {', '.join(causes)}" if causes else words
 
 
 def _loss_words(reached: Sequence[tuple[float, EnginesLevel]]) -> str:
-    """Return where a router loses tokens beyond chance, such as "it loses 12 % at c4 and 24 % at c8"."""
-    lost = [(percent, level) for percent, level in reached if level.significant and percent < _WHOLE]
+    """Return where a router loses tokens beyond chance, such as "loss: 12 % at c4 and 24 % at c8"."""
+    lost = [
+        f"{_WHOLE - percent:.0f} % at c{level.concurrency}"
+        for percent, level in reached
+        if level.significant and percent < _WHOLE
+    ]
     if lost:
-        return (
-            f"it loses {names_in_words([f'{_WHOLE - p:.0f} % at c{lossy.concurrency}' for p, lossy in lost])}"
-        )
+        return f"loss: {names_in_words(lost)}"
     if all(level.significant is None for _, level in reached):
         return "single runs, no test possible"
     if min(percent for percent, _ in reached) < _WHOLE - NOISE_FLOOR_PERCENT:
-        return "whether that is a loss is not certain, because the runs differ too much"
-    return "no loss is shown"
+        return "no loss beyond chance"
+    return "no loss"
 
 
-def _uneven_load_words(target: TargetResult, levels: Sequence[LevelResult]) -> str:
-    """Return what the balance of its servers says of a router whose engines were not measured alone."""
+def _uneven_load_words(levels: Sequence[LevelResult]) -> str:
+    """Return what a router whose engines were not measured alone loses to uneven load; "" if unknown."""
     losses = [
         (lost, level)
         for level in levels
         if isinstance(lost := (level.balance or {}).get("lost_percent"), float)
     ]
     if not losses:
-        count = len({name for level in levels for name in level.known_servers})
-        share = f"with {_fraction_words(count)} of the requests" if count > 1 else "under the same load"
-        alone = f"measure one of its servers alone {share}, too"
-        return f"What {router_words(target)} costs in tok/s was not measured: {alone}"
+        return ""
     lost, level = max(losses, key=lambda pair: pair[0])
-    words = (
-        f"{router_words(target)} loses about {lost:.0f} % of the tokens to uneven load at {level.point.short}"
-    )
+    words = f"loses about {lost:.0f} % of the tokens to uneven load at {level.point.short}"
     causes = ", ".join(_cause_words(level))
     return f"{words}: {causes}" if causes else words
 
@@ -985,11 +964,11 @@ def _cause_words(level: LevelResult) -> Iterator[str]:
 
 
 def _added_latency_words(levels: Sequence[LevelResult]) -> str:
-    """Return the latency that a router itself adds to a request, as the end of a sentence; "" if unknown."""
+    """Return the latency that a router itself adds to a request; "" if unknown."""
     added = next((level.own_overhead_ms for level in levels if level.own_overhead_ms is not None), None)
     if added is None:
         return ""
-    return f". The router itself adds {'less than 1' if added < 1 else f'{added:.0f}'} ms to a request"
+    return f"adds {'less than 1' if added < 1 else f'{added:.0f}'} ms to a request"
 
 
 _MACHINE = ("Target", "Machine", "GPU max", "Power", "Clock", "Throttled", "Least headroom")
