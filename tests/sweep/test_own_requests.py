@@ -330,7 +330,6 @@ async def test_each_kind_of_text_has_a_level_with_its_acceptance(tmp_path: Path,
     assert "built-in texts: code, prose, table, agent" in text
     assert "own prompts" not in text
     assert "c2 code" in text
-    assert "Long contexts" not in text  # its rows would be kinds
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,8 @@ STYLE = f"""\
 .plot .marked path {{ stroke: var(--text); stroke-dasharray: 5 4; }}
 .plot .lead {{ stroke: currentColor; stroke-dasharray: 1 3; opacity: .6; fill: none; }}
 .plot .interval {{ stroke: currentColor; stroke-width: 1.3; fill: none; }}
-.plot .mark, .plot .bar {{ fill: currentColor; stroke: var(--card); }}
-.plot .bar {{ fill-opacity: .75; }} .plot .small {{ font-size: 10px; }}
+.plot .mark {{ fill: currentColor; stroke: var(--card); }}
+.plot .small {{ font-size: 10px; }}
 .plot .doubt {{ fill: var(--card); stroke: currentColor; stroke-width: 1.6; }}
 .plot .dots {{ stroke: currentColor; stroke-width: 3; stroke-linecap: round; opacity: .5; fill: none; }}
 .plot text.label {{ fill: currentColor; font-weight: 600; }}

@@ -11,6 +11,7 @@ is the list of one target's levels, as measured by one tool.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Literal
@@ -67,34 +68,24 @@ def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines
                 break
 
 
-def engines_sentences(groups: Sequence[IndependentEngines]) -> Iterator[str]:
-    """Yield one sentence per set of engines with their upper bound, then one per target that exceeds it."""
-    for group in by_engines(groups):
-        yield engines_sentence(group)
-    yield from dict.fromkeys(line for engines in groups for line in beyond_sentences(engines))
+def engines_sentences(comparisons: Sequence[IndependentEngines]) -> Iterator[str]:
+    """Yield a sentence for each metric and set of engines: its upper bound and the share that routers reach.
 
-
-def by_engines(comparisons: Sequence[IndependentEngines]) -> list[list[IndependentEngines]]:
-    """Return the routers' comparisons grouped by metric and engines, in order of first appearance."""
+    Then one for each target that exceeds a bound, with the concurrencies.
+    """
     groups: dict[tuple[str, tuple[str, ...]], list[IndependentEngines]] = {}
     for engines in comparisons:
         groups.setdefault((engines.metric, engines.alone), []).append(engines)
-    return list(groups.values())
-
-
-def engines_sentence(comparisons: Sequence[IndependentEngines]) -> str:
-    """Return a sentence with the token rate that a set of engines allows, and the share that routers achieve.
-
-    `comparisons` are those of routers over the same engines, at least one.
-    """
-    first = comparisons[0]
-    metric = METRICS[first.metric]
-    levels = ", ".join(f"{metric.text(level.bound)} at c{level.concurrency}" for level in first.levels)
-    routers = names_in_words([f"{engines.routed} reached {_share_words(engines)}" for engines in comparisons])
-    return (
-        f"{len(first.alone)} independent engines at best = {bound_words(first)}: {metric.title.lower()} in "
-        f"{metric.unit} {levels}; of this best, {routers}"
-    )
+    for (name, alone), group in groups.items():
+        metric, counts = METRICS[name], Counter(alone)
+        bound = " + ".join(f"{count} × {engine}" if count > 1 else engine for engine, count in counts.items())
+        levels = ", ".join(f"{metric.text(level.bound)} at c{level.concurrency}" for level in group[0].levels)
+        routers = names_in_words([f"{engines.routed} reached {_share_words(engines)}" for engines in group])
+        yield (
+            f"{len(alone)} independent engines at best = {bound} at c/{len(alone)}: "
+            f"{metric.title.lower()} in {metric.unit} {levels}; of this best, {routers}"
+        )
+    yield from dict.fromkeys(line for engines in comparisons for line in _beyond_sentences(engines))
 
 
 def _share_words(engines: IndependentEngines) -> str:
@@ -106,18 +97,7 @@ def _share_words(engines: IndependentEngines) -> str:
     return f"{low:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
 
 
-def bound_words(engines: IndependentEngines) -> str:
-    """Return as text how the upper bound is computed from the engines' rates, such as "2 × solo at c/2"."""
-    names = dict.fromkeys(engines.alone)
-    count = len(engines.alone)
-    parts = (
-        f"{engines.alone.count(name)} × {name}" if engines.alone.count(name) > 1 else name for name in names
-    )
-    return f"{' + '.join(parts)} at c/{count}"
-
-
-def beyond_sentences(engines: IndependentEngines) -> Iterator[str]:
-    """Yield a sentence for each target that exceeds the engines' upper bound, with the concurrencies."""
+def _beyond_sentences(engines: IndependentEngines) -> Iterator[str]:
     for name in dict.fromkeys(name for level in engines.levels for name in level.beyond):
         where = names_in_words([f"c{level.concurrency}" for level in engines.levels if name in level.beyond])
         best = f"the best of {len(engines.alone)} independent engines"

@@ -1,13 +1,13 @@
 """Draws metrics and single requests of sweeps as SVG.
 
 Curves of metrics against the load have 95 % confidence intervals and the name of the target at their end.
-Single requests have the time to first token of each, and how many each server answered.
+Single requests have the time to first token of each.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
 from msgspec.structs import replace
@@ -21,20 +21,13 @@ from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint
 from sparktop.model.text import clean
 from sparktop.panels.sweep.curves import plot_ends
 from sparktop.report.document.drawing import (
-    CHARACTER,
     LEFT,
-    TOP,
-    WIDTH,
     Drawing,
     Frame,
     label_width,
     series_class,
-    shorten_name,
 )
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel
-from sparktop.sweep.formats.tables import level_words
-from sparktop.sweep.plan.plan import TargetKind
-from sparktop.sweep.result.level import Split, level_split
 from sparktop.sweep.result.results import SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS, Metric
 from sparktop.sweep.view.curves import by_depth, by_text, curve_plots
@@ -211,23 +204,14 @@ _LEAST_DOTS = 10
 """Requests that one level at least must have for a plot of single requests to show more than the curves."""
 _GOLDEN_RATIO = 0.6180339887
 """Golden ratio: multiples of it spread dots evenly whatever their number."""
-_MOST_RUNS = 8
-"""Runs of a level that have a bar of their own."""
-_BAR, _BETWEEN, _LEVELS_APART = 9, 3, 8
-"""Heights in pixels: of a bar, between two bars, and between two levels."""
 _LOGARITHMIC_FROM = 10.0
 """Ratio of the highest to the lowest value from which on an axis is logarithmic."""
-_PAIR = 2
-
 _Dots = dict[float, list[float]]
 """Milliseconds of single requests, by place on the horizontal axis."""
 
 
 def request_drawings(result: SweepResult) -> Iterator[Drawing]:
-    """Yield the plots of single requests for which the result has data.
-
-    The first plot has the times to first token. Further plots, one per router, show which servers answered.
-    """
+    """Yield the plot of the times to first token of single requests, if the result has enough."""
     levels = [level for target in result.targets for level in target.levels]
     lengths = {level.pp for level in levels}
     axis = LENGTH if len(lengths) > 1 else axis_title(level.load for level in levels)
@@ -240,12 +224,6 @@ def request_drawings(result: SweepResult) -> Iterator[Drawing]:
         len(times) >= _LEAST_DOTS for of_target in dots.values() for times in of_target.values()
     ):
         yield _requests_drawing(dots, axis)
-    colors = {target.name: number for number, target in enumerate(result.targets)}
-    for name in sorted({name for level in levels for name in level.known_servers}):
-        colors.setdefault(name, len(colors))
-    for target in result.targets:
-        if target.kind is TargetKind.ROUTER:
-            yield from _split_drawing(target, colors)
 
 
 def _ttft_by_place(target: TargetResult, axis: str) -> _Dots:
@@ -307,68 +285,6 @@ def _round_below(value: float) -> float:
     """Return the largest number that is 1, 2 or 5 times a power of ten and not above `value`."""
     power = 10.0 ** math.floor(math.log10(value))
     return max(step * power for step in (1, 2, 5) if step * power <= value)
-
-
-def _split_drawing(target: TargetResult, colors: Mapping[str, int]) -> Iterator[Drawing]:
-    """Yield a plot of which servers answered the requests of each run; nothing for fewer than two servers.
-
-    `colors` has the number of each server's colour, so that it is the same in all plots.
-    """
-    names = sorted({name for level in target.levels for name in level.known_servers})
-    rows = [(level, split) for level in target.in_order() if (split := level_split(level))]
-    if len(names) < _PAIR or not rows:
-        return
-    servers = {name: colors[name] for name in names}
-    y, parts = TOP + 8.0, list(_split_head(target, servers))
-    longest = max(len(level_words(level, target)) for level, _ in rows)
-    left = 8 + longest * CHARACTER * 1.1
-    right = WIDTH - 8 - 6 * max(len(_counts_text(counts, names)) for _, split in rows for counts in split)
-    for level, split in rows:
-        parts.append(svg.text(level_words(level, target), 2, y + _BAR))
-        for run, counts in enumerate(split[:_MOST_RUNS], start=1):
-            parts += _run_bar(counts, servers, run, (left, right, y))
-            y += _BAR + _BETWEEN
-        y += _LEVELS_APART
-    words = "; ".join(
-        f"{level_words(level, target)}: {', '.join(_counts_text(counts, names) for counts in split)}"
-        for level, split in rows
-    )
-    yield Drawing(f"Who answered the requests to {clean(target.name)}", words, "".join(parts), y + 4)
-
-
-def _split_head(target: TargetResult, servers: Mapping[str, int]) -> Iterator[str]:
-    yield svg.text(f"Who answered: {shorten_name(target.name, 28)}", 2, 16, class_="title")
-    yield svg.text("share of each run; a bar is a run", 2, 33)
-    x = 2.0
-    for name, number in servers.items():
-        shown = shorten_name(name, max(6, int((WIDTH - 20 * len(servers)) / len(servers) / CHARACTER)))
-        mark = svg.marker(1, x + 5, 46, class_="mark")
-        words = svg.text(shown, x + 13, 50, class_="label")
-        yield svg.element("g", svg.title_element(clean(name)), mark, words, class_=series_class(number))
-        x += 24 + len(shown) * CHARACTER * 1.1
-
-
-def _run_bar(
-    counts: Split, servers: Mapping[str, int], run: int, extent: tuple[float, float, float]
-) -> Iterator[str]:
-    """Yield the SVG of one run: a bar divided by the share of requests of each server, and the counts.
-
-    `extent` is (left, right, vertical position) of the bar; `servers` has each server's colour number.
-    """
-    left, right, y = extent
-    total, x = sum(counts.values()) or 1, left
-    for name, number in servers.items():
-        width = (right - left) * counts.get(name, 0) / total
-        if width > 0:
-            title = svg.title_element(f"run {run}, {clean(name)}: {counts[name]} of {total}")
-            box = {"x": x, "y": y, "width": width, "height": float(_BAR)}
-            yield svg.element("rect", title, class_=f"bar {series_class(number)}", **box)
-            x += width
-    yield svg.text(_counts_text(counts, list(servers)), WIDTH - 2, y + _BAR, class_="end small")
-
-
-def _counts_text(counts: Split, names: Sequence[str]) -> str:
-    return ":".join(str(counts.get(name, 0)) for name in names)
 
 
 PLOTTED = ("decode_tps", "sustained_tps", "output_tps", "prefill_tps", "ttft_due_ms", "ttft_ms")

@@ -24,11 +24,9 @@ from sparktop.report.document.document import Cell, Grid, Outside, Section, plai
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import (
     NO_TEST,
-    beyond_sentences,
-    by_engines,
     compare,
     comparison_of,
-    engines_sentence,
+    engines_sentences,
     unlike_notes,
     without_winners,
 )
@@ -44,12 +42,7 @@ from sparktop.sweep.compare.series import (
 )
 from sparktop.sweep.formats.tables import (
     TABLES,
-    all_versus,
-    at_best,
-    batch_scaling,
     by_concurrency,
-    contexts,
-    interactive_table,
     known_columns,
     level_words,
     phases_grid,
@@ -158,7 +151,7 @@ def comparison_sections(
         for a_series, levels in zip(series, align_rows(series), strict=True)
     }
     parts += [table for a_series in series for table in _lone_tables(a_series, lone[a_series.name])]
-    parts += [*engine_sections(comparison), *note_sections(comparison)]
+    parts += note_sections(comparison)
     parts += _notes_of_series(series) if not comparison.notes else []
     parts += fact_sections(facts or {})
     shown = [name for name in METRICS if name in metrics or any(name in names for names in lone.values())]
@@ -202,21 +195,9 @@ def _lone_tables(series: Series, metrics: Sequence[str]) -> Iterator[Section]:
             yield Section(table=by_concurrency(series, names, f"{code(series.name)}: {title}"))
 
 
-def engine_sections(comparison: ComparisonResult) -> Iterator[Section]:
-    """Yield a section for each set of engines that routers distribute requests to.
-
-    A table and a list of sentences show an upper bound (the sum of the values of N engines, each measured
-    alone at 1/N of the concurrency), the percentage of it that each router reached, and targets that
-    exceeded it.
-    """
-    for group in by_engines(comparison.independent_engines):
-        sentences = [engines_sentence(group)]
-        sentences += dict.fromkeys(sentence for engines in group for sentence in beyond_sentences(engines))
-        yield Section(table=at_best(group), items=tuple(map(code, sentences)))
-
-
 def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
-    """Yield the crossovers and the notes of a comparison, each as a list under a heading."""
+    """Yield what routers reach of their engines, crossovers and notes, each as a list under a heading."""
+    engines = map(code, engines_sentences(comparison.independent_engines))
     crossovers = tuple(
         f"{METRICS[crossover.metric].title}: from {code(crossover.from_)} to {code(crossover.to)} "
         f"between {crossover.words}{'' if crossover.significant else ' (as published)'}"
@@ -225,9 +206,12 @@ def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
     )
     # All notes except `NO_TEST` contain untrusted names.
     notes = [note if note == NO_TEST else code(note) for note in comparison.notes]
-    for title, items in (("Crossovers", crossovers), ("Notes", (*notes, *winner_rules(comparison)))):
-        if items:
-            yield Section(title, items=tuple(items))
+    lists = {
+        "Independent engines at best": engines,
+        "Crossovers": crossovers,
+        "Notes": (*notes, *winner_rules(comparison)),
+    }
+    yield from (Section(title, items=items) for title, each in lists.items() if (items := tuple(each)))
 
 
 def winner_rules(comparison: ComparisonResult) -> Iterator[str]:
@@ -243,26 +227,12 @@ def winner_rules(comparison: ComparisonResult) -> Iterator[str]:
 
 
 def _versus_tables(comparison: ComparisonResult, series: Sequence[Series]) -> Iterator[Section]:
-    """Yield a table for each metric that compares one series ("ours") with others ("theirs").
-
-    "Ours" is the baseline, and "theirs" are all other series. Without a baseline, "ours" is each measured
-    series in turn, and "theirs" are the published series.
-    """
-    if comparison.baseline is not None:
-        others = {
-            comparison.baseline: [
-                a_series.name for a_series in series if a_series.name != comparison.baseline
-            ]
-        }
-    else:
-        published = [a_series.name for a_series in series if a_series.published]
-        others = {a_series.name: published for a_series in series if not a_series.published}
-    for ours, theirs in others.items():
-        grids = [versus(comparison, metric, ours, theirs) for metric in METRICS]
-        grids = [grid for grid in grids if grid.rows]
-        if grids and len(others) > 1:
-            yield Section(f"Ours: {code(ours)}", rank=2)
-        yield from (Section(table=grid) for grid in grids)
+    """Yield a table for each metric: the baseline beside all others, else ours beside published series."""
+    ours = [a_series.name for a_series in series if not a_series.published]
+    ours = ours if comparison.baseline is None else [comparison.baseline]
+    theirs = [a_series.name for a_series in series if a_series.name not in ours]
+    grids = (versus(comparison, metric, ours, theirs) for metric in METRICS)
+    yield from (Section(table=grid) for grid in grids if grid.rows)
 
 
 def beside_sections(series: Sequence[Series], others: Sequence[Series]) -> Iterator[Section]:
@@ -276,7 +246,7 @@ def beside_sections(series: Sequence[Series], others: Sequence[Series]) -> Itera
     ]
     comparison = compare([*series, *others])
     names, theirs = [own_series.name for own_series in series], [other.name for other in others]
-    grids = [grid for metric in _BESIDE if (grid := all_versus(comparison, metric, names, theirs)).rows]
+    grids = [grid for metric in _BESIDE if (grid := versus(comparison, metric, names, theirs)).rows]
     sources = ", ".join(code(name) for name in dict.fromkeys(other.source for other in others))
     without_levels = () if grids else ("No level has the same load as one of this sweep.",)
     yield Section(f"Beside {sources}", paragraphs=without_levels, rank=2)
@@ -430,13 +400,15 @@ def sections(
     first, *others = answer(result, view) or ("",)
     parts = [Section(paragraphs=(f"**{first}**",) if first else (), items=tuple(others))]
     parts += [Section(paragraphs=tuple(_paragraphs(result))), Section(plots=tuple(plots))]
-    grids = _comparison_grids(result, series) if len(series) > 1 else _single_target_grids(result, series)
+    comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
+    grids = [] if comparison is None else [winners(comparison, metric, series) for metric in _FIRST]
+    if len(series) == _PAIR:
+        grids.append(spread(series[0], series[1]))
     tables = [*(Section(table=grid) for grid in grids), *_target_tables(result)]
     tables = [section for section in tables if section.table is None or section.table.rows]
     parts += tables
-    if len(series) > 1:
-        comparison = comparison_of(result.comparison, series)
-        parts += [*engine_sections(comparison), *note_sections(comparison)]
+    if comparison is not None:
+        parts += note_sections(comparison)
     parts += beside_sections(series, beside)
     left = tuple(
         f"{code(target.name)}, {level.point.label}: {left_words(level)}; {level.left.requests} in flight, "
@@ -579,28 +551,6 @@ def _seed_words(result: SweepResult) -> str:
         return ""
     word = " and a word of this sweep" if "nonce" in ways else ""
     return f"prompts from seed {result.plan.seed}{word}"
-
-
-def _comparison_grids(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
-    comparison = comparison_of(result.comparison, series)
-    for metric in _FIRST:
-        yield winners(comparison, metric, series)
-    if len(series) == _PAIR:
-        yield spread(series[0], series[1])
-
-
-def _single_target_grids(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
-    """Yield the tables of a sweep with one target, in the layout of published tables that fits the levels."""
-    for a_series in series:
-        if result.plan.preset == "batch-scaling":
-            yield batch_scaling(a_series)
-        alone = [level for level in a_series.levels if level.load.point.concurrency == 1]
-        if any(level.load.depth or level.load.point.text for level in a_series.levels):
-            continue
-        if len(alone) > 1:
-            yield contexts(a_series)
-        elif len(a_series.levels) == len(alone):
-            yield interactive_table(a_series)
 
 
 def _target_tables(result: SweepResult) -> Iterator[Section]:

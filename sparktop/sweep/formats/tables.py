@@ -21,17 +21,14 @@ from sparktop.model.sweep import MarkKind, Value
 from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED, YARDSTICK_WORDS
 from sparktop.report.document.document import Cell, Grid, Outside
 from sparktop.report.markdown import code
-from sparktop.sweep.compare.compare import bound_words
 from sparktop.sweep.compare.ratio import ratio_of
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel, are_same_row, load_of, loads
+from sparktop.sweep.compare.series import Load, Series, are_same_row, load_of, loads
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.level import level_split, run_shares
 from sparktop.sweep.result.results import (
     AgentsResult,
     ComparisonResult,
     ComparisonRow,
-    EnginesLevel,
-    IndependentEngines,
     LevelResult,
     OpenLoopResult,
     ReplayPhase,
@@ -48,16 +45,6 @@ def figure(value: Value | None, metric: Metric) -> str:
     if value is not None and value.span is not None:
         return " to ".join(metric.text(end) for end in value.span)
     return metric.text(value.mean if value else None)
-
-
-def with_unit(value: Value | None, metric: Metric) -> str:
-    """Return a value with its unit, a range as "low to high"; "–" for None."""
-    return UNKNOWN if value is None else f"{figure(value, metric)} {metric.unit}"
-
-
-def tokens(count: int | None) -> str:
-    """Return a number of tokens such as "1,024 tokens"; "–" for None."""
-    return UNKNOWN if count is None else f"{count:,} tokens"
 
 
 def load_words(load: Load, *, lengths: bool = True) -> str:
@@ -150,31 +137,6 @@ def _winner_head(comparison: ComparisonResult, vs: str | None) -> Cell:
     return f"Winner{against.get(vs or '', '')}"
 
 
-def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collection[str]) -> Grid:
-    """Return a table of one metric with the columns: Source | point | Theirs | Ours | Delta.
-
-    The series `ours` is compared with each series in `theirs`. If a value is a range, the difference in the
-    column Delta is computed with the nearest end of the range.
-    """
-    meaning = METRICS[metric]
-    rows = tuple(
-        (
-            Outside(name),
-            load_words(load_of(row)),
-            _value_text(row, name, meaning),
-            _value_text(row, ours, meaning),
-            _difference_text(row, ours, name),
-        )
-        for name in dict.fromkeys(name for row in comparison.rows for name in row.values)
-        for row in comparison.rows
-        if row.metric == metric and name in theirs and ours in row.values
-        if row.values.get(name) is not None
-    )
-    axis = points_head(row.point for row in comparison.rows)
-    heads = ("Source", axis, f"Theirs ({meaning.unit})", f"Ours ({meaning.unit})", "Delta")
-    return Grid(f"{meaning.title}: theirs and ours", heads, _without_repeated_names(rows))
-
-
 def _without_repeated_names(rows: Sequence[tuple[Cell, ...]]) -> tuple[tuple[Cell, ...], ...]:
     """Return the rows without a first cell that is also that of the row before."""
     before = [None, *(row[0] for row in rows)]
@@ -183,12 +145,10 @@ def _without_repeated_names(rows: Sequence[tuple[Cell, ...]]) -> tuple[tuple[Cel
     )
 
 
-def all_versus(
-    comparison: ComparisonResult, metric: str, ours: Sequence[str], theirs: Collection[str]
-) -> Grid:
+def versus(comparison: ComparisonResult, metric: str, ours: Sequence[str], theirs: Collection[str]) -> Grid:
     """Return a table of one metric with the columns: Source | point | Theirs | each of `ours`.
 
-    The value of each series in `ours` is followed by its difference from theirs.
+    The value of each series in `ours` is followed by its difference from theirs, of a range from its end.
     """
     meaning = METRICS[metric]
     rows: list[tuple[Cell, ...]] = []
@@ -207,87 +167,6 @@ def all_versus(
     axis = points_head(row.point for row in comparison.rows)
     heads: list[Cell] = ["Source", axis, f"Theirs ({meaning.unit})", *map(Outside, ours)]
     return Grid(f"{meaning.title}: theirs and ours", tuple(heads), _without_repeated_names(rows))
-
-
-def at_best(engines: Sequence[IndependentEngines]) -> Grid:
-    """Return a table of routers in front of the same engines, with their values against an upper bound.
-
-    The bound is the sum of the values of N engines, each measured alone at 1/N of the concurrency. The
-    columns are: Concurrency | upper bound | each router's value and its percentage of the bound | targets
-    that exceed the bound.
-    """
-    metric = METRICS[engines[0].metric]
-    by_concurrency = {
-        level.concurrency: level for engines_of_router in engines for level in engines_of_router.levels
-    }
-    rows: list[tuple[Cell, ...]] = []
-    for concurrency, level in sorted(by_concurrency.items()):
-        reached = [
-            next((of for of in engines_of_router.levels if of.concurrency == concurrency), None)
-            for engines_of_router in engines
-        ]
-        beyond: Cell = Outside(", ".join(level.beyond)) if level.beyond else UNKNOWN
-        cells = (_share_of_bound(level, metric) for level in reached)
-        rows.append((f"c{concurrency}", metric.text(level.bound), *cells, beyond))
-    routed = [Outside(engines_of_router.routed, " (of it)") for engines_of_router in engines]
-    heads: tuple[Cell, ...] = ("Concurrency", Outside(bound_words(engines[0])), *routed, "Beyond any routing")
-    title = f"{metric.title} ({metric.unit}): {len(engines[0].alone)} independent engines at best"
-    return Grid(title, heads, tuple(rows), frozenset({0, len(heads) - 1}))
-
-
-def _share_of_bound(level: EnginesLevel | None, metric: Metric) -> str:
-    if level is None or level.percent is None:
-        return UNKNOWN
-    return f"{metric.text(level.routed)} ({level.percent:.0f} %)"
-
-
-def interactive_table(series: Series) -> Grid:
-    """Return a table of the first level with concurrency 1: latency, throughput, prompt and output length.
-
-    It has no rows if the series has no such level.
-    """
-    rows: list[tuple[Cell, ...]] = []
-    for level in _levels_alone(series):
-        rows += [
-            ("Latency", with_unit(level.figures.get("e2e_ms"), METRICS["e2e_ms"])),
-            ("Throughput", with_unit(level.figures.get("output_tps"), METRICS["output_tps"])),
-            ("Prompt", tokens(level.load.pp)),
-            ("Completion", tokens(level.load.tg)),
-        ]
-        break
-    return Grid("Interactive, one user", ("Figure", "Value"), tuple(rows))
-
-
-def batch_scaling(series: Series) -> Grid:
-    """Return a table of a series with the columns: Batch (concurrency) | Throughput (output tokens/s)."""
-    metric = METRICS["output_tps"]
-    rows = tuple(
-        (level.load.point.words, figure(level.figures.get("output_tps"), metric)) for level in series.levels
-    )
-    return Grid("Batch scaling", ("Batch", f"Throughput ({metric.unit})"), rows)
-
-
-def contexts(series: Series) -> Grid:
-    """Return a table of prompt lengths: Context | Prompt tokens | Latency | Decode rate.
-
-    There is one row for each level with concurrency 1, and one row for each refused prompt length.
-    """
-    latency, decode = METRICS["e2e_ms"], METRICS["decode_tps"]
-    rows = tuple(
-        (
-            Outside(level.label) if level.label else str(number),
-            UNKNOWN if level.load.pp is None else f"{level.load.pp:,}",
-            figure(level.figures.get("e2e_ms"), latency),
-            figure(level.figures.get("decode_tps"), decode),
-        )
-        for number, level in enumerate(_levels_alone(series), start=1)
-    )
-    refused = (load for load in series.refused if load.point.concurrency == 1)
-    rows += tuple(
-        ("❌", UNKNOWN if load.pp is None else f"{load.pp:,}", UNKNOWN, UNKNOWN) for load in refused
-    )
-    heads = ("Context", "Prompt tokens", "Latency (ms)", "Decode (tok/s)")
-    return Grid("Long contexts, one user", heads, rows)
 
 
 def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
@@ -362,15 +241,7 @@ def _difference_text(row: ComparisonRow, ours: str, theirs: str) -> str:
         value_of_range(mine, row.ranges.get(ours)), value_of_range(other, row.ranges.get(theirs))
     )
     unknown_text = "within" if row.ranges.get(theirs) else UNKNOWN
-    return unknown_text if ratio is None else _percent_text(ratio.percent, 1)
-
-
-def _percent_text(percent: float, digits: int) -> str:
-    return f"{percent:+.{digits}f} %".replace("-", MINUS)
-
-
-def _levels_alone(series: Series) -> list[SeriesLevel]:
-    return [level for level in series.levels if level.load.point.concurrency == 1]
+    return unknown_text if ratio is None else f"{ratio.percent:+.1f} %".replace("-", MINUS)
 
 
 def _value_at(series: Sequence[Series], load: Load, metric: str) -> Value | None:

@@ -47,14 +47,13 @@ def recipe_table() -> Grid:
 def others_table() -> Grid:
     recipes = load_reference("gx10-concurrency-first").series
     found = compare(recipes, baseline="gx10-patched")
-    return layouts.versus(found, "decode_tps", "gx10-patched", [one.name for one in recipes[1:]])
+    return layouts.versus(found, "decode_tps", ["gx10-patched"], [one.name for one in recipes[1:]])
 
 
 def service_table() -> Grid:
     return layouts.by_concurrency(series("spark-vllm-blog", "spark-tuned"), SERVING, "Serving")
 
 
-GUIDE = "spark-dgx-benchmark"
 TABLES: list[tuple[str, Callable[[], Grid], int, list[str]]] = [
     (
         "topologies",
@@ -65,21 +64,8 @@ TABLES: list[tuple[str, Callable[[], Grid], int, list[str]]] = [
     ("spread", spread_table, 2, ["c64", "48.02", "64.11", "1.3×"]),
     ("recipe", recipe_table, 11, ["c256", "5,391", "285.8", "1,024"]),
     # The name of the row before is not repeated.
-    ("others", others_table, 4, ["", "c10", "104.3", "160.5", "+53.9 %"]),
+    ("others", others_table, 4, ["", "c256", "259.5", "285.8 (+10.1 %)"]),
     ("service", service_table, 4, ["c64", "4,158", "444.0", "322", "131.0", "16,400"]),
-    (
-        "interactive",
-        lambda: layouts.interactive_table(series(GUIDE, "spark-interactive")),
-        4,
-        ["Completion", "256 tokens"],
-    ),
-    ("batches", lambda: layouts.batch_scaling(series(GUIDE, "spark-batch-scaling")), 5, ["16", "183.4"]),
-    (
-        "contexts",
-        lambda: layouts.contexts(series(GUIDE, "spark-long-context")),
-        3,
-        ["`long`", "39,026", "14,702", "14.1"],
-    ),
 ]
 """Each published table: how it is made, its rows, its last row."""
 
