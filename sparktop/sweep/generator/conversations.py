@@ -222,7 +222,7 @@ class ConversationClient(LoadClient):
         prompt = turn.prompt_tokens if prompt is None else prompt
         generated = turn.output_tokens if generated is None else generated
         if is_answered:
-            lane.context.record_answer(prompt, generated)
+            lane.count_answer(prompt, generated)
         else:
             lane.record_answer(prompt, generated)
         return True

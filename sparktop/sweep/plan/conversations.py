@@ -8,34 +8,42 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct, ValidationError, convert, field
 
 from sparktop.errors import UsageError, did_you_mean
 from sparktop.files import read_bounded
 from sparktop.model.load import CallStart, ConversationCall, Turn
 from sparktop.model.text import clean, reason_of
 
+_MOST_TOKENS = 10_000_000
+"""Largest number of tokens in a preset."""
+_DAY_S = 86_400.0
+"""Longest pause and duration in a preset."""
+_MOST_SIGMA = 4.0
+"""At 4, one value in ten is more than 170 times the median: no conversation is drawn so."""
+Tokens = Annotated[int, Meta(ge=0, le=_MOST_TOKENS)]
+"""A number of tokens in a preset."""
 
-class Draw(Struct, frozen=True):
+
+class Draw(Struct, frozen=True, forbid_unknown_fields=True):
     """Distribution of a length, a count or a pause: log-normal, with an optional fixed value beside it."""
 
     median: float
     """Of the log-normal part; with `sigma` 0, its only value."""
-    sigma: float = 0.0
+    sigma: Annotated[float, Meta(ge=0, le=_MOST_SIGMA)] = 0.0
     """Standard deviation of the logarithm: the 90th percentile is median × e^(1.28 sigma)."""
-    most: float | None = None
+    most: float | None = field(default=None, name="max")
     """Larger values are drawn as this one; None for no limit."""
     fixed: float | None = None
     """A value that is drawn instead with the chance `fixed_share`; None for none."""
-    fixed_share: float = 0.0
+    fixed_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """From 0 to 1."""
 
     def value(self, random: Random) -> float:
@@ -74,20 +82,13 @@ class Draw(Struct, frozen=True):
         at = math.log(most / median) / sigma
         return mean * _normal_cdf(at - sigma) + most * (1 - _normal_cdf(at))
 
-    @property
-    def largest(self) -> float:
-        """The largest value that can be drawn; infinite for a log-normal without limit."""
-        free = math.inf if self.sigma and self.median > 0 else self.median
-        largest = free if self.most is None else min(free, self.most)
-        return largest if self.fixed is None else max(largest, self.fixed)
-
 
 def _normal_cdf(at: float) -> float:
     """Return the probability that a standard normal value is below `at`."""
     return 0.5 * (1 + math.erf(at / math.sqrt(2)))
 
 
-class ConversationPreset(Struct, frozen=True):
+class ConversationPreset(Struct, frozen=True, forbid_unknown_fields=True):
     """How conversations go: a shared start, a context of their own, human requests and tool steps.
 
     A conversation has `human_requests` requests of a person. Each takes a model call, and one more for each
@@ -101,10 +102,10 @@ class ConversationPreset(Struct, frozen=True):
     """Tokens of an answer, at least 1."""
     human_requests: Draw
     """Requests of a person in a conversation, at least 1."""
-    max_context_tokens: int
+    max_context_tokens: Annotated[int, Meta(ge=64, le=_MOST_TOKENS)]
     """Most tokens of prompt and answer together; before a call beyond it, the context is compacted."""
     description: str = ""
-    shared_tokens: int = 0
+    shared_tokens: Tokens = 0
     """Tokens at the beginning of every conversation, the same text for all: system prompt and tools."""
     own_tokens: Draw = Draw(0.0)
     """Tokens of the conversation's own context, sent with its first call."""
@@ -114,9 +115,9 @@ class ConversationPreset(Struct, frozen=True):
     """Seconds from an answer that calls a tool to the call with the tool's output."""
     human_pause_s: Draw = Draw(0.0)
     """Seconds from the last answer of a human request to the next request."""
-    summary_tokens: int = 2000
+    summary_tokens: Annotated[int, Meta(ge=1, le=_MOST_TOKENS)] = 2000
     """Tokens to which a compacted context shrinks, in addition to the shared start."""
-    duration_s: float = 180.0
+    duration_s: Annotated[float, Meta(ge=1, le=_DAY_S)] = 180.0
     """Seconds that a level of such conversations is measured, unless the user gives another duration."""
 
     @property
@@ -212,49 +213,11 @@ def number_of(lane: int, conversation: int) -> int:
     return conversation * MOST_LANES + lane
 
 
-class Prompt(Struct, frozen=True):
-    """The prompt of the next call of a conversation."""
-
-    tokens: int
-    """Its length, as far as known before it is sent."""
-    known_tokens: int
-    """Tokens at its beginning that the server has computed before; see `ConversationCall.known_tokens`."""
-    compacted: bool
-    fits: bool
-    """False if it is too long together with its answer, although the context was compacted."""
-
-
-class ContextLength:
-    """Counts the tokens of one conversation's context, and decides when it is compacted."""
-
-    def __init__(self, preset: ConversationPreset, script: Script, max_model_len: int | None = None) -> None:
-        """Start before the first call of `script`; `max_model_len` is the server's limit, None if unknown."""
-        limit = preset.max_context_tokens
-        self._limit = limit if max_model_len is None else min(limit, max_model_len)
-        self._shared = preset.shared_tokens
-        self._summary = preset.summary_tokens
-        self._tokens = preset.shared_tokens + script.own_tokens
-        """Tokens that the next prompt has before its new text."""
-        self._known = preset.shared_tokens
-        self.compactions = 0
-
-    def prompt(self, call: Call) -> Prompt:
-        """Return the prompt of `call`, the next one; compact the context first where it does not fit."""
-        room = self._limit - call.output_tokens
-        compacted = self._tokens + call.new_tokens > room
-        if compacted:
-            self.compactions += 1
-            self._tokens, self._known = self._shared + self._summary, self._shared
-        tokens = self._tokens + call.new_tokens
-        return Prompt(tokens, min(self._known, tokens), compacted, tokens <= room)
-
-    def record_answer(self, prompt_tokens: int, output_tokens: int) -> None:
-        """Record the answer of the last call; both counts are the server's, where it reports them."""
-        self._tokens = self._known = prompt_tokens + output_tokens
-
-
 class Lane:
-    """One user or agent: call `next_turn`, then `record_answer` or `give_up`, and so on."""
+    """One user or agent: call `next_turn`, then `record_answer` or `give_up`, and so on.
+
+    It counts the tokens of the conversation's context, and decides when it is compacted.
+    """
 
     def __init__(
         self,
@@ -263,17 +226,26 @@ class Lane:
         number: int,
         max_model_len: int | None = None,
     ) -> None:
-        """Start before the first call of lane `number`; `max_model_len` is the server's limit."""
+        """Start before the first call of lane `number`; `max_model_len` is the server's limit, if known."""
+        limit = preset.max_context_tokens
         self.number = number
         self.shared_tokens = preset.shared_tokens
         self._preset = preset
         self._seed = seed
-        self._max_model_len = max_model_len
+        self._limit = limit if max_model_len is None else min(limit, max_model_len)
         self._conversation = 0
-        self._turn = 0
         self.pause_s = 0.0
         """Seconds from the end of the last answer to the next call, also to that of a new conversation."""
-        self.script, self.context = self._begin()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.script = script(self._preset, self._seed, number_of(self.number, self._conversation))
+        self._turn = 0
+        self._tokens = self.shared_tokens + self.script.own_tokens
+        """Tokens that the next prompt has before its new text."""
+        self._known = self.shared_tokens
+        """Tokens at its beginning that the server has computed before."""
+        self._compactions = 0
 
     def past(self) -> Iterator[Turn]:
         """Yield the calls that a conversation under way has behind it; the last one is the warm-up.
@@ -286,10 +258,19 @@ class Lane:
             self.record_answer(turn.prompt_tokens, turn.output_tokens)
 
     def next_turn(self, *, measured: bool = True) -> Turn:
-        """Return the next call; `measured` is False for the past of a conversation."""
+        """Return the next call, after compacting the context where it does not fit.
+
+        `measured` is False for the past of a conversation.
+        """
         call = self.script.calls[self._turn]
-        prompt = self.context.prompt(call)
         following = self.script.calls[self._turn + 1 : self._turn + 2]
+        room = self._limit - call.output_tokens
+        compacted = self._tokens + call.new_tokens > room
+        if compacted:
+            self._compactions += 1
+            self._tokens, self._known = self.shared_tokens + self._preset.summary_tokens, self.shared_tokens
+        tokens = self._tokens + call.new_tokens
+        known = min(self._known, tokens)
         place_in_conversation = ConversationCall(
             lane=self.number,
             conversation=self._conversation,
@@ -297,40 +278,40 @@ class Lane:
             request=call.request,
             start=call.start,
             then=following[0].start if following else None,
-            known_tokens=prompt.known_tokens,
-            new_tokens=prompt.tokens - prompt.known_tokens,
-            compacted=prompt.compacted,
+            known_tokens=known,
+            new_tokens=tokens - known,
+            compacted=compacted,
             measured=measured,
         )
+        shared = min(self.shared_tokens, tokens)
         return Turn(
             place_in_conversation,
             self.pause_s,
-            prompt.tokens,
+            tokens,
             call.output_tokens,
-            min(self.shared_tokens, prompt.tokens),
-            self.context.compactions,
-            prompt.fits,
+            shared,
+            self._compactions,
+            fits=tokens <= room,
         )
 
     def record_answer(self, prompt_tokens: int, output_tokens: int) -> None:
         """Record the answer of the last call: the server's counts of tokens, or the script's."""
-        self.context.record_answer(prompt_tokens, output_tokens)
+        self.count_answer(prompt_tokens, output_tokens)
         self._turn += 1
         if self._turn == len(self.script.calls):
             self.give_up()
         else:
             self.pause_s = self.script.calls[self._turn].pause_s
 
+    def count_answer(self, prompt_tokens: int, output_tokens: int) -> None:
+        """Count the answer of a call that is recorded already, by the server's counts of tokens."""
+        self._tokens = self._known = prompt_tokens + output_tokens
+
     def give_up(self) -> None:
         """End the conversation; the next call is the first one of a new one, after a human pause."""
         self.pause_s = self.script.pause_after_s
         self._conversation += 1
-        self._turn = 0
-        self.script, self.context = self._begin()
-
-    def _begin(self) -> tuple[Script, ContextLength]:
-        course = script(self._preset, self._seed, number_of(self.number, self._conversation))
-        return course, ContextLength(self._preset, course, self._max_model_len)
+        self._begin()
 
 
 DEFAULT = "coder-quick"
@@ -341,42 +322,16 @@ _SUFFIX = ".toml"
 """End of the name of a preset's file."""
 _MOST_BYTES = 64 << 10
 """Bytes of a preset's file."""
-_MOST_TOKENS = 10_000_000
-"""Largest number of tokens in a preset."""
-_MOST_CALLS = 100_000
-"""Largest number of requests or tool steps in a preset."""
-_LONGEST_PAUSE_S = 86_400.0
-"""Longest pause and duration in a preset: a day."""
-_MOST_SIGMA = 4.0
-"""At 4, one value in ten is more than 170 times the median: no conversation is drawn so."""
-_TABLE = ("median", "sigma", "max", "fixed", "fixed_share")
-"""Keys of a random quantity's table."""
-_MOST_OF = {
-    "new_tokens": _MOST_TOKENS,
-    "own_tokens": _MOST_TOKENS,
-    "output_tokens": _MOST_TOKENS,
-    "human_requests": _MOST_CALLS,
-    "tool_steps": _MOST_CALLS,
-    "tool_pause_s": _LONGEST_PAUSE_S,
-    "human_pause_s": _LONGEST_PAUSE_S,
+_RANGES = {
+    "new_tokens": (1, _MOST_TOKENS),
+    "own_tokens": (0, _MOST_TOKENS),
+    "output_tokens": (1, _MOST_TOKENS),
+    "human_requests": (1, 100_000),
+    "tool_steps": (0, 100_000),
+    "tool_pause_s": (0, _DAY_S),
+    "human_pause_s": (0, _DAY_S),
 }
-"""Largest value of each random quantity."""
-_NUMBERS = {
-    "shared_tokens": (0, _MOST_TOKENS),
-    "max_context_tokens": (64, _MOST_TOKENS),
-    "summary_tokens": (1, _MOST_TOKENS),
-    "duration_s": (1, _LONGEST_PAUSE_S),
-}
-"""Smallest and largest value of each plain number."""
-_KEYS = ("description", *_MOST_OF, *_NUMBERS)
-"""All keys of a preset's file; the next are those that it must have."""
-_NEEDED = ("new_tokens", "output_tokens", "human_requests", "max_context_tokens")
-_AT_LEAST_ONE = {
-    "human_requests": "a conversation without requests has no load",
-    "new_tokens": "each call brings new text",
-    "output_tokens": "an answer has a token",
-}
-"""Quantities whose median is 1 or more, with the reason."""
+"""Smallest and largest value of each random quantity: each call has new text, and an answer has a token."""
 
 
 def find_conversations(name: str) -> ConversationPreset:
@@ -415,91 +370,25 @@ def parse_conversations(text: str, name: str, where: str) -> ConversationPreset:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"{where} is not valid TOML: {clean(error, 120)}") from None
-    for key in table:
-        if key not in _KEYS:
-            near = did_you_mean(key, _KEYS) or f" (known: {', '.join(_KEYS)})"
-            raise UsageError(f"{where}: unknown key '{clean(key, 40)}'{near}")
-    for key in _NEEDED:
-        if key not in table:
-            raise UsageError(f"{where}: {key} is missing: a preset needs {', '.join(_NEEDED)}")
-    description = table.pop("description", "")
-    if not isinstance(description, str):
-        raise UsageError(f"{where}: description must be text")
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        where_key = f"{where}: {key}"
-        if key in _MOST_OF:
-            values[key] = _parse_draw(value, where_key, _MOST_OF[key], _AT_LEAST_ONE.get(key))
-        else:
-            parse = _number if key == "duration_s" else _whole
-            values[key] = parse(value, where_key, *_NUMBERS[key])
-    preset = ConversationPreset(name=name, description=clean(description, 200), **values)
-    _check_room(preset, where)
-    return preset
-
-
-def _check_room(preset: ConversationPreset, where: str) -> None:
+    for key in _RANGES.keys() & table.keys():
+        table[key] = table[key] if isinstance(table[key], dict) else {"median": table[key]}
+    table |= {"name": name, "description": clean(table.get("description", ""), 200)}
+    try:
+        preset = convert(table, ConversationPreset)
+    except ValidationError as error:
+        raise UsageError(f"{where}: {clean(error, 200)}") from None
+    for key, (least, most) in _RANGES.items():
+        draw: Draw = getattr(preset, key)
+        for value in (draw.median, draw.most, draw.fixed):
+            if value is not None and not least <= value <= most:  # which nan never is
+                raise UsageError(f"{where}: {key} must be from {least} to {most:.10g}, not {value:g}")
+        if (draw.fixed is None) != (draw.fixed_share == 0):
+            raise UsageError(f"{where}: {key}: fixed and fixed_share belong together")
     rest = preset.shared_tokens + preset.summary_tokens
-    least = rest + preset.new_tokens.median + preset.output_tokens.median
-    if least > preset.max_context_tokens:
+    context = rest + preset.new_tokens.median + preset.output_tokens.median
+    if context > preset.max_context_tokens:
         raise UsageError(
-            f"{where}: max_context_tokens must be at least {least:.0f}, the compacted context of {rest} "
+            f"{where}: max_context_tokens must be at least {context:.0f}, the compacted context of {rest} "
             f"tokens with a call, not {preset.max_context_tokens}"
         )
-
-
-def _parse_draw(value: object, where: str, most: float, least_reason: str | None) -> Draw:
-    """Parse a number or a table with the keys of `_TABLE`, whose values are at most `most`.
-
-    With `least_reason`, the median and the fixed value are at least 1 for this reason.
-    """
-    table: Mapping[str, object] = value if isinstance(value, dict) else {"median": value}
-    for key in table:
-        if key not in _TABLE:
-            raise UsageError(f"{where}: unknown key '{clean(key, 40)}' (known: {', '.join(_TABLE)})")
-    if "median" not in table:
-        raise UsageError(f"{where}: must be a number of 0 or more, or a table with median")
-    if ("fixed" in table) != ("fixed_share" in table):
-        raise UsageError(f"{where}: fixed and fixed_share belong together")
-    read = partial(_table_entry, table, where, least_reason)
-    return Draw(
-        read("median", most, key_reason=True) or 0.0,
-        read("sigma", _MOST_SIGMA) or 0.0,
-        read("max", most, key_reason=True),
-        read("fixed", most, key_reason=True),
-        read("fixed_share", 1.0) or 0.0,
-    )
-
-
-def _table_entry(
-    table: Mapping[str, object],
-    quantity: str,
-    least_reason: str | None,
-    key: str,
-    most: float,
-    *,
-    key_reason: bool = False,
-) -> float | None:
-    """Return the number at `key` of a random quantity, None if it is not there; see `_parse_draw`."""
-    if key not in table:
-        return None
-    where = quantity if set(table) == {"median"} else f"{quantity}: {key}"
-    least = 1.0 if key_reason and least_reason else 0.0
-    reason = f": {least_reason}" if least else ""
-    return _number(table[key], where, least, most, reason=reason)
-
-
-def _number(value: object, where: str, least: float, most: float, *, reason: str = "") -> float:
-    if (
-        not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most
-    ):  # which nan never is
-        shown = clean(value, 40)
-        raise UsageError(f"{where} must be a number from {least:g} to {most:.10g}, not {shown}{reason}")
-    return float(value)
-
-
-def _whole(value: object, where: str, least: float, most: float) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        shown = clean(value, 40)
-        raise UsageError(f"{where} must be a whole number from {least:g} to {most:.10g}, not {shown}")
-    return value
+    return preset

@@ -19,16 +19,13 @@ from statistics import fmean, median
 import pytest
 
 from sparktop.errors import UsageError
-from sparktop.model.load import CallStart
+from sparktop.model.load import CallStart, Turn
 from sparktop.sweep.plan.conversations import (
     BUILT_IN,
     MOST_CALLS,
-    Call,
-    ContextLength,
     ConversationPreset,
     Draw,
     Lane,
-    Prompt,
     Script,
     find_conversations,
     number_of,
@@ -59,20 +56,23 @@ def _scripts(name: str, count: int = COUNT, seed: int = 1) -> list[Script]:
 
 def _play(name: str) -> _Played:
     preset = find_conversations(name)
-    played = _Played(*([], [], []), 0, 0)
+    calls: list[int] = []
+    prompts: list[int] = []
+    new: list[int] = []
     known = compacted = 0
-    for one in _scripts(name):
-        context = ContextLength(preset, one)
-        for call in one.calls:
-            prompt = context.prompt(call)
-            assert prompt.fits
-            played.prompts.append(prompt.tokens)
-            played.new.append(call.new_tokens)
-            known += prompt.known_tokens
-            context.record_answer(prompt.tokens, call.output_tokens)
-        played.calls.append(len(one.calls))
-        compacted += context.compactions > 0
-    return _Played(played.calls, played.prompts, played.new, known, compacted)
+    for number in range(COUNT):
+        lane = Lane(preset, 1, number)
+        course = lane.script
+        calls.append(len(course.calls))
+        for call in course.calls:
+            turn = lane.next_turn()
+            assert turn.fits
+            prompts.append(turn.prompt_tokens)
+            new.append(call.new_tokens)
+            known += turn.place.known_tokens
+            lane.record_answer(turn.prompt_tokens, turn.output_tokens)
+        compacted += turn.compactions > 0
+    return _Played(calls, prompts, new, known, compacted)
 
 
 def _at(values: list[int], share: float) -> float:
@@ -183,37 +183,47 @@ def test_turns_follow_one_another_over_conversations() -> None:
             assert (turn.prompt_tokens, turn.place.known_tokens) == (160, 100)
 
 
-CALL = Call(CallStart.HUMAN, 0, 100, 50, 0.0)
-SCRIPT = Script(0, 300, (CALL,), 0.0, 0.5)
-
-
-def _preset(limit: int) -> ConversationPreset:
-    return ConversationPreset(
-        "x", Draw(100), Draw(50), Draw(1), limit, shared_tokens=1_000, summary_tokens=200
+def _lane(limit: int, max_model_len: int | None = None) -> Lane:
+    """Return a lane whose conversations have two calls of 100 new and 50 generated tokens."""
+    preset = ConversationPreset(
+        "x",
+        Draw(100),
+        Draw(50),
+        Draw(2),
+        limit,
+        shared_tokens=1_000,
+        own_tokens=Draw(300),
+        summary_tokens=200,
     )
+    return Lane(preset, 1, 0, max_model_len)
+
+
+def _prompt(turn: Turn) -> tuple[int, int, bool, bool]:
+    return turn.prompt_tokens, turn.place.known_tokens, turn.place.compacted, turn.fits
 
 
 def test_the_context_grows_by_prompts_and_answers() -> None:
     """The first prompt shares only the common start; the next one everything before its own text."""
-    context = ContextLength(_preset(10_000), SCRIPT)
-    assert context.prompt(CALL) == Prompt(1_400, 1_000, compacted=False, fits=True)
-    context.record_answer(1_410, 50)  # the server counts ten tokens of template
-    assert context.prompt(CALL) == Prompt(1_560, 1_460, compacted=False, fits=True)
+    lane = _lane(10_000)
+    assert _prompt(lane.next_turn()) == (1_400, 1_000, False, True)
+    lane.record_answer(1_410, 50)  # the server counts ten tokens of template
+    assert _prompt(lane.next_turn()) == (1_560, 1_460, False, True)
 
 
 def test_a_context_beyond_the_limit_is_compacted() -> None:
     """What is left is the shared start and the summary; only the start is in an endless cache."""
-    context = ContextLength(_preset(1_500), SCRIPT)
-    context.prompt(CALL)
-    context.record_answer(1_400, 50)
-    assert context.prompt(CALL) == Prompt(1_300, 1_000, compacted=True, fits=True)
-    assert context.compactions == 1
+    lane = _lane(1_500)
+    lane.next_turn()
+    lane.record_answer(1_400, 50)
+    turn = lane.next_turn()
+    assert _prompt(turn) == (1_300, 1_000, True, True)
+    assert turn.compactions == 1
 
 
 def test_the_servers_limit_counts_where_it_is_lower() -> None:
     """A model length below the preset's limit compacts earlier; below the compacted prompt nothing fits."""
-    assert ContextLength(_preset(10_000), SCRIPT, 1_350).prompt(CALL).compacted
-    assert not ContextLength(_preset(10_000), SCRIPT, 1_300).prompt(CALL).fits
+    assert _lane(10_000, 1_350).next_turn().place.compacted
+    assert not _lane(10_000, 1_300).next_turn().fits
 
 
 WHOLE = """
@@ -246,27 +256,21 @@ def test_a_file_of_ones_own_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("human_requests = 2", "", "x.toml: human_requests is missing"),
-        (
-            "human_requests = 2",
-            "human_requests = 0",
-            "human_requests must be a number from 1 to 100000",
-        ),
-        ("human_requests = 2", "human_requests = 0", "a conversation without requests has no load"),
-        ("human_requests = 2", "human_requests = {median = 2, fixed = 0, fixed_share = 1}", "fixed must be"),
-        ("human_requests = 2", "human_requests = -1", "not -1"),
+        ("human_requests = 2", "", "missing required field `human_requests`"),
+        ("human_requests = 2", "human_requests = 0", "human_requests must be from 1 to 100000, not 0"),
+        ("human_requests = 2", "human_requests = {median = 2, fixed = 0, fixed_share = 1}", "not 0"),
         ("new_tokens = 10", "new_tokens = nan", "not nan"),
         ("new_tokens = 10", "new_tokens = 1e9", "from 1 to 10000000"),
-        ("new_tokens = 10", 'new_tokens = "ten"', "must be a number"),
-        ("new_tokens = 10", "new_tokens = true", "must be a number"),
-        ("new_tokens = 10", "new_tokens = { sigma = 1 }", "a table with median"),
-        ("new_tokens = 10", "new_tokens = { median = 9, sgima = 1 }", "unknown key 'sgima'"),
-        ("new_tokens = 10", "new_tokens = { median = 9, sigma = 99 }", "sigma must be a number from 0 to 4"),
+        ("new_tokens = 10", 'new_tokens = "ten"', "Expected `float`, got `str` - at `$.new_tokens"),
+        ("new_tokens = 10", "new_tokens = true", "got `bool`"),
+        ("new_tokens = 10", "new_tokens = { sigma = 1 }", "missing required field `median`"),
+        ("new_tokens = 10", "new_tokens = { median = 9, sgima = 1 }", "unknown field `sgima`"),
+        ("new_tokens = 10", "new_tokens = { median = 9, sigma = 99 }", "<= 4.0 - at `$.new_tokens.sigma`"),
         ("new_tokens = 10", "new_tokens = { median = 9, fixed = 1 }", "belong together"),
-        ("new_tokens = 10", "new_tokens = [1]", "must be"),
-        ("new_tokens = 10", "new_token = 10", "did you mean 'new_tokens'"),
+        ("new_tokens = 10", "new_tokens = [1]", "got `array`"),
+        ("new_tokens = 10", "new_token = 10", "unknown field `new_token`"),
         ("= 4000", "= 100", "max_context_tokens must be at least 2030"),
-        ("= 4000", "= 4000.5", "must be a whole number"),
+        ("= 4000", "= 4000.5", "got `float` - at `$.max_context_tokens`"),
         ("new_tokens = 10", "new_tokens = ", "x.toml is not valid TOML"),
     ],
 )
