@@ -22,7 +22,7 @@ from sparktop.sweep.plan.conversations import ConversationPreset, find_conversat
 from sparktop.sweep.plan.own_requests import checked_body, checked_headers, find_prompts
 from sparktop.sweep.plan.plan import Api, Order, Plan, SweepTarget, Timeouts, runs_words, timeouts_for
 from sparktop.sweep.plan.texts import TEXTS
-from sparktop.sweep.plan.traces import Replay, find_replay, parse_range
+from sparktop.sweep.plan.traces import Replay, TraceChoice, TraceFormat, parse_range, read_replay
 
 DEFAULT = "quick"
 """The preset, if none is named."""
@@ -215,7 +215,9 @@ def replay_of(spec: SweepSpec) -> Replay:
     Raises:
         UsageError: the file cannot be used.
     """
-    return find_replay(spec.trace or "", spec.trace_format, spec.trace_speed, spec.trace_range)
+    begin, end = (0.0, None) if spec.trace_range is None else parse_range(spec.trace_range)
+    form = TraceFormat(spec.trace_format) if spec.trace_format else None
+    return read_replay(TraceChoice(spec.trace or "", form, spec.trace_speed or 1.0, begin, end))
 
 
 def _request_settings(spec: SweepSpec) -> dict[str, Any]:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import os
 import stat
 from array import array
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
@@ -60,6 +60,9 @@ class TracedRequest(Struct, frozen=True):
 
 MOST_TIME_S = 1e11
 """Largest time that is accepted, in seconds: Unix time in milliseconds is above it."""
+_PER_S = 1000.0
+"""Milliseconds, the unit of Mooncake's times, in a second."""
+Row = TypeVar("Row")
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - times without a zone are compared with each other only
 """Begin of the file's clock where it has dates."""
 _SHOWN = 40
@@ -68,86 +71,32 @@ _LONGEST_NUMBER = len(str(MOST_TOKENS))
 """Digits from which on a number of tokens is too large."""
 
 
-def json_object(text: str) -> Mapping[str, object]:
-    """Parse a line as a JSON object.
+class _Line(Struct, frozen=True):
+    """A line of Mooncake or aiperf, with times in milliseconds."""
+
+    output_length: Annotated[int, Meta(ge=0, le=MOST_TOKENS)]
+    timestamp: Annotated[float, Meta(ge=-MOST_TIME_S * _PER_S, le=MOST_TIME_S * _PER_S)] | None = None
+    delay: Annotated[float, Meta(ge=0, le=MOST_TIME_S * _PER_S)] | None = None
+    session_id: str | int | None = None
+    input_length: Annotated[int, Meta(ge=0, le=MOST_TOKENS)] | None = None
+    text_input: str | None = None
+    hash_ids: tuple[int, ...] | None = None
+    messages: Any = None
+    payload: Any = None
+
+
+def decode_line(text: str, kind: type[Row]) -> Row:
+    """Decode a line of JSON as a value of this type.
 
     Raises:
         FaultError: it is not one.
     """
     try:
-        row = json.loads(text)
-    except (ValueError, RecursionError):
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError as error:
+        raise FaultError(clean(error, 200)) from None
+    except (msgspec.DecodeError, RecursionError):
         raise FaultError(f"not JSON: '{clean(text, _SHOWN)}'") from None
-    if not isinstance(row, dict):
-        raise FaultError("not a JSON object: each line must be one")
-    return row
-
-
-def tokens_of(row: Mapping[str, object], name: str) -> int:
-    """Return the field `name` as a number of tokens.
-
-    Raises:
-        FaultError: it is missing, or not an integer from 0 to the limit.
-    """
-    value = _required_value(row, name)
-    if type(value) is int and 0 <= value <= MOST_TOKENS:
-        return value
-    if isinstance(value, float) and value.is_integer() and 0 <= value <= MOST_TOKENS:
-        return int(value)
-    raise FaultError(f"'{name}' must be a number of tokens, not {_quote_value(value)}")
-
-
-def seconds_of(row: Mapping[str, object], name: str, per_s: float = 1.0) -> float:
-    """Return the field `name`, of which `per_s` units make a second, in seconds.
-
-    Raises:
-        FaultError: it is missing, or not a time.
-    """
-    value = _required_value(row, name)
-    # `type` instead of `isinstance`, because True is an int.
-    if (type(value) is int or type(value) is float) and abs(value) <= MOST_TIME_S * per_s:
-        return value / per_s
-    raise FaultError(f"'{name}' must be a time, not {_quote_value(value)}")
-
-
-def pause_of(row: Mapping[str, object], name: str, per_s: float = 1.0) -> float:
-    """Return the field `name` in seconds as `seconds_of` does, 0 if it is missing.
-
-    Raises:
-        FaultError: it is not a time, or negative.
-    """
-    if row.get(name) is None:
-        return 0.0
-    pause_s = seconds_of(row, name, per_s)
-    if pause_s < 0:
-        raise FaultError(f"'{name}' must not be negative")
-    return pause_s
-
-
-def word_of(row: Mapping[str, object], name: str) -> str:
-    """Return the field `name`, a string or a number, as a string.
-
-    Raises:
-        FaultError: it is missing or something else.
-    """
-    value = _required_value(row, name)
-    if isinstance(value, str) or type(value) is int:
-        return str(value)
-    raise FaultError(f"'{name}' must be a string or a number, not {_quote_value(value)}")
-
-
-def block_ids(row: Mapping[str, object], name: str = "hash_ids") -> tuple[int, ...]:
-    """Return the ids of the blocks of a prompt; () if the field is missing.
-
-    Raises:
-        FaultError: it is not a list of integers.
-    """
-    value = row.get(name)
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(type(block) is int for block in value):
-        raise FaultError(f"'{name}' must be a list of integers")
-    return tuple(value)
 
 
 def iso_seconds(text: str) -> float:
@@ -173,58 +122,6 @@ def cells(text: str) -> Sequence[str]:
         return next(csv.reader([text], strict=True))
     except (csv.Error, StopIteration):
         raise FaultError(f"not a row of a CSV file: '{clean(text, _SHOWN)}'") from None
-
-
-def column_positions(header: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
-    """Return the positions of the columns `names` in a header; upper and lower case are not distinguished.
-
-    Raises:
-        FaultError: one is missing.
-    """
-    titles = [title.strip().lower() for title in header]
-    missing = [name for name in names if name.lower() not in titles]
-    if missing:
-        raise FaultError(f"no column '{missing[0]}'")
-    return tuple(titles.index(name.lower()) for name in names)
-
-
-def cell(row: Sequence[str], at: int, name: str) -> str:
-    """Return the field at position `at` of a row, whose column is called `name`.
-
-    Raises:
-        FaultError: the row is shorter.
-    """
-    if at >= len(row):
-        raise FaultError(f"only {len(row)} columns: '{name}' is missing")
-    return row[at].strip()
-
-
-def cell_tokens(row: Sequence[str], at: int, name: str) -> int:
-    """Return a field of a row as a number of tokens.
-
-    Raises:
-        FaultError: it is missing, or not an integer from 0 to the limit.
-    """
-    text = row[at] if at < len(row) else cell(row, at, name)
-    if text.isdecimal() and text.isascii() and len(text) < _LONGEST_NUMBER:
-        return int(text)
-    whole = text.strip().removesuffix(".0")
-    if not (whole.isdecimal() and whole.isascii() and len(whole) < _LONGEST_NUMBER):
-        raise FaultError(f"'{name}' must be a number of tokens, not '{clean(text, _SHOWN)}'")
-    return int(whole)
-
-
-def _required_value(row: Mapping[str, object], name: str) -> object:
-    value = row.get(name)
-    if value is None:
-        raise FaultError(f"no field '{name}'")
-    return value
-
-
-def _quote_value(value: object) -> str:
-    if isinstance(value, list | dict):
-        return "a list" if isinstance(value, list) else "an object"
-    return f"'{clean(str(value), _SHOWN)}'"
 
 
 class TraceFormat(StrEnum):
@@ -253,8 +150,6 @@ _PROMPTS = ("input_length", "text_input", "messages", "payload")
 """Fields that hold a prompt or its length; the last two are not supported."""
 _AIPERF = {"session_id", "delay", "text_input", "messages", "payload"}
 """Fields of a first line, one of which tells aiperf from Mooncake."""
-_PER_S = 1000.0
-"""Milliseconds, the unit of Mooncake's times, in a second."""
 _KNOWN = ", ".join(TraceFormat)
 """The formats in a message."""
 
@@ -277,43 +172,55 @@ def _read_mooncake(text: str, lengths: Memory) -> TracedRequest:
     server's answer it holds made-up text of the same length. `lengths` has the tokens of the latest prompt
     and answer of each session without block ids.
     """
-    row = json_object(text)
-    given = [name for name in _PROMPTS if row.get(name) is not None]
+    row = decode_line(text, _Line)
+    given = [name for name in _PROMPTS if getattr(row, name) is not None]
     if len(given) != 1:
         raise FaultError(f"exactly one of {', '.join(_PROMPTS[:2])} is needed, not {len(given)}")
     if given[0] in _PROMPTS[2:]:
         raise FaultError(f"'{given[0]}' is not supported: write input_length or text_input")
-    session = word_of(row, "session_id") if row.get("session_id") is not None else None
-    has_time = row.get("timestamp") is not None or session is None
-    at_s = seconds_of(row, "timestamp", _PER_S) if has_time else None
-    pause_s, output = pause_of(row, "delay", _PER_S), tokens_of(row, "output_length")
-    if given == ["text_input"]:
-        prompt = word_of(row, "text_input")
-        return TracedRequest(0, at_s, None, output, session=session, delay_s=pause_s, text=prompt)
-    length, blocks, scope = tokens_of(row, "input_length"), block_ids(row), ""
-    if session is not None and not blocks:
+    session = None if row.session_id is None else str(row.session_id)
+    if row.timestamp is None and session is None:
+        raise FaultError("neither timestamp nor session_id")
+    at_s = None if row.timestamp is None else row.timestamp / _PER_S
+    length, blocks, scope = row.input_length, row.hash_ids or (), ""
+    if length is not None and session is not None and not blocks:
         scope = f"session {session}"
         length += lengths.get(session, 0)
-        lengths[session] = length + output
-    size = _BLOCK if blocks else 0
-    return TracedRequest(0, at_s, length, output, blocks, size, scope, session=session, delay_s=pause_s)
+        lengths[session] = length + row.output_length
+    return TracedRequest(
+        0,
+        at_s,
+        length,
+        row.output_length,
+        blocks if length is not None else (),
+        _BLOCK if blocks and length is not None else 0,
+        scope,
+        session=session,
+        delay_s=(row.delay or 0.0) / _PER_S,
+        text=row.text_input,
+    )
 
 
 def _read_azure(text: str, columns: Memory) -> TracedRequest | None:
     """Read a row of Azure's LLM inference traces of 2023 and 2024; `columns` are the positions by name."""
-    row = cells(text)
+    row = [part.strip() for part in cells(text)]
     if not columns:
         is_header = not row[0][:1].isdecimal()
-        columns.update(zip(_AZURE, column_positions(row, _AZURE) if is_header else (0, 1, 2), strict=True))
+        titles = [title.lower() for title in (row if is_header else _AZURE)]
+        for name in _AZURE:
+            if name.lower() not in titles:
+                raise FaultError(f"no column '{name}'")
+            columns[name] = titles.index(name.lower())
         if is_header:
             return None
-    when, context, generated = _AZURE
-    return TracedRequest(
-        0,
-        iso_seconds(cell(row, columns[when], when)),
-        cell_tokens(row, columns[context], context),
-        cell_tokens(row, columns[generated], generated),
-    )
+    if len(row) <= max(columns.values()):
+        raise FaultError(f"only {len(row)} columns: {', '.join(_AZURE)} are needed")
+    when, *tokens = (row[at] for at in columns.values())
+    for name, count in zip(_AZURE[1:], tokens, strict=True):
+        if not (count.isdecimal() and count.isascii() and len(count) < _LONGEST_NUMBER):
+            raise FaultError(f"'{name}' must be a number of tokens, not '{clean(count, _SHOWN)}'")
+    prompt, output = map(int, tokens)
+    return TracedRequest(0, iso_seconds(when), prompt, output)
 
 
 def recognise(text: str) -> TraceFormat:
@@ -325,7 +232,7 @@ def recognise(text: str) -> TraceFormat:
     if text.startswith("["):
         raise FaultError("a JSON list: write one object per line")
     if text.startswith("{"):
-        row = json_object(text)
+        row = decode_line(text, dict[str, Any])
         # The fields of a Qwen-Bailian line have Mooncake's names with other units.
         if "chat_id" in row or not (_AIPERF | {"input_length", "hash_ids"}) & row.keys():
             raise FaultError(f"a JSON object of none of the known formats: {_KNOWN}")
@@ -396,7 +303,7 @@ LONGEST_PAUSE_S = 300.0
 CONVERSATION_GAP_S = 30.0
 """Seconds between the begins of two conversations, in files that state no time for them."""
 _REMEMBERED = 200_000
-"""Number of sessions after which older ones may be forgotten; so long files take a bounded memory."""
+"""Number of sessions after which the oldest is forgotten; so long files take a bounded memory."""
 
 
 class TraceChoice(Struct, frozen=True):
@@ -432,7 +339,8 @@ class Trace:
         self._newest_s = 0.0
         self._begun = False
         self._number = 0
-        self._sessions = _Sessions()
+        self._latest: OrderedDict[str | None, int | None] = OrderedDict()
+        """Number of the latest request of each session, None if it is not replayed."""
 
     def __iter__(self) -> Iterator[TracedRequest]:
         """Yield the requests in the order of the file.
@@ -459,15 +367,20 @@ class Trace:
 
     def _place_in_replay(self, stated: TracedRequest) -> TracedRequest | None:
         """Return a request, as its line states it, with its place in the replay; None if it has none."""
-        is_known, after = self._sessions.latest(stated.session)
-        at_s = self._time_s(stated, follows=is_known)
+        session = stated.session
+        after = self._latest.get(session)
+        at_s = self._time_s(stated, follows=session in self._latest)
         choice = self.choice
         in_part = after is not None if at_s is None else choice.from_s <= at_s < self._end_s
         if in_part and (stated.output_tokens == 0 or stated.prompt_tokens == 0):
             self.skipped += 1
             return None
         number = self._number if in_part else None
-        self._sessions.add(stated.session, number)
+        if session is not None:
+            self._latest[session] = number
+            self._latest.move_to_end(session)
+            if len(self._latest) > _REMEMBERED:
+                self._latest.popitem(last=False)
         if number is None:
             return None
         if number == MOST_REQUESTS:
@@ -516,31 +429,6 @@ class Trace:
             return "no request, only a header"
         last = f"the last request is at {self._newest_s:,.0f} s"
         return f"no request in the chosen part: {last}"
-
-
-class _Sessions:
-    """Numbers of the latest requests by session, of the newest `_REMEMBERED` sessions at least."""
-
-    def __init__(self) -> None:
-        self._new: dict[str, int | None] = {}
-        self._old: dict[str, int | None] = {}
-
-    def latest(self, session: str | None) -> tuple[bool, int | None]:
-        """Return (whether the session is known, number of its latest request; None if not replayed)."""
-        if session is None:
-            return False, None
-        for numbers in (self._new, self._old):
-            if session in numbers:
-                return True, numbers[session]
-        return False, None
-
-    def add(self, session: str | None, number: int | None) -> None:
-        """Note the latest request of a session; forget the older half of the sessions where they are many."""
-        if session is None:
-            return
-        self._new[session] = number
-        if len(self._new) > _REMEMBERED:
-            self._old, self._new = self._new, {}
 
 
 _MOST_BLOCKS = 2_000_000
@@ -764,19 +652,6 @@ class _Repeated:
         """Return the repeated share (0 to 1) of all `prompts` tokens; None if nothing shows it."""
         has_any = bool(self._blocks or self._lengths)
         return self._tokens / prompts if self._is_known and has_any and prompts else None
-
-
-def find_replay(
-    path: str, form: str | None = None, speed: float | None = None, part: str | None = None
-) -> Replay:
-    """Return the recorded traffic of a file, after reading it once; `part` is that of `parse_range`.
-
-    Raises:
-        UsageError: the part or the file cannot be used.
-    """
-    begin, end = (0.0, None) if part is None else parse_range(part)
-    choice = TraceChoice(path, TraceFormat(form) if form else None, speed or 1.0, begin, end)
-    return read_replay(choice)
 
 
 def parse_range(text: str) -> tuple[float, float | None]:

@@ -82,14 +82,17 @@ def test_speed_shortens_pauses_too() -> None:
 
 FAULTS = {
     "not-json": ('{"timestamp": 0, "input_length": 10', "not JSON"),
-    "list": ("[1]", "not a JSON object"),
+    "list": ("[1]", "Expected `object`, got `array`"),
     "steps back": (MOONCAKE % -2000, "the clock steps back by 3 s"),
-    "no field": ('{"timestamp": 3000, "input_length": 10}', "no field 'output_length'"),
-    "text": ('{"timestamp": "x", "input_length": 1, "output_length": 1}', "'timestamp' must be a time"),
-    "minus": ('{"timestamp": 9000, "input_length": -1, "output_length": 1}', "must be a number of tokens"),
+    "no field": ('{"timestamp": 3000, "input_length": 10}', "missing required field `output_length`"),
+    "text": ('{"timestamp": "x", "input_length": 1, "output_length": 1}', "got `str` - at `$.timestamp`"),
+    "minus": (
+        '{"timestamp": 9000, "input_length": -1, "output_length": 1}',
+        ">= 0 - at `$.input_length`",
+    ),
     "ids": (
         '{"timestamp": 9000, "input_length": 1, "output_length": 1, "hash_ids": ["a"]}',
-        "'hash_ids' must be a list of integers",
+        "Expected `int`, got `str` - at `$.hash_ids[0]`",
     ),
     "two prompts": (
         '{"timestamp": 9000, "input_length": 1, "output_length": 1, "text_input": "a"}',
@@ -97,7 +100,8 @@ FAULTS = {
     ),
     "payload": ('{"timestamp": 9000, "payload": {}, "output_length": 1}', "'payload' is not supported"),
     "nul": ("\0\0", "NUL bytes: not a text file"),
-    "deep": ("[" * 100_000, "not JSON"),
+    "deep": ("[" * 100_000, "Expected `object`, got `array`"),
+    "deep part": ('{"payload": ' + "[" * 100_000, "not JSON"),
 }
 
 
