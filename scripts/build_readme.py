@@ -274,8 +274,8 @@ def workloads_block() -> str:
 def limits_block() -> str:
     """Return the published limits."""
     rows = [
-        (f"`{one.name}`", f"`{one.conditions}`", f"{100 * one.share:g} % of the requests")
-        for one in PUBLISHED_LIMITS.values()
+        (f"`{name}`", f"`{conditions}`", f"{100 * share:g} % of the requests")
+        for name, (conditions, share) in PUBLISHED_LIMITS.items()
     ]
     return table(("preset", "conditions", "must hold for"), rows)
 

@@ -231,8 +231,8 @@ def _conditions(arguments: argparse.Namespace, kind: LoadKind) -> Capacity:
     from sparktop.model.load import LoadKind  # late: as above
     from sparktop.sweep.plan.capacity import (
         DEFAULT_CONDITIONS,
+        DEFAULT_MOST,
         DEFAULT_SHARE,
-        default_most,
         find_limits,
         parse_conditions,
     )
@@ -240,15 +240,16 @@ def _conditions(arguments: argparse.Namespace, kind: LoadKind) -> Capacity:
 
     if arguments.slo is not None and arguments.preset is not None:
         raise UsageError("--slo and --preset both set the conditions: give one of them")
-    limits = None if arguments.preset is None else find_limits(arguments.preset)
-    conditions = arguments.slo if arguments.slo is not None else DEFAULT_CONDITIONS
-    largest = arguments.most or default_most(kind)
+    conditions, share = DEFAULT_CONDITIONS if arguments.slo is None else arguments.slo, DEFAULT_SHARE
+    if arguments.preset is not None:
+        conditions, share = find_limits(arguments.preset)
+    largest = arguments.most or DEFAULT_MOST[kind]
     return Capacity(
         kind,
-        parse_conditions(conditions if limits is None else limits.conditions, kind),
-        share=DEFAULT_SHARE if limits is None else limits.share,
+        parse_conditions(conditions, kind),
+        share=share,
         most=largest if kind is LoadKind.RATE else float(int(largest)),
-        limits=None if limits is None else limits.name,
+        limits=arguments.preset,
         fixed_s=arguments.duration is not None,
     )
 

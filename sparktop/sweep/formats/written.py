@@ -29,7 +29,7 @@ from sparktop.sweep.compare.compare import compare, compared_targets
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats import exports, post, report
 from sparktop.sweep.formats.drawings import curve_drawings, request_drawings
-from sparktop.sweep.plan.capacity import NAME, default_seconds
+from sparktop.sweep.plan.capacity import DEFAULT_S, NAME
 from sparktop.sweep.plan.conversations import BUILT_IN
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.plan.presets import TEXTS_PRESET
@@ -110,7 +110,7 @@ def _capacity_command(result: SweepResult, search: CapacityResult, *, addresses:
     plan = result.plan
     agents, rate = search.load is LoadKind.AGENTS, search.load is LoadKind.RATE
     words = ["sparktop", "capacity", *(target.url if addresses else target.name for target in result.targets)]
-    chosen = plan.duration_s is not None and plan.duration_s != default_seconds(search.load)
+    chosen = plan.duration_s is not None and plan.duration_s != DEFAULT_S[search.load]
     options = {
         "--preset": search.limits,
         "--slo": ",".join(

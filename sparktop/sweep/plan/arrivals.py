@@ -12,8 +12,6 @@ import random
 from collections.abc import Iterator
 from itertools import accumulate
 
-from msgspec import Struct
-
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.text import clean
@@ -38,13 +36,8 @@ TRAINS = "trains"
 """Trains of requests: Poisson starts, geometric length of mean 8, gaps of 0.1 to 2 s, as agents send them."""
 
 
-class Pattern(Struct, frozen=True):
-    """How the gaps between arrivals vary."""
-
-    name: str = "poisson"
-    """As written by the user: `poisson`, `constant`, `bursty`, `gamma:B` or `trains`."""
-    shape: float = 1.0
-    """Shape of the gamma distribution of gaps; unused for trains."""
+Pattern = float | None
+"""Shape of the gamma distribution of gaps; None for trains."""
 
 
 def mean_per_s(rate: LoadPoint) -> float:
@@ -69,7 +62,7 @@ def check_arrivals(pattern: Pattern, rate: LoadPoint, duration_s: float) -> None
             f"{rate.words} /s for {duration_s:g} s are {expected:,.0f} requests: "
             f"at most {MOST_ARRIVALS:,} fit"
         )
-    if expected < 1 and pattern.name != TRAINS:
+    if expected < 1 and pattern is not None:
         needed = math.ceil(1 / mean_per_s(rate))
         raise UsageError(f"{rate.words} /s for {duration_s:g} s is less than one request: make it {needed} s")
 
@@ -81,9 +74,9 @@ def parse_pattern(text: str) -> Pattern:
         UsageError: the text is none of these; the message says what is allowed.
     """
     if text == TRAINS:
-        return Pattern(TRAINS)
+        return None
     if text in _NAMED:
-        return Pattern(text, _NAMED[text])
+        return _NAMED[text]
     kind, colon, number = text.partition(":")
     if kind != "gamma" or not colon:
         raise UsageError(f"must be {', '.join(_NAMED)}, {TRAINS} or gamma:B")
@@ -95,7 +88,7 @@ def parse_pattern(text: str) -> Pattern:
         raise UsageError(
             f"gamma:B needs a shape B from {_LEAST_SHAPE:g} to {_MOST_SHAPE:g}; 1 is Poisson, less is bursty"
         )
-    return Pattern(text, shape)
+    return shape
 
 
 def parse_rates(text: str) -> tuple[LoadPoint, ...]:
@@ -155,14 +148,14 @@ def due_times(pattern: Pattern, rate: LoadPoint, duration_s: float, seed: str) -
     if expected > MOST_ARRIVALS:
         raise UsageError(f"a level of {expected:,.0f} requests: at most {MOST_ARRIVALS:,} are drawn")
     dice = random.Random(seed)  # noqa: S311 - a load, not a secret
-    if pattern.name == TRAINS:
+    if pattern is None:
         return _draw_trains(rate, duration_s, dice)
     count = round(expected)
     if count == 0:
         return []
-    if math.isinf(pattern.shape):
+    if math.isinf(pattern):
         return [_arrival_time(rate, duration_s, (number + 0.5) * expected / count) for number in range(count)]
-    passed = list(accumulate(_draw_gap(pattern.shape, dice) for _ in range(count + 1)))
+    passed = list(accumulate(_draw_gap(pattern, dice) for _ in range(count + 1)))
     stretch = expected / passed.pop()
     return [_arrival_time(rate, duration_s, due * stretch) for due in passed]
 
@@ -176,7 +169,7 @@ def later_times(pattern: Pattern, rate: LoadPoint, from_s: float, seed: str) -> 
     dice = random.Random(seed)  # noqa: S311 - as above
     at = from_s
     while True:
-        at += _draw_gap(pattern.shape, dice) / last_per_s(rate)
+        at += _draw_gap(_NAMED["poisson"] if pattern is None else pattern, dice) / last_per_s(rate)
         yield at
 
 
@@ -205,14 +198,9 @@ def _draw_trains(rate: LoadPoint, duration_s: float, dice: random.Random) -> lis
         share = max(0.0, at) / duration_s
         here = rate.value + (last_per_s(rate) - rate.value) * share
         if dice.random() * peak <= here:
-            times.extend(due for due in _draw_train(at, dice) if 0 <= due < duration_s)
-    return sorted(times)
-
-
-def _draw_train(begin: float, dice: random.Random) -> Iterator[float]:
-    """Yield the times of the requests of one train."""
-    at = begin
-    yield at
-    while dice.random() >= 1 / _TRAIN_LENGTH:
-        at += dice.uniform(*_TRAIN_GAP_S)
-        yield at
+            due = at
+            times.append(due)
+            while dice.random() >= 1 / _TRAIN_LENGTH:
+                due += dice.uniform(*_TRAIN_GAP_S)
+                times.append(due)
+    return sorted(due for due in times if 0 <= due < duration_s)

@@ -52,9 +52,9 @@ _ARRIVALS_FACTOR = 1.3
 """Arrivals of a level, as a multiple of the fewest with which a level without a miss passes (Wilson)."""
 _WILSON_Z2 = 3.8415
 """z² of a two-sided 95 % interval."""
-_MOST = {LoadKind.CONCURRENCY: 256.0, LoadKind.RATE: 256.0, LoadKind.AGENTS: 64.0}
+DEFAULT_MOST = {LoadKind.CONCURRENCY: 256.0, LoadKind.RATE: 256.0, LoadKind.AGENTS: 64.0}
 """Largest load to try by kind, if none is given."""
-_SECONDS = {LoadKind.CONCURRENCY: 60.0, LoadKind.RATE: 60.0, LoadKind.AGENTS: 90.0}
+DEFAULT_S = {LoadKind.CONCURRENCY: 60.0, LoadKind.RATE: 60.0, LoadKind.AGENTS: 90.0}
 """Least seconds of a level by kind, if none are given."""
 _AGENTS_ONLY = tuple(
     f"{name}_{word}_ms" for name in (AFTER_TOOL, AFTER_HUMAN) for word in ("p50", "p90", "p95", "p99")
@@ -62,22 +62,17 @@ _AGENTS_ONLY = tuple(
 """Figures that a condition may limit for agents only."""
 
 
-class Limits(Struct, frozen=True):
-    """Published limits for requests at a rate."""
+Limits = tuple[str, float]
+"""Conditions, and the share of the requests that must meet all of them."""
+PUBLISHED_LIMITS: Mapping[str, Limits] = {
+    "mlperf-gpt-oss-120b": ("ttft_p99_ms=3000,tpot_p99_ms=80", 0.99),
+    "mlperf-gpt-oss-120b-interactive": ("ttft_p99_ms=2000,tpot_p99_ms=20", 0.99),
+    "mlperf-llama3.1-8b": ("ttft_p99_ms=2000,tpot_p99_ms=100", 0.99),
+}
+"""Published limits for requests at a rate, by the names that `--preset` accepts.
 
-    name: str
-    conditions: str
-    share: float
-
-
-_PUBLISHED = (
-    Limits("mlperf-gpt-oss-120b", "ttft_p99_ms=3000,tpot_p99_ms=80", 0.99),
-    Limits("mlperf-gpt-oss-120b-interactive", "ttft_p99_ms=2000,tpot_p99_ms=20", 0.99),
-    Limits("mlperf-llama3.1-8b", "ttft_p99_ms=2000,tpot_p99_ms=100", 0.99),
-)
-"""Of MLPerf Inference's scenarios Server and Interactive."""
-PUBLISHED_LIMITS = {limits.name: limits for limits in _PUBLISHED}
-"""Published limits by the names that `--preset` accepts."""
+They are those of MLPerf Inference's scenarios Server and Interactive.
+"""
 
 
 def find_limits(name: str) -> Limits:
@@ -90,16 +85,6 @@ def find_limits(name: str) -> Limits:
         near = did_you_mean(name, PUBLISHED_LIMITS) or f" (known: {', '.join(PUBLISHED_LIMITS)})"
         raise UsageError(f"--preset: there are no limits '{clean(name, 40)}'{near}")
     return PUBLISHED_LIMITS[name]
-
-
-def default_most(kind: LoadKind) -> float:
-    """Return the largest load to try, if none is given."""
-    return _MOST[kind]
-
-
-def default_seconds(kind: LoadKind) -> float:
-    """Return the least seconds of a level, if none are given."""
-    return _SECONDS[kind]
 
 
 def parse_conditions(text: str, kind: LoadKind) -> tuple[SloCondition, ...]:
@@ -210,7 +195,7 @@ def make_capacity_plan(
         LoadKind.RATE: SweepSpec(rate="1"),
         LoadKind.AGENTS: SweepSpec(agents=(1,), workload=WORKLOADS[0]),
     }[kind]
-    usual = level | SweepSpec(runs=1, duration_s=default_seconds(kind))
+    usual = level | SweepSpec(runs=1, duration_s=DEFAULT_S[kind])
     plan = make_plan(find_preset(DEFAULT) | usual | spec, targets, guard=guard)
     return replace(plan, points=(), concurrency=(), climb_to=None, capacity=capacity, preset=NAME)
 
@@ -239,4 +224,4 @@ def with_fitting_conversations(plan: Plan, contexts: Mapping[str, int]) -> tuple
 
 def default_capacity(kind: LoadKind = LoadKind.AGENTS) -> Capacity:
     """Return what a search looks for if the user says nothing."""
-    return Capacity(kind, parse_conditions(DEFAULT_CONDITIONS, kind), most=default_most(kind))
+    return Capacity(kind, parse_conditions(DEFAULT_CONDITIONS, kind), most=DEFAULT_MOST[kind])

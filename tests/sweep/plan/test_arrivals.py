@@ -13,7 +13,6 @@ from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.sweep.plan.arrivals import (
     MOST_ARRIVALS,
-    Pattern,
     due_times,
     parse_pattern,
     parse_rates,
@@ -105,8 +104,7 @@ def test_what_is_no_rate_is_refused(text: str) -> None:
 
 def test_patterns_are_parsed() -> None:
     """Each pattern has the shape of its gamma distribution."""
-    assert parse_pattern("gamma:0.25") == Pattern("gamma:0.25", 0.25)
-    assert parse_pattern("bursty").shape == 0.25
+    assert parse_pattern("gamma:0.25") == parse_pattern("bursty") == 0.25
     for text in ("gamma", "gamma:", "gamma:0", "gamma:nan", "gamma:1e9", "weibull", ""):
         with pytest.raises(UsageError, match=r"poisson|shape"):
             parse_pattern(text)
