@@ -61,7 +61,7 @@ all-tests: $(VENV)/.dev ## every test that needs no outside server
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target inside processes
 
 inside: $(VENV)/.dev
-	$(UNHUNG) nice -n 10 $(BIN)/pytest -m "not live and not prometheus and not process" $(CROWDED) --dist loadfile --durations=30 --durations-min=4
+	$(UNHUNG) nice -n 3 $(BIN)/pytest -m "not live and not prometheus and not process" $(CROWDED) --dist loadfile --durations=30 --durations-min=4
 
 processes: $(VENV)/.dev
 	$(UNHUNG) $(BIN)/pytest -m "process and not live and not prometheus" $(PROCESSES) --dist loadfile --durations=30 --durations-min=4 $(PROCESS_TESTS)
