@@ -23,7 +23,7 @@ from sparktop.analysis.speed_state import is_gb10
 from sparktop.analysis.stall import BLIND_S, GB10_POWER_W, GpuWork, gpu_words, rdma_mb_per_s, running_compiler
 from sparktop.model.event import Finding, Severity, Sure
 from sparktop.model.explained import FINDINGS
-from sparktop.model.node import GIB, GpuReading, NodeSample, Workload
+from sparktop.model.node import GIB, GpuReading, NodeSample
 from sparktop.model.series import known_max, known_min
 from sparktop.model.snapshot import (
     GROWTH,
@@ -248,54 +248,46 @@ _TABLE_AGE_S = 15.0
 _GRAPHS = PHASES[-1]
 
 
-class _Marks(Struct, frozen=True):
-    """What grows on a machine while it loads, in bytes."""
-
-    at: float
-    gpu: int
-    own: int
-    read: int | None
-    """None where a process of another user hides it: then the cache of files stands for it."""
-    cache: int
-
-    def movement_until(self, now: _Marks) -> str | None:
-        """Return what has changed from these marks to later ones; None if nothing has."""
-        if abs(now.gpu - self.gpu) >= _MEMORY_BYTES or abs(now.own - self.own) >= _MEMORY_BYTES:
-            return "its memory"
-        if now.read is None or self.read is None:
-            return "files" if abs(now.cache - self.cache) >= _CACHE_BYTES else None
-        return "files" if now.read - self.read >= _READ_BYTES else None
-
-
 class _Machine(Struct, frozen=True):
-    """One machine of a start, at one sample."""
+    """One machine of a start, at one sample: what grows while it loads, and what works."""
 
     sample: NodeSample
-    marks: _Marks
+    gpu_bytes: int
+    """Memory of its processes: on GPUs, and their own."""
+    own_bytes: int
+    read_bytes: int | None
+    """None where a process of another user hides it: then the cache of files stands for it."""
     gpus: tuple[GpuWork, ...]
     cpu_percent: float | None
     """Of the busiest of its processes; None if one is not known."""
 
+    def has_moved_since(self, before: _Machine) -> bool:
+        """Return whether memory or files have grown since an earlier sample."""
+        grown = (self.gpu_bytes - before.gpu_bytes, self.own_bytes - before.own_bytes)
+        if max(map(abs, grown)) >= _MEMORY_BYTES:
+            return True
+        if self.read_bytes is not None and before.read_bytes is not None:
+            return self.read_bytes - before.read_bytes >= _READ_BYTES
+        cached = [machine.sample.memory.page_cache_bytes or 0 for machine in (self, before)]
+        return abs(cached[0] - cached[1]) >= _CACHE_BYTES
+
     @property
-    def activity(self) -> str | None:
-        """What the machine does that a start may do, in words; None if it rests, or its GPUs wait."""
+    def is_active(self) -> bool:
+        """Whether the machine does something that a start may do; not if it rests, or its GPUs wait."""
         sample, memory = self.sample, self.sample.memory
         rates = [link.rx_bytes_per_s or 0.0 for link in sample.network if link.kind in {"ethernet", "wifi"}]
         rdma, cpu = rdma_mb_per_s((sample,)), self.cpu_percent
         spins = any(gpu.is_spinning for gpu in self.gpus)
-        if sum(rates) >= _NET_BYTES_PER_S or (rdma is not None and rdma >= _LINK_MB_PER_S):
-            return "a link"
-        swaps = (memory.swap_in_bytes_per_s or 0.0) >= _SWAP_BYTES_PER_S
-        if swaps or (memory.pressure_full_avg10 or 0.0) >= _PRESSURE_PERCENT:
-            return "swap"
-        if running_compiler((sample,)) is not None:
-            return "a compiler"
-        if not all(gpu.is_spinning or gpu.is_at_rest for gpu in self.gpus):
-            return "a GPU"
-        # Unknown CPU use may be work, except while a GPU spins: then a core is known to wait for it.
-        if cpu is None or cpu >= (_SPINNING_CPU_PERCENT if spins else _CPU_PERCENT):
-            return None if cpu is None and spins else "the CPU"
-        return None
+        return (
+            sum(rates) >= _NET_BYTES_PER_S
+            or (rdma or 0.0) >= _LINK_MB_PER_S
+            or (memory.swap_in_bytes_per_s or 0.0) >= _SWAP_BYTES_PER_S
+            or (memory.pressure_full_avg10 or 0.0) >= _PRESSURE_PERCENT
+            or running_compiler((sample,)) is not None
+            or not all(gpu.is_spinning or gpu.is_at_rest for gpu in self.gpus)
+            # Unknown CPU use may be work, except while a GPU spins: then a core is known to wait for it.
+            or (not spins if cpu is None else cpu >= (_SPINNING_CPU_PERCENT if spins else _CPU_PERCENT))
+        )
 
 
 class StartStallRule:
@@ -306,8 +298,8 @@ class StartStallRule:
         self._pid: int | None = None
         self._moved_at: float | None = None
         """When something moved last; None while nothing starts."""
-        self._marks: dict[str, _Marks] = {}
-        """By machine: of a sample of at least `_WINDOW_S` ago."""
+        self._earlier: dict[str, _Machine] = {}
+        """By machine: a sample of at least `_WINDOW_S` ago."""
         self._machines: dict[str, _Machine] = {}
 
     def look(self, now: Situation, view: BackendView) -> Iterator[Finding]:
@@ -318,7 +310,7 @@ class StartStallRule:
             return
         if self._moved_at is None or self._pid != loading.pid:
             self._pid, self._moved_at = loading.pid, now.at
-            self._marks, self._machines = {}, {}
+            self._earlier, self._machines = {}, {}
         if loading.phase is None or loading.pid is None:
             seconds = now.at - self._moved_at
             if seconds >= UNSEEN_S:
@@ -349,13 +341,13 @@ class StartStallRule:
         """Return whether something moves on a machine, or that cannot be seen; keep what it shows."""
         if node is None or node.sample is None or not node.ok:
             return True
-        newest, before = self._machines.get(node.name), self._marks.get(node.name)
+        newest, before = self._machines.get(node.name), self._earlier.get(node.name)
         if newest is not None and newest.sample.at == node.sample.at:
             return False
         seen = self._machines[node.name] = _machine_of(view, loading, node, node.sample)
-        if before is None or seen.marks.at - before.at >= _WINDOW_S:
-            self._marks[node.name] = seen.marks
-        return seen.activity is not None or before is None or before.movement_until(seen.marks) is not None
+        if before is None or seen.sample.at - before.sample.at >= _WINDOW_S:
+            self._earlier[node.name] = seen
+        return seen.is_active or before is None or seen.has_moved_since(before)
 
 
 def _machine_of(view: BackendView, loading: Loading, machine: NodeView, sample: NodeSample) -> _Machine:
@@ -380,19 +372,20 @@ def _machine_of(view: BackendView, loading: Loading, machine: NodeView, sample: 
         if gpu.processes is None or any(process.pid in pids for process in gpu.processes)
     ]
     reads = [process.read_bytes for process in processes if process.read_bytes is not None]
-    marks = _Marks(
-        sample.at,
-        sum(gpu.bytes_of(pids) for gpu in gpus),
-        sum(process.memory_bytes or 0 for process in processes),
-        sum(reads) if len(reads) == len(processes) else None,
-        sample.memory.page_cache_bytes or 0,
-    )
     work = tuple(
         GpuWork(gpu.power_w, gpu.utilization_percent, gpu.sm_clock_mhz, _quiet_below_w(gpu, sample))
         for gpu in gpus
     )
     fresh = loads is not None and (loads.age_s or 0.0) <= _TABLE_AGE_S
-    return _Machine(sample, marks, work, _busiest_cpu_percent(processes) if fresh else None)
+    percents = [process.cpu_percent for process in processes]
+    return _Machine(
+        sample,
+        sum(gpu.bytes_of(pids) for gpu in gpus),
+        sum(process.memory_bytes or 0 for process in processes),
+        sum(reads) if len(reads) == len(processes) else None,
+        work,
+        known_max(percents) if fresh and None not in percents else None,
+    )
 
 
 def _quiet_below_w(gpu: GpuReading, sample: NodeSample) -> float | None:
@@ -403,11 +396,6 @@ def _quiet_below_w(gpu: GpuReading, sample: NodeSample) -> float | None:
     if is_gb10(gpu, unified=sample.memory.unified):
         return GB10_POWER_W[0]
     return math.inf if gpu.utilization_percent == 0 else None
-
-
-def _busiest_cpu_percent(processes: Sequence[Workload]) -> float | None:
-    percents = [process.cpu_percent for process in processes]
-    return None if None in percents else known_max(percents)
 
 
 def _unknown_finding(name: str, seconds: float, what: str, why: str) -> Finding:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from ipaddress import IPv4Network, ip_address
 from operator import is_
 from statistics import fmean, median_low
@@ -63,6 +64,12 @@ class Fact(NamedTuple):
     """Also the case of its advice in `FINDINGS`."""
     severity: Severity | None = Severity.WARNING
     sure: Sure = Sure.KNOWN
+    value: Callable[[NodeView], str | None] = lambda _: None
+    """How it is read of a machine, where that needs no other one."""
+    of_links: bool = False
+    """Whether it matters only where their ports serve one another."""
+    by_maker: bool = False
+    """Whether each maker of machines has versions of its own."""
 
 
 class Group(Struct, frozen=True, eq=False):
@@ -88,17 +95,6 @@ class Group(Struct, frozen=True, eq=False):
         return tuple(view.name for view in self.machines)
 
 
-class Read(NamedTuple):
-    """One kind of fact, and how it is read."""
-
-    fact: Fact
-    value: Callable[[NodeView], str | None]
-    of_links: bool = False
-    """Whether it matters only where their ports serve one another."""
-    by_maker: bool = False
-    """Whether each maker of machines has versions of its own."""
-
-
 def _setup(view: NodeView) -> MachineSetup:
     return view.identity.setup or MachineSetup()
 
@@ -115,8 +111,9 @@ def live_rails(view: NodeView) -> list[tuple[Rail, NetworkReading]]:
     ]
 
 
-def _firmware(view: NodeView) -> str | None:
-    return ", ".join(sorted({rail.firmware for rail in _setup(view).rails or () if rail.firmware})) or None
+def _known(values: Iterable[object]) -> str | None:
+    """Return the different values that are known, sorted, as one text; None without one."""
+    return ", ".join(sorted({str(value) for value in values if value is not None and value != ""})) or None
 
 
 def _kernel(view: NodeView) -> str | None:
@@ -126,10 +123,6 @@ def _kernel(view: NodeView) -> str | None:
 def _kho(view: NodeView) -> str | None:
     value = _setup(view).kho
     return None if value is None else value or "not set"
-
-
-def _mtu(view: NodeView) -> str | None:
-    return ", ".join(sorted({str(rail.mtu) for rail, _ in live_rails(view) if rail.mtu is not None})) or None
 
 
 def _rate(view: NodeView) -> str | None:
@@ -145,44 +138,42 @@ def _ports(view: NodeView) -> str | None:
 
 
 def _power_cap(view: NodeView) -> str | None:
-    caps = {gpu.power_limit_w for gpu in (view.sample.gpus if view.sample else ())} - {None}
-    return ", ".join(f"{cap:g} W" for cap in sorted(value for value in caps if value is not None)) or None
-
-
-def _huge_pages(view: NodeView) -> str | None:
-    pages = _setup(view).huge_pages
-    return None if pages is None else str(pages)
+    gpus = view.sample.gpus if view.sample else ()
+    caps = {gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None}
+    return ", ".join(f"{cap:g} W" for cap in sorted(caps)) or None
 
 
 NIC_FIRMWARE = "nic-firmware"
 READS = (
-    Read(Fact("kernel", "kernel", Severity.INFO), _kernel),
-    Read(Fact("driver", "NVIDIA driver"), lambda view: view.identity.driver),
-    Read(
-        Fact("gpu-firmware", "GPU firmware", Severity.INFO),
-        lambda view: _setup(view).gpu_firmware,
+    Fact("kernel", "kernel", Severity.INFO, value=_kernel),
+    Fact("driver", "NVIDIA driver", value=lambda view: view.identity.driver),
+    Fact(
+        "gpu-firmware",
+        "GPU firmware",
+        Severity.INFO,
+        value=lambda view: _setup(view).gpu_firmware,
         by_maker=True,
     ),
-    Read(
-        Fact("bios", "BIOS", Severity.INFO),
-        lambda view: _setup(view).bios,
-        by_maker=True,
+    Fact("bios", "BIOS", Severity.INFO, value=lambda view: _setup(view).bios, by_maker=True),
+    Fact(
+        NIC_FIRMWARE,
+        "ConnectX firmware",
+        Severity.INFO,
+        value=lambda view: _known(rail.firmware for rail in _setup(view).rails or ()),
     ),
-    Read(
-        Fact(NIC_FIRMWARE, "ConnectX firmware", Severity.INFO),
-        _firmware,
-    ),
-    Read(Fact("kho", "kernel option kho", None), _kho),
-    Read(Fact("huge-pages", "huge pages", Severity.INFO), _huge_pages),
-    Read(Fact("power-cap", "power cap"), _power_cap),
-    Read(
-        Fact("ports", "RDMA ports up", sure=Sure.LIKELY),
-        _ports,
+    Fact("kho", "kernel option kho", None, value=_kho),
+    Fact("huge-pages", "huge pages", Severity.INFO, value=lambda view: _known([_setup(view).huge_pages])),
+    Fact("power-cap", "power cap", value=_power_cap),
+    Fact("ports", "RDMA ports up", sure=Sure.LIKELY, value=_ports, of_links=True),
+    Fact(
+        "mtu",
+        "MTU of RDMA ports",
+        value=lambda view: _known(rail.mtu for rail, _ in live_rails(view)),
         of_links=True,
     ),
-    Read(Fact("mtu", "MTU of RDMA ports"), _mtu, of_links=True),
-    Read(Fact("rate", "link rate"), _rate, of_links=True),
+    Fact("rate", "link rate", value=_rate, of_links=True),
 )
+"""The facts that are read of each machine."""
 
 
 class MachinesCompared:
@@ -191,8 +182,6 @@ class MachinesCompared:
     def __init__(self) -> None:
         """Start without machines."""
         self._found: tuple[Finding, ...] = ()
-        self._named: frozenset[str] = frozenset()
-        """Their keys."""
         self._found_at = -LOOK_AGAIN_S
         self._read: tuple[object, ...] = ()
         """Identities and places at that time."""
@@ -241,7 +230,7 @@ class MachinesCompared:
         self._since = since
         self._known_at = {group.names: self._known_at[group.names] for group in groups}
         self._slow = {names: slow for names, slow in self._slow.items() if names in self._known_at}
-        self._found, self._named = tuple(findings), frozenset(finding.key for finding in findings)
+        self._found = tuple(findings)
         return self._found
 
     def _findings_in(self, group: Group, at: float) -> Iterator[tuple[set[str], Finding]]:
@@ -256,35 +245,33 @@ class MachinesCompared:
         for machines, finding in differences:
             if finding.key != "kho" or not any(("kho", name) in covered for name in machines):
                 yield machines, finding
-        yield from clocks_apart(group, named=self._named)
+        named = {finding.key for finding in self._found}
+        yield from clocks_apart(group, named)
         if group.is_linked:
             yield from subnets_apart(group)
         if group.engine is not None:
-            yield from self._slower(group, at)
+            yield from self._slower(group, at, named)
 
     def _note_pace(self, at: float, view: NodeView) -> None:
         gpus = view.sample.gpus if view.sample and view.ok else ()
-        readings = [
-            (float(gpu.sm_clock_mhz), gpu.utilization_percent)
-            for gpu in gpus
-            if gpu.sm_clock_mhz is not None and gpu.utilization_percent is not None
-        ]
-        if readings and len(readings) == len(gpus):
+        clocks = [float(gpu.sm_clock_mhz) for gpu in gpus if gpu.sm_clock_mhz is not None]
+        loads = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
+        if gpus and len(clocks) == len(loads) == len(gpus):
             pace = self._pace.setdefault(view.name, deque(maxlen=_MOST_PACES))
-            pace.append(
-                (at, min(reading[0] for reading in readings), min(reading[1] for reading in readings))
-            )
+            pace.append((at, min(clocks), min(loads)))
 
-    def _slower(self, group: Group, at: float) -> Iterable[tuple[set[str], Finding]]:
+    def _slower(self, group: Group, at: float, named: Container[str]) -> Iterable[tuple[set[str], Finding]]:
         """Return the machines whose GPU is clocked below its twins', all under the same load."""
         known_at, before = self._slow.get(group.names, (at, ()))
-        slower = self._slower_by_clock(group, at)
+        slower = self._slower_by_clock(group, at, named)
         if slower is None:
             return before if at - known_at < _UNJUDGED_S else ()
         self._slow[group.names] = at, slower
         return slower
 
-    def _slower_by_clock(self, group: Group, at: float) -> tuple[tuple[set[str], Finding], ...] | None:
+    def _slower_by_clock(
+        self, group: Group, at: float, named: Container[str]
+    ) -> tuple[tuple[set[str], Finding], ...] | None:
         """Return the same by the last minute; None if the load was not such."""
         paces: dict[str, tuple[float, float]] = {}
         for view in group.machines:
@@ -300,7 +287,7 @@ class MachinesCompared:
         for view in group.machines:
             clock, load = paces[view.name]
             key = f"sm-clock/{view.name}"
-            if clock < (_AS_FAST_SHARE if key in self._named else SLOWER_SHARE) * most:
+            if clock < (_AS_FAST_SHARE if key in named else SLOWER_SHARE) * most:
                 line = (
                     f"SM clock {clock:,.0f} MHz on {view.name}, {most:,.0f} on {best}, at {load:.0f} % load"
                 )
@@ -372,7 +359,7 @@ def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
             continue
         values = {view.name: value for view in group.machines if (value := read.value(view)) is not None}
         if not read.by_maker or len({view.identity.maker for view in group.machines}) == 1:
-            yield from _difference(group, read.fact, values)
+            yield from _difference(group, read, values)
     if group.engine is None:
         return
     processes = _processes(group, group.engine)
@@ -383,8 +370,11 @@ def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
     for name in sorted({name for environment in variables.values() for name in environment} - _OWN):
         values = {machine: environment.get(name, "not set") for machine, environment in variables.items()}
         yield from _difference(group, Fact(name, name), values)
-    maxima = {name: process.memory_max_bytes for name, process in processes.items()}
-    limits = {name: _size(size) for name, size in maxima.items() if size}
+    limits = {
+        name: "unlimited" if size >= UNLIMITED else f"{size / (1 << 20):,.0f} MiB"
+        for name, process in processes.items()
+        if (size := process.memory_max_bytes)
+    }
     yield from _difference(group, _MEMORY_MAX, limits)
     yield from _unread_tables(group, variables)
 
@@ -393,13 +383,9 @@ def alike_in(group: Group) -> list[str]:
     """Return what all machines of a group have in common, in words: "driver 580.126.09"."""
     alike: list[str] = []
     for read in READS:
-        values = {read.value(view) for view in group.machines}
-        if (
-            len(values) == 1
-            and (value := values.pop()) is not None
-            and (group.is_linked or not read.of_links)
-        ):
-            alike.append(f"{read.fact.title} {value}")
+        first, *others = {read.value(view) for view in group.machines}
+        if first is not None and not others and (group.is_linked or not read.of_links):
+            alike.append(f"{read.title} {first}")
     if group.engine is not None:
         libraries = _libraries(_processes(group, group.engine))
         if len(libraries) == len(group.machines) and len(set(libraries.values())) == 1:
@@ -409,10 +395,6 @@ def alike_in(group: Group) -> list[str]:
 
 _NCCL = Fact("nccl", "NCCL")
 _MEMORY_MAX = Fact("memory-max", "memory limit", Severity.INFO)
-
-
-def _size(limit: int | None) -> str:
-    return "unlimited" if limit is None or limit >= UNLIMITED else f"{limit / (1 << 20):,.0f} MiB"
 
 
 def _libraries(processes: Mapping[str, EngineSetup]) -> dict[str, str]:
@@ -443,18 +425,15 @@ def _difference(group: Group, fact: Fact, values: Mapping[str, str]) -> Iterator
             odd = [name for name, other in values.items() if other == value]
             if value != usual:
                 line = f"{fact.title} {value} on {_names(odd)}, {usual} on the other{'s' if most > 1 else ''}"
-                yield set(odd), _finding(group, by_name[odd[0]], _with_own_key(fact, odd, count), line)
+                # Where several values differ from the usual one, each has a key of its own.
+                own = fact if len(count) == 2 else fact._replace(key=f"{fact.key}/{odd[0]}")  # noqa: PLR2004 - as above
+                yield set(odd), _finding(group, by_name[odd[0]], own, line)
         return
     shown = "; ".join(f"{value} on {_names([n for n in values if values[n] == value])}" for value in count)
     yield (
         set(values),
         _finding(group, by_name[list(values)[-1]], fact, f"{fact.title} differs: {shown}"),
     )
-
-
-def _with_own_key(fact: Fact, odd: Sequence[str], count: Mapping[str, int]) -> Fact:
-    """Return the fact with a key of its own, where several values differ from the usual one."""
-    return fact if len(count) == 2 else fact._replace(key=f"{fact.key}/{odd[0]}")  # noqa: PLR2004 - the usual and one more
 
 
 def _names(names: Sequence[str]) -> str:
@@ -585,9 +564,10 @@ def _used_rails(view: NodeView, variables: Mapping[str, str]) -> list[Rail]:
 
 def _wrong_gids(view: NodeView, group: Group, variables: Mapping[str, str]) -> Iterator[str]:
     """Yield the entry that NCCL_IB_GID_INDEX names, in words, where it cannot carry the ranks' traffic."""
-    index = _index(variables)
-    if index is None:
+    word = variables.get("NCCL_IB_GID_INDEX", "")
+    if not (word.isdecimal() and word.isascii() and len(word) <= len("255")):
         return
+    index = int(word)
     versions = Counter(
         version
         for other in group.machines
@@ -611,11 +591,6 @@ def _wrong_gids(view: NodeView, group: Group, variables: Mapping[str, str]) -> I
         else:
             continue
         return  # one line a machine: the fix is one
-
-
-def _index(variables: Mapping[str, str]) -> int | None:
-    word = variables.get("NCCL_IB_GID_INDEX", "")
-    return int(word) if word.isdecimal() and word.isascii() and len(word) <= len("255") else None
 
 
 def _version(rail: Rail, index: int) -> int | None:
@@ -664,38 +639,17 @@ _CABLES = Fact("cabling", "subnets", sure=Sure.LIKELY)
 _CLOCKS = Fact("clocks", "clocks")
 
 
-def _network(text: str) -> IPv4Network | None:
-    """Return the network that an agent's text means; None for anything else."""
-    try:
-        return IPv4Network(text, strict=False)
-    except ValueError:
-        return None
-
-
 def subnets_of(group: Group) -> tuple[dict[str, list[IPv4Network]], dict[str, list[IPv4Network]]]:
     """Return the subnets of the rails of each machine, and those of them that no other machine shares."""
-    by_machine = {
-        view.name: [
-            network
-            for rail, _ in live_rails(view)
-            for subnet in rail.subnets
-            if (network := _network(subnet)) is not None
-        ]
-        for view in group.machines
-    }
-    lonely = {
-        name: [
-            network
-            for network in subnets
-            if not any(
-                network.overlaps(theirs)
-                for peer, nets in by_machine.items()
-                if peer != name
-                for theirs in nets
-            )
-        ]
-        for name, subnets in by_machine.items()
-    }
+    by_machine: dict[str, list[IPv4Network]] = {view.name: [] for view in group.machines}
+    for view in group.machines:
+        for subnet in (subnet for rail, _ in live_rails(view) for subnet in rail.subnets):
+            with suppress(ValueError):  # an agent's text may be anything
+                by_machine[view.name].append(IPv4Network(subnet, strict=False))
+    lonely: dict[str, list[IPv4Network]] = {}
+    for name, subnets in by_machine.items():
+        others = [network for peer, networks in by_machine.items() if peer != name for network in networks]
+        lonely[name] = [network for network in subnets if not any(map(network.overlaps, others))]
     return by_machine, lonely
 
 
@@ -733,14 +687,14 @@ def clocks_apart(group: Group, named: Container[str] = ()) -> Iterator[tuple[set
     """
     gaps: dict[str, tuple[float, float]] = {}
     for view in group.machines:
-        gap = view.sample.clock if view.sample is not None else None
-        if gap is not None:
+        if view.sample is not None and (gap := view.sample.clock) is not None:
             gaps[view.name] = gap.ahead_s, gap.error_s
         elif view.via == "local":
             gaps[view.name] = 0.0, 0.0
     if len(gaps) < 2:  # noqa: PLR2004 - clocks are apart from one another
         return
-    usual = next(iter(gaps)) if len(gaps) == 2 else _median_clock(gaps)  # noqa: PLR2004 - as above
+    middle_s = median_low(gap for gap, _ in gaps.values())
+    usual = next(name for name, (gap, _) in gaps.items() if len(gaps) == 2 or gap == middle_s)  # noqa: PLR2004 - as above
     for view in group.machines:
         if view.name == usual or view.name not in gaps:
             continue
@@ -751,8 +705,3 @@ def clocks_apart(group: Group, named: Container[str] = ()) -> Iterator[tuple[set
             way = "ahead of" if apart > 0 else "behind"
             line = f"clock of {view.name} is {abs(apart):.1f} s {way} that of {usual}"
             yield {view.name}, _finding(group, view, _CLOCKS._replace(key=key), line)
-
-
-def _median_clock(gaps: Mapping[str, tuple[float, float]]) -> str:
-    middle = median_low(gap for gap, _ in gaps.values())
-    return next(name for name, (gap, _) in gaps.items() if gap == middle)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.ranks import (
@@ -41,11 +40,8 @@ _Counts = Mapping[tuple[str, str | None, int | None, int, str], int]
 """Counts by (hash, secondary hash, rank, index of the entry, operation)."""
 
 
-class _TimedAnswer(Struct, frozen=True):
-    """An answer and the time at which it arrived, in seconds."""
-
-    at: float
-    answer: RanksAnswer
+_Timed = tuple[float, RanksAnswer]
+"""The time at which an answer arrived, in seconds, and the answer."""
 
 
 def judge_ranks(readings: Sequence[RanksReading], still_since: float | None, place: Place) -> RanksVerdict:
@@ -87,64 +83,58 @@ def newest_answer(readings: Sequence[RanksReading]) -> RanksAnswer | None:
     return next((reading.answer for reading in reversed(readings) if reading.answer is not None), None)
 
 
-def _answers_by_job(ended: Sequence[RanksReading]) -> list[list[_TimedAnswer]]:
+def _answers_by_job(ended: Sequence[RanksReading]) -> list[list[_Timed]]:
     """Return the answers after the last failed query, by job; the job that answered last is the last."""
-    jobs: dict[frozenset[str], list[_TimedAnswer]] = {}
+    jobs: dict[frozenset[str], list[_Timed]] = {}
     for reading in ended:
         if reading.answer is None:
             jobs.clear()
             continue
         answers = jobs.pop(reading.answer.job, [])
-        jobs[reading.answer.job] = [*answers, _TimedAnswer(reading.at, reading.answer)]
+        jobs[reading.answer.job] = [*answers, (reading.at, reading.answer)]
     return list(jobs.values())
 
 
-def _judge_job(answers: Sequence[_TimedAnswer], still_since: float | None, place: Place) -> RanksVerdict:
+def _judge_job(answers: Sequence[_Timed], still_since: float | None, place: Place) -> RanksVerdict:
     """Return the verdict on one job from its answers, oldest first."""
-    newest = answers[-1].answer
-    evidence = [answer for answer in answers if still_since is not None and answer.at >= still_since]
+    newest = answers[-1][1]
+    evidence = [answer for answer in answers if still_since is not None and answer[0] >= still_since]
     if _missing_ranks(newest):
         return _judge_missing(answers, evidence, still_since, place)
     # While the engine stands still, an answer of an earlier standstill proves nothing.
     if _has_moved(answers if still_since is None else evidence):
-        return _moving_verdict(answers)
+        moving = RanksVerdict(RanksWord.MOVING, "counts move: not stuck, but in a long step or slow")
+        return _with_evidence(answers[-2:], moving)
     if (changing := _changing_verdict(newest, place)) is not None:
         return changing
     if still_since is None:
         sentence = "nothing to judge: the server makes progress, or holds no request"
         return _with_evidence(answers, RanksVerdict(RanksWord.NO_VERDICT, sentence))
-    same = _newest_alike(evidence, lambda timed: _counts_as_key(timed.answer))
+    same = _newest_alike(evidence, lambda timed: sorted(_counts(timed[1]).items(), key=str))
     if not _is_enough(same):
         return _asking_verdict(same)
     return _with_evidence(same, _judge_frozen(newest, place))
 
 
-def _has_moved(answers: Sequence[_TimedAnswer]) -> bool:
+def _has_moved(answers: Sequence[_Timed]) -> bool:
     """Return whether any count differs between the last two answers, of communicators in both."""
     if len(answers) < _LEAST_SIZE:
         return False
-    before, after = _counts(answers[-2].answer), _counts(answers[-1].answer)
+    before, after = _counts(answers[-2][1]), _counts(answers[-1][1])
     return any(before[key] != count for key, count in after.items() if key in before)
 
 
-def _moving_verdict(answers: Sequence[_TimedAnswer]) -> RanksVerdict:
-    sentence = "counts move: not stuck, but in a long step or slow"
-    return _with_evidence(answers[-2:], RanksVerdict(RanksWord.MOVING, sentence))
-
-
 def _judge_missing(
-    answers: Sequence[_TimedAnswer], evidence: Sequence[_TimedAnswer], still_since: float | None, place: Place
+    answers: Sequence[_Timed], evidence: Sequence[_Timed], still_since: float | None, place: Place
 ) -> RanksVerdict:
     """Return the verdict on a job of which ranks are missing in the newest answer."""
-    gone = _missing_ranks(answers[-1].answer)
+    gone = _missing_ranks(answers[-1][1])
     words = _missing_text(gone, place)
     if still_since is None:
         sentence = f"no verdict: {words}, but the server makes progress or holds no request"
         return _with_evidence(answers, RanksVerdict(RanksWord.NO_VERDICT, sentence, missing=gone))
     numbers = {rank.rank for rank in gone}
-    same = _newest_alike(
-        evidence, lambda item: {rank.rank for rank in _missing_ranks(item.answer)} == numbers
-    )
+    same = _newest_alike(evidence, lambda item: {rank.rank for rank in _missing_ranks(item[1])} == numbers)
     if not _is_enough(same):
         return replace(_asking_verdict(same), missing=gone)
     where = names_in_words(sorted({place(rank.host) for rank in gone})[:_NAMED])
@@ -243,15 +233,9 @@ def _counts(answer: RanksAnswer) -> _Counts:
     }
 
 
-def _counts_as_key(answer: RanksAnswer) -> object:
-    return sorted(_counts(answer).items(), key=str)
-
-
-def _newest_alike(
-    answers: Sequence[_TimedAnswer], mark: Callable[[_TimedAnswer], object]
-) -> list[_TimedAnswer]:
+def _newest_alike(answers: Sequence[_Timed], mark: Callable[[_Timed], object]) -> list[_Timed]:
     """Return the answers at the end of `answers` that have the same mark as the last one."""
-    same: list[_TimedAnswer] = []
+    same: list[_Timed] = []
     for answer in reversed(answers):
         if same and mark(answer) != mark(same[0]):
             break
@@ -259,16 +243,16 @@ def _newest_alike(
     return same
 
 
-def _is_enough(answers: Sequence[_TimedAnswer]) -> bool:
-    return len(answers) >= LEAST_ANSWERS and answers[-1].at - answers[0].at >= LEAST_SPAN_S - _SLACK_S
+def _is_enough(answers: Sequence[_Timed]) -> bool:
+    return len(answers) >= LEAST_ANSWERS and answers[-1][0] - answers[0][0] >= LEAST_SPAN_S - _SLACK_S
 
 
-def _asking_verdict(answers: Sequence[_TimedAnswer]) -> RanksVerdict:
+def _asking_verdict(answers: Sequence[_Timed]) -> RanksVerdict:
     needed = f"a verdict needs {LEAST_ANSWERS} that do not change over {LEAST_SPAN_S:.0f} s"
     sentence = f"{len(answers)} answer{'' if len(answers) == 1 else 's'} so far: {needed}"
     return _with_evidence(answers, RanksVerdict(RanksWord.ASKING, sentence))
 
 
-def _with_evidence(answers: Sequence[_TimedAnswer], verdict: RanksVerdict) -> RanksVerdict:
-    span_s = answers[-1].at - answers[0].at if answers else 0.0
+def _with_evidence(answers: Sequence[_Timed], verdict: RanksVerdict) -> RanksVerdict:
+    span_s = answers[-1][0] - answers[0][0] if answers else 0.0
     return replace(verdict, answers=len(answers), span_s=span_s)

@@ -159,7 +159,8 @@ def _state_of_reading(
     if use < IDLE_PERCENT:
         return SpeedState(IDLE, f"{use:.0f} % load")
     over = _lasting_reasons(gpu, shares, thresholds)
-    floor = _clock_floor(gpu, thresholds, gb10=gb10)
+    highest = gpu.sm_clock_max_mhz
+    floor = thresholds.slow_clock_mhz if gb10 else None if highest is None else SLOW_SHARE * highest
     limit = None if floor is None else floor * CLEARS_AT if held else floor
     low = clock is not None and limit is not None and clock < limit
     if low and use >= LOADED_PERCENT:
@@ -185,13 +186,6 @@ def _state_by_clock(gpu: GpuReading, *, low: bool, limit_mhz: float | None) -> S
     if low:
         return SpeedState(UNKNOWN, f"too little load to judge by: {_clock_text(gpu)}")
     return SpeedState(NORMAL, f"{_clock_text(gpu)}; slow below {limit_mhz:.0f} MHz")
-
-
-def _clock_floor(gpu: GpuReading, thresholds: NodeThresholds, *, gb10: bool) -> float | None:
-    """Return the clock in MHz below which a GPU under load is slow; None where this limit is unknown."""
-    if gb10:
-        return thresholds.slow_clock_mhz
-    return None if gpu.sm_clock_max_mhz is None else SLOW_SHARE * gpu.sm_clock_max_mhz
 
 
 def _clock_text(gpu: GpuReading) -> str:
@@ -251,18 +245,14 @@ def _throttled_state(gpu: GpuReading, over: Mapping[str, float | None]) -> Speed
     words = reason if share is None else f"{reason}, {share:.0f} % of the last minute"
     if gpu.sm_clock_mhz is not None:
         words += f"; {_clock_text(gpu)}"
-    return SpeedState(THROTTLED, words, *_cause_and_fix(reason, gpu))
-
-
-def _cause_and_fix(reason: str, gpu: GpuReading) -> tuple[str, str]:
-    """Return (cause, fix) of a throttle reason, both as text for the user."""
+    watts = "" if gpu.power_limit_w is None else f" of {gpu.power_limit_w:.0f} W"
+    cause, fix = f"{reason}: the hardware holds the clock down", "check power supply, cable and cooling"
     if reason in HEAT:
-        return _heat_cause(gpu), "cooler air, free vents, or fewer requests at once"
-    if reason == POWER_CAP:
-        watts = "" if gpu.power_limit_w is None else f" of {gpu.power_limit_w:.0f} W"
+        cause, fix = _heat_cause(gpu), "cooler air, free vents, or fewer requests at once"
+    elif reason == POWER_CAP:
         cause = f"the GPU is at its power limit{watts}"
-        return cause, "none is needed at full load; a higher limit, where it allows one"
-    return f"{reason}: the hardware holds the clock down", "check power supply, cable and cooling"
+        fix = "none is needed at full load; a higher limit, where it allows one"
+    return SpeedState(THROTTLED, words, cause, fix)
 
 
 def _heat_cause(gpu: GpuReading) -> str:

@@ -41,35 +41,6 @@ _BEFORE_READY = frozenset({FailureKind.REFUSED, FailureKind.UNREACHABLE, Failure
 forwarded by Docker accepts a connection and resets it."""
 
 
-class _Start(Struct):
-    """A start that goes on."""
-
-    clock: StartClock
-    node: str
-    host: str
-    server: Workload
-    engine: str
-    boot_id: str | None
-    spread: int
-    """Number of machines that share the weights."""
-    begin_bytes: int | None = None
-    """Memory that could be allocated at the begin; None if it was not seen."""
-    least_bytes: int | None = None
-    """The least since then."""
-    peak_gpu_bytes: int = 0
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.host, self.engine, self.server.model or ""
-
-    @property
-    def peak_bytes(self) -> int | None:
-        if self.begin_bytes is None or self.least_bytes is None or not self.peak_gpu_bytes:
-            return None
-        # Whatever else the machine did meanwhile, the start took at least its GPU memory.
-        return max(self.begin_bytes - self.least_bytes, self.peak_gpu_bytes)
-
-
 class _Server(Struct):
     """The newest server's process seen of a backend."""
 
@@ -81,6 +52,28 @@ class _Server(Struct):
     @property
     def key(self) -> tuple[str, str, str]:
         return self.host, self.process.engine or "", self.process.model or ""
+
+
+class _Start(Struct):
+    """A start that goes on."""
+
+    clock: StartClock
+    server: _Server
+    boot_id: str | None
+    spread: int
+    """Number of machines that share the weights."""
+    begin_bytes: int | None = None
+    """Memory that could be allocated at the begin; None if it was not seen."""
+    least_bytes: int | None = None
+    """The least since then."""
+    peak_gpu_bytes: int = 0
+
+    @property
+    def peak_bytes(self) -> int | None:
+        if self.begin_bytes is None or self.least_bytes is None or not self.peak_gpu_bytes:
+            return None
+        # Whatever else the machine did meanwhile, the start took at least its GPU memory.
+        return max(self.begin_bytes - self.least_bytes, self.peak_gpu_bytes)
 
 
 class ServerStarts:
@@ -108,7 +101,7 @@ class ServerStarts:
         keys = (
             server.key for name, server in self._servers.items() if name in waiting or name in self._silent
         )
-        return frozenset((*(start.key for start in self._starts.values()), *keys))
+        return frozenset((*(start.server.key for start in self._starts.values()), *keys))
 
     def learn(self, starts: Iterable[PastStart]) -> None:
         """Add earlier starts; one that is known already is not added again."""
@@ -195,19 +188,19 @@ class ServerStarts:
         """
         backend, read_at = track.target.name, sample.at - (workloads.age_s or 0.0)
         start = self._starts.get(backend)
-        if start is not None and start.node != name:
+        if start is not None and start.server.node != name:
             return
         server = self._server_process(name, track, workloads)
         if server is None:
             if start is not None:
                 del self._starts[backend]
             return
-        if start is None or start.server.pid != server.pid:
+        if start is None or start.server.process.pid != server.pid:
             start = self._begin(name, track, server, read_at)
             if start is None:
                 return
             self._starts[backend] = start
-        start.server = server
+        start.server.process = server
         seen = _start_sample(sample, workloads, server)
         start.clock.note(seen)
         if seen.on_gpu:
@@ -229,10 +222,9 @@ class ServerStarts:
             good_at = self._served.get(track.target.name)
         if good_at is not None and started_at < good_at - _SLACK_S:
             return None
-        node, host = self._nodes.get(name), self._host(name)
+        node, seen = self._nodes.get(name), _Server(name, self._host(name), server)
         boot_id = node.boot_id if node is not None else None
-        clock = StartClock(started_at, read_at)
-        return _Start(clock, name, host, server, server.engine or "", boot_id, max(1, len(track.view.nodes)))
+        return _Start(StartClock(started_at, read_at), seen, boot_id, max(1, len(track.view.nodes)))
 
     def server_of(self, track: BackendTrack) -> Workload | None:
         """Return the process of a backend's server on the first of its nodes that shows it, else None."""
@@ -266,8 +258,10 @@ class ServerStarts:
             return failure
         from sparktop.engines import ENGINES  # late: the first picture needs no reader of pages
 
-        title = ENGINES[start.engine].title if start.engine in ENGINES else "the server"
-        message = f"{title} refuses connections while it loads (process {start.server.pid} on {start.node})"
+        server = start.server.process
+        engine = ENGINES.get(server.engine or "")
+        title = "the server" if engine is None else engine.title
+        message = f"{title} refuses connections while it loads (process {server.pid} on {start.server.node})"
         return structs.replace(failure, kind=FailureKind.LOADING, message=message)
 
     def note_answer(self, track: BackendTrack, sample: EngineSample, when: Instant) -> list[Event]:
@@ -276,10 +270,10 @@ class ServerStarts:
         start = self._starts.pop(track.target.name, None)
         if start is None:
             return []
-        earlier = [past for past in self._past if past.key == start.key]
+        earlier = [past for past in self._past if past.key == start.server.key]
         last = best_past(earlier, start.boot_id)
         done = PastStart(
-            *start.key,
+            *start.server.key,
             total_s=sample.at - start.clock.started_at,
             phases=start.clock.phases(sample.at),
             boot_id=start.boot_id,
@@ -289,7 +283,7 @@ class ServerStarts:
             peak_bytes=start.peak_bytes,
             gpu_peak_bytes=start.peak_gpu_bytes or None,
             gpu_bytes=start.clock.memory_bytes if start.peak_gpu_bytes else None,
-            asks=start.server.asks,
+            asks=start.server.process.asks,
         )
         self.learn((done,))
         self._finished.append(done)
@@ -318,11 +312,13 @@ class ServerStarts:
         start = self._starts.get(track.target.name)
         if start is None:
             return Loading()
-        past = best_past([earlier for earlier in self._past if earlier.key == start.key], start.boot_id)
-        size = start.server.checkpoint_bytes
+        past = best_past(
+            [earlier for earlier in self._past if earlier.key == start.server.key], start.boot_id
+        )
+        size = start.server.process.checkpoint_bytes
         share = None if size is None else size / start.spread
         loading = start.clock.loading_at(at, past, checkpoint_bytes=share)
-        return replace(loading, node=start.node, pid=start.server.pid)
+        return replace(loading, node=start.server.node, pid=start.server.process.pid)
 
 
 def _gpu_count(sample: NodeSample, server: Workload) -> int:

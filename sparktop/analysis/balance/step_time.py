@@ -282,7 +282,10 @@ def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) 
         alike = len(reporting) == len(pairs) and _have_alike_steps(list(reporting.values()))
         common = fit_pairs(every) if alike else None
         return earlier if common is None else GroupPace(common)
-    factors = _step_ratios(reporting, line)
+    factors = {
+        name: median(time / (line.base_s + line.per_request_s * batch) for batch, time in middles)
+        for name, middles in reporting.items()
+    }
     if max(factors.values()) <= UNLIKE * min(factors.values()):
         return GroupPace(fit_pairs(every) or earlier.common)
     lines = {name: fit_pairs(pairs[name]) or _scale_line(line, factors[name]) for name in reporting}
@@ -294,18 +297,6 @@ def _widest_range(points: Mapping[str, Sequence[Pair]]) -> str | None:
     # On equal spans the order of backends must not decide.
     spans = {name: (middles[-1][0] / middles[0][0], tuple(middles)) for name, middles in points.items()}
     return max(points, key=spans.__getitem__, default=None)
-
-
-def _step_ratios(points: Mapping[str, Sequence[Pair]], line: StepTime) -> dict[str, float]:
-    """Return for each backend the median ratio of its step time to that of `line` at the same batch size."""
-    return {
-        name: median(time / _step_s(line, batch) for batch, time in middles)
-        for name, middles in points.items()
-    }
-
-
-def _step_s(line: StepTime, batch: float) -> float:
-    return line.base_s + line.per_request_s * batch
 
 
 def _scale_line(line: StepTime, factor: float) -> StepTime:

@@ -1056,8 +1056,8 @@ def _readings(view: NodeView, engine: str | None) -> Iterator[tuple[str, bool]]:
     if view.identity.setup is None:
         return
     for read in READS:
-        if not read.of_links and (view.identity.setup.rails or read.fact.key != NIC_FIRMWARE):
-            yield read.fact.title, read.value(view) is not None
+        if not read.of_links and (view.identity.setup.rails or read.key != NIC_FIRMWARE):
+            yield read.title, read.value(view) is not None
     yield "clock", view.via == "local" or (view.sample is not None and view.sample.clock is not None)
     if engine is not None:
         process = process_of(view, engine)
