@@ -114,10 +114,8 @@ def _histograms(
     tally: Tally | None, earlier: Mapping[str, LaneSample], sample: EngineSample
 ) -> dict[str, Histogram]:
     kept = tally.histograms if tally is not None else {}
-    reported = _continued_histograms(kept, earlier, sample)
+    reported: dict[str, Histogram] = {}
     for index, name in enumerate(LATENCIES):
-        if name in reported:
-            continue
         lanes: list[Histogram] = []
         steps: list[Histogram] = []
         for lane in sample.lanes:
@@ -136,34 +134,12 @@ def _histograms(
     return reported
 
 
-def _continued_histograms(
-    kept: Mapping[str, Histogram], earlier: Mapping[str, LaneSample], sample: EngineSample
-) -> dict[str, Histogram]:
-    """Return the totals that are just what the only lane of a server reports, by name.
-
-    That is a running total itself, as long as it continues the previous one in `kept`.
-    """
-    lane = sample.lanes[0] if len(sample.lanes) == 1 else None
-    before = earlier.get(lane.lane) if lane is not None else None
-    if before is None:
-        return {}
-    result: dict[str, Histogram] = {}
-    newest: tuple[Histogram | None, ...] = _histograms_of(lane)
-    for name, newer, older in zip(LATENCIES, newest, _histograms_of(before), strict=True):
-        if kept.get(name) is not older or older is None or newer is None:
-            continue
-        if newer.bounds == older.bounds and newer.count >= older.count and newer.sum >= older.sum:
-            result[name] = newer
-    return result
-
-
 def _next_total(total: Histogram | None, lanes: list[Histogram], steps: list[Histogram]) -> Histogram | None:
     """Return the new running total of a histogram; None if no engine core (lane) reports the histogram.
 
     `total` is the running total so far, `steps` the new observations of each lane and `lanes` the histograms
     that the lanes report. The sum of `steps` is added to `total`. If `total` is None or has other bucket
-    bounds, the new total begins at zero, with the bounds of `steps` or, if there are none, of `lanes`; that
-    of a single lane begins with what the lane reports.
+    bounds, the new total begins at zero, with the bounds of `steps` or, if there are none, of `lanes`.
     """
     merged = merge(steps)
     if merged is None:
@@ -178,7 +154,7 @@ def _next_total(total: Histogram | None, lanes: list[Histogram], steps: list[His
         return Histogram(
             total.bounds, tuple(map(add, total.cumulative, merged.cumulative)), total.sum + merged.sum
         )
-    return lanes[0] if len(lanes) == 1 else Histogram(merged.bounds, (0.0,) * len(merged.bounds), 0.0)
+    return Histogram(merged.bounds, (0.0,) * len(merged.bounds), 0.0)
 
 
 class Window:

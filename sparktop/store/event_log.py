@@ -278,7 +278,6 @@ class ActiveAlerts:
         self._silent: set[str] = set()
         self._adopted: dict[str, tuple[Alert, float]] = {}
         """Alerts of a recording, by id, each with the time at which it was active there."""
-        self._sorted: tuple[Alert, ...] | None = ()
 
     def hold(
         self,
@@ -314,9 +313,7 @@ class ActiveAlerts:
             start.at if old is None else old.since_s,
             worst,
         )
-        if alert != old:
-            self._alerts[alert_id] = alert
-            self._sorted = None
+        self._alerts[alert_id] = alert
         if silent:
             self._silent.add(alert_id)
         elif old is None:
@@ -345,7 +342,6 @@ class ActiveAlerts:
         alert = self._alerts.pop(alert_id, None)
         if alert is None:
             return
-        self._sorted = None
         if alert_id in self._silent:
             self._silent.discard(alert_id)
             return
@@ -383,7 +379,6 @@ class ActiveAlerts:
             return False
         worst = max(active.severity, alert.worst or alert.severity, key=_rank)
         self._alerts[alert.id] = replace(active, since=alert.since, since_s=alert.since_s, worst=worst)
-        self._sorted = None
         return True
 
     def _adopted_alert(self, alert_id: str, when: Instant) -> Alert | None:
@@ -416,13 +411,8 @@ class ActiveAlerts:
 
     def view(self) -> tuple[Alert, ...]:
         """Return all alerts, the most severe first, then the oldest."""
-        if self._sorted is None:
-            order = sorted(
-                self._alerts.values(),
-                key=lambda alert: (-alert.severity.rank, alert.since_s or 0.0, alert.id),
-            )
-            self._sorted = tuple(order)
-        return self._sorted
+        alerts = self._alerts.values()
+        return tuple(sorted(alerts, key=lambda alert: (-alert.severity.rank, alert.since_s or 0.0, alert.id)))
 
     def _report(self, alert: Alert, when: Instant, phase: Phase, message: str) -> None:
         self._log.add(

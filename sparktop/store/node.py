@@ -372,8 +372,6 @@ def _link_share(link: NetworkReading) -> float:
 
 WINDOW_S = 60.0
 """Seconds over which throttling is averaged."""
-_NOTHING_S = 1e-6
-"""Seconds below this are rounding errors of 0."""
 
 _Shares = Mapping[str, float | None]
 
@@ -392,50 +390,45 @@ class ThrottledMinute:
 
     def __init__(self) -> None:
         """Start without samples."""
-        self._samples: deque[tuple[float, float, tuple[tuple[int, _Shares], ...]]] = deque()
-        self._sums: dict[int, dict[str, list[float]]] = {}
-        """By GPU index and reason: [percent x seconds, seconds]."""
+        self._samples: deque[tuple[float, float, Mapping[int, _Shares]]] = deque()
+        """(time, seconds that it covers, shares by GPU index)."""
 
     def add(self, at: float, span_s: float, gpus: Iterable[GpuReading]) -> None:
         """Add the throttled shares of `gpus`, which cover the `span_s` seconds before `at`."""
-        samples = tuple((gpu.index, gpu.throttled_percent) for gpu in gpus if gpu.throttled_percent)
-        self._samples.append((at, span_s, samples))
-        self._add_weighted(samples, span_s)
+        self._samples.append((at, span_s, {gpu.index: gpu.throttled_percent for gpu in gpus}))
         while self._samples[0][0] <= at - WINDOW_S:
-            _, old_s, old = self._samples.popleft()
-            self._add_weighted(old, -old_s)
+            self._samples.popleft()
 
     def clear(self) -> None:
         """Forget all samples."""
         self._samples.clear()
-        self._sums.clear()
+
+    def _sums(self, index: int) -> dict[str, tuple[float, float]]:
+        """Return (percent x seconds, seconds) of one GPU by reason."""
+        sums: dict[str, tuple[float, float]] = {}
+        for _, span_s, shares in self._samples:
+            for reason, percent in shares.get(index, {}).items():
+                if percent is not None:
+                    weighted, seconds = sums.get(reason, (0.0, 0.0))
+                    sums[reason] = weighted + percent * span_s, seconds + span_s
+        return sums
 
     def shares(self, index: int) -> dict[str, float]:
         """Return the throttled percent (0 to 100) of one GPU by reason; unknown reasons are absent."""
-        sums = self._sums.get(index, {})
         return {
-            reason: min(100.0, max(0.0, weighted / seconds))
-            for reason, (weighted, seconds) in sums.items()
-            if seconds > _NOTHING_S
+            reason: min(100.0, weighted / seconds)
+            for reason, (weighted, seconds) in self._sums(index).items()
+            if seconds
         }
 
     def worst_gpu(self) -> WorstGpu | None:
         """Return the GPU that was throttled most; None if no share is known."""
-        shares_by_gpu = {index: shares for index in sorted(self._sums) if (shares := self.shares(index))}
+        indexes = sorted({index for *_, shares in self._samples for index in shares})
+        shares_by_gpu = {index: shares for index in indexes if (shares := self.shares(index))}
         if not shares_by_gpu:
             return None
         index = max(shares_by_gpu, key=lambda gpu: max(shares_by_gpu[gpu].values()))
-        covered_s = max(seconds for _, seconds in self._sums[index].values())
-        return index, shares_by_gpu[index], covered_s
-
-    def _add_weighted(self, samples: Iterable[tuple[int, _Shares]], span_s: float) -> None:
-        for index, shares in samples:
-            sums = self._sums.setdefault(index, {})
-            for reason, percent in shares.items():
-                if percent is not None:
-                    total = sums.setdefault(reason, [0.0, 0.0])
-                    total[0] += percent * span_s
-                    total[1] += span_s
+        return index, shares_by_gpu[index], max(seconds for _, seconds in self._sums(index).values())
 
 
 # The event that a machine restarted, with the machine's last values before the restart.

@@ -377,8 +377,6 @@ class RankVerdicts:
         """Start without readings. `tracks` are those of all watched sources."""
         self._tracks = tracks
         self._readings: dict[str, deque[RanksReading]] = {}
-        self._judged: dict[str, tuple[float | None, RanksVerdict]] = {}
-        """The newest verdict on each backend, with the time of progress that it was made for."""
         self._announced: dict[str, str] = {}
         self._proposed: dict[str, str] = {}
         """The hosts that were proposed to be watched, by backend."""
@@ -396,7 +394,6 @@ class RankVerdicts:
         readings = self._readings.setdefault(key.name, deque(maxlen=_MOST_READINGS))
         before = readings[-1].at if readings else None
         readings.append(reading)
-        self._judged.pop(key.name, None)
         about = f"{key.label}:ranks"
         events = []
         if before is None or reading.at - before > _SAME_ROUND_S:
@@ -461,21 +458,16 @@ class RankVerdicts:
 
     def forget(self, name: str) -> None:
         """Forget all readings about a backend."""
-        for kept in (self._readings, self._judged, self._announced, self._proposed):
+        for kept in (self._readings, self._announced, self._proposed):
             kept.pop(name, None)
 
     def _verdict(self, name: str) -> RanksVerdict:
-        since = self.still_since(name)
-        judged = self._judged.get(name)
-        if judged is None or judged[0] != since:
-            names = self._node_by_address()
+        names = self._node_by_address()
 
-            def place(host: str | None) -> str:
-                return "an unknown machine" if host is None else names.get(host, host)
+        def place(host: str | None) -> str:
+            return "an unknown machine" if host is None else names.get(host, host)
 
-            judged = since, judge_ranks(self._readings[name], since, place)
-            self._judged[name] = judged
-        return judged[1]
+        return judge_ranks(self._readings[name], self.still_since(name), place)
 
     def _node_by_address(self) -> dict[str, str]:
         """Return the names of the watched nodes by each of their addresses."""
