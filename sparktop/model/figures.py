@@ -278,6 +278,10 @@ def figures(of: Of, where: Where | None = None) -> list[Figure]:
     ]
 
 
+def _exported(of: Of, name: str, metric: str, meaning: str, unit: str = "") -> Figure:
+    return Figure(of, name, unit=unit, help=meaning, metric=metric)
+
+
 FIGURES = (
     Figure(Of.SERVER, "generation_tps", "gen tok/s", "tok/s", where=_LOAD),
     Figure(Of.SERVER, "prompt_tps", "prompt tok/s", "tok/s", where=_LOAD, short="prompt"),
@@ -285,26 +289,26 @@ FIGURES = (
     Figure(Of.SERVER, "waiting", "waiting", "requests", where=_LOAD, short="wait"),
     Figure(Of.SERVER, "kv_cache_percent", "KV", "%", where=_LOAD, short="KV %"),
     Figure(Of.SERVER, "requests_per_s", "req/s", "/s", where=frozenset({Where.LOAD})),
-    Figure(
+    _exported(
         Of.SERVER,
         "progress.seconds",
-        unit="s",
-        help="Seconds without any progress, of a server that holds requests.",
-        metric="backend_no_progress_seconds",
+        "backend_no_progress_seconds",
+        "Seconds without any progress, of a server that holds requests.",
+        "s",
     ),
-    Figure(
+    _exported(
         Of.SERVER,
         "loading.left_s",
-        unit="s",
-        help="Seconds that a server still needs to load its model, by earlier starts.",
-        metric="backend_loading_left_seconds",
+        "backend_loading_left_seconds",
+        "Seconds that a server still needs to load its model, by earlier starts.",
+        "s",
     ),
-    Figure(
+    _exported(
         Of.SERVER,
         "step_ms",
-        unit="ms",
-        help="Mean duration of an engine step over 10 s; only while all engine cores have requests.",
-        metric="backend_step_seconds",
+        "backend_step_seconds",
+        "Mean duration of an engine step over 10 s; only while all engine cores have requests.",
+        "ms",
     ),
     Figure(Of.SERVER, "preemptions_per_s", "preempt/s", "/s", where=_WORK),
     Figure(Of.SERVER, "prefix_cache_hit_percent", "prefix hits", "%", where=_WORK),
@@ -315,14 +319,11 @@ FIGURES = (
         "tokens/step",
         "tok",
         "Mean tokens in an engine step, prompt and generated, over 60 s.",
-        where=_WORK,
+        _WORK,
         metric="backend_tokens_per_step",
     ),
-    Figure(
-        Of.SERVER,
-        "tokens_per_step",
-        help="The older name of backend_tokens_per_step.",
-        metric="backend_batch_per_step",
+    _exported(
+        Of.SERVER, "tokens_per_step", "backend_batch_per_step", "The older name of backend_tokens_per_step."
     ),
     Figure(
         Of.SERVER,
@@ -330,7 +331,7 @@ FIGURES = (
         "read GB/s",
         "GB/s",
         "Bytes that the engine reads from memory, as it estimates them, over 10 s.",
-        where=_WORK,
+        _WORK,
         metric="backend_read_bytes_per_second",
     ),
     Figure(
@@ -339,7 +340,7 @@ FIGURES = (
         "of the roofline",
         "%",
         "Those bytes as a share of the memory bandwidth, where that is known.",
-        where=_WORK,
+        _WORK,
         metric="backend_roofline_ratio",
     ),
     *(
@@ -350,81 +351,69 @@ FIGURES = (
             ("limit", "backend_bandwidth_limit_ratio", "what the memory bandwidth allows"),
         )
     ),
-    Figure(
+    _exported(
         Of.SERVER,
         "kv_fullest_percent",
-        unit="%",
-        help="Used share of the KV cache of the fullest engine core.",
-        metric="backend_kv_fullest_ratio",
+        "backend_kv_fullest_ratio",
+        "Used share of the KV cache of the fullest engine core.",
+        "%",
     ),
-    Figure(
+    _exported(
         Of.SERVER,
         "rate_window_s",
-        unit="s",
-        help="Seconds that the rates over 10 s really cover, fewer after a start.",
-        metric="backend_rate_window_seconds",
+        "backend_rate_window_seconds",
+        "Seconds that the rates over 10 s really cover, fewer after a start.",
+        "s",
     ),
-    Figure(
-        Of.SERVER,
-        "age_s",
-        unit="s",
-        help="Seconds since the newest answer of a server.",
-        metric="backend_age_seconds",
-    ),
-    Figure(
+    _exported(Of.SERVER, "age_s", "backend_age_seconds", "Seconds since the newest answer of a server.", "s"),
+    _exported(
         Of.GROUP,
         "bad",
-        help="1 where the verdict calls for action: the router is known, and no sweep loads the group.",
-        metric="group_bad",
+        "group_bad",
+        "1 where the verdict calls for action: the router is known, and no sweep loads the group.",
     ),
-    Figure(
+    _exported(
         Of.GROUP,
         "confidence",
-        help="How far the deciding value is beyond its limit, less a deduction for missing samples.",
-        metric="group_confidence_ratio",
+        "group_confidence_ratio",
+        "How far the deciding value is beyond its limit, less a deduction for missing samples.",
     ),
-    Figure(
-        Of.GROUP, "sample_hz", unit="Hz", help="Samples of each member a second.", metric="group_sample_hertz"
+    _exported(Of.GROUP, "sample_hz", "group_sample_hertz", "Samples of each member a second.", "Hz"),
+    _exported(
+        Of.GROUP, "period_s", "group_period_seconds", "Period of the load's swing, while it oscillates.", "s"
     ),
-    Figure(
-        Of.GROUP,
-        "period_s",
-        unit="s",
-        help="Period of the load's swing, while it oscillates.",
-        metric="group_period_seconds",
-    ),
-    Figure(
+    _exported(
         Of.GROUP,
         "dispersion_z",
-        help="Spread of the load over that of random routing: 1 is random, near 0 even, far above 1 herding.",
-        metric="group_dispersion",
+        "group_dispersion",
+        "Spread of the load over that of random routing: 1 is random, near 0 even, far above 1 herding.",
     ),
-    Figure(
+    _exported(
         Of.GROUP,
         "lead_changes_per_min",
-        unit="/min",
-        help="How often another member has the most load, in the window.",
-        metric="group_lead_changes_per_second",
+        "group_lead_changes_per_second",
+        "How often another member has the most load, in the window.",
+        "/min",
     ),
-    Figure(
+    _exported(
         Of.GROUP,
         "lost_percent",
-        unit="%",
-        help="Share of the tokens lost, against the best split of the same requests.",
-        metric="group_lost_ratio",
+        "group_lost_ratio",
+        "Share of the tokens lost, against the best split of the same requests.",
+        "%",
     ),
-    Figure(
+    _exported(
         Of.GROUP,
         "skew",
-        help="Mean load above its share, of the member that is furthest above.",
-        metric="group_skew_ratio",
+        "group_skew_ratio",
+        "Mean load above its share, of the member that is furthest above.",
     ),
-    Figure(
+    _exported(
         Of.GROUP,
         "free_slot_percent",
-        unit="%",
-        help="Share of the time in which a member had a free slot while requests waited at another.",
-        metric="group_free_slot_ratio",
+        "group_free_slot_ratio",
+        "Share of the time in which a member had a free slot while requests waited at another.",
+        "%",
     ),
     Figure(Of.MACHINE, "sample.cpu.percent", "CPU", "%", where=_LOAD, short="CPU %"),
     Figure(Of.MACHINE, "sample.cpu.load1", "load", where=_LOAD),
@@ -436,38 +425,32 @@ FIGURES = (
         "headroom",
         "bytes",
         "Memory that programs can still allocate.",
-        where=_LOAD,
+        _LOAD,
         metric="node_headroom_bytes",
     ),
     Figure(Of.MACHINE, "sample.memory.swap_used_bytes", "swap", "bytes", where=frozenset({Where.LOAD})),
-    Figure(
+    _exported(
         Of.MACHINE,
         "headroom.slope_bytes_per_s",
-        unit="bytes/s",
-        help="Change of headroom over the last minutes; negative while it falls.",
-        metric="node_headroom_slope_bytes_per_second",
+        "node_headroom_slope_bytes_per_second",
+        "Change of headroom over the last minutes; negative while it falls.",
+        "bytes/s",
     ),
-    Figure(
+    _exported(
         Of.MACHINE,
         "headroom.limit_bytes",
-        unit="bytes",
-        help="The critical limit of headroom.",
-        metric="node_headroom_limit_bytes",
+        "node_headroom_limit_bytes",
+        "The critical limit of headroom.",
+        "bytes",
     ),
-    Figure(
+    _exported(
         Of.MACHINE,
         "headroom.until_limit_s",
-        unit="s",
-        help="Seconds until headroom reaches that limit at this pace, while it falls.",
-        metric="node_headroom_end_seconds",
+        "node_headroom_end_seconds",
+        "Seconds until headroom reaches that limit at this pace, while it falls.",
+        "s",
     ),
-    Figure(
-        Of.MACHINE,
-        "age_s",
-        unit="s",
-        help="Seconds since the newest sample of a machine.",
-        metric="node_age_seconds",
-    ),
+    _exported(Of.MACHINE, "age_s", "node_age_seconds", "Seconds since the newest sample of a machine.", "s"),
     Figure(
         Of.SERVER, "generation_tps", "Generated tok/s", "tok/s", "tokens per second, over about 1 s", _SPAN
     ),

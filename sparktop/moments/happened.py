@@ -107,27 +107,6 @@ def share_words(share: float) -> str:
     return f"{100 * change:+.0f} %" if change < _TIMES_FROM else f"{1 + change:.0f} ×"
 
 
-class Compared(Struct, frozen=True):
-    """The minute before a moment against the minute after it."""
-
-    at: datetime
-    known_s: tuple[float, float]
-    """Seconds with readings before and after, at most `AROUND_S` each."""
-    moved: tuple[Moved, ...] = ()
-    """Those that moved most first."""
-
-    @property
-    def too_short(self) -> str:
-        """Why nothing is compared, as a sentence; "" if the two sides were compared."""
-        if min(self.known_s) >= LEAST_SIDE_S:
-            return ""
-        before, after = (f"{seconds:.0f} s" for seconds in self.known_s)
-        return (
-            f"Too short to compare before and after: {before} are known before {self.at:%H:%M:%S} UTC and "
-            f"{after} after it, and {LEAST_SIDE_S:.0f} s each are needed."
-        )
-
-
 def what_happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, ...], str]:
     """Return (what happened in a span, in order of time, at most `most` lines; what had no room, or "")."""
     lines = _join_subjects(_join_conditions(_lines_of_span(moment)))
@@ -167,8 +146,11 @@ def pivot(moment: Moment, at: datetime | None = None) -> datetime | None:
     return at if first is None else first.at
 
 
-def compare_minutes(moment: Moment, at: datetime) -> Compared:
-    """Return which figures differ in the minute before and the minute after `at`."""
+def compare_minutes(moment: Moment, at: datetime) -> tuple[tuple[Moved, ...], str]:
+    """Return (figures that differ in the minute before and after `at`; why there are none, as a sentence).
+
+    Those that moved most come first.
+    """
     apart = timedelta(seconds=AROUND_S)
     sides = (
         (max(moment.start, at - apart), at - timedelta(microseconds=1)),
@@ -196,9 +178,14 @@ def compare_minutes(moment: Moment, at: datetime) -> Compared:
         min(seconds, max(abs(at.timestamp() - stamp) for stamp in stamps) if stamps else 0.0)
         for seconds, stamps in zip(known_s, times, strict=True)
     ]
-    comparison = Compared(at, (known_s[0], known_s[1]))
+    if min(known_s) < LEAST_SIDE_S:
+        known_before, known_after = (f"{seconds:.0f} s" for seconds in known_s)
+        return (), (
+            f"Too short to compare before and after: {known_before} are known before {at:%H:%M:%S} UTC and "
+            f"{known_after} after it, and {LEAST_SIDE_S:.0f} s each are needed."
+        )
     moved.sort(key=lambda change: -abs(change.share))
-    return comparison if comparison.too_short else replace(comparison, moved=tuple(moved[:_MOST_MOVED]))
+    return tuple(moved[:_MOST_MOVED]), "" if moved else "No figure moved by more than its scatter."
 
 
 def _share(before: Sequence[float], after: Sequence[float]) -> float | None:

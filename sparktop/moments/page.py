@@ -70,15 +70,12 @@ def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> li
     when = at if first is None or first == at - _HALF else first
     lines, rest = what_happened(moment)
     worst = weightiest(lines, when, AROUND_S / 2)
-    comparison = compare_minutes(moment, when)
+    moved, why_none = compare_minutes(moment, when)
     parts = [] if worst is None else [f"{worst.subject}: {clean(worst.words, _LONG)}"]
-    parts += [change.words(change.subject) for change in comparison.moved[:1]]
+    parts += [change.words(change.subject) for change in moved[:1]]
     said = "; ".join(parts) or "nothing changed by more than its scatter"
     title = f"the minute before and after {_clock(when)}"
-    figures = list(_moved_rows(comparison.moved, inner)) or [
-        [label(line)]
-        for line in wrap_sentence(comparison.too_short or "No figure moved by more than its scatter.", inner)
-    ]
+    figures = list(_moved_rows(moved, inner)) or [[label(line)] for line in wrap_sentence(why_none, inner)]
     listed = [row for line in lines for row in _line_rows(line, inner)]
     listed += [[label(line)] for line in wrap_sentence(rest, inner)]
     span = f"{_clock(moment.start)} to {_clock(moment.end)}"

@@ -166,7 +166,18 @@ def to_json(moment: Moment) -> object:
         "backends": [_view_json(moment, BACKEND, backend, backend, _BACKEND) for backend in shown.backends],
         "nodes": [_view_json(moment, NODE, node, node.identity, _NODE) for node in shown.nodes],
         "routers": [_router_json(router) for router in shown.routers],
-        **_lists_json(moment),
+        "alerts": [_message_fields(alert, "since") for alert in moment.shown.alerts],
+        "verdicts": [_spell_json(spell) for spell in moment.spells],
+        "events": [_message_fields(event, "at") for event in moment.events],
+        "changes": [
+            {name: getattr(change, name) for name in ("at", "subject", "what", "before", "after")}
+            for change in moment.changes
+        ],
+        "marks": [{"at": json_time(at), "word": word} for at, word in moment.marks],
+        "sweeps": [
+            {"from": json_time(sweep.start), "to": sweep.end and json_time(sweep.end), "what": sweep.words}
+            for sweep in moment.sweeps
+        ],
         "series": [
             {
                 "source": key[0],
@@ -181,24 +192,6 @@ def to_json(moment: Moment) -> object:
         ],
     }
     return json_values(body)
-
-
-def _lists_json(moment: Moment) -> dict[str, object]:
-    """Return lists for JSON under the keys "alerts", "verdicts", "events", "marks" and "sweeps"."""
-    return {
-        "alerts": [_message_fields(alert, "since") for alert in moment.shown.alerts],
-        "verdicts": [_spell_json(spell) for spell in moment.spells],
-        "events": [_message_fields(event, "at") for event in moment.events],
-        "changes": [
-            {name: getattr(change, name) for name in ("at", "subject", "what", "before", "after")}
-            for change in moment.changes
-        ],
-        "marks": [{"at": json_time(at), "word": word} for at, word in moment.marks],
-        "sweeps": [
-            {"from": json_time(sweep.start), "to": sweep.end and json_time(sweep.end), "what": sweep.words}
-            for sweep in moment.sweeps
-        ],
-    }
 
 
 def _router_json(router: RouterView) -> dict[str, object]:
@@ -448,15 +441,11 @@ def _states_table(moment: Moment) -> Table:
         (
             cell.name(name),
             last.get(name, UNKNOWN),
-            ", ".join(f"{state} {_percent_text(share)}" for state, share in shares.items()),
+            ", ".join(f"{state} {cell.percent(100 * share)}" for state, share in shares.items()),
         )
         for name, shares in moment.states.items()
     )
     return Table("States", columns, tuple(rows))
-
-
-def _percent_text(share: float) -> str:
-    return cell.percent(100 * share)
 
 
 def _alerts_section(moment: Moment) -> Section:
@@ -488,7 +477,7 @@ def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
     when = pivot(moment, at) or at
     first = weightiest(what_happened(moment)[0], when, AROUND_S)
     words = [] if first is None else [f"{code(first.subject)}: {plain(clean(first.words, _LONG))}"]
-    words += [change.words(code(change.subject)) for change in compare_minutes(moment, when).moved[:1]]
+    words += [change.words(code(change.subject)) for change in compare_minutes(moment, when)[0][:1]]
     yield Section(paragraphs=(f"**{_time_words(moment, when)} {'; '.join(words) or 'nothing changed'}**",))
     yield _around_section(moment, when)
     yield _events_section(moment, PAGE_LINES)
@@ -498,13 +487,13 @@ def _around_section(moment: Moment, when: datetime | None) -> Section:
     """Return a table of the figures that moved from the minute before `when` to the minute after it."""
     if when is None:
         return Section()
-    comparison = compare_minutes(moment, when)
+    moved, why_none = compare_minutes(moment, when)
     title = f"The minute before and after {_time_words(moment, when)}"
-    if not comparison.moved:
-        return Section(title, (comparison.too_short or "No figure moved by more than its scatter.",))
+    if not moved:
+        return Section(title, (why_none,))
     rows = tuple(
         (change.title, Outside(change.subject), change.before, change.after, share_words(change.share))
-        for change in comparison.moved
+        for change in moved
     )
     columns = ("Figure", "Of", "Before", "After", "Change")
     return Section(table=Grid(title, columns, rows, frozenset({0, 1}), width=WIDTH))

@@ -184,7 +184,7 @@ def test_figures_that_moved_are_compared_and_scatter_is_not() -> None:
         key: [(at(240 + second).timestamp(), one) for second, one in enumerate(row)]
         for key, row in values.items()
     }
-    (moved,) = compare_minutes(replace(moment(), series=series), at(300)).moved
+    (moved,), _ = compare_minutes(replace(moment(), series=series), at(300))
     assert (moved.subject, moved.before, moved.after, round(moved.share, 2)) == ("a", "100", "40", -0.6)
     text = moment_report(replace(moment(), series=series), "md", at=at(300))
     assert "Generated tok/s of `a` 100 → 40 (-60 %)" in text
@@ -204,9 +204,9 @@ def test_a_span_too_short_for_a_comparison_says_so(before: int, after: int) -> N
     """Seconds on a side are no minute: no figure is compared."""
     points = [(at(300 + one).timestamp(), float(one > 0)) for one in range(-before, after + 1)]
     span = replace(moment(), series={(BACKEND, "a", "running"): points})
-    found = compare_minutes(span, at(300))
-    assert found.moved == ()
-    assert f"{min(before, 60)} s are known before" in found.too_short
+    moved, why_none = compare_minutes(span, at(300))
+    assert moved == ()
+    assert f"{min(before, 60)} s are known before" in why_none
     assert "Too short to compare before and after" in moment_report(span, "md", at=at(300))
     alarm = replace(span, events=(event(300, "kv-full"),))
     row = next((one for one in moment_report(alarm, "md").splitlines() if one.startswith("| 09:05:00")), "")
