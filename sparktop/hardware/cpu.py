@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import entries, read_bytes, read_int, read_text
 from sparktop.model.node import CoreGroup, CpuReading
@@ -27,58 +27,42 @@ cores."""
 _ARM, _NVIDIA = 0x41, 0x4E
 """Implementers in MIDR_EL1: "A" for Arm, "N" for NVIDIA."""
 _DESIGNS = {
-    (_ARM, 0xD03): "Cortex-A53",
-    (_ARM, 0xD05): "Cortex-A55",
     (_ARM, 0xD07): "Cortex-A57",
     (_ARM, 0xD08): "Cortex-A72",
-    (_ARM, 0xD0B): "Cortex-A76",
     (_ARM, 0xD0C): "Neoverse-N1",
     (_ARM, 0xD40): "Neoverse-V1",
-    (_ARM, 0xD41): "Cortex-A78",
     (_ARM, 0xD42): "Cortex-A78AE",
-    (_ARM, 0xD44): "Cortex-X1",
-    (_ARM, 0xD46): "Cortex-A510",
-    (_ARM, 0xD47): "Cortex-A710",
-    (_ARM, 0xD48): "Cortex-X2",
     (_ARM, 0xD49): "Neoverse-N2",
-    (_ARM, 0xD4D): "Cortex-A715",
-    (_ARM, 0xD4E): "Cortex-X3",
     (_ARM, 0xD4F): "Neoverse-V2",
-    (_ARM, 0xD80): "Cortex-A520",
-    (_ARM, 0xD81): "Cortex-A720",
-    (_ARM, 0xD82): "Cortex-X4",
     (_ARM, 0xD84): "Neoverse-V3",
     (_ARM, 0xD85): "Cortex-X925",
     (_ARM, 0xD87): "Cortex-A725",
     (_ARM, 0xD8E): "Neoverse-N3",
     (_NVIDIA, 0x004): "Carmel",
 }
-"""Names by implementer and part number of MIDR_EL1, from arch/arm64/include/asm/cputype.h."""
-
-
-class Design(Struct, frozen=True):
-    """The CPU cores of one design, such as Cortex-X925."""
-
-    name: str
-    cores: frozenset[int]
-    """The kernel's core numbers."""
-    max_mhz: int | None = None
+"""Names of cores that stand beside NVIDIA GPUs or in servers, by implementer and part number of MIDR_EL1
+(arch/arm64/include/asm/cputype.h)."""
 
 
 _Core = tuple[tuple[int, int] | None, str | None]
 """Implementer and part number of a core (None on x86, which has neither), and its model name."""
 
 
-def read_cores(root: Path = Path("/")) -> tuple[tuple[Design, ...], str | None]:
+def read_cores(root: Path = Path("/")) -> tuple[tuple[CoreGroup, ...], str | None]:
     """Read the core designs from /proc and /sys below `root`, and describe the processors in one line.
 
-    The fastest design is first; there is none if all cores have the same design or the designs are unknown.
-    All of this is static: it is read when a core comes online, as /proc/cpuinfo of a large x86 machine takes
-    milliseconds.
+    The fastest design is first, each with the kernel's numbers of its cores; there is none if all cores have
+    the same design or the designs are unknown. All of this is static: it is read when a core comes online, as
+    /proc/cpuinfo of a large x86 machine takes milliseconds.
     """
     cores = _parse_cpuinfo(read_bytes(str(root / "proc/cpuinfo")) or b"")
-    numbers = frozenset(cores) or _core_numbers(root)
-    capacities, clocks = _read_core_files(root, numbers, "cpu_capacity"), _max_mhz(root, numbers)
+    names = entries(root / _CPUS)  # for machines without readable cpuinfo
+    numbers = frozenset(cores) or frozenset(
+        int(name[3:]) for name in names if name.startswith("cpu") and name[3:].isdecimal()
+    )
+    capacities = _read_core_files(root, numbers, "cpu_capacity")
+    kilohertz = _read_core_files(root, numbers, "cpufreq/cpuinfo_max_freq")
+    clocks = {core: khz // _KHZ_PER_MHZ for core, khz in kilohertz.items() if khz >= _KHZ_PER_MHZ}
     by_midr = _group_by_midr(cores)
     groups = (
         by_midr
@@ -87,21 +71,27 @@ def read_cores(root: Path = Path("/")) -> tuple[tuple[Design, ...], str | None]:
         or _group_by_size(clocks, "{} MHz")
     )
     designs = [
-        Design(clean(name, _LONGEST_NAME), members, max(clocks.get(core, 0) for core in members) or None)
+        CoreGroup(
+            clean(name, _LONGEST_NAME),
+            tuple(sorted(members)),
+            max_mhz=max(clocks.get(core, 0) for core in members) or None,
+        )
         for name, members in groups.items()
     ]
-    designs.sort(key=lambda design: _speed_rank(design, capacities), reverse=True)
-    return tuple(designs[:_MOST_DESIGNS]), _processors_line(cores, designs if by_midr else [])
 
+    def speed_rank(design: CoreGroup) -> tuple[int, int, bool, str]:
+        """Return a sort key that is higher for a faster design: Cortex-X are Arm's large cores."""
+        capacity = max((capacities.get(core, 0) for core in design.cores), default=0)
+        return capacity, design.max_mhz or 0, design.name.startswith("Cortex-X"), design.name
 
-def _speed_rank(design: Design, capacities: dict[int, int]) -> tuple[int, int, bool, str]:
-    """Return a sort key that is higher for a faster design.
-
-    The key is (highest capacity of a core, clock in MHz, whether the design is one of Arm's large Cortex-X
-    cores, name). `capacities` has the kernel's capacity (relative speed) of each core by core number.
-    """
-    capacity = max((capacities.get(core, 0) for core in design.cores), default=0)
-    return capacity, design.max_mhz or 0, design.name.startswith("Cortex-X"), design.name
+    designs.sort(key=speed_rank, reverse=True)
+    if by_midr:
+        counted = [(design.name, len(design.cores)) for design in designs]
+    else:
+        models = (model or (_design_name(midr) if midr else "") for midr, model in cores.values())
+        counted = [(name, count) for name, count in Counter(models).most_common() if name]
+    line = " + ".join(f"{count} x {name}" for name, count in counted[:_MOST_DESIGNS])
+    return tuple(designs[:_MOST_DESIGNS]), clean(line, 200) or None
 
 
 def _parse_cpuinfo(content: bytes) -> dict[int, _Core]:
@@ -133,7 +123,7 @@ def _parse_number(digits: bytes | None) -> int | None:
         return None
 
 
-def _group_by_midr(cores: dict[int, _Core]) -> dict[str, frozenset[int]]:
+def _group_by_midr(cores: dict[int, _Core]) -> dict[str, set[int]]:
     """Return core numbers by design name, from the implementer and part numbers of the cores.
 
     Empty if all cores have the same design, or if a core does not have these numbers.
@@ -143,7 +133,7 @@ def _group_by_midr(cores: dict[int, _Core]) -> dict[str, frozenset[int]]:
         if midr is None:
             return {}
         groups.setdefault(_design_name(midr), set()).add(number)
-    return {name: frozenset(members) for name, members in groups.items()} if len(groups) > 1 else {}
+    return groups if len(groups) > 1 else {}
 
 
 def _design_name(midr: tuple[int, int]) -> str:
@@ -156,7 +146,7 @@ def _design_name(midr: tuple[int, int]) -> str:
     return name or f"{maker} part {midr[1]:#x}"
 
 
-def _group_by_type(root: Path, numbers: frozenset[int]) -> dict[str, frozenset[int]]:
+def _group_by_type(root: Path, numbers: frozenset[int]) -> dict[str, set[int]]:
     """Return the core numbers of a hybrid x86 processor by type, "P-cores" and "E-cores".
 
     Return {} for other processors.
@@ -169,7 +159,7 @@ def _group_by_type(root: Path, numbers: frozenset[int]) -> dict[str, frozenset[i
     return groups if len(groups) > 1 else {}
 
 
-def _group_by_size(sizes: dict[int, int], name: str) -> dict[str, frozenset[int]]:
+def _group_by_size(sizes: dict[int, int], name: str) -> dict[str, set[int]]:
     """Group cores by size, which is a capacity or a clock; return core numbers by group name.
 
     `sizes` has the size of each core; `name` is a format string for group names, such as "{} MHz". Cores are
@@ -184,7 +174,7 @@ def _group_by_size(sizes: dict[int, int], name: str) -> dict[str, frozenset[int]
             title = name.format(size)
         groups.setdefault(title, set()).add(core)
         last = size
-    return {name: frozenset(members) for name, members in groups.items()} if len(groups) > 1 else {}
+    return groups if len(groups) > 1 else {}
 
 
 def _read_core_files(root: Path, numbers: frozenset[int], entry: str) -> dict[int, int]:
@@ -196,22 +186,7 @@ def _read_core_files(root: Path, numbers: frozenset[int], entry: str) -> dict[in
     return {core: size for core, size in sizes.items() if size is not None and size > 0}
 
 
-def _max_mhz(root: Path, numbers: frozenset[int]) -> dict[int, int]:
-    """Return the highest clock of each core in MHz, by core number.
-
-    Cores without a known clock are left out.
-    """
-    kilohertz = _read_core_files(root, numbers, "cpufreq/cpuinfo_max_freq")
-    return {core: khz // _KHZ_PER_MHZ for core, khz in kilohertz.items() if khz >= _KHZ_PER_MHZ}
-
-
-def _core_numbers(root: Path) -> frozenset[int]:
-    """Return the numbers of the cores that have a folder in /sys (for machines without readable cpuinfo)."""
-    names = entries(root / _CPUS)
-    return frozenset(int(name[3:]) for name in names if name.startswith("cpu") and name[3:].isdecimal())
-
-
-def _parse_core_list(text: str | None) -> frozenset[int]:
+def _parse_core_list(text: str | None) -> set[int]:
     """Parse a list of core numbers such as `0-3,8`; invalid parts are skipped."""
     cores: set[int] = set()
     for part in (text or "").split(","):
@@ -223,20 +198,7 @@ def _parse_core_list(text: str | None) -> frozenset[int]:
             continue
         if 0 <= low <= high <= low + 65_536:  # no machine has more cores; bounds the cost of a malformed list
             cores.update(range(low, high + 1))
-    return frozenset(cores)
-
-
-def _processors_line(cores: dict[int, _Core], designs: list[Design]) -> str | None:
-    """Return a description of the processors, such as "10 x Cortex-X925 + 10 x Cortex-A725".
-
-    Cores are counted by design if `designs` is not empty, else by model name. None if no name is known.
-    """
-    if designs:
-        counted = [(design.name, len(design.cores)) for design in designs]
-    else:
-        names = (model or (_design_name(midr) if midr else "") for midr, model in cores.values())
-        counted = [(name, count) for name, count in Counter(names).most_common() if name]
-    return clean(" + ".join(f"{count} x {name}" for name, count in counted[:_MOST_DESIGNS]), 200) or None
+    return cores
 
 
 _FIELDS = 8
@@ -259,7 +221,7 @@ class CpuReader:
         self._loadavg = str(root / "proc/loadavg")
         self._at: float | None = None
         self._before: dict[int, _Ticks] = {}
-        self._designs: tuple[Design, ...] | None = None
+        self._designs: tuple[CoreGroup, ...] | None = None
         self.line: str | None = None
         """The processors in one line, such as "10 x Cortex-X925 + 10 x Cortex-A725".
 
@@ -282,38 +244,26 @@ class CpuReader:
         shares = [_busy_percent(earlier.get(number), ticks[number]) for number in numbers]
         cores = tuple(share for share in shares if share is not None)
         places = {number: index for index, number in enumerate(numbers)}
-        groups = (_group_reading(design, places, earlier, ticks) for design in self._designs)
+        groups = []
+        for design in self._designs:
+            online = [core for core in design.cores if core in places]
+            both = [core for core in online if core in earlier]
+            percent = _busy_percent(
+                _sum_ticks(earlier[core] for core in both), _sum_ticks(ticks[core] for core in both)
+            )
+            groups.append(replace(design, cores=tuple(places[core] for core in online), percent=percent))
+        try:
+            load1 = float((read_bytes(self._loadavg) or b"").split()[0])
+        except (ValueError, IndexError):
+            load1 = None
         return CpuReading(
             percent=_busy_percent(earlier.get(_ALL), ticks[_ALL]) if _ALL in ticks else None,
             # A graph with a core left out would show the others in the wrong places.
             core_percent=cores if len(cores) == len(numbers) else (),
             cores=len(numbers) or None,
-            load1=self._read_load1(),
+            load1=load1,
             groups=tuple(group for group in groups if group.cores),
         )
-
-    def _read_load1(self) -> float | None:
-        """Return the 1-minute load average; None when /proc/loadavg cannot be read."""
-        try:
-            return float((read_bytes(self._loadavg) or b"").split()[0])
-        except (ValueError, IndexError):
-            return None
-
-
-def _group_reading(
-    design: Design, places: Mapping[int, int], before: Mapping[int, _Ticks], after: Mapping[int, _Ticks]
-) -> CoreGroup:
-    """Return the cores of one design that are online now, and how busy they were together.
-
-    `places` has the index of each core in `CpuReading.core_percent`; `before` and `after` have the ticks at
-    two readings. All three are by core number.
-    """
-    online = sorted(design.cores & places.keys())
-    both = [core for core in online if core in before]
-    percent = _busy_percent(
-        _sum_ticks(before[core] for core in both), _sum_ticks(after[core] for core in both)
-    )
-    return CoreGroup(design.name, tuple(places[core] for core in online), percent, design.max_mhz)
 
 
 def _sum_ticks(ticks: Iterable[_Ticks]) -> _Ticks:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
@@ -91,14 +91,6 @@ def has_library() -> bool:
     except OSError:
         return False
     return True
-
-
-def _return_free_memory() -> None:
-    """Release memory that compiling pynvml has left free to the system: 12 MB, where the C library can."""
-    import ctypes  # late, as above
-
-    with suppress(AttributeError):  # only glibc has it
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 class NvmlModule(Protocol):
@@ -322,7 +314,6 @@ class Nvml:
             import pynvml
 
             self._module = pynvml
-            _return_free_memory()
         mismatch = getattr(self._module, "NVMLLibraryMismatchError", self._module.NVMLError)
         self._errors = (self._module.NVMLError, mismatch)
         return self._module
@@ -588,7 +579,8 @@ class GpuMemoryReader:
                 self._decide_unified(fits_unified=unsupported)
             return GpuMemory(self._unified)
         total = int(answer.total)
-        if total and not has_own_node and self._is_coherent():
+        # Coherent: CPU and GPU share page tables.
+        if total and not has_own_node and self._gpu.ask_seldom("nvmlDeviceGetAddressingMode") == _ATS:
             self._decide_unified(fits_unified=True)
             if self._unified and machine_bytes and abs(total - machine_bytes) > _NEAR * machine_bytes:
                 self._note = (
@@ -621,11 +613,6 @@ class GpuMemoryReader:
         self._again_at = math.inf
         return GpuMemory(unified=True, note=self._note)
 
-    def _is_coherent(self) -> bool:
-        """Return whether CPU and GPU share page tables (addressing mode ATS)."""
-        mode: int | None = self._gpu.ask_seldom("nvmlDeviceGetAddressingMode")
-        return mode == _ATS
-
     def _decide_unified(self, *, fits_unified: bool) -> None:
         """Set `_unified` to False if the GPU has a memory clock, and to True if its memory clock is 0.
 
@@ -640,10 +627,8 @@ class GpuMemoryReader:
             self._unified = True
 
 
-_LAYOUT_AGAIN_S = 30.0
-"""Seconds between two reads of the list of instances, which only an administrator changes."""
-_MEMORY_AGAIN_S = 5.0
-"""Seconds between two reads of the instances' memory, which take up to seven calls per GPU."""
+_MIG_AGAIN_S = 5.0
+"""Seconds between two reads of the instances and their memory, which take a few calls each."""
 _MOST_SLICES = 7
 """Most instances that any GPU so far supports; used when the driver does not report the maximum."""
 _ENABLED = 1
@@ -672,8 +657,8 @@ class MigReader:
         """Read the instances of `gpu`."""
         self._gpu = gpu
         self._slices: tuple[MigSlice, ...] = ()
-        self._layout_again_at = self._memory_again_at = -math.inf
-        """Times of the next reads of the list of instances, and of their memory."""
+        self._again_at = -math.inf
+        """Time of the next read of the instances."""
 
     def read(self, gpu_bytes: int | None) -> tuple[bool | None, tuple[MigSlice, ...]]:
         """Return whether MIG mode is on (None: the GPU does not support it), and the GPU's MIG instances.
@@ -684,74 +669,52 @@ class MigReader:
             GpuLostError: the GPU itself is lost.
         """
         now = self._gpu.now
-        mode = self._gpu.ask_seldom("nvmlDeviceGetMigMode", every_s=_LAYOUT_AGAIN_S)
+        mode = self._gpu.ask_seldom("nvmlDeviceGetMigMode", every_s=_MIG_AGAIN_S)
         if mode is None or int(mode[0]) != _ENABLED:
-            self._slices, self._layout_again_at = (), -math.inf
+            self._slices, self._again_at = (), -math.inf
             return (None if mode is None else False), ()
-        if now >= self._layout_again_at:
-            self._layout_again_at, self._memory_again_at = now + _LAYOUT_AGAIN_S, -math.inf
+        if now >= self._again_at:
+            self._again_at = now + _MIG_AGAIN_S
             self._slices = self._list_instances(gpu_bytes)
-        if now >= self._memory_again_at:
-            self._memory_again_at = now + _MEMORY_AGAIN_S
-            self._slices = tuple(map(self._with_memory, self._slices))
         return True, self._slices
 
     def _list_instances(self, gpu_bytes: int | None) -> tuple[MigSlice, ...]:
         """Return the GPU's current MIG instances.
 
-        An instance that was known before keeps its name and ids. NVML asks for instances by numbers from 0 up
-        to a maximum; numbers in between may be without an instance.
+        NVML asks for instances by numbers from 0 up to a maximum; numbers in between may be without an
+        instance.
         """
         count = self._gpu.ask_seldom("nvmlDeviceGetMaxMigDeviceCount")
-        before = {instance.reading.index: instance for instance in self._slices}
         instances = []
         for index in range(_MOST_SLICES if count is None else int(count)):
             function = "nvmlDeviceGetMigDeviceHandleByIndex"
-            handle = self._ask(self._gpu, function, index, key=f"{function} {index}")
+            handle = self._ask(self._gpu.ask, function, index, key=f"{function} {index}")
             if handle is None:
                 continue
             gpu = Gpu(self._gpu.nvml, self._gpu.index, handle, index)
-            uuid = clean(self._ask(gpu, "nvmlDeviceGetUUID") or "", 96) or None
-            old = before.get(index)
-            if old is not None and uuid is not None and old.reading.uuid == uuid:
-                instances.append(replace(old, gpu=gpu))
+            name = clean(self._ask(gpu.ask, "nvmlDeviceGetName") or "") or None
+            if name is None or _MARK not in name:
+                name = profile_name(self._ask(gpu.ask, "nvmlDeviceGetAttributes"), gpu_bytes) or name
             else:
-                instances.append(self._describe_instance(gpu, index, uuid, gpu_bytes))
+                name = name.rpartition(_MARK)[2]
+            uuid = clean(self._ask(gpu.ask, "nvmlDeviceGetUUID") or "", 96) or None
+            ids = [self._ask(gpu.ask, f"nvmlDeviceGet{kind}InstanceId") for kind in ("Gpu", "Compute")]
+            both = None if None in ids else (int(ids[0]), int(ids[1]))
+            memory = self._ask(ask_memory, gpu)
+            total, used = (None, None) if memory is None else (int(memory.total) or None, int(memory.used))
+            instances.append(MigSlice(MigInstance(index, name, uuid, total, used), gpu, both))
         return tuple(instances)
 
-    def _describe_instance(self, gpu: Gpu, index: int, uuid: str | None, gpu_bytes: int | None) -> MigSlice:
-        """Return the MIG instance at `index` with its profile name and ids."""
-        name = clean(self._ask(gpu, "nvmlDeviceGetName") or "") or None
-        if name is None or _MARK not in name:
-            name = profile_name(self._ask(gpu, "nvmlDeviceGetAttributes"), gpu_bytes) or name
-        else:
-            name = name.rpartition(_MARK)[2]
-        ids = [self._ask(gpu, f"nvmlDeviceGet{kind}InstanceId") for kind in ("Gpu", "Compute")]
-        both = None if None in ids else (int(ids[0]), int(ids[1]))
-        return MigSlice(MigInstance(index, name, uuid), gpu, both)
-
-    def _with_memory(self, instance: MigSlice) -> MigSlice:
-        """Return a copy of a MIG instance with its current memory sizes; None for an unreadable size."""
-        try:
-            answer = ask_memory(instance.gpu)
-        except GpuLostError:
-            self._layout_again_at = self._gpu.now
-            answer = None
-        total, used = (None, None) if answer is None else (int(answer.total) or None, int(answer.used))
-        return replace(
-            instance, reading=replace(instance.reading, memory_total_bytes=total, memory_used_bytes=used)
-        )
-
-    def _ask(self, gpu: Gpu, function: str, *args: object, key: str = "") -> Any:  # noqa: ANN401 - as Nvml.ask
-        """Call an NVML function about a MIG instance; return its result, or None on an error.
+    def _ask(self, query: Callable[..., Any], *args: object, **key: str) -> Any:  # noqa: ANN401 - as Nvml.ask
+        """Return the result of `query` about a MIG instance, or None on an error.
 
         If NVML reports the GPU as lost, only this instance has been removed: return None, and read the list
         of instances again at the next reading.
         """
         try:
-            return gpu.ask(function, *args, key=key)
+            return query(*args, **key)
         except GpuLostError:
-            self._layout_again_at = self._gpu.now
+            self._again_at = self._gpu.now
             return None
 
 
@@ -784,12 +747,10 @@ _NOT_KNOWN = 2**64 - 1
 
 
 class GpuProcessReader:
-    """Reads the processes of GPUs; caches the name of each process while the process holds GPU memory."""
+    """Reads the processes of GPUs."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._proc = root / "proc"
-        self._names: dict[int, dict[int, str]] = {}
-        """By GPU index: the name of each process by its id."""
 
     def read(self, gpu: Gpu, slices: Sequence[MigSlice] = ()) -> tuple[GpuProcess, ...] | None:
         """Return the processes of a GPU, sorted by memory, largest first.
@@ -809,11 +770,7 @@ class GpuProcessReader:
         for kind, listed in (("compute", computing), ("graphics", drawing)):
             for process in (listed or ())[:_MOST]:
                 _add_process(merged, process, kind, instances)
-        names = self._names.get(gpu.index, {})
-        self._names[gpu.index] = names = {
-            pid: names.get(pid) or self._process_name(gpu.nvml, pid) for pid in merged
-        }
-        named = [replace(process, name=names[process.pid]) for process in merged.values()]
+        named = [replace(process, name=self._process_name(gpu.nvml, pid)) for pid, process in merged.items()]
         return tuple(sorted(named, key=lambda process: (-(process.memory_bytes or 0), process.pid)))
 
     def _process_name(self, nvml: Nvml, pid: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from sparktop.hardware.cpu import CpuReader
 from sparktop.hardware.gpu import GpuReader, NvmlModule
 from sparktop.hardware.identity import IdentityReader
 from sparktop.hardware.kernel_log import KernelLogReader
-from sparktop.hardware.memory import Meminfo, MemoryReader, read_cpuless_nodes, read_meminfo, without_gpus
+from sparktop.hardware.memory import MemoryReader, read_cpuless_nodes, read_meminfo, without_gpus
 from sparktop.hardware.network import NetworkReader, RdmaReader
 from sparktop.hardware.processes import ContainerReader, ProcessTableReader, WorkloadReader
 from sparktop.hardware.sensors import PowerRailReader, SensorReader
@@ -19,8 +18,6 @@ from sparktop.hardware.setup import SetupReader
 from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeSample
 
 _MILLI = 1000.0
-_SEARCH_AGAIN_S = 60.0
-"""Seconds between two searches for NUMA nodes without CPUs."""
 _COMPUTING_ROLES = frozenset({"engine core", "worker", "scheduler"})
 """Roles of an engine's processes that compute, where the driver does not list processes."""
 
@@ -53,8 +50,6 @@ class Machine:
         self._gpu = GpuReader(root, nvml)
         self._gpu_bytes: list[int] = []
         """Sizes of the memory of GPUs that have their own."""
-        self._has_nodes, self._search_at = False, -math.inf
-        """Whether there are NUMA nodes without CPUs, and when they are searched again."""
         self._network = NetworkReader(root)
         self._rdma = RdmaReader(root)
         self._sensors = SensorReader(root)
@@ -82,7 +77,7 @@ class Machine:
         now = self._clock()
         cpu = self._cpu.read(now)
         meminfo = read_meminfo(self._root)
-        nodes = self._cpuless_nodes(now)
+        nodes = read_cpuless_nodes(self._root)
         network = (*self._network.read(now), *self._rdma.read(now))
         machine_bytes = meminfo.get("MemTotal")
         if machine_bytes is not None:
@@ -139,15 +134,6 @@ class Machine:
             gpu_nodes_bytes=gpu_nodes_bytes,
         )
         return MemorySample(now, memory)
-
-    def _cpuless_nodes(self, now: float) -> tuple[Meminfo, ...]:
-        """Return the memory of NUMA nodes without CPUs; whether there are any is searched once a minute."""
-        if self._has_nodes or now >= self._search_at:
-            self._search_at = now + _SEARCH_AGAIN_S
-            nodes = read_cpuless_nodes(self._root)
-            self._has_nodes = bool(nodes)
-            return nodes
-        return ()
 
     def close(self) -> None:
         """Close the NVIDIA driver's library; a later `read` opens it again."""

@@ -216,12 +216,15 @@ class MemoryReader:
         """
         total, available = meminfo.get("MemTotal"), meminfo.get("MemAvailable")
         huge_pages = bool(unified and meminfo.get("HugePages_Total"))
-        if huge_pages:
-            available = _free_huge_pages_bytes(meminfo)
+        if huge_pages:  # then a GPU can allocate the free ones (NVIDIA's porting guide)
+            free, size = meminfo.get("HugePages_Free"), meminfo.get("Hugepagesize")
+            available = None if free is None or size is None else free * size
         gpu_bytes = gpu_processes_bytes if unified else None
         parts, overlap, unattributed = _memory_parts(meminfo, gpu_bytes)
         vmstat = read_bytes(self._vmstat) or b""
-        swap_in, swap_out = self._swap_rates(vmstat, now)
+        counted = {name: _vmstat_value(vmstat, name) for name in ("pswpin", "pswpout")}
+        swapped = {name: pages * self._page_bytes for name, pages in counted.items() if pages is not None}
+        swap_rates = self._rates.step(swapped, now)
         swap_total = meminfo.get("SwapTotal")
         return MemoryReading(
             unified=unified,
@@ -240,8 +243,8 @@ class MemoryReader:
             unattributed_bytes=unattributed,
             swap_total_bytes=swap_total,
             swap_used_bytes=_difference_or_none(swap_total, meminfo.get("SwapFree")),
-            swap_in_bytes_per_s=swap_in,
-            swap_out_bytes_per_s=swap_out,
+            swap_in_bytes_per_s=swap_rates.get("pswpin"),
+            swap_out_bytes_per_s=swap_rates.get("pswpout"),
             pressure_full_avg10=_full_avg10(read_bytes(self._pressure)),
             huge_pages=huge_pages,
             parts=parts,
@@ -249,16 +252,6 @@ class MemoryReader:
             overlap_bytes=overlap,
             gpu_nodes_bytes=gpu_nodes_bytes,
         )
-
-    def _swap_rates(self, vmstat: bytes, now: float) -> tuple[float | None, float | None]:
-        """Return the bytes per second read from swap and written to swap since the previous reading.
-
-        Each is None in the first reading and where the kernel does not report it.
-        """
-        counted = {name: _vmstat_value(vmstat, name) for name in ("pswpin", "pswpout")}
-        pages = {name: value for name, value in counted.items() if value is not None}
-        rates = self._rates.step({name: value * self._page_bytes for name, value in pages.items()}, now)
-        return rates.get("pswpin"), rates.get("pswpout")
 
 
 def _vmstat_value(content: bytes, name: str) -> int | None:
@@ -277,16 +270,6 @@ def _vmstat_value(content: bytes, name: str) -> int | None:
 def _difference_or_none(total: int | None, part: int | None) -> int | None:
     """Return `total - part`, at least 0; None when either is unknown."""
     return None if total is None or part is None else max(0, total - part)
-
-
-def _free_huge_pages_bytes(meminfo: Mapping[str, int]) -> int | None:
-    """Return the bytes in free huge pages; None if /proc/meminfo does not report them.
-
-    If a machine with unified memory reserves huge pages, these bytes are what a GPU can allocate (NVIDIA's
-    porting guide).
-    """
-    free, size = meminfo.get("HugePages_Free"), meminfo.get("Hugepagesize")
-    return None if free is None or size is None else free * size
 
 
 def _full_avg10(content: bytes | None) -> float | None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import (
     GIGA,
@@ -29,10 +28,9 @@ _LEFT_OUT = ("docker", "veth", "br-")
 """Prefixes of interfaces that container engines create; their traffic is also counted on other interfaces."""
 _MOST_INTERFACES = 64
 """Upper limit of interfaces shown."""
-_STATE_AGAIN_S = 5.0
-"""Seconds between two reads of whether an interface is up."""
-_SPEED_AGAIN_S = 60.0
-"""Seconds between two reads of a link's speed, which can be a query to the card's firmware."""
+_LINKS_AGAIN_S = 5.0
+"""Seconds between two reads of state, type and speed of the interfaces; of the speed, which can be a query to
+the card's firmware, too."""
 _ETHERNET_TYPE = 1
 """ARPHRD_ETHER in /sys/class/net/*/type."""
 _SPEED_MAX_MBPS = 100_000_000
@@ -55,9 +53,8 @@ class _Link(Struct, frozen=True):
     kind: str
     bits_per_s: float | None
     bus_bits_per_s: float | None
-    state_at: float
-    speed_at: float
-    """When type and rates were read, in seconds; before it when the state was."""
+    read_at: float
+    """In seconds."""
 
 
 class NetworkReader:
@@ -88,25 +85,17 @@ class NetworkReader:
         return tuple(_interface_reading(name, link, rates) for name, link in self._links.items())
 
     def _read_link(self, name: str, now: float) -> _Link:
-        """Return state, type, link rate and PCIe rate of an interface, some of them from a cache.
-
-        The state is read again after some seconds, the other values after a minute or when the state has
-        changed.
-        """
+        """Return state, type, link rate and PCIe rate of an interface, which are read every few seconds."""
         cached = self._links.get(name)
-        if cached is not None and 0 <= now - cached.state_at < _STATE_AGAIN_S:
+        if cached is not None and 0 <= now - cached.read_at < _LINKS_AGAIN_S:
             return cached
         folder = self._class / name
         up = {"up": True, "down": False, "lowerlayerdown": False, "notpresent": False}.get(
             read_text(f"{folder}/operstate") or ""
         )
-        if cached is not None and cached.up == up and 0 <= now - cached.speed_at < _SPEED_AGAIN_S:
-            return replace(cached, state_at=now)
         megabits = (read_int(f"{folder}/speed") if up is not False else None) or 0
         bits_per_s = float(megabits * _BITS_PER_MEGABIT) if 0 < megabits < _SPEED_MAX_MBPS else None
-        return _Link(
-            up, _interface_kind(name, folder), bits_per_s, link_bits_per_s(f"{folder}/device"), now, now
-        )
+        return _Link(up, _interface_kind(name, folder), bits_per_s, link_bits_per_s(f"{folder}/device"), now)
 
 
 def _interface_reading(name: str, link: _Link, rates: dict[tuple[str, str], float | None]) -> NetworkReading:
@@ -169,11 +158,7 @@ _WORD_BYTES = 4
 """`port_rcv_data` and `port_xmit_data` count words of 32 bits."""
 _BITS_PER_WORD = 8 * _WORD_BYTES
 _PORTS_AGAIN_S = 5.0
-"""Seconds between two reads of the ports, their state and speed, and their packets."""
-_ERRORS_AGAIN_S = 10.0
-"""Seconds between two reads of the error counters."""
-_PLACE_AGAIN_S = 60.0
-"""Seconds between two reads of the hardware that a port belongs to (PCIe link, network interface)."""
+"""Seconds between two reads of all but the bytes: of state and speed, packets and errors of the ports."""
 _MOST_PORTS = 32
 """Upper limit of ports shown."""
 _PORT_ERRORS = (
@@ -197,9 +182,8 @@ class _Port(Struct, frozen=True):
     """Values of a port that are read seldom: PCIe link, network interface, state and link rate."""
 
     folder: str
-    place: tuple[float | None, str | None]
-    """Rate of the PCIe link of the port's device, and the port's network interface."""
-    place_at: float
+    bus_bits_per_s: float | None
+    netdev: str | None
     up: bool | None
     link_bits_per_s: float | None
 
@@ -217,12 +201,11 @@ class RdmaReader:
         self._packet_rates: CounterRates[tuple[str, str]] = CounterRates()
         self._error_rates: CounterRates[tuple[str, str]] = CounterRates()
         self._ports_read_at: float | None = None
-        self._errors_at: float | None = None
         self._ports: dict[str, _Port] = {}
         self._packets: Mapping[tuple[str, str], float | None] = {}
         """Packets per second by (port name, direction)."""
-        self._errors: dict[str, tuple[float | None, Mapping[str, float]]] = {}
-        """Per port, the sum of its errors per second, and the rate of each counter that moved."""
+        self._errors: Mapping[tuple[str, str], float | None] = {}
+        """Rates by (port name, error or congestion counter)."""
 
     def read(self, now: float) -> tuple[NetworkReading, ...]:
         """Return a reading of each port at `now` (seconds); empty where there is no RDMA device.
@@ -230,19 +213,20 @@ class RdmaReader:
         Rates are None in the first reading.
         """
         if self._ports_read_at is None or not 0 <= now - self._ports_read_at < _PORTS_AGAIN_S:
-            self._find_and_read_ports(now)
-        if self._errors_at is None or not 0 <= now - self._errors_at < _ERRORS_AGAIN_S:
-            self._read_errors(now)
-        names = (("rx", "port_rcv_data"), ("tx", "port_xmit_data"))
-        words = {
-            (name, way): count
-            for name, port in self._ports_not_down()
-            for way, counter in names
-            if (count := _read_counter(f"{port.folder}/counters/{counter}")) is not None
-        }
+            self._read_ports(now)
+        words = self._count_both_ways("port_rcv_data", "port_xmit_data")
         most = {key: _most_words_per_s(self._ports[key[0]]) for key in words}
         rates = self._rates.step(words, now, most)
         return tuple(self._reading(name, port, rates) for name, port in self._ports.items())
+
+    def _count_both_ways(self, rx: str, tx: str) -> dict[tuple[str, str], int]:
+        """Return the values of two counters by (port name, direction); one at its upper limit is left out."""
+        counts = {
+            (name, way): read_int(f"{port.folder}/counters/{counter}")
+            for name, port in self._ports_not_down()
+            for way, counter in (("rx", rx), ("tx", tx))
+        }
+        return {key: count for key, count in counts.items() if count not in {None, _FULL_32_BITS}}
 
     def _ports_not_down(self) -> list[tuple[str, _Port]]:
         """Return (name, port) of the ports that are up or whose state is unknown."""
@@ -256,8 +240,12 @@ class RdmaReader:
         `rates` has 32-bit words per second by (port name, direction).
         """
         rx, tx = (rates.get((name, way)) for way in ("rx", "tx"))
-        errors_per_s, errors = self._errors.get(name, (None, {}))
-        bus_bits_per_s, netdev = port.place
+        moving = {
+            counter: rate
+            for counter in (*_PORT_ERRORS, *CONGESTION_COUNTERS)
+            if (rate := self._errors.get((name, counter))) is not None
+        }
+        errors = [moving[counter] for counter in _PORT_ERRORS if counter in moving]
         return NetworkReading(
             name=clean(name, 64),
             kind="rdma",
@@ -267,65 +255,37 @@ class RdmaReader:
             rx_packets_per_s=self._packets.get((name, "rx")),
             tx_packets_per_s=self._packets.get((name, "tx")),
             link_bits_per_s=port.link_bits_per_s,
-            bus_bits_per_s=bus_bits_per_s,
-            errors_per_s=errors_per_s,
-            errors=errors,
-            netdev=netdev,
+            bus_bits_per_s=port.bus_bits_per_s,
+            errors_per_s=sum(errors) if errors else None,
+            errors={counter: rate for counter, rate in moving.items() if rate},
+            netdev=port.netdev,
         )
 
-    def _find_and_read_ports(self, now: float) -> None:
-        """Find the ports: store place, state and rate of each in `_ports`, packet rates in `_packets`."""
+    def _read_ports(self, now: float) -> None:
+        """Find the ports, and store what is read seldom; counters that a driver lacks are left out."""
         self._ports_read_at = now
-        ports = {}
+        self._ports = {}
         for name, device, number in find_ports(self._class)[:_MOST_PORTS]:
             folder = f"{device}/ports/{number}"
-            cached = self._ports.get(name)
-            if cached is not None and 0 <= now - cached.place_at < _PLACE_AGAIN_S:
-                link, place_at = cached.place, cached.place_at
-            else:
-                link, place_at = place_of_port(device, number), now
-            up = _is_active(read_text(f"{folder}/state"))
+            state = read_text(f"{folder}/state")  # "4: ACTIVE"
             gigabits = read_quantity(f"{folder}/rate", "Gb/sec")  # "200 Gb/sec (4X HDR)"
-            rate = None if gigabits is None else gigabits * GIGA
-            ports[name] = _Port(folder, link, place_at, up, rate)
-        self._ports = ports
-        names = (("rx", "port_rcv_packets"), ("tx", "port_xmit_packets"))
-        counted = {
-            (name, way): count
-            for name, port in self._ports_not_down()
-            for way, counter in names
-            if (count := _read_counter(f"{port.folder}/counters/{counter}")) is not None
-        }
+            self._ports[name] = _Port(
+                folder,
+                *place_of_port(device, number),
+                None if state is None else state.endswith("ACTIVE"),
+                None if gigabits is None else gigabits * GIGA,
+            )
+        packets = self._count_both_ways("port_rcv_packets", "port_xmit_packets")
         # No packet is smaller than a word, so the limit in words holds for packets too.
-        most = {key: _most_words_per_s(ports[key[0]]) for key in counted}
-        self._packets = self._packet_rates.step(counted, now, most)
-
-    def _read_errors(self, now: float) -> None:
-        """Read all error and congestion counters of the ports, and store their rates in `_errors`.
-
-        Counters that the card's driver does not have are left out.
-        """
-        self._errors_at = now
-        counted = {
+        most = {key: _most_words_per_s(self._ports[key[0]]) for key in packets}
+        self._packets = self._packet_rates.step(packets, now, most)
+        errors = {
             (name, counter): count
             for name, port in self._ports_not_down()
             for counter in (*_PORT_ERRORS, *CONGESTION_COUNTERS)
             if (count := read_int(f"{port.folder}/hw_counters/{counter}")) is not None
         }
-        rates = self._error_rates.step(counted, now)
-        self._errors = {
-            name: _sum_errors(
-                {counter: rates.get((name, counter)) for counter in (*_PORT_ERRORS, *CONGESTION_COUNTERS)}
-            )
-            for name in self._ports
-        }
-
-
-def _sum_errors(rates: Mapping[str, float | None]) -> tuple[float | None, Mapping[str, float]]:
-    """Return the sum of a port's error rates, and each of its error and congestion rates that is above 0."""
-    errors = [rate for counter in _PORT_ERRORS if (rate := rates.get(counter)) is not None]
-    moved = {counter: rate for counter, rate in rates.items() if rate}
-    return sum(errors) if errors else None, moved
+        self._errors = self._error_rates.step(errors, now)
 
 
 def find_ports(folder: Path) -> list[tuple[str, str, str]]:
@@ -356,17 +316,6 @@ def place_of_port(device: str, number: str) -> tuple[float | None, str | None]:
     return link_bits_per_s(f"{device}/device"), None if netdev is None else clean(netdev, 64) or None
 
 
-def _read_counter(path: str) -> int | None:
-    """Return a counter's value; None when it is missing or stopped at its upper limit."""
-    count = read_int(path)
-    return None if count == _FULL_32_BITS else count
-
-
 def _most_words_per_s(port: _Port) -> float:
     """Return the highest plausible traffic of a port in 32-bit words per second."""
     return (port.link_bits_per_s or _LINK_MAX_BITS_PER_S) * _MARGIN / _BITS_PER_WORD
-
-
-def _is_active(state: str | None) -> bool | None:
-    """Return whether a port state such as `4: ACTIVE` is active; None when `state` is None."""
-    return None if state is None else state.endswith("ACTIVE")

@@ -14,12 +14,10 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.hardware.checkpoint import CheckpointReader
@@ -158,17 +156,15 @@ class ContainerReader:
             return
         self._asked_at = now
         self._unknown.clear()
-        sockets = [path for path in self._sockets() if _is_usable(path)]
+        runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+        paths = [str(self._root / path) for path in _SOCKETS]
+        paths += [f"{runtime}/podman/podman.sock"] if runtime.startswith("/") else []
+        sockets = [path for path in paths if _is_usable(path)]
         if sockets:
             self._thread = threading.Thread(
                 target=self._ask_names, args=(sockets,), name="sparktop-containers", daemon=True
             )
             self._thread.start()
-
-    def _sockets(self) -> list[str]:
-        runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-        paths = [str(self._root / path) for path in _SOCKETS]
-        return [*paths, f"{runtime}/podman/podman.sock"] if runtime.startswith("/") else paths
 
     def _ask_names(self, sockets: list[str]) -> None:
         names: dict[str, str] = {}
@@ -271,7 +267,6 @@ class ProcessTableReader:
         self._read_at: float | None = None
         self._table = ProcessTable()
         self._ticks: dict[_Life, int] = {}
-        self._names: dict[tuple[_Life, bytes], str] = {}
 
     def read(self, now: float) -> ProcessTable:
         """Return the process table at `now` (seconds), or the previous table if that is less than 5 s old.
@@ -284,22 +279,17 @@ class ProcessTableReader:
             return ProcessTable(table.processes, table.count, elapsed_s)
         if elapsed_s is None or not 0 < elapsed_s < _FORGOTTEN_S:
             elapsed_s, self._ticks = None, {}
-        processes = self._list_processes()
-        before, self._ticks = (
-            self._ticks,
-            {(process.pid, process.start): process.ticks for process in processes},
-        )
+        proc = str(self._proc)
+        pids = [int(name) for name in entries(self._proc) if name.isdecimal()]
+        parsed = [parse_stat(pid, read_small(f"{proc}/{pid}/stat") or b"") for pid in pids]
+        processes = [process for process in parsed if process is not None]  # without kernel threads
+        before = self._ticks
+        self._ticks = {(process.pid, process.start): process.ticks for process in processes}
         largest = sorted(processes, key=lambda process: (-process.rss_pages, process.pid))[:_MOST]
-        names = {((process.pid, process.start), process.comm): self._name(process) for process in largest}
-        self._names = names
         self._read_at = now
         self._table = ProcessTable(
             processes=tuple(
-                self._reading(
-                    process,
-                    names[(process.pid, process.start), process.comm],
-                    self._cpu_percent(process, before.get((process.pid, process.start)), elapsed_s),
-                )
+                self._reading(process, before.get((process.pid, process.start)), elapsed_s)
                 for process in largest
             ),
             count=len(processes) or None,
@@ -308,40 +298,33 @@ class ProcessTableReader:
         self._containers.learn_names(now)
         return self._table
 
-    def _reading(self, process: Process, name: str, cpu_percent: float | None) -> ProcessReading:
-        memory_bytes = process.rss_pages * self._page_bytes
-        container, named = self._containers.find(process.pid, process.start)
-        return ProcessReading(process.pid, name, memory_bytes, cpu_percent, container, named)
-
-    def _list_processes(self) -> list[Process]:
-        """Return every process whose stat file can be read, without kernel threads."""
-        proc = str(self._proc)
-        pids = [int(name) for name in entries(self._proc) if name.isdecimal()]
-        processes = (parse_stat(pid, read_small(f"{proc}/{pid}/stat") or b"") for pid in pids)
-        return [process for process in processes if process is not None]
-
-    def _cpu_percent(self, process: Process, before: int | None, elapsed_s: float | None) -> float | None:
-        """Return the CPU use of a process since the previous table, in percent of one core.
-
-        `before` is the process's ticks in the previous table, and `elapsed_s` the seconds since that table.
-        Return None if one of them is None, or if the ticks fell.
-        """
-        if before is None or elapsed_s is None or process.ticks < before:
-            return None
-        return 100.0 * (process.ticks - before) / self._ticks_per_s / elapsed_s
-
-    def _name(self, process: Process) -> str:
-        """Return the name of a process; if the kernel has cut it, complete it from the command line."""
-        cached = self._names.get(((process.pid, process.start), process.comm))
-        if cached is not None:
-            return cached
+    def _reading(self, process: Process, before: int | None, elapsed_s: float | None) -> ProcessReading:
+        """Return a row of the table; if the kernel has cut a name, complete it from the command line."""
         name = process.comm
         if len(name) >= _CUT_NAME_BYTES:
             command = (read_bytes(f"{self._proc}/{process.pid}/cmdline") or b"").partition(b"\0")[0]
             words = command.rpartition(b"/")[2].split(None, 1)
             if words and words[0].startswith(name):
                 name = words[0]
-        return clean(name.decode("utf-8", "replace"), 64) or f"pid {process.pid}"
+        container, named = self._containers.find(process.pid, process.start)
+        return ProcessReading(
+            process.pid,
+            clean(name.decode("utf-8", "replace"), 64) or f"pid {process.pid}",
+            process.rss_pages * self._page_bytes,
+            _cpu_percent(process.ticks, before, elapsed_s, self._ticks_per_s),
+            container,
+            named,
+        )
+
+
+def _cpu_percent(ticks: int, before: int | None, elapsed_s: float | None, per_s: int) -> float | None:
+    """Return the CPU use of a process since the previous reading, in percent of one core.
+
+    `before` are its ticks then; None if it has none, if `elapsed_s` is None or 0, or if the ticks fell.
+    """
+    if before is None or not elapsed_s or elapsed_s < 0 or ticks < before:
+        return None
+    return 100.0 * (ticks - before) / per_s / elapsed_s
 
 
 # Processes of inference engines are recognised by their command lines: engines change their titles with
@@ -422,8 +405,6 @@ _MODULES: Mapping[str, str] = {
     "sglang.launch_server": "sglang",
 }
 """By module run with `python -m`: the program of `_SERVERS`."""
-UNSETTLED = ("python", "ray::", "sh", "bash", "docker-init", "tini", "uv", "env")
-"""Beginnings of program names that may become an engine's process: by a new title, or by exec."""
 
 
 class Title(NamedTuple):
@@ -510,7 +491,12 @@ def _title_of_options(program: str, words: Sequence[str]) -> Title:
     engine, port = _SERVERS[program]
     given = dict(options_of(words))  # of an option that is given twice, engines take the last
     port_word = given.get("--port") or (given.get("-p") if program.startswith("text-") else None) or ""
-    kept = {name: value for name, value in given.items() if _plain_name(name) in _KEPT_OPTIONS}
+    # The name without the part of its JSON that it sets, or its level: -O3, -cc.mode.
+    kept = {
+        name: value
+        for name, value in given.items()
+        if name.partition(".")[0].rstrip("0123456789") in _KEPT_OPTIONS
+    }
     number = int(port_word) if port_word.isascii() and port_word.isdecimal() else port
     return Title(
         engine,
@@ -538,11 +524,6 @@ def option(words: Sequence[str], names: Sequence[str]) -> str | None:
     """Return the value that counts, the last one, of the first of `names` that is given; None without one."""
     given = dict(options_of(words))
     return next((given[name] for name in names if given.get(name)), None)
-
-
-def _plain_name(name: str) -> str:
-    """Return the name of an option without the part of its JSON that it sets, or its level: -O3, -cc.mode."""
-    return name.partition(".")[0].rstrip("0123456789")
 
 
 def _flag_text(name: str, value: str) -> str:
@@ -805,18 +786,8 @@ def _host_of(digits: bytes) -> str:
     return socket.inet_ntop(socket.AF_INET if len(words) == 1 else socket.AF_INET6, packed)
 
 
-_WORKLOADS_READ_AGAIN_S, _SETTLED_AGAIN_S = 5.0, 10.0
-"""Seconds between two readings; the second where no process of an engine is young, and none ended lately."""
-_LIST_AGAIN_S, _LIST_IDLE_S = 60.0, 20.0
-"""Seconds after which a settled machine's processes are listed again, with and without an engine; in between,
-only known processes are read."""
-_AFTER_END_S = 300.0
-"""Seconds after the end of an engine's process in which its next start is expected."""
-_STARTING_S = 1800.0
-"""Age up to which a process of an engine may still be loading a model."""
-_YOUNG_S, _UNSETTLED_S = 12.0, 180.0
-"""Seconds since it was first seen for which a process' command line is read again: of any process that
-started meanwhile, and of one that may become an engine's."""
+_WORKLOADS_READ_AGAIN_S = 5.0
+"""Seconds between two readings."""
 _WORKLOADS_MOST = 64
 """Upper limit of workloads in a sample."""
 _MOST_GUARDS, _MOST_ANCESTORS = 8, 8
@@ -832,33 +803,8 @@ _REAPERS = frozenset(
 but its server."""
 
 
-class _Command(Struct, frozen=True):
-    """What the command line of a process says."""
-
-    program: str
-    title: Title | None
-    guard: MemoryGuard | None
-    settled_at: float = 0.0
-    """Time up to which the command line is read again."""
-
-
-class _Use(Struct):
-    """CPU time and start of a workload at the previous reading."""
-
-    start: int
-    ticks: int
-    at: float
-    may_read_io: bool = True
-
-
 _KTHREADD = 2
 """Process ID of the parent of all kernel threads, which no container sees."""
-
-
-def _is_kernel_thread(stat_file: bytes | None) -> bool:
-    fields = (stat_file or b"").rpartition(b")")[2].split(None, _FLAGS + 1)
-    flags = parse_int(fields[_FLAGS]) if len(fields) > _FLAGS else None
-    return bool(flags is not None and flags & _KERNEL_THREAD)
 
 
 def _boot_s() -> float:
@@ -868,9 +814,8 @@ def _boot_s() -> float:
 class WorkloadReader:
     """Reads the workloads of a machine every few seconds; returns the previous ones in between.
 
-    The list of process IDs takes 0.1 ms; a command line takes 8 µs. So every few seconds the IDs are listed,
-    and only command lines that are new, or that may still change (a Python process gets its title seconds
-    after its start), are read.
+    The list of process IDs takes 0.1 ms, a command line 8 µs. All are read each time: a Python process gets
+    its title seconds after its start.
     """
 
     def __init__(
@@ -890,90 +835,52 @@ class WorkloadReader:
         self._page_bytes = page_bytes or os.sysconf("SC_PAGE_SIZE")
         self._ticks_per_s = ticks_per_s or os.sysconf("SC_CLK_TCK")
         self._read_at: float | None = None
-        self._wait_s = _WORKLOADS_READ_AGAIN_S
-        self._titled: set[int] = set()
-        self._compilers, self._sees_all = 0, False
-        self._guards: tuple[MemoryGuard, ...] = ()
-        self._listed_at: float | None = None
-        self._ended_at: float | None = None
-        """When a workload was last found to have ended."""
         self._workloads = Workloads()
-        self._commands: dict[int, _Command] = {}
-        """What the command lines of all processes say, by process ID."""
-        self._used: dict[int, _Use] = {}
+        self._titles: dict[int, Title] = {}
+        """Of the processes of engines, by process ID."""
+        self._ticks: dict[_Life, int] = {}
 
     def read(self, now: float, on_gpu: Collection[int] = ()) -> Workloads:
         """Return the workloads at `now` (seconds); `on_gpu` are the IDs of processes that hold GPU memory."""
         age_s = None if self._read_at is None else now - self._read_at
-        if age_s is not None and 0 <= age_s < self._wait_s:
+        if age_s is not None and 0 <= age_s < _WORKLOADS_READ_AGAIN_S:
             return replace(self._workloads, age_s=age_s)
         self._read_at = now
-        before = self._workloads.processes
-        processes = [] if self._is_list_due(now, on_gpu) else self._engine_processes(on_gpu)
-        if len(processes) < len(before) or self._is_list_due(now, on_gpu):
-            first, self._listed_at = self._listed_at is None, now
-            pids = [int(name) for name in entries(self._root / "proc") if name.isdecimal()]
-            self._update_commands(pids, now, first=first)
-            processes = self._engine_processes(on_gpu)
-        if len(processes) < len(before):
-            self._ended_at = now
-        by_pid = {process.pid: process for process in processes}
-        self._used = {pid: use for pid, use in self._used.items() if pid in by_pid}
-        workloads = tuple(self._workload(process, now, by_pid) for process in processes)
+        compilers, guards = self._read_commands()
+        pids = sorted(self._titles.keys() | set(on_gpu))[:_WORKLOADS_MOST]
+        by_pid = {pid: process for pid in pids if (process := self._read_process(pid)) is not None}
+        workloads = tuple(self._workload(process, age_s, by_pid) for process in by_pid.values())
+        self._ticks = {(process.pid, process.start): process.ticks for process in by_pid.values()}
         self._workloads = Workloads(
-            _with_servers(workloads, {process.pid: process.parent for process in processes}),
-            self._compilers,
+            _with_servers(workloads, {process.pid: process.parent for process in by_pid.values()}),
+            compilers,
             0.0,
-            self._guards,
-            self._sees_all,
+            guards,
+            self._sees_all(),
         )
-        starting = (self._ended_at is not None and now - self._ended_at < _AFTER_END_S) or any(
-            workload.age_s is not None and workload.age_s < _STARTING_S for workload in workloads
-        )
-        settled_s = _SETTLED_AGAIN_S if workloads else _LIST_IDLE_S
-        self._wait_s = _WORKLOADS_READ_AGAIN_S if starting else settled_s
         self._containers.learn_names(now)
         return self._workloads
 
-    def _is_list_due(self, now: float, on_gpu: Collection[int]) -> bool:
-        fast = self._wait_s == _WORKLOADS_READ_AGAIN_S or self._listed_at is None
-        new = any(pid not in self._commands for pid in on_gpu)
-        wait_s = _LIST_AGAIN_S if self._workloads.processes else _LIST_IDLE_S
-        return fast or new or not 0 <= now - (self._listed_at or 0.0) < wait_s
+    def _read_commands(self) -> tuple[int, tuple[MemoryGuard, ...]]:
+        """Read all command lines: store the titles, and return the number of compilers and the guards."""
+        self._titles, guards, compilers = {}, list[MemoryGuard](), 0
+        for pid in [int(name) for name in entries(self._root / "proc") if name.isdecimal()]:
+            content = read_small(f"{self._proc}/{pid}/cmdline")
+            arguments = arguments_of(content) if content else []
+            program = program_of(arguments)
+            compilers += program in COMPILERS
+            if (title := read_title(arguments)) is not None:
+                self._titles[pid] = title
+            if (guard := read_guard(program, arguments, self._root)) is not None:
+                guards.append(guard)
+        return compilers, tuple(guards[:_MOST_GUARDS])
 
-    def _engine_processes(self, on_gpu: Collection[int]) -> list[Process]:
-        """Return the processes of engines that are known, and those on a GPU."""
-        pids = sorted(self._titled | set(on_gpu))[:_WORKLOADS_MOST]
-        return [process for pid in pids if (process := self._read_process(pid)) is not None]
-
-    def _update_commands(self, pids: Iterable[int], now: float, *, first: bool) -> None:
-        """Read the command lines that are new or may have changed; forget processes that ended.
-
-        `first` is true in the first reading of all.
-        """
-        before, commands = self._commands, dict[int, _Command]()
-        for pid in pids:
-            command = before.get(pid)
-            if command is None:
-                command = self._read_command(pid)
-                unsettled = command.program.startswith(UNSETTLED)
-                wait_s = _UNSETTLED_S if unsettled else 0.0 if first else _YOUNG_S
-                command = replace(command, settled_at=now + wait_s)
-            elif now < command.settled_at:
-                command = replace(self._read_command(pid), settled_at=command.settled_at)
-            commands[pid] = command
-        self._commands = commands
-        self._titled = {pid for pid, command in commands.items() if command.title is not None}
-        self._compilers = sum(command.program in COMPILERS for command in commands.values())
-        guards = (command.guard for command in commands.values() if command.guard is not None)
-        self._guards = tuple(islice(guards, _MOST_GUARDS))
-        self._sees_all = _is_kernel_thread(read_small(f"{self._proc}/{_KTHREADD}/stat"))
-
-    def _read_command(self, pid: int) -> _Command:
-        content = read_small(f"{self._proc}/{pid}/cmdline")
-        arguments = arguments_of(content) if content else []
-        program = program_of(arguments)
-        return _Command(program, read_title(arguments), read_guard(program, arguments, self._root))
+    def _sees_all(self) -> bool:
+        """Return whether the parent of all kernel threads can be seen, which no container sees."""
+        stat_file = read_small(f"{self._proc}/{_KTHREADD}/stat") or b""
+        fields = stat_file.rpartition(b")")[2].split(None, _FLAGS + 1)
+        flags = parse_int(fields[_FLAGS]) if len(fields) > _FLAGS else None
+        return bool((flags or 0) & _KERNEL_THREAD)
 
     def _read_process(self, pid: int) -> Process | None:
         return parse_stat(pid, read_small(f"{self._proc}/{pid}/stat") or b"")
@@ -985,28 +892,21 @@ class WorkloadReader:
         """
         first = process
         for _ in range(_MOST_ANCESTORS):
-            parent, command = by_pid.get(first.parent), self._commands.get(first.parent)
-            if parent is None or command is None or command.title is None:
+            parent, title = by_pid.get(first.parent), self._titles.get(first.parent)
+            if parent is None or title is None:
                 break
-            if command.title.role not in _PARTS:
+            if title.role not in _PARTS:
                 return None
             first = parent
         parent = self._read_process(first.parent) if first.parent else None
         return None if parent is None else parent.comm in _REAPERS
 
-    def _workload(self, process: Process, now: float, by_pid: Mapping[int, Process]) -> Workload:
+    def _workload(self, process: Process, elapsed_s: float | None, by_pid: Mapping[int, Process]) -> Workload:
+        """Return a workload; `elapsed_s` are the seconds since the previous reading, None without one."""
         pid = process.pid
-        command = self._commands.get(pid)
-        title = (command.title if command is not None else None) or _NOT_ENGINE
+        title = self._titles.get(pid, _NOT_ENGINE)
         container, name = self._containers.find(pid, process.start)
-        used = self._used.get(pid)
-        percent = None
-        if used is not None and used.start == process.start and now > used.at:
-            ticks = process.ticks - used.ticks
-            percent = max(0.0, 100.0 * ticks / self._ticks_per_s / (now - used.at))
-        may_read_io = used is None or used.start != process.start or used.may_read_io
-        disk_bytes = self._read_bytes(pid) if may_read_io else None
-        self._used[pid] = _Use(process.start, process.ticks, now, disk_bytes is not None)
+        before = self._ticks.get((pid, process.start))
         sockets = None
         if title.role == "server" and title.port is not None:
             sockets = read_sockets(self._proc, pid, title.port, contained=container is not None)
@@ -1023,8 +923,8 @@ class WorkloadReader:
             name,
             max(0.0, self._since_boot() - process.start / self._ticks_per_s),
             process.rss_pages * self._page_bytes,
-            percent,
-            disk_bytes,
+            _cpu_percent(process.ticks, before, elapsed_s, self._ticks_per_s),
+            self._read_bytes(pid),
             self._checkpoints.find(pid, process.start, title.path, title.flags),
             self._containers.oom_kills(pid, process.start) if title.engine else None,
             sockets,

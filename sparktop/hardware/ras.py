@@ -10,16 +10,15 @@ import asyncio
 import json
 import os
 import re
-import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.hardware.kernel_file import entries, read_bytes
+from sparktop.hardware.kernel_file import entries, open_regular, read_bytes
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import (
     ALL_OPERATIONS,
@@ -78,11 +77,12 @@ def parse_json(text: str) -> RanksAnswer:
     if not isinstance(report, dict) or not isinstance(report.get("communicators"), list):
         raise RanksError("the answer is not NCCL's: it lists no communicators")
     ras = _object_or_empty(report.get("ras"))
+    took_s = ras.get("collection_time_sec")
     return RanksAnswer(
         nccl=_text_or_none(report.get("nccl_version")),
         communicators=tuple(map(_read_communicator, report["communicators"][:MOST_COMMUNICATORS])),
         timeouts=_int_or_none(ras.get("timeouts_count")) or 0,
-        took_s=_seconds_or_none(ras.get("collection_time_sec")),
+        took_s=float(took_s) if isinstance(took_s, int | float) and 0 <= took_s < _LARGEST else None,
     )
 
 
@@ -104,7 +104,12 @@ def _read_communicator(fields: object) -> Communicator:
     if not isinstance(fields, dict):
         raise RanksError("the answer is not NCCL's: a communicator without fields")
     present, others = _objects_in(fields.get("ranks")), _objects_in(fields.get("missing_ranks"))
-    missing = [entry for entry in others if _is_unresponsive(entry)]
+    missing = [
+        entry
+        for entry in others
+        if (status := _object_or_empty(entry.get("status"))).get("unresponsive") is not False
+        or status.get("considered_dead") is True
+    ]
     absent = [
         replace(_read_rank(entry), status=RankStatus.ABSENT) for entry in others if entry not in missing
     ]
@@ -139,12 +144,6 @@ def _read_rank(entry: Mapping[str, object]) -> Rank:
     )
 
 
-def _is_unresponsive(entry: Mapping[str, object]) -> bool:
-    """Return whether the process of a missing rank does not answer: it may answer and not know the group."""
-    status = _object_or_empty(entry.get("status"))
-    return status.get("unresponsive") is not False or status.get("considered_dead") is True
-
-
 def _read_missing_rank(entry: Mapping[str, object]) -> MissingRank:
     rank = _int_or_none(entry.get("rank"))
     if rank is None:
@@ -173,12 +172,6 @@ def _read_counts(given: object) -> dict[str, int]:
 def _int_or_none(value: object) -> int | None:
     whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST
     return value if whole else None  # type: ignore[return-value]  # an int, as checked
-
-
-def _seconds_or_none(value: object) -> float | None:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    return float(value) if 0 <= value < _LARGEST else None
 
 
 def _text_or_none(value: object) -> str | None:
@@ -262,7 +255,10 @@ class _TextReader:
             return
         heading = _HEADING.fullmatch(line)
         if heading:
-            self._begin_communicator(int(heading[1]), plain_hash(heading[2]), heading[3])
+            if len(self.found) < MOST_COMMUNICATORS:
+                comm = _OpenCommunicator(int(heading[1]))
+                self._open = self.found.setdefault(plain_hash(heading[2]), comm)
+                self._part = heading[3]
         elif line == "DEAD":
             self._part = "DEAD"
         elif line == "Warnings":
@@ -272,42 +268,20 @@ class _TextReader:
         else:
             self._read_summary(line)
 
-    def _begin_communicator(self, group: int, name: str, part: str) -> None:
-        if len(self.found) < MOST_COMMUNICATORS:
-            self._open = self.found.setdefault(name, _OpenCommunicator(group))
-            self._part = part
-
     def _read_summary(self, line: str) -> None:
-        readers: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], None]], ...] = (
-            (_VERSION, self._read_version),
-            (_TOOK, self._read_time),
-            (_GROUP, self._read_group),
-            (_TIMEOUTS, self._read_timeouts),
-            (_PROCESS, self._read_dead_process),
-        )
-        for pattern, read in readers:
-            if match := pattern.match(line):
-                read(match)
-                return
-
-    def _read_version(self, match: re.Match[str]) -> None:
-        self.version = clean(match[1], 60)
-
-    def _read_time(self, match: re.Match[str]) -> None:
-        self.took_s = float(match[1])
-
-    def _read_group(self, match: re.Match[str]) -> None:
-        words = match[4].split(",")
-        status = RankStatus.RUNNING if words == ["RUNNING"] else RankStatus.STARTING
-        if not {"FINALIZE", "ABORT"}.isdisjoint(words):
-            status = RankStatus.STOPPING
-        self.groups[int(match[1])] = _Group(min(int(match[2]), 10**6), int(match[3]), status, match[5])
-
-    def _read_timeouts(self, match: re.Match[str]) -> None:
-        self.timeouts = int(match[1])
-
-    def _read_dead_process(self, match: re.Match[str]) -> None:
-        if self._part == "DEAD":
+        if match := _VERSION.match(line):
+            self.version = clean(match[1], 60)
+        elif match := _TOOK.match(line):
+            self.took_s = float(match[1])
+        elif match := _GROUP.match(line):
+            words = match[4].split(",")
+            status = RankStatus.RUNNING if words == ["RUNNING"] else RankStatus.STARTING
+            if not {"FINALIZE", "ABORT"}.isdisjoint(words):
+                status = RankStatus.STOPPING
+            self.groups[int(match[1])] = _Group(min(int(match[2]), 10**6), int(match[3]), status, match[5])
+        elif match := _TIMEOUTS.match(line):
+            self.timeouts = int(match[1])
+        elif (match := _PROCESS.match(line)) and self._part == "DEAD":
             self.dead.add((host_or_none(match[2]), int(match[1])))
 
     def _read_detail(self, line: str, comm: _OpenCommunicator) -> None:
@@ -380,10 +354,17 @@ def parse_text(text: str) -> RanksAnswer:
     if not reader.ended or not text.endswith("\n") or not _is_whole(reader):
         raise RanksError("half an answer of NCCL: its text ends too early")
     named = tuple(_communicator(name, comm, reader) for name, comm in reader.found.items())
+    # Communicators that start or shut down have an entry without a hash if they are not named.
+    in_details = {comm.group for comm in reader.found.values()}
+    unnamed = [
+        Communicator("", None, group.size, (Rank(None, status=group.status, many=max(1, group.size)),))
+        for number, group in reader.groups.items()
+        if number not in in_details and group.status is not RankStatus.RUNNING
+    ]
     return RanksAnswer(
         reader.version,
         "text",
-        (*named, *_unnamed_groups(reader.groups, reader.found)),
+        (*named, *unnamed),
         max(0, sum(group.comms for group in reader.groups.values()) - len(named)),
         reader.timeouts,
         reader.took_s,
@@ -396,17 +377,10 @@ def _is_whole(reader: _TextReader) -> bool:
         named = [comm for comm in reader.found.values() if comm.group == number]
         if group.errors != "OK" and len(named) < min(group.comms, MOST_COMMUNICATORS):
             return False
-        if (
-            group.errors == "MISMATCH"
-            and group.size <= MOST_RANKS
-            and any(_count_ranks(comm) < group.size for comm in named)
-        ):
+        counted = (len(comm.ranks) + sum(rank.many for rank in comm.unnamed) for comm in named)
+        if group.errors == "MISMATCH" and group.size <= MOST_RANKS and any(n < group.size for n in counted):
             return False
     return True
-
-
-def _count_ranks(comm: _OpenCommunicator) -> int:
-    return len(comm.ranks) + sum(rank.many for rank in comm.unnamed)
 
 
 def _communicator(name: str, comm: _OpenCommunicator, reader: _TextReader) -> Communicator:
@@ -421,18 +395,6 @@ def _communicator(name: str, comm: _OpenCommunicator, reader: _TextReader) -> Co
     )
     size = group.size if group is not None else sum(rank.many for rank in ranks) + len(missing)
     return Communicator(name, None, size, tuple(ranks), missing)
-
-
-def _unnamed_groups(
-    groups: Mapping[int, _Group], communicators: Mapping[str, _OpenCommunicator]
-) -> list[Communicator]:
-    """Return an entry without a hash for each group of unnamed communicators that start or shut down."""
-    named = {comm.group for comm in communicators.values()}
-    return [
-        Communicator("", None, group.size, (Rank(None, status=group.status, many=max(1, group.size)),))
-        for number, group in groups.items()
-        if number not in named and group.status is not RankStatus.RUNNING
-    ]
 
 
 MOST_BYTES = 4 << 20
@@ -493,7 +455,12 @@ async def _exchange(address: Address, where: str) -> RanksAnswer:
         await _send_command(reader, writer, b"TIMEOUT %d\n" % _GATHER_S)
         writer.write(b"STATUS\n" if has_json else b"VERBOSE STATUS\n")
         await writer.drain()
-        text = (await _read_to_end(reader)).decode("utf-8", "replace")
+        body = bytearray()
+        while chunk := await reader.read(1 << 16):
+            body += chunk
+            if len(body) > MOST_BYTES:
+                raise RanksError(f"an answer of over {MOST_BYTES >> 20} MiB")
+        text = body.decode("utf-8", "replace")
     finally:
         writer.close()
         with suppress(OSError):
@@ -533,20 +500,6 @@ async def _send_command(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
     return line
 
 
-async def _read_to_end(reader: asyncio.StreamReader) -> bytes:
-    """Return everything up to the end of the connection.
-
-    Raises:
-        RanksError: this is more than `MOST_BYTES`.
-    """
-    body = bytearray()
-    while chunk := await reader.read(1 << 16):
-        body += chunk
-        if len(body) > MOST_BYTES:
-            raise RanksError(f"an answer of over {MOST_BYTES >> 20} MiB")
-    return bytes(body)
-
-
 Version = tuple[int, int, int]
 
 _LIBRARY = re.compile(
@@ -559,13 +512,10 @@ _WRITTEN = re.compile(rb"NCCL version (\d{1,3})\.(\d{1,3})\.(\d{1,3})")
 _VARIABLE = b"NCCL_RAS_ADDR="
 _MOST_FOUND = 64
 """Most processes that are reported; a machine has a few for each GPU."""
-_SECTION_BYTES = 64 << 20
+_LIBRARY_BYTES = 1 << 30
 """Most bytes searched for the version of a library whose path does not say it."""
 _CHUNK, _OVERLAP = 1 << 20, 64
 """Bytes of a library that are read at once, and by which two pieces overlap: a version is shorter."""
-_ELF_HEADER, _ELF_SECTION = "<16sHHIQQQIHHHHHH", "<IIQQQQIIQQ"
-_MOST_SECTIONS = 1000
-"""Sections of a library's file that are looked at."""
 _PACKAGES = 3
 """Folders between a library file and the folder of Python packages: nvidia/nccl/lib."""
 
@@ -610,14 +560,10 @@ def parse_version(text: str | None) -> Version | None:
 def seen_from_here(process: Path, path: str) -> Path:
     """Return a path that leads to the file `path` of a process, which may run in a container."""
     inside = process / "root" / path.lstrip("/")
-    return inside if _exists(inside) else Path(path)
-
-
-def _exists(path: Path) -> bool:
     try:
-        return path.exists()
+        return inside if inside.exists() else Path(path)
     except OSError:
-        return False
+        return Path(path)
 
 
 def _library_version(
@@ -651,41 +597,17 @@ def version_by_names(file: Path) -> Version | None:
 
 
 def _version_in_content(file: Path) -> Version | None:
-    """Return the version that the library writes to logs, from its section of constants."""
+    """Return the version that the library writes to logs, which is among its constants."""
     try:
-        with file.open("rb") as opened:
-            for offset, size in _constant_sections(opened.read(64), file):
-                opened.seek(offset)
-                left, tail = min(size, _SECTION_BYTES), b""
-                while left > 0 and (chunk := opened.read(min(_CHUNK, left))):
-                    if match := _WRITTEN.search(tail + chunk):
-                        return int(match[1]), int(match[2]), int(match[3])
-                    left, tail = left - len(chunk), chunk[-_OVERLAP:]
-    except (OSError, struct.error, ValueError):
+        with open_regular(file) as opened:
+            tail = b""
+            while opened.tell() < _LIBRARY_BYTES and (chunk := opened.read(_CHUNK)):
+                if match := _WRITTEN.search(tail + chunk):
+                    return int(match[1]), int(match[2]), int(match[3])
+                tail = chunk[-_OVERLAP:]
+    except OSError:
         return None
     return None
-
-
-def _constant_sections(head: bytes, file: Path) -> Iterator[tuple[int, int]]:
-    """Yield (offset, size) of the sections .rodata of a 64-bit ELF file (man 5 elf) with this `head`."""
-    *_, table_at, _, _, _, _, entry_size, entries_count, names_index = struct.unpack(_ELF_HEADER, head)
-    if not head.startswith(b"\x7fELF\x02\x01") or entry_size != struct.calcsize(_ELF_SECTION):
-        return
-    with file.open("rb") as opened:
-        opened.seek(table_at)
-        table = opened.read(entry_size * min(entries_count, _MOST_SECTIONS))
-        sections = [
-            (name_at, offset, size)
-            for name_at, _, _, _, offset, size, *_ in struct.iter_unpack(_ELF_SECTION, table)
-        ]
-        if names_index >= len(sections):
-            return
-        _, names_at, names_size = sections[names_index]
-        opened.seek(names_at)
-        names = opened.read(min(names_size, _CHUNK))
-    for name_at, offset, size in sections:
-        if names[name_at:].partition(b"\0")[0] == b".rodata":
-            yield offset, size
 
 
 def _ras_address(process: Path) -> str | None:
@@ -755,13 +677,14 @@ class RasReader:
             return self._last[1]
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._ask_addresses())
-            self._running.add_done_callback(self._keep_result)
-        return await asyncio.shield(self._running)
 
-    def _keep_result(self, task: asyncio.Task[RanksReply | Failure]) -> None:
-        self._running = None
-        if not task.cancelled() and task.exception() is None:
-            self._last = (self._clock(), task.result())
+            def keep_result(task: asyncio.Task[RanksReply | Failure]) -> None:
+                self._running = None
+                if not task.cancelled() and task.exception() is None:
+                    self._last = (self._clock(), task.result())
+
+            self._running.add_done_callback(keep_result)
+        return await asyncio.shield(self._running)
 
     async def close(self) -> None:
         """End a running query; leaving early does no harm to the job."""
@@ -774,7 +697,11 @@ class RasReader:
         versions = [library.version for library in loaded if library.version is not None]
         if versions and min(versions) < OLDEST:
             return self._too_old_failure(min(versions))
-        failure = Failure(FailureKind.REFUSED, _silence_reason(loaded), self._clock())
+        why = (
+            ", although it is loaded: is NCCL_RAS_ENABLE 0, or its network not the host's?"
+            if loaded
+            else ": one GPU alone needs no NCCL; a container needs the host's network"
+        )
         end = self._clock() + DEADLINE_S
         for address in self._addresses_to_try(loaded):
             if address in self._refused:
@@ -787,7 +714,8 @@ class RasReader:
                     return Failure(error.kind, clean(error, 300), self._clock())
             else:
                 return self._judge_version(address, answer)
-        return failure
+        message = f"no RAS thread of NCCL listens on this machine{why}"
+        return Failure(FailureKind.REFUSED, message, self._clock())
 
     def _addresses_to_try(self, loaded: Sequence[LoadedNccl]) -> list[Address]:
         """Return the addresses to try, in their order."""
@@ -827,14 +755,6 @@ def parse_address(text: str) -> tuple[Address, ...]:
     if host == "localhost":
         return ("::1", int(port)), ("127.0.0.1", int(port))
     return ((host, int(port)),)
-
-
-def _silence_reason(loaded: Sequence[LoadedNccl]) -> str:
-    """Return why nothing listens, as far as that can be said."""
-    message = "no RAS thread of NCCL listens on this machine"
-    if loaded:
-        return f"{message}, although it is loaded: is NCCL_RAS_ENABLE 0, or its network not the host's?"
-    return f"{message}: one GPU alone needs no NCCL; a container needs the host's network"
 
 
 def _version_text(version: Version) -> str:

@@ -34,8 +34,6 @@ _MOST_SUBNETS = 8
 """Networks of an interface."""
 _MOST_ENGINES = 16
 """Processes of engines that are read."""
-_TRIES = 10
-"""Readings after which a process without the library is taken not to load it any more."""
 _ENVIRON_BYTES = 1 << 18
 """An environment beyond this is not searched."""
 _ROUTES_BYTES = 1 << 18
@@ -68,28 +66,23 @@ class SetupReader:
         self._root = root
         self._read_at: float | None = None
         self._setup: MachineSetup | None = None
-        self._setups: dict[tuple[int, int], tuple[EngineSetup, int]] = {}
-        """By (pid, start): what a process has loaded, and how often it was read."""
+        self._engines: dict[tuple[int, int], EngineSetup] = {}
+        """By (pid, start)."""
 
     def read(self, now: float, pids: Iterable[int] = (), *, gpu_firmware: str | None = None) -> MachineSetup:
-        """Return the set-up at `now` (seconds); `pids` are the processes of engines on GPUs.
-
-        The same object is returned until something changes.
-        """
+        """Return the set-up at `now` (seconds); `pids` are the processes of engines on GPUs."""
         if self._setup is not None and self._read_at is not None and 0 <= now - self._read_at < _READ_AGAIN_S:
             return self._setup
         self._read_at = now
-        setup = MachineSetup(
+        self._setup = MachineSetup(
             _word(f"{self._root}/sys/devices/virtual/dmi/id/bios_version"),
             gpu_firmware or (self._setup.gpu_firmware if self._setup is not None else None),
             self._kho(),
             read_int(f"{self._root}/proc/sys/vm/nr_hugepages"),
             self._rails(),
-            self._engines(sorted(set(pids))[:_MOST_ENGINES]),
+            self._read_engines(sorted(set(pids))[:_MOST_ENGINES]),
         )
-        if setup != self._setup:
-            self._setup = setup
-        return self._setup or setup
+        return self._setup
 
     def _kho(self) -> str | None:
         """Return the value of `kho=` on the kernel's command line, "" without it; None: unreadable."""
@@ -125,18 +118,18 @@ class SetupReader:
             _gids(port),
         )
 
-    def _engines(self, pids: list[int]) -> tuple[EngineSetup, ...]:
-        kept: dict[tuple[int, int], tuple[EngineSetup, int]] = {}
+    def _read_engines(self, pids: list[int]) -> tuple[EngineSetup, ...]:
+        """Return what processes have loaded: each is read until it has loaded the library."""
+        before, self._engines = self._engines, {}
         for pid in pids:
             process = parse_stat(pid, read_small(f"{self._root}/proc/{pid}/stat") or b"")
             if process is None:
                 continue
-            setup, tries = self._setups.get((pid, process.start), (None, 0))
-            if setup is None or (setup.nccl is None and tries < _TRIES):
+            setup = before.get((pid, process.start))
+            if setup is None or setup.nccl is None:
                 setup = read_engine(self._root / "proc" / str(pid), self._root)
-            kept[pid, process.start] = setup, tries + 1
-        self._setups = kept
-        return tuple(setup for setup, _ in kept.values())
+            self._engines[pid, process.start] = setup
+        return tuple(self._engines.values())
 
 
 def read_engine(process: Path, root: Path = Path("/")) -> EngineSetup:
@@ -149,6 +142,7 @@ def read_engine(process: Path, root: Path = Path("/")) -> EngineSetup:
         version = None if numbers is None else ".".join(map(str, numbers))
         if not is_replaced:
             size, build = _size_and_build(str(file))
+    memory_max = read_of_cgroup(root, int(process.name), "memory.max")
     return EngineSetup(
         int(process.name),
         None if path is None else clean(path, _LONGEST_VALUE),
@@ -159,7 +153,7 @@ def read_engine(process: Path, root: Path = Path("/")) -> EngineSetup:
         UNLIMITED
         if _may_lock_all(read_small(f"{process}/status") or b"", read_small(f"{process}/uid_map") or b"")
         else _memlock_limit(read_small(f"{process}/limits") or b""),
-        _memory_max(root, int(process.name)),
+        None if memory_max is None else _parse_limit(memory_max.strip()),
         image_of(read_bytes(f"{process}/mountinfo") or b""),
     )
 
@@ -263,12 +257,6 @@ def _may_lock_all(status: bytes, users: bytes) -> bool:
     except ValueError:
         return False
     return bool(rights & _IPC_LOCK) and users.split() == _ALL_USERS
-
-
-def _memory_max(root: Path, pid: int) -> int | None:
-    """Return the memory limit of a process' control group, in bytes."""
-    text = read_of_cgroup(root, pid, "memory.max")
-    return None if text is None else _parse_limit(text.strip())
 
 
 def _parse_limit(word: bytes) -> int | None:

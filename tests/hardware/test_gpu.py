@@ -152,8 +152,8 @@ def test_a_figure_that_cannot_be_is_unknown(field: str, call: str, nonsense: Any
     assert getattr(only(read(FakeDriver(gb10(**{call: nonsense})))), field) is None
 
 
-def test_names_of_processes_are_looked_up_once_and_cleaned(spark: Path) -> None:
-    """A process name comes from the driver, from /proc or is the pid; it is looked up once and cleaned."""
+def test_names_of_processes_are_cleaned(spark: Path) -> None:
+    """A process name comes from the driver, from /proc or is the pid, and is cleaned."""
     (spark / "proc/8").mkdir()
     (spark / "proc/8/comm").write_text("from-proc\n")
     answers = {
@@ -162,11 +162,8 @@ def test_names_of_processes_are_looked_up_once_and_cleaned(spark: Path) -> None:
     }
     driver = FakeDriver(gb10(**answers))
     driver.names = {7: "\x1b[31mred\u202e [bold]x[/bold]"}
-    reader = GpuReader(spark, driver)
-    reader.read(0.0)
-    names = [entry.name for entry in only(reader.read(1.0)).processes or ()]
+    names = [entry.name for entry in only(GpuReader(spark, driver).read(1.0)).processes or ()]
     assert names == ["[31mred [bold]x[/bold]", "from-proc", "pid 9"]
-    assert driver.calls["nvmlSystemGetProcessName"] == 3
 
 
 def test_a_gpu_that_answers_nothing_is_said() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from sparktop.hardware.cpu import CpuReader, Design, read_cores
+from sparktop.hardware.cpu import CpuReader, read_cores
 from sparktop.hardware.memory import MemoryReader, read_meminfo
 from sparktop.hardware.sensors import PowerRailReader, SensorReader
 from sparktop.model.node import (
@@ -26,6 +26,7 @@ from sparktop.model.node import (
     HUGE_PART,
     OTHER_PART,
     PROGRAMS_PART,
+    CoreGroup,
     MemoryReading,
     PowerRail,
 )
@@ -42,8 +43,8 @@ from tests.hardware.gb10_root import (
 X86 = "processor\t: {}\nvendor_id\t: GenuineIntel\nmodel name\t: Core Ultra 7\nflags\t\t: fpu\n\n"
 
 
-def designs(cores: tuple[tuple[Design, ...], str | None]) -> list[tuple[str, list[int], int | None]]:
-    return [(design.name, sorted(design.cores), design.max_mhz) for design in cores[0]]
+def designs(cores: tuple[tuple[CoreGroup, ...], str | None]) -> list[tuple[str, list[int], int | None]]:
+    return [(design.name, list(design.cores), design.max_mhz) for design in cores[0]]
 
 
 def test_a_spark_has_ten_big_and_ten_little_cores(spark: Path) -> None:

@@ -150,8 +150,8 @@ async def test_the_gap_of_clocks_is_known_to_half_of_the_way(tmp_path: Path) -> 
     assert (await replies.poll(ask, 1e9, asyncio.sleep)).clock is None
 
 
-def test_it_is_read_again_after_a_minute_and_kept_until_it_changes(tmp_path: Path) -> None:
-    """Within a minute nothing is read; later the same object is returned until something differs."""
+def test_it_is_read_again_after_a_minute(tmp_path: Path) -> None:
+    """Within a minute nothing is read."""
     build(tmp_path, 1)
     reader = SetupReader(tmp_path)
     first = reader.read(0.0, [PID])
@@ -160,7 +160,6 @@ def test_it_is_read_again_after_a_minute_and_kept_until_it_changes(tmp_path: Pat
     second = reader.read(61.0, [PID])
     assert second.rails is not None
     assert [rail.mtu for rail in second.rails if rail.netdev == "enp1s0f0np0"] == [1500]
-    assert reader.read(125.0, [PID]) is second
 
 
 def test_the_library_is_found_when_it_is_loaded_later(tmp_path: Path) -> None:
