@@ -593,9 +593,11 @@ def _backend_most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list
     """Return (index of the backend whose load varies most against its even share, difference by time slot).
 
     The difference is relative to the share. In a slot with less than half of the mean number of requests,
-    it is relative to the share of half of the mean, because few requests are spread widely by chance.
+    it is relative to the share of half of the mean, because few requests are spread widely by chance. So is a
+    share below half of an even one: a request more or less of a canary's three is no swing of the group.
     """
     first, last = slots[0], slots[-1] + 1
+    smallest = 1 / (2 * len(grid.loads))
     totals = grid.totals[first:last]
     least = sum([grid.totals[slot] for slot in slots]) / len(slots) / 2
     scales = [math.nan if math.isnan(total) else max(total, least) for total in totals]
@@ -603,7 +605,7 @@ def _backend_most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list
     result = 0
     for index, (column, share) in enumerate(zip(grid.loads, grid.shares, strict=True)):
         apart = [
-            (load / share - total) / scale
+            (load - share * total) / (max(share, smallest) * scale)
             for load, total, scale in zip(column[first:last], totals, scales, strict=True)
         ]
         present = [value for value in apart if not math.isnan(value)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.judge import judge, measure
@@ -255,3 +257,17 @@ def test_bursts_that_go_to_each_in_turn_are_a_swing() -> None:
     assert (found.swing.mutual or 0.0) > 2 * MUTUAL
     pauses = judged([bursts(24.0, 6.0, 32.0, 7.5), bursts(24.0, 6.0, 32.0, 19.5)], 10.0)
     assert pauses.word is Is.OSCILLATING
+
+
+@pytest.mark.parametrize("weights", [(9.0, 1.0), (19.0, 1.0)])
+def test_a_canary_with_a_few_requests_more_or_less_is_no_swing(weights: tuple[float, float]) -> None:
+    """A backend that should have a tenth of the requests and has 1 to 5 of 60, in a rhythm."""
+    few = [3.0 + 2.0 * math.sin(2 * math.pi * step / HZ / 16) for step in STEPS]
+    tracks = [
+        replace(track, part=weight)
+        for track, weight in zip(tracks_of([[60 - at for at in few], few]), weights, strict=True)
+    ]
+    balance = judge(GroupLoad("proxy", tracks, 12.0), SECONDS)
+    assert balance.word is not Is.OSCILLATING
+    assert balance.swing is not None
+    assert balance.swing.relative_rms < rules.RHYTHM_RMS
