@@ -189,25 +189,6 @@ class SplitRow(Struct, frozen=True):
     """Tokens of context before the prompt."""
 
 
-class DeviationRow(Struct, frozen=True):
-    """Two targets of which one varies more from run to run, by the standard deviations of a metric."""
-
-    metric: str
-    point: LoadPoint
-    steady: str
-    steady_std: float
-    restless: str
-    restless_std: float
-    prompt_tokens: int | None = None
-    depth: int = 0
-    """Tokens of context before the prompt."""
-
-    @property
-    def ratio(self) -> float | None:
-        """The larger standard deviation over the smaller; None if the smaller is 0."""
-        return self.restless_std / self.steady_std if self.steady_std > 0 else None
-
-
 class Topologies(Struct, frozen=True):
     """The comparison of targets of one sweep, or of series of files and publications."""
 
@@ -216,7 +197,6 @@ class Topologies(Struct, frozen=True):
     crossovers: tuple[str, ...] = ()
     """Sentences on the concurrencies at which the best target changes."""
     splits: tuple[SplitRow, ...] = ()
-    deviations: tuple[DeviationRow, ...] = ()
     engines: tuple[str, ...] = ()
     """The best values that independent engines could reach, in sentences."""
     sentences: tuple[str, ...] = ()

@@ -27,7 +27,6 @@ from sparktop.model.sweep import (
     ComparedLevel,
     ComparedMetric,
     CurvePlot,
-    DeviationRow,
     Difference,
     DifferenceRow,
     SplitRow,
@@ -171,7 +170,7 @@ def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> lis
     return rows
 
 
-def _level_name(compared: Topologies, level: ComparedLevel | DeviationRow | SplitRow) -> str:
+def _level_name(compared: Topologies, level: ComparedLevel | SplitRow) -> str:
     lengths = compared.several_lengths
     return level_name(level.point, level.prompt_tokens, lengths=lengths, depth=level.depth)
 
@@ -287,14 +286,6 @@ def rest_rows(compared: Topologies, width: int) -> list[Row]:
         longest = max(map(len, levels))
         for split, level in zip(compared.splits, levels, strict=True):
             rows += _split_rows(split, fit(level, max(5, longest)), width)
-    if compared.deviations:
-        rows.append(heading("spread of the runs", "standard deviation", width))
-        for deviation in compared.deviations:
-            ratio = "" if deviation.ratio is None else f"{deviation.ratio:.1f}× "
-            restless = f"{deviation.restless} {deviation.restless_std:.2f}"
-            steady = f"{deviation.steady} {deviation.steady_std:.2f}"
-            words = f"{deviation.metric} {_level_name(compared, deviation)}: {restless}, {steady}"
-            rows.append(fit_row([(fit(ratio, 6, "right"), "title"), (words, "text")], width))
     rows += _sentences_below_title(
         "independent engines at best", ("· ", "muted"), compared.engines, "text", width
     )

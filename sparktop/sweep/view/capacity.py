@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sparktop.graphics.numbers import milliseconds
 from sparktop.model.judgement import NO_DIFFERENCE
-from sparktop.model.load import LoadEvent, LoadKind, RequestEnded
+from sparktop.model.load import LoadKind, RequestEnded
 from sparktop.model.snapshot import LimitKind
 from sparktop.model.sweep import (
     ConditionBar,
@@ -254,7 +254,11 @@ def why_words(search: CapacityResult, probe: ProbeResult) -> str:
     worst = min(missed or single, key=room_left, default=None)
     if worst is None:
         return "no request was measured"
-    return condition_words(worst) + ("" if missed and not _is_unsure(probe) else met_words(worst))
+    met, needed, reason = worst.met_percent, worst.needed_percent, condition_words(worst)
+    if met is None or needed is None or (missed and not _is_unsure(probe)):
+        return reason
+    many = f"{worst.requests} requests" if worst.requests else "the requests"
+    return f"{reason}, {met:.0f} % of {many} met it (needs {needed:g} %)"
 
 
 def _share_words(probe: ProbeResult) -> str:
@@ -268,14 +272,6 @@ def _share_words(probe: ProbeResult) -> str:
     beside = ", ".join(filter(None, (surely, needs)))
     share = f"{together.met_percent:.1f} % of {together.requests} requests met the conditions"
     return f"{share} ({beside})" if beside else share
-
-
-def met_words(condition: ConditionResult) -> str:
-    """Return how many requests met a condition: ", 91 % of 67 requests met it (needs 90 %)"."""
-    if condition.met_percent is None or condition.needed_percent is None:
-        return ""
-    many = f" of {condition.requests} requests" if condition.requests else " of the requests"
-    return f", {condition.met_percent:.0f} %{many} met it (needs {condition.needed_percent:g} %)"
 
 
 def room_left(condition: ConditionResult) -> float:
@@ -299,23 +295,19 @@ def condition_words(condition: ConditionResult) -> str:
 def condition_parts(condition: ConditionResult) -> tuple[str, str, str]:
     """Return (name, value, limit) of a condition as text: ("p90 TTFT", "3,612 ms", "2,000 ms").
 
-    The name of a condition on all limits (`figure` is None) is its quantile alone.
+    That on all limits (`figure` is None) is ("met all", "93 %", "at least 95 %").
     """
+    needed = condition.needed_percent or 0.0
+    quantile = f"p{100 - needed if condition.at_least else needed:.0f}"
+    if condition.figure is None:
+        met = "–" if condition.met_percent is None else f"{condition.met_percent:.0f} %"
+        return "met all", met, f"{_MINIMUM}{needed:g} %"
     if condition.at_least:
         value = "–" if condition.value is None else f"{condition.value:.1f}{_TPS}"
-        return f"{_quantile_name(condition)} stream", value, f"{_MINIMUM}{condition.limit:g}{_TPS}"
-    name, _, _ = (condition.figure or "").removesuffix("_ms").rpartition("_")
+        return f"{quantile} stream", value, f"{_MINIMUM}{condition.limit:g}{_TPS}"
+    name, _, _ = condition.figure.removesuffix("_ms").rpartition("_")
     value = "unknown: many unanswered" if condition.value is None else milliseconds(condition.value)
-    return (
-        f"{_quantile_name(condition)} {_NAMES.get(name, name)}",
-        value,
-        milliseconds(condition.limit or 0.0),
-    )
-
-
-def _quantile_name(condition: ConditionResult) -> str:
-    needed = condition.needed_percent or 0.0
-    return f"p{100 - needed if condition.at_least else needed:.0f}"
+    return f"{quantile} {_NAMES.get(name, name)}", value, milliseconds(condition.limit or 0.0)
 
 
 def certainty_words(search: CapacityResult, answer: CapacityAnswer) -> str:
@@ -369,8 +361,6 @@ class RunningSearch(Struct, eq=False):
     _load_now: float | None = None
     """The load of the run that is being made."""
     _traces: dict[str, RequestTrace] = field(default_factory=dict)
-    _so_far: tuple[int, tuple[ConditionResult, ...]] = (0, ())
-    """(Number of requests, conditions) of the run so far."""
 
     def take(self, event: SweepEvent) -> None:
         """Update from an event of the sweep; nothing happens if it searches for no capacity."""
@@ -381,18 +371,19 @@ class RunningSearch(Struct, eq=False):
                 self._result = event.found
             case PhaseChanged(target=target, load=load):
                 if event.phase is not Phase.SETTLING:
-                    self._traces, self._so_far = {}, (0, ())
+                    self._traces = {}
                 self._target = target or self._target
                 self._load_now = None if load is None else load.point.value
             case LoadBatch(warm_up=False):
                 for load_event in event.events:
-                    self._add_request(load_event)
+                    collect_into(self._traces, load_event)
+                    if isinstance(load_event, RequestEnded):
+                        self._date_last_tokens(load_event)
             case _:
                 pass
 
-    def _add_request(self, event: LoadEvent) -> None:
-        collect_into(self._traces, event)
-        if not isinstance(event, RequestEnded) or (trace := self._traces.get(event.request_id)) is None:
+    def _date_last_tokens(self, event: RequestEnded) -> None:
+        if (trace := self._traces.get(event.request_id)) is None:
             return
         # Single tokens are not reported while a sweep runs: those not counted yet are dated at the end.
         uncounted = (event.generated_tokens or 0) - trace.timed_tokens
@@ -407,19 +398,14 @@ class RunningSearch(Struct, eq=False):
         answer = None if search is None else search.answers.get(self._target)
         if search is None or answer is None:
             search, answer = CapacityResult(load=self.capacity.kind, conditions=()), CapacityAnswer()
-        count, conditions = self._conditions_so_far(self.capacity)
         view = _search_view(self._target, search, answer, load_now=self._load_now, most=self.capacity.most)
-        if self._load_now is None or count < _LEAST_REQUESTS or not conditions:
-            return (view,)
-        at = f"{amount(search.load, self._load_now)}, {count} requests so far"
-        return (replace(view, bars=tuple(map(_condition_bar, conditions)), at=at),)
-
-    def _conditions_so_far(self, capacity: Capacity) -> tuple[int, tuple[ConditionResult, ...]]:
         ended = [trace for trace in self._traces.values() if trace.ended is not None]
-        if len(ended) != self._so_far[0]:
-            shares = judge(capacity, ended, max_error_share=1.0).shares
-            self._so_far = len(ended), tuple(condition_result(share) for share in shares if share.condition)
-        return self._so_far
+        if self._load_now is None or len(ended) < _LEAST_REQUESTS:
+            return (view,)
+        shares = judge(self.capacity, ended, max_error_share=1.0).shares
+        bars = tuple(_condition_bar(condition_result(share)) for share in shares if share.condition)
+        at = f"{amount(search.load, self._load_now)}, {len(ended)} requests so far"
+        return (replace(view, bars=bars, at=at) if bars else view,)
 
 
 def stored_searches(result: SweepResult) -> tuple[SearchView, ...]:
@@ -504,35 +490,28 @@ def condition_plots(search: CapacityResult) -> Iterator[CurvePlot]:
     """Yield a plot of each condition of a capacity search over the load, first of the one that decides."""
     answers = {name: answer for name, answer in search.answers.items() if answer.probes}
     for condition in next((_conditions_by_weight(answer) for answer in answers.values()), ()):
-        seen = {name: _results_of(answer, condition) for name, answer in answers.items()}
-        lines = tuple(
-            line for name, parts in seen.items() if (line := _condition_line(search, name, parts)).points
-        )
+        results = {
+            name: [
+                (probe.value, result)
+                for probe in sorted(answer.probes, key=lambda probe: probe.value)
+                for result in probe.conditions
+                if result.condition == condition
+            ]
+            for name, answer in answers.items()
+        }
+        lines = []
+        for name, parts in results.items():
+            points = tuple(
+                CurvePoint(
+                    search.point(load), value, missed=result.met_percent is not None and _is_missed(result)
+                )
+                for load, result in parts
+                if (value := _condition_value(result)) is not None
+            )
+            lines += [CurveLine(name, points)] if points else []
         if lines:
-            yield _condition_plot(next(part for parts in seen.values() for _, part in parts), lines)
-
-
-_ConditionResults = list[tuple[float, ConditionResult]]
-"""(load, how a condition was met there), ascending."""
-
-
-def _results_of(answer: CapacityAnswer, condition: str) -> _ConditionResults:
-    probes = sorted(answer.probes, key=lambda probe: probe.value)
-    return [
-        (probe.value, result)
-        for probe in probes
-        for result in probe.conditions
-        if result.condition == condition
-    ]
-
-
-def _condition_line(search: CapacityResult, name: str, results: _ConditionResults) -> CurveLine:
-    points = []
-    for load, result in results:
-        if (value := _condition_value(result)) is not None:
-            missed = result.met_percent is not None and _is_missed(result)
-            points.append(CurvePoint(search.point(load), value, missed=missed))
-    return CurveLine(name, tuple(points))
+            first = next(result for parts in results.values() for _, result in parts)
+            yield _condition_plot(first, tuple(lines))
 
 
 def _condition_value(condition: ConditionResult) -> Value | None:
@@ -586,31 +565,23 @@ def _next_loads_words(
 
 
 def _condition_bar(condition: ConditionResult) -> ConditionBar:
-    """Return a condition with its value and its limit as text, for a bar; "met all" of all together."""
-    name, value, limit = condition_parts(condition)
-    if condition.figure is None:
-        met = "–" if condition.met_percent is None else f"{condition.met_percent:.0f} %"
-        name, value, limit = "met all", met, f"at least {condition.needed_percent or 0.0:g} %"
+    """Return a condition with its value and its limit as text, for a bar.
+
+    Its ratio is value / limit, or limit / value of a minimum: above 1 the condition is missed; None if
+    unknown. 2 stands for a value that is not known because too many requests have no answer.
+    """
+    value, limit, ratio = condition.value, condition.limit, None
+    if limit is not None and condition.met_percent is not None:
+        if not value:
+            ratio = None if condition.met_percent == 100 else 2.0  # noqa: PLR2004 - all of them
+        elif condition.at_least:
+            ratio = limit / value
+        else:
+            ratio = value / limit if limit else None
     return ConditionBar(
-        name,
-        value,
-        limit,
-        _share_of_limit(condition),
+        *condition_parts(condition),
+        ratio,
         at_least=condition.at_least,
         met_percent=condition.met_percent,
         needed_percent=condition.needed_percent,
     )
-
-
-def _share_of_limit(condition: ConditionResult) -> float | None:
-    """Return value / limit, or limit / value of a minimum: above 1 the condition is missed; None if unknown.
-
-    2 stands for a value that is not known because too many requests have no answer.
-    """
-    if condition.limit is None or condition.met_percent is None:
-        return None
-    if not condition.value:
-        return None if condition.met_percent == 100 else 2.0  # noqa: PLR2004 - all of them
-    if condition.at_least:
-        return condition.limit / condition.value
-    return condition.value / condition.limit if condition.limit else None

@@ -13,10 +13,9 @@ from sparktop.model.sweep import (
     CurvePoint,
     LimitLine,
     SweepView,
-    Value,
     short_tokens,
 )
-from sparktop.sweep.compare.series import Reference, Series, SeriesLevel, series_of
+from sparktop.sweep.compare.series import Reference, Series, series_of
 from sparktop.sweep.plan.slo import plain_words, stored_condition
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import FEW_RUNS, METRICS, TOO_SHORT
@@ -48,23 +47,18 @@ def curve_plots(
     `references` (published tables) and of `beside` (other series), and the `limits` for its metric.
     """
     kinds = {level.load.point.kind for a_series in series for level in a_series.levels}
-    others = [_levels_of_kinds(a_series, kinds) for reference in references for a_series in reference.series]
-    others += [_levels_of_kinds(a_series, kinds) for a_series in beside]
+    others = [
+        replace(a_series, levels=tuple(level for level in a_series.levels if level.load.point.kind in kinds))
+        for a_series in (*(published for reference in references for published in reference.series), *beside)
+    ]
     plots = []
     metrics = {name for a_series in series for name in a_series.metrics()}
     for name in _metrics_over(kinds, metrics):
-        lines = [
-            line
-            for a_series in by_depth(series, alone=len(series) == 1 and not others)
-            if (line := _curve_line(a_series, name, reference=False)) is not None
-        ]
-        if not lines:
+        alone = len(series) == 1 and not others
+        curves = [_curve_line(a_series, name, reference=False) for a_series in by_depth(series, alone=alone)]
+        if not any(curves):
             continue
-        lines += [
-            line
-            for a_series in by_depth(others)
-            if (line := _curve_line(a_series, name, reference=True)) is not None
-        ]
+        curves += [_curve_line(a_series, name, reference=True) for a_series in by_depth(others)]
         metric = METRICS[name]
         plots.append(
             CurvePlot(
@@ -73,7 +67,7 @@ def curve_plots(
                 unit=metric.unit,
                 definition=metric.definition,
                 more_is_better=metric.more_is_better,
-                lines=tuple(lines),
+                lines=tuple(filter(None, curves)),
                 limits=tuple(limit for limit in limits if limit.metric == name),
                 decimals=metric.decimals,
             )
@@ -88,11 +82,6 @@ def _metrics_over(kinds: set[LoadKind], metrics: set[str]) -> tuple[str, ...]:
             return names
     # Some tools report no other rate of generated tokens.
     return CURVES if metrics & _DECODES else ("output_tps", *CURVES)
-
-
-def _levels_of_kinds(series: Series, kinds: set[LoadKind]) -> Series:
-    """Return a copy of a series with the levels on the axes `kinds`."""
-    return replace(series, levels=tuple(level for level in series.levels if level.load.point.kind in kinds))
 
 
 def by_depth(series: Iterable[Series], *, alone: bool = False) -> Iterator[Series]:
@@ -125,17 +114,13 @@ def _curve_line(series: Series, metric: str, *, reference: bool) -> CurveLine | 
         figure = level.figures.get(metric)
         if figure is not None:
             # Of several prompt lengths at one concurrency, the first is drawn.
-            points.setdefault(level.load.point, _point(level, figure))
+            doubtful = bool(set(level.validity) - _MILD)
+            points.setdefault(level.load.point, CurvePoint(level.load.point, figure, doubtful))
     if not points:
         return None
     ordered = tuple(points[at] for at in sorted(points))
     definition = series.definitions.get(metric)
     return CurveLine(series.name, ordered, series.source if reference else None, definition)
-
-
-def _point(level: SeriesLevel, figure: Value) -> CurvePoint:
-    doubtful = bool(set(level.validity) - _MILD)
-    return CurvePoint(level.load.point, figure, doubtful)
 
 
 def limits_of(result: SweepResult) -> tuple[LimitLine, ...]:

@@ -25,7 +25,7 @@ from sparktop.sweep.compare.series import (
     has_like_lengths,
     load_of,
 )
-from sparktop.sweep.result.results import Change, ComparisonResult
+from sparktop.sweep.result.results import Change
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
 from sparktop.sweep.view.capacity import compared_words
 
@@ -58,8 +58,21 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
     `labels` replace the names of the two series. If both names are equal (the same target at two times),
     "before" and "after" are appended to them.
     """
-    names = _distinct_names(*(labels or (before.name, after.name)))
-    pair = [_prepared_series(series, name) for series, name in zip((before, after), names, strict=True)]
+    names = labels or (before.name, after.name)
+    names = (f"{names[0]} before", f"{names[1]} after") if names[0] == names[1] else names
+    # Without address: they never count as the same server, whose changes are noise.
+    pair = [
+        replace(
+            series,
+            name=name,
+            levels=tuple(
+                replace(level, figures={key: level.figures[key] for key in COMPARED if key in level.figures})
+                for level in series.levels
+            ),
+            address=None,
+        )
+        for series, name in zip((before, after), names, strict=True)
+    ]
     compared = compare(pair, baseline=names[0])
     changes = {(row.metric, load_of(row)): row.changes.get(names[1]) for row in compared.rows}
     first, second = align_rows(pair)
@@ -71,53 +84,30 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
             if any(value is not None for value in values):
                 loads = [level.load for level in levels if level is not None]
                 change = changes.get((name, load)) if has_like_lengths(loads[0], loads[-1]) else None
-                row = _difference_row(name, load, values[0], values[1], change or Change())
                 floor = compared.noise_floor_percent.get(name, 0.0)
-                rows.append(replace(row, noise_floor_percent=floor))
+                rows.append(_difference_row(name, load, values, change or Change(), floor))
+    unlike = next((note for note in compared.notes if note.startswith(UNLIKE_LENGTHS)), "")
+    why = ""
+    if compared.error_rate_percent is not None and any(row.undecided == NOT_CERTAIN for row in rows):
+        why = (
+            f"{NOT_CERTAIN}: the interval of the row excludes 0, but among so many rows that happens by "
+            "chance; better and worse are tested for the whole table, with at most "
+            f"{compared.error_rate_percent:.0f} % of errors"
+        )
     return Difference(
         before=names[0],
         after=names[1],
         rows=tuple(rows),
         verdict=compared_words(compared.capacity)
         if compared.capacity is not None
-        else _unlike_lengths_note(rows, compared.notes) or _verdict(rows),
-        why=_uncertainty_words(rows, compared),
+        else (all(row.percent is None for row in rows) and unlike) or _verdict(rows),
+        why=why,
         notes=compared.notes,
     )
 
 
-def _unlike_lengths_note(rows: Sequence[DifferenceRow], notes: Sequence[str]) -> str:
-    """Return the note that two results have other lengths, if that leaves no row to compare; else ""."""
-    note = next((note for note in notes if note.startswith(UNLIKE_LENGTHS)), "")
-    return note if all(row.percent is None for row in rows) else ""
-
-
-def _uncertainty_words(rows: Sequence[DifferenceRow], compared: ComparisonResult) -> str:
-    """Return why changes are not certain although the interval of their row excludes 0; "" without such."""
-    if compared.error_rate_percent is None or not any(row.undecided == NOT_CERTAIN for row in rows):
-        return ""
-    return (
-        f"{NOT_CERTAIN}: the interval of the row excludes 0, but among so many rows that happens by chance; "
-        f"better and worse are tested for the whole table, with at most {compared.error_rate_percent:.0f} % "
-        "of errors"
-    )
-
-
-def _prepared_series(series: Series, name: str) -> Series:
-    """Return a copy of a series that is named `name`, has no address, and has only the metrics to compare."""
-    levels = tuple(
-        replace(level, figures={key: level.figures[key] for key in COMPARED if key in level.figures})
-        for level in series.levels
-    )
-    return replace(series, name=name, levels=levels, address=None)
-
-
-def _distinct_names(before: str, after: str) -> tuple[str, str]:
-    return (before, after) if before != after else (f"{before} before", f"{after} after")
-
-
 def _difference_row(
-    name: str, load: Load, before: Value | None, after: Value | None, change: Change
+    name: str, load: Load, values: Sequence[Value | None], change: Change, floor_percent: float
 ) -> DifferenceRow:
     metric = METRICS[name]
     low, high = change.ratio_ci95 or (None, None)
@@ -126,8 +116,8 @@ def _difference_row(
         unit=metric.unit,
         more_is_better=metric.more_is_better,
         point=load.point,
-        before=before,
-        after=after,
+        before=values[0],
+        after=values[1],
         percent=change.percent,
         low_percent=None if low is None else 100 * (low - 1),
         high_percent=None if high is None else 100 * (high - 1),
@@ -135,6 +125,7 @@ def _difference_row(
         decimals=metric.decimals,
         prompt_tokens=load.pp,
         depth=load.depth,
+        noise_floor_percent=floor_percent,
     )
 
 
@@ -157,15 +148,13 @@ def _verdict(rows: Sequence[DifferenceRow]) -> str:
         if rows_of_word
     ]
     rest = Counter(row.undecided for row in chosen if row.undecided is not None)
-    if not parts:
-        elsewhere = [row for row in both if row.better is not None]
-        also = ""
-        if elsewhere:
-            also = f"; but {elsewhere[0].title} changed at {_level_names(elsewhere, lengths=lengths)}"
-        return f"{in_sentence(chosen[0].title)}: {_undecided_words(rest, 'level')}{also}"
-    words = [*parts, *([_undecided_words(rest, "more")] if rest else [])]
-    also = _first_token_words(both, lengths=lengths) if chosen[0].more_is_better else ""
-    return f"{in_sentence(chosen[0].title)}: {', '.join(words)}{also}"
+    also, elsewhere = "", [row for row in both if row.better is not None]
+    if not parts and elsewhere:
+        also = f"; but {elsewhere[0].title} changed at {_level_names(elsewhere, lengths=lengths)}"
+    elif parts and chosen[0].more_is_better:
+        also = _first_token_words(both, lengths=lengths)
+    parts += [_undecided_words(rest, "more" if parts else "level")] if rest else []
+    return f"{in_sentence(chosen[0].title)}: {', '.join(parts)}{also}"
 
 
 def _first_token_words(rows: Sequence[DifferenceRow], *, lengths: bool) -> str:
@@ -197,8 +186,4 @@ def _percent_range(rows: Sequence[DifferenceRow]) -> str:
     """Return the least and the largest change of `rows`, by size: "+2 % to +5 %"."""
     percents = [row.percent or 0.0 for row in rows]
     low, high = sorted((min(percents), max(percents)), key=abs)
-    return (
-        whole_percent_change(low)
-        if round(low) == round(high)
-        else f"{whole_percent_change(low)} to {whole_percent_change(high)}"
-    )
+    return " to ".join(dict.fromkeys(map(whole_percent_change, (low, high))))

@@ -140,20 +140,14 @@ class LevelProgress:
         The order is that among the levels of the same target and prompt length; without these, the level
         comes last.
         """
-        key = level.key
-        alike = [
-            level
-            for level in self._levels
-            if (level.target, level.prompt_tokens) == (key.target, key.prompt_tokens)
-        ]
-        if key in self._levels or not alike:
-            self._levels[key] = level
-            return
-        levels = list(self._levels.items())
-        below = [other for other in alike if other.point < key.point]
-        index = list(self._levels).index(below[-1]) + 1 if below else list(self._levels).index(alike[0])
-        levels.insert(index, (key, level))
-        self._levels = dict(levels)
+        keys = list(self._levels)
+        if level.key not in keys:
+            group = level.key.target, level.key.prompt_tokens
+            alike = [at for at, key in enumerate(keys) if (key.target, key.prompt_tokens) == group]
+            below = [at for at in alike if keys[at].point < level.key.point]
+            keys.insert(below[-1] + 1 if below else min(alike, default=len(keys)), level.key)
+        self._levels[level.key] = level
+        self._levels = {key: self._levels[key] for key in keys}
 
     def end_run(self, event: RunCompleted) -> None:
         """Record that a run of a level has ended; warm-up runs are ignored."""
@@ -170,9 +164,8 @@ class LevelProgress:
         """Record the result of a level, which is complete or was cut short."""
         key = result_key(event.target, event.level, event.result.plan.pp)
         level = self._levels.get(key) or self._new_level(key)
-        cut = any(mark.code == CUT_SHORT for mark in event.level.validity)
-        state = _measured_state(event.level, cut=cut)
-        share = level.share if cut else 1.0
+        state = _measured_state(event.level)
+        share = level.share if state is LevelState.CUT_SHORT else 1.0
         self._levels[key] = replace(level, state=state, runs_done=event.level.runs, share=share)
         if self.present == key:
             self.present = None
@@ -205,10 +198,9 @@ class LevelProgress:
         level = self._levels.get(self.present) if self.present is not None else None
         if level is None or level.state is not LevelState.RUNNING or self._began_at is None:
             return
-        inside = self._share_of_run(self.plan.concurrency_at(level.key.point), now - self._began_at, ended)
         if level.runs is None:
-            # Without a fixed number of runs, the completed share is unknown.
-            return
+            return  # without a fixed number of runs, the completed share is unknown
+        inside = self._share_of_run(self.plan.concurrency_at(level.key.point), now - self._began_at, ended)
         share = None if inside is None else min(1.0, (level.runs_done + inside) / level.runs)
         self._levels[level.key] = replace(level, share=share)
 
@@ -225,9 +217,10 @@ class LevelProgress:
         return None if not self.plan.requests else min(1.0, ended / self.plan.requests)
 
 
-def _measured_state(level: LevelResult, *, cut: bool) -> LevelState:
+def _measured_state(level: LevelResult) -> LevelState:
     if level.error is not None:
         return LevelState.REFUSED
+    cut = any(mark.code == CUT_SHORT for mark in level.validity)
     return LevelState.CUT_SHORT if cut else LevelState.DONE
 
 
@@ -249,9 +242,8 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
     for target in result.targets:
         for level in target.levels if searched else target.in_order():
             key = result_key(target.name, level, plan.pp)
-            cut = any(mark.code == CUT_SHORT for mark in level.validity)
-            state = _measured_state(level, cut=cut)
-            share = level.runs / plan.runs if cut and plan.runs else 1.0
+            state = _measured_state(level)
+            share = level.runs / plan.runs if state is LevelState.CUT_SHORT and plan.runs else 1.0
             made[key] = PlannedLevel(key, state, level.runs, plan.runs, min(1.0, share))
     if searched or plan.pp is None:
         return tuple(made.values())
@@ -292,13 +284,9 @@ def result_rows(
     )
 
 
-def _beside_itl_ms(level: LevelResult) -> float | None:
-    runs = () if level.beside is None else level.beside.itl_runs_ms
-    return fmean(runs) if runs else None
-
-
 def _result_row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> ResultRow:
     loop, requests = level.open_loop, level.requests
+    beside_runs = () if level.beside is None else level.beside.itl_runs_ms
     ttft = level.ttft_ms if loop is None else level.ttft_due_ms
     return ResultRow(
         key=key,
@@ -310,7 +298,7 @@ def _result_row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) ->
         ttft_growth=None if loop is None else loop.ttft_growth,
         stream_p50_tps=None if level.stream_tps is None else level.stream_tps.p50,
         spec_accept_percent=None if level.server is None else level.server.spec_accept_percent,
-        beside_itl_ms=_beside_itl_ms(level),
+        beside_itl_ms=fmean(beside_runs) if beside_runs else None,
         runs=level.runs,
         ok=requests.ok,
         failed=requests.failed,
@@ -396,23 +384,17 @@ class RequestBars(Struct, eq=False):
                 if len(bars) < MOST_BARS:
                     bars[event.request_id] = _RequestTimes(event.at, backend=only, due=event.due)
             case FirstToken():
-                bar = self._request_of(runs, event.request_id)
+                bar = _request_of(runs, event.request_id)
                 if bar is not None and bar.first_token is None:
                     bar.first_token = event.at
                     return 1000 * (event.at - (bar.start if bar.due is None else bar.due))
             case RequestEnded():
-                bar = self._request_of(runs, event.request_id)
+                bar = _request_of(runs, event.request_id)
                 if bar is not None:
                     bar.end, bar.ok = event.at, event.ok
                     bar.backend = event.served_by or bar.backend
             case _:
                 pass
-        return None
-
-    def _request_of(self, runs: dict[int, dict[str, _RequestTimes]], request_id: str) -> _RequestTimes | None:
-        for bars in reversed(runs.values()):  # newest first: most requests in progress belong to that run
-            if request_id in bars:
-                return bars[request_id]
         return None
 
     def timelines(
@@ -423,15 +405,25 @@ class RequestBars(Struct, eq=False):
         `prefill_s` has the mean prefill time in seconds that each server reports. The part of a request's
         time to first token that exceeds its server's mean is shown as waiting.
         """
-        runs = self._runs.get(key, {})
-        # The names of all runs are used, so that each server has the same letter in all timelines.
-        served = {bar.backend for bars in runs.values() for bar in bars.values() if bar.backend is not None}
-        named = tuple(sorted(served | set(prefill_s)))
-        return tuple(
-            _timeline(key, run, list(bars.values()), now, prefill_s, named)
-            for run, bars in sorted(runs.items())
-            if bars
-        )
+        runs = {run: list(bars.values()) for run, bars in self._runs.get(key, {}).items() if bars}
+        return _timelines(key, runs, now, prefill_s)
+
+
+def _request_of(runs: dict[int, dict[str, _RequestTimes]], request_id: str) -> _RequestTimes | None:
+    # Newest first: most requests in progress belong to that run.
+    return next((bars[request_id] for bars in reversed(runs.values()) if request_id in bars), None)
+
+
+def _timelines(
+    key: LevelKey,
+    runs: Mapping[int, list[_RequestTimes]],
+    now: float | None,
+    prefill_s: Mapping[str, float],
+) -> tuple[Timeline, ...]:
+    # The names of all runs are used, so that each server has the same letter in all timelines.
+    served = {bar.backend for bars in runs.values() for bar in bars if bar.backend is not None}
+    named = tuple(sorted(served | set(prefill_s)))
+    return tuple(_timeline(key, run, bars, now, prefill_s, named) for run, bars in sorted(runs.items()))
 
 
 def _timeline(
@@ -483,29 +475,16 @@ def stored_prefill_s(level: LevelResult) -> dict[str, float]:
     return {name: side.prefill_ms / 1000 for name, side in sides if side.prefill_ms is not None}
 
 
-def stored_timelines(
-    key: LevelKey, level: LevelResult, *, only: str | None = None, burst: bool = True
-) -> tuple[Timeline, ...]:
-    """Return a timeline for each run of a stored level.
+def stored_timelines(key: LevelKey, level: LevelResult, only: str | None) -> tuple[Timeline, ...]:
+    """Return a timeline for each run of a stored level; () if the file has no start times.
 
-    `only` is the only backend that can have answered a request, used if the answer named none. If the file
-    has no start times, all requests of a burst begin with the run; without a burst (`burst` is False) the
-    result is then empty.
+    `only` is the only backend that can have answered a request, used if the answer named none.
     """
     runs: dict[int, list[_RequestTimes]] = {}
     for part in (level.each, level.uncounted):
         for run, stored in () if part is None else _stored_requests(part, only):
             runs.setdefault(run, []).append(stored)
-    if not runs:
-        return _burst_timelines(key, level.each) if burst and level.each is not None else ()
-    prefill_s = stored_prefill_s(level)
-    served = {
-        request.backend for requests in runs.values() for request in requests if request.backend is not None
-    }
-    named = tuple(sorted(served | set(prefill_s)))
-    return tuple(
-        _timeline(key, run, requests, None, prefill_s, named) for run, requests in sorted(runs.items())
-    )
+    return _timelines(key, runs, None, stored_prefill_s(level))
 
 
 def _stored_requests(part: RequestColumns, only: str | None) -> Iterator[tuple[int, _RequestTimes]]:
@@ -523,19 +502,6 @@ def _stored_requests(part: RequestColumns, only: str | None) -> Iterator[tuple[i
         named = part.backends[index] if index is not None and 0 <= index < len(part.backends) else only
         first = None if ttft_ms is None else start + ttft_ms / 1000
         yield run, _RequestTimes(start, first, None if e2e_ms is None else start + e2e_ms / 1000, named, ok)
-
-
-def _burst_timelines(key: LevelKey, each: RequestColumns) -> tuple[Timeline, ...]:
-    """Return the timelines of a level's runs, all bursts, from a file without start times and backends."""
-    note = "the file keeps no starts: every request is drawn from the burst's beginning"
-    runs: dict[int, list[RequestBar]] = {}
-    for run, ttft, e2e in zip(each.run, each.ttft_ms, each.e2e_ms, strict=False):
-        bar = RequestBar(0.0, None if ttft is None else ttft / 1000, None if e2e is None else e2e / 1000)
-        runs.setdefault(run, []).append(bar)
-    return tuple(
-        Timeline(key, run, tuple(bars), max((bar.end_s or 0.0 for bar in bars), default=0.0), (), (note,))
-        for run, bars in sorted(runs.items())
-    )
 
 
 _RATES = ("decode_tps", "sustained_tps", "pure_decode_tps", "prefill_tps", "peak_tps")
@@ -557,9 +523,7 @@ def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
     if level is None:
         return None
     row = next(row for row in result_rows(result) if row.key == key)
-    timelines = stored_timelines(
-        key, level, only=_only_server(result, key, level), burst=result.plan.mode is LoadMode.BURST
-    )
+    timelines = stored_timelines(key, level, _only_server(result, key, level))
     why = None
     if level.error is not None:
         why = "the server refused its requests"
@@ -628,11 +592,6 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
         yield "Limit", limit
     for name, side in level.hardware.items():
         yield name, _node_words(side)
-    yield from _share_facts(level)
-
-
-def _share_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) of the rates that the level's is compared with, and of its padding."""
     yield from (("Compared", _yardstick_words(yardstick)) for yardstick in level.yardsticks)
     if not level.yardsticks and level.roofline_percent is not None:
         yield "Roofline", f"{level.roofline_percent:.0f} % of what the memory bandwidth allows one request"
@@ -650,14 +609,13 @@ def _yardstick_words(yardstick: YardstickSide) -> str:
 
 def _arrivals_words(open_loop: OpenLoopResult) -> str:
     """Return the rates of an open-loop level, its requests in flight, and how its TTFT grows."""
-    figures = (
-        (open_loop.arrived_per_s, "{:.2f} /s arrived"),
-        (open_loop.completed_per_s, "{:.2f} /s completed"),
-        (open_loop.in_flight_mean, "in flight {:.1f}"),
-        (open_loop.in_flight_max, "at most {:.0f} in flight"),
-        (open_loop.unanswered or None, "{:.0f} unanswered"),
+    parts = _known_words(
+        ("{:.2f} /s arrived", open_loop.arrived_per_s),
+        ("{:.2f} /s completed", open_loop.completed_per_s),
+        ("in flight {:.1f}", open_loop.in_flight_mean),
+        ("at most {:.0f} in flight", open_loop.in_flight_max),
+        ("{:.0f} unanswered", open_loop.unanswered or None),
     )
-    parts = [words.format(value) for value, words in figures if value is not None]
     return "; ".join([*parts, open_loop.growth_words] if open_loop.unstable else parts)
 
 
@@ -667,11 +625,16 @@ def _replay_words(name: str | None, replay: ReplayResult) -> str:
     if (cached := replay.cached_percent) is not None:
         of = "" if replay.repeated_percent is None else f" ({replay.repeated_percent:.0f} % are repeated)"
         parts.append(f"{cached:.0f} % of the prompt tokens cached{of}")
-    if replay.beyond_context:
-        parts.append(f"{replay.beyond_context:,} requests beyond the context")
-    if replay.not_due:
-        parts.append(f"{replay.not_due:,} turns not due")
+    parts += _known_words(
+        ("{:,} requests beyond the context", replay.beyond_context or None),
+        ("{:,} turns not due", replay.not_due or None),
+    )
     return ", ".join(parts)
+
+
+def _known_words(*figures: tuple[str, float | str | None]) -> list[str]:
+    """Return each known figure in its words, of which "{}" stands for the figure."""
+    return [words.format(value) for words, value in figures if value is not None]
 
 
 def overhead_words(level: LevelResult) -> str | None:
@@ -707,8 +670,7 @@ def _split_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     """Yield (name, text) for a level's requests by backend: in total, and run by run for several servers."""
     if not level.served_by:
         return
-    total = ", ".join(f"{name} {count}" for name, count in sorted(level.served_by.items()))
-    yield "Served by", total
+    yield "Served by", ", ".join(f"{name} {count}" for name, count in sorted(level.served_by.items()))
     if (words := split_words(level)) is not None:
         runs = level_split(level)
         names = level.known_servers
@@ -728,38 +690,32 @@ def _rate_words(name: str, rate: Rate) -> str:
 
 
 def _latency_words(name: str, latency: Latency) -> str:
-    metric = METRICS[name]
-    parts = [("mean", latency.mean), ("p50", latency.p50), ("p95", latency.p95), ("max", latency.max)]
-    figures = ", ".join(f"{word} {metric.text(value)}" for word, value in parts if value is not None)
-    return f"{figures} ms"
+    text = METRICS[name].text
+    parts = (("mean", latency.mean), ("p50", latency.p50), ("p95", latency.p95), ("max", latency.max))
+    return f"{', '.join(f'{word} {text(value)}' for word, value in parts if value is not None)} ms"
 
 
 def _server_words(level: LevelResult) -> str | None:
     server = level.server
     if server is None:
         return None
-    figures = (
-        ("running up to", server.running_max),
-        ("waiting up to", server.waiting_max),
-        ("preemptions", server.preemptions),
+    parts = _known_words(
+        ("running up to {:.0f}", server.running_max),
+        ("waiting up to {:.0f}", server.waiting_max),
+        ("preemptions {:.0f}", server.preemptions),
+        ("KV {:.0f} %", server.kv_cache_max_percent),
+        ("cache hits {:.0f} %", server.prefix_cache_hit_percent),
     )
-    parts = [f"{word} {value:.0f}" for word, value in figures if value is not None]
-    for word, share in (("KV", server.kv_cache_max_percent), ("cache hits", server.prefix_cache_hit_percent)):
-        if share is not None:
-            parts.append(f"{word} {share:.0f} %")
     return ", ".join(parts) or None
 
 
 def _node_words(side: NodeSide) -> str:
-    parts = []
-    if side.gpu_c_max is not None:
-        parts.append(f"GPU up to {side.gpu_c_max:.0f} °C")
-    if side.power_w_mean is not None:
-        parts.append(f"mean {side.power_w_mean:.0f} W")
-    if side.sm_clock_mhz_mean is not None:
-        parts.append(f"mean SM clock {side.sm_clock_mhz_mean:.0f} MHz")
-    if side.throttled_percent:
-        parts.append(f"throttled {side.throttled_percent:.0f} %")
-    if side.headroom_min_bytes is not None:
-        parts.append(f"least headroom {numbers.data(side.headroom_min_bytes, 9).strip()}")
+    headroom = side.headroom_min_bytes
+    parts = _known_words(
+        ("GPU up to {:.0f} °C", side.gpu_c_max),
+        ("mean {:.0f} W", side.power_w_mean),
+        ("mean SM clock {:.0f} MHz", side.sm_clock_mhz_mean),
+        ("throttled {:.0f} %", side.throttled_percent or None),
+        ("least headroom {}", None if headroom is None else numbers.data(headroom, 9).strip()),
+    )
     return ", ".join(parts) or numbers.UNKNOWN

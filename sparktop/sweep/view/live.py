@@ -10,6 +10,7 @@ import math
 from bisect import insort
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from statistics import median
 from time import monotonic
 from typing import Any
 
@@ -20,7 +21,7 @@ from sparktop.graphics.numbers import range_words
 from sparktop.model.balance import Balance
 from sparktop.model.instant import Countdown, TimeRange
 from sparktop.model.load import LevelEnded, LoadKind, RequestEnded
-from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import (
     BackendShare,
     LevelEvidence,
@@ -116,7 +117,9 @@ def completed_share(
     if plan.climb_to is None or not levels or len(shares) < len(levels):
         return None
     series = {(level.key.target, level.key.prompt_tokens) for level in levels}
-    more = sum(_levels_to_come(plan, levels, target, length, current, result) for target, length in series)
+    climbs = (_climb(plan, levels, target, length, current, result) for target, length in series)
+    # The highest concurrency is doubled as often as possible.
+    more = sum(math.ceil(math.log2(last / highest)) for highest, last in filter(None, climbs))
     return max(before, sum(shares) / (len(levels) + more))
 
 
@@ -126,87 +129,50 @@ def may_go_on_to(
     """Return the highest concurrency to which the sweep may go on from its current level; None if to none."""
     if current is None:
         return None
-    last = _most_concurrency(plan, current.target, result)
-    highest = _highest_so_far(_levels_alike(levels, current.target, current.prompt_tokens), current)
-    return last if last is not None and highest is not None and highest < last else None
+    climb = _climb(plan, levels, current.target, current.prompt_tokens, current, result)
+    return None if climb is None else climb[1]
 
 
-def _levels_to_come(
+def _climb(
     plan: Plan,
     levels: Sequence[PlannedLevel],
     target: str,
     prompt_tokens: int | None,
     current: LevelKey | None,
     result: SweepResult | None,
-) -> int:
-    """Return how often the highest concurrency of a target can still be doubled; 0 once it grows no more."""
-    last, alike = _most_concurrency(plan, target, result), _levels_alike(levels, target, prompt_tokens)
-    is_elsewhere = current is not None and (current.target, current.prompt_tokens) != (target, prompt_tokens)
-    if is_elsewhere and all(level.share == 1.0 for level in alike):
-        return 0
-    highest = _highest_so_far(alike, None if is_elsewhere else current)
-    if last is None or highest is None or highest >= last:
-        return 0
-    return math.ceil(math.log2(last / highest))
+) -> tuple[int, int] | None:
+    """Return (highest concurrency of a target so far, that to which it may go on); None if it grows no more.
 
-
-def _levels_alike(
-    levels: Sequence[PlannedLevel], target: str, prompt_tokens: int | None
-) -> list[PlannedLevel]:
-    """Return the levels of a target that have the same prompt length."""
-    return [
+    It does not where the sweep has left it, and where it looks for the best level below one that is done.
+    """
+    alike = [
         level for level in levels if (level.key.target, level.key.prompt_tokens) == (target, prompt_tokens)
     ]
-
-
-def _highest_so_far(levels: Sequence[PlannedLevel], current: LevelKey | None) -> int | None:
-    """Return the highest concurrency of `levels`, from which a sweep may go on; None if it grows no more.
-
-    Below a level that is done, it only looks for the best one between others.
-    """
-    if current is not None and any(
-        level.key.point > current.point and level.share == 1.0 for level in levels
-    ):
-        return None
-    return max((int(level.key.point.value) for level in levels), default=None)
-
-
-def _most_concurrency(plan: Plan, target: str, result: SweepResult | None) -> int | None:
-    """Return the highest concurrency that a plan allows on a target, at most the slots of its servers."""
+    done = [level for level in alike if level.share == 1.0]
+    if current is not None:
+        is_here = (current.target, current.prompt_tokens) == (target, prompt_tokens)
+        if any(level.key.point > current.point for level in done) if is_here else len(done) == len(alike):
+            return None
     measured = None if result is None else result.target(target)
     slots = None if measured is None else measured.slots
-    return None if plan.climb_to is None else min(plan.climb_to, slots or plan.climb_to)
+    highest = max((int(level.key.point.value) for level in alike), default=None)
+    if plan.climb_to is None or highest is None:
+        return None
+    last = min(plan.climb_to, slots or plan.climb_to)
+    return (highest, last) if highest < last else None
 
 
-class _ServerSamples(Struct, eq=False):
-    """Samples of one server during one level."""
-
-    running: list[float | None] = field(default_factory=list)
-    newest_at: float = -math.inf
-    """Monotonic seconds of the newest sample."""
-    waiting_max: float | None = None
-    kv_max: float | None = None
-    prefill_s: float | None = None
-    """Mean prefill time in seconds over the server's last minute, at the newest sample."""
-
-    def add(self, view: BackendView) -> None:
-        """Add the newest sample of the server's view, unless it is the sample that was added last."""
-        last_at = view.history.running.last_at
-        if last_at is None or last_at <= self.newest_at:
-            return
-        self.newest_at = last_at
-        if len(self.running) < MOST_SLOTS:
-            self.running.append(view.history.running.last)
-        self.waiting_max = _larger_known(self.waiting_max, view.waiting)
-        self.kv_max = _larger_known(self.kv_max, view.kv_cache_percent)
-        if view.prefill.mean_s is not None:
-            self.prefill_s = view.prefill.mean_s
+_Sample = tuple[float | None, float | None, float | None, float | None]
+"""(Running, waiting requests, used percent of the KV cache, mean prefill in s over a minute) of a server."""
+_MOST_SAMPLES = 10 * MOST_SLOTS
+"""Samples of a server that are kept of one level: almost three hours at one each second."""
 
 
 class _LevelSamples(Struct, eq=False):
     """The samples of all servers that received load at one level."""
 
-    servers: dict[str, _ServerSamples] = field(default_factory=dict)
+    servers: dict[str, dict[float, _Sample]] = field(default_factory=dict)
+    """By name of the server, then by monotonic seconds of the sample; the first `_MOST_SAMPLES`."""
     balance: Balance | None = None
     """How evenly the servers are loaded as of the newest snapshot; None if unknown, or for one server."""
     slot_s: float | None = None
@@ -216,8 +182,11 @@ class _LevelSamples(Struct, eq=False):
         """Add the samples in `snapshot` of the servers named in `names`, and how evenly these are loaded."""
         self.slot_s = snapshot.interval_s
         for view in snapshot.backends:
-            if view.name in names:
-                self.servers.setdefault(view.name, _ServerSamples()).add(view)
+            samples, at = self.servers.get(view.name, {}), view.history.running.last_at
+            if view.name in names and at is not None and len(samples) < _MOST_SAMPLES:
+                running = view.history.running.last
+                samples[at] = running, view.waiting, view.kv_cache_percent, view.prefill.mean_s
+                self.servers[view.name] = samples
         if len(names) > 1:
             groups = (balance for balance in snapshot.balance if set(names) <= set(balance.backends))
             self.balance = next(groups, self.balance)
@@ -233,19 +202,19 @@ class _LevelSamples(Struct, eq=False):
         return tuple(self._share(name, served.get(name), batches.get(name)) for name in names)
 
     def _share(self, name: str, requests: int | None, batch: float | None) -> BackendShare:
-        samples = self.servers.get(name)
-        if samples is None:
-            return BackendShare(name, requests, batch)
-        known_values = [value for value in samples.running if value is not None]
-        busy = [value for value in known_values if value > 0]
+        columns = list(zip(*self.servers.get(name, {}).values(), strict=True)) or [()] * 4
+        running, waiting, kv_cache, _ = (
+            [value for value in column if value is not None] for column in columns
+        )
+        busy = [value for value in running if value > 0]
         return BackendShare(
             name=name,
             requests=requests,
             busy_batch=batch if batch is not None or not busy else sum(busy) / len(busy),
-            running_max=max(known_values, default=None),
-            waiting_max=samples.waiting_max,
-            kv_cache_max_percent=samples.kv_max,
-            running=tuple(samples.running),
+            running_max=max(running, default=None),
+            waiting_max=max(waiting, default=None),
+            kv_cache_max_percent=max(kv_cache, default=None),
+            running=columns[0],
         )
 
     def balance_of(self, target: str) -> dict[str, Any]:
@@ -263,12 +232,11 @@ class _LevelSamples(Struct, eq=False):
 
     def prefill_s(self) -> dict[str, float]:
         """Return the mean prefill time in seconds by server; servers that do not report it are left out."""
-        means = ((name, samples.prefill_s) for name, samples in self.servers.items())
-        return {name: mean_s for name, mean_s in means if mean_s is not None}
-
-
-def _larger_known(first: float | None, second: float | None) -> float | None:
-    return max((value for value in (first, second) if value is not None), default=None)
+        newest = {
+            name: [mean_s for *_, mean_s in samples.values() if mean_s is not None][-1:]
+            for name, samples in self.servers.items()
+        }
+        return {name: mean_s for name, means in newest.items() for mean_s in means}
 
 
 _MOST_NOTICES = 200
@@ -292,10 +260,7 @@ class _CurrentLevel(Struct, eq=False):
     @property
     def p50_ms(self) -> float | None:
         """Median TTFT of the level so far, in milliseconds; None before the first token."""
-        times, half = self.ttfts_ms, len(self.ttfts_ms) // 2
-        if not times:
-            return None
-        return times[half] if len(times) % 2 else (times[half - 1] + times[half]) / 2
+        return median(self.ttfts_ms) if self.ttfts_ms else None
 
 
 Compute = Callable[[Callable[[], SweepView], Callable[[SweepView], None]], None]
@@ -445,7 +410,7 @@ class LiveView:
         return replace(
             self._results_view,
             status=status,
-            words=end_words(status, result) if over and result is not None else self._phase_words(),
+            words=end_words(status, result) if status.over and result is not None else self._phase_words(),
             elapsed_s=max(0.0, at - self._began),
             left=self._time_left(at),
             simulated=self._results_view.simulated or self._is_simulated,
@@ -486,24 +451,24 @@ class LiveView:
     def _add_load(self, batch: LoadBatch) -> None:
         key, current = key_of(batch.target, batch.load), self._current
         only = self._only_server(batch.target)
+        # While long prompts arrive, requests are drawn, and counted for no figure.
+        beside = self._beside_bars if self._phase.phase is Phase.BESIDE else None
+        bars = beside if batch.warm_up else self._bars
         for event in batch.events:
             self._rates.take(event)
             self._curves.take(event, key)
             if isinstance(event, LevelEnded):
                 current.in_flight = 0
-            elif not batch.warm_up:
-                ttft_ms = self._bars.take(key, event, only)
-                if ttft_ms is not None:
-                    insort(current.ttfts_ms, ttft_ms)
-                    self._curves.add_first_token(event.at, ttft_ms)
-                if isinstance(event, RequestEnded):
-                    current.ended += 1
-                    current.ended_in_run += 1
-                    current.failed += event.error is not None
-            elif self._phase.phase is Phase.BESIDE:  # drawn, and counted for no figure
-                ttft_ms = self._beside_bars.take(key, event, only)
-                if ttft_ms is not None:
-                    self._curves.add_first_token(event.at, ttft_ms)
+                continue
+            ttft_ms = None if bars is None else bars.take(key, event, only)
+            if ttft_ms is not None:
+                self._curves.add_first_token(event.at, ttft_ms)
+            if not batch.warm_up and ttft_ms is not None:
+                insort(current.ttfts_ms, ttft_ms)
+            if not batch.warm_up and isinstance(event, RequestEnded):
+                current.ended += 1
+                current.ended_in_run += 1
+                current.failed += event.error is not None
         for token_bin in batch.bins:
             self._curves.add_tokens(token_bin, only)
             current.tokens += 0 if batch.warm_up else token_bin.tokens
@@ -604,8 +569,9 @@ class LiveView:
         """Return the range of the seconds left at `now`, from the plan's forecast before the first run."""
         if self._phase.left is not None:
             return self._phase.left.after(now - self._phase_at)
-        is_early = self._result is None
-        return None if self._expected is None or not is_early else self._expected.after(now - self._began)
+        if self._expected is None or self._result is not None:
+            return None
+        return self._expected.after(now - self._began)
 
     def _moment(self, now: float) -> Moment:
         phase, current = self._phase, self._current

@@ -15,7 +15,6 @@ from sparktop.model.sweep import (
     ComparedLevel,
     ComparedMetric,
     CurvePlot,
-    DeviationRow,
     LevelEvidence,
     LevelKey,
     LevelState,
@@ -30,11 +29,11 @@ from sparktop.model.sweep import (
     Value,
 )
 from sparktop.sweep.compare.compare import compare, comparison_of, engines_sentences
-from sparktop.sweep.compare.series import Load, Reference, Series, SeriesLevel, align_rows, load_of, series_of
+from sparktop.sweep.compare.series import Reference, Series, SeriesLevel, align_rows, load_of, series_of
 from sparktop.sweep.plan.plan import Order, runs_words
 from sparktop.sweep.result.level import split_words
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow, PlanResult, SweepResult
-from sparktop.sweep.terms.definitions import METRICS, Metric, main_rate_of
+from sparktop.sweep.terms.definitions import METRICS, main_rate_of
 from sparktop.sweep.view.capacity import stored_searches
 from sparktop.sweep.view.curves import curve_plots, sweep_plots
 from sparktop.sweep.view.levels import (
@@ -48,9 +47,6 @@ from sparktop.sweep.view.levels import (
 from sparktop.sweep.view.marks import balance_word
 from sparktop.sweep.view.words import headline, main_sentences, verdict
 
-LEAST_RUNS = 5
-"""Minimum runs for a ratio of standard deviations: with three runs, 5 % of ratios exceed 6 by chance."""
-_DEVIATIONS_OF = ("decode_tps", "sustained_tps")
 _PAIR = 2
 
 
@@ -79,26 +75,23 @@ def topologies(
             if crossover.metric not in _LIKE_TTFT or "ttft_ms" not in metric_names
         ),
         splits=tuple(_split_rows(result)),
-        deviations=tuple(_deviation_rows(metrics, series)),
         engines=tuple(engines_sentences(compared.independent_engines)),
         sentences=tuple(main_sentences(metrics)),
         notes=compared.notes,
-        definitions=tuple(_definitions(compared)),
+        definitions=tuple(
+            f"{METRICS[metric].title} of {', '.join(names)}: {text}"
+            if len(names) < len(compared.definitions[metric])
+            else f"{METRICS[metric].title}: {text}"
+            for metric, text, names in compared.names_by_definition
+        ),
         baseline=compared.baseline,
     )
-
-
-def _definitions(compared: ComparisonResult) -> Iterator[str]:
-    """Yield one line per definition, for each metric that a source defines differently from sparktop."""
-    for metric, text, names in compared.names_by_definition:
-        whose = "" if len(names) == len(compared.definitions[metric]) else f" of {', '.join(names)}"
-        yield f"{METRICS[metric].title}{whose}: {text}"
 
 
 def _compared_metric(
     name: str, rows: Sequence[ComparisonRow], compared: ComparisonResult, series: Sequence[Series]
 ) -> ComparedMetric:
-    metric, levels = METRICS[name], align_rows(series)
+    metric, aligned = METRICS[name], align_rows(series)
     references = {row.winner_vs for row in rows}  # what percentages refer to: by default the runner-up
     return ComparedMetric(
         metric=name,
@@ -106,33 +99,27 @@ def _compared_metric(
         unit=metric.unit,
         more_is_better=metric.more_is_better,
         levels=tuple(
-            _compared_level(row, metric, levels, words)
-            for row, words in zip(rows, _level_names(rows), strict=True)
+            ComparedLevel(
+                point=row.point,
+                values=tuple(
+                    None if level is None else level.figures.get(name)
+                    for level in (of_series.get(load_of(row)) for of_series in aligned)
+                ),
+                winner=row.winner,
+                ahead=row.ahead,
+                beats=row.beats,
+                against=row.against,
+                percent=row.percent,
+                significant=row.significant,
+                prompt_tokens=row.pp,
+                depth=row.depth,
+                where=where,
+            )
+            for row, where in zip(rows, _level_names(rows), strict=True)
         ),
         winner_vs=next((vs for vs in ("table", "baseline") if vs in references), "runner-up"),
         decimals=metric.decimals,
         noise_floor_percent=compared.noise_floor_percent.get(name, 0.0),
-    )
-
-
-def _compared_level(
-    row: ComparisonRow, metric: Metric, levels: Sequence[Mapping[Load, SeriesLevel]], where: str
-) -> ComparedLevel:
-    """Return a row of a comparison for the screen; `levels` has those of each series by load."""
-    load = load_of(row)
-    alike = [of_series.get(load) for of_series in levels]
-    return ComparedLevel(
-        point=row.point,
-        values=tuple(None if level is None else level.figures.get(metric.name) for level in alike),
-        winner=row.winner,
-        ahead=row.ahead,
-        beats=row.beats,
-        against=row.against,
-        percent=row.percent,
-        significant=row.significant,
-        prompt_tokens=row.pp,
-        depth=load.depth,
-        where=where,
     )
 
 
@@ -164,38 +151,6 @@ def _split_rows(result: SweepResult | None) -> Iterator[SplitRow]:
                     balance_word=balance_word(level),
                     prompt_tokens=result_key(target.name, level, result.plan.pp).prompt_tokens,
                     depth=level.depth,
-                )
-
-
-def _deviation_rows(metrics: Sequence[ComparedMetric], series: Sequence[Series]) -> Iterator[DeviationRow]:
-    """Yield for each level which targets have the smallest and the largest standard deviation over runs.
-
-    Only targets with at least `LEAST_RUNS` runs are compared. Levels with fewer than two such targets are
-    left out.
-    """
-    names = [a_series.name for a_series in series]
-    for metric in metrics:
-        if metric.metric not in _DEVIATIONS_OF:
-            continue
-        for level in metric.levels:
-            # A published value states its deviation without the values of its runs.
-            deviations = [
-                (value.std, name)
-                for name, value in zip(names, level.values, strict=True)
-                if value is not None and value.std is not None
-                if not value.runs or len(value.runs) >= LEAST_RUNS
-            ]
-            if len(deviations) >= _PAIR:
-                (low, steady), (high, restless) = min(deviations), max(deviations)
-                yield DeviationRow(
-                    metric.title,
-                    level.point,
-                    steady,
-                    low,
-                    restless,
-                    high,
-                    level.prompt_tokens,
-                    level.depth,
                 )
 
 
@@ -407,6 +362,8 @@ def _imported_view(
     series: Sequence[Series], levels: _ImportedLevels, title: str, started_at: datetime | None
 ) -> SweepView:
     compared = compare(series) if len(series) >= _PAIR else None
+    figures = {key: level.figures for key, (_, level) in levels.items()}
+    ranks, rate = ranks_of(figures, compared), main_rate_of(figures.values())
     tools = " and ".join(dict.fromkeys(a_series.tool for a_series in series))
     when = "" if started_at is None else f", of {started_at.astimezone():%Y-%m-%d %H:%M}"
     return SweepView(
@@ -421,21 +378,21 @@ def _imported_view(
             PlannedLevel(key, LevelState.DONE, level.runs or 0, level.runs, 1.0)
             for key, (_, level) in levels.items()
         ),
-        rows=tuple(_imported_rows(levels, compared)),
+        rows=tuple(
+            ResultRow(
+                key=key,
+                figures=level.figures,
+                runs=level.runs or 0,
+                marks=(_FAILED,) if "errors" in level.validity else (),
+                ranks=ranks[key],
+                rate=rate,
+            )
+            for key, (_, level) in levels.items()
+        ),
         plots=curve_plots(series),
         topologies=None if compared is None else topologies(compared, series),
         verdict=tuple(_imported_verdict(series, levels)),
     )
-
-
-def _imported_rows(levels: _ImportedLevels, compared: ComparisonResult | None) -> Iterator[ResultRow]:
-    figures = {key: level.figures for key, (_, level) in levels.items()}
-    ranks, rate = ranks_of(figures, compared), main_rate_of(figures.values())
-    for key, (_, level) in levels.items():
-        marks = (_FAILED,) if "errors" in level.validity else ()
-        yield ResultRow(
-            key=key, figures=level.figures, runs=level.runs or 0, marks=marks, ranks=ranks[key], rate=rate
-        )
 
 
 def _imported_verdict(series: Sequence[Series], levels: _ImportedLevels) -> Iterator[str]:

@@ -8,8 +8,11 @@ of any length has at most `MOST_SLOTS` slots, and adding an event always costs t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
+from operator import add
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -48,28 +51,71 @@ _HAIR = 1e-6
 """Tolerance as a share of a slot's length, because times on the edge of a slot may have rounding errors."""
 
 
-_Column = TypeVar("_Column", "Amounts", "Readings", "States", "Points")
+_T = TypeVar("_T")
+Reading = tuple[float, int]
+"""Sum and number of the samples in a time slot."""
+_NO_READING: Reading = (0.0, 0)
+
+
+class Column(Generic[_T]):
+    """Values by time slot; `merge` joins those of one slot, and those of two slots that become one."""
+
+    def __init__(self, empty: _T, merge: Callable[[_T, _T], _T]) -> None:
+        """Start without values; slots in which nothing was added are `empty`."""
+        self._values: list[_T] = []
+        self._newest = self._empty = empty
+        self._merge = merge
+
+    def add(self, slot: int, value: _T, hold_slots: int = 0) -> None:
+        """Add a value to the time slot with the index `slot`.
+
+        Slots that were left out since the last value get that one if they are fewer than `hold_slots`.
+        """
+        missing = slot - len(self._values)
+        if missing >= 0:
+            self._values += [self._newest if missing < hold_slots else self._empty] * missing + [value]
+        else:
+            self._values[slot] = self._merge(self._values[slot], value)
+        self._newest = value
+
+    def slots(self, count: int, hold_slots: int = 0) -> tuple[_T, ...]:
+        """Return the values of the first `count` slots; `hold_slots` after the newest value repeat it."""
+        values = self._values[:count]
+        missing = count - len(values)
+        held = min(missing, hold_slots)
+        return (*values, *[self._newest] * held, *[self._empty] * (missing - held))
+
+    def merge_pairs(self) -> None:
+        """Merge neighbouring slots in pairs."""
+        pairs = (self._values[index : index + 2] for index in range(0, len(self._values), 2))
+        self._values = [reduce(self._merge, pair) for pair in pairs]
+
+
+def _later_state(first: float | None, second: float | None) -> float | None:
+    """Return the value at the end of two slots; one that ended within them is still shown."""
+    return first if second is None else second
+
+
+def _add_readings(first: Reading, second: Reading) -> Reading:
+    return first[0] + second[0], first[1] + second[1]
+
+
+def _means(readings: Sequence[Reading]) -> Slots:
+    return tuple(total / count if count else None for total, count in readings)
 
 
 class TimeGrid:
     """Equal time slots from a start time on, and the columns of values that share these slots."""
 
-    def __init__(self, start_at: float, *, most: int = MOST_SLOTS) -> None:
-        """Start the grid at `start_at`, in monotonic seconds; earlier values are added to the first slot.
-
-        `most` is the maximum number of slots.
-        """
+    def __init__(self, start_at: float) -> None:
+        """Start the grid at `start_at`, in monotonic seconds; earlier values are added to the first slot."""
         self.start_at = math.floor(start_at / FIRST_STEP_S + _HAIR) * FIRST_STEP_S
         self.step_s = FIRST_STEP_S
-        self._most = most
-        self._columns: list[Amounts | Readings | States | Points] = []
+        self._columns: list[Column[Any]] = []
 
-    def column(self, make: Callable[[], _Column]) -> _Column:
-        """Create a column of values with `make`, add it to the grid and return it.
-
-        When the grid merges neighbouring time slots, the values of the column are merged, too.
-        """
-        made = make()
+    def column(self, empty: _T, merge: Callable[[_T, _T], _T]) -> Column[_T]:
+        """Return a new column, whose slots are merged with those of the grid."""
+        made = Column(empty, merge)
         self._columns.append(made)
         return made
 
@@ -79,159 +125,22 @@ class TimeGrid:
         If `at` is after the end of the grid, neighbouring slots are merged in pairs until the grid
         contains it.
         """
-        index = self._slot_index(at)
-        while index >= self._most:
+        while (index := math.floor((at - self.start_at) / self.step_s + _HAIR)) >= MOST_SLOTS:
             self.step_s *= 2
             for column in self._columns:
                 column.merge_pairs()
-            index = self._slot_index(at)
-        return index
-
-    def _slot_index(self, at: float) -> int:
-        return max(0, math.floor((at - self.start_at) / self.step_s + _HAIR))
+        return max(0, index)
 
 
-class Amounts:
-    """A column of amounts, such as tokens, that are summed within each time slot."""
+def _evenly_selected(values: tuple[float, ...], more: tuple[float, ...]) -> tuple[float, ...]:
+    """Return both groups of values; of more than 2 x `MOST_POINTS`, so many at equal distances when sorted.
 
-    def __init__(self) -> None:
-        """Start without amounts."""
-        self._sums: list[float] = []
-
-    def add(self, slot: int, amount: float) -> None:
-        """Add an amount to the time slot with the index `slot`."""
-        sums = self._sums
-        if slot >= len(sums):
-            sums.extend([0.0] * (slot + 1 - len(sums)))
-        sums[slot] += amount
-
-    def rates(self, count: int, step_s: float) -> Slots:
-        """Return the amount per second in each of the first `count` slots; 0 in slots without an amount.
-
-        `step_s` is the length of a slot in seconds.
-        """
-        sums = self._sums[:count]
-        return (*(amount / step_s for amount in sums), *([0.0] * (count - len(sums))))
-
-    def merge_pairs(self) -> None:
-        """Merge neighbouring slots in pairs."""
-        sums = self._sums
-        self._sums = [sum(sums[index : index + 2]) for index in range(0, len(sums), 2)]
-
-
-class Readings:
-    """A column of sampled values: the mean of the samples in each time slot; None where there is none."""
-
-    def __init__(self) -> None:
-        """Start without samples."""
-        self._values: list[float | None] = []
-        self._hits: list[int] = []
-
-    def add(self, slot: int, value: float | None, hold_slots: int) -> None:
-        """Add a sample to the time slot with the index `slot`; a `value` of None is a failed sample.
-
-        The empty slots since the previous sample get that sample's value if they are fewer than
-        `hold_slots`; otherwise they stay empty.
-        """
-        values, hits = self._values, self._hits
-        missing = slot - len(values)
-        if missing >= 0:
-            last = values[-1] if values and missing < hold_slots and value is not None else None
-            values.extend([last] * missing)
-            hits.extend([0] * missing)
-            values.append(value)
-            hits.append(int(value is not None))
-        elif value is not None:
-            before, count = values[slot], hits[slot]
-            values[slot] = value if before is None or not count else (before * count + value) / (count + 1)
-            hits[slot] = count + 1
-
-    def slots(self, count: int, hold_slots: int = 0) -> Slots:
-        """Return the value of each of the first `count` slots.
-
-        Up to `hold_slots` slots after the newest sample repeat its value; further slots are None.
-        """
-        values = self._values[:count]
-        missing = count - len(values)
-        held = min(missing, hold_slots) if values else 0
-        last = values[-1] if values else None
-        return (*values, *([last] * held), *([None] * (missing - held)))
-
-    def merge_pairs(self) -> None:
-        """Merge neighbouring slots in pairs."""
-        values, hits = self._values, self._hits
-        self._values = [known_mean(values[index : index + 2]) for index in range(0, len(values), 2)]
-        self._hits = [sum(hits[index : index + 2]) for index in range(0, len(hits), 2)]
-
-
-class States:
-    """A column for a value that is valid until it changes, such as the requested concurrency."""
-
-    def __init__(self) -> None:
-        """Start without a value."""
-        self._values: list[float | None] = []
-        self._newest: float | None = None
-
-    def put(self, slot: int, value: float | None) -> None:
-        """Set the value that is valid from the slot with the index `slot` on; None for no value.
-
-        Of several values set in one slot, the last is kept.
-        """
-        values = self._values
-        if slot >= len(values):
-            values.extend([self._newest] * (slot + 1 - len(values)))
-        values[slot] = value
-        self._newest = value
-
-    def slots(self, count: int) -> Slots:
-        """Return the value that is valid in each of the first `count` slots; None where no value is."""
-        values = self._values[:count]
-        return (*values, *([self._newest] * (count - len(values))))
-
-    def merge_pairs(self) -> None:
-        """Merge neighbouring slots in pairs."""
-        pairs = (self._values[index : index + 2] for index in range(0, len(self._values), 2))
-        # The value at the end of a pair is valid after it; one that ended within the pair is still shown.
-        self._values = [pair[0] if pair[-1] is None else pair[-1] for pair in pairs]
-
-
-class Points:
-    """A column that keeps all values in each time slot; an evenly spaced selection where there are many."""
-
-    def __init__(self) -> None:
-        """Start without values."""
-        self._slots: list[tuple[float, ...]] = []
-
-    def add(self, slot: int, value: float) -> None:
-        """Add a value to the time slot with the index `slot`."""
-        slots = self._slots
-        if slot >= len(slots):
-            slots.extend([()] * (slot + 1 - len(slots)))
-        slots[slot] = _evenly_selected((*slots[slot], value))
-
-    def slots(self, count: int) -> tuple[tuple[float, ...], ...]:
-        """Return the values in each of the first `count` slots; an empty tuple for slots without values."""
-        slots = self._slots[:count]
-        return (*slots, *([()] * (count - len(slots))))
-
-    def merge_pairs(self) -> None:
-        """Merge neighbouring slots in pairs."""
-        slots = self._slots
-        self._slots = [
-            _evenly_selected(tuple(value for slot in slots[index : index + 2] for value in slot))
-            for index in range(0, len(slots), 2)
-        ]
-
-
-def _evenly_selected(values: tuple[float, ...]) -> tuple[float, ...]:
-    """Reduce more than 2 x `MOST_POINTS` values to `MOST_POINTS` of them; return fewer values unchanged.
-
-    The values that remain are at equal distances in sorted order, including minimum and maximum.
+    Minimum and maximum are among them.
     """
-    if len(values) <= 2 * MOST_POINTS:
-        return values
-    ordered = sorted(values)
+    ordered = sorted((*values, *more))
     last = len(ordered) - 1
+    if last < 2 * MOST_POINTS:
+        return (*values, *more)
     return tuple(ordered[round(index * last / (MOST_POINTS - 1))] for index in range(MOST_POINTS))
 
 
@@ -241,8 +150,6 @@ MOST_ACTIVITY_SLOTS = 1200
 """Newest slots that are kept: five minutes."""
 MOST_EACH = 60
 """Agents up to which each has a text of its own."""
-_CODES = {doing: ord(letter) for doing, letter in LETTERS.items()}
-"""The byte of each activity in the text of an agent."""
 
 
 class AgentActivities:
@@ -256,8 +163,8 @@ class AgentActivities:
         self._sent: dict[int, float] = {}
         """When the request of a lane without a token was sent, by the lane's number."""
         self._calls: dict[str, ConversationCall] = {}
-        self._texts: list[bytearray] = []
-        self._counts: list[tuple[int, ...]] = []
+        self._columns: deque[str] = deque(maxlen=MOST_ACTIVITY_SLOTS)
+        """The letters of all agents, by slot."""
         self._waiting: int | None = None
 
     def begin_level(self, at: float, key: LevelKey) -> None:
@@ -267,7 +174,6 @@ class AgentActivities:
             return
         self._begin = at
         self._doing = [Doing.THINK] * int(key.point.value)
-        self._texts = [bytearray() for _ in self._doing] if len(self._doing) <= MOST_EACH else []
 
     def end_level(self) -> None:
         """End the level; until the next one there is nothing to show."""
@@ -302,8 +208,9 @@ class AgentActivities:
         if self._begin is None:
             return None
         self._advance(now)
-        each = tuple(text[-MOST_ACTIVITY_SLOTS:].decode("ascii") for text in self._texts)
-        counts = tuple(self._counts[-MOST_ACTIVITY_SLOTS:])
+        counts = tuple(tuple(column.count(LETTERS[doing]) for doing in Doing) for column in self._columns)
+        each = tuple(map("".join, zip(*self._columns, strict=True))) or ("",) * len(self._doing)
+        each = each if len(each) <= MOST_EACH else ()
         return Activities(ACTIVITY_STEP_S, counts, each, self._waiting is not None)
 
     def _advance(self, at: float) -> None:
@@ -312,16 +219,7 @@ class AgentActivities:
             return
         ended = int((at - self._begin) / ACTIVITY_STEP_S)
         behind, self._slots = min(MOST_ACTIVITY_SLOTS, ended - self._slots), max(ended, self._slots)
-        if behind <= 0:
-            return
-        each = self._doing_now()
-        self._counts += [tuple(map(each.count, Doing))] * behind
-        for text, doing in zip(self._texts, each, strict=False):
-            text.extend(bytes([_CODES[doing]]) * behind)
-        if len(self._counts) > 2 * MOST_ACTIVITY_SLOTS:
-            del self._counts[:-MOST_ACTIVITY_SLOTS]
-            for text in self._texts:
-                del text[:-MOST_ACTIVITY_SLOTS]
+        self._columns.extend(["".join(LETTERS[doing] for doing in self._doing_now())] * behind)
 
     def _doing_now(self) -> list[Doing]:
         """Return what everybody does now.
@@ -346,7 +244,7 @@ REPORT_DELAY_S = 0.15
 class _CopiedHistories(Struct, eq=False):
     """The curves of one backend or machine, copied from its time series in the monitor as these grow."""
 
-    columns: tuple[Readings, ...]
+    columns: tuple[Column[Reading], ...]
     newest: float = -math.inf
     """Time of the newest point copied so far."""
 
@@ -364,7 +262,7 @@ class _CopiedHistories(Struct, eq=False):
         for column, history in zip(self.columns, histories, strict=True):
             times, values = history.arrays(since)
             for time, value in zip(times, values, strict=True):
-                column.add(grid.slot(time), None if math.isnan(value) else value, hold)
+                column.add(grid.slot(time), _NO_READING if math.isnan(value) else (value, 1), hold)
         self.newest = last_at
 
 
@@ -379,13 +277,13 @@ class SweepCurves:
         """Start with empty curves on the times of `grid`."""
         self.grid = grid
         self.spans: list[LevelSpan] = []
-        self._tps = grid.column(Amounts)
-        self._in_flight = grid.column(States)
+        self._tps = self._amounts()
+        self._in_flight = self._states()
         self._flying: float | None = None
-        self._concurrency = grid.column(States)
-        self._ttft = grid.column(Points)
-        self._p50 = grid.column(States)
-        self._served: dict[str, Amounts] = {}
+        self._concurrency = self._states()
+        self._ttft: Column[tuple[float, ...]] = grid.column((), _evenly_selected)
+        self._p50 = self._states()
+        self._served: dict[str, Column[float]] = {}
         self._backends: dict[str, _CopiedHistories] = {}
         self._nodes: dict[str, _CopiedHistories] = {}
         self._activity = AgentActivities()
@@ -396,14 +294,20 @@ class SweepCurves:
         """Draw curves of the backends and machines with these names from now on."""
         for name in backends:
             if name not in self._backends:
-                self._backends[name] = _CopiedHistories(self._columns())
-                self._served.setdefault(name, self.grid.column(Amounts))
+                self._backends[name] = _CopiedHistories(self._readings())
+                self._served.setdefault(name, self._amounts())
         for name in nodes:
             if name not in self._nodes:
-                self._nodes[name] = _CopiedHistories(self._columns())
+                self._nodes[name] = _CopiedHistories(self._readings())
 
-    def _columns(self) -> tuple[Readings, ...]:
-        return tuple(self.grid.column(Readings) for _ in range(3))
+    def _amounts(self) -> Column[float]:
+        return self.grid.column(0.0, add)
+
+    def _states(self) -> Column[float | None]:
+        return self.grid.column(None, _later_state)
+
+    def _readings(self) -> tuple[Column[Reading], ...]:
+        return tuple(self.grid.column(_NO_READING, _add_readings) for _ in range(3))
 
     def take(self, event: LoadEvent, key: LevelKey) -> None:
         """Update the curves that follow from the load events of the level `key`, warm-up included."""
@@ -418,7 +322,7 @@ class SweepCurves:
     def _begin_level(self, at: float, key: LevelKey) -> None:
         self._activity.begin_level(at, key)
         asked = int(key.point.value) if key.point.kind is not LoadKind.RATE else None
-        self._concurrency.put(self.grid.slot(at), asked)
+        self._concurrency.add(self.grid.slot(at), asked, MOST_SLOTS)
         self.spans.append(LevelSpan(key, at))
 
     def _end_level(self, at: float) -> None:
@@ -427,7 +331,7 @@ class SweepCurves:
         self._flying = None
         slot = self.grid.slot(at)
         for column, value in ((self._concurrency, None), (self._p50, None), (self._in_flight, 0.0)):
-            column.put(slot, value)
+            column.add(slot, value, MOST_SLOTS)
         if self.spans and self.spans[-1].ended_at is None:
             self.spans[-1] = LevelSpan(self.spans[-1].key, self.spans[-1].began_at, at)
 
@@ -437,23 +341,22 @@ class SweepCurves:
         `p50_ms` is the median time to first token of the current level so far, in milliseconds.
         """
         slot = self.grid.slot(at)
-        self._in_flight.put(slot, float(in_flight))
+        self._in_flight.add(slot, float(in_flight), MOST_SLOTS)
         self._flying = float(in_flight)
-        self._p50.put(slot, p50_ms)
+        self._p50.add(slot, p50_ms, MOST_SLOTS)
 
     def add_first_token(self, at: float, ttft_ms: float) -> None:
         """Record a request's time to first token in milliseconds; the token arrived at the time `at`."""
-        self._ttft.add(self.grid.slot(at), ttft_ms)
+        self._ttft.add(self.grid.slot(at), (ttft_ms,))
 
     def add_tokens(self, received: TokenBin, only: str | None) -> None:
         """Record received tokens; `only` is the server that sent them if the answer names none."""
         slot = self.grid.slot(received.at)
         self._tps.add(slot, received.tokens)
         name = received.served_by or only or UNNAMED
-        column = self._served.get(name)
-        if column is None:
-            column = self._served[name] = self.grid.column(Amounts)
-        column.add(slot, received.tokens)
+        if name not in self._served:
+            self._served[name] = self._amounts()
+        self._served[name].add(slot, received.tokens)
 
     def sample(self, snapshot: Snapshot) -> None:
         """Copy the samples of watched backends and machines that arrived since the previous snapshot."""
@@ -478,11 +381,13 @@ class SweepCurves:
 
     def newest_tps(self, now: float, window_s: float) -> float | None:
         """Return the mean tokens/s over the last `window_s` seconds; None before the first full time slot."""
-        grid = self.grid
-        count = grid.slot(now - REPORT_DELAY_S)
-        slots = max(1, min(count, round(window_s / grid.step_s)))
-        rates = self._tps.rates(count, grid.step_s)[-slots:]
-        return known_mean(rates)
+        count = self.grid.slot(now - REPORT_DELAY_S)
+        slots = max(1, min(count, round(window_s / self.grid.step_s)))
+        return known_mean(self._rates(self._tps, count)[-slots:])
+
+    def _rates(self, column: Column[float], count: int) -> Slots:
+        """Return the amount per second in each of the first `count` slots."""
+        return tuple(amount / self.grid.step_s for amount in column.slots(count))
 
     def series(self, now: float) -> LiveSeries:
         """Return all curves up to `now`, without the time slot that is still incomplete."""
@@ -493,22 +398,24 @@ class SweepCurves:
             start_at=grid.start_at,
             step_s=grid.step_s,
             count=count,
-            tps=self._tps.rates(count, grid.step_s),
-            in_flight=self._in_flight.slots(count),
+            tps=self._rates(self._tps, count),
+            in_flight=self._in_flight.slots(count, MOST_SLOTS),
             in_flight_now=self._flying,
-            concurrency=self._concurrency.slots(count),
+            concurrency=self._concurrency.slots(count, MOST_SLOTS),
             ttft_ms=self._ttft.slots(count),
-            ttft_p50_ms=self._p50.slots(count),
-            backends=tuple(self._backend(name, count, held[0]) for name in self._served),
-            nodes=tuple(
-                NodeLine(name, *(column.slots(count, held[1]) for column in node.columns))
-                for name, node in self._nodes.items()
+            ttft_p50_ms=self._p50.slots(count, MOST_SLOTS),
+            backends=tuple(
+                BackendLine(
+                    name, self._rates(column, count), *_curves(self._backends.get(name), count, held[0])
+                )
+                for name, column in self._served.items()
             ),
+            nodes=tuple(NodeLine(name, *_curves(node, count, held[1])) for name, node in self._nodes.items()),
             spans=tuple(self.spans),
             activities=self._activity.activities(now),
         )
 
-    def _backend(self, name: str, count: int, held: int) -> BackendLine:
-        backend = self._backends.get(name)
-        sampled = () if backend is None else tuple(column.slots(count, held) for column in backend.columns)
-        return BackendLine(name, self._served[name].rates(count, self.grid.step_s), *sampled)
+
+def _curves(copied: _CopiedHistories | None, count: int, held: int) -> Iterator[Slots]:
+    """Yield the curves of a backend or machine, whose newest values stand for `held` more slots."""
+    return (_means(column.slots(count, held)) for column in (() if copied is None else copied.columns))

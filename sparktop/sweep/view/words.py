@@ -8,6 +8,7 @@ The *verdict* has the sentences below it. All figures are those of the tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import groupby
 from statistics import fmean, linear_regression
 
 from sparktop.graphics.numbers import milliseconds
@@ -138,11 +139,6 @@ LIMIT_MS = 2000.0
 """The time to first token that the answer holds levels against: longer waits are felt in a conversation."""
 
 
-def has_conversations(target: TargetResult) -> bool:
-    """Return whether the levels of a target are agents."""
-    return any(level.load is LoadKind.AGENTS for level in target.levels)
-
-
 def conversation_sentence(target: TargetResult) -> str | None:
     """Return how many agents get their first token soon; None if nothing was measured.
 
@@ -213,29 +209,29 @@ def _cached_percent(agents: AgentsResult) -> float | None:
 
 def conversation_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     """Yield (name, text) for what a level of agents shows, the most important first; nothing of others."""
-    if level.agents is not None:
-        yield from _agent_facts(level.agents)
-
-
-def _agent_facts(agents: AgentsResult) -> Iterator[tuple[str, str]]:
+    agents = level.agents
+    if agents is None:
+        return
     calls = f"{agents.calls:,} of {agents.conversations:,} conversations"
     calls += f"; {agents.unanswered} unanswered" if agents.unanswered else ""
     calls += f"; {agents.calls_per_request:.1f} for a person's request" if agents.calls_per_request else ""
     yield "Calls", calls
     for name, latency in (("First calls", agents.first_ms), ("Compacted", agents.compacted_ms)):
         if latency is not None:
-            yield (
-                name,
-                f"TTFT {METRICS['ttft_ms'].text(latency.p50 or latency.mean)} ms, {latency.count} calls",
-            )
+            ttft = METRICS["ttft_ms"].text(latency.p50 or latency.mean)
+            yield name, f"TTFT {ttft} ms, {latency.count} calls"
     medians = [(turn.name, None if turn.ttft_ms is None else turn.ttft_ms.p50) for turn in agents.turns]
-    turns = [f"{name}: {p50:.0f}" for name, p50 in medians if p50 is not None]
-    if turns:
+    if turns := [f"{name}: {p50:.0f}" for name, p50 in medians if p50 is not None]:
         yield "TTFT by turn", f"{', '.join(turns)} ms (p50)"
-    shares = ((agents.cached_percent, "as answers report"), (agents.server_cached_percent, "by counters"))
-    cache = [f"{share:.1f} % of the prompts {words}" for share, words in shares if share is not None]
-    if agents.amplification is not None:
-        cache.append(f"{agents.amplification:.1f} × the new tokens computed")
+    cache = [
+        words.format(value)
+        for words, value in (
+            ("{:.1f} % of the prompts as answers report", agents.cached_percent),
+            ("{:.1f} % of the prompts by counters", agents.server_cached_percent),
+            ("{:.1f} × the new tokens computed", agents.amplification),
+        )
+        if value is not None
+    ]
     if cache:
         yield "From cache", ", ".join(cache)
     yield "Compactions", f"{agents.compactions:,}"
@@ -256,12 +252,7 @@ def _agent_facts(agents: AgentsResult) -> Iterator[tuple[str, str]]:
         yield "Time", ", ".join(f"{share:.0f} % {name}" for share, name in parts if share is not None)
 
 
-def is_over_rates(target: TargetResult) -> bool:
-    """Return whether the levels of a target are rates."""
-    return any(level.load is LoadKind.RATE for level in target.levels)
-
-
-def is_one_trace(targets: Sequence[TargetResult]) -> bool:
+def _is_one_trace(targets: Sequence[TargetResult]) -> bool:
     """Return whether all targets replayed the same recorded traffic and kept up with it.
 
     Then a comparison of their latencies is the answer.
@@ -291,8 +282,9 @@ def rate_sentence(target: TargetResult) -> str | None:
 
 def _rates_sentence(levels: list[LevelResult]) -> str:
     """Return the sentence for the levels of one prompt length, in ascending order of rates."""
-    cut = next((level for level in levels if _is_cut(level)), None)
-    levels = [level for level in levels if not _is_cut(level)]
+    # A level within which the sweep ended shows no rate that the target can take.
+    ended = [level for level in levels if any(mark.code == CUT_SHORT for mark in level.validity)]
+    cut, levels = next(iter(ended), None), [level for level in levels if level not in ended]
     failing = next((level for level in levels if _is_overloaded(level)), None)
     kept = [
         level
@@ -300,17 +292,13 @@ def _rates_sentence(levels: list[LevelResult]) -> str:
         if not _is_overloaded(level) and (failing is None or level.point < failing.point)
     ]
     if cut is not None:
-        before = _rates_sentence(levels) if levels else ""
-        words = f"{cut.point.label} was not finished" + (
-            f": {_overload_words(cut)}" if _is_overloaded(cut) else ""
-        )
-        return f"{before}; {words}" if before else words
-    if not kept:
-        return (
-            ""
-            if failing is None
-            else f"does not keep up with {failing.point.label}: {_overload_words(failing)}"
-        )
+        why = f": {_overload_words(cut)}" if _is_overloaded(cut) else ""
+        words = f"{cut.point.label} was not finished{why}"
+        return "; ".join(filter(None, (_rates_sentence(levels), words)))
+    if not kept and failing is None:
+        return ""
+    if not kept and failing is not None:
+        return f"does not keep up with {failing.point.label}: {_overload_words(failing)}"
     best = kept[-1]
     words = f"keeps up with {best.point.label}{_rate_figures(best)}{_warning(best, but=(FEW_RUNS, DRIFT))}"
     if failing is not None:
@@ -318,22 +306,14 @@ def _rates_sentence(levels: list[LevelResult]) -> str:
     return f"{words}, the highest rate measured" if len(levels) > 1 else words
 
 
-def _is_cut(level: LevelResult) -> bool:
-    """Return whether the sweep ended within a level, which then shows no rate that the target can take."""
-    return any(mark.code == CUT_SHORT for mark in level.validity)
-
-
 def _is_overloaded(level: LevelResult) -> bool:
-    open_loop = level.open_loop
-    return open_loop is not None and (open_loop.unstable or open_loop.overloaded or _many_failed(level))
-
-
-def _many_failed(level: LevelResult) -> bool:
-    """Return whether more requests failed than a server may lose that keeps up.
+    """Return whether a server does not keep up; one that does may lose a small share of the requests.
 
     Requests of a trace that are longer than the server's context say nothing about its speed.
     """
-    return level.requests.failed - _too_long(level) > ERROR_SHARE * level.requests.ended
+    many_failed = level.requests.failed - _too_long(level) > ERROR_SHARE * level.requests.ended
+    open_loop = level.open_loop
+    return open_loop is not None and (open_loop.unstable or open_loop.overloaded or many_failed)
 
 
 def _too_long(level: LevelResult) -> int:
@@ -378,26 +358,21 @@ def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iter
     """
     if result.slo is None:
         return
-    wanted = " and ".join(_condition_words(condition, name) for condition in result.slo.conditions)
+    plain = {condition: plain_words(condition) for condition in result.slo.conditions}
+    # A condition that is not stored stands as it is, and is escaped.
+    wanted = " and ".join(name(words) if words == stored else words for stored, words in plain.items())
     for target, holds in result.slo.holds_to.items():
         measured = result.target(target)
-        if holds.from_interval is not None:
+        if holds.from_interval is None:
+            answer = _highest_words(holds)
+        else:
             answer = _range_words(holds, *holds.from_interval)
             if holds.concurrency is None and measured is not None:
                 answer += "".join(_highest_rates(measured, result.slo.conditions))
-        else:
-            answer = _highest_words(holds)
         verb = "hold" if len(result.slo.conditions) > 1 else "holds"
         drift = drift_words(measured) if measured is not None else ""
-        if drift:
-            answer = answer.removesuffix(_NONE_FAILED)
+        answer = answer.removesuffix(_NONE_FAILED) if drift else answer
         yield f"{name(target)}: {wanted} {verb} {answer}{drift}"
-
-
-def _condition_words(condition: str, name: Callable[[str], str]) -> str:
-    """Return a condition in plain words; one that is not known is escaped by `name`."""
-    words = plain_words(condition)
-    return name(words) if words == condition else words
 
 
 def _highest_words(holds: Holds) -> str:
@@ -482,13 +457,13 @@ def main_sentences(metrics: Sequence[ComparedMetric], name: Name = str) -> list[
     `name` escapes the names of targets for the output format.
     """
     main = main_metrics(metrics)
-    if main and all(_is_even(level) for metric in main for level in metric.levels):
+    if main and not any(
+        outcome(level) is not Outcome.OPEN or level.beats or round(level.percent or 0.0)
+        for metric in main
+        for level in metric.levels
+    ):
         return [alike_words([in_sentence(metric.title) for metric in main])]
     return [metric_sentence(metric.title, metric.levels, name) for metric in main]
-
-
-def _is_even(level: ComparedLevel) -> bool:
-    return outcome(level) is Outcome.OPEN and not level.beats and not round(level.percent or 0.0)
 
 
 def left_sentence(target: TargetResult) -> str | None:
@@ -569,11 +544,6 @@ def _change_words(ends: tuple[float | None, float | None]) -> str:
     return " to ".join(dict.fromkeys(f"{1 + percent / 100:.0f}" for percent in percents)) + " ×"
 
 
-def has_texts(target: TargetResult) -> bool:
-    """Return whether the levels of a target are kinds of built-in text."""
-    return any(level.text is not None for level in target.levels)
-
-
 def texts_sentence(targets: Sequence[TargetResult], name: Callable[[str], str]) -> str | None:
     """Return on which kind of text most and fewest drafts are accepted; None if nothing was measured.
 
@@ -637,12 +607,12 @@ def headline(
     if searched := searched or next(depth_sentences(result, name), ""):
         return searched
     targets = [target for target in result.targets if any(level.error is None for level in target.levels)]
-    if targets and all(map(has_texts, targets)):
+    if targets and all(any(level.text is not None for level in target.levels) for target in targets):
         return texts_sentence(targets, name)
     if len(targets) == 1:
         return _headline_of_target(result, targets[0], "best: ")
-    over_rates = any(map(is_over_rates, targets)) and not is_one_trace(targets)
-    if over_rates or any(map(has_conversations, targets)):
+    kinds = {level.load for target in targets for level in target.levels}
+    if LoadKind.AGENTS in kinds or (LoadKind.RATE in kinds and not _is_one_trace(targets)):
         compared = None  # how much each one takes is the answer
     if compared is not None and (winners := _comparison_headline(result, compared, name)):
         return winners
@@ -655,9 +625,10 @@ def _headline_of_target(result: SweepResult, target: TargetResult, start: str) -
 
     `start` are the first words for its best level.
     """
-    if is_over_rates(target):
+    kinds = {level.load for level in target.levels}
+    if LoadKind.RATE in kinds:
         return rate_sentence(target)
-    if has_conversations(target):
+    if LoadKind.AGENTS in kinds:
         return conversation_sentence(target)
     levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
     metric = main_rate(levels)
@@ -692,16 +663,16 @@ def _headline_of_length(
         ended = result.status in {"done", None}
         begin = start if ended else f"{start.strip(': ')} of what was measured: "
         words = f"{begin}{words}"
-    parts = [words + _warning(best), *_ttft_words(best), *_certainty_words(highest)]
+    parts = [words + _warning(best)]
+    if best.ttft_ms is not None:
+        parts.append(f"mean TTFT {METRICS['ttft_ms'].text(best.ttft_ms.mean)} ms")
+    if highest.alike:
+        others = names_in_words([f"c = {level.concurrency}" for level in highest.alike])
+        parts.append(f"not clearly more than {others}")
+    parts += [NOT_TESTED] if highest.untested else []
     return "; ".join(parts) + (
         "" if len(levels) == 1 else _words_beyond_best(result, target, levels, highest)
     )
-
-
-def _ttft_words(level: LevelResult) -> Iterator[str]:
-    """Yield the mean TTFT of a level, which the table of levels shows, too."""
-    if level.ttft_ms is not None:
-        yield f"mean TTFT {METRICS['ttft_ms'].text(level.ttft_ms.mean)} ms"
 
 
 def _warning(level: LevelResult, but: Collection[str] = (DRIFT,)) -> str:
@@ -739,15 +710,6 @@ def _warnings(level: LevelResult, but: Collection[str]) -> list[str]:
     return [mark.word for mark in marks_of(level) if mark.doubt and mark.code not in but]
 
 
-def _certainty_words(highest: BestLevel) -> Iterator[str]:
-    """Yield which levels are not clearly below the best, and whether some could not be tested."""
-    if highest.alike:
-        others = names_in_words([f"c = {level.concurrency}" for level in highest.alike])
-        yield f"not clearly more than {others}"
-    if highest.untested:
-        yield NOT_TESTED
-
-
 def _words_beyond_best(
     result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], highest: BestLevel
 ) -> str:
@@ -761,7 +723,9 @@ def _words_beyond_best(
             else f"; {top.point.label} gives {whole_percent_change(ratio.percent)}{_warning(top)}"
         )
     if target.slots is not None and best.concurrency >= target.slots:
-        slots = _slots_words(target, target.slots)
+        counts = target.slots_each
+        are_alike = len(counts) > 1 and len(set(counts)) == 1 and sum(counts) == target.slots
+        slots = f"{len(counts)} × {counts[0]}" if are_alike else str(target.slots)
         if best.concurrency > target.slots:
             return f"; {best.concurrency} requests for {slots} slots"
         return f"; {best.concurrency} requests = all {slots} slots"
@@ -771,13 +735,6 @@ def _words_beyond_best(
     if best.concurrency == result.plan.climb_to:
         return f"; still rising at the limit of {best.concurrency}"
     return f"; still rising: try c = {2 * best.concurrency}"
-
-
-def _slots_words(target: TargetResult, slots: int) -> str:
-    """Return the `slots` of all servers of a target, as "2 × 48" if several have as many."""
-    counts = target.slots_each
-    are_alike = len(counts) > 1 and len(set(counts)) == 1 and sum(counts) == slots
-    return f"{len(counts)} × {counts[0]}" if are_alike else str(slots)
 
 
 def _rate_words(level: LevelResult, metric: str) -> str:
@@ -858,26 +815,29 @@ def _win_words(
     if len(set(against)) == 1:
         against[:-1] = [""] * (len(leads) - 1)
     words = [
-        " ".join(filter(None, (percents(levels), _title(metric), whom)))
+        " ".join(filter(None, (percents(levels), in_sentence(metric.title), whom)))
         for (metric, levels), whom in zip(leads, against, strict=True)
     ]
-    return f"{name(winner)} wins {_won_levels_words(won, first.levels, compared)}: {', '.join(words)}"
+    where = _where_words(won, first.levels, lambda level: _level_words(level, compared))
+    if len(first.levels) == 1 and first.levels[0].point.trace is None:
+        where = "at every level"
+    return f"{name(winner)} wins {where}: {', '.join(words)}"
 
 
-def _won_levels_words(
-    won: Sequence[ComparedLevel], levels: Sequence[ComparedLevel], compared: Topologies
+def _where_words(
+    some: Sequence[ComparedLevel],
+    levels: Sequence[ComparedLevel],
+    word: Callable[[ComparedLevel], str] = lambda level: level.point.short,
 ) -> str:
-    if len(levels) == 1 and levels[0].point.trace is not None:
-        return f"at {levels[0].point.label}"
-    if len(won) == len(levels):
+    """Return where `some` of `levels` lie: "at c4", "at c4 to c16", "from c8 up", "at c1 and c64"."""
+    order = [(level.point, level.prompt_tokens, level.depth) for level in levels]
+    names = [word(level) for level in some]
+    places = [order.index((level.point, level.prompt_tokens, level.depth)) for level in some]
+    if len(places) == len(levels) > 1:
         return "at every level"
-    places = [index for index, level in enumerate(levels) if level in won]
-    names = [_level_words(level, compared) for level in won]
-    if len(won) > 1 and places == list(range(places[0], len(levels))):
-        return f"from {names[0]} up"
-    if len(won) > 1 and places == list(range(places[0], places[-1] + 1)):
-        return f"at {names[0]} to {names[-1]}"
-    return f"at {', '.join(names)}"
+    if len(places) > 1 and places == list(range(places[0], places[0] + len(places))):
+        return f"from {names[0]} up" if places[-1] == len(levels) - 1 else f"at {names[0]} to {names[-1]}"
+    return f"at {names_in_words(names)}"
 
 
 def _level_words(level: ComparedLevel, compared: Topologies) -> str:
@@ -898,7 +858,7 @@ def _even_headline(
     ahead = [level for level in first.levels if outcome(level) is Outcome.AHEAD]
     level = max(ahead, key=lambda level: abs(level.percent or 0.0), default=None)
     if level is not None and abs(level.percent or 0.0) > first.noise_floor_percent:
-        lead = f"{percents([level])} {_title(first)} {rivals([level], name)}"
+        lead = f"{percents([level])} {in_sentence(first.title)} {rivals([level], name)}"
         where = f"at {_level_words(level, compared)} ({NOT_TESTED})"
         warning = _level_warnings(result, level.ahead or "", [level], name)
         return f"{name(level.ahead or '')} {lead} {where}{warning}"
@@ -906,8 +866,8 @@ def _even_headline(
     levels = [level for metric in even for level in metric.levels]
     lead = largest_lead(first.levels, name)
     if lead and len(even) > 1:
-        lead = lead.replace("(", f"({_title(first)}: ", 1)
-    return alike_words([_title(metric) for metric in even], levels) + lead
+        lead = lead.replace("(", f"({in_sentence(first.title)}: ", 1)
+    return alike_words([in_sentence(metric.title) for metric in even], levels) + lead
 
 
 def recommendation(result: SweepResult, compared: Topologies, name: Name = str) -> str | None:
@@ -923,33 +883,27 @@ def recommendation(result: SweepResult, compared: Topologies, name: Name = str) 
         return None
     if any(level.depth or level.point.kind is not LoadKind.CONCURRENCY for level in levels):
         return None
-    picks = [
-        next((winner for metric in metrics if (winner := _winner_at(metric, level.point))), None)
-        for level in levels
-    ]
-    ranges: list[tuple[str | None, list[ComparedLevel]]] = []
-    for pick, level in zip(picks, levels, strict=True):
-        if not ranges or ranges[-1][0] != pick:
-            ranges.append((pick, []))
-        ranges[-1][1].append(level)
+    winners = {
+        level.point: level.winner
+        for metric in reversed(metrics)
+        for level in metric.levels
+        if level.winner is not None
+    }
+    ranges = [(pick, list(of)) for pick, of in groupby(levels, key=lambda level: winners.get(level.point))]
     parts = []
     for pick, of_pick in ranges:
         if pick is not None:
             why = [_why_words(metric, pick, of_pick, levels, name) for metric in metrics]
             won = [level for level in of_pick if level.winner == pick]
             warning = _level_warnings(result, pick, won, name) if won else ""
-            where = _range_of_levels(of_pick, levels)
+            where = _where_words(of_pick, levels)
             parts.append(f"{name(pick)} {where} ({', '.join(filter(None, why))}){warning}")
     if not parts:
         return None
-    even = [_range_of_levels(of_none, levels) for pick, of_none in ranges if pick is None]
+    even = [_where_words(of_none, levels) for pick, of_none in ranges if pick is None]
     rest = f"; {NO_DIFFERENCE} {names_in_words(even)}" if even else ""
     several = ", each against the next best" if len(compared.columns) > _PAIR else ""
     return f"use {names_in_words(parts)}{several}{rest}"
-
-
-def _winner_at(metric: ComparedMetric, point: LoadPoint) -> str | None:
-    return next((level.winner for level in metric.levels if level.point == point), None)
 
 
 def _why_words(
@@ -966,26 +920,9 @@ def _why_words(
     for winner in dict.fromkeys(level.winner for level in here if level.winner is not None):
         won = [level for level in here if level.winner == winner]
         whose = "" if winner == pick else f" for {name(winner)}"
-        where = "" if len(won) == len(here) else f" {_range_of_levels(won, levels)}"
-        words.append(f"{percents(won)} {_title(metric)}{whose}{where}")
+        where = "" if len(won) == len(here) else f" {_where_words(won, levels)}"
+        words.append(f"{percents(won)} {in_sentence(metric.title)}{whose}{where}")
     return ", ".join(words)
-
-
-def _range_of_levels(some: Sequence[ComparedLevel], levels: Sequence[ComparedLevel]) -> str:
-    """Return where `some` of `levels` lie: "at c4", "at c4 to c16", "from c8 up", "at c1 and c64"."""
-    order = [level.point for level in levels]
-    places = [order.index(level.point) for level in some if level.point in order]
-    names = [level.point.short for level in some]
-    if len(places) == len(levels) > 1:
-        return "at every level"
-    is_run = places == list(range(places[0], places[0] + len(places))) if places else False
-    if len(names) > 1 and is_run:
-        return f"from {names[0]} up" if places[-1] == len(levels) - 1 else f"at {names[0]} to {names[-1]}"
-    return f"at {names_in_words(names)}"
-
-
-def _title(metric: ComparedMetric) -> str:
-    return in_sentence(metric.title)
 
 
 def verdict(

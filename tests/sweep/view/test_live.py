@@ -47,7 +47,7 @@ from sparktop.sweep.plan.plan import Load, Plan, SweepTarget, TargetKind, loads
 from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
-from sparktop.sweep.result.results import LevelResult, PlanResult, RequestColumns, ServerSide, SweepResult
+from sparktop.sweep.result.results import LevelResult, PlanResult, ServerSide, SweepResult
 from sparktop.sweep.result.store import load, save
 from sparktop.sweep.run.level import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget
@@ -412,23 +412,6 @@ def test_an_opened_file_shows_the_live_timeline(tmp_path: Path, mode: LoadMode) 
     assert opened.why_no_timeline is None
     failed = opened.timelines[1].bars[1]
     assert (failed.ok, failed.first_token_s, failed.end_s) == (False, None, 1.0)
-
-
-def older(level: LevelResult) -> LevelResult:
-    """Return a level as older files store it: without start times and backends."""
-    assert level.each is not None
-    each = level.each.model_dump()
-    for name in ("start_ms", "served_by", "backends"):
-        del each[name]
-    return level.model_copy(update={"each": RequestColumns.model_validate(each), "uncounted": None})
-
-
-def test_an_older_burst_is_drawn_from_its_beginning_and_says_so() -> None:
-    """Its file keeps no starts, and a note says so."""
-    evidence = stored_evidence(sweep(older(level_result(LEVEL, collect(level_events())))), KEY)
-    assert evidence is not None
-    assert [len(one.bars) for one in evidence.timelines] == [3, 2]
-    assert "keeps no starts" in evidence.timelines[0].notes[0]
 
 
 def test_places_beyond_the_names_are_nobody() -> None:
