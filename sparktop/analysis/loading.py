@@ -59,21 +59,6 @@ _SEEN_FROM_S = 30.0
 """A start is seen from its begin if the first sample is at most this many seconds after it."""
 
 
-class StartSample(Struct, frozen=True):
-    """What is visible of a server's processes at one time."""
-
-    at: float
-    """Monotonic seconds."""
-    memory_bytes: int | None = None
-    """GPU memory of the processes; where no GPU reports any, their resident memory."""
-    on_gpu: bool = True
-    """Whether `memory_bytes` is GPU memory."""
-    has_engine: bool = False
-    """Whether a process other than the server's belongs to it: engine core, worker, scheduler."""
-    received_bytes_per_s: float | None = None
-    """Network traffic of the machine."""
-
-
 class StartClock:
     """Follows one start of one server, from sample to sample."""
 
@@ -96,25 +81,36 @@ class StartClock:
         """Index of the phase in `PHASES`."""
         return self._step
 
-    def note(self, sample: StartSample) -> None:
-        """Update the phase with what is visible now."""
-        self.memory_bytes = sample.memory_bytes
-        memory = sample.memory_bytes or 0
-        self._samples.append((sample.at, memory))
-        while self._samples[-1] is not self._samples[0] and self._samples[1][0] <= sample.at - _WINDOW_S:
+    def note(
+        self,
+        at: float,
+        memory: int,
+        *,
+        on_gpu: bool = True,
+        has_engine: bool = False,
+        received_bytes_per_s: float | None = None,
+    ) -> None:
+        """Update the phase with what is visible at `at`, in monotonic seconds.
+
+        `memory` is the GPU memory of the server's processes in bytes or, where no GPU reports any and
+        `on_gpu` is false, their resident memory. `has_engine` is whether a process other than the server's
+        belongs to it (engine core, worker, scheduler), `received_bytes_per_s` the machine's network traffic.
+        """
+        self.memory_bytes = memory
+        self._samples.append((at, memory))
+        while self._samples[-1] is not self._samples[0] and self._samples[1][0] <= at - _WINDOW_S:
             self._samples.popleft()
-        receives = (sample.received_bytes_per_s or 0.0) >= _DOWNLOAD_BYTES_PER_S
-        self._downloads = receives and self._step <= CONTEXT and self._growth_bytes(sample.at) < _STILL_BYTES
-        step = self._next_phase(sample, memory)
+        receives = (received_bytes_per_s or 0.0) >= _DOWNLOAD_BYTES_PER_S
+        self._downloads = receives and self._step <= CONTEXT and self._growth_bytes(at) < _STILL_BYTES
+        step = self._next_phase(at, memory, has_context=memory > 0 if on_gpu else has_engine)
         if step != self._step:
             self._step = step
-            self._began.append((sample.at, step))
+            self._began.append((at, step))
 
-    def _next_phase(self, sample: StartSample, memory: int) -> int:
+    def _next_phase(self, at: float, memory: int, *, has_context: bool) -> int:
         """Return the phase that a sample with `memory` bytes shows: the present one or, mostly, the next."""
-        step, at = self._step, sample.at
+        step = self._step
         if step <= CONTEXT:
-            has_context = memory > 0 if sample.on_gpu else sample.has_engine
             beyond = memory > _CONTEXT_BYTES and has_context
             return WEIGHTS if beyond else CONTEXT if has_context else step
         if step == WEIGHTS and self._is_still(at, memory):

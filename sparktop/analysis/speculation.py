@@ -14,8 +14,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from msgspec import Struct
-
 from sparktop.analysis.yardsticks import MOST_PROMPT, batch_key
 from sparktop.model.event import Finding, Severity, Sure
 from sparktop.model.explained import FINDINGS
@@ -44,21 +42,13 @@ _MOST_BATCHES = 64
 """Batches remembered of a server."""
 
 
-class Gain(Struct, frozen=True):
-    """What shorter drafts would give."""
+def best_length(
+    percents: Sequence[float], step_ms: float, other_length: int, other_ms: float
+) -> tuple[int, float, float, float] | None:
+    """Return the length of drafts with the most tokens per second, its relative gain, and what it saves.
 
-    length: int
-    """Tokens in a draft, 0 for none."""
-    share: float
-    """Relative gain of tokens per second: 0.1 is 10 % more."""
-    lost_tokens: float
-    """Tokens that a step would generate less for a request."""
-    saved_ms: float
-    """Milliseconds that a step would be shorter."""
-
-
-def best_length(percents: Sequence[float], step_ms: float, other_length: int, other_ms: float) -> Gain | None:
-    """Return the length of drafts with the most tokens per second; None if that is the present one.
+    They are (length, 0 for none; gain, 0.1 is 10 % more; tokens that a step generates less for a request; ms
+    that a step is shorter); None if the present length is the best.
 
     `percents` has the acceptance by position of today's drafts, of length k, whose steps take `step_ms`.
     Steps with drafts of the shorter `other_length` o take `other_ms`. A step of length j takes
@@ -69,7 +59,7 @@ def best_length(percents: Sequence[float], step_ms: float, other_length: int, ot
     each_ms = (step_ms - other_ms) / (length - other_length)
     tokens = [1 + sum(percents[:count]) / 100 for count in range(length + 1)]
     gains = [
-        Gain(
+        (
             count,
             tokens[count] * step_ms / (tokens[length] * (step_ms - (length - count) * each_ms)) - 1,
             tokens[length] - tokens[count],
@@ -77,8 +67,8 @@ def best_length(percents: Sequence[float], step_ms: float, other_length: int, ot
         )
         for count in range(other_length, length)
     ]
-    best = max(gains, key=lambda gain: gain.share)
-    return best if best.share > 0 else None
+    best = max(gains, key=lambda gain: gain[1])
+    return best if best[1] > 0 else None
 
 
 def shown_line(findings: Sequence[Finding]) -> str | None:
@@ -231,22 +221,22 @@ def _better_length(
     times = f"{long_ms:.1f} ms with {length} draft tokens, {short_ms:.1f} ms with {shorter}"
     seen = ("steps", f"{times}, {running:.0f} requests")
     gain = best_length(percents, long_ms, shorter, short_ms) if len(percents) == length else None
-    if shorter == 0 and (gain is None or gain.length == 0):
+    if shorter == 0 and (gain is None or gain[0] == 0):
         rates = median(long_steps.rates), median(short_steps.rates)
         if rates[1] < (1 + margin) * rates[0]:
             return None
         share = rates[1] / rates[0] - 1
         line = f"drafts cost more than they give: {rates[0]:.0f} tok/s with them, {rates[1]:.0f} without"
         line, fix, best = f"{line}, at {running:.0f} requests", FINDINGS[KIND].advice("none is faster"), 0
-    elif gain is None or gain.share < margin:
+    elif gain is None or gain[1] < margin:
         return None
     else:
-        share, best, last = gain.share, gain.length, length
+        (best, share, lost_tokens, saved_ms), last = gain, length
         positions = f"position {last} adds" if best + 1 == last else f"positions {best + 1}–{last} add"
         costs = "costs" if best + 1 == last else "cost"
         # What a narrow screen cuts off comes last.
-        line = f"k = {best} would give about {100 * share:.0f} % more: {positions} {gain.lost_tokens:.2f}"
-        line += f" tokens a step and {costs} {gain.saved_ms:.0f} ms"
+        line = f"k = {best} would give about {100 * share:.0f} % more: {positions} {lost_tokens:.2f}"
+        line += f" tokens a step and {costs} {saved_ms:.0f} ms"
         fix = FINDINGS[KIND].advice("shorter is faster", K=best)
         sure = sure if best == shorter else Sure.LIKELY  # its step time is interpolated
     severity = Severity.INFO if share >= alert_margin else None

@@ -429,17 +429,3 @@ def _is_worse(lanes: BalanceWord, servers: BalanceWord | None) -> bool:
         return False
     order = list(BalanceWord)
     return servers is None or not servers.bad or order.index(lanes) < order.index(servers)
-
-
-class BalanceChange(Struct, frozen=True):
-    """An event: the verdict on how evenly a group of backends is loaded changed from `before` to `after`.
-
-    Both are announced verdicts (`Balance.word`), not the verdicts of a single window (`Balance.word_now`).
-    """
-
-    at: datetime
-    group: str
-    before: BalanceWord
-    after: BalanceWord
-    sentence: str
-    """One line that states what began or ended, with the main reason."""

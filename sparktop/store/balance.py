@@ -132,7 +132,7 @@ class GroupBalances:
         # Late: these modules cost 15 ms of a start, and the first judgement comes after seconds.
         from sparktop.store.balance_judging import judge_group, sweep_event, verdict_event
 
-        balance, change = watch.update(judge_group(group, watch, when.at), when.at, when.wall)
+        balance, before = watch.update(judge_group(group, watch, when.at), when.at, when.wall)
         in_sweep = self._is_own_load(group, when.at)
         # A hint on the router would be wrong advice where a sweep chose the load.
         balance = replace(balance, in_sweep=in_sweep, hint=None if in_sweep else balance.hint)
@@ -144,9 +144,9 @@ class GroupBalances:
         watch.in_sweep = in_sweep
         if in_sweep:
             return None if held is None else sweep_event(balance, when, held, held_s)
-        if change is None:
+        if before is None:
             return sweep_event(balance, when) if returns else None
-        return verdict_event(change, balance, when, held_s)
+        return verdict_event(before, balance, when, held_s)
 
 
 def _with_last_loss(balance: Balance, watch: BalanceWatch, at: float) -> Balance:

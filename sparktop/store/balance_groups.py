@@ -13,7 +13,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.model.balance import Balance, BalanceChange, BalanceWord, GroupPace
+from sparktop.model.balance import Balance, BalanceWord, GroupPace
 from sparktop.model.router import Scrape
 from sparktop.model.snapshot import BackendState
 from sparktop.store.backend import BackendTrack
@@ -74,12 +74,11 @@ class BalanceWatch:
         # A verdict before the first samples is void: judge again at once.
         return not self._had_loads or period(at_s) > period(self.judged_at_s)
 
-    def update(self, balance: Balance, at_s: float, now: datetime) -> tuple[Balance, BalanceChange | None]:
+    def update(self, balance: Balance, at_s: float, now: datetime) -> tuple[Balance, BalanceWord | None]:
         """Add the evaluation `balance`, made at `at_s` (monotonic seconds) and `now` (UTC).
 
-        Return (balance, change). The returned balance has the announced verdict as its `word`, and the
-        time since which this verdict has been announced. The change is None if the announced verdict stays
-        the same.
+        Return (balance, the verdict announced before). The returned balance has the announced verdict as its
+        `word`, and the time since which it has been announced. The second is None if that stays the same.
         """
         self.judged_at_s = at_s
         self._had_loads = self._had_loads or balance.sample_hz is not None
@@ -90,12 +89,8 @@ class BalanceWatch:
         if self._since is None or after is not before:
             self._since = now
         self._word = after
-        change = None
-        if after is not before and not self._confirms(after, at_s):
-            change = BalanceChange(
-                now, balance.group, before, after, _change_sentence(before, after, balance)
-            )
-        return replace(balance, word=after, since=self._since), change
+        is_news = after is not before and not self._confirms(after, at_s)
+        return replace(balance, word=after, since=self._since), before if is_news else None
 
     def adopt(self, word: BalanceWord, since: datetime, at_s: float) -> None:
         """Apply a recorded verdict: if `word` is announced now, set its beginning to `since`.
@@ -129,15 +124,6 @@ class BalanceWatch:
         if len(recent) < _TO_WITHDRAW or self._word in recent:
             return self._word
         return agreed or BalanceWord.UNKNOWN
-
-
-def _change_sentence(before: BalanceWord, after: BalanceWord, balance: Balance) -> str:
-    reason = f": {balance.reasons[0]}" if balance.reasons else ""
-    if after.bad:
-        return f"{after} begins{reason}" if not before.bad else f"{before} becomes {after}{reason}"
-    if before.bad:
-        return f"{before} ends, now {after}{reason}"
-    return f"{after}{reason}"
 
 
 class Member(Struct, frozen=True, eq=False):

@@ -39,7 +39,7 @@ from sparktop.analysis.balance.rules import (
     weigh_requests,
 )
 from sparktop.graphics import numbers
-from sparktop.model.balance import Balance, BalanceChange, BalanceWord
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Event, Phase, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.router import RouterSample, Scrape, stale_s
@@ -349,27 +349,33 @@ def _with_router(balance: Balance, counted: RouterSample | None) -> Balance:
     return replace(balance, reasons=(*balance.reasons, f"the router counts {said}")) if said else balance
 
 
-def verdict_event(
-    change: BalanceChange, balance: Balance, when: Instant, bad_s: float | None
-) -> Event | None:
+def verdict_event(before: BalanceWord, balance: Balance, when: Instant, bad_s: float | None) -> Event | None:
     """Return an event if a bad verdict begins, changes or ends; None otherwise, or without a router.
 
-    `bad_s` is how many seconds the group's verdict had been bad before the change; None if it was not bad.
+    `before` is the verdict before that of `balance`; `bad_s` is how many seconds the group's verdict had been
+    bad before the change, None if it was not bad.
     """
-    if balance.router is None or not (change.after.bad or change.before.bad):
+    begins = balance.word.bad
+    if balance.router is None or not (begins or before.bad):
         return None
-    begins = change.after.bad
-    word = change.after if begins else change.before
-    hint = balance.hint if begins else None
-    after = "" if begins or bad_s is None else f" (it had lasted {numbers.age(bad_s)})"
+    if begins:
+        said = f"{before} becomes {balance.word}" if before.bad else f"{balance.word} begins"
+    else:
+        said = f"{before} ends, now {balance.word}"
+    said += "".join(f": {reason}" for reason in balance.reasons[:1])
+    if begins:
+        said += f"; {balance.hint}" if balance.hint else ""
+    elif bad_s is not None:
+        said += f" (it had lasted {numbers.age(bad_s)})"
+    word = balance.word if begins else before
     return Event(
-        change.at,
+        when.wall,
         Severity.WARNING if begins else Severity.INFO,
-        change.group,
-        "; ".join(filter(None, (f"{change.sentence}{after}", hint))),
-        {"before": change.before.value, "verdict": change.after.value, **verdict_values(balance, word)},
+        balance.group,
+        said,
+        {"before": before.value, "verdict": balance.word.value, **verdict_values(balance, word)},
         when.at,
-        f"balance:{change.group}:{word.value}",
+        f"balance:{balance.group}:{word.value}",
         Phase.BEGIN if begins else Phase.END,
         None if begins else bad_s,
         None if begins else Severity.WARNING,

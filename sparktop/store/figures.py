@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import TypeAlias
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.analysis.placement import address_of
 from sparktop.model.engine import POSITION, EngineSample, LaneSample, PrefixCache
 from sparktop.model.figures import COUNTER_FIGURES, How
-from sparktop.model.router import Fleet, FleetServer, FleetView, Sum, Totals
+from sparktop.model.router import FleetServer, FleetView, Sum, Totals
 from sparktop.model.series import known_mean
 from sparktop.model.snapshot import BackendView, Latency, NodeView, PrefixUse
 from sparktop.model.targets import StateThresholds
@@ -362,42 +361,8 @@ _TOTALLED: Mapping[str, Callable[[_Server], float | None]] = {
 }
 
 
-class _Scraped(Struct, frozen=True, eq=False):
-    """What totals need of the servers on the walls of these fleets: read once, it is summed each second."""
-
-    fleets: tuple[Fleet, ...] = ()
-    addresses: frozenset[object] = frozenset()
-    """Where these servers are."""
-    sums: Mapping[str, Sum] = field(default_factory=lambda: dict.fromkeys(_TOTALLED, Sum()))
-    """Each total; the values of servers that do not answer are unknown."""
-
-
-_newest = [_Scraped()]
-
-
-def _scraped_totals(fleets: tuple[Fleet, ...]) -> _Scraped:
-    """Return what totals need of these fleets, the same for the same ones."""
-    newest = _newest[0]
-    if len(newest.fleets) == len(fleets) and all(map(is_, newest.fleets, fleets)):
-        return newest
-    servers = [(server, fleet.late_at) for fleet in fleets for server in fleet.servers]
-    answering = [
-        server
-        for server, late_at in servers
-        if not server.down and server.at is not None and server.at >= late_at
-    ]
-    addresses = frozenset(_address(server.url) for server, _ in servers)
-    sums = _sum_figures(answering, absent=len(servers) - len(answering))
-    _newest[0] = result = _Scraped(fleets, addresses, sums)
-    return result
-
-
 def _address(url: str) -> object:
     return address_of(url) or url
-
-
-def _sum_figures(answering: Sequence[_Server], *, absent: int) -> Mapping[str, Sum]:
-    return {name: Sum.of_values(map(of, answering), absent=absent) for name, of in _TOTALLED.items()}
 
 
 def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) -> Totals:
@@ -406,9 +371,15 @@ def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) ->
     A server on the wall of a Prometheus counts with the figures that the wall shows, unless they are stale.
     Each stands on one wall (see `EachOnce`): servers of two sites with one address are two.
     """
-    scraped = _scraped_totals(tuple(view.fleet for view in fleets if view.ok and view.fleet is not None))
-    addresses = scraped.addresses
+    walls = [view.fleet for view in fleets if view.ok and view.fleet is not None]
+    scraped = [(server, wall.late_at) for wall in walls for server in wall.servers]
+    addresses = {_address(server.url) for server, _ in scraped}
     others = [view for view in backends if not addresses or _address(view.url) not in addresses]
-    answering = [view for view in others if view.ok]
-    direct = _sum_figures(answering, absent=len(others) - len(answering))
-    return Totals(**{name: scraped.sums[name].plus(direct[name]) for name in _TOTALLED})
+    counted: list[_Server] = [view for view in others if view.ok]
+    counted += [
+        server
+        for server, late_at in scraped
+        if not server.down and server.at is not None and server.at >= late_at
+    ]
+    absent = len(scraped) + len(others) - len(counted)
+    return Totals(**{name: Sum.of_values(map(of, counted), absent=absent) for name, of in _TOTALLED.items()})

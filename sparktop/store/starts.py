@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from sparktop.analysis.loading import StartClock, StartSample, best_past, is_warm
+from sparktop.analysis.loading import StartClock, best_past, is_warm
 from sparktop.analysis.placement import server_process
 from sparktop.analysis.start_memory import room_of
 from sparktop.model.engine import EngineSample
@@ -201,10 +201,20 @@ class ServerStarts:
                 return
             self._starts[backend] = start
         start.server.process = server
-        seen = _start_sample(sample, workloads, server)
-        start.clock.note(seen)
-        if seen.on_gpu:
-            start.peak_gpu_bytes = max(start.peak_gpu_bytes, seen.memory_bytes or 0)
+        mine = {process.pid: process for process in workloads.processes if process.server == server.pid}
+        on_gpu = any(gpu.processes is not None for gpu in sample.gpus)
+        memory = sum(process.memory_bytes or 0 for process in mine.values())
+        if on_gpu:
+            memory = sum(gpu.bytes_of(mine) for gpu in sample.gpus)
+            start.peak_gpu_bytes = max(start.peak_gpu_bytes, memory)
+        rates = (link.rx_bytes_per_s for link in sample.network if link.kind in {"ethernet", "wifi"})
+        start.clock.note(
+            sample.at,
+            memory,
+            on_gpu=on_gpu,
+            has_engine=any(pid != server.pid for pid in mine),
+            received_bytes_per_s=known_sum(rates),
+        )
         room = room_of(sample, _gpu_count(sample, server))
         if room is not None:
             if start.least_bytes is None and start.clock.from_begin:
@@ -324,24 +334,6 @@ class ServerStarts:
 def _gpu_count(sample: NodeSample, server: Workload) -> int:
     """Return on how many GPUs of its machine a server is by its command line."""
     return min(max(1, len(sample.gpus)), server.asks.ranks if server.asks is not None else 1)
-
-
-def _start_sample(sample: NodeSample, workloads: Workloads, server: Workload) -> StartSample:
-    """Return what a sample of its machine shows of the start of `server`."""
-    mine = {process.pid: process for process in workloads.processes if process.server == server.pid}
-    on_gpu = any(gpu.processes is not None for gpu in sample.gpus)
-    if on_gpu:
-        memory = sum(gpu.bytes_of(mine) for gpu in sample.gpus)
-    else:
-        memory = sum(process.memory_bytes or 0 for process in mine.values())
-    rates = [link.rx_bytes_per_s for link in sample.network if link.kind in {"ethernet", "wifi"}]
-    return StartSample(
-        sample.at,
-        memory,
-        on_gpu,
-        has_engine=any(pid != server.pid for pid in mine),
-        received_bytes_per_s=known_sum(rates),
-    )
 
 
 def _phase_values(phases: Mapping[str, float], before: str = "") -> dict[str, float]:

@@ -25,10 +25,11 @@ def test_the_gain_is_that_of_the_closed_form(seed: int) -> None:
         assert found is None
         return
     assert found is not None
-    assert found.length == best
-    assert 1 + found.share == pytest.approx(draft.rate(best) / draft.rate(length), rel=0.01)
-    assert found.lost_tokens == pytest.approx(draft.tokens(length) - draft.tokens(best), rel=0.01)
-    assert found.saved_ms == pytest.approx((length - best) * draft.each_ms, rel=0.01)
+    other_length, share, lost_tokens, saved_ms = found
+    assert other_length == best
+    assert 1 + share == pytest.approx(draft.rate(best) / draft.rate(length), rel=0.01)
+    assert lost_tokens == pytest.approx(draft.tokens(length) - draft.tokens(best), rel=0.01)
+    assert saved_ms == pytest.approx((length - best) * draft.each_ms, rel=0.01)
 
 
 STEEP = Draft(30.0, 6.0, (0.8, 0.6, 0.4, 0.09, 0.05, 0.03, 0.02))

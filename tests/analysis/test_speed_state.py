@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparktop.analysis.loading import StartClock, StartSample, best_past, is_warm
+from sparktop.analysis.loading import StartClock, best_past, is_warm
 from sparktop.analysis.speed_state import Pace, StepPace, advance_pace, limit_tps, read_percent, with_steps
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.snapshot import LAST_TIME, PHASES, PastStart, SpeedState
@@ -194,7 +194,7 @@ def start_until(
     clock = StartClock(START, START + first_s)
     second = first_s
     while second <= until_s:
-        clock.note(StartSample(START + second, memory(second), has_engine=second > 20))
+        clock.note(START + second, memory(second), has_engine=second > 20)
         second += 2.0
     return clock
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from sparktop.analysis.loading import STUCK, StartClock, StartSample, StartStallRule
+from sparktop.analysis.loading import STUCK, StartClock, StartStallRule
 from sparktop.model.event import Finding
 from sparktop.model.node import (
     GpuProcess,
@@ -192,7 +192,7 @@ def play(
             else:
                 show(second - begins, seen, dice)
             if not rank:
-                clock.note(StartSample(at, int(seen.gpu), has_engine=second > 25))
+                clock.note(at, int(seen.gpu), has_engine=second > 25)
             sample = _sample(at, seen, rank, dice)
             nodes[names[rank]] = NodeView(names[rank], "local", sample, age_s=0.0)
         loading = Loading()

@@ -271,30 +271,6 @@ _LEFT_OUT = 1 / 8
 is a single herd and not a swing."""
 
 
-def find_herds(
-    tracks: Sequence[LoadTrack], end_s: float, span_s: float, step_s: float, life_s: float | None
-) -> Arrivals | None:
-    """Test whether the requests of the `span_s` seconds before `end_s` were sent in herds.
-
-    A herd is many requests sent to one backend within a short time. `step_s` is the polling interval,
-    `life_s` the median duration of a request. The requests that each backend got in short periods are
-    compared with its part of all requests, so that a constant skew is not a herd. Return None if a backend
-    does not count finished requests, if `life_s` is None, or if too few requests arrived.
-    """
-    if life_s is None or any(track.arrived is None for track in tracks):
-        return None
-    piece_s = max(PIECE_LIVES * life_s, _SHORTEST_S, _FEWEST_SAMPLES * step_s)
-    pieces = int(span_s / piece_s)
-    if pieces < _FEWEST_WHERE_FAILED:
-        return None
-    edges = [end_s - (pieces - index) * piece_s for index in range(pieces + 1)]
-    # Without failures, filling a backend up to the even split is no herd. After a failure it is: the backend
-    # was taken out, and refilling it is part of the swing.
-    excuses_filling = not any(track.errors for track in tracks)
-    columns = [_PieceCounts(_arrivals_between(track, edges), _loads_at(track, edges)) for track in tracks]
-    return _test_herds(columns, piece_s, excuses_filling=excuses_filling)
-
-
 class _PieceCounts(Struct, frozen=True):
     """The requests that arrived at one backend in each short period ("piece"), and the backend's loads.
 
@@ -309,13 +285,27 @@ class _PieceCounts(Struct, frozen=True):
         return self.came[piece] == 0 and self.loads[piece] == 0 and self.loads[piece + 1] == 0
 
 
-def _test_herds(columns: Sequence[_PieceCounts], piece_s: float, *, excuses_filling: bool) -> Arrivals | None:
-    """Return the result of the test for herds, from the requests that each backend got in each short period.
+def find_herds(
+    tracks: Sequence[LoadTrack], end_s: float, span_s: float, step_s: float, life_s: float | None
+) -> Arrivals | None:
+    """Test whether the requests of the `span_s` seconds before `end_s` were sent in herds.
 
-    A herd is many requests sent to one backend in a short period ("piece") of `piece_s` seconds. With
-    `excuses_filling`, requests that only fill a backend up to an even split are not a herd. Return
-    None if too few periods have enough requests, or if a backend got none at all.
+    A herd is many requests sent to one backend within a short time. `step_s` is the polling interval,
+    `life_s` the median duration of a request. The requests that each backend got in short periods are
+    compared with its part of all requests, so that a constant skew is not a herd. Return None if a backend
+    does not count finished requests or got none, if `life_s` is None, or if too few requests arrived.
     """
+    if life_s is None or any(track.arrived is None for track in tracks):
+        return None
+    piece_s = max(PIECE_LIVES * life_s, _SHORTEST_S, _FEWEST_SAMPLES * step_s)
+    every = int(span_s / piece_s)
+    if every < _FEWEST_WHERE_FAILED:
+        return None
+    edges = [end_s - (every - index) * piece_s for index in range(every + 1)]
+    # Without failures, filling a backend up to the even split is no herd. After a failure it is: the backend
+    # was taken out, and refilling it is part of the swing.
+    excuses_filling = not any(track.errors for track in tracks)
+    columns = [_PieceCounts(_arrivals_between(track, edges), _loads_at(track, edges)) for track in tracks]
     totals = [sum(came) for came in zip(*(column.came for column in columns), strict=True)]
     pieces = [piece for piece, total in enumerate(totals) if total >= _FEWEST_IN_A_PIECE]
     pair_failed = len(columns) == 2 and not excuses_filling  # noqa: PLR2004 - a pair
@@ -505,14 +495,14 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
     lag = _turning_lag(correlation, step, len(points), e2e_s)
     if lag is None:
         return swing
-    band = _band_around(spectrum, len(points), lag)
+    edges, centre, share = _band_around(spectrum, len(points), lag)
     bin_hz = 1 / (_SPECTRUM_SIZE * step)
     return replace(
         swing,
-        period_s=1 / (band.centre * bin_hz) if lag * FEWEST_CYCLES <= len(points) else lag * step,
+        period_s=1 / (centre * bin_hz) if lag * FEWEST_CYCLES <= len(points) else lag * step,
         cycles=len(points) / lag,
-        variance_share=band.share,
-        chance=_chance_of_drift(band, bin_hz, correlation[1], step, len(points) / (2 * _BAND_WIDTHS)),
+        variance_share=share,
+        chance=_chance_of_drift(edges, share, bin_hz, correlation[1], step, len(points) / (2 * _BAND_WIDTHS)),
         rebound=correlation[lag],
         opposite=_correlation_half_way(correlation, lag),
     )
@@ -670,20 +660,11 @@ def _spectrum(centred: Sequence[float]) -> list[float]:
     return [value / whole for value in power] if whole > 0 else power
 
 
-class _Band(Struct, frozen=True):
-    """A frequency band and its part of the variance. Unit: the lowest frequency of the spectrum."""
+def _band_around(spectrum: Sequence[float], points: int, lag: int) -> tuple[tuple[int, int], float, float]:
+    """Return (edges, centre, part of the variance) of the frequency band around the period of `lag` points.
 
-    low: float
-    centre: float
-    high: float
-    share: float
-
-
-def _band_around(spectrum: Sequence[float], points: int, lag: int) -> _Band:
-    """Return the frequency band around the period of `lag` points.
-
-    Its centre is the mean frequency in the band, weighted by the power. `points` is the number of points
-    that the spectrum was computed from.
+    The unit is the lowest frequency of the spectrum. The centre is the mean frequency in the band, weighted
+    by the power. `points` is the number of points that the spectrum was computed from.
     """
     middle, half = _SPECTRUM_SIZE / lag, _BAND_WIDTHS * _SPECTRUM_SIZE / points
     first = max(1, round(middle - half))
@@ -691,11 +672,13 @@ def _band_around(spectrum: Sequence[float], points: int, lag: int) -> _Band:
     inside = range(first, last + 1)
     share = sum(spectrum[k] for k in inside)
     centre = sum(k * spectrum[k] for k in inside) / share if share > 0 else middle
-    return _Band(first, centre, last, share)
+    return (first, last), centre, share
 
 
-def _chance_of_drift(band: _Band, bin_hz: float, lag1: float, step: float, bands: float) -> float:
-    """Return the probability that slow drift (red noise) has as much power in any band as `band` has.
+def _chance_of_drift(
+    edges: tuple[int, int], share: float, bin_hz: float, lag1: float, step: float, bands: float
+) -> float:
+    """Return the probability that slow drift (red noise) has the part `share` of its power in any such band.
 
     `bin_hz` is the lowest frequency of the spectrum, `lag1` the autocorrelation from one point to the next,
     `step` the seconds between points, `bands` the number of frequency bands (Bonferroni). The power of a
@@ -704,11 +687,11 @@ def _chance_of_drift(band: _Band, bin_hz: float, lag1: float, step: float, bands
     """
     time_constant_s = -step / math.log(min(max(lag1, 0.01), 0.999))
     # The spectrum of red noise is a Lorentz curve, whose integral is an arctangent.
-    low, high = (math.atan(2 * math.pi * edge * bin_hz * time_constant_s) for edge in (band.low, band.high))
+    low, high = (math.atan(2 * math.pi * edge * bin_hz * time_constant_s) for edge in edges)
     expected = (high - low) * 2 / math.pi
     if expected <= 0:
         return 1.0
-    half_chi2 = _BAND_FREEDOM / 2 * band.share / expected
+    half_chi2 = _BAND_FREEDOM / 2 * share / expected
     return min(1.0, bands * math.exp(-half_chi2) * (1 + half_chi2))
 
 

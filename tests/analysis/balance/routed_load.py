@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.balance.judge import judge, window_s
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
-from sparktop.model.balance import Balance, BalanceChange
+from sparktop.model.balance import Balance
 from sparktop.store.balance_groups import EVERY_S, BalanceWatch
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -199,7 +199,6 @@ class Seen:
 
     at_s: float
     balance: Balance
-    change: BalanceChange | None
 
 
 def follow(tracks: Sequence[LoadTrack], e2e_s: float | None, **known: float | str | None) -> Iterator[Seen]:
@@ -213,5 +212,5 @@ def follow(tracks: Sequence[LoadTrack], e2e_s: float | None, **known: float | st
         at += EVERY_S
         seen = tuple(cut(track, at - memory, at) for track in tracks)
         found = judge(GroupLoad("proxy", seen, e2e_s, **known), at)  # type: ignore[arg-type]  # names as GroupLoad has them
-        balance, change = watch.update(found, at, START + timedelta(seconds=at))
-        yield Seen(at, balance, change)
+        balance, _ = watch.update(found, at, START + timedelta(seconds=at))
+        yield Seen(at, balance)

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.summary import verdict
-from sparktop.model.balance import Balance, BalanceChange, BalanceWord
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.engine import LaneSample
 from sparktop.model.event import Phase, Severity
@@ -291,10 +291,9 @@ def test_an_alert_that_a_sweep_ends_says_so_and_says_when_it_is_back() -> None:
     told = sweep_event(unjudged, when)
     assert told is not None
     assert told.message == "oscillating: again, as the sweep is over; now unknown: a has 73 % of its samples"
-    ends = BalanceChange(when.wall, "proxy", Is.OSCILLATING, Is.UNKNOWN, "oscillating ends")
-    ended = verdict_event(ends, unjudged, when, 25.0)
+    ended = verdict_event(Is.OSCILLATING, replace(unjudged, word=Is.UNKNOWN, reasons=()), when, 25.0)
     assert ended is not None
-    assert ended.message == "oscillating ends (it had lasted 25 s)"
+    assert ended.message == "oscillating ends, now unknown (it had lasted 25 s)"
 
 
 # Servers of one model that no known router joins: their loads are described, and nothing warns.
