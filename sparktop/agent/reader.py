@@ -223,15 +223,8 @@ _KEPT_INTERVALS, _KEPT_LEAST_S = 3.0, 5.0
 but not before `_KEPT_LEAST_S` seconds."""
 
 
-class Timer(Protocol):
-    """A scheduled call, as the event loop's `call_later` returns it."""
-
-    def cancel(self) -> None:
-        """Cancel the scheduled call."""
-        ...
-
-
-Later = Callable[[float, Callable[[], None]], Timer]
+Later = Callable[[float, Callable[[], None]], Any]
+"""Schedules a call after some seconds; returns an object with the method `cancel`."""
 
 
 class NodeReader(Protocol):
@@ -273,7 +266,7 @@ class Sampler:
         self._asked_at: float | None = None
         self._table_asked_at: float | None = None
         self._tried_at = clock()
-        self._timer: Timer | None = None
+        self._timer: Any = None
         self._taking: asyncio.Task[Failure | None] | None = None
         self._closed = False
 

@@ -27,7 +27,7 @@ MAX_SAMPLES = 50_000
 _MOST_PREFIXES = 16
 """Prefixes other than a reader's own for which its pattern is kept."""
 _AT_ONCE = 1 << 20
-"""Most bytes of a page whose samples are found in one step, all in memory."""
+"""Most bytes of a page that is compared with others."""
 _MOST_CACHED_BYTES = 32 << 20
 """Bytes of pages whose lines are kept: 500 pages of vLLM 0.32. Replicas of a model share one."""
 _MOST_ALIKE = 4
@@ -186,34 +186,22 @@ class Reader:
                 places.setdefault(name, {})[labels] = index
         return {**places, **{name: {} for name in unreadable}}, {}
 
-    def _samples(self, body: bytes) -> Iterable[tuple[bytes, bytes | None, bytes | None]]:
-        """Return the (name, block of labels, value) of each wanted sample; without a value it is malformed.
+    def _samples(self, body: bytes) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
+        """Yield the (name, block of labels, value) of each wanted sample; without a value it is malformed.
 
         Raises:
             PageError: more than `MAX_SAMPLES` wanted samples.
         """
         page = b"\n" + body
-        if b"# {" in body or len(body) > _AT_ONCE:
-            return self._samples_one_by_one(page)
-        samples = self._line.findall(page)
-        if len(samples) > MAX_SAMPLES:
-            raise _too_many_samples()
-        return samples
-
-    def _samples_one_by_one(self, page: bytes) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
         for count, match in enumerate(self._line.finditer(page), start=1):
             if count > MAX_SAMPLES:
-                raise _too_many_samples()
+                message = f"a metrics page with more than {MAX_SAMPLES:,} samples of interest"
+                raise PageError(FailureKind.TOO_LARGE, message)
             key, block, value = match.groups()
             sample = _match_before_exemplar(page, match)
             if sample is not None:
                 block, value = sample.groups()
             yield key, block, value
-
-
-def _too_many_samples() -> PageError:
-    message = f"a metrics page with more than {MAX_SAMPLES:,} samples of interest"
-    return PageError(FailureKind.TOO_LARGE, message)
 
 
 def _match_before_exemplar(page: bytes, match: re.Match[bytes]) -> re.Match[bytes] | None:
@@ -353,18 +341,6 @@ class Page(Mapping[str, Family]):
         self.places = places
         self.values_read = values
         self._cache = cache
-
-    @classmethod
-    def of(cls, families: Mapping[str, Family]) -> Page:
-        """Return `families` as a page; a page is returned as it is."""
-        if isinstance(families, Page):
-            return families
-        places: dict[str, Places] = {}
-        values: list[float] = []
-        for name, family in families.items():
-            places[name] = {labels: len(values) + index for index, labels in enumerate(family)}
-            values += family.values()
-        return cls(places, {}, values)
 
     def get_or_make(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """Return what `make` returned when first called for `key`; it may depend on names and labels only."""

@@ -188,7 +188,7 @@ class LanePage:
 
     def __init__(
         self,
-        families: Mapping[str, Family],
+        families: Page,
         *,
         lane_label: str | None = None,
         model_label: str = "model_name",
@@ -200,7 +200,7 @@ class LanePage:
         read, by their labels alone: it is called with the samples of one metric and lane, and returns some of
         them (None: read all).
         """
-        self.families = Page.of(families)
+        self.families = families
         self.models: set[str] = set()
         self._lane_label = lane_label
         self._model_label = model_label
@@ -597,7 +597,7 @@ class ExtraReader:
 
     def add(
         self,
-        families: Mapping[str, Family],
+        page: Page,
         lanes: Mapping[str, dict[str, Any]],
         lane_label: str | None = None,
         keep: Keep | None = None,
@@ -607,7 +607,6 @@ class ExtraReader:
         A sample without a lane's label, such as one of the HTTP server, belongs to the first lane. The last
         two arguments are those of `LanePage`.
         """
-        page = Page.of(families)
         plan = page.get_or_make(
             ("extras", id(self), *lanes), lambda: self._plan_reading(page, lanes, lane_label, keep)
         )

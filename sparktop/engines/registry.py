@@ -259,48 +259,21 @@ _METRICS = re.compile(
 _CLASSIFIED_BYTES = 65536
 """Number of bytes at the start of a response that are used to classify it."""
 _PROGRAMS: Mapping[str, str] = {
-    "litellm": "LiteLLM",
-    "gpustack": "GPUStack",
     "aigw": "Envoy AI gateway",
-    "envoy": "Envoy",
-    "istio": "Istio",
-    "traefik": "Traefik",
-    "nginx": "nginx",
-    "haproxy": "HAProxy",
-    "caddy": "Caddy",
-    "kong": "Kong",
     "DCGM": "dcgm-exporter",
     "nvidia": "an exporter of GPUs",
     "node": "node_exporter",
-    "sparktop": "sparktop",
-    "prometheus": "Prometheus",
-    "grafana": "Grafana",
-    "kube": "Kubernetes",
-    "kubelet": "Kubernetes",
     "container": "cAdvisor",
-    "ray": "Ray",
-    "milvus": "Milvus",
-    "qdrant": "Qdrant",
-    "redis": "Redis",
     "pg": "PostgreSQL",
     "open": "Open WebUI",
-    "bentoml": "BentoML",
-    "mooncake": "Mooncake",
-    "infinity": "Infinity",
     "te": "Text Embeddings Inference",
-    "agentgateway": "agentgateway",
     "all": "all-smi",
     "gen": "a program with OpenTelemetry's names for LLMs",
 }
-"""Programs whose metrics are no inference engine's, by the first word of their names."""
+"""Programs whose metrics are no inference engine's, by the first word of their names; that of others shows
+what they are."""
 _PLAIN = frozenset({"python", "process", "go", "http", "promhttp", "nodejs", "jvm", "up", "scrape", "target"})
 """First words of names that any program may write."""
-_RUNTIMES = {
-    "python": "a Python program",
-    "go": "a Go program",
-    "nodejs": "a Node.js program",
-    "jvm": "a JVM",
-}
 
 
 def read_page(
@@ -469,7 +442,7 @@ def _program_of_page(padded: bytes) -> tuple[str, bool]:
     if telling:
         unknown = f"another program ({clean(telling[0], 30)}_...)"
         return next((_PROGRAMS[word] for word in telling if word in _PROGRAMS), unknown), True
-    return next((_RUNTIMES[word] for word in words if word in _RUNTIMES), "another program"), False
+    return "another program", False
 
 
 def _looks_like(body: bytes) -> str:

@@ -52,10 +52,13 @@ def sample_of(families: Page, at: float) -> EngineSample:
     named = families.get(_REQUESTS) or families.get(_DONE["success"], {})
     models = {text for labels in named if (text := label(labels, "model"))}
     own_models = models if _REQUESTS in families or len(models) == 1 else set()
-    kept = (
-        {name: where(family, "model", *own_models) for name, family in families.items()} if own_models else {}
-    )
-    page = LanePage({name: family for name, family in kept.items() if family}, model_label="model")
+    kept_places = {
+        name: of_models
+        for name, places in families.places.items()
+        if own_models and (of_models := where(places, "model", *own_models))
+    }
+    kept = Page(kept_places, {}, families.values_read)
+    page = LanePage(kept, model_label="model")
     fields = page.read(_FIELDS, ())["0"]
     fields["kv_capacity_tokens"] = _kv_capacity(kept.get(_BLOCKS, {}))
     done = {word: count for word, name in _DONE.items() if (count := total(kept.get(name, {}))) is not None}

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from sparktop.hardware.kernel_file import entries, read_bytes, read_int, read_text
+from sparktop.hardware.kernel_file import read_bytes, read_int, read_text
 from sparktop.model.node import CoreGroup, CpuReading
 from sparktop.model.text import clean
 
 _CPUS = "sys/devices/system/cpu"
 _KHZ_PER_MHZ = 1000
-_LEAST_RATIO = 1.2
-"""Cores count as different designs when one has at least this multiple of the other's clock or capacity: the
-best cores of a single design are only a few percent faster than its other cores."""
 _MOST_DESIGNS = 8
 """Upper limit of designs distinguished."""
 _LONGEST_NAME = 64
@@ -56,20 +53,11 @@ def read_cores(root: Path = Path("/")) -> tuple[tuple[CoreGroup, ...], str | Non
     /proc/cpuinfo of a large x86 machine takes milliseconds.
     """
     cores = _parse_cpuinfo(read_bytes(str(root / "proc/cpuinfo")) or b"")
-    names = entries(root / _CPUS)  # for machines without readable cpuinfo
-    numbers = frozenset(cores) or frozenset(
-        int(name[3:]) for name in names if name.startswith("cpu") and name[3:].isdecimal()
-    )
-    capacities = _read_core_files(root, numbers, "cpu_capacity")
-    kilohertz = _read_core_files(root, numbers, "cpufreq/cpuinfo_max_freq")
+    capacities = _read_core_files(root, cores, "cpu_capacity")
+    kilohertz = _read_core_files(root, cores, "cpufreq/cpuinfo_max_freq")
     clocks = {core: khz // _KHZ_PER_MHZ for core, khz in kilohertz.items() if khz >= _KHZ_PER_MHZ}
     by_midr = _group_by_midr(cores)
-    groups = (
-        by_midr
-        or _group_by_type(root, numbers)
-        or _group_by_size(capacities, "capacity {}")
-        or _group_by_size(clocks, "{} MHz")
-    )
+    groups = by_midr or _group_by_type(root, cores)
     designs = [
         CoreGroup(
             clean(name, _LONGEST_NAME),
@@ -146,38 +134,20 @@ def _design_name(midr: tuple[int, int]) -> str:
     return name or f"{maker} part {midr[1]:#x}"
 
 
-def _group_by_type(root: Path, numbers: frozenset[int]) -> dict[str, set[int]]:
+def _group_by_type(root: Path, numbers: Collection[int]) -> dict[str, set[int]]:
     """Return the core numbers of a hybrid x86 processor by type, "P-cores" and "E-cores".
 
     Return {} for other processors.
     """
-    groups = {
-        word: members
-        for folder, word in _HYBRID.items()
-        if (members := _parse_core_list(read_text(str(root / "sys/devices" / folder / "cpus"))) & numbers)
-    }
-    return groups if len(groups) > 1 else {}
-
-
-def _group_by_size(sizes: dict[int, int], name: str) -> dict[str, set[int]]:
-    """Group cores by size, which is a capacity or a clock; return core numbers by group name.
-
-    `sizes` has the size of each core; `name` is a format string for group names, such as "{} MHz". Cores are
-    sorted by size, largest first, and a new group begins where the next size is smaller by the factor
-    `_LEAST_RATIO` or more. Return {} if all cores belong to one group.
-    """
     groups: dict[str, set[int]] = {}
-    last: int | None = None
-    title = ""
-    for core, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
-        if last is None or size * _LEAST_RATIO <= last:
-            title = name.format(size)
-        groups.setdefault(title, set()).add(core)
-        last = size
+    for folder, word in _HYBRID.items():
+        listed = _parse_core_list(read_text(str(root / "sys/devices" / folder / "cpus")))
+        if members := listed.intersection(numbers):
+            groups[word] = members
     return groups if len(groups) > 1 else {}
 
 
-def _read_core_files(root: Path, numbers: frozenset[int], entry: str) -> dict[int, int]:
+def _read_core_files(root: Path, numbers: Iterable[int], entry: str) -> dict[int, int]:
     """Return, by core number, the integer in the file `entry` of the core's folder.
 
     Cores without the file, or with a number that is not positive, are left out.

@@ -36,9 +36,6 @@ _ETHERNET_TYPE = 1
 _SPEED_MAX_MBPS = 100_000_000
 """Faster than any link, in Mb/s: drivers write impossible numbers for an unknown speed."""
 _BITS_PER_MEGABIT = 1_000_000
-_MARGIN = 1.25
-"""Tolerance for counters that are read a little late: an increase per second of up to this multiple of the
-link's rate is accepted."""
 _COLUMNS = 16
 """Counters in a line of /proc/net/dev."""
 _RATES = {"rx": 0, "rx packets": 1, "tx": 8, "tx packets": 9}
@@ -74,14 +71,7 @@ class NetworkReader:
         counters = _parse_dev(read_bytes(self._dev) or b"")
         flat = {(name, part): value for name, parts in counters.items() for part, value in parts.items()}
         self._links = {name: self._read_link(name, now) for name in counters}
-        # Some cards have 32-bit counters, which wrap every few seconds on a fast link.
-        most = {
-            (name, part): link.bits_per_s / 8 * _MARGIN
-            for name, link in self._links.items()
-            if link.bits_per_s is not None
-            for part in ("rx", "tx")
-        }
-        rates = self._rates.step(flat, now, most)
+        rates = self._rates.step(flat, now)
         return tuple(_interface_reading(name, link, rates) for name, link in self._links.items())
 
     def _read_link(self, name: str, now: float) -> _Link:
@@ -156,7 +146,6 @@ def _parse_dev(content: bytes) -> dict[str, dict[str, int]]:
 
 _WORD_BYTES = 4
 """`port_rcv_data` and `port_xmit_data` count words of 32 bits."""
-_BITS_PER_WORD = 8 * _WORD_BYTES
 _PORTS_AGAIN_S = 5.0
 """Seconds between two reads of all but the bytes: of state and speed, packets and errors of the ports."""
 _MOST_PORTS = 32
@@ -174,8 +163,6 @@ CONGESTION_COUNTERS = ("np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_pack
 _FULL_32_BITS = 2**32 - 1
 """InfiniBand's old 32-bit counters stop at this value instead of wrapping around, and then say nothing
 more."""
-_LINK_MAX_BITS_PER_S = 1.6e12
-"""An upper limit for ports that do not report their link rate; faster than any port."""
 
 
 class _Port(Struct, frozen=True):
@@ -215,8 +202,7 @@ class RdmaReader:
         if self._ports_read_at is None or not 0 <= now - self._ports_read_at < _PORTS_AGAIN_S:
             self._read_ports(now)
         words = self._count_both_ways("port_rcv_data", "port_xmit_data")
-        most = {key: _most_words_per_s(self._ports[key[0]]) for key in words}
-        rates = self._rates.step(words, now, most)
+        rates = self._rates.step(words, now)
         return tuple(self._reading(name, port, rates) for name, port in self._ports.items())
 
     def _count_both_ways(self, rx: str, tx: str) -> dict[tuple[str, str], int]:
@@ -276,9 +262,7 @@ class RdmaReader:
                 None if gigabits is None else gigabits * GIGA,
             )
         packets = self._count_both_ways("port_rcv_packets", "port_xmit_packets")
-        # No packet is smaller than a word, so the limit in words holds for packets too.
-        most = {key: _most_words_per_s(self._ports[key[0]]) for key in packets}
-        self._packets = self._packet_rates.step(packets, now, most)
+        self._packets = self._packet_rates.step(packets, now)
         errors = {
             (name, counter): count
             for name, port in self._ports_not_down()
@@ -314,8 +298,3 @@ def place_of_port(device: str, number: str) -> tuple[float | None, str | None]:
         beside = entries(Path(device) / "device/net")
         netdev = beside[0] if len(beside) == 1 else None
     return link_bits_per_s(f"{device}/device"), None if netdev is None else clean(netdev, 64) or None
-
-
-def _most_words_per_s(port: _Port) -> float:
-    """Return the highest plausible traffic of a port in 32-bit words per second."""
-    return (port.link_bits_per_s or _LINK_MAX_BITS_PER_S) * _MARGIN / _BITS_PER_WORD

@@ -23,7 +23,7 @@ from urllib.parse import quote, quote_plus, urljoin, urlsplit, urlunsplit
 
 from sparktop.files import connections_that_fit
 from sparktop.model.failure import FailureKind
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 
 _SHORTEST_FORM = 6
 """Fewer characters of a secret than these are not searched: they stand in any text."""
@@ -44,6 +44,8 @@ _UNREACHABLE_WORDS = {
 }
 
 
+_LONGEST_TOKEN = 4096
+"""Most bytes of a token in a file."""
 HOW_TO_GIVE_A_KEY = "--api-key-env NAME, or api_key_env in the config"
 """How a user gives the key that a server wants: an option of the commands, or a key of the configuration."""
 _PROXY_BODY = re.compile(rb"\s*(?:<|no healthy upstream|upstream connect error|no available server)")
@@ -311,6 +313,20 @@ def key_problem(api_key: str | None) -> str | None:
     if api_key is None or (api_key.isascii() and api_key.isprintable()):
         return None
     return "the key holds characters that no HTTP header may hold: look at its environment variable"
+
+
+def first_line(file: str, whose: str) -> str:
+    """Return the first line of a file with a token, without white space around it.
+
+    Raises:
+        AnswerError: it cannot be read; `whose` begins the message.
+    """
+    try:
+        with Path(file).expanduser().open("rb") as opened:
+            return opened.readline(_LONGEST_TOKEN).decode("utf-8", "replace").strip()
+    except (OSError, RuntimeError) as error:  # RuntimeError: an unknown user's home
+        message = f"{whose}{clean(file, 100)} cannot be read: {reason_of(error)}"
+        raise AnswerError(FailureKind.UNAUTHORIZED, message) from None
 
 
 class Trust:

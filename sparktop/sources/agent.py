@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 from urllib.parse import urlencode
 
 from msgspec.structs import replace
@@ -16,9 +15,9 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import ClockGap, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReply
 from sparktop.model.targets import NodeTarget
-from sparktop.model.text import clean, reason_of
+from sparktop.model.text import clean
 from sparktop.net.client import OK, HttpSource, Request, Response, SharedSession
-from sparktop.net.failure import AnswerError, server_words, status_error
+from sparktop.net.failure import AnswerError, first_line, key_problem, server_words, status_error
 from sparktop.sources.decode import MOST_BYTES, WireError, decode, decode_ranks, on_local_clock
 from sparktop.sources.replies import ASKS_RANKS, Reply
 from sparktop.sources.source import read_beside
@@ -97,8 +96,13 @@ class NodeReplies:
                 return replace(sample, clock=gap)
             if self.since != asked_since:
                 continue  # the node restarted: its samples are older than the requested time
-            wait_s = self._wait_s(reply)
-            self.nothing_new = self._no_sample_message(reply)
+            wait_s = _SHORTEST_WAIT_S
+            self.nothing_new = "the agent answers and has taken no sample yet"
+            if self.since is not None:
+                due_s = self.since + (reply.interval_s or _USUAL_INTERVAL_S) - reply.monotonic_s
+                wait_s = max(_SHORTEST_WAIT_S, due_s + _LATE_S)
+                age_s = max(0.0, reply.monotonic_s - self.since)
+                self.nothing_new = f"the agent answers, but its newest sample is {age_s:.0f} s old"
             if asyncio.get_running_loop().time() + wait_s > end:
                 raise WireError(FailureKind.TIMEOUT, self.nothing_new)
             await sleep(wait_s)
@@ -128,19 +132,6 @@ class NodeReplies:
         self._placed_at = sample.at
         return sample
 
-    def _wait_s(self, reply: Reply) -> float:
-        """Return the seconds until the node's next sample is due, by the interval and clock in `reply`."""
-        if self.since is None:
-            return _SHORTEST_WAIT_S
-        due_s = self.since + (reply.interval_s or _USUAL_INTERVAL_S) - reply.monotonic_s
-        return max(_SHORTEST_WAIT_S, due_s + _LATE_S)
-
-    def _no_sample_message(self, reply: Reply) -> str:
-        if self.since is None:
-            return "the agent answers and has taken no sample yet"
-        age_s = max(0.0, reply.monotonic_s - self.since)
-        return f"the agent answers, but its newest sample is {age_s:.0f} s old"
-
 
 def _clock_gap(reply: Reply, asked_at: float, answered_at: float) -> ClockGap | None:
     """Return how far the node's wall clock is ahead, by an answer between two times (Unix) of this one's."""
@@ -150,8 +141,6 @@ def _clock_gap(reply: Reply, asked_at: float, answered_at: float) -> ClockGap | 
 
 
 SAMPLE_PATH, RANKS_PATH = "/v1/sample", "/v1/ranks"
-_LONGEST_TOKEN = 4096
-"""Most bytes of a token."""
 _SHORTEST_S = 0.01
 """Least seconds that a request is given."""
 
@@ -176,7 +165,7 @@ class AgentSource(HttpSource):
         """Whether to request the process table too."""
         self.interval_s: float | None = None
         """Requested seconds between the node's samples; None leaves the interval to the node."""
-        self._credentials = _Credentials(target)
+        self._token, self._token_file = target.token, target.token_file
         self._sleep = sleep
         self._replies = NodeReplies()
 
@@ -193,7 +182,8 @@ class AgentSource(HttpSource):
         end = asyncio.get_running_loop().time() + deadline_s
 
         async def ask() -> tuple[Reply, float]:
-            return await self._request_samples(end)
+            body, at = await self._fetch(SAMPLE_PATH, end)
+            return await read_beside(partial(decode, body), len(body), turn=self._session.turn), at
 
         try:
             return await self._replies.poll(ask, end, self._sleep)
@@ -213,36 +203,19 @@ class AgentSource(HttpSource):
                 message = f"the agent at {self._where} is too old to ask NCCL: update sparktop there"
             return Failure(error.kind, clean(message, 300), self._clock())
 
-    async def _request_samples(self, end: float) -> tuple[Reply, float]:
-        """Request the new samples; return the reply and the arrival time of its headers by this clock."""
-        body, at = await self._fetch(SAMPLE_PATH, end)
-        return await read_beside(partial(decode, body), len(body), turn=self._session.turn), at
-
     async def _fetch(self, path: str, end: float) -> tuple[bytes, float]:
-        """Request `path`; return the body and the time its headers arrived, on this source's clock.
-
-        If the agent refuses the token, read the token file again, and retry once if the token has changed.
-        """
-        used = self._credentials.token(self._where)
-        try:
-            return await self._get(path, used, end)
-        except AnswerError as error:
-            self._credentials.forget()
-            self._trust.forget()
-            if error.kind is not FailureKind.UNAUTHORIZED:
-                raise
-            token = self._credentials.token(self._where)
-            if token == used:
-                raise
-            return await self._get(path, token, end)
-
-    async def _get(self, path: str, token: str | None, end: float) -> tuple[bytes, float]:
         """Send one GET for `path`; return the body, and the arrival time of the headers by this clock.
 
         Raises:
-            AnswerError: a network error, a status other than 200, an unusable body, or the deadline `end` (in
-                seconds of the event loop's clock) has passed.
+            AnswerError: a network error, a status other than 200, an unusable body or token file, or the
+                deadline `end` (in seconds of the event loop's clock) has passed.
         """
+        token = self._token
+        if self._token_file is not None:
+            token = first_line(self._token_file, f"token_file of {self._where}: ") or None
+        if key_problem(token) is not None:
+            message = f"the token for {self._where} holds characters that no HTTP header may hold"
+            raise AnswerError(FailureKind.UNAUTHORIZED, message)
         request = Request(
             self._url + path,
             self._where,
@@ -257,6 +230,7 @@ class AgentSource(HttpSource):
                 request, deadline_s=left_s, clock=self._clock, cap_bytes=MOST_BYTES
             )
         except AnswerError as error:
+            self._trust.forget()
             if error.kind is not FailureKind.REFUSED:
                 raise
             message = f"no agent at {self._where}: start `sparktop agent` there (connection refused)"
@@ -274,43 +248,6 @@ class AgentSource(HttpSource):
         if self.interval_s is not None:
             asked["interval_s"] = f"{self.interval_s:g}"
         return f"?{urlencode(asked)}" if asked else ""
-
-
-class _Credentials:
-    """The bearer token sent to the agent."""
-
-    def __init__(self, target: NodeTarget) -> None:
-        self._given = target.token
-        self._file = target.token_file
-        self._token: str | None = None
-
-    def token(self, where: str) -> str | None:
-        """Return the token, from the first line of `token_file` where that is set; None without a token.
-
-        Raises:
-            AnswerError: the file cannot be read, or the token has characters that no header may hold.
-        """
-        if self._token is None:
-            self._token = self._given if self._file is None else _first_line(self._file, where)
-        token = self._token
-        if token is None or (token.isascii() and token.isprintable()):
-            return token
-        message = f"the token for {where} holds characters that no HTTP header may hold"
-        raise AnswerError(FailureKind.UNAUTHORIZED, message)
-
-    def forget(self) -> None:
-        """Drop the cached token, so that the next request reads the file again."""
-        self._token = None
-
-
-def _first_line(file: str, where: str) -> str | None:
-    try:
-        with Path(file).expanduser().open("rb") as opened:
-            line = opened.readline(_LONGEST_TOKEN)
-    except OSError as error:
-        message = f"token_file of {where}: {clean(file, 80)} cannot be read: {reason_of(error)}"
-        raise AnswerError(FailureKind.UNAUTHORIZED, message) from None
-    return line.decode("utf-8", "replace").strip() or None
 
 
 def _refusal_error(response: Response, where: str, token: str | None) -> AnswerError:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from functools import lru_cache
-from operator import is_
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -179,7 +178,7 @@ _OF_REPLIES, _OF_RECORDS = _Bounds(MOST_ITEMS, SHORT_LIMIT), _Bounds(MOST_CHECKE
 def clean_record(value: Value) -> Value:
     """Return `value` (a record, tuple, mapping, text, number or time) with all its text cleaned.
 
-    What needs no change is not copied. A time without a zone is taken as UTC.
+    A time without a zone is taken as UTC.
 
     Raises:
         WireError: a number is not finite, or implausibly large, or a list is implausibly long.
@@ -201,21 +200,18 @@ def _clean_value(value: Value, bounds: _Bounds, longest: int = TEXT_LIMIT) -> Va
         result = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     elif isinstance(value, tuple):
         result = tuple([_clean_value(item, bounds, bounds.name) for item in value])
-        result = value if all(map(is_, result, value)) else result
     elif isinstance(value, Mapping):
         result = {
             clean(key, bounds.name): _clean_value(item, bounds, bounds.name) for key, item in value.items()
         }
-        same = result.keys() == value.keys() and all(map(is_, result.values(), value.values()))
-        result = value if same else result
     elif isinstance(value, msgspec.Struct):
         result = _clean_fields(value, bounds)
     return cast("Value", result)
 
 
 def _clean_fields(record: Any, bounds: _Bounds) -> Any:  # noqa: ANN401 - any record
-    """Return a record with checked fields; the same one if none of them is changed."""
-    changed: dict[str, Any] = {}
+    """Return a record with checked and cleaned fields."""
+    cleaned: dict[str, Any] = {}
     its_type: Any = type(record)
     for name, longest, most in _limits_of(its_type, bounds):
         value = getattr(record, name)
@@ -228,10 +224,8 @@ def _clean_fields(record: Any, bounds: _Bounds) -> Any:  # noqa: ANN401 - any re
                 raise WireError(FailureKind.TOO_LARGE, message)
             if not value:
                 continue
-        cleaned = _clean_value(value, bounds, longest)
-        if cleaned is not value:
-            changed[name] = cleaned
-    return replace(record, **changed) if changed else record
+        cleaned[name] = _clean_value(value, bounds, longest)
+    return replace(record, **cleaned)
 
 
 @lru_cache(1024)

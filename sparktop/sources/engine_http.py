@@ -109,7 +109,7 @@ class RouteFinder:
                 sample = await ask(route, left_s)
             except (AnswerError, PageError) as error:
                 reason = error if reason is None or route in _USUAL else reason
-                if not _may_answer_elsewhere(error):
+                if error.kind not in _OTHER_ROUTE[type(error)]:
                     break
             else:
                 return self._remember(route, sample, reason)
@@ -148,10 +148,6 @@ class RouteFinder:
         if self._others:  # the models are those of servers behind it, whose metrics it does not have
             sample = replace(sample, engine="openai", note=NOTE)
         return replace(sample, note=clean("; ".join(part for part in (self._why, sample.note) if part)))
-
-
-def _may_answer_elsewhere(error: AnswerError | PageError) -> bool:
-    return error.kind in _OTHER_ROUTE[type(error)]
 
 
 Get = Callable[[str, float], Awaitable[Response]]
@@ -314,8 +310,6 @@ class EngineSource(HttpSource):
         self._start_time: float | None = None
         self._engine = ""
         """Engine whose identity was requested last."""
-        self._known_engine = target.engine
-        """Engine whose page was read last at this address; the target's own setting before the first."""
         self._router_at = -_ROUTER_AGAIN_S
         """When the server was last probed for being a router, on this source's clock."""
         self._was_router = False
@@ -333,7 +327,9 @@ class EngineSource(HttpSource):
         Also return a `Failure` if a LiteLLM router answers at the address, or if the engine behind the server
         has died. May start a background request for the server's identity and health.
         """
-        self._reap_identity()
+        if self._asking is not None and self._asking.done():
+            done, self._asking = self._asking, None
+            done.result()  # a programming error of the task is re-raised here, where the scheduler catches it
         try:
             sample = await self._finder.read(self._read, deadline_s)
         except (AnswerError, PageError) as error:
@@ -342,8 +338,7 @@ class EngineSource(HttpSource):
             if title is not None:
                 return self._router_failure(title)
             if error.kind in _GONE:
-                self._known_engine, self._dead = self._target.engine, None
-                self._pages.known_engine = self._target.engine
+                self._pages.known_engine, self._dead = self._target.engine, None
             elif error.kind is FailureKind.LOADING and self._has_health:
                 return self._dead_engine_failure(error.message)
             return Failure(error.kind, clean(error.message), self._clock())
@@ -351,7 +346,7 @@ class EngineSource(HttpSource):
         if title is not None:
             return self._router_failure(title)
         self._was_router = False
-        self._known_engine = self._pages.known_engine = sample.engine
+        self._pages.known_engine = sample.engine
         self._ask_in_background(sample)
         # The counters of a dead engine's page are frozen, so its sample must not pass for a current one.
         return sample if self._dead is None else self._dead_engine_failure(self._dead)
@@ -384,15 +379,6 @@ class EngineSource(HttpSource):
         if self._key_problem is not None:
             raise AnswerError(FailureKind.UNAUTHORIZED, self._key_problem)
         return await self._get_page(path, deadline_s, self._target.api_key)
-
-    def _reap_identity(self) -> None:
-        """If the background request for identity or health has ended, drop its task.
-
-        A programming error of the task is re-raised here, where the scheduler catches it.
-        """
-        if self._asking is not None and self._asking.done():
-            done, self._asking = self._asking, None
-            done.result()
 
     def _take_router_turn(self) -> bool:
         """Return whether to request a router's routes now, and take it as done.
@@ -469,10 +455,11 @@ class EngineSource(HttpSource):
     @property
     def _has_health(self) -> bool:
         """Whether the engine has a health route, whose status 503 means that the engine has died."""
-        return self._known_engine in ENGINES and ENGINES[self._known_engine].health is not None
+        engine = self._pages.known_engine
+        return engine in ENGINES and ENGINES[engine].health is not None
 
     def _dead_engine_failure(self, reported: str) -> Failure:
-        title = ENGINES[self._known_engine].title
+        title = ENGINES[self._pages.known_engine].title
         message = f"503: the engine of {self._where} has died ({title}): restart it; its log says why"
         words = reported.partition("not ready: ")[2]
         return Failure(

@@ -12,7 +12,6 @@ import os
 import re
 import signal
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -66,8 +65,8 @@ class SshLink:
         """Whether the other machine has asked for the reader and was sent it."""
         self.version = ""
         """The version of sparktop that greeted; "" before the greeting."""
-        self._written: deque[bytes] = deque()
-        self._written_bytes = 0
+        self._written = b""
+        """The last bytes on standard error."""
         self._unanswered_bytes = 0
         """Bytes on standard error since the newest answer."""
         self._stderr_task = asyncio.get_running_loop().create_task(self._read_stderr())
@@ -184,20 +183,16 @@ class SshLink:
                     break
         self._stderr_task.cancel()
         await asyncio.gather(self._stderr_task, return_exceptions=True)
-        # A child of ssh may hold a pipe open after ssh is gone.
-        await self._end_children()
+        # What ssh has started, such as a ProxyCommand, may hold a pipe open after ssh is gone.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGTERM)
+            for _ in range(round(_LEAVING_S / _CHECK_S)):
+                await asyncio.sleep(_CHECK_S)
+                os.killpg(process.pid, 0)
+            os.killpg(process.pid, signal.SIGKILL)
         transport = getattr(process, "_transport", None)
         if transport is not None:
             transport.close()
-
-    async def _end_children(self) -> None:
-        """End what ssh has started, such as a ProxyCommand, and left behind: SIGTERM, then SIGKILL."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGTERM)
-            for _ in range(round(_LEAVING_S / _CHECK_S)):
-                await asyncio.sleep(_CHECK_S)
-                os.killpg(self._process.pid, 0)
-            os.killpg(self._process.pid, signal.SIGKILL)
 
     async def _read_reply(self) -> Reply:
         """Return the next reply of the agent."""
@@ -258,15 +253,14 @@ class SshLink:
                 await self._process.wait()
                 await asyncio.shield(self._stderr_task)
         if self._unanswered_bytes > _STDERR_MOST_BYTES:
-            return self._not_a_reply(self._written[-1].rpartition(b"\n")[0].rpartition(b"\n")[2])
-        written = b"".join(self._written).decode("utf-8", "replace")
+            return self._not_a_reply(self._written.rpartition(b"\n")[0].rpartition(b"\n")[2])
         since, now = self._owed_since, asyncio.get_running_loop().time()
         return explain(
             Ending(
                 self._where,
                 None if self.sent else self._remote.command,
                 self._process.returncode,
-                written,
+                self._written.decode("utf-8", "replace"),
                 answered=self._answered,
                 sent=self.sent,
                 unanswered_s=0.0 if since is None else now - since,
@@ -281,13 +275,10 @@ class SshLink:
         stderr = self._process.stderr
         assert stderr is not None  # noqa: S101 - the process was started with pipes
         while chunk := await stderr.read(_STDERR_KEPT_BYTES):
-            self._written.append(chunk)
-            self._written_bytes += len(chunk)
+            self._written = (self._written + chunk)[-_STDERR_KEPT_BYTES:]
             self._unanswered_bytes += len(chunk)
             if self._unanswered_bytes > _STDERR_MOST_BYTES and self._process.returncode is None:
                 self._process.kill()
-            while self._written_bytes - len(self._written[0]) >= _STDERR_KEPT_BYTES:
-                self._written_bytes -= len(self._written.popleft())
 
 
 FIRST_ANSWER_S = 20.0
@@ -321,29 +312,18 @@ class Connector:
         Raises:
             LinkError: no connection could be made, or no reader answered within `FIRST_ANSWER_S` seconds.
         """
-        if self._command is not None and self._may_send:
-            link = await self._connect_installed()
-            if link is not None:
-                return link
-            self._command = None
-        return await self._start_and_greet()
-
-    async def _connect_installed(self) -> SshLink | None:
-        """Return a connection that does not run an older installed sparktop; None where that is all there is.
-
-        Raises:
-            LinkError: as for `connect`.
-        """
+        if self._command is None or not self._may_send:
+            return await self._start_and_greet()
         try:
             link = await self._start_and_greet()
+            if link.sent or not is_older(link.version, __version__):
+                return link
+            await link.close()
         except LinkError as error:
-            if error.kind is FailureKind.VERSION:
-                return None
-            raise
-        if link.sent or not is_older(link.version, __version__):
-            return link
-        await link.close()
-        return None
+            if error.kind is not FailureKind.VERSION:
+                raise
+        self._command = None
+        return await self._start_and_greet()
 
     async def _start_and_greet(self) -> SshLink:
         """Start ssh and return the connection once its reader has greeted.

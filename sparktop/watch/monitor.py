@@ -38,7 +38,6 @@ from sparktop.model.targets import (
     ARGUMENTS,
     BackendTarget,
     NodeTarget,
-    PrometheusTarget,
     RouterTarget,
     Watch,
     poll_groups,
@@ -147,7 +146,6 @@ class Monitor:
         if self._running:
             return
         self._running = True
-        share_heap()
         await asyncio.to_thread(_import_modules, (*self._ways.modules(self._watch), *_READING))
         if not self._running:  # stopped while loading
             return
@@ -160,8 +158,9 @@ class Monitor:
         self._poll_nodes("nodes", watch.nodes)
         self._poll_routers("routers", watch.routers)
         self._spawn(self._judge())
-        for keep in (measure_self, keep_starts, keep_setups, maintain_memory, follow_announced):
+        for keep in (measure_self, keep_starts, keep_setups, follow_announced):
             self._spawn(keep(self._store, self._sleep))
+        self._spawn(maintain_memory(self._sleep))
         if watch.events.hook or watch.events.webhook:
             from sparktop.events import deliver  # late: most starts need none of it
 
@@ -232,12 +231,6 @@ class Monitor:
                 if isinstance(source, TellsInterval):
                     source.interval_s = self._memory.interval_s(key.name, NODE_INTERVALS * self._interval_s)
 
-    def _watch_memory(self, name: str, sample: NodeSample) -> None:
-        """Poll the node `name` faster while its memory falls steeply, if only polls can show it."""
-        if self._memory.add(name, self._sources.get(SourceKey.node(name)), sample):
-            self._memory.quicken(self._node_groups)
-            self._set_up_nodes()
-
     def _poll(
         self, name: str, kind: SourceKind, sources: Sequence[Source], multiple: float
     ) -> PollGroup | None:
@@ -272,7 +265,10 @@ class Monitor:
         if key.kind is SourceKind.BACKEND:
             self._quicken(name, reading)
         elif isinstance(reading, NodeSample):
-            self._watch_memory(name, reading)
+            # Polled faster while its memory falls steeply, if only polls can show it.
+            if self._memory.add(name, self._sources.get(key), reading):
+                self._memory.quicken(self._node_groups)
+                self._set_up_nodes()
         elif isinstance(reading, RouterSample):
             self._try_behind_router(name, reading)
 
@@ -436,16 +432,14 @@ def _import_modules(modules: Iterable[str]) -> None:
 # Values have no cycles of references, so that nearly all is freed without a collection. What is left are
 # errors of network code: a few hundred objects for each poll of a server that does not answer. Python
 # collects after 700 new objects, with 500 servers several times a second, and visits each time objects that
-# are freed a second later anyway: this took a tenth of all CPU time. So with many servers it collects by
-# the clock, or when there are far more new objects than freed ones.
+# are freed a second later anyway: this took a tenth of all CPU time. So it collects by the clock, or when
+# there are far more new objects than freed ones.
 
 
 SELF_EVERY_S = 2.0
 """Seconds between two measurements."""
-MANY = 64
-"""From so many sources on, a full collection of garbage takes longer than a key may wait."""
 COLLECT_EVERY_S = 60.0
-"""Seconds between two collections of what was made since the last one, with many sources."""
+"""Seconds between two collections of what was made since the last one."""
 _ALL_EVERY = 15
 """So many of these, and then one that visits all objects: 0.2 s with 500 servers."""
 _SELDOM = (400_000, 2)
@@ -468,52 +462,21 @@ async def measure_self(store: Store, sleep: Callable[[float], Awaitable[object]]
         store.measure_self(process.cpu_percent(), resident_bytes)
 
 
-_M_ARENA_MAX = -8
-"""The parameter of mallopt for the number of heaps, from malloc.h of glibc."""
+async def maintain_memory(sleep: Callable[[float], Awaitable[object]]) -> None:
+    """Collect garbage and return freed memory to the system each minute, and rarely between.
 
-
-def share_heap() -> None:
-    """Make all threads allocate from one heap, where the C library is glibc's.
-
-    Modules are loaded in threads. A heap of its own for each thread takes 7 MiB more, and saves no time,
-    because threads of Python do not allocate at the same time.
+    glibc keeps freed memory otherwise: pages of 65 kB and packed pictures come and go among values that stay.
     """
-    _call_libc("mallopt", _M_ARENA_MAX, 1)
-
-
-def return_memory() -> None:
-    """Return freed memory to the system, where the C library is glibc's, which keeps it otherwise.
-
-    Pages of 65 kB and packed pictures come and go among values that stay.
-    """
-    _call_libc("malloc_trim", 0)
-
-
-def _call_libc(function: str, *numbers: int) -> None:
     import ctypes  # late: the first picture needs none of it
 
-    with suppress(OSError, AttributeError):
-        getattr(ctypes.CDLL(None), function)(*numbers)
-
-
-def _may_be_many(store: Store) -> bool:
-    return any(isinstance(target, PrometheusTarget) for target in store.targets())
-
-
-async def maintain_memory(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
-    """Return freed memory each minute; with many sources also collect garbage then, and rarely between.
-
-    How many a Prometheus brings is not known in the first minute.
-    """
     usual = gc.get_threshold()
+    gc.set_threshold(*_SELDOM, usual[2])
     try:
         for turn in count(1):
-            many = store.size() >= MANY or (turn == 1 and _may_be_many(store))
-            gc.set_threshold(*(_SELDOM if many else usual[:2]), usual[2])
             await sleep(COLLECT_EVERY_S)
-            if many:
-                gc.collect(2 if turn % _ALL_EVERY == 0 else 1)
-            return_memory()
+            gc.collect(2 if turn % _ALL_EVERY == 0 else 1)
+            with suppress(OSError, AttributeError):  # only glibc has it
+                ctypes.CDLL(None).malloc_trim(0)
     finally:
         gc.set_threshold(*usual)
 
@@ -592,10 +555,12 @@ class MemoryWatch:
         before = name in self.falling
         self.falling.discard(name)
         if fall.is_steep:
-            if isinstance(source, ReadsMemory):
-                self._begin(name, source, sample.memory)
-            else:
+            if not isinstance(source, ReadsMemory):
                 self.falling.add(name)
+            elif name not in self._reading:
+                task = asyncio.get_running_loop().create_task(self._read(name, source, sample.memory))
+                self._reading[name] = task
+                task.add_done_callback(lambda _: self._reading.pop(name, None))
         return before != (name in self.falling)
 
     def interval_s(self, name: str, usual_s: float) -> float:
@@ -606,12 +571,6 @@ class MemoryWatch:
         """Poll the nodes in `falling` every `REMOTE_S` seconds, and the other nodes of `groups` as usual."""
         for group in groups:
             group.quicken(dict.fromkeys(self.falling, max(1, int(group.interval_s / REMOTE_S))))
-
-    def _begin(self, name: str, source: ReadsMemory, memory: MemoryReading) -> None:
-        if name not in self._reading:
-            task = asyncio.get_running_loop().create_task(self._read(name, source, memory))
-            self._reading[name] = task
-            task.add_done_callback(lambda _: self._reading.pop(name, None))
 
     async def _read(self, name: str, source: ReadsMemory, memory: MemoryReading) -> None:
         """Read and deliver the node's memory until it no longer falls steeply."""

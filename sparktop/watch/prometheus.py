@@ -58,8 +58,6 @@ _CLOCK_STEP_S = 2.0
 """Smaller changes between the clocks are ignored."""
 _SKEW_S = 5.0
 """A clock that is wrong by more is mentioned."""
-_NO_FIRST = (float("nan"), Figures({}), 0.0)
-"""Stands for no first query."""
 
 
 class PrometheusFeed:
@@ -103,8 +101,6 @@ class PrometheusFeed:
         """The group whose raw samples are wanted, where there are too many servers for all."""
         self._quantiles, self._quantiles_at = Figures({}), float("-inf")
         self._fleet_at = float("-inf")
-        self._first = _NO_FIRST
-        """When a query began that delivered figures before it found machines, these, and the ms they took."""
 
     async def run(self) -> None:
         """Read until cancelled."""
@@ -293,29 +289,21 @@ class PrometheusFeed:
         self._routers.deliver(self._finder)
 
     async def _read_fleet(self, began: float, *, is_first: bool = False) -> None:
-        """Deliver the figures of all servers; at first those that need few queries, without their machines.
-
-        These figures are used once more in the same query.
-        """
+        """Deliver the figures of all servers; at first those that need few queries, without machines."""
         if self._clocks is None:
             return
         more, servers = self.target.selector, self._finder.found.servers
         asked = self._clock()
-        (at, figures, before_ms), self._first = self._first, _NO_FIRST
-        if at != began:
-            once, before_ms = self._finder.replicated, 0.0
-            engines = {server.engine for server in servers}
-            asked_of = self._client, more, self.pace.every_s
-            figures = await gauges_and_rates(*asked_of, replicated=once, engines=engines)
+        once, engines = self._finder.replicated, {server.engine for server in servers}
+        asked_of = self._client, more, self.pace.every_s
+        figures = await gauges_and_rates(*asked_of, replicated=once, engines=engines)
         if not is_first and servers and began - self._quantiles_at >= _QUANTILES_AGAIN_S * self.pace.slowed:
             self._quantiles_at = began
             self._quantiles = await quantiles(self._client, more, servers, figures, self.pace.every_s)
         if len(servers) > MOST_RAW and all(server.group != self._group for server in servers):
             self.want_group(fullest_group(servers, figures))
         now = self._clock()
-        took_ms = before_ms + (now - asked) * 1000
-        if is_first:
-            self._first = began, figures, took_ms
+        took_ms = (now - asked) * 1000
         dead, shift_s = self._finder.dead, self._clocks.to_monotonic_s
         await self._machines.read_all(servers, dead, shift_s, self.pace.every_s)
         listed = await in_reader(

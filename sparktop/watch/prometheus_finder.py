@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import chain, pairwise
 from statistics import median
-from typing import Protocol
 
 from msgspec import structs
 from msgspec.structs import replace
@@ -261,9 +260,9 @@ class Finder:
         if unknown and not self.found.federated:
             asked = selector(("up",), f"instance=~{any_of(sorted(unknown))}")
             answer = await self._client.query(asked)
-            self.labels.update(
-                (key_of(series.labels), _without_name(series.labels)) for series in answer.series
-            )
+            for series in answer.series:
+                labels = {name: value for name, value in series.labels.items() if name != "__name__"}
+                self.labels[key_of(series.labels)] = labels
 
     async def newest_up(self, jobs: Collection[str]) -> float | None:
         """Return the Unix time of the newest scrape of any target of these jobs and of the servers' jobs.
@@ -286,10 +285,6 @@ async def down_targets(client: PrometheusClient, jobs: Collection[str]) -> froze
     up = selector(("up",), f"job=~{any_of(sorted(jobs))}")
     answer = await client.query(f"{up} == 0")
     return frozenset(key_of(series.labels) for series in answer.series if series.value == 0)
-
-
-def _without_name(labels: Labels) -> Labels:
-    return {name: value for name, value in labels.items() if name != "__name__"}
 
 
 # How often a Prometheus is queried, and for how many servers at a time; less where it answers "too much".
@@ -389,12 +384,8 @@ _SHIFT_S = 0.5
 """Seconds by which a sample must be newer than the one before."""
 
 
-class Deliver(Protocol):
-    """Accepts a reading of a source."""
-
-    def __call__(self, key: SourceKey, reading: Reading, took_ms: float | None) -> None:
-        """Hand over the reading."""
-        ...
+Deliver = Callable[[SourceKey, Reading, float | None], None]
+"""Accepts a reading of a source, and the milliseconds that it took."""
 
 
 class MachineFeed:
@@ -499,16 +490,17 @@ class MachineFeed:
                 self._rest_after(error)
             else:
                 self.problem, self._backoff_s, self._shown_dead = "", 0.0, None
-                self._last = await in_reader(partial(self._judge_nodes, gathered, to_monotonic_s))
+
+                def judge_nodes() -> dict[str, FleetNode]:
+                    return {
+                        machine.name: self._judge_node(machine, gathered, to_monotonic_s)
+                        for machine in self.machines
+                    }
+
+                self._last = await in_reader(judge_nodes)
         if dead != self._shown_dead:
             self.nodes = await in_reader(partial(self._fleet_nodes, servers, dead))
             self._shown_dead = dead
-
-    def _judge_nodes(self, gathered: Known, to_monotonic_s: float) -> dict[str, FleetNode]:
-        """Return all machines by name with their figures and states."""
-        return {
-            machine.name: self._judge_node(machine, gathered, to_monotonic_s) for machine in self.machines
-        }
 
     def _fleet_nodes(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> tuple[FleetNode, ...]:
         """Return all machines with the names of their servers; no figure stays of one that is down."""
@@ -528,7 +520,7 @@ class MachineFeed:
         self, servers: Iterable[FoundServer], dead: Collection[Key], to_monotonic_s: float, every_s: float
     ) -> None:
         """Deliver new samples of the machines of `servers`, which are nodes of the store from now on."""
-        wanted = self._machines_to_read(servers)
+        wanted = [machine for machine in self._machines_of(servers) if machine.name in self._seen]
         now = self._clock()
         if not wanted or self._is_resting() or now - self._raw_at < 0.9 * every_s:
             return
@@ -556,8 +548,9 @@ class MachineFeed:
             self._store.remove(SourceKey.node(name))
         others = [
             target
-            for target in self._watched_nodes()
-            if target.scrape is None or target.scrape.source != self._target.name
+            for target in self._store.targets()
+            if isinstance(target, NodeTarget)
+            and (target.scrape is None or target.scrape.source != self._target.name)
         ]
         names = {target.name for target in others}
         addresses = {host_of(target.url or (target.ssh or "").rpartition("@")[2]) for target in others}
@@ -568,16 +561,10 @@ class MachineFeed:
             self._store.add(NodeTarget(name, "prometheus", scrape=Scrape(self._target.name, every_s)))
             self._store.identify(SourceKey.node(name), _identity_of(machine))
 
-    def _watched_nodes(self) -> list[NodeTarget]:
-        return [target for target in self._store.targets() if isinstance(target, NodeTarget)]
-
     def _machines_of(self, servers: Iterable[FoundServer]) -> list[Machine]:
         names = dict.fromkeys(name for server in servers for name in self.of(server))
         by_name = {machine.name: machine for machine in self.machines}
         return [by_name[name] for name in names if name in by_name]
-
-    def _machines_to_read(self, servers: Iterable[FoundServer]) -> list[Machine]:
-        return [machine for machine in self._machines_of(servers) if machine.name in self._seen]
 
     @property
     def _again_s(self) -> float:
@@ -607,7 +594,9 @@ class MachineFeed:
             temperature_c=gpu.temperature_c,
             power_w=gpu.power_w,
             sm_clock_mhz=gpu.sm_clock_mhz,
-            gpu_memory_percent=_memory_percent(gpu),
+            gpu_memory_percent=None
+            if gpu.memory_used_bytes is None or not gpu.memory_total_bytes
+            else min(100.0, 100 * gpu.memory_used_bytes / gpu.memory_total_bytes),
             memory_total_bytes=memory.total_bytes,
             headroom_bytes=memory.left_bytes,
             load1=sample.cpu.load1,
@@ -636,12 +625,6 @@ class MachineFeed:
             return "hot"
         use = gpu.utilization_percent
         return "unknown" if use is None else "idle" if use < IDLE_PERCENT else "busy"
-
-
-def _memory_percent(gpu: GpuReading) -> float | None:
-    if gpu.memory_used_bytes is None or not gpu.memory_total_bytes:
-        return None
-    return min(100.0, 100 * gpu.memory_used_bytes / gpu.memory_total_bytes)
 
 
 def _is_down(machine: Machine, dead: Collection[Key]) -> bool:

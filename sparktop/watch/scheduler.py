@@ -104,13 +104,11 @@ class PollGroup:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
-        deadline_s: float | None = None,
         longest_s: float = LONGEST_POLL_S,
     ) -> None:
         """Prepare to poll `sources` and to pass each result to `deliver`; polling begins with `run`.
 
-        `jitter` returns numbers in [0, 1); `deadline_s` replaces the deadlines that follow what polls take,
-        which are at most `longest_s`.
+        `jitter` returns numbers in [0, 1); a poll may take `longest_s` at most.
 
         Raises:
             ValueError: `interval_s` is not above 0 or is infinite.
@@ -122,7 +120,6 @@ class PollGroup:
         self._clock = clock
         self._sleep = sleep
         self._jitter = jitter
-        self._fixed_deadline_s = deadline_s
         self._longest_s = longest_s
         self._interval_s = _check_interval(interval_s)
         self._start = 0.0
@@ -140,12 +137,10 @@ class PollGroup:
     def _deadline_s(self, slot: _Slot) -> float:
         """Return the seconds that the next poll of a source may take.
 
-        This is the deadline set at creation, or else two intervals, at least 2 s, and three times what its
-        newest polls took. It doubles with each poll in a row that took longer, up to the longest that a poll
-        may take; a source that never answered is given all of that from its second poll on.
+        These are two intervals, at least 2 s, and three times what its newest polls took. It doubles with
+        each poll in a row that took longer, up to the longest that a poll may take; a source that never
+        answered is given all of that from its second poll on.
         """
-        if self._fixed_deadline_s is not None:
-            return self._fixed_deadline_s
         if slot.timeouts and not slot.took_s:
             return self._longest_s
         usual_s = max(_DEADLINE_MIN_S, 2 * self._interval_s, _DEADLINE_TIMES * max(slot.took_s, default=0.0))
@@ -416,13 +411,6 @@ AGAIN_AFTER_S = 30.0
 MOST_QUICK = 32
 """Most servers that are polled faster at a time: what the groups after them would cost this program is too
 much."""
-SHORT_OF_CPU, ENOUGH_CPU = 0.75, 0.5
-"""Shares of a core that this program uses: from the first on it polls no server faster than the interval,
-until it uses less than the second. Late polls say less about a swing than fewer ones in time."""
-CPU_WINDOW_S = 10.0
-"""Seconds over which the CPU use of this program is measured."""
-SHORT_FOR_S = 60.0
-"""It does so for this time at least, and twice as long each time again: faster polls may cost too much."""
 _ANSWERS = 12
 """Newest answer times of a server that are kept."""
 _FEWEST_ANSWERS = 3
@@ -454,16 +442,10 @@ class _Pace(Struct):
 class LoadCadence:
     """Decides how often each group whose balance is judged is polled."""
 
-    def __init__(self, cpu_s: Callable[[], float] = time.process_time) -> None:
-        """Start without any samples; `cpu_s` returns the CPU time of this program in seconds."""
+    def __init__(self) -> None:
+        """Start without any samples."""
         self._servers: dict[str, _Server] = {}
         self._paces: dict[tuple[str, ...], _Pace] = {}
-        self._cpu_s = cpu_s
-        self._cpu_since: tuple[float, float] | None = None
-        """Monotonic time and CPU time at which the present window began."""
-        self._is_short_of_cpu = False
-        self._short_until = -math.inf
-        self._short_for_s = SHORT_FOR_S
 
     def note(self, name: str, reading: Reading) -> None:
         """Record the load and the answer time in the newest sample or failure of the server `name`."""
@@ -491,27 +473,9 @@ class LoadCadence:
         `groups`, `now` and `interval_s` are those of `decide`.
         """
         parts, shares = self.decide(groups, now, interval_s), spread_shares(tuple(self._servers), groups)
-        if self._has_little_cpu(now):
-            parts = {}
         for group in polled:
             group.quicken(parts)
             group.spread(shares)
-
-    def _has_little_cpu(self, now: float) -> bool:
-        """Return whether this program used too much of a core in the last complete window."""
-        used_s = self._cpu_s()
-        since = self._cpu_since
-        if since is None:
-            self._cpu_since = now, used_s
-        elif now - since[0] >= CPU_WINDOW_S:
-            share = (used_s - since[1]) / (now - since[0])
-            self._cpu_since = now, used_s
-            if not self._is_short_of_cpu and share >= SHORT_OF_CPU:
-                self._is_short_of_cpu, self._short_until = True, now + self._short_for_s
-                self._short_for_s *= 2
-            elif self._is_short_of_cpu and share < ENOUGH_CPU and now >= self._short_until:
-                self._is_short_of_cpu = False
-        return self._is_short_of_cpu
 
     def decide(self, groups: Iterable[Sequence[str]], now: float, interval_s: float) -> dict[str, int]:
         """Return the number of polls per interval by server name; servers with one poll are absent.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sparktop.engines import PageError, exposition
-from sparktop.engines.exposition import Family, Labels, Page, PageText, Reader, number
+from sparktop.engines.exposition import Family, Labels, PageText, Reader, number
 from sparktop.engines.lanes import HistogramReader
 from sparktop.model.engine import Histogram
 from sparktop.model.failure import FailureKind
@@ -201,8 +202,10 @@ INF = math.inf
 
 def read_histogram(buckets: Family, sums: Family, counts: Family) -> Histogram | None:
     """Return the histogram of a page with these samples only."""
-    page = Page.of({"buckets": buckets, "sums": sums, "counts": counts})
-    return HistogramReader(*page.places.values()).read(page.values_read)
+    values = [*buckets.values(), *sums.values(), *counts.values()]
+    index = itertools.count()
+    places = [{labels: next(index) for labels in family} for family in (buckets, sums, counts)]
+    return HistogramReader(*places).read(values)
 
 
 def buckets(*pairs: tuple[str, float], **labels: str) -> Family:

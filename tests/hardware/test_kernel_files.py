@@ -78,22 +78,6 @@ def test_shares_are_of_the_time_between_readings(tmp_path: Path) -> None:
     assert (reading.percent, reading.core_percent) == (50.0, (100.0,))
 
 
-@pytest.mark.parametrize("entry", ["cpu_capacity", "cpufreq/cpuinfo_max_freq"])
-def test_without_part_numbers_capacity_and_clock_tell(tmp_path: Path, entry: str) -> None:
-    """Without part numbers, groups follow large differences of capacity or clock; small ones do not count."""
-    clock = entry.startswith("cpufreq")
-    sizes = (700, 1024, 1000, 690) if not clock else (2_700_000, 4_100_000, 3_900_000, 2_700_000)
-    for core, size in enumerate(sizes):
-        write(tmp_path, f"sys/devices/system/cpu/cpu{core}/{entry}", f"{size}\n")
-    names = ("4100 MHz", "2700 MHz") if clock else ("capacity 1024", "capacity 700")
-    cores = read_cores(tmp_path)
-    assert designs(cores) == [
-        (names[0], [1, 2], 4100 if clock else None),
-        (names[1], [0, 3], 2700 if clock else None),
-    ]
-    assert cores[1] is None
-
-
 def test_a_hybrid_x86_processor_has_its_makers_words(tmp_path: Path) -> None:
     """A hybrid x86 processor has P-cores and E-cores, by its performance counters."""
     write(tmp_path, "proc/cpuinfo", "".join(X86.format(core) for core in range(6)))

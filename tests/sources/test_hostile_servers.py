@@ -187,7 +187,7 @@ async def watch(tested: BackendTarget, serve: Serve, deadline_s: float = AMPLE_S
     impatient = Impatient(tested, session=session)
     impatient.deadline_s = deadline_s
     sources = [impatient, EngineSource(healthy.target("healthy"), session=session)]
-    group = PollGroup("group", sources, 0.005, watched.deliver, deadline_s=AMPLE_S)
+    group = PollGroup("group", sources, 0.005, watched.deliver, longest_s=AMPLE_S)
     task = asyncio.ensure_future(group.run())
     await watched.enough.wait()
     task.cancel()

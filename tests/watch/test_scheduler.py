@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.targets import LONGEST_POLL_S
 from sparktop.sources.source import Reading
 from sparktop.watch.scheduler import (
     BUDGET_SHARE,
@@ -99,7 +100,7 @@ def group_of(
     interval_s: float = 1.0,
     deliver: Callable[[str, Reading, float | None], None] | None = None,
     jitter: float = 0.0,
-    deadline_s: float | None = None,
+    longest_s: float = LONGEST_POLL_S,
 ) -> PollGroup:
     return PollGroup(
         "group",
@@ -109,7 +110,7 @@ def group_of(
         clock=clock,
         sleep=clock.sleep,
         jitter=lambda: jitter,
-        deadline_s=deadline_s,
+        longest_s=longest_s,
     )
 
 
@@ -212,7 +213,7 @@ async def test_a_source_that_ignores_its_deadline_is_cut_off(
         came.set()
 
     source = ScriptedSource(clock, takes_s=1e6)
-    async with running(group_of(clock, source, deliver=deliver, deadline_s=0.01), clock):
+    async with running(group_of(clock, source, deliver=deliver, longest_s=0.01), clock):
         await came.wait()
     assert isinstance(readings[0], Failure)
     assert readings[0].kind is FailureKind.TIMEOUT

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import partial
-from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
@@ -34,6 +33,7 @@ from sparktop.net.failure import (
     REDIRECTS,
     AnswerError,
     Trust,
+    first_line,
     host_and_port,
     not_found,
     redirect_error,
@@ -169,18 +169,15 @@ def trouble_in(body: bytes) -> str:
     try:
         return _error_in(_decode_members(body))
     except (ValueError, RecursionError):
-        return clean(_plain_line(body), 160)
+        text = body.decode(errors="replace").strip()
+        return (
+            "" if len(body) > _MESSAGE_BYTES or any(mark in text for mark in "<{[\n\ufffd") else clean(text)
+        )
 
 
 def _error_in(answer: _Members) -> str:
     message = msgspec.json.decode(answer.get("error", b"null"))
     return clean(message, 160) if isinstance(message, str) else ""
-
-
-def _plain_line(body: bytes) -> str:
-    """Return a body that is one line of text; "" for pages and anything longer."""
-    text = body[: _MESSAGE_BYTES + 1].decode(errors="replace").strip()
-    return "" if len(body) > _MESSAGE_BYTES or any(mark in text for mark in "<{[\n\ufffd") else text
 
 
 def _members_of_success(body: bytes) -> _Members:
@@ -279,10 +276,12 @@ class PrometheusClient:
 
     async def _ask(self, path: str, form: Mapping[str, str] | None) -> bytes:
         """Request a path, by POST of `form` or by GET; return the body of a successful answer."""
+        if self._tls is None and self._target.url.startswith("https:"):
+            self._tls = _tls_context(self._target)
         request = Request(
             self._target.url + path,
             self.where,
-            tls=self._certificates(),
+            tls=self._tls,
             headers={**self._headers(), "Accept-Encoding": "gzip"},
             form=form,
         )
@@ -298,18 +297,13 @@ class PrometheusClient:
             size = f"an answer of over {MOST_BYTES >> 20} MiB"
             message = f"{size}: fewer servers by selector, or fewer at a time"
             raise TooMuchError(error.kind, message) from error
-        self._note_date(response.headers.get("Date"))
+        with suppress(ValueError, TypeError, OverflowError):
+            if (date := response.headers.get("Date")) is not None:
+                self.date = None
+                self.date = (parsedate_to_datetime(date).timestamp(), self._clock())
         if response.status != OK:
             raise self._status_error(response.status, response.body, response.headers.get("Location", ""))
         return response.body
-
-    def _note_date(self, text: str | None) -> None:
-        if text is None:
-            return
-        try:
-            self.date = (parsedate_to_datetime(text).timestamp(), self._clock())
-        except (ValueError, TypeError, OverflowError):
-            self.date = None
 
     def _headers(self) -> dict[str, str]:
         """Return the headers of a request, with the token of its file as it is now.
@@ -320,7 +314,7 @@ class PrometheusClient:
         target, headers = self._target, dict(self._target.headers)
         bearer = target.bearer
         if target.bearer_file is not None:
-            bearer = _first_line(target.bearer_file)
+            bearer = first_line(target.bearer_file, "the token file ")
         for secret in (bearer, target.password, target.basic_user):
             if secret is not None and not (secret.isascii() and secret.isprintable()):
                 raise AnswerError(
@@ -333,14 +327,13 @@ class PrometheusClient:
             headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
         return headers
 
-    def _certificates(self) -> ssl.SSLContext | None:
-        if self._tls is None and self._target.url.startswith("https:"):
-            self._tls = _tls_context(self._target)
-        return self._tls
-
     def _status_error(self, status: int, body: bytes, location: str) -> AnswerError:
         """Return the error for an HTTP status other than 200, with what to do about it."""
-        said = trouble_in(self._without_secrets(body))
+        text = body.decode("utf-8", "replace")
+        sent = self._headers().get("Authorization", "").partition(" ")[2]
+        for secret in (sent, self._target.password):  # if the server repeats them
+            text = without_secret(text, secret)
+        said = trouble_in(text.encode())
         quoted = f": {said}" if said else ""
         if status in _TOO_MUCH:
             return TooMuchError(FailureKind.HTTP, f"{status}: {self.where} refuses the query{quoted}")
@@ -356,14 +349,6 @@ class PrometheusClient:
         if status == NOT_FOUND:
             return not_found(f"{self.where} has no /api/v1/query", "a Prometheus", said)
         return AnswerError(FailureKind.HTTP, f"{self.where} answered with HTTP status {status}{quoted}")
-
-    def _without_secrets(self, body: bytes) -> bytes:
-        """Return an error's body without what was sent as password or token, if the server repeats it."""
-        text = body.decode("utf-8", "replace")
-        sent = self._headers().get("Authorization", "").partition(" ")[2]
-        for secret in (sent, self._target.password):
-            text = without_secret(text, secret)
-        return text.encode()
 
     def _credentials_wanted(self, said: str) -> str:
         """Return what a server that refused a request with the words `said` wants, by what it carried."""
@@ -399,15 +384,6 @@ class PrometheusClient:
             theirs = self.date[0] + 0.5
         ahead_s = theirs - now
         return Clocks(middle - theirs, math.copysign(max(0.0, abs(ahead_s) - half_s), ahead_s))
-
-
-def _first_line(path: str) -> str:
-    try:
-        with Path(path).open(encoding="utf-8") as stream:
-            return stream.readline(4096).strip()
-    except (OSError, UnicodeDecodeError):
-        message = f"the token file {clean(path, 100)} cannot be read"
-        raise AnswerError(FailureKind.UNAUTHORIZED, message) from None
 
 
 def _tls_context(target: PrometheusTarget) -> ssl.SSLContext:
