@@ -150,10 +150,10 @@ def _answer_of_target(
         return CapacityAnswer(left_out=left_out)
     search = CapacitySearch(replace(capacity, most=max(usable)), min(usable))
     for value, level in usable.items():
-        search.runs[value] = max(1, level.runs)
-        search.judged[value] = judge(
+        judged = judge(
             capacity, stored_traces(level), max_error_share=max_error_share, unstable=unstable_words(level)
         )
+        search.add(value, judged, max(1, level.runs))
     is_least = capacity.kind is not LoadKind.RATE and search.fails == 1
     answer = capacity_answer(search, usable, complete=search.holds is not None or is_least)
     return answer.model_copy(update={"left_out": left_out})

@@ -193,7 +193,7 @@ def _probe_result(
         runs=search.runs[value],
         holds=holds,
         certain=by_all and agrees and steady,
-        fails_percent=round(_PERCENT * search.likely.fails(value), 1),
+        fails_percent=round(_PERCENT * search.fails_chance(value), 1),
         trouble=judged.trouble or None,
         requests=judged.requests,
         conditions=tuple(map(condition_result, judged.shares)),

@@ -7,7 +7,7 @@ for a capacity search, whose conditions must be met by a share of the single req
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 from msgspec import Struct
@@ -29,15 +29,16 @@ from sparktop.sweep.terms.statistics import least_values, quantile, unbiased_qua
 # any distribution.
 
 
-_BY_TRACE: dict[str, Callable[[RequestTrace], float | None]] = {
-    "ttfr": lambda trace: _ms(trace.ttfr_s),
-    "ttft": lambda trace: _ms(trace.ttft_s),
-    "first_answer": lambda trace: _ms(trace.first_answer_s),
-    "tpot": lambda trace: _ms(trace.tpot_s),
-    "e2e": lambda trace: _ms(trace.e2e_s),
-    STREAM: lambda trace: trace.stream_tps,
-}
-"""Value of a request, in the unit of the condition, by the name of the figure."""
+_MS = 1000.0
+"""Milliseconds of a second."""
+
+
+def _request_value(name: str, trace: RequestTrace, wait_s: float = 0.0) -> float | None:
+    """Return the figure `name` of a request, in milliseconds and after `wait_s` more, or its token rate."""
+    if name == STREAM:
+        return trace.stream_tps
+    seconds: float | None = getattr(trace, f"{name}_s")
+    return None if seconds is None else _MS * (seconds + wait_s)
 
 
 class Verdict(IntEnum):
@@ -140,10 +141,9 @@ def condition_interval(
     if name in RATES:
         rate = level.rate(name)
         return None if rate is None else rate.ci95
-    of = _BY_TRACE[name]
     by_run: dict[int, list[float]] = {}
     for trace in traces:
-        if trace.ok and (value := of(trace)) is not None:
+        if trace.ok and (value := _request_value(name, trace)) is not None:
             by_run.setdefault(trace.run, []).append(value)
     runs = [by_run[run] for run in sorted(by_run)]
     if word != "mean":
@@ -181,10 +181,6 @@ _LARGEST_LOG = 700.0
 """Logarithm of nearly the largest float."""
 
 
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else 1000 * seconds
-
-
 # Verdict on whether a level meets the conditions of a capacity search, by the share of requests that do.
 #
 # Requests of a run share a queue, so they say less than as many independent ones would. The certainty
@@ -199,27 +195,13 @@ _LONGER = 1.5
 """How much more whole runs vary than their parts show: halves of a run are not independent either."""
 _USUAL_EFFECT, _PRIOR = 2.0, 1.0
 """The design effect before any miss was seen, and its weight, in the expected sum of squares."""
-_LEAST = 10
-"""Minimum number of requests to judge a condition."""
-_MS = 1000.0
-"""Milliseconds of a second."""
 _ROUNDING = 1e-9
 """Share by which rounding may lower a share of requests."""
 
 
-class Scatter(Struct, frozen=True):
-    """How much the shares of sections of runs differ, so that it can be added up over levels."""
-
-    squares: float = 0.0
-    """Sum of the squared differences between the number of requests that met a condition and its mean."""
-    expected: float = 0.0
-    """The same sum if all requests were independent."""
-
-    @property
-    def effect(self) -> float:
-        """The design effect: how many requests say as much as an independent one, at least 1."""
-        observed = _LONGER * self.squares + _USUAL_EFFECT * _PRIOR
-        return max(1.0, observed / (self.expected + _PRIOR))
+def design_effect(squares: float, expected: float) -> float:
+    """Return how many requests say as much as an independent one, at least 1; see `Shares`."""
+    return max(1.0, (_LONGER * squares + _USUAL_EFFECT * _PRIOR) / (expected + _PRIOR))
 
 
 class Shares(Struct, frozen=True):
@@ -236,30 +218,21 @@ class Shares(Struct, frozen=True):
     high: float
     value: float | None = None
     """The quantile that the condition limits, in its unit; None if it is unknown."""
-    scatter: Scatter = Scatter()
-    """How much the sections of the runs differ."""
+    squares: float = 0.0
+    """Sum over sections of the squared differences between the number that met the condition and its mean."""
+    expected: float = 0.0
+    """The same sum if all requests were independent."""
 
     @property
     def share(self) -> float:
         """Share (0 to 1) of the requests that met the condition; 0 without requests."""
         return self.met / self.count if self.count else 0.0
 
-    @property
-    def verdict(self) -> Verdict:
-        """Whether enough requests certainly meet the condition."""
-        if self.count < _LEAST:
-            return Verdict.UNSURE
-        if self.low >= self.needed:
-            return Verdict.HOLDS
-        return Verdict.FAILS if self.high < self.needed else Verdict.UNSURE
-
 
 class LoadVerdict(Struct, frozen=True):
     """Whether a level meets the conditions."""
 
     holds: bool
-    certain: Verdict
-    """HOLDS and FAILS if the 95 % intervals leave no doubt."""
     shares: tuple[Shares, ...]
     """One for each condition; of a rate, then one for all together."""
     requests: int
@@ -292,15 +265,9 @@ def judge(
     decisive = shares[-1:] if capacity.kind is LoadKind.RATE else shares
     judged = [part for part in decisive if part.count]
     holds = bool(judged) and all(part.share >= part.needed - _ROUNDING for part in judged)
-    certain = min((part.verdict for part in decisive), default=Verdict.UNSURE)
-    if trouble:
-        holds, certain = False, Verdict.FAILS
-    elif (certain is Verdict.HOLDS) is not holds and certain is not Verdict.UNSURE:
-        certain = Verdict.UNSURE
     times = sorted(trace.e2e_s for trace in counted if trace.ok and trace.e2e_s is not None)
-    return LoadVerdict(
-        holds, certain, tuple(shares), len(counted), quantile(times, 0.5) if times else None, trouble
-    )
+    median_s = quantile(times, 0.5) if times else None
+    return LoadVerdict(holds and not trouble, tuple(shares), len(counted), median_s, trouble)
 
 
 def _is_counted(kind: LoadKind, trace: RequestTrace) -> bool:
@@ -324,12 +291,11 @@ def _shares_of_condition(
         if (judged := _judge_request(capacity.kind, condition, trace)) is not None
     ]
     needed = share_needed(capacity, condition)
-    met, low, high, scatter = _share_interval([(trace, is_met) for trace, is_met, _ in applicable])
     missing = 0.0 if condition.at_least else math.inf  # a request without a value is the worst
     values = sorted(missing if value is None else value for _, _, value in applicable)
     limited = quantile(values, 1 - needed if condition.at_least else needed) if values else math.inf
-    limited_value = limited if math.isfinite(limited) else None
-    return Shares(condition, needed, met, len(applicable), low, high, limited_value, scatter)
+    met = [(trace, is_met) for trace, is_met, _ in applicable]
+    return _shares(condition, needed, met, limited if math.isfinite(limited) else None)
 
 
 def _shares_of_all(capacity: Capacity, traces: Sequence[RequestTrace]) -> Shares:
@@ -338,8 +304,7 @@ def _shares_of_all(capacity: Capacity, traces: Sequence[RequestTrace]) -> Shares
     for trace in traces:
         judged = [_judge_request(capacity.kind, condition, trace) for condition in capacity.conditions]
         met.append((trace, all(verdict is None or verdict[0] for verdict in judged)))
-    count, low, high, scatter = _share_interval(met)
-    return Shares(None, capacity.share, count, len(met), low, high, None, scatter)
+    return _shares(None, capacity.share, met)
 
 
 def _judge_request(
@@ -354,7 +319,11 @@ def _judge_request(
         return None
     if trace.ended is not None and trace.ended.reason is EndReason.ERROR:
         return False, None
-    value = _request_value(kind, name, trace)
+    wait_s = trace.start - trace.due if kind is LoadKind.RATE and trace.due is not None else 0.0
+    if name == "tpot":
+        wait_s = 0.0
+    is_measured = trace.ok or name not in {"e2e", "tpot", STREAM}
+    value = _request_value("ttft" if name in _GROUPS else name, trace, wait_s) if is_measured else None
     if value is not None:
         return value >= condition.limit if condition.at_least else value <= condition.limit, value
     if trace.ok:
@@ -364,25 +333,6 @@ def _judge_request(
     age = _MS * (trace.end - trace.start)
     is_late = not condition.at_least and age > condition.limit
     return (False, age) if is_late else None
-
-
-def _request_value(kind: LoadKind, name: str, trace: RequestTrace) -> float | None:
-    """Return the value of a request in milliseconds, or its token rate; of a rate from the due time."""
-    wait_s = trace.start - trace.due if kind is LoadKind.RATE and trace.due is not None else 0.0
-    match name:
-        case "ttft" | "ttft_tool" | "ttft_human":
-            seconds = trace.ttft_s
-        case "ttfr":
-            seconds = trace.ttfr_s
-        case "first_answer":
-            seconds = trace.first_answer_s
-        case "e2e":
-            seconds = trace.e2e_s if trace.ok else None
-        case _ if name == STREAM:
-            return trace.stream_tps if trace.ok else None
-        case _:
-            return None if trace.tpot_s is None or not trace.ok else _MS * trace.tpot_s
-    return None if seconds is None else _MS * (seconds + wait_s)
 
 
 _GROUPS = (AFTER_TOOL, AFTER_HUMAN)
@@ -398,35 +348,34 @@ def _belongs_to_group(group: str, trace: RequestTrace) -> bool:
     return call.start is CallStart.HUMAN and call.turn > 0
 
 
-def _share_interval(met: Sequence[tuple[RequestTrace, bool]]) -> tuple[int, float, float, Scatter]:
-    """Return (number that met, 95 % interval of the share, how much sections differ)."""
+def _shares(
+    condition: SloCondition | None,
+    needed: float,
+    met: Sequence[tuple[RequestTrace, bool]],
+    value: float | None = None,
+) -> Shares:
+    """Return how many requests met a condition, by `met`: each request, and whether it did."""
     total, count = sum(is_met for _, is_met in met), len(met)
-    if not count:
-        return 0, 0.0, 1.0, Scatter()
-    share = total / count
-    scatter = _scatter_of_sections(met, share)
-    effective = count / scatter.effect
+    share = total / count if count else 0.0
+    squares, expected = _scatter_of_sections(met, share)
+    effective = count / design_effect(squares, expected)
     low, high = wilson(share * effective, effective)
-    return total, low, high, scatter
+    return Shares(condition, needed, total, count, low, high, value, squares, expected)
 
 
-def _scatter_of_sections(met: Sequence[tuple[RequestTrace, bool]], share: float) -> Scatter:
-    """Return how much the sections of runs differ from the `share` of all, and by chance alone (binomial)."""
-    groups = list(_sections(met))
-    if not 0 < share < 1 or len(groups) < 2:  # noqa: PLR2004 - a single one does not vary
-        return Scatter()
-    squares = math.fsum((ok - share * size) ** 2 for ok, size in groups)
-    return Scatter(squares * len(groups) / (len(groups) - 1), share * (1 - share) * len(met))
-
-
-def _sections(met: Sequence[tuple[RequestTrace, bool]]) -> Iterator[tuple[int, int]]:
-    """Yield (number that met, number of requests) for each section of each run, in order of time."""
+def _scatter_of_sections(met: Sequence[tuple[RequestTrace, bool]], share: float) -> tuple[float, float]:
+    """Return (squares, expected) of `Shares`: how much sections of runs differ from the `share` of all."""
     runs: dict[int, list[tuple[RequestTrace, bool]]] = {}
     for trace, is_met in met:
         runs.setdefault(trace.run, []).append((trace, is_met))
+    groups = []
     for run in runs.values():
         ordered = sorted(run, key=lambda request: request[0].start)
         for part in range(_SECTIONS):
             section = ordered[part * len(ordered) // _SECTIONS : (part + 1) * len(ordered) // _SECTIONS]
             if section:
-                yield sum(is_met for _, is_met in section), len(section)
+                groups.append((sum(is_met for _, is_met in section), len(section)))
+    if not 0 < share < 1 or len(groups) < 2:  # noqa: PLR2004 - a single one does not vary
+        return 0.0, 0.0
+    squares = math.fsum((ok - share * size) ** 2 for ok, size in groups)
+    return squares * len(groups) / (len(groups) - 1), share * (1 - share) * len(met)

@@ -26,7 +26,7 @@ from sparktop.sweep.plan.presets import OPEN_S
 from sparktop.sweep.plan.slo import MOST_CONCURRENCY
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.run.judgement import LevelVerdicts, LoadVerdict, Scatter, Shares, Verdict
+from sparktop.sweep.run.judgement import LevelVerdicts, LoadVerdict, Shares, Verdict, design_effect
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
 
@@ -138,53 +138,29 @@ _HALF = 0.5
 """Share that must meet a condition before any request was judged: it then decides nothing."""
 
 
-class IndependentRequests(Struct, frozen=True):
-    """The requests of a level under one condition, counted as independent ones."""
-
-    value: float
-    met: float
-    count: float
+LevelShares = tuple[float, float, float]
+"""(Load of a level, requests that met a condition, all of them), counted as independent ones."""
 
 
-def independent_requests(levels: Mapping[float, Shares]) -> tuple[float, list[IndependentRequests]]:
+def independent_requests(levels: Mapping[float, Shares]) -> tuple[float, list[LevelShares]]:
     """Return (share that must meet a condition, the requests of each level, counted as independent ones).
 
     A level with few misses does not show how much its sections differ, so that all levels near the border do
     together. Far above it, sections differ since the queue grows.
     """
     judged = {value: shares for value, shares in levels.items() if shares.count}
-    near = [shares.scatter for shares in judged.values() if 1 - shares.share <= _CLOSE * (1 - shares.needed)]
-    scatter = Scatter(
-        math.fsum(shares.squares for shares in near),
-        math.fsum(shares.expected for shares in near),
+    near = [shares for shares in judged.values() if 1 - shares.share <= _CLOSE * (1 - shares.needed)]
+    effect = design_effect(
+        math.fsum(shares.squares for shares in near), math.fsum(shares.expected for shares in near)
     )
-    requests = [
-        IndependentRequests(value, shares.met / scatter.effect, shares.count / scatter.effect)
-        for value, shares in judged.items()
-    ]
+    requests = [(value, shares.met / effect, shares.count / effect) for value, shares in judged.items()]
     return next((shares.needed for shares in judged.values()), _HALF), requests
 
 
-class Crossing(Struct, frozen=True):
-    """The probability that the largest load that holds is below each of `values`."""
-
-    values: tuple[float, ...]
-    """Ascending."""
-    below: tuple[float, ...]
-
-    def fails(self, value: float) -> float:
-        """Return the probability that `value` fails."""
-        return next((p for load, p in zip(self.values, self.below, strict=True) if load >= value), 1.0)
-
-    def quantile(self, share: float) -> float:
-        """Return the largest load that holds, at the quantile `share` (0 to 1); 0 if none does."""
-        return max((load for load, p in zip(self.values, self.below, strict=True) if p <= share), default=0.0)
-
-
-def crossing(
-    conditions: Iterable[tuple[float, Sequence[IndependentRequests]]], grid: Grid, fails_at: float
-) -> Crossing:
-    """Return how likely each load of `grid` is the answer.
+def chances_of_failure(
+    conditions: Iterable[tuple[float, Sequence[LevelShares]]], grid: Grid, fails_at: float
+) -> list[float]:
+    """Return the probability that the largest load that holds is below each load of `grid`.
 
     `conditions` has the share (0 to 1) that must meet each condition, and what the levels showed. From
     `fails_at` on, a load fails whatever its latencies are.
@@ -197,11 +173,11 @@ def crossing(
             at = bisect_left(starts, value)
             holds[index] *= above[at] if at < len(above) else 0.0
     below = [1.0 if value >= fails_at else 1 - held for value, held in zip(grid.values, holds, strict=True)]
-    return Crossing(grid.values, tuple(accumulate(below, max)))
+    return list(accumulate(below, max))
 
 
 def _posterior(
-    needed: float, requests: Sequence[IndependentRequests], places: Sequence[tuple[float, float]]
+    needed: float, requests: Sequence[LevelShares], places: Sequence[tuple[float, float]]
 ) -> list[float]:
     """Return the probability of each place at which the share falls to `needed`.
 
@@ -210,21 +186,29 @@ def _posterior(
     first = _place_probabilities(needed, [(level, 1.0) for level in requests], places)
     likely = math.fsum(math.log(at) * p for (at, _), p in zip(places, first, strict=True))
     weights = [
-        (level, min(1.0, _NEAR / math.exp(abs(math.log(level.value) - likely))))
+        (level, min(1.0, _NEAR / math.exp(abs(math.log(level[0]) - likely))))
         for level in requests
-        if level.count
+        if level[2]
     ]
     return _place_probabilities(needed, weights, places)
 
 
 def _place_probabilities(
-    needed: float,
-    requests: Sequence[tuple[IndependentRequests, float]],
-    places: Sequence[tuple[float, float]],
+    needed: float, requests: Sequence[tuple[LevelShares, float]], places: Sequence[tuple[float, float]]
 ) -> list[float]:
-    """Return the probability of each place by Bayes' rule, all slopes together with their weights."""
-    odds, most_missed = math.log((1 - needed + _TINY) / (needed + _TINY)), _CLOSE * (1 - needed)
-    facts = [_level_evidence(level, weight, most_missed) for level, weight in requests]
+    """Return the probability of each place by Bayes' rule, all slopes together with their weights.
+
+    `requests` has the weight of each level. One at which more than a bound missed counts as one at which at
+    least that share misses: far above the border the share follows no straight line, as with no free slot it
+    falls at once, then slowly.
+    """
+    odds, bound = math.log((1 - needed + _TINY) / (needed + _TINY)), _CLOSE * (1 - needed)
+    facts = []
+    for (value, met, count), weight in requests:
+        missed, most_missed = count * weight - met * weight, 1.0
+        if missed > bound * count * weight:
+            missed, most_missed = count * weight * bound, bound
+        facts.append((math.log(value), count * weight - missed, missed, most_missed))
     logs: list[float] = []
     for load, chance in places:
         log_place, log_chance = math.log(load), math.log(chance)
@@ -237,26 +221,14 @@ def _place_probabilities(
     return [math.fsum(each[start : start + size]) / total for start in range(0, len(each), size)]
 
 
-_LevelEvidence = tuple[float, float, float, float]
-"""(Log of the load, requests that met the condition, those that missed it, share that misses at most)."""
-
-
-def _level_evidence(requests: IndependentRequests, weight: float, most_missed: float) -> _LevelEvidence:
-    """Return a level; if more than the share `most` missed, as one at which at least that share misses.
-
-    Far above the border the share follows no straight line: with no free slot it falls at once, then slowly.
-    """
-    log_load, count = math.log(requests.value), requests.count * weight
-    missed = count - requests.met * weight
-    if missed <= most_missed * count:
-        return log_load, count - missed, missed, 1.0
-    return log_load, count * (1 - most_missed), count * most_missed, most_missed
-
-
-def _log_likelihood(odds: float, slope: float, log_place: float, facts: Sequence[_LevelEvidence]) -> float:
+def _log_likelihood(
+    odds: float, slope: float, log_place: float, facts: Sequence[tuple[float, float, float, float]]
+) -> float:
     """Return the log of the probability of what the levels showed, by the binomial law.
 
     The log odds of a miss are `odds` at the load whose logarithm is `log_place`, and grow with `slope`.
+    `facts` has (log of the load, requests that met the condition, those that missed it, share that misses at
+    most) of each level.
     """
     total = 0.0
     for log_load, met, missed, most_missed in facts:
@@ -270,8 +242,8 @@ def _log_likelihood(odds: float, slope: float, log_place: float, facts: Sequence
 # The search for the largest load under which conditions hold.
 #
 # It doubles the load until a level fails. Then it measures where the answer most likely is, by all levels
-# so far together (`crossing`), until the answer is certain within one, of rates within 10 %, or as many
-# runs are made as a search may take. Each run of a level has other requests.
+# so far together (`chances_of_failure`), until the answer is certain within one, of rates within 10 %, or as
+# many runs are made as a search may take. Each run of a level has other requests.
 
 
 MOST_SEARCH_RUNS = 20
@@ -312,34 +284,35 @@ class CapacitySearch:
         """The largest load that held in its first run, but not with a second one; None if there is none."""
         self._near = 0
         """Number of runs after the first that fails."""
-        self._likely: tuple[int, Crossing] | None = None
-        """(Number of runs, how likely each load is the answer by these)."""
+        self._chances: list[float] = []
+        """Probability that each load of the grid fails, by all levels so far."""
 
-    def add(self, value: float, judged: LoadVerdict) -> None:
-        """Store the judgement of the level at `value`, by all its runs, after one more run."""
+    def add(self, value: float, judged: LoadVerdict, runs: int = 1) -> None:
+        """Store the judgement of the level at `value`, by all its runs, after `runs` more of them."""
         before = self.holds
         self._near += self.fails is not None
         self.judged[value] = judged
-        self.runs[value] = self.runs.get(value, 0) + 1
+        self.runs[value] = self.runs.get(value, 0) + runs
+        troubled = min((load for load, verdict in self.judged.items() if verdict.trouble), default=math.inf)
+        levels = {load: verdict.shares for load, verdict in self.judged.items()}
+        decisive = range(len(self._capacity.conditions)) if not self._grid.is_rate else (-1,)
+        conditions = [
+            independent_requests({load: shares[number] for load, shares in levels.items() if shares})
+            for number in decisive
+        ]
+        self._chances = chances_of_failure(conditions, self._grid, troubled)
         if self.runs[value] > 1 and before == value and before > (self.holds or 0.0):
             self.moved_from = max(before, self.moved_from or before)
 
-    @property
-    def likely(self) -> Crossing:
-        """How likely each load is the answer, by all levels so far."""
-        if self._likely is None or self._likely[0] != self.made:
-            self._likely = self.made, self._compute_crossing()
-        return self._likely[1]
+    def fails_chance(self, value: float) -> float:
+        """Return the probability that the load `value` fails, by all levels so far."""
+        chances = zip(self._grid.values, self._chances, strict=True)
+        return next((chance for load, chance in chances if load >= value), 1.0)
 
-    def _compute_crossing(self) -> Crossing:
-        troubled = min((value for value, verdict in self.judged.items() if verdict.trouble), default=math.inf)
-        levels = {value: verdict.shares for value, verdict in self.judged.items()}
-        decisive = range(len(self._capacity.conditions)) if not self._grid.is_rate else (-1,)
-        conditions = [
-            independent_requests({value: shares[number] for value, shares in levels.items() if shares})
-            for number in decisive
-        ]
-        return crossing(conditions, self._grid, troubled)
+    def _quantile(self, share: float) -> float:
+        """Return the largest load that holds, at the quantile `share` (0 to 1); 0 if none does."""
+        chances = zip(self._grid.values, self._chances, strict=True)
+        return max((load for load, chance in chances if chance <= share), default=0.0)
 
     @property
     def _is_known(self) -> bool:
@@ -360,8 +333,7 @@ class CapacitySearch:
         """The smallest measured load that more likely fails than holds; None if there is none so far."""
         if not self._is_known:
             return None
-        likely = self.likely
-        return min((value for value in self.judged if likely.fails(value) > _SEARCH_HALF), default=None)
+        return min((value for value in self.judged if self.fails_chance(value) > _SEARCH_HALF), default=None)
 
     @property
     def at_least(self) -> bool:
@@ -373,12 +345,12 @@ class CapacitySearch:
         """(largest load that certainly holds, smallest that certainly fails); None where there is none."""
         if not self._is_known:
             return None, None
-        low, high = self.likely.quantile(_LOW), self.likely.quantile(_HIGH)
+        low, high = self._quantile(_LOW), self._quantile(_HIGH)
         return low or None, None if high >= self.most else self._grid.after(high)
 
     def certainty(self, value: float) -> Verdict:
         """Return whether `value` holds or fails for certain."""
-        chance = self.likely.fails(value) if self._is_known else _SEARCH_HALF
+        chance = self.fails_chance(value) if self._is_known else _SEARCH_HALF
         if chance <= _LOW:
             return Verdict.HOLDS
         return Verdict.FAILS if chance >= _HIGH else Verdict.UNSURE
@@ -405,9 +377,9 @@ class CapacitySearch:
             return None
         if self.fails is None and top < self.most:
             return self._grid.at_most(min(2 * top, self.most))
-        answer = self.likely.quantile(_SEARCH_HALF)
+        answer = self._quantile(_SEARCH_HALF)
         pair = sorted({value for value in (answer, self._grid.after(answer)) if value > 0})
-        low, high = self.likely.quantile(_LOW), self.likely.quantile(_HIGH)
+        low, high = self._quantile(_LOW), self._quantile(_HIGH)
         if not self._grid.is_close(low, high):
             return min(pair, key=lambda value: self.runs.get(value, 0))
         runs = {value: _USUAL_RUNS if value == answer else 1 for value in pair}

@@ -30,7 +30,7 @@ from sparktop.sweep.result.level import (
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, LimitSide, ServerSide
 from sparktop.sweep.run.capacity import capacity_answer
-from sparktop.sweep.run.judgement import LoadVerdict, Shares, Verdict
+from sparktop.sweep.run.judgement import LoadVerdict, Shares
 from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.view.levels import stored_evidence
 from sparktop.sweep.view.result import topologies
@@ -83,7 +83,7 @@ def test_an_answer_names_the_common_cause_with_the_figures_of_the_nearest_level(
     for load in (1.0, 2.0, 3.0, 4.0):
         met = 100 if load < 3 else 0
         shares = Shares(condition, 0.9, met, 100, 0.0, 1.0)
-        search.add(load, LoadVerdict(met > 0, Verdict.UNSURE, (shares,), 100, 1.0))
+        search.add(load, LoadVerdict(met > 0, (shares,), 100, 1.0))
     levels = _levels(READS, READS, COMPUTES, READS)
     assert levels[2.0].limited_by is not None
     advised = levels[2.0].limited_by.model_copy(update={"hint": "more requests"})

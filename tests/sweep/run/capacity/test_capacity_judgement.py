@@ -19,7 +19,7 @@ from sparktop.model.load import CallStart, ConversationCall, EndReason, LoadKind
 from sparktop.sweep.plan.capacity import RATIO, parse_conditions
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.measure import RequestTrace
-from sparktop.sweep.run.judgement import LoadVerdict, Scatter, Shares, Verdict, judge
+from sparktop.sweep.run.judgement import LoadVerdict, Shares, judge
 from sparktop.sweep.run.search import CapacitySearch, independent_requests
 
 
@@ -68,19 +68,15 @@ def test_misses_in_a_row_say_less_than_scattered_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("late", "holds", "certain"),
-    [
-        (0, True, Verdict.HOLDS),
-        (8, True, Verdict.UNSURE),
-        (12, False, Verdict.UNSURE),
-        (120, False, Verdict.FAILS),
-    ],
+    ("late", "holds", "is_certain"),
+    [(0, True, True), (8, True, False), (12, False, False), (120, False, True)],
 )
-def test_a_rate_holds_by_the_share_that_meets_all_limits(late: int, certain: Verdict, *, holds: bool) -> None:
+def test_a_rate_holds_by_the_share_that_meets_all_limits(late: int, *, holds: bool, is_certain: bool) -> None:
     """95 of 100 must; how certain that is, the Wilson interval of the share says."""
     traces = [request(one, 3.0 if one * 7 % 200 < late else 0.5, due=float(one)) for one in range(200)]
     found = judge_all(LoadKind.RATE, "ttft_p90_ms=2000,stream_tps=5", traces)
-    assert (found.holds, found.certain) == (holds, certain)
+    both = found.shares[-1]
+    assert (found.holds, both.low >= 0.95 or both.high < 0.95) == (holds, is_certain)
 
 
 def test_a_rate_is_judged_from_the_due_time_and_by_all_limits_together() -> None:
@@ -106,7 +102,7 @@ def test_failed_requests_are_misses_and_too_many_fail_the_level() -> None:
     """If too many fail, the reason has the number of failures."""
     traces = [request(one, 0.5, end=EndReason.ERROR if one < 2 else EndReason.STOP) for one in range(100)]
     found = judge_all(LoadKind.CONCURRENCY, "ttft_p90_ms=2000", traces)
-    assert (found.holds, found.certain, found.trouble) == (False, Verdict.FAILS, "2 of 100 requests failed")
+    assert (found.holds, found.trouble) == (False, "2 of 100 requests failed")
     assert found.shares[0].met == 98
 
 
@@ -114,7 +110,7 @@ def test_an_unstable_rate_fails_whatever_its_latencies() -> None:
     """Its latencies depend on the length of the measurement."""
     traces = [request(one, 0.5, due=float(one)) for one in range(100)]
     found = judge_all(LoadKind.RATE, "ttft_p90_ms=2000", traces, "unstable: TTFT grows 0.80 s per s")
-    assert (found.holds, found.certain) == (False, Verdict.FAILS)
+    assert not found.holds
 
 
 def test_agents_calls_are_told_apart_by_what_they_follow() -> None:
@@ -134,11 +130,9 @@ def test_agents_calls_are_told_apart_by_what_they_follow() -> None:
 CONDITIONS = parse_conditions("ttft_p90_ms=2000", LoadKind.AGENTS)
 
 
-def judged(met: int, count: int = 100, certain: Verdict | None = None) -> LoadVerdict:
+def judged(met: int, count: int = 100) -> LoadVerdict:
     """Return the judgement of a level of which `met` of `count` requests meet the condition."""
-    holds = met >= 0.9 * count
-    sure = certain if certain is not None else Verdict.HOLDS if holds else Verdict.FAILS
-    return LoadVerdict(holds, sure, (Shares(CONDITIONS[0], 0.9, met, count, 0.0, 1.0),), count, 1.0)
+    return LoadVerdict(met >= 0.9 * count, (Shares(CONDITIONS[0], 0.9, met, count, 0.0, 1.0),), count, 1.0)
 
 
 def searched(search: CapacitySearch, limit: float) -> list[tuple[float, int]]:
@@ -194,7 +188,7 @@ def test_a_level_that_held_by_luck_moves_the_answer_down() -> None:
     """Its second run fails: both together decide, and the search says so."""
     search = CapacitySearch(Capacity(LoadKind.AGENTS, CONDITIONS, most=4.0))
     for value, met in ((1.0, 100), (2.0, 100), (4.0, 92)):
-        search.add(value, judged(met, certain=Verdict.HOLDS if met == 100 else Verdict.UNSURE))
+        search.add(value, judged(met))
     probe = search.next()
     assert probe is not None
     assert (probe.point.value, probe.run) == (4.0, 1)
@@ -206,7 +200,7 @@ def test_one_unlucky_level_among_others_decides_nothing() -> None:
     """20 of 100 miss at 2, none of 300 at 4: the nearest falling shares hold at both."""
     search = CapacitySearch(Capacity(LoadKind.AGENTS, CONDITIONS))
     search.add(1.0, judged(100))
-    search.add(2.0, judged(80, 100, Verdict.UNSURE))
+    search.add(2.0, judged(80))
     assert search.fails == 2
     search.add(4.0, judged(300, 300))
     assert search.holds == 4
@@ -224,7 +218,7 @@ def test_a_close_decision_is_repeated_until_it_is_certain_within_one() -> None:
             share = max(0.0, min(1.0, 0.9 + width * (8.5 - value)))
             runs = search.runs.get(value, 0) + 1
             met = sum(dice.random() < share for _ in range(60 * runs))
-            search.add(value, judged(met, 60 * runs, Verdict.UNSURE))
+            search.add(value, judged(met, 60 * runs))
         made.append(search.made)
         low, high = search.interval
         assert (low or 0) <= 8 < (high or 65)
@@ -238,11 +232,10 @@ def test_requests_that_miss_together_count_as_fewer_at_all_levels() -> None:
     """A level without a miss cannot show it: the others do."""
     alone = {4.0: Shares(RATE_CONDITIONS[0], 0.9, 60, 60, 0.9, 1.0)}
     _, (free,) = independent_requests(alone)
-    bunched = Shares(RATE_CONDITIONS[0], 0.9, 40, 60, 0.5, 0.8, scatter=Scatter(120.0, 12.0))
+    bunched = Shares(RATE_CONDITIONS[0], 0.9, 40, 60, 0.5, 0.8, squares=120.0, expected=12.0)
     _, (first, second) = independent_requests({**alone, 8.0: bunched})
-    assert first.count < free.count / 3
-    assert first.count == second.count
-    assert second.met == pytest.approx(second.count * 40 / 60)
+    assert first[2] < free[2] / 3
+    assert second[1:] == pytest.approx((first[2] * 40 / 60, first[2]))
 
 
 def test_an_unstable_rate_says_where_the_border_is() -> None:
@@ -250,7 +243,7 @@ def test_an_unstable_rate_says_where_the_border_is() -> None:
     search = CapacitySearch(Capacity(LoadKind.RATE, RATE_CONDITIONS, most=64.0), 1.0)
     for value, met, trouble in ((1.0, 100, ""), (2.0, 100, ""), (4.0, 20, "unstable")):
         shares = (Shares(RATE_CONDITIONS[0], 0.95, met, 100, 0.0, 1.0),)
-        search.add(value, LoadVerdict(not trouble, Verdict.UNSURE, shares, 100, 1.0, trouble))
+        search.add(value, LoadVerdict(not trouble, shares, 100, 1.0, trouble))
     probe = search.next()
     assert probe is not None
     assert 2.0 < probe.point.value < 3.6
