@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
+from statistics import fmean
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,7 +32,7 @@ from sparktop.sweep.plan.plan import (
 from sparktop.sweep.plan.presets import OPEN_S
 from sparktop.sweep.plan.slo import plain_words, runs_needed, words_of
 from sparktop.sweep.plan.traces import Replay
-from sparktop.sweep.result.results import LevelResult, RanRun, SweepResult
+from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.open_loop import tail_s, warm_up_s
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, MOST_SEARCH_RUNS, CapacitySearch
 from sparktop.sweep.run.validity import agents_tail_s, ramp_s
@@ -98,29 +99,23 @@ class Estimate:
         was run. The duration grows with the load at least with the exponent `least_growth`, and in proportion
         to it above `most`, where requests wait.
         """
-        if self._plan.mode is LoadMode.STEADY and self._plan.duration_s is not None:
-            return self._plan.duration_s
-        if self._plan.mode is LoadMode.OPEN and (target, load) not in self._durations:
-            return warm_up_s(self._plan) + (self._plan.duration_s or 0.0)
-        if self._plan.mode is LoadMode.AGENTS and (target, load) not in self._durations:
-            return ramp_s(self._plan) + (self._plan.duration_s or 0.0)
-        durations = self._durations.get((target, load))
-        if durations:
-            return sum(durations) / len(durations)
+        plan = self._plan
+        if plan.mode is LoadMode.STEADY and plan.duration_s is not None:
+            return plan.duration_s
+        if durations := self._durations.get((target, load)):
+            return fmean(durations)
+        if plan.mode in {LoadMode.OPEN, LoadMode.AGENTS}:
+            before_s = warm_up_s(plan) if plan.mode is LoadMode.OPEN else ramp_s(plan)
+            return before_s + (plan.duration_s or 0.0)
         run_times = self._mean_run_times(target) or self._mean_run_times(None)
-        return self._scale_nearest_s(run_times, load, self.most.get(target, load.concurrency), least_growth)
-
-    def _scale_nearest_s(
-        self, run_times: list[_MeanRun], load: Load, limit: int, least_growth: float
-    ) -> float | None:
-        """Return the seconds of the most similar load, scaled to `load`; above `limit`, requests wait."""
         if not run_times:
             return None
+        limit = self.most.get(target, load.concurrency)
         nearest, seconds = min(
             run_times, key=lambda measured: abs(math.log(_weight(measured[0]) / _weight(load)))
         )
         growth = max(least_growth if load.concurrency > nearest.concurrency else 0.0, self._growth(run_times))
-        ratio = _weight(_limit_concurrency(load, limit)) / _weight(_limit_concurrency(nearest, limit))
+        ratio = _weight(load, limit) / _weight(nearest, limit)
         waits = max(1.0, load.concurrency / limit) / max(1.0, nearest.concurrency / limit)
         return seconds * waits * float(ratio**growth)
 
@@ -143,7 +138,7 @@ class Estimate:
         """
         if not todo:
             return None
-        present, *others = (self._with_expected_runs(batch) for batch in todo)
+        present, *others = (replace(batch, runs=self._expected_runs(batch)) for batch in todo)
         runs = None if present.runs is None else present.runs[max(0, ended) :]
         left = [replace(present, runs=runs, first=present.first and ended < 0), *others]
         return self.left_s(left, least_growth=least_growth)
@@ -179,18 +174,17 @@ class Estimate:
                 load = Load(length, at)
                 yield RunBatch(batches[0].target, load, run_numbers(self._plan, load))
 
-    def _with_expected_runs(self, batch: RunBatch) -> RunBatch:
-        """Return `batch` with the expected number of runs."""
+    def _expected_runs(self, batch: RunBatch) -> tuple[int, ...] | None:
         count = self.runs_of(batch)
-        more = count is not None and (self._plan.more_runs or count > len(batch.runs or ()))
-        return replace(batch, runs=tuple(range(count or 0))) if more else batch
+        is_longer = count is not None and count > len(batch.runs or ())
+        return tuple(range(count or 0)) if is_longer else batch.runs
 
     def left_s(self, left: Iterable[RunBatch], least_growth: float = 0.0) -> float | None:
         """Return the expected seconds until all batches in `left` have ended; None if not yet known.
 
         `left` begins with the current batch, reduced to its remaining runs.
         """
-        total, pause = 0.0, self._pause_s()
+        total, pause = 0.0, fmean(self._pauses) if self._pauses else 0.0
         for batch in left:
             seconds = self.run_s(batch.target.name, batch.load, least_growth)
             if seconds is None:
@@ -200,7 +194,7 @@ class Estimate:
             else:
                 total += seconds * len(batch.runs)
             if batch.last and self._plan.beside is not None:  # all runs again, while long prompts arrive
-                times = sum(self._beside) / len(self._beside) if self._beside else 1.0
+                times = fmean(self._beside) if self._beside else 1.0
                 total += seconds * times * self._plan.runs
             # The warm-up run of an open loop is a single request.
             warms = batch.first and self._plan.warmup and self._plan.mode is not LoadMode.OPEN
@@ -209,7 +203,7 @@ class Estimate:
 
     def _mean_run_times(self, target: str | None) -> list[_MeanRun]:
         return [
-            (load, sum(times) / len(times))
+            (load, fmean(times))
             for (name, load), times in self._durations.items()
             if target in {None, name} and sum(times) > 0
         ]
@@ -224,9 +218,6 @@ class Estimate:
         if len(ends) < 2 or ends[0][0] == ends[1][0]:  # noqa: PLR2004 - a line has two ends
             return _GROWTH
         return min(_STEEPEST, max(0.0, _slope(*ends)))
-
-    def _pause_s(self) -> float:
-        return sum(self._pauses) / len(self._pauses) if self._pauses else 0.0
 
 
 def doublings(top: int, limit: int) -> list[int]:
@@ -245,17 +236,16 @@ def concurrencies_between(levels: Iterable[int]) -> list[int]:
     return [round(math.sqrt(low * high)) for low, high in gaps[-1:]]
 
 
-def _limit_concurrency(load: Load, limit: int) -> Load:
-    return replace(load, concurrency=min(load.concurrency, limit))
+def _weight(load: Load, limit: float = math.inf) -> float:
+    """Return the size of a load as one number: concurrency × square root of the tokens before the answer.
 
-
-def _weight(load: Load) -> float:
-    """Return the size of a load as one number: concurrency × square root of the tokens before the answer."""
-    return load.concurrency * math.sqrt(load.prompt_tokens + load.depth)
+    Beyond `limit` requests wait.
+    """
+    return min(load.concurrency, limit) * math.sqrt(load.prompt_tokens + load.depth)
 
 
 _PAUSE_S = 1.0
-"""Assumed seconds between two levels, in which the servers become idle, if no earlier sweep shows them."""
+"""Assumed seconds between two levels, in which the servers become idle."""
 _BEGIN_S = 3.0
 """Assumed seconds until the first level: the load generator starts and calibrates each prompt length."""
 
@@ -270,16 +260,10 @@ class _Point(Struct, frozen=True):
 
 
 class EarlierSweep(Struct, frozen=True):
-    """One earlier sweep of a target, with the times that a forecast uses.
-
-    `begin_s` are the seconds before the first level, `pause_s` the mean seconds without load after each batch
-    of runs.
-    """
+    """One earlier sweep of a target, with the times that a forecast uses."""
 
     result: SweepResult
     points: tuple[_Point, ...]
-    begin_s: float
-    pause_s: float
 
     def slots(self, url: str) -> int | None:
         """Return the number of requests that the target at `url` could run at once; None if unknown."""
@@ -291,14 +275,18 @@ class EarlierSweep(Struct, frozen=True):
         The measured levels with the nearest prompt and output lengths are scaled to the requested lengths,
         and then interpolated over concurrency on logarithmic scales.
         """
-        nearest = min(
-            self.points, key=lambda point: _length_distance(point, load.prompt_tokens, output_tokens)
+        near = min(
+            ((point.load.prompt_tokens, point.output_tokens) for point in self.points),
+            key=lambda lengths: (
+                abs(math.log(lengths[0] / load.prompt_tokens)) + abs(math.log(lengths[1] / output_tokens))
+            ),
         )
+        # The time to first token scales with the prompt length, the rest with the output length.
         same = {
-            point.load.concurrency: _scale_lengths(point, load.prompt_tokens, output_tokens)
+            point.load.concurrency: point.first_s * load.prompt_tokens / near[0]
+            + (point.run_s - point.first_s) * output_tokens / near[1]
             for point in self.points
-            if (point.load.prompt_tokens, point.output_tokens)
-            == (nearest.load.prompt_tokens, nearest.output_tokens)
+            if (point.load.prompt_tokens, point.output_tokens) == near
         }
         return _interpolate(sorted(same.items()), load.concurrency)
 
@@ -321,8 +309,6 @@ class AssumedPace(Struct, frozen=True):
 
     decode_tps: float
     prefill_tps: float
-    begin_s: float = _BEGIN_S
-    pause_s: float = _PAUSE_S
 
     def run_s(self, load: Load, output_tokens: int) -> float:
         """Return the assumed seconds of one burst run of `load`."""
@@ -349,7 +335,7 @@ def earlier_sweep(target: SweepTarget, plan: Plan, results: Sequence[SweepResult
                 point for level in measured.levels if (point := _measured_point(level, result)) is not None
             )
             if points:
-                usable.append(EarlierSweep(result, points, *_times_between_runs(result)))
+                usable.append(EarlierSweep(result, points))
     ordered = sorted(usable, key=lambda sweep: (-sweep.sure(asked, plan.tg), sweep.result.started_at))
     return ordered[-1] if ordered else None
 
@@ -373,60 +359,6 @@ def _measured_point(level: LevelResult, result: SweepResult) -> _Point | None:
         return None
     first_s = level.ttft_ms.mean / 1000 if level.ttft_ms is not None else 0.0
     return _Point(Load(prompt, level.concurrency), output, run_s, min(first_s, run_s))
-
-
-def _times_between_runs(result: SweepResult) -> tuple[float, float]:
-    """Return (seconds before the first level, mean seconds without load between two levels) of a sweep.
-
-    Return the constants `_BEGIN_S` and `_PAUSE_S` if the sweep was not completed, or if its result lacks the
-    start times of its runs or the result of an executed level.
-    """
-    if result.status != "done" or result.finished_at is None or not result.ran:
-        return _BEGIN_S, _PAUSE_S
-    first = next((run.started_at for run in result.ran if run.started_at is not None), None)
-    if first is None:
-        return _BEGIN_S, _PAUSE_S
-    levels = [(target.name, level) for target in result.targets for level in target.levels]
-    measured = {(name, level.point) for name, level in levels}
-    if any((run.target, run.point) not in measured for run in result.ran):
-        return _BEGIN_S, _PAUSE_S  # the duration of an unmeasured level would look like a pause
-    warm_ups = {
-        (name, level.point, level.pp): (level.duration_s or 0.0) / level.runs
-        for name, level in levels
-        if result.plan.warmup and level.runs and result.plan.mode is LoadMode.BURST
-    }
-    begin_s = (first - result.started_at).total_seconds()
-    begin_s -= next((s for key, s in warm_ups.items() if key[0] == result.ran[0].target), 0.0)
-    busy_s = sum(level.duration_s or 0.0 for _, level in levels) + sum(warm_ups.values())
-    rest_s = (result.finished_at - result.started_at).total_seconds() - max(0.0, begin_s) - busy_s
-    return max(0.0, begin_s), max(0.0, rest_s / _count_batches_made(result.ran))
-
-
-def _count_batches_made(ran: Sequence[RanRun]) -> int:
-    """Return the number of batches in the executed runs `ran`.
-
-    A new batch begins where target or concurrency changes, or where run numbers start again: then the prompt
-    length has changed, which `RanRun` does not record.
-    """
-    changes = (
-        (after.target, after.point) != (before.target, before.point) or after.run <= before.run
-        for before, after in pairwise(ran)
-    )
-    return 1 + sum(changes)
-
-
-def _length_distance(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
-    prompts = abs(math.log(point.load.prompt_tokens / prompt_tokens))
-    return prompts + abs(math.log(point.output_tokens / output_tokens))
-
-
-def _scale_lengths(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
-    """Return the duration in seconds of the measured run `point`, scaled to other prompt and output lengths.
-
-    The time to first token scales with the prompt length, the rest with the output length.
-    """
-    prefill = point.first_s * prompt_tokens / point.load.prompt_tokens
-    return prefill + (point.run_s - point.first_s) * output_tokens / point.output_tokens
 
 
 def _interpolate(points: Sequence[tuple[int, float]], concurrency: int) -> float:
@@ -488,11 +420,11 @@ def forecast(
     For each target, the result with the most similar loads is used; of several, the newest. If this result
     lacks a concurrency, the duration is interpolated on logarithmic scales. If it lacks a length, the time to
     first token is scaled with the prompt length and the remaining time with the output length. For each
-    level, the result's mean time between two levels is added. `slots` are the numbers of requests that the
+    level, the usual time between two levels is added. `slots` are the numbers of requests that the
     targets can run at once, by target name, as far as known.
     """
     if plan.capacity is not None:
-        levels, seconds = MOST_SEARCH_RUNS * len(plan.targets), most_seconds(plan)
+        levels, seconds = MOST_SEARCH_RUNS * len(plan.targets), _most_seconds(plan)
         time = TimeRange(seconds / 3, seconds)
         return Forecast(None, 0, None, None, None, "for the search", levels=levels, time=time)
     if plan.mode is LoadMode.OPEN:
@@ -501,41 +433,33 @@ def forecast(
         return _conversation_forecast(plan)
     earlier = [earlier_sweep(target, plan, results) for target in plan.targets]
     limit = _highest_concurrency(plan, earlier, slots or {})
-    count = _measured_requests(plan)
-    warm_ups = sum(load.concurrency for load in loads(plan)) * len(plan.targets) if plan.warmup else 0
+    targets, each = len(plan.targets), [(load, _level_requests(plan, load)) for load in loads(plan)]
+    is_known = all(requests is not None for _, requests in each)
+    count = targets * sum(requests or 0 for _, requests in each) if is_known else None
+    warm_ups = targets * sum(load.concurrency for load, _ in each) if plan.warmup else 0
     sure = [sweep for sweep in earlier if sweep is not None]
-    contexts = sum(_level_requests(plan, load) or 0 for load in loads(plan) if load.depth)
-    contexts *= len(plan.targets)
-    each = [(_tokens_before_answer(load), _level_requests(plan, load) or 0) for load in loads(plan)]
+    contexts = targets * sum(requests or 0 for load, requests in each if load.depth)
+    prompts = targets * sum(
+        (load.prompt_tokens + 2 * load.depth) * (requests or 0) for load, requests in each
+    )
     return Forecast(
         requests=count,
         warm_ups=warm_ups + contexts,
-        prompt_tokens=None if count is None else sum(map(math.prod, each)) * len(plan.targets),
+        prompt_tokens=None if count is None else prompts,
         output_tokens=None if count is None else (count + contexts) * plan.tg,
         seconds=_expected_seconds(plan, sure) if sure and len(sure) == len(earlier) else None,
         why=_duration_source(plan, earlier),
         at_least=plan.searches or plan.more_runs or limit is not None,
-        levels=len(loads(plan)) * len(plan.targets),
+        levels=len(each) * targets,
         most_concurrency=limit,
         time=_expected_range(plan, earlier, limit),
     )
-
-
-def _tokens_before_answer(load: Load) -> int:
-    """Return the prompt tokens that a measured request stands for, with those sent before it."""
-    return load.prompt_tokens + 2 * load.depth
 
 
 def _with_possible_levels(plan: Plan, limit: int) -> Plan:
     """Return `plan` with all concurrencies added that the sweep may go on to, up to `limit`."""
     more = [*concurrencies_between(plan.concurrency), *doublings(max(plan.concurrency, default=1), limit)]
     return replace(plan, concurrency=(*plan.concurrency, *more))
-
-
-def _measured_requests(plan: Plan) -> int | None:
-    each = [_level_requests(plan, load) for load in loads(plan)]
-    counts = [count for count in each if count is not None]
-    return sum(counts) * len(plan.targets) if len(counts) == len(each) else None
 
 
 def _level_requests(plan: Plan, load: Load) -> int | None:
@@ -571,13 +495,15 @@ def _highest_concurrency(
 
 
 def _expected_seconds(plan: Plan, sweeps: Sequence[EarlierSweep | AssumedPace]) -> float:
-    """Return the expected duration of the plan in seconds, from an earlier sweep for each of its targets."""
-    total = max(sweep.begin_s for sweep in sweeps)
-    for sweep in sweeps:
-        total += sum(
-            _level_seconds(plan, load, sweep) for load in loads(plan)
-        ) + sweep.pause_s * _count_batches_planned(plan)
-    return total
+    """Return the expected duration of the plan in seconds, from an earlier sweep for each of its targets.
+
+    After each batch the sweep waits until the servers are idle. In `abba` order every run counts as a batch.
+    """
+    batches = plan.runs if plan.order is Order.ABBA and len(plan.targets) > 1 else 1
+    levels = [
+        _level_seconds(plan, load, sweep) + batches * _PAUSE_S for sweep in sweeps for load in loads(plan)
+    ]
+    return _BEGIN_S + sum(levels)
 
 
 def _expected_range(plan: Plan, earlier: Sequence[EarlierSweep | None], top: int | None) -> TimeRange | None:
@@ -597,14 +523,25 @@ def _expected_range(plan: Plan, earlier: Sequence[EarlierSweep | None], top: int
 
 
 def _duration_source(plan: Plan, earlier: Sequence[EarlierSweep | None]) -> str:
-    """Return the source of a forecast's duration and how reliable it is."""
+    """Return the source of a forecast's duration and how reliable it is.
+
+    For example "roughly, from other concurrencies in your sweep of 3 Mar 14:05".
+    """
     unknown = [target.name for target, sweep in zip(plan.targets, earlier, strict=True) if sweep is None]
     if not plan.targets:
         return "unknown: no target"
-    if not unknown:
-        return _source_words([sweep for sweep in earlier if sweep is not None], plan)
-    first = f"no earlier sweep of {clean(', '.join(unknown), 80)} with such settings"
-    return f"unknown: {first}" if plan.searches else first
+    if unknown:
+        first = f"no earlier sweep of {clean(', '.join(unknown), 80)} with such settings"
+        return f"unknown: {first}" if plan.searches else first
+    sweeps = [sweep for sweep in earlier if sweep is not None]
+    times = sorted({sweep.result.started_at for sweep in sweeps})
+    when = " and ".join(f"{time.astimezone():%-d %b %H:%M}" for time in times[-2:])
+    worst = max(sweep.sure(loads(plan), plan.tg) for sweep in sweeps)
+    return f"{_SOURCES[worst]} your sweep{'s' if len(times) > 1 else ''} of {when}"
+
+
+_SOURCES = ("estimated from", "roughly, from other concurrencies in", "a guess, from other lengths in")
+"""How a forecast names the sweeps that it is made from, by `EarlierSweep.sure`."""
 
 
 def _level_seconds(plan: Plan, load: Load, earlier: EarlierSweep | AssumedPace) -> float:
@@ -614,62 +551,17 @@ def _level_seconds(plan: Plan, load: Load, earlier: EarlierSweep | AssumedPace) 
     if load.depth:  # the context is sent before each run
         run_s += earlier.run_s(replace(load, prompt_tokens=load.depth, depth=0), plan.tg)
     if plan.mode is LoadMode.STEADY:
-        limits_s = (plan.duration_s, _steady_seconds(plan, load, run_s))
-        seconds = min((limit_s for limit_s in limits_s if limit_s is not None), default=0.0)
-        again = 0.0 if plan.beside is None else seconds + _slow_end_s(plan, earlier)
-        return total + (_level_runs(plan, load) or plan.runs) * (seconds + again)
+        limits_s = [] if plan.duration_s is None else [plan.duration_s]
+        if plan.requests is not None:
+            limits_s.append(run_s * max(1.0, plan.requests / load.concurrency))
+        times = 1 if plan.beside is None else 2
+        return total + (_level_runs(plan, load) or plan.runs) * times * min(limits_s, default=0.0)
     runs = _level_runs(plan, load)
     if runs is not None:
         # With more runs, the last one is on average half done when the time is up.
         return total + max(runs * run_s, ENOUGH_S + run_s / 2 if plan.more_runs else 0.0)
     # No run begins after the time is up; on average the last one is half done by then.
     return total + max(run_s, (plan.duration_s or 0.0) + run_s / 2)
-
-
-def _slow_end_s(plan: Plan, earlier: EarlierSweep | AssumedPace) -> float:
-    """Return the seconds for which the last answers of a run go on beside long prompts.
-
-    They are those of an earlier sweep; 0 where it had no such runs.
-    """
-    levels = [] if isinstance(earlier, AssumedPace) else earlier.result.targets
-    gaps = [
-        level.beside.itl_ms.mean
-        for target in levels
-        for level in target.levels
-        if level.beside is not None and level.beside.itl_ms is not None
-    ]
-    return plan.tg * max(gaps, default=0.0) / 1000
-
-
-def _steady_seconds(plan: Plan, load: Load, run_s: float) -> float | None:
-    return None if plan.requests is None else run_s * max(1.0, plan.requests / load.concurrency)
-
-
-def _count_batches_planned(plan: Plan) -> int:
-    """Return the number of batches of each target.
-
-    After each batch the sweep waits until the servers are idle. In `abba` order every run counts as a batch.
-    """
-    each = plan.runs if plan.order is Order.ABBA and len(plan.targets) > 1 else 1
-    return len(loads(plan)) * each
-
-
-def _source_words(earlier: Sequence[EarlierSweep], plan: Plan) -> str:
-    """Return text that names the sweeps a forecast is based on, and how near they are to the plan.
-
-    For example "roughly, from other concurrencies in your sweep of 3 Mar 14:05".
-    """
-    times = dict.fromkeys(
-        sweep.result.started_at for sweep in sorted(earlier, key=lambda sweep: sweep.result.started_at)
-    )
-    when = " and ".join(f"{time.astimezone():%-d %b %H:%M}" for time in list(times)[-2:])
-    named = f"your sweep{'s' if len(times) > 1 else ''} of {when}"
-    worst = max(sweep.sure(loads(plan), plan.tg) for sweep in earlier)
-    if worst == 0:
-        return f"estimated from {named}"
-    if worst == 1:
-        return f"roughly, from other concurrencies in {named}"
-    return f"a guess, from other lengths in {named}"
 
 
 def pieces(expected: Forecast) -> tuple[str, str, str]:
@@ -688,18 +580,13 @@ def pieces(expected: Forecast) -> tuple[str, str, str]:
 
 def _time_words(expected: Forecast) -> str:
     if expected.time is None:
-        if expected.seconds is None:
-            return f"time {expected.why}"
-        return f"at least {duration_words(expected.seconds)} {expected.why}"
-    time = range_words(expected.time.least_s, expected.time.most_s)
-    return f"{levels_words(expected)}, in {time} ({expected.why})"
-
-
-def levels_words(expected: Forecast) -> str:
-    """Return the number of levels as text: "3 levels, may go on to c = 256"."""
-    levels = f"{expected.levels} level{'' if expected.levels == 1 else 's'}"
+        least = "" if expected.seconds is None else f"at least {duration_words(expected.seconds)}"
+        return f"{least or 'time'} {expected.why}"
     more = expected.most_concurrency
-    return levels if more is None else f"{levels}, may go on to c = {more}"
+    further = "" if more is None else f", may go on to c = {more}"
+    time = range_words(expected.time.least_s, expected.time.most_s)
+    levels = f"{expected.levels} level{'' if expected.levels == 1 else 's'}"
+    return f"{levels}{further}, in {time} ({expected.why})"
 
 
 _RATE_SEARCH_LEVELS = 8
@@ -798,19 +685,9 @@ def _conversation_forecast(plan: Plan) -> Forecast:
 _MINUTE_S = 60.0
 
 
-def most_seconds(plan: Plan) -> float:
+def _most_seconds(plan: Plan) -> float:
     """Return how long a search lasts at most, unless its requests are slow or its rates low."""
     return MOST_SEARCH_RUNS * LEVEL_OVERHEAD * longest_seconds(plan) * max(1, len(plan.targets))
-
-
-def usual_seconds(plan: Plan) -> float:
-    """Return how long a search lasts where no decision is close."""
-    return _usual_levels(plan) * LEVEL_OVERHEAD * (plan.duration_s or 0.0) * max(1, len(plan.targets))
-
-
-def _usual_levels(plan: Plan) -> int:
-    """Return how many runs of levels a search up to the largest load needs where no decision is close."""
-    return 0 if plan.capacity is None else CapacitySearch(plan.capacity).levels_left()
 
 
 def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
@@ -818,8 +695,11 @@ def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
     capacity = plan.capacity
     if capacity is None:
         return
-    yield f"how many {_load_words(plan)}? The largest number for which {conditions_words(capacity)}"
-    seconds, usual_s = most_seconds(plan), usual_seconds(plan)
+    what, conditions = _load_words(plan, capacity.kind), conditions_words(capacity)
+    yield f"how many {what}? The largest number for which {conditions}"
+    # What a search needs where no decision is close.
+    usual, seconds = CapacitySearch(capacity).levels_left(), _most_seconds(plan)
+    usual_s = usual * LEVEL_OVERHEAD * (plan.duration_s or 0.0) * max(1, len(plan.targets))
     is_rate = capacity.kind is LoadKind.RATE
     first = "1 ÷ E2E" if is_rate else "1"
     each = duration_words(plan.duration_s)
@@ -827,7 +707,6 @@ def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
         each += f" or {arrivals_needed(capacity.share):.0f} requests, whichever is longer"
     end = (now + timedelta(seconds=seconds)).strftime("%H:%M")
     low, high = (-(-duration_s // _MINUTE_S) for duration_s in (usual_s, seconds))
-    usual = _usual_levels(plan)
     ends = "usually ends" if is_rate else "ends"
     yield (
         f"each level is tried for {each}: {first}, then twice as much each time until one fails (at most "
@@ -848,9 +727,7 @@ def conditions_words(capacity: Capacity) -> str:
     return words
 
 
-def _load_words(plan: Plan) -> str:
-    capacity = plan.capacity
-    kind = LoadKind.CONCURRENCY if capacity is None else capacity.kind
+def _load_words(plan: Plan, kind: LoadKind) -> str:
     match kind:
         case LoadKind.AGENTS:
             name = "" if plan.conversations is None else f" ({plan.conversations.name})"
