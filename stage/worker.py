@@ -141,14 +141,9 @@ class RehearsedWorker(SweepWorker):
 
     async def _calibrate(self, command: Calibrate) -> None:
         load = RunLoad(command.id, command.target, 1, command.prompt_tokens, command.output_tokens)
-        ends = [
-            event
-            async for events in self._run_load(load)
-            for event in events
-            if isinstance(event, RequestEnded)
-        ]
+        async for _ in self._run_load(load):
+            pass
         model = self._rehearsal.scenario.profile.model
-        made = sum(end.generated_tokens or 0 for end in ends)
         self._outbox.append(
             Calibrated(
                 id=command.id,
@@ -158,10 +153,6 @@ class RehearsedWorker(SweepWorker):
                 token_source=TokenSource.TOKEN_IDS,
                 prompt_tokens=command.prompt_tokens,
                 is_exact=True,
-                tried_tokens=command.output_tokens,
-                requests=len(ends),
-                prompt_tokens_used=sum(end.prompt_tokens or 0 for end in ends),
-                generated_tokens_used=made,
             )
         )
 

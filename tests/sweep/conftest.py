@@ -66,6 +66,8 @@ class InProcess:
         self.target = WorkerTarget(server.url, "tiny")
         self.calibrated: Calibrated | None = None
         self.client: LoadClient | None = None
+        self.trials = 0
+        """Requests of the newest calibration."""
         self.waits: list[str] = []
         """What calibrations said before each wait for a busy server."""
 
@@ -80,6 +82,7 @@ class InProcess:
         calibrate = Calibrate("calibration", command.target, command.prompt_tokens, command.output_tokens)
         self.calibrated, recipe = await Calibration(calibrate, pool, self.waits.append).find()
         assert recipe is not None, self.calibrated.failure
+        self.trials = self.server.asked
         self.server.asked, self.server.bodies, self.server.most_in_flight = 0, [], 0
         if behave is not None:
             self.server.behave = behave

@@ -127,8 +127,6 @@ class Calibration:
         self._waited_s = 0.0
         """Seconds that were waited because the server was busy."""
         self._requests = 0
-        self._prompt_tokens_used = 0
-        self._generated_tokens_used = 0
         self._last: Exchange | None = None
         self._tried: Exchange | None = None
         """The successful trial request for `TRIED_TOKENS` output tokens; None until one succeeds."""
@@ -202,22 +200,23 @@ class Calibration:
             except NoAnswerError as error:
                 self._unlisted = request_failure(MALFORMED, str(error), perf_counter())
                 return ()
-            words = server_words(answer.body, server.secrets, WORDS_LIMIT)
-            if answer.status == _OK:
+            body, status = bytes(answer.body), answer.http.status or 0
+            words = server_words(body, server.secrets, WORDS_LIMIT)
+            if status == _OK:
                 break
             self._unlisted = status_failure(
-                answer.status, words, perf_counter(), server, headers=answer.headers
+                status, words, perf_counter(), server, headers=answer.http.headers
             )
             if not await self._wait_if_busy(self._unlisted):
                 return ()
         answered = answer.json()
         data = answered.get("data") if isinstance(answered, dict) else None
-        entries = data if isinstance(data, list) else []
-        names = [entry.get("id") for entry in entries if isinstance(entry, dict)]
-        self._unlisted = (
-            None if isinstance(data, list) else body_failure(words, answer.body, perf_counter(), server)
-        )
-        return tuple(name for name in names if isinstance(name, str))
+        if isinstance(data, list):
+            self._unlisted = None
+            names = [entry.get("id") for entry in data if isinstance(entry, dict)]
+            return tuple(name for name in names if isinstance(name, str))
+        self._unlisted = body_failure(words, body, perf_counter(), server)
+        return ()
 
     def _choose_model(self, models: tuple[str, ...]) -> str:
         model = self._command.target.model
@@ -427,14 +426,8 @@ class Calibration:
             exchange.cancel(perf_counter())
         if connection.open:
             self._pool.give_back(connection)
-        self._count(exchange)
-        return exchange
-
-    def _count(self, exchange: Exchange) -> None:
         self._last = exchange
-        if exchange.end is not None:
-            self._prompt_tokens_used += exchange.end.prompt_tokens or 0
-            self._generated_tokens_used += exchange.end.generated_tokens or 0
+        return exchange
 
     def _result(
         self,
@@ -453,10 +446,6 @@ class Calibration:
             token_source=None if tried is None or tried.end is None else tried.end.token_source,
             prompt_tokens=length,
             is_exact=is_exact,
-            tried_tokens=None if tried is None else tried.request.output_tokens,
-            requests=self._requests,
-            prompt_tokens_used=self._prompt_tokens_used,
-            generated_tokens_used=self._generated_tokens_used,
             failure=failure,
         )
 

@@ -14,7 +14,6 @@ import os
 import socket
 import ssl
 from collections import deque
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
@@ -375,43 +374,37 @@ class NoAnswerError(Exception):
     """No complete HTTP response arrived; the message states why."""
 
 
-class ShortAnswer(Struct, frozen=True):
-    """A complete HTTP response."""
-
-    status: int
-    headers: Mapping[str, str]
-    """By lower-case name."""
-    body: bytes
-
-    def json(self) -> Any | None:  # noqa: ANN401 - JSON of any shape
-        """Return the body's JSON; None if the status is not 200, or the body is not JSON."""
-        try:
-            return msgspec.json.decode(self.body) if self.status == _OK else None
-        except (msgspec.DecodeError, RecursionError):
-            return None
-
-
-class _Collector:
+class ShortAnswer:
     """Collects an HTTP response; the future `complete` is done when it is complete or has failed."""
 
     def __init__(self, where: str) -> None:
-        self.answer = HttpAnswer()
+        """Begin without data; `where` is the server, for messages."""
+        self.http = HttpAnswer()
         self.body = bytearray()
         self._where = where
         self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def take(self, at: float, data: bytes) -> None:  # noqa: ARG002 - nothing is timed here
+    def json(self) -> Any | None:  # noqa: ANN401 - JSON of any shape
+        """Return the body's JSON; None if the status is not 200, or the body is not JSON."""
         try:
-            self.body += self.answer.feed(data)
+            return msgspec.json.decode(self.body) if self.http.status == _OK else None
+        except (msgspec.DecodeError, RecursionError):
+            return None
+
+    def take(self, at: float, data: bytes) -> None:  # noqa: ARG002 - nothing is timed here
+        """Add data of the response."""
+        try:
+            self.body += self.http.feed(data)
         except BrokenAnswerError:
             self._end(NoAnswerError(not_http(self._where, data).message))
         if len(self.body) > _MOST_BYTES:
             self._end(NoAnswerError(f"the answer of {self._where} is too large"))
-        elif self.answer.done:
+        elif self.http.done:
             self._end(None)
 
     def lost(self, at: float, error: Exception | None) -> None:  # noqa: ARG002 - as above
-        self._end(None if self.answer.close() else NoAnswerError(no_answer(self._where).message))
+        """End the response with its connection."""
+        self._end(None if self.http.close() else NoAnswerError(no_answer(self._where).message))
 
     def _end(self, error: NoAnswerError | None) -> None:
         if self.complete.done():
@@ -434,20 +427,19 @@ async def ask(pool: ConnectionPool, path: str, question: object, deadline_s: flo
     """
     connection = pool.take() or await pool.open()
     body = b"" if question is None else json.dumps(question).encode()
-    collector = _Collector(pool.endpoint.where)
-    connection.reader = collector
-    is_complete = False
+    connection.reader = answer = ShortAnswer(pool.endpoint.where)
     try:
         connection.send(pool.endpoint.head("GET" if question is None else "POST", path, len(body)) + body)
         async with asyncio.timeout(deadline_s):
-            await collector.complete
-        is_complete = True
-    finally:
-        if is_complete and collector.answer.reusable:
-            pool.give_back(connection)
-        else:
-            connection.abort()
-    return ShortAnswer(collector.answer.status or 0, collector.answer.headers, bytes(collector.body))
+            await answer.complete
+    except BaseException:
+        connection.abort()
+        raise
+    if answer.http.reusable:
+        pool.give_back(connection)
+    else:
+        connection.abort()
+    return answer
 
 
 # The operating system's limit of open files, which limits the number of connections of this process.
@@ -463,14 +455,11 @@ def raise_limit() -> int | None:
     Return how many more connections the limit allows; None if there is no limit.
     """
     soft = raise_open_files()
-    return None if soft is None else max(0, soft - _count_open_files() - _SPARE)
-
-
-def _count_open_files() -> int:
     try:
-        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+        opened = sum(1 for _ in Path("/proc/self/fd").iterdir())
     except OSError:
-        return 0
+        opened = 0
+    return None if soft is None else max(0, soft - opened - _SPARE)
 
 
 def limit_message(connections: int, fit: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -11,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct, field
+from msgspec import UNSET, Struct
 
 from sparktop.model.load import TokenSource
 from sparktop.model.text import clean
@@ -50,44 +49,20 @@ class EventSplitter:
         self._last_was_cr = False
         self._started = False
 
-    @property
-    def is_between_events(self) -> bool:
-        """True if the stream so far ends with a complete event, and the next piece begins with another."""
-        return self._started and not self._buffer and not self._last_was_cr
-
     def feed(self, data: bytes) -> list[bytes]:
         """Add a piece of the stream; return the data of the events that it completes.
 
         Raises:
             EventTooLargeError: an event is larger than `LARGEST_EVENT_BYTES`.
         """
-        if self.is_between_events:
-            # The usual case is complete events with LF: one pass in C without a buffer.
-            if data.endswith(b"\n\n") and b"\r" not in data:
-                return _split_events(data[:-2])
-        elif not self._started:
-            return self._skip_byte_order_mark(data)
-        return self._feed_any(data)
-
-    def rest(self) -> list[bytes]:
-        """Return the data of a last event whose empty line is missing; empty if there is none."""
-        whole = bytes(self._buffer).strip(b"\n")
-        return _split_events(whole) if whole else []
-
-    def _skip_byte_order_mark(self, data: bytes) -> list[bytes]:
-        """Skip a byte order mark at the start of the stream, and parse the data after it.
-
-        Return the data of the events that it completes.
-        """
-        self._buffer += data
-        if len(self._buffer) < len(_BOM) and _BOM.startswith(self._buffer):
-            return []
-        self._started = True
-        whole = bytes(self._buffer)
-        self._buffer.clear()
-        return self.feed(whole.removeprefix(_BOM))
-
-    def _feed_any(self, data: bytes) -> list[bytes]:
+        buffer = self._buffer
+        if not self._started:
+            buffer += data
+            if len(buffer) < len(_BOM) and _BOM.startswith(buffer):
+                return []
+            self._started = True
+            data = bytes(buffer).removeprefix(_BOM)
+            buffer.clear()
         if self._last_was_cr and data:
             # The CR has already ended its line; an LF after it belongs to the same line end.
             data = data.removeprefix(b"\n")
@@ -95,30 +70,25 @@ class EventSplitter:
         if b"\r" in data:
             self._last_was_cr = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        buffer = self._buffer
         buffer += data
         end = buffer.rfind(b"\n\n", self._searched)
-        if end < 0:
-            # The end of an event may begin with the last byte.
-            self._searched = max(0, len(buffer) - 1)
-            if len(buffer) > LARGEST_EVENT_BYTES:
-                raise EventTooLargeError
-            return []
-        whole = bytes(buffer[:end])
-        del buffer[: end + 2]
+        whole = bytes(buffer[:end]) if end >= 0 else b""
+        if end >= 0:
+            del buffer[: end + 2]
+        # The end of an event may begin with the last byte.
         self._searched = max(0, len(buffer) - 1)
+        if len(buffer) > LARGEST_EVENT_BYTES:
+            raise EventTooLargeError
         return _split_events(whole)
+
+    def rest(self) -> list[bytes]:
+        """Return the data of a last event whose empty line is missing; empty if there is none."""
+        return _split_events(bytes(self._buffer).strip(b"\n"))
 
 
 def _split_events(text: bytes) -> list[bytes]:
     """Return the data of each event in `text`, which uses LF only and ends with a complete event."""
-    events = []
-    for block in text.split(b"\n\n"):
-        if block.startswith(b"data: {") and b"\n" not in block:
-            events.append(block[6:])
-        elif (data := _event_data(block)) is not None:
-            events.append(data)
-    return events
+    return [data for block in text.split(b"\n\n") if (data := _event_data(block)) is not None]
 
 
 def _event_data(block: bytes) -> bytes | None:
@@ -245,7 +215,10 @@ def read_event(data: bytes) -> StreamEvent:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         chunk = _odd_chunk(data)
     if chunk.error or chunk.object == "error":
-        return StreamEvent(error=_error_words(chunk.error or json.loads(data.decode("utf-8", "replace"))))
+        error = chunk.error or json.loads(data.decode("utf-8", "replace"))
+        if isinstance(error, dict):
+            error = error.get("message") or error.get("detail") or error.get("type") or ""
+        return StreamEvent(error=clean(error, _WORDS_LIMIT))
     choice = chunk.choices[0] if chunk.choices else _NO_CHOICE
     delta = choice.delta or _NO_DELTA
     ids = choice.token_ids
@@ -331,149 +304,6 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _error_words(error: object) -> str:
-    if isinstance(error, dict):
-        error = error.get("message") or error.get("detail") or error.get("type") or ""
-    return clean(error, _WORDS_LIMIT)
-
-
-# Recognise events that differ from an earlier event of their stream in text, token ids and counts alone.
-#
-# Nearly all events of an answer do. To compare such an event with the earlier one takes less than half of
-# the time of parsing its JSON. Nothing is overlooked: an
-# event with any other difference, such as a finish reason, an error or a new field, is not recognised.
-
-
-_MOST_PATTERNS = 64
-"""Maximum number of patterns that a process compiles, because each takes half a millisecond."""
-_PLAIN = rb'[^"\\\x00-\x1f]*+'
-"""Characters of a JSON string that are neither escaped nor its end."""
-_FORM_TEXT = rb'(?=[^"])' + _PLAIN + rb'(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})' + _PLAIN + rb')*+"'
-"""What follows the opening quote of a text that is not empty."""
-_KEY_AND_TEXT = re.compile(
-    rb'"(?:content|text|reasoning_content|reasoning|arguments)":\s?"(' + _FORM_TEXT + rb")"
-)
-_FORM_NUMBER = rb"(?:0|[1-9][0-9]{0,8}+)(?![0-9.eE])"
-"""A number of up to nine digits."""
-_MORE_NUMBERS = rb"(?:, ?" + _FORM_NUMBER + rb")++"
-"""Further numbers of a list."""
-_NAME = _PLAIN + b'"'
-"""A string without escapes, up to its closing quote."""
-_IDS, _FORM_TOTAL, _OTHER, _ID = "ids", "total", "other", "id"
-_VARYING = re.compile(
-    rb'(?P<ids>"token_ids":\s?\[)' + _FORM_NUMBER + rb"(?:" + _MORE_NUMBERS + rb")?"
-    + rb'|(?P<total>"completion_tokens":\s?)' + _FORM_NUMBER
-    # Nothing reads these where they come with a token.
-    + rb'|(?P<other>"(?:created|[a-z]+_tokens)":\s?)' + _FORM_NUMBER + rb'|(?P<id>"id":\s?")' + _NAME
-)  # fmt: skip
-"""Values after the text that may differ, each in the group of its kind."""
-_VALUES = {
-    _IDS: _FORM_NUMBER + b"(?P<ids>" + _MORE_NUMBERS + b")?",
-    _FORM_TOTAL: b"(?P<total>" + _FORM_NUMBER + b")",
-}
-_VALUES |= {_OTHER: _FORM_NUMBER, _ID: _NAME}
-"""Patterns of these values by kind. The group of token ids has those after the first one."""
-_KEYS = {_IDS: b'"token_ids"', _FORM_TOTAL: b'"completion_tokens"'}
-"""Keys of the values that are counted."""
-_patterns: dict[tuple[bytes, ...], re.Pattern[bytes] | None] = {}
-"""Patterns of the rest of an event, from the text on, by their parts; the streams of a server share them."""
-
-
-class EventForm:
-    """The constant parts of the events of one stream, and what these events mean."""
-
-    __slots__ = ("_head", "_head_bytes", "_ids", "_match_rest", "_total", "has_ids", "is_reasoning")
-
-    def __init__(self, head: bytes, rest: re.Pattern[bytes], event: StreamEvent) -> None:
-        """Recognise what begins with `head` and continues with `rest`; it means what `event` does.
-
-        `rest` has a group `ids` or `total` if the event has token ids or a running total.
-        """
-        self.has_ids = event.has_ids
-        """True if the events have token ids."""
-        self.is_reasoning = event.reasoning
-        """True if the events have reasoning, but no text and no tool call."""
-        self._ids = rest.groupindex.get(_IDS)
-        self._total = rest.groupindex.get(_FORM_TOTAL)
-        self._head = head
-        self._head_bytes = len(head)
-        self._match_rest = rest.match
-
-    def read(self, body: bytes) -> list[tuple[int, int | None]] | None:
-        """Return (tokens, running total) of each event in `body`, which is a part of a stream.
-
-        Return None unless all of `body` is complete events of this form.
-        """
-        tokens_and_totals: list[tuple[int, int | None]] = []
-        at, head, ids, total = 0, self._head, self._ids, self._total
-        while at < len(body):
-            text = at + self._head_bytes
-            rest = self._match_rest(body, text) if body[at:text] == head else None
-            if rest is None:
-                return None
-            at = rest.end()
-            more = None if ids is None else rest[ids]
-            tokens = 1 if more is None else 1 + more.count(b",")
-            tokens_and_totals.append((tokens, None if total is None else int(rest[total])))
-        return tokens_and_totals if body.isascii() or _is_utf8(body) else None
-
-
-def form_of(data: bytes, event: StreamEvent) -> EventForm | None:
-    """Return the form of an event with the data `data` and the meaning `event`.
-
-    Return None if the event has more than tokens, or if its bytes do not show for certain where they are.
-    """
-    says_more = event.finish_reason is not None or event.error is not None or event.usage is not None
-    key_and_text = _KEY_AND_TEXT.search(data) if event.tokens and not says_more else None
-    if key_and_text is None:
-        return None
-    head, rest = data[: key_and_text.start(1)], data[key_and_text.end() :]
-    if b"\\" in head or _KEYS[_IDS] in head or _KEYS[_FORM_TOTAL] in head:
-        return None
-    pattern = _pattern(_parts(rest))
-    if pattern is None:
-        return None
-    kinds = pattern.groupindex
-    if (_IDS in kinds) != event.has_ids or (_FORM_TOTAL in kinds) != (event.total is not None):
-        return None
-    form = EventForm(b"data: " + head, pattern, event)
-    return form if form.read(b"data: %s\n\n" % data) == [(event.tokens, event.total)] else None
-
-
-def _parts(rest: bytes) -> tuple[bytes, ...]:
-    """Return the constant parts of the rest of an event, with the kind of value between each two of them."""
-    parts: list[bytes] = []
-    at = 0
-    for varying in _VARYING.finditer(rest):
-        kind = varying.lastgroup or _OTHER
-        parts += rest[at : varying.end(kind)], kind.encode()
-        at = varying.end()
-    return *parts, rest[at:]
-
-
-def _pattern(parts: tuple[bytes, ...]) -> re.Pattern[bytes] | None:
-    """Return the compiled pattern of an event from its text on; None if the `parts` allow no certain one."""
-    if parts not in _patterns and len(_patterns) < _MOST_PATTERNS:
-        constant, kinds = b"\0".join(parts[::2]), [kind.decode() for kind in parts[1::2]]
-        is_certain = b"\\" not in constant and all(
-            kinds.count(kind) == (constant.count(key) if kind in kinds else 0) <= 1
-            for kind, key in _KEYS.items()
-        )
-        source = _FORM_TEXT
-        for piece, kind in zip(parts[::2], kinds, strict=False):
-            source += re.escape(piece) + _VALUES[kind]
-        _patterns[parts] = re.compile(source + re.escape(parts[-1] + b"\n\n")) if is_certain else None
-    return _patterns.get(parts)
-
-
-def _is_utf8(body: bytes) -> bool:
-    try:
-        body.decode("utf-8", "surrogatepass")  # as `json.loads` does
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 # Find out how many tokens each read of a streamed answer brought, once the answer is complete.
 #
 # A chunk is not a token: with speculative decoding or batched output, a chunk has several tokens; a parser
@@ -510,76 +340,124 @@ class CountedTokens(Struct, frozen=True):
     may lack tokens in between."""
 
 
-class TokenCount(Struct):
-    """Collects the chunks of an answer while it arrives, and counts the tokens of each read at the end."""
+# Parse one streamed answer: when its tokens arrived, how many, and what the server reported about them.
 
-    times: array[float] = field(default_factory=lambda: array("d"))
-    """Time of each read with a chunk that certainly has tokens."""
-    counts: list[int] = field(default_factory=list)
-    """Tokens of each of those reads, as far as known while the answer arrives."""
-    answer_at: float | None = None
-    """Time of the first read with more than reasoning; None if there is none."""
-    _all_ids: bool = True
-    _all_totals: bool = True
-    _total: int = 0
-    """Latest running total that the server sent."""
-    _sizes: list[int] = field(default_factory=list)
-    """Tokens of each chunk, from differences of the running total."""
-    _empty_at: list[float] = field(default_factory=list)
-    """Time of each chunk with an empty text."""
-    _finish_at: float | None = None
-    """Time of a finish event that shows no token."""
-    _role_at: float | None = None
-    """Time of a first event that shows no token (the role alone)."""
-    _ended_at: float | None = None
-    """Time of the event with the finish reason, which arrives with the last token."""
 
-    def chunk(self, tokens: int, total: int | None, *, has_ids: bool) -> int:
-        """Record a chunk that shows `tokens` tokens, and return how many tokens to count for it.
+class Fault(StrEnum):
+    """A violation of the stream's format; the value is error text that follows the server's name."""
 
-        `total` is the running total of tokens in this chunk; None if the server does not send one. Return how
-        much it grew since the previous chunk, or `tokens` if there is no usable total.
+    ENDLESS_EVENT = "sends an event without an end"
+    NO_JSON = "sent an event that is not a JSON object"
+
+
+class TokenStream:
+    """Parses the body of a streamed answer, one read after the other."""
+
+    __slots__ = (
+        "_all_ids",
+        "_all_totals",
+        "_answer_at",
+        "_counts",
+        "_empty_at",
+        "_ended_at",
+        "_finish_at",
+        "_role_at",
+        "_sizes",
+        "_splitter",
+        "_total",
+        "done",
+        "error",
+        "fault",
+        "finish_reason",
+        "has_begun",
+        "text",
+        "times",
+        "tokens",
+        "usage",
+    )
+
+    def __init__(self, *, keep_text: bool = False) -> None:
+        """Start at the beginning of an answer; with `keep_text`, its text is collected."""
+        self.has_begun = False
+        """True after the first event, with or without tokens."""
+        self.tokens = 0
+        """Number of tokens received; an estimate until the answer is complete, see `count_tokens`."""
+        self.done = False
+        """True after the event `[DONE]`."""
+        self.error: str | None = None
+        """Message of an error event; events after it are ignored."""
+        self.fault: Fault | None = None
+        """Violation of the format; events after it are ignored."""
+        self.finish_reason: str | None = None
+        self.usage: Usage | None = None
+        self.text: list[str] | None = [] if keep_text else None
+        """The text of the answer in pieces; None where it is not collected."""
+        self.times = array("d")
+        """Time in seconds of each read so far that certainly brought tokens, in order."""
+        self._counts: list[int] = []
+        """Tokens of each of those reads, as far as known while the answer arrives."""
+        self._splitter = EventSplitter()
+        self._answer_at: float | None = None
+        """Time of the first read with more than reasoning; None if there is none."""
+        self._all_ids = self._all_totals = True
+        self._total = 0
+        """Latest running total that the server sent."""
+        self._sizes: list[int] = []
+        """Tokens of each chunk, from differences of the running total."""
+        self._empty_at: list[float] = []
+        """Time of each chunk with an empty text."""
+        self._finish_at: float | None = None
+        """Time of a finish event that shows no token."""
+        self._role_at: float | None = None
+        """Time of a first event that shows no token (the role alone)."""
+        self._ended_at: float | None = None
+        """Time of the event with the finish reason, which arrives with the last token."""
+
+    @property
+    def is_reasoning(self) -> bool:
+        """True as long as no token other than reasoning has arrived, also before the first token."""
+        return self._answer_at is None
+
+    def feed(self, at: float, body: bytes) -> int:
+        """Parse the data of a read at the time `at`; return the number of its tokens for live display.
+
+        For the first read with tokens, return only the number of visible tokens: the running total in this
+        read may include tokens that the server generated earlier and did not send.
         """
-        if self._all_totals and total is not None and total >= self._total and (total or not tokens):
-            count, self._total = total - self._total, total
-            self._sizes.append(count)
-            self._all_ids &= count == tokens and (has_ids or not tokens)
-            return count
-        if tokens:
-            self._all_totals = False
-            self._all_ids &= has_ids
-        return tokens
+        try:
+            events = self._splitter.feed(body)
+        except EventTooLargeError:
+            self.fault = Fault.ENDLESS_EVENT
+            events = []
+        is_first, self.has_begun = not self.has_begun, self.has_begun or bool(events)
+        count, shown, is_reasoning = 0, 0, True
+        for data in events:
+            event = self._read(data)
+            if event is None:
+                break
+            if event.text and self.text is not None:
+                self.text.append(event.text)
+            stands_for = self._count_chunk(event.tokens, event.total, has_ids=event.has_ids)
+            if is_first and not stands_for:
+                self._role_at = at
+            is_first = False
+            if stands_for:
+                count += stands_for
+                shown += event.tokens or 1
+                is_reasoning &= event.reasoning
+            self._apply_event(at, event, shows_token=stands_for > 0)
+        live = count if self.times else shown
+        if count:
+            self.tokens += count
+            self.times.append(at)
+            self._counts.append(count)
+            if self._answer_at is None and not is_reasoning:
+                self._answer_at = at
+        return live
 
-    def read(self, at: float, count: int, *, is_reasoning: bool) -> None:
-        """Record that a network read at the time `at` brought `count` tokens.
-
-        `is_reasoning` is True if all these tokens are reasoning.
-        """
-        if self.answer_at is None and not is_reasoning:
-            self.answer_at = at
-        self.times.append(at)
-        self.counts.append(count)
-
-    def empty(self, at: float) -> None:
-        """Record a chunk with an empty text at the time `at`; it may later count as a token without text."""
-        self._empty_at.append(at)
-
-    def begin(self, at: float, *, shows_token: bool) -> None:
-        """Record the first event of the stream, which arrived at the time `at`.
-
-        If `shows_token` is False, the event has only the role "assistant".
-        """
-        if not shows_token:
-            self._role_at = at
-
-    def finish(self, at: float, *, shows_token: bool) -> None:
-        """Record the finish event, which arrived at the time `at`.
-
-        If `shows_token` is False, `count_tokens` may still count the event as the last token.
-        """
-        self._ended_at = at
-        if not shows_token:
-            self._finish_at = at
+    def close(self) -> None:
+        """Note that the body is complete: an event `[DONE]` at its end may lack its empty line."""
+        self.done = self.done or any(data.startswith(DONE) for data in self._splitter.rest())
 
     @property
     def prelude_s(self) -> float | None:
@@ -590,13 +468,14 @@ class TokenCount(Struct):
         begun, ended = self._role_at, self._ended_at
         return None if begun is None or ended is None else ended - begun
 
-    def count_tokens(self, reported: int | None, *, first_event_is_token: bool = False) -> CountedTokens:
+    def count_tokens(self, *, first_event_is_token: bool = False) -> CountedTokens:
         """Return the tokens of the complete answer, with the best counts that its chunks allow.
 
-        `reported` is the total that the server sent at the end (None: not sent). `first_event_is_token` is
-        True for a server whose first event, with only the role "assistant", comes with its first token.
+        `first_event_is_token` is True for a server whose first event, with only the role "assistant", comes
+        with its first token.
         """
-        times, counts, hidden = self.times, self.counts, 0
+        reported = None if self.usage is None else self.usage.generated_tokens
+        times, counts, hidden = self.times, self._counts, 0
         placed = sum(counts)
         if times and self._all_ids and reported in {None, placed}:
             source, reported = TokenSource.TOKEN_IDS, placed
@@ -605,7 +484,11 @@ class TokenCount(Struct):
             # A stream that broke off has no total at its end, and a total of 0 in the first event is not a
             # count.
             reported = max(reported or 0, self._total)
-            hidden = self._hidden_before()
+            # The first total includes tokens that were generated and not sent. If it is at most the mean of a
+            # later chunk, none was; else one belongs to the first chunk. The last one may be smaller.
+            first, *later = [size for size in self._sizes if size]
+            usual = later[:-1] or later or [1]
+            hidden = 0 if first <= max(1, round(sum(usual) / len(usual))) else first - 1
             begin = self._role_at
             if hidden and first_event_is_token and begin is not None and begin < times[0]:
                 times, counts, hidden = array("d", [begin, *times]), [1, counts[0] - 1, *counts[1:]], 0
@@ -619,20 +502,9 @@ class TokenCount(Struct):
             spanned = self._add_both_ends(times, counts, reported or 0)
             spans_all = spanned is not None
             times, counts = spanned or (times, counts)
-        answer_from = len(times) if self.answer_at is None else bisect_left(times, self.answer_at)
+        answer_from = len(times) if self._answer_at is None else bisect_left(times, self._answer_at)
         known_source = source if times or reported else None
         return CountedTokens(times, counts, known_source, reported, hidden, answer_from, spans_all)
-
-    def _hidden_before(self) -> int:
-        """Return how many tokens the server generated but did not send before the first chunk with a total.
-
-        The first running total includes these hidden tokens. If this total is at most the mean number of
-        tokens in a later chunk, no token is hidden: return 0. Otherwise one token belongs to the first chunk
-        and all others are hidden. The last chunk is left out of the mean, because it may be smaller.
-        """
-        first, *later = [size for size in self._sizes if size]
-        usual = later[:-1] or later or [1]
-        return 0 if first <= max(1, round(sum(usual) / len(usual))) else first - 1
 
     def _add_silent_events(
         self, times: array[float], counts: list[int], missing: int
@@ -684,163 +556,21 @@ class TokenCount(Struct):
         gap = (max(times) - min(times)) / (len(times) - 1)
         return finish - max(times) > _FINISH_SHARE * gap
 
+    def _count_chunk(self, tokens: int, total: int | None, *, has_ids: bool) -> int:
+        """Record a chunk that shows `tokens` tokens, and return how many tokens to count for it.
 
-# Parse one streamed answer: when its tokens arrived, how many, and what the server reported about them.
-
-
-_FIRST_TRIES, _READS_A_TRY = 8, 4
-"""Maximum events of an answer whose form is requested: this number, and one more per this number of reads.
-Without a limit, an answer whose events all differ would take more time than without forms."""
-
-
-class Fault(StrEnum):
-    """A violation of the stream's format; the value is error text that follows the server's name."""
-
-    ENDLESS_EVENT = "sends an event without an end"
-    NO_JSON = "sent an event that is not a JSON object"
-
-
-class TokenStream:
-    """Parses the body of a streamed answer, one read after the other."""
-
-    __slots__ = (
-        "_count",
-        "_form",
-        "_known",
-        "_splitter",
-        "_tries",
-        "done",
-        "error",
-        "fault",
-        "finish_reason",
-        "has_begun",
-        "text",
-        "tokens",
-        "usage",
-    )
-
-    def __init__(self, *, keep_text: bool = False) -> None:
-        """Start at the beginning of an answer; with `keep_text`, its text is collected."""
-        self.has_begun = False
-        """True after the first event, with or without tokens."""
-        self.tokens = 0
-        """Number of tokens received; an estimate until the answer is complete, see `count_tokens`."""
-        self.done = False
-        """True after the event `[DONE]`."""
-        self.error: str | None = None
-        """Message of an error event; events after it are ignored."""
-        self.fault: Fault | None = None
-        """Violation of the format; events after it are ignored."""
-        self.finish_reason: str | None = None
-        self.usage: Usage | None = None
-        self.text: list[str] | None = [] if keep_text else None
-        """The text of the answer in pieces; None where it is not collected."""
-        self._count = TokenCount()
-        self._splitter = EventSplitter()
-        self._known: EventForm | None = None
-        """Form of an earlier event, by which most of the later ones are recognised."""
-        self._form: EventForm | None = None
-        """`_known`, if the next read begins with an event."""
-        self._tries = 0
-        """Number of events whose form was requested."""
-
-    @property
-    def times(self) -> array[float]:
-        """Time in seconds of each read so far that certainly brought tokens, in order."""
-        return self._count.times
-
-    @property
-    def is_reasoning(self) -> bool:
-        """True as long as no token other than reasoning has arrived, also before the first token."""
-        return self._count.answer_at is None
-
-    def feed(self, at: float, body: bytes) -> int:
-        """Parse the data of a read at the time `at`; return the number of its tokens for live display.
-
-        For the first read with tokens, return only the number of visible tokens: the running total in this
-        read may include tokens that the server generated earlier and did not send.
+        `total` is the running total of tokens in this chunk; None if the server does not send one. Return how
+        much it grew since the previous chunk, or `tokens` if there is no usable total.
         """
-        form = self._form
-        recognised = None if form is None else form.read(body)
-        if form is None or recognised is None:
-            return self._feed_any(at, body)
-        counter = self._count
-        count = 0
-        for tokens, total in recognised:
-            count += counter.chunk(tokens, total, has_ids=form.has_ids)
-        if count:
-            self.tokens += count
-            counter.read(at, count, is_reasoning=form.is_reasoning)
-        return count
-
-    def close(self) -> None:
-        """Note that the body is complete: an event `[DONE]` at its end may lack its empty line."""
-        self.done = self.done or any(data.startswith(DONE) for data in self._splitter.rest())
-
-    def _feed_any(self, at: float, body: bytes) -> int:
-        """Parse the data of a read as `feed` does, whatever its events."""
-        try:
-            events = self._splitter.feed(body)
-        except EventTooLargeError:
-            self.fault = Fault.ENDLESS_EVENT
-            events = []
-        counter = self._count
-        is_first, self.has_begun = not self.has_begun, self.has_begun or bool(events)
-        count, shown, is_reasoning = 0, 0, True
-        event: StreamEvent | None = None
-        for data in events:
-            event = self._read(data)
-            if event is None:
-                break
-            if event.text and self.text is not None:
-                self.text.append(event.text)
-            stands_for = counter.chunk(event.tokens, event.total, has_ids=event.has_ids)
-            if is_first:
-                is_first = False
-                counter.begin(at, shows_token=stands_for > 0)
-            if stands_for:
-                count += stands_for
-                shown += event.tokens or 1
-                is_reasoning &= event.reasoning
-            self._apply_event(at, event, shows_token=stands_for > 0)
-        live = count if counter.times else shown
-        if count:
-            self.tokens += count
-            counter.read(at, count, is_reasoning=is_reasoning)
-        self._form = self._next_form(events, event)
-        return live
-
-    def _next_form(self, events: list[bytes], event: StreamEvent | None) -> EventForm | None:
-        """Return the form by which `feed` may recognise the next read; None if it must parse that read.
-
-        `events` are those of the present read. `event` is the meaning of the last one; None if it has
-        none.
-        """
-        if self.done or self.error is not None or self.fault is not None or self.text is not None:
-            return None
-        reads = len(self._count.times)
-        # Not by the first token, which may arrive together with those of many other requests.
-        if event is not None and reads > 1 and self._tries < _FIRST_TRIES + reads // _READS_A_TRY:
-            self._tries += 1
-            self._known = form_of(events[-1], event) or self._known
-        return self._known if self._splitter.is_between_events else None
-
-    @property
-    def prelude_s(self) -> float | None:
-        """Seconds from the first event of the stream to its finish event.
-
-        None if either is missing, or if the first event has more than the role "assistant".
-        """
-        return self._count.prelude_s
-
-    def count_tokens(self, *, first_event_is_token: bool = False) -> CountedTokens:
-        """Return the tokens of the complete answer, with the best counts that its chunks allow.
-
-        `first_event_is_token` is True for a server whose first event, with only the role "assistant", comes
-        with its first token.
-        """
-        total = None if self.usage is None else self.usage.generated_tokens
-        return self._count.count_tokens(total, first_event_is_token=first_event_is_token)
+        if self._all_totals and total is not None and total >= self._total and (total or not tokens):
+            count, self._total = total - self._total, total
+            self._sizes.append(count)
+            self._all_ids &= count == tokens and (has_ids or not tokens)
+            return count
+        if tokens:
+            self._all_totals = False
+            self._all_ids &= has_ids
+        return tokens
 
     def _read(self, data: bytes) -> StreamEvent | None:
         """Parse an event; return None at or after the end of the stream, after an error, and for bad data."""
@@ -856,9 +586,11 @@ class TokenStream:
 
     def _apply_event(self, at: float, event: StreamEvent, *, shows_token: bool) -> None:
         if event.finish_reason is not None:
-            self._count.finish(at, shows_token=shows_token)
+            self._ended_at = at
+            if not shows_token:
+                self._finish_at = at
         elif event.is_empty and not shows_token:
-            self._count.empty(at)
+            self._empty_at.append(at)
         self.error = event.error
         self.finish_reason = event.finish_reason or self.finish_reason
         self.usage = event.usage or self.usage

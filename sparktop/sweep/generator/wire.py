@@ -139,8 +139,8 @@ class ConversationLoad(Struct, frozen=True):
 class RunLoad(_Line, frozen=True):
     """Command: execute one load run of a level.
 
-    If this target was not calibrated for the prompt length, the process calibrates it first. A warm-up is a
-    run like any other, with `warm_up` set.
+    The target was calibrated for the prompt length before. A warm-up is a run like any other, with `warm_up`
+    set.
     """
 
     id: str
@@ -190,11 +190,7 @@ class Cancel(_Line, frozen=True):
     """
 
 
-class Quit(_Line, frozen=True):
-    """Command: exit, cancelling everything in flight. The end of standard input has the same effect."""
-
-
-Command = Calibrate | RunLoad | Cancel | Quit
+Command = Calibrate | RunLoad | Cancel
 
 
 class Ready(_Line, frozen=True):
@@ -223,13 +219,6 @@ class Calibrated(_Line, frozen=True):
     """Length of a trial prompt with the server's chat template; None if the server does not report it."""
     is_exact: bool | None
     """Whether every prompt has exactly the length asked for; None for the user's own prompts."""
-    tried_tokens: int | None
-    """Output tokens that the trial request asked for."""
-    requests: int
-    """Number of completion requests of the calibration, which the server's counters include."""
-    prompt_tokens_used: int
-    """Prompt tokens of those requests, as far as the server reports them."""
-    generated_tokens_used: int
     failure: RequestFailure | None = None
 
 

@@ -22,7 +22,6 @@ from time import perf_counter, process_time
 
 from msgspec.structs import replace
 
-from sparktop.model.failure import RequestFailure
 from sparktop.sweep.generator.calibration import Calibration
 from sparktop.sweep.generator.client import (
     BesideClient,
@@ -49,7 +48,6 @@ from sparktop.sweep.generator.wire import (
     Calibrated,
     Cancel,
     ClientHealth,
-    Quit,
     Ready,
     Refused,
     RunFinished,
@@ -157,50 +155,28 @@ class Worker:
         try:
             if isinstance(command, Calibrate):
                 await self._calibrate(command, pool)
-            elif (recipe := await self._find_recipe(command, pool)) is not None:
+            elif (recipe := self._recipes.get(_recipe_key(command))) is not None:
                 await self._run_load(command, pool, recipe)
+            else:
+                raise ValueError(f"not calibrated: {command.prompt_tokens} tokens at {endpoint.where}")
         finally:
             pool.close()
 
-    async def _calibrate(self, command: Calibrate, pool: ConnectionPool) -> Recipe | RequestFailure:
-        """Calibrate, send the result, and return the recipe (how to make requests) or the failure.
-
-        The recipe is also stored for later runs.
-        """
-        if not self._called_off:
-            calibration = Calibration(command, pool, lambda words: self.say(Busy(command.id, words)))
-            self._calibrating = asyncio.create_task(calibration.find())
-            await asyncio.wait([self._calibrating])
-            calibrating, self._calibrating = self._calibrating, None
-            if not calibrating.cancelled():
-                result, recipe = calibrating.result()
-                self.say(result)
-                if recipe is not None:
-                    # Later commands may name the model that was chosen here.
-                    chosen = replace(command, target=replace(command.target, model=result.model))
-                    self._recipes[_recipe_key(command)] = self._recipes[_recipe_key(chosen)] = recipe
-                    return recipe
-                if result.failure is not None:
-                    return result.failure
-        return self._refuse_cancelled(command.id)
-
-    async def _find_recipe(self, load: RunLoad, pool: ConnectionPool) -> Recipe | None:
-        """Return the recipe (how to make requests) for the run `load`.
-
-        If the target was not calibrated for the run's prompt length, calibrate it first. If this fails, send
-        `Refused` and return None.
-        """
-        recipe: Recipe | RequestFailure | None = self._recipes.get(_recipe_key(load))
-        if recipe is None:
-            name, target = f"{load.id}/calibration", load.target
-            command = Calibrate(
-                name, target, load.prompt_tokens, load.output_tokens, load.seed, load.timeouts
-            )
-            recipe = await self._calibrate(command, pool)
-        if isinstance(recipe, RequestFailure):
-            self.say(Refused(load.id, recipe))
-            return None
-        return recipe
+    async def _calibrate(self, command: Calibrate, pool: ConnectionPool) -> None:
+        """Calibrate, send the result, and store the recipe (how to make requests) for later runs."""
+        calibration = Calibration(command, pool, lambda words: self.say(Busy(command.id, words)))
+        calibrating = self._calibrating = asyncio.create_task(calibration.find())
+        if self._called_off:
+            calibrating.cancel()
+        await asyncio.wait([calibrating])
+        self._calibrating = None
+        if calibrating.cancelled():
+            self._refuse_cancelled(command.id)
+            return
+        result, recipe = calibrating.result()
+        self.say(result)
+        if recipe is not None:
+            self._recipes[_recipe_key(command)] = recipe
 
     async def _run_load(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe) -> None:
         log = RunLog(load.id, load.run)
@@ -240,10 +216,9 @@ class Worker:
         """Return the number of output bytes that are buffered because the parent reads too slowly."""
         return self._out.get_write_buffer_size()
 
-    def _refuse_cancelled(self, command_id: str) -> RequestFailure:
+    def _refuse_cancelled(self, command_id: str) -> None:
         failure = request_failure(CANCELLED, "cancelled before it began", perf_counter())
         self.say(Refused(command_id, failure))
-        return failure
 
 
 class _Flushing:
@@ -287,15 +262,12 @@ def _recipe_key(command: Calibrate | RunLoad) -> _RecipeKey:
 
 
 async def _listen(worker: Worker) -> None:
-    """Pass commands from standard input to `worker`; return after `Quit` or at the end of input."""
+    """Pass commands from standard input to `worker`; return at the end of input."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_LONGEST_COMMAND)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
     while line := await reader.readline():
-        command = decode_command(line)
-        if isinstance(command, Quit):
-            return
-        worker.take(command)
+        worker.take(decode_command(line))
 
 
 async def _serve() -> None:

@@ -39,7 +39,6 @@ from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, ratio_of
 from sparktop.sweep.generator.wire import (
     LONG,
     Batch,
-    Calibrated,
     Cancel,
     ContextLoad,
     Refused,
@@ -71,13 +70,13 @@ from sparktop.sweep.run.progress import LoadBatch, Notice, Phase, PhaseChanged, 
 from sparktop.sweep.run.router_side import backend_errors, router_side
 from sparktop.sweep.run.server_side import (
     Counters,
-    InFlight,
     ServerLog,
     ServerPoint,
     Span,
     busy_batch,
     in_flight,
     level_limit,
+    most_at_once,
     node_point,
     node_side,
     queue_reason,
@@ -210,8 +209,6 @@ class LevelRecord(Struct, eq=False):
     measured: dict[str, Counters] = field(default_factory=dict)
     """Growth of each server's counters over measured runs only, from which the level's metrics are
     computed."""
-    run_finished: list[dict[str, int]] = field(default_factory=list)
-    """Finished requests by server, for each measured run after which all servers became idle."""
     left: LeftRequests | None = None
     """What the servers did after a hang-up."""
     beside: BesideResult | None = None
@@ -278,20 +275,6 @@ class LevelRecord(Struct, eq=False):
             _add_counters(self.growth, name, grown)
             _add_counters(self.measured, name, measured)
 
-    def add_run_finished(self, before: Mapping[str, ServerPoint], after: Mapping[str, ServerPoint]) -> None:
-        """Append how many requests each server finished during one measured run, to `run_finished`.
-
-        The samples are from `before` and `after` the run. Do nothing if the number of any server is unknown.
-        """
-        grown = {
-            name: after[name].counters.since(before[name].counters).finished
-            for name in self.prepared.backends
-            if name in before and name in after
-        }
-        counted = {name: round(count) for name, count in grown.items() if count is not None and count >= 0}
-        if len(counted) == len(self.prepared.backends):
-            self.run_finished.append({name: count for name, count in counted.items() if count})
-
     def result(self, log: ServerLog, models: Mapping[str, ModelFacts]) -> LevelResult:
         """Return the level's result so far: metrics, what servers and machines reported, reasons to doubt.
 
@@ -310,8 +293,6 @@ class LevelRecord(Struct, eq=False):
         if not served and not facts.fell and self.prepared.target.kind is TargetKind.ROUTER:
             counts = {name: grown.finished or 0.0 for name, grown in self.measured.items()}
             served = {name: round(count) for name, count in counts.items() if count > 0}
-            if served and len(self.run_finished) == self.runs:
-                made = made.model_copy(update={"runs_split": tuple(self.run_finished)})
         loaded = in_flight((trace.start, trace.end) for trace in self._requests())
         batches = self._busy_batches(log)
         grown = None if facts.fell else facts.growth
@@ -367,7 +348,7 @@ class LevelRecord(Struct, eq=False):
             name: queue_reason(
                 log.servers(name, self.spans),
                 slots.get(name),
-                InFlight(spans.get(name, ())).most if spans else None,
+                most_at_once(spans.get(name, ())) if spans else None,
                 self.level.concurrency,
             )
             for name in names
@@ -393,16 +374,15 @@ class LevelRecord(Struct, eq=False):
 
     def _server_side(self, log: ServerLog) -> ServerSide | None:
         """Return a summary of the samples and counters of all servers together; None without servers."""
-        samples = self._samples(log)
+        samples, most = self._samples(log), self.level.concurrency
         if not samples:
             return None
         points = [point for reported in samples.values() for point in reported]
         fullest = [point.kv_fullest_percent for point in points if point.kv_fullest_percent is not None]
-        requests = InFlight((trace.start, trace.end) for trace in self._requests())
         grown = self._measured_growth() or Counters()
         return ServerSide(
-            running_max=max(sums_at_same_time(samples, lambda point: point.running, requests), default=None),
-            waiting_max=max(sums_at_same_time(samples, lambda point: point.waiting, requests), default=None),
+            running_max=max(sums_at_same_time(samples, lambda point: point.running, most), default=None),
+            waiting_max=max(sums_at_same_time(samples, lambda point: point.waiting, most), default=None),
             kv_cache_max_percent=_highest_kv_percent(samples),
             kv_fullest_percent=max(fullest, default=None),
             preemptions=grown.preemptions,
@@ -611,9 +591,6 @@ class LevelMaker(Struct, eq=False):
     """Completed runs of the present batch; -1 until its warm-up is over."""
     _before_s: float = 0.0
     """Seconds that it took to send the context of the next run."""
-    _run_from: dict[str, ServerPoint] = field(default_factory=dict)
-    """Sample of each server while idle before the present run, to count the requests that it serves in the
-    run. """
 
     async def make(self, batch: RunBatch, record: LevelRecord) -> None:
         """Execute a batch of runs and its warm-up, and fill in the level's `record`.
@@ -631,7 +608,7 @@ class LevelMaker(Struct, eq=False):
             self._ended = self._failed = self._refused = 0
         self._made = -1 if batch.first and self.plan.warmup else 0
         self._emit_load(batch, LevelStarted(self.clock(), record.level))
-        measured_from = self._run_from = before
+        measured_from = before
         paused_s = 0.0
         try:
             if batch.first and self.plan.warmup:
@@ -641,14 +618,12 @@ class LevelMaker(Struct, eq=False):
                 self._made = 0
                 if batch.load.depth:  # a warm-up without context says nothing about the requests with it
                     self._ended = self._failed = self._refused = 0
-                paused_s = await self._settle_after_warm_up(names)
-                measured_from = self._run_from = self._samples_at_rest(names)
-            for run in self._run_numbers(batch, record):
-                if self.cancellation.requested:
-                    break
-                names_backend = await self._run_with_context(batch, record, run)
-                if record.prepared.names is not None and not names_backend:
-                    await self._count_requests_of_run(batch, record)
+                began = self.clock()
+                if not self.cancellation.requested:
+                    await self.settle(names)
+                paused_s = self.clock() - began
+                measured_from = self._samples_at_rest(names)
+            await self._make_runs(batch, record)
         finally:
             self.present = None
             self._emit_load(batch, LevelEnded(self.clock(), record.level))
@@ -727,26 +702,6 @@ class LevelMaker(Struct, eq=False):
         self.rest |= rest or {}
         return left_requests(collect(run.events()), at, before, self.log, settled=rest is not None)
 
-    async def _settle_after_warm_up(self, names: tuple[str, ...]) -> float:
-        """Wait until the servers are idle after a warm-up run; return the seconds that this took."""
-        began = self.clock()
-        if not self.cancellation.requested:
-            await self.settle(names)
-        return self.clock() - began
-
-    async def _count_requests_of_run(self, batch: RunBatch, record: LevelRecord) -> None:
-        """Enter into `record` how many requests of the last run each server finished, by its own counters.
-
-        Called if the router's answers do not name backends. Do nothing for a level limited by a duration,
-        because waiting for idle servers between runs would use up that duration.
-        """
-        names = record.prepared.backends
-        if batch.runs is None or len(names) <= 1 or self.cancellation.requested:
-            return
-        if await self.settle(names) is None:
-            record.add_run_finished(self._run_from, self.rest)
-        self._run_from = self._samples_at_rest(names)
-
     def _samples_at_rest(self, names: tuple[str, ...]) -> dict[str, ServerPoint]:
         return {name: self.rest[name] for name in names if name in self.rest}
 
@@ -774,6 +729,15 @@ class LevelMaker(Struct, eq=False):
         what = ", ".join(busy) or "the counters of a server still moved"
         return f"{what} {limit_s:.0f} s after our last request ended: of others, or ours and not cancelled"
 
+    async def _make_runs(self, batch: RunBatch, record: LevelRecord) -> None:
+        """Execute the measured runs of a batch, each after the one that sends its context."""
+        phases = (Phase.CONTEXT, Phase.RUNNING) if batch.load.depth else (Phase.RUNNING,)
+        for run in self._run_numbers(batch, record):
+            for phase in phases:
+                if self.cancellation.requested:
+                    return
+                await self._run(batch, record, run, phase)
+
     def _run_numbers(self, batch: RunBatch, record: LevelRecord) -> Iterator[int]:
         """Yield the numbers of the batch's runs, from 0, as long as another run is to be made."""
         if batch.runs is not None:
@@ -789,16 +753,8 @@ class LevelMaker(Struct, eq=False):
             yield run
             run += 1
 
-    async def _run_with_context(self, batch: RunBatch, record: LevelRecord, run: int) -> bool:
-        """Execute a measured run, after the one that sends its context; return as `_run` does."""
-        if batch.load.depth:
-            await self._run(batch, record, run, Phase.CONTEXT)
-            if self.cancellation.requested:
-                return False
-        return await self._run(batch, record, run, Phase.RUNNING)
-
-    async def _run(self, batch: RunBatch, record: LevelRecord, run: int, phase: Phase) -> bool:
-        """Execute one load run and enter it into `record`; return whether any answer named its backend.
+    async def _run(self, batch: RunBatch, record: LevelRecord, run: int, phase: Phase) -> None:
+        """Execute one load run and enter it into `record`.
 
         In the phase CONTEXT it sends what comes before the measured run number `run`.
 
@@ -830,7 +786,6 @@ class LevelMaker(Struct, eq=False):
         if run_record.finished is not None and not run_record.finished.cancelled:
             self._learn_duration(batch, run_record.finished, phase)
             self._check_run(batch.target.name, events)
-        return any(isinstance(event, RequestEnded) and event.served_by is not None for event in events)
 
     async def _send(
         self, batch: RunBatch, record: LevelRecord, command: RunLoad, run: RunRecord, *, is_measured: bool
@@ -845,8 +800,6 @@ class LevelMaker(Struct, eq=False):
             match message:
                 case Batch() if message.id == command.id:
                     self._take_events(batch, record.prepared, message, is_measured=is_measured)
-                case Calibrated():
-                    record.facts.asked = record.facts.asked.plus(tokens_of_calibration(message))
                 case Refused() if message.id == command.id:
                     refused = message
                 case _:
@@ -1008,16 +961,6 @@ class LevelMaker(Struct, eq=False):
     def _stop_because(self, reason: str | None) -> None:
         if reason is not None:
             self.cancellation.request("stopped_by_guard", reason)
-
-
-def tokens_of_calibration(calibrated: Calibrated) -> TokensAsked:
-    """Return the counts of the tokens that the requests of a calibration asked for and received."""
-    generated = calibrated.generated_tokens_used
-    return TokensAsked(
-        generated=generated,
-        prompt=calibrated.prompt_tokens_used,
-        most=max(generated, calibrated.requests * (calibrated.tried_tokens or 1)),
-    )
 
 
 # What servers do when all clients hang up in the middle of their answers: how long they go on.

@@ -19,7 +19,7 @@ from sparktop.errors import SparktopError, UsageError
 from sparktop.model.load import LoadMode, LoadPoint
 from sparktop.model.targets import ModelFacts
 from sparktop.model.text import with_subject
-from sparktop.store import Reading, SourceKey
+from sparktop.store import Reading, SourceKey, Store
 from sparktop.sweep.compare.ratio import LEAST_RUNS as LEAST_RATIO_RUNS
 from sparktop.sweep.generator.connection import limit_message
 from sparktop.sweep.plan.capacity import with_fitting_conversations
@@ -61,7 +61,7 @@ from sparktop.sweep.run.search import (
     next_step,
     top_of,
 )
-from sparktop.sweep.run.server_side import SampleFeed, ServerLog, are_all_sampled, watched_contexts
+from sparktop.sweep.run.server_side import ServerLog, are_all_sampled, watched_contexts
 from sparktop.sweep.run.worker_process import SweepWorker
 
 FIRST_SAMPLE_S = 5.0
@@ -76,7 +76,7 @@ class SweepRunner:
     def __init__(
         self,
         plan: Plan,
-        feed: SampleFeed,
+        feed: Store,
         *,
         models: Mapping[str, ModelFacts] | None = None,
         save: Callable[[SweepResult], None] | None = None,

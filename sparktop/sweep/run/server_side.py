@@ -5,27 +5,28 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from operator import add, sub
 from statistics import fmean
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
-from msgspec.structs import astuple, replace
+from msgspec.structs import astuple
 
 from sparktop.analysis.evidence import Evidence, Machine, MachinePoll, Peer, Poll
 from sparktop.analysis.limited_by import limited_by
 from sparktop.analysis.speed_state import Pace, advance_pace, bandwidth_gb_per_s, read_percent, worst_state
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure
-from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.node import NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import BackendView, Limit, LimitKind, Snapshot
 from sparktop.model.targets import NodeThresholds
 from sparktop.rates import kv_fullest_percent, kv_used_percent, lane_sum
-from sparktop.store import Hear, Reading, SourceKey
+from sparktop.store import Reading, SourceKey
 from sparktop.store.load_log import ABORTED_REASONS, FAILED_REASONS
 from sparktop.store.node import machine_poll
 from sparktop.store.sources import SourceKind
@@ -77,17 +78,14 @@ class Counters(Struct, frozen=True):
 
     def _combine(self, other: Counters, operator: Callable[[float, float], float]) -> Counters:
         """Return the counters that `operator` makes of both readings; None where one of them is."""
-        pairs = zip(self._values(), other._values(), strict=True)
+        pairs = zip(astuple(self), astuple(other), strict=True)
         return Counters(
             *(None if mine is None or theirs is None else operator(mine, theirs) for mine, theirs in pairs)
         )
 
     def has_fallen(self) -> bool:
         """Return whether any value is negative. In a result of `since` this means a restart of the server."""
-        return any(value is not None and value < 0 for value in self._values())
-
-    def _values(self) -> list[float | None]:
-        return [*astuple(self)]
+        return any(value is not None and value < 0 for value in astuple(self))
 
 
 class ServerPoint(Struct, frozen=True):
@@ -142,32 +140,51 @@ class NodePoint(Struct, frozen=True):
 def server_point(sample: EngineSample) -> ServerPoint:
     """Return the values of an engine's sample that a sweep needs, summed over its engine cores."""
     lanes = sample.lanes
-    capacity = lane_sum(lanes, lambda lane: lane.kv_capacity_tokens)
+    total = partial(lane_sum, lanes)
+    capacity = total(lambda lane: lane.kv_capacity_tokens)
+    steps = total(lambda lane: None if lane.step_tokens is None else lane.step_tokens.count)
+    counters = Counters(
+        generation_tokens=total(lambda lane: lane.generation_tokens),
+        prompt_tokens=total(lambda lane: lane.prompt_tokens),
+        preemptions=total(lambda lane: lane.preemptions),
+        cache_hits=total(lambda lane: lane.prefix_cache_hits),
+        cache_queries=total(lambda lane: lane.prefix_cache_queries),
+        finished=total(lambda lane: sum(lane.finished.values()) if lane.finished else None),
+        prefill_s=total(lambda lane: lane.prefill.sum if lane.prefill is not None else None),
+        prefills=total(lambda lane: lane.prefill.count if lane.prefill is not None else None),
+        steps=steps if len(lanes) == 1 else None,
+        failed=total(lambda lane: _finished_for(lane, FAILED_REASONS)),
+        aborted=total(lambda lane: _finished_for(lane, ABORTED_REASONS)),
+        spec_accepted_tokens=total(lambda lane: lane.spec_accepted_tokens),
+        spec_draft_tokens=total(lambda lane: lane.spec_draft_tokens),
+        spec_drafts=total(lambda lane: lane.spec_drafts),
+    )
+    poll = Poll(
+        sample.at,
+        total(lambda lane: lane.running),
+        total(lambda lane: lane.waiting),
+        total(lambda lane: lane.waiting_for_capacity),
+        kv_fullest_percent(lanes),
+        steps,
+        counters.generation_tokens,
+        total(
+            lambda lane: (
+                lane.prompt_tokens if lane.prompt_tokens_computed is None else lane.prompt_tokens_computed
+            )
+        ),
+        counters.preemptions,
+        counters.finished,
+    )
     return ServerPoint(
         at=sample.at,
-        running=lane_sum(lanes, lambda lane: lane.running),
-        waiting=lane_sum(lanes, lambda lane: lane.waiting),
+        running=poll.running,
+        waiting=poll.waiting,
         kv_cache_percent=kv_used_percent(lanes),
-        kv_fullest_percent=kv_fullest_percent(lanes),
-        counters=Counters(
-            generation_tokens=lane_sum(lanes, lambda lane: lane.generation_tokens),
-            prompt_tokens=lane_sum(lanes, lambda lane: lane.prompt_tokens),
-            preemptions=lane_sum(lanes, lambda lane: lane.preemptions),
-            cache_hits=lane_sum(lanes, lambda lane: lane.prefix_cache_hits),
-            cache_queries=lane_sum(lanes, lambda lane: lane.prefix_cache_queries),
-            finished=lane_sum(lanes, lambda lane: sum(lane.finished.values()) if lane.finished else None),
-            prefill_s=lane_sum(lanes, lambda lane: lane.prefill.sum if lane.prefill is not None else None),
-            prefills=lane_sum(lanes, lambda lane: lane.prefill.count if lane.prefill is not None else None),
-            steps=_steps(lanes),
-            failed=lane_sum(lanes, lambda lane: _finished_for(lane, FAILED_REASONS)),
-            aborted=lane_sum(lanes, lambda lane: _finished_for(lane, ABORTED_REASONS)),
-            spec_accepted_tokens=lane_sum(lanes, lambda lane: lane.spec_accepted_tokens),
-            spec_draft_tokens=lane_sum(lanes, lambda lane: lane.spec_draft_tokens),
-            spec_drafts=lane_sum(lanes, lambda lane: lane.spec_drafts),
-        ),
+        kv_fullest_percent=poll.kv_percent,
+        counters=counters,
         start_time=sample.start_time,
-        poll=_engine_poll(sample.at, lanes),
-        read_bytes=lane_sum(lanes, lambda lane: lane.read_bytes_per_gpu),
+        poll=poll,
+        read_bytes=total(lambda lane: lane.read_bytes_per_gpu),
         cores=len(lanes),
         kv_capacity_tokens=None if capacity is None else capacity / len(lanes),
         speculates=any(lane.spec_drafts for lane in lanes),
@@ -180,7 +197,7 @@ def node_point(sample: NodeSample) -> NodePoint:
     temperatures = _without_none(gpu.temperature_c for gpu in gpus)
     powers = _without_none(gpu.power_w for gpu in gpus)
     clocks = _without_none(gpu.sm_clock_mhz for gpu in gpus)
-    throttled = _without_none(share for gpu in gpus for share in _throttled_percents(gpu))
+    throttled = _without_none(share for gpu in gpus for share in gpu.throttled_percent.values())
     return NodePoint(
         at=sample.at,
         gpu_c=max(temperatures, default=None),
@@ -346,17 +363,14 @@ class ServerLog:
         counters. Servers that do not report running requests are left out. Return None if a server is not
         idle after `limit_s` seconds, or when `stopping` returns True.
         """
-        reporting = [name for name in names if self._reports_load(name)]
+        newest = {name: self.newest(name) for name in names}
+        reporting = [name for name, point in newest.items() if point is not None and point.idle is not None]
         await self.wait_for(
             lambda: stopping() or all(self._at_rest(name, after) for name in reporting), limit_s
         )
         points = {name: self._at_rest(name, after) for name in reporting}
         at_rest = {name: point for name, point in points.items() if point is not None}
         return at_rest if len(at_rest) == len(reporting) else None
-
-    def _reports_load(self, name: str) -> bool:
-        newest = self.newest(name)
-        return newest is not None and newest.idle is not None
 
     def _at_rest(self, name: str, after: float) -> ServerPoint | None:
         """Return the newest sample of a server that is idle, see `wait_until_idle`; None if it is not."""
@@ -382,50 +396,38 @@ class ServerLog:
         samples = {name: tuple(_polls_during(self._servers.get(name, ()), spans)) for name in machines_of}
         limits: dict[str, Limit] = {}
         for name, machines in machines_of.items():
-            peers = tuple(
-                Peer(other, samples[other], slots.get(other)) for other in machines_of if other != name
+            watched = {machine: self._nodes[machine] for machine in machines if machine in self._nodes}
+            newest = self.newest(name) or ServerPoint(0.0, None, None, None, Counters(), None)
+            bandwidth = bandwidth_gb_per_s([machine.newest for machine in watched.values()])
+            reads = _read_gb_per_s(self._servers.get(name, ()), spans)
+            evidence = Evidence(
+                samples[name],
+                slots=slots.get(name),
+                kv_capacity_tokens=newest.kv_capacity_tokens,
+                machines=tuple(
+                    Machine(
+                        machine,
+                        tuple(point.poll for point in watched[machine].points if _is_within(point.at, spans)),
+                        worst_state(watched[machine].paces),
+                        watched[machine].usual_mhz,
+                    )
+                    for machine in watched
+                ),
+                spans=max(1, len(machines)),
+                peers=tuple(
+                    Peer(other, samples[other], slots.get(other)) for other in machines_of if other != name
+                ),
+                router=router,
+                routed=None if router is None else True,  # the sweep sends all requests to it
+                cores=newest.cores,
+                read_percent=read_percent(bandwidth, reads, len(machines), newest.cores),
+                read_gb_per_s=reads,
+                speculates=newest.speculates,
+                window_s=_LONGEST_S,
             )
-            evidence = self._evidence(name, machines, spans)
-            limit = limited_by(
-                replace(
-                    evidence,
-                    polls=samples[name],
-                    slots=slots.get(name),
-                    peers=peers,
-                    router=router,
-                    routed=None if router is None else True,  # the sweep sends all requests to it
-                )
-            )
-            if limit is not None:
+            if (limit := limited_by(evidence)) is not None:
                 limits[name] = limit
         return limits
-
-    def _evidence(self, name: str, machines: Sequence[str], spans: Sequence[Span]) -> Evidence:
-        """Return what is known about one server and its machines during `spans`, without its load."""
-        watched = {machine: self._nodes[machine] for machine in machines if machine in self._nodes}
-        points = self._servers.get(name, [])
-        newest = points[-1] if points else ServerPoint(0.0, None, None, None, Counters(), None)
-        bandwidth = bandwidth_gb_per_s([machine.newest for machine in watched.values()])
-        reads = _read_gb_per_s(points, spans)
-        return Evidence(
-            (),
-            kv_capacity_tokens=newest.kv_capacity_tokens,
-            machines=tuple(
-                Machine(
-                    machine,
-                    tuple(point.poll for point in watched[machine].points if _is_within(point.at, spans)),
-                    worst_state(watched[machine].paces),
-                    watched[machine].usual_mhz,
-                )
-                for machine in watched
-            ),
-            spans=max(1, len(machines)),
-            cores=newest.cores,
-            read_percent=read_percent(bandwidth, reads, len(machines), newest.cores),
-            read_gb_per_s=reads,
-            speculates=newest.speculates,
-            window_s=_LONGEST_S,
-        )
 
 
 class _Machine(Struct):
@@ -494,10 +496,6 @@ def _without_none(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _throttled_percents(gpu: GpuReading) -> Iterable[float | None]:
-    return gpu.throttled_percent.values()
-
-
 def _is_within(at: float, spans: Sequence[Span]) -> bool:
     return any(begin <= at <= end for begin, end in spans)
 
@@ -509,12 +507,6 @@ def _finished_for(lane: LaneSample, reasons: frozenset[str]) -> float | None:
     """
     reported = [count for reason, count in lane.finished.items() if reason in reasons]
     return sum(reported) if reported else None
-
-
-def _steps(lanes: Sequence[LaneSample]) -> float | None:
-    """Return the number of engine steps of a server with a single engine core (lane); None otherwise."""
-    steps = lanes[0].step_tokens if len(lanes) == 1 else None
-    return None if steps is None else steps.count
 
 
 _APART_S = 0.9
@@ -558,25 +550,6 @@ def _read_gb_per_s(points: Sequence[ServerPoint], spans: Sequence[Span]) -> floa
     return read / lasted_s / 1e9 if read > 0 and lasted_s > 0 else None
 
 
-def _engine_poll(at: float, lanes: Sequence[LaneSample]) -> Poll:
-    return Poll(
-        at,
-        lane_sum(lanes, lambda lane: lane.running),
-        lane_sum(lanes, lambda lane: lane.waiting),
-        lane_sum(lanes, lambda lane: lane.waiting_for_capacity),
-        kv_fullest_percent(lanes),
-        lane_sum(lanes, lambda lane: None if lane.step_tokens is None else lane.step_tokens.count),
-        lane_sum(lanes, lambda lane: lane.generation_tokens),
-        lane_sum(lanes, _computed_prompt_tokens),
-        lane_sum(lanes, lambda lane: lane.preemptions),
-        lane_sum(lanes, lambda lane: sum(lane.finished.values()) if lane.finished else None),
-    )
-
-
-def _computed_prompt_tokens(lane: LaneSample) -> float | None:
-    return lane.prompt_tokens if lane.prompt_tokens_computed is None else lane.prompt_tokens_computed
-
-
 def level_limit(limits: Mapping[str, Limit], busy: Mapping[str, float]) -> tuple[str, Limit]:
     """Return (name, limit) of the server that speaks for its level, one of `limits`.
 
@@ -589,11 +562,7 @@ def level_limit(limits: Mapping[str, Limit], busy: Mapping[str, float]) -> tuple
 
 
 SAME_TIME_S = 0.25
-"""Samples of several servers up to this many seconds apart count as simultaneous if hardly any request
-started or ended between them."""
-MOST_MOVED = 0.05
-"""Maximum number of requests that may have started or ended between such samples, as a share of the sum of
-their values."""
+"""Samples of several servers up to this many seconds apart count as simultaneous."""
 FULL_PERCENT = 98.0
 """KV cache usage in percent from which on requests wait for memory."""
 
@@ -601,58 +570,37 @@ Of = Callable[[ServerPoint], float | None]
 """Reads a gauge from a sample."""
 
 
-class InFlight:
-    """The number of requests in flight at any time, computed from their starts and ends."""
-
-    def __init__(self, requests: Iterable[Span]) -> None:
-        """Use the (start, end) of each request, in monotonic seconds."""
-        changes = sorted((at, step) for start, end in requests for at, step in ((start, 1), (end, -1)))
-        self._times = [at for at, _ in changes]
-        self._counts = list(accumulate(step for _, step in changes))
-
-    @property
-    def most(self) -> int:
-        """The maximum number of requests in flight at the same time; 0 without requests."""
-        return max(self._counts, default=0)
-
-    def most_between(self, begin: float, end: float) -> int:
-        """Return the maximum number of requests in flight at any time from `begin` to `end`."""
-        first, last = bisect_right(self._times, begin), bisect_right(self._times, end)
-        return max(self._counts[max(0, first - 1) : last], default=0) if last else 0
-
-    def moved_between(self, begin: float, end: float) -> int:
-        """Return how many requests started or ended from `begin` to `end`."""
-        return bisect_right(self._times, end) - bisect_left(self._times, begin)
+def most_at_once(requests: Iterable[Span]) -> int:
+    """Return the most requests that were in flight at the same time, by the (start, end) of each."""
+    changes = sorted((at, step) for start, end in requests for at, step in ((start, 1), (end, -1)))
+    return max(accumulate(step for _, step in changes), default=0)
 
 
-def sums_at_same_time(
-    samples: Mapping[str, Sequence[ServerPoint]], of: Of, in_flight: InFlight
-) -> list[float]:
+def sums_at_same_time(samples: Mapping[str, Sequence[ServerPoint]], of: Of, most: float) -> list[float]:
     """Return the sum of a gauge over all servers, once for each moment at which all of them were sampled.
 
     `samples` has the samples by server; the function `of` reads the gauge from a sample. Samples of different
-    moments are not added, because requests that moved between servers would count twice. A sum is at most the
-    number of requests in flight. For a single server, return the gauge of each sample unchanged. Return an
-    empty list if a server never reports the gauge.
+    moments are not added, because requests that moved between servers would count twice. A sum is at most
+    `most`, the number of requests in flight. For a single server, return the gauge of each sample unchanged.
+    Return an empty list if a server never reports the gauge.
     """
     reporting = {
         name: [point for point in points if of(point) is not None] for name, points in samples.items()
     }
     if not reporting or not all(reporting.values()):
         return []
-    if len(reporting) == 1:
-        (points,) = reporting.values()
-        return [value for point in points if (value := of(point)) is not None]
     first, *others = sorted(reporting.values(), key=len)
+    if not others:
+        return [value for point in first if (value := of(point)) is not None]
     times = [[point.at for point in points] for points in others]
     sums = []
     for point in first:
-        nearest = (points[_nearest(at, point.at)] for points, at in zip(others, times, strict=True))
-        group = [point, *nearest]
-        begin, end = min(near.at for near in group), max(near.at for near in group)
-        total = sum(of(near) or 0.0 for near in group)
-        if end - begin <= SAME_TIME_S and in_flight.moved_between(begin, end) <= MOST_MOVED * total:
-            sums.append(min(total, float(in_flight.most_between(begin, end))))
+        group = [point]
+        for points, ats in zip(others, times, strict=True):
+            after = bisect_left(ats, point.at)
+            group.append(min(points[max(0, after - 1) : after + 1], key=lambda near: abs(near.at - point.at)))
+        if max(near.at for near in group) - min(near.at for near in group) <= SAME_TIME_S:
+            sums.append(min(most, sum(of(near) or 0.0 for near in group)))
     return sums
 
 
@@ -712,25 +660,6 @@ def queue_reason(
     if beyond:
         return f"{words} while all of its {slots} slots were taken"
     return f"{words}: its KV cache is full" if full else words
-
-
-def _nearest(times: Sequence[float], at: float) -> int:
-    """Return the index of the time that is nearest to `at`."""
-    after = bisect_left(times, at)
-    neighbours = range(max(0, after - 1), min(len(times), after + 1))
-    return min(neighbours, key=lambda index: abs(times[index] - at))
-
-
-class SampleFeed(Protocol):
-    """A source of samples during a sweep, implemented by `sparktop.store.Store`."""
-
-    def snapshot(self) -> Snapshot:
-        """Return the present state of all watched servers, routers and machines."""
-        ...
-
-    def listen(self, listener: Hear) -> Callable[[], None]:
-        """Call `listener` with each new sample or failure; return a function that stops these calls."""
-        ...
 
 
 def are_all_sampled(plan: Plan, snapshot: Snapshot, log: ServerLog) -> bool:

@@ -25,7 +25,6 @@ from sparktop.sweep.generator.wire import (
     Calibrated,
     Cancel,
     Command,
-    Quit,
     Ready,
     Refused,
     RequestTokens,
@@ -138,9 +137,7 @@ class SweepWorker:
 
     async def send(self, command: Command) -> None:
         """Send a command to the process; do nothing if the process has exited, which `messages` reports."""
-        if isinstance(command, Quit):
-            self._closing = True
-        elif not isinstance(command, Cancel):
+        if not isinstance(command, Cancel):
             self._working.add(command.id)
             self._idle.clear()
         stdin = self._process.stdin

@@ -57,133 +57,109 @@ async def test_every_fifth_request_fails(in_process: InProcess) -> None:
     assert in_process.server.asked == 20
 
 
-@pytest.mark.parametrize(
-    ("tokens", "timeouts", "word"),
-    [
-        (0, Timeouts(first_token_s=0.2), "timeout:first_token"),
-        (3, Timeouts(between_tokens_s=0.2), "timeout:between_tokens"),
-        (3, Timeouts(whole_s=0.2), "timeout:whole"),
-    ],
-)
-async def test_a_server_that_hangs(in_process: InProcess, tokens: int, timeouts: Timeouts, word: str) -> None:
-    """Hanging before the first token, between tokens and for too long altogether are three failures."""
+def hangs_after(tokens: int) -> Behave:
+    """Return an answer that sends so many tokens, then nothing more."""
 
     async def behave(asked: Asked) -> None:
-        if asked.number:
-            await asked.stream()
-            return
         asked.start()
         for _ in range(tokens):
             asked.event(asked.token())
         await asked.server.hang()
 
-    loaded = await in_process.load(behave, timeouts=timeouts)
-    assert count_errors(loaded.events) == {word: 1}
-    assert figures(loaded) == {"ok": 3, "tokens": 24 + tokens}
+    return behave
 
 
-async def test_connections_that_are_cut(in_process: InProcess) -> None:
-    """A stream cut in mid-token is truncated; a connection closed without an answer is disconnected."""
-
-    async def behave(asked: Asked) -> None:
-        if asked.number == 0:
-            asked.start()
-            asked.event(asked.token())
-            asked.write('1000\r\ndata: {"choices":[')
-            await asked.writer.drain()
-        elif asked.number > 1:
-            await asked.stream()
-        asked.close = asked.number < 2
-
-    loaded = await in_process.load(behave)
-    assert count_errors(loaded.events) == {"truncated": 1, "disconnected": 1}
-    assert figures(loaded) == {"ok": 2, "tokens": 17}
+async def cut_in_a_token(asked: Asked) -> None:
+    asked.start()
+    asked.event(asked.token())
+    asked.write('1000\r\ndata: {"choices":[')
+    await asked.writer.drain()
+    asked.close = True
 
 
-async def test_an_error_inside_a_good_stream(in_process: InProcess) -> None:
-    """An error event fails its request with the server's words; the tokens before it stay counted."""
+async def closed(asked: Asked) -> None:
+    asked.close = True
 
-    async def behave(asked: Asked) -> None:
-        if asked.number:
-            await asked.stream()
-            return
-        asked.start()
+
+async def endless(asked: Asked) -> None:
+    asked.start()
+    while not asked.writer.is_closing():
         asked.event(asked.token())
-        asked.event({"error": {"message": "engine dead", "code": 500}})
-        asked.end()
-
-    loaded = await in_process.load(behave)
-    assert count_errors(loaded.events) == {"error_event": 1}
-    assert figures(loaded) == {"ok": 3, "tokens": 25}
-    assert "engine dead" in next(end.error.message for end in loaded.ends if end.error is not None)
+        await asked.writer.drain()
+        await asked.server.step()
 
 
-@pytest.mark.parametrize(
-    ("router", "headers", "words", "word"),
-    [
-        (True, "Retry-After: 5\r\n", "slow down", "router_rejection"),
-        (True, "Retry-After: 5\r\nx-litellm-model-id: spark-a\r\n", "slow down", "http:429"),
-        (
-            True,
-            "x-litellm-model-id: x\r\n",
-            "No deployments available for selected model",
-            "router_rejection",
-        ),
-        (False, "Retry-After: 5\r\n", "slow down", "http:429"),
-    ],
-)
-async def test_too_many_requests(
-    in_process: InProcess,
-    router: bool,  # noqa: FBT001 - one column of the table above
-    headers: str,
-    words: str,
-    word: str,
-) -> None:
-    """A 429 of a router, of a backend behind it and of a server are distinguished; none is sent again."""
+def says(*parts: Callable[[Asked], object]) -> Behave:
+    """Return an answer of these parts."""
 
     async def behave(asked: Asked) -> None:
-        asked.refuse(429, words, headers)
-
-    target = WorkerTarget(in_process.server.url, "tiny", router=router)
-    loaded = await in_process.load(behave, target=target)
-    assert count_errors(loaded.events) == {word: 4}
-    assert in_process.server.asked == 4
-
-
-@pytest.mark.parametrize(
-    ("say", "word"),
-    [
-        (lambda asked: asked.refuse(404, "The model `tiny` does not exist."), "wrong_model"),
-        (lambda asked: asked.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"), "no_stream"),
-        (lambda asked: asked.write("220 mail ready\r\n\r\n"), "malformed"),
-        (lambda asked: (asked.start(), asked.end()), "no_tokens"),
-        (lambda asked: (asked.start(), asked.event(asked.token(finish="abort")), asked.end()), "error_event"),
-    ],
-)
-async def test_answers_of_no_use(in_process: InProcess, say: Callable[[Asked], object], word: str) -> None:
-    """A missing model, no stream, HTTP, JSON or token, and an aborted request have an error word each."""
-
-    async def behave(asked: Asked) -> None:
-        say(asked)
+        for part in parts:
+            part(asked)
         await asked.writer.drain()
 
-    loaded = await in_process.load(behave)
-    assert count_errors(loaded.events) == {word: 4}
-    assert len(only_failure(loaded).message) < 200
+    return behave
 
 
-async def test_a_body_that_never_ends(in_process: InProcess) -> None:
-    """A server that does not stop after the tokens asked for is stopped by the client."""
+DEAD = {"error": {"message": "engine dead", "code": 500}}
+
+
+@pytest.mark.parametrize(
+    ("bad", "timeouts", "word", "tokens", "words"),
+    [
+        (hangs_after(0), Timeouts(first_token_s=0.2), "timeout:first_token", 0, "within 0.2 s"),
+        (hangs_after(3), Timeouts(between_tokens_s=0.2), "timeout:between_tokens", 3, "no token for 0.2 s"),
+        (hangs_after(3), Timeouts(whole_s=0.2), "timeout:whole", 3, "within 0.2 s"),
+        (cut_in_a_token, QUICK, "truncated", 1, "broke off after 1 token"),
+        (closed, QUICK, "disconnected", 0, "without an answer"),
+        (endless, QUICK, "endless", None, "does not stop"),
+        (
+            says(Asked.start, lambda asked: asked.event(asked.token()), lambda asked: asked.event(DEAD)),
+            QUICK,
+            "error_event",
+            1,
+            "engine dead",
+        ),
+        (
+            says(lambda asked: asked.refuse(404, "The model `tiny` does not exist.")),
+            QUICK,
+            "wrong_model",
+            0,
+            "",
+        ),
+        (
+            says(lambda asked: asked.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")),
+            QUICK,
+            "no_stream",
+            0,
+            "",
+        ),
+        (says(lambda asked: asked.write("220 mail ready\r\n\r\n")), QUICK, "malformed", 0, ""),
+        (says(Asked.start, Asked.end), QUICK, "no_tokens", 0, ""),
+        (
+            says(Asked.start, lambda asked: asked.event(asked.token(finish="abort")), Asked.end),
+            QUICK,
+            "error_event",
+            1,
+            "abort",
+        ),
+    ],
+)
+async def test_one_bad_answer_is_counted_and_the_others_are_measured(
+    in_process: InProcess, bad: Behave, timeouts: Timeouts, word: str, tokens: int | None, words: str
+) -> None:
+    """Each way to fail has a word and a message; tokens that came count, and so do the other requests."""
 
     async def behave(asked: Asked) -> None:
-        asked.start()
-        while not asked.writer.is_closing():
-            asked.event(asked.token())
-            await asked.writer.drain()
-            await asked.server.step()
+        await (asked.stream() if asked.number else bad(asked))
 
-    loaded = await in_process.load(behave)
-    assert count_errors(loaded.events) == {"endless": 4}
+    loaded = await in_process.load(behave, timeouts=timeouts)
+    assert count_errors(loaded.events) == {word: 1}
+    (message,) = (end.error.message for end in loaded.ends if end.error is not None)
+    assert words in message
+    assert len(message) < 200
+    counted = figures(loaded)
+    assert counted["ok"] == 3
+    assert tokens is None or counted["tokens"] == 24 + tokens
 
 
 async def test_an_error_whose_body_never_ends(in_process: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,17 +222,6 @@ async def test_nothing_is_left_open(in_process: InProcess) -> None:
         await in_process.server.all_gone.wait()
 
 
-async def split_anywhere(asked: Asked) -> None:
-    asked.start()
-    events = [asked.token(text="é😀") for _ in range(7)] + [asked.token(finish="length"), asked.usage()]
-    raw = "".join(f"data: {json.dumps(event, ensure_ascii=False)}\n\n" for event in events).encode()
-    for at in range(0, len(raw), 7):
-        asked.chunk(raw[at : at + 7])
-        await asked.writer.drain()
-        await asked.server.step()
-    asked.end()
-
-
 async def four_tokens_a_chunk(asked: Asked) -> None:
     asked.start()
     asked.event(asked.token((1, 2, 3, 4), text=" a b c d"))
@@ -286,23 +251,12 @@ async def ids_without_text(asked: Asked) -> None:
     asked.end()
 
 
-async def until_the_connection_closes(asked: Asked) -> None:
-    asked.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
-    for index in range(8):
-        finish = "length" if index == 7 else None
-        asked.write(f"data: {json.dumps(asked.token(finish=finish))}\n\n")
-    await asked.writer.drain()
-    asked.close = True
-
-
 @pytest.mark.parametrize(
     ("behave", "api"),
     [
-        (split_anywhere, Api.COMPLETIONS),
         (four_tokens_a_chunk, Api.CHAT),
         (packed, Api.CHAT),
         (ids_without_text, Api.COMPLETIONS),
-        (until_the_connection_closes, Api.CHAT),
     ],
 )
 async def test_odd_but_right_streams(in_process: InProcess, behave: Behave, api: Api) -> None:
@@ -340,27 +294,6 @@ async def test_reasoning_comes_first(in_process: InProcess) -> None:
     assert found.ttft_ms is not None
     assert found.first_answer_ms.mean >= found.ttft_ms.mean
     assert [event for event in loaded.events if isinstance(event, ResponseStarted)]
-
-
-async def test_no_usage_and_no_ids(in_process: InProcess) -> None:
-    """Without ids and usage each chunk is a token and the result says so; with usage its total counts."""
-    loaded = await in_process.load(lambda asked: asked.stream(ids=False, usage=False))
-    assert {end.token_source for end in loaded.ends} == {TokenSource.CHUNKS}
-    assert {end.generated_tokens for end in loaded.ends} == {None}
-    assert figures(loaded) == GOOD
-
-    async def two_a_chunk(asked: Asked) -> None:
-        asked.start()
-        for index in range(4):
-            asked.event(asked.token(None, text="ab", finish="length" if index == 3 else None))
-            await asked.server.step()
-        asked.event(asked.usage(8))
-        asked.end()
-
-    in_process.server.behave = lambda asked: asked.stream()
-    loaded = await in_process.load(two_a_chunk)
-    assert {end.token_source for end in loaded.ends} == {TokenSource.USAGE}
-    assert figures(loaded) == GOOD
 
 
 async def test_who_answered(in_process: InProcess) -> None:
@@ -416,19 +349,12 @@ async def test_running_totals_are_not_asked_for_where_ids_come(in_process: InPro
     assert all(body["stream_options"] == BOTH for body in in_process.server.bodies)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "Unknown parameter: 'stream_options.continuous_usage_stats'.",
-        "bad request",
-    ],
-)
-async def test_a_server_that_refuses_running_totals_keeps_the_rest(in_process: InProcess, words: str) -> None:
-    """The part is left out, named or not; the total at the end is still asked for, and no request fails."""
+async def test_a_server_that_refuses_running_totals_keeps_the_rest(in_process: InProcess) -> None:
+    """The part is left out, not named; the total at the end is still asked for, and no request fails."""
 
     async def behave(asked: Asked) -> None:
         if "continuous_usage_stats" in (asked.body.get("stream_options") or {}):
-            asked.refuse(400, words)
+            asked.refuse(400, "bad request")
         else:
             await asked.stream(ids=False)
 

@@ -71,48 +71,6 @@ async def test_never_more_than_the_concurrency(in_process: InProcess, mode: Load
     assert len(loaded.ends) == (23 if mode is LoadMode.STEADY else 5)
 
 
-async def test_cancelling_ends_all_in_flight(in_process: InProcess) -> None:
-    """A run that is cancelled ends each request in flight with abort and keeps the tokens that came."""
-
-    async def behave(asked: Asked) -> None:
-        asked.start()
-        asked.event(asked.token())
-        await asked.writer.drain()
-        if asked.number == 31:
-            assert in_process.client is not None
-            asyncio.get_running_loop().call_later(0.05, in_process.client.cancel)
-        await asked.server.hang()
-
-    loaded = await in_process.load(behave, concurrency=32)
-    assert loaded.client.cancelled
-    assert [end.reason for end in loaded.ends] == [EndReason.ABORT] * 32
-    assert sum(one.tokens for one in loaded.bins) == 32
-
-
-async def test_nothing_listens(in_process: InProcess) -> None:
-    """A server that is gone when the run begins gives a refused request each, and none was started."""
-
-    async def behave(asked: Asked) -> None:
-        await asked.stream()
-
-    server = in_process.server
-    original = in_process.load
-
-    async def gone(asked: Asked) -> None:
-        await asked.stream()
-        asked.close = True
-        if asked.number == 0 and server._server is not None:
-            server._server.close()
-
-    # The calibration's one completion closes the listener behind it.
-    server.behave = gone
-    loaded = await original(None)
-    assert count_errors(loaded.events) == {"refused": 4}
-    assert {end.error.message for end in loaded.ends if end.error} == {
-        f"nothing listens on 127.0.0.1:{server.port} (connection refused)"
-    }
-
-
 async def test_a_failing_server_is_not_hammered(in_process: InProcess) -> None:
     """In a steady run a slot whose request failed at once waits half a second before the next."""
     loaded = await in_process.load(_refuse, mode=LoadMode.STEADY, concurrency=2, duration_s=0.3, ramp_s=0.0)
@@ -166,7 +124,7 @@ async def test_prompts_of_a_server_that_counts_whole_prompts_only(
     calibrated = in_process.calibrated
     assert calibrated is not None
     assert (calibrated.prompt_tokens, calibrated.is_exact) == (length, True)
-    assert calibrated.requests <= MOST_REQUESTS + 1
+    assert in_process.trials <= MOST_REQUESTS + 1
     assert [end.prompt_tokens for end in loaded.ends] == [length] * 30
     prompts = [str(body["messages"][0]["content"]) for body in server.bodies]
     assert len({tuple(prompt.split()[1:3]) for prompt in prompts}) >= 20

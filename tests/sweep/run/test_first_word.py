@@ -70,10 +70,6 @@ def calibrated(command: Calibrate) -> Calibrated:
         token_source=TokenSource.TOKEN_IDS,
         prompt_tokens=command.prompt_tokens,
         is_exact=True,
-        tried_tokens=command.output_tokens,
-        requests=1,
-        prompt_tokens_used=command.prompt_tokens,
-        generated_tokens_used=command.output_tokens,
     )
 
 

@@ -100,15 +100,14 @@ async def test_a_router_is_measured_with_who_served() -> None:
     assert order == ["spark-a", "spark-b", "proxy", "proxy", "spark-b", "spark-a"]
 
 
-async def test_servers_counters_split_the_runs_of_a_router_that_names_nobody() -> None:
-    """Between runs the servers come to rest: each run's requests are those that its servers finished."""
+async def test_servers_counters_say_who_served_behind_a_router_that_names_nobody() -> None:
+    """The requests of the level are those that its servers finished."""
     async with watched(2, strategy="round-robin", router_names_servers=False) as servers:
         (proxy,) = (one for one in servers.targets if one.name == "proxy")
         result = await servers.runner(servers.plan([proxy], concurrency=(6,), runs=2)).run()
     (level,) = result.targets[0].levels
     assert level.each is not None
     assert level.each.backends == ()
-    assert level.runs_split == ({"spark-a": 3, "spark-b": 3},) * 2
     assert level.served_by == {"spark-a": 6, "spark-b": 6}
 
 

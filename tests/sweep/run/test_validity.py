@@ -40,7 +40,6 @@ from sparktop.sweep.run.level import limit_side
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.server_side import (
     Counters,
-    InFlight,
     NodePoint,
     ServerLog,
     ServerPoint,
@@ -320,7 +319,6 @@ def test_fewer_requests_than_servers_are_no_fault_of_the_router(at_once: int, re
 
 
 NOTHING = Counters()
-FLYING = InFlight([(0.0, 100.0)] * 32)
 
 
 def look(
@@ -334,18 +332,18 @@ def running(point: ServerPoint) -> float | None:
 
 
 def test_looks_of_different_moments_are_not_added_up() -> None:
-    """Twenty-three requests at one server and later at the other are not 46: only 32 are in flight."""
+    """Twenty-three requests at one server and later at the other are not 46: only 30 are in flight."""
     looks = {
         "a": [look(1.0, 23.0), look(2.0, 9.0)],
         "b": [look(1.4, 23.0), look(2.01, 22.0)],
     }
-    assert sums_at_same_time(looks, running, FLYING) == [31.0]
+    assert sums_at_same_time(looks, running, 30) == [30]
 
 
 @pytest.mark.parametrize("looks", [{}, {"a": []}, {"a": [look(1.0, 1.0)], "b": [look(1.0, None)]}])
 def test_a_server_that_does_not_report_leaves_the_sum_unknown(looks: dict[str, list[ServerPoint]]) -> None:
     """Part of a sum is not the sum."""
-    assert sums_at_same_time(looks, running, FLYING) == []
+    assert sums_at_same_time(looks, running, 30) == []
 
 
 def test_a_batch_is_of_busy_time_alone() -> None:

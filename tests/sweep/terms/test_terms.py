@@ -94,23 +94,27 @@ def test_why_no_connection_opened(error: OSError, word: str, kind: FailureKind) 
 
 
 @pytest.mark.parametrize(
-    ("status", "words", "router", "word", "kind"),
+    ("status", "words", "router", "served_by", "word", "kind"),
     [
-        (503, "loading", False, "http:503", FailureKind.LOADING),
-        (404, "The model `x` does not exist.", False, "wrong_model", FailureKind.NOT_FOUND),
-        (400, "Invalid model name passed in model=x", True, "wrong_model", FailureKind.NOT_FOUND),
-        (400, "min_tokens must be positive", False, "http:400", FailureKind.HTTP),
-        (500, "No deployments available for selected model", True, "router_rejection", FailureKind.HTTP),
-        (500, "No deployments available for selected model", False, "http:500", FailureKind.HTTP),
+        (429, "slow down", True, None, "router_rejection", FailureKind.HTTP),
+        (429, "slow down", True, "spark-a", "http:429", FailureKind.HTTP),
+        (429, "slow down", False, None, "http:429", FailureKind.HTTP),
+        (503, "loading", False, None, "http:503", FailureKind.LOADING),
+        (404, "The model `x` does not exist.", False, None, "wrong_model", FailureKind.NOT_FOUND),
+        (400, "Invalid model name passed in model=x", True, None, "wrong_model", FailureKind.NOT_FOUND),
+        (400, "min_tokens must be positive", False, None, "http:400", FailureKind.HTTP),
+        (500, "No deployments available for selected model", True, "x", "router_rejection", FailureKind.HTTP),
+        (500, "No deployments available for selected model", False, None, "http:500", FailureKind.HTTP),
     ],
 )
 def test_what_a_status_means(
     status: int,
     words: str,
     router: bool,  # noqa: FBT001 - one column of the table above
+    served_by: str | None,
     word: str,
     kind: FailureKind,
 ) -> None:
     """A status is counted with its number, unless it says that model or backends are missing."""
-    found = status_failure(status, words, 1.0, Place(router=router), None)
+    found = status_failure(status, words, 1.0, Place(router=router), served_by)
     assert (found.word, found.kind, found.status) == (word, kind, status)

@@ -39,17 +39,21 @@ def book() -> Book:
     st.dictionaries(st.sampled_from([piece for piece in pieces() if piece != FILLER]), st.integers(1, 5)),
     st.integers(100, 3000),
     st.integers(0, 10**6),
+    st.lists(st.integers(), max_size=20),
 )
 @settings(max_examples=25, deadline=None)
 def test_the_cost_of_a_prompt_is_the_length_asked_for(
-    overhead: int, costs: dict[str, int], length: int, number: int
+    overhead: int, costs: dict[str, int], length: int, number: int, blocks: list[int]
 ) -> None:
-    """With any cost of words, as long as one word costs 1, template and pieces add up to the length."""
+    """With any cost of words, as long as one word costs 1, template and pieces or blocks add up."""
     tokens = PromptTokens(overhead, {piece: float(cost) for piece, cost in costs.items()})
-    prompt, reckoned = PromptMaker(book(), tokens).prompt(length, number, "salt")
-    words = SPLIT.findall(prompt.removeprefix("Notes"))
-    assert reckoned == length
-    assert overhead + sum(tokens.of(word) for word in words) == length
+    for prompt, reckoned in (
+        PromptMaker(book(), tokens).prompt(length, number, "salt"),
+        BlockPrompts(book(), tokens, "seed").prompt(request(length, tuple(blocks))),
+    ):
+        words = SPLIT.findall(prompt.removeprefix("Notes"))
+        assert reckoned == length
+        assert overhead + sum(tokens.of(word) for word in words) == length
 
 
 def test_prompts_of_a_run_differ_from_the_start() -> None:
@@ -83,24 +87,6 @@ def request(length: int, blocks: tuple[int, ...] = (), *, number: int = 0, scope
 
 def shared(one: Sequence[str], other: Sequence[str]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
-@given(
-    st.integers(0, 40),
-    st.dictionaries(st.sampled_from([piece for piece in pieces() if piece != FILLER]), st.integers(1, 5)),
-    st.integers(100, 3000),
-    st.lists(st.integers(), max_size=20),
-)
-@settings(max_examples=25, deadline=None)
-def test_the_length_is_exact_whatever_words_cost(
-    overhead: int, costs: dict[str, int], length: int, blocks: list[int]
-) -> None:
-    """Template, blocks and the cut last block add up to the length, as long as one word costs 1."""
-    tokens = PromptTokens(overhead, {piece: float(cost) for piece, cost in costs.items()})
-    prompt, expected = BlockPrompts(book(), tokens, "seed").prompt(request(length, tuple(blocks)))
-    words = SPLIT.findall(prompt.removeprefix("Notes"))
-    assert expected == length
-    assert overhead + sum(tokens.of(word) for word in words) == length
 
 
 def test_equal_ids_give_equal_beginnings() -> None:

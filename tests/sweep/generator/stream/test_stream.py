@@ -1,7 +1,5 @@
 """Only the tokens that an event reports are counted, whatever its text holds.
 
-Events that are recognised by an earlier one are read exactly as without it, whatever the stream holds.
-
 Events are the same however the bytes of their stream were split.
 
 How many tokens each read brought: by ids, by running totals, by the total at the end, or by chunks.
@@ -15,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.model.load import TokenSource
@@ -161,121 +159,6 @@ def test_what_is_odd_beside_a_text_takes_nothing_from_it(odd: dict[str, Any]) ->
     """A further choice that is none, or a delta of another type, leaves the text of the first choice."""
     event = read_event(json.dumps(odd).encode())
     assert (event.tokens, event.text) == (1, "word")
-
-
-class WithoutForms(TokenStream):
-    """Parses each event separately, without forms."""
-
-    __slots__ = ()
-
-    def feed(self, at: float, body: bytes) -> int:
-        """Parse a read."""
-        return self._feed_any(at, body)
-
-
-ODD_TEXTS = st.one_of(
-    st.sampled_from(
-        ["", " word", "\n\n", '"', 'a "reasoning" b', "\\", '"token_ids":[1,2]', '","x":"', "é😀", "\ud800"]
-    ),
-    st.text(max_size=6),
-)
-DELTAS = st.one_of(
-    ODD_TEXTS.map(lambda text: {"content": text}),
-    ODD_TEXTS.map(lambda text: {"content": text}),
-    ODD_TEXTS.map(lambda text: {"reasoning_content": text}),
-    ODD_TEXTS.map(lambda text: {"content": None, "reasoning": text}),
-    ODD_TEXTS.map(lambda text: {"content": "", "reasoning": text}),
-    ODD_TEXTS.map(lambda text: {"tool_calls": [{"index": 0, "id": text, "function": {"arguments": text}}]}),
-    st.just({"role": "assistant", "content": ""}),
-    st.just({}),
-)
-CHUNKS = st.tuples(
-    DELTAS,
-    st.integers(0, 3),
-    st.integers(0, 3),
-    st.sampled_from([None] * 12 + ["length", "absent"]),
-    st.sampled_from(
-        [None] * 20 + [{"error": {"message": "no"}}, {"choices": [], "usage": {"completion_tokens": 3}}]
-    ),
-)
-SHAPES = st.fixed_dictionaries(
-    {name: st.booleans() for name in ("ids", "totals", "chat", "tight", "escaped", "early", "null")}
-)
-CHANGES = st.lists(
-    st.tuples(
-        st.integers(0, 5000),
-        st.sampled_from([b"", b'"', b"\\", b"0", b"7,8", b"}", b"\xff", b"\n", b":", b",", b"e"]),
-    ),
-    max_size=2,
-)
-
-
-def bytes_of(chunk: tuple[Any, ...], shape: dict[str, bool], number: int) -> bytes:
-    """Return an event of a stream; `number` of its tokens came before."""
-    delta, ids, more, finish, other = chunk
-    choice: dict[str, Any] = {"index": 0}
-    choice |= {"delta": delta} if shape["chat"] else {"text": delta.get("content", "")}
-    choice |= {"logprobs": None} | ({} if finish == "absent" else {"finish_reason": finish})
-    if shape["ids"]:
-        choice["token_ids"] = [1000 + number + one for one in range(ids)]
-    found: dict[str, Any] = {"choices": [choice]}
-    name = {
-        "id": f"chatcmpl-{number if shape['null'] else 7}",
-        "created": 1_760_000_000 + number // 3,
-        "model": "m",
-    }
-    found = name | found if shape["early"] else found | name
-    if shape["totals"]:
-        found["usage"] = {
-            "prompt_tokens": 9,
-            "total_tokens": 9 + number + more,
-            "completion_tokens": number + more,
-        }
-    elif shape["null"]:
-        found["usage"] = None
-    separators = (",", ":") if shape["tight"] else None
-    text = json.dumps(other or found, separators=separators, ensure_ascii=shape["escaped"])
-    return b"data: " + text.encode("utf-8", "surrogatepass") + b"\n\n"
-
-
-def seen(stream: TokenStream, live: int) -> tuple[object, ...]:
-    """Return all that a reader of a stream can see, except the model, which tokens alone do not name."""
-    counted = stream.count_tokens(first_event_is_token=True)
-    ends = (stream.done, stream.error, stream.fault, stream.finish_reason, stream.usage, stream.prelude_s)
-    return live, stream.tokens, stream.has_begun, stream.is_reasoning, list(stream.times), counted, ends
-
-
-@given(
-    SHAPES,
-    st.lists(CHUNKS, min_size=3, max_size=14),
-    st.lists(st.integers(1, 3), max_size=14),
-    CHANGES,
-    st.booleans(),
-)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_stream_is_read_alike_with_and_without_forms(
-    shape: dict[str, bool],
-    chunks: list[tuple[Any, ...]],
-    sizes: list[int],
-    changes: list[tuple[int, bytes]],
-    cut: bool,  # noqa: FBT001 - drawn
-) -> None:
-    """Texts with quotes and keys, ids, totals, errors, damage and cut events: the same at every read."""
-    events = [bytes_of(chunk, shape, 2 * number) for number, chunk in enumerate(chunks)]
-    reads = []
-    for size in [*sizes, *([1] * len(events))]:
-        reads.append(b"".join(events[:size]))
-        del events[:size]
-    for place, new in changes:
-        number, at = place % len(reads), place // 7
-        read = reads[number]
-        reads[number] = read[:at] + new + read[at + 1 :]
-    if cut:
-        reads = [piece for read in reads for piece in (read[: len(read) // 2], read[len(read) // 2 :])]
-    sse._patterns.clear()
-    quick, careful = TokenStream(), WithoutForms()
-    for at, read in enumerate(reads, 1):
-        assert seen(quick, quick.feed(float(at), read)) == seen(careful, careful.feed(float(at), read))
 
 
 LINES = st.lists(
@@ -468,31 +351,3 @@ def test_running_totals_place_every_token(sizes: list[int]) -> None:
     assert found.source is TokenSource.CHUNK_USAGE
     assert sum(found.counts) + found.hidden_before == found.generated == sum(sizes)
     assert min(found.counts) > 0
-
-
-@pytest.mark.parametrize(
-    ("between", "end"),
-    [
-        (b"", b"data: [DONE] \n\n"),
-        (b"", b"data:[DONE]\n\n"),
-        (b"", b"data: [DONE]\n"),
-        (b"data:\n\n", b"data: [DONE]\n\n"),
-        (b"data: \n\n", b"data: [DONE]\n\n"),
-        (b"event: ping\ndata: {}\n\n", b"data: [DONE]\n\n"),
-        (b"event: ping\ndata: keep alive\n\n", b"data: [DONE]\n\n"),
-        (b": still working\n\n", b"data: [DONE]\n\n"),
-        (b"id: 3\nretry: 1000\n\n", b"data: [DONE]\n\n"),
-    ],
-)
-def test_what_other_clients_read_is_read(between: bytes, end: bytes) -> None:
-    """Blanks behind [DONE], empty data, pings, comments and times to retry cost no token and no answer."""
-    body = b""
-    for text, finish in (("a", None), ("b", None), ("c", "length")):
-        chunk = {"choices": [{"index": 0, "text": text, "finish_reason": finish}]}
-        body += f"data: {json.dumps(chunk)}\n\n".encode() + between
-    usage = {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 3}}
-    stream = TokenStream()
-    stream.feed(1.0, body + f"data: {json.dumps(usage)}\n\n".encode() + end)
-    stream.close()
-    assert (stream.done, stream.fault, stream.error) == (True, None, None)
-    assert (stream.finish_reason, stream.count_tokens().generated) == ("length", 3)
