@@ -334,10 +334,10 @@ def split_limit(evidence: Evidence) -> Limit | None:
         return None  # the sweep chose what each server has
     if split is not None and split.word in _SWINGS and _is_about_this_server(evidence, split):
         cost = balance_cost(split)
-        said = f"{split.word.value}, {cost}" if cost else split.word.value
+        said = f"{split.group} is {split.word.value}{cost and f': all its servers {cost}'}"
         if evidence.routed:
-            return Limit(LimitKind.ROUTER, f"{split.group} is {said}", None, split.lost_percent, None, "%")
-        return Limit(LimitKind.UNKNOWN, f"the loads of {split.group} are {said}")
+            return Limit(LimitKind.ROUTER, said, None, split.lost_percent, None, "%")
+        return _unknown_limit(said)
     if evidence.router is None:
         return None
     mine = newest_polls(evidence.polls, evidence.window_s)
@@ -568,10 +568,9 @@ def client_limit(load: Load, evidence: Evidence) -> Limit | None:
     foreign = foreign_gpu_percent(evidence)
     if load.running_most == 0:
         reason = f"no request in the last {load.span_s:.0f} s"
-    elif foreign is None and not load.queued:
-        reason = f"idle {percent:.0f} % of the time, none waits"
     else:
-        reason = f"idle {percent:.0f} % of the time"
+        waits = "" if load.queued or foreign is not None else ", none waits"
+        reason = f"idle {percent:.0f} % of the time{waits}"
     if foreign is not None:
         users = evidence.neighbours
         user = users[0] if len(users) == 1 else "other servers" if users else "another program"
@@ -620,7 +619,9 @@ def _is_short_of_requests(evidence: Evidence) -> bool:
 
 def _who_sends_too_little(evidence: Evidence) -> tuple[LimitKind, str]:
     """Return the kind of the limit of a server that lacks requests, and what the router shows, in words."""
-    name, held = evidence.router, evidence.held_back
+    name, held, split = evidence.router, evidence.held_back, evidence.split
+    if split is not None and split.in_sweep:
+        return LimitKind.CLIENT, "; this sweep sends no more"
     if name is None or evidence.routed is False:
         return LimitKind.CLIENT, ""
     slow = "" if evidence.slow_router is None else f"; {name} is slow: {evidence.slow_router}"
@@ -706,8 +707,8 @@ def _why_unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str 
         alike, few = cost.batch_spread < _ENOUGH_SPREAD, cost.batch <= _FEW_ROWS
         if few and reads is None and evidence.spans == 1 and (alike or (cost.flatness or 0.0) >= _FLAT):
             return None
-        sizes = f"all steps had {_requests_text(cost.batch)}: other sizes are needed to tell"
-        return sizes if alike else "how much each request adds to a step is not certain yet"
+        sizes = f"all steps had {_requests_text(cost.batch)}, other sizes are needed"
+        return sizes if alike else "the step time per request is not certain yet"
     if _STEEP < flat < _FLAT:
         return f"bandwidth and compute alike: {100 * (1 - flat):.0f} % of a step grows with its requests"
     if flat >= _FLAT and evidence.spans > 1 and reads is None:

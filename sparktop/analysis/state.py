@@ -262,8 +262,10 @@ def _busy_or_bored(
         return BackendState.BUSY, f"{said}, limited by {load.limit}"
     if running < enough and load.gpu_percent is not None:
         return BackendState.BUSY, f"{said}, which keep its GPU {load.gpu_percent:.0f} % busy"
+    mean = load.running_mean or 0.0  # else states change with each request around the limit
+    said += f", {_count_text(mean)} on average" if running < enough <= mean else ""
     rule = f"{said}; busy from {enough:g}{'' if slots else ' (slots unknown)'}"
-    return (BackendState.BUSY if running >= enough else BackendState.BORED), rule
+    return (BackendState.BUSY if max(running, mean) >= enough else BackendState.BORED), rule
 
 
 def _window_text(load: LoadFigures) -> str:

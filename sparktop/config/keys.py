@@ -33,7 +33,7 @@ KEYS = (
     Key("help", ("question_mark", "f1"), "?", "app.help", "this help (F1 too)", "help"),
     Key("more-keys", ("full_stop",), ".", "more_keys", "the next keys of the row at the bottom", yields=True),
     Key("menu", ("m",), "m", "app.menu", "menu of all settings", "menu"),
-    Key("view", ("v",), "v", "next_view", "next view: watch, compact, one backend, wall", "view"),
+    Key("view", ("v",), "v", "next_view", "next view: watch (all), compact, one backend, wall", "view"),
     Key("sweep", ("s",), "s", "sweep", "sweep: put load on what is selected and measure it", "sweep"),
     Key(
         "capacity",
@@ -55,9 +55,9 @@ KEYS = (
         yields=True,
     ),
     Key("sort", ("o",), "o", "next_sort", "next sort order of backends and nodes", "sort"),
-    Key("zoom", ("z",), "z", "zoom", "selected panel on the full screen, and back", "zoom"),
+    Key("zoom", ("z",), "z", "zoom", "selected or first panel on the full screen, and back", "zoom"),
     Key("why", ("w",), "w", "why", "why this balance verdict: plots and figures; then its picture", "why"),
-    Key("processes", ("P",), "P", "processes", "processes of the selected node, and back", "processes"),
+    Key("processes", ("P",), "P", "processes", "processes of a node (selected or first)", "processes"),
     Key(
         "compared",
         ("c",),
@@ -93,8 +93,8 @@ KEYS = (
     Key("previous", ("up", "k"), "↑ k", "select(-1)", "select the previous panel; scroll"),
     Key("page-down", ("pagedown",), "PgDn", "page(1)", "a screen further down"),
     Key("page-up", ("pageup",), "PgUp", "page(-1)", "a screen further up"),
-    Key("turn", ("tab", "right"), "tab →", "turn(1)", "next panel (in a balance: group; on a wall: part)"),
-    Key("turn-back", ("shift+tab", "left"), "←", "turn(-1)", "previous panel (in a balance: group)"),
+    Key("turn", ("tab", "right"), "tab →", "turn(1)", "next panel (in a balance: router; on a wall: part)"),
+    Key("turn-back", ("shift+tab", "left"), "←", "turn(-1)", "previous panel (in a balance: router)"),
     Key(
         "open",
         ("enter",),

@@ -195,8 +195,8 @@ class Limit(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """The kind with the words before it: "limited by slots", or "limited by: not known"."""
-        return "limited by: not known" if self.kind is LimitKind.UNKNOWN else f"limited by {self.kind.value}"
+        """The kind with the words before it: "limited by slots", or "limit not known"."""
+        return "limit not known" if self.kind is LimitKind.UNKNOWN else f"limited by {self.kind.value}"
 
     @property
     def line(self) -> str:

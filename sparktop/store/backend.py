@@ -188,8 +188,9 @@ class BackendTrack:
             self.view = self._with_state(self.view, self._figures)
 
     def _own_gpu_percent(self) -> float | None:
-        """Return the use of its GPUs at work; None unless requests ran at each of the newest polls."""
-        return self._gpu_percent if all(running for _, running, _ in self._held) else None
+        """Return the use of its GPUs at work; None unless requests ran at most of the newest polls."""
+        ran = sum(bool(running) for _, running, _ in self._held)
+        return self._gpu_percent if 2 * ran > len(self._held) else None
 
     def begin_own_load(self) -> None:
         """Record that a sweep of this program loads the backend: that it is full is what the sweep wants."""

@@ -46,6 +46,8 @@ class _LimitState(Struct):
     """The newest verdict that was confirmed."""
     gpu_percent: float | None = None
     """Use of its GPUs if they have been at work of late."""
+    next_gpu: float | None = None
+    """That use by the newest verdict alone: none must be judged twice in a row, too."""
     next_kind: LimitKind | None = None
     """Kind of a verdict that differs from `limit`: seen once so far."""
     judged_at: float = -math.inf
@@ -127,7 +129,7 @@ class ServerLimits:
                 evidence = _evidence(track, backends, nodes, routed, neighbours, split, slow_link)
                 limit, gpu_percent = limited_by(evidence), gpu_at_work(evidence)
             judged.keep(limit)
-            judged.gpu_percent = gpu_percent
+            judged.gpu_percent, judged.next_gpu = gpu_percent or judged.next_gpu, gpu_percent
         for name, track in backends.items():
             track.show_limit(self._states[name].limit, self._states[name].gpu_percent)
 

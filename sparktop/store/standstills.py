@@ -35,7 +35,7 @@ from sparktop.model.event import Event, Progress, ProgressView, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.ranks import RanksReading, RanksVerdict, RanksView
-from sparktop.model.series import known_max, known_min
+from sparktop.model.series import known_max
 from sparktop.model.snapshot import NODE_INTERVALS
 from sparktop.model.text import clean
 from sparktop.store.backend import BackendTrack
@@ -339,12 +339,14 @@ def _figures_behind(
     `waited_s` is the limit of requests that only wait; None if they run.
     """
     view, (suspect_s, stuck_s) = track.view, QUIET_S if standstill.gpus else BLIND_S
+    # Of one GPU, that which draws most: figures of several machines would be those of none.
+    hardest = max(now, key=lambda gpu: gpu.power_w or 0.0, default=GpuWork())
     return {
         "limit_s": waited_s or (stuck_s if word is Progress.STUCK else suspect_s),
         "error_after_s": stuck_s if word is Progress.SUSPECT else None,
-        "power_w": known_max(gpu.power_w for gpu in now),
-        "utilization_percent": known_min(gpu.utilization_percent for gpu in now),
-        "sm_clock_mhz": known_min(gpu.clock_mhz for gpu in now),
+        "power_w": hardest.power_w,
+        "utilization_percent": hardest.utilization_percent,
+        "sm_clock_mhz": hardest.clock_mhz,
         "rdma_mb_per_s": standstill.rdma_mb_per_s,
         "kv_cache_percent": view.kv_cache_percent,
         "running": view.running,

@@ -117,7 +117,7 @@ def _question(plan: Plan) -> str:
     names = names_in_words([target.name for target in plan.targets])
     if plan.capacity is None:
         return f"Put load on {names}{_levels_words(plan)}"
-    return f"Search how many {plan.capacity.kind.amount} {names} can take, under load"
+    return f"Put load on {names} to find the most {plan.capacity.kind.amount}"
 
 
 def _duration_words(plan: Plan, snapshot: Snapshot | None) -> str:
@@ -375,7 +375,7 @@ class SweepDesk:
         snapshot = None if self._store is None else self._store.snapshot()
         if foreign := foreign_requests(plan, snapshot):
             lines += foreign
-            lines.append("A sweep slows these requests of others down, and they change what it measures.")
+            lines.append("A sweep slows these requests of others down, and they falsify its figures.")
             is_demo = snapshot is not None and snapshot.simulated
             lines += ["The demo's own load pauses meanwhile.", ""] if is_demo else [""]
         if not lines:

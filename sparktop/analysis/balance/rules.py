@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.analysis.balance.spread import fewest_requests
-from sparktop.model.balance import Arrivals, Balance, BalanceWord, Convoys, Swing
+from sparktop.model.balance import Arrivals, Balance, BalanceWord, Convoys, Swing, short_seconds
 
 # Names that end in `_Z` and `_SPREAD` are ratios of a measured spread to that of random routing; `_RMS` is
 # the size of a swing relative to an even share, `_CHANCE` a probability, `_S` seconds. `COMING_` limits
@@ -557,6 +557,7 @@ def enough_checks(balance: Balance) -> tuple[Check, ...]:
     # The last sample may be due any moment: the time up to it counts.
     whole = balance.sample_hz is not None and balance.window_s >= needed_s - 1 / balance.sample_hz
     least = fewest_requests(max(PAIR, len(balance.backends)))
+    judged = balance.word_now not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}
     return (
         Check(
             "enough",
@@ -585,21 +586,9 @@ def enough_checks(balance: Balance) -> tuple[Check, ...]:
             100 * LOADED_SHARE,
             f"share of the time in which the group had {least} requests or more",
             "%",
-            instead=_why_load_does_not_matter(balance),
+            instead="the verdict is clear with few requests" if judged else "",
         ),
     )
-
-
-def _why_load_does_not_matter(balance: Balance) -> str:
-    """Return what makes a verdict plain although the group has few requests; "" if there is no verdict."""
-    if balance.word_now in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
-        return ""
-    even = balance.even_percent
-    if even is not None and even >= 100 * EVEN_SHARE:
-        return f"loads differ by one request at most {even:.0f} % of the time"
-    if BalanceWord.OSCILLATING in {balance.word_now, *balance.also}:
-        return "the swing is so clear that it needs no more requests"
-    return "counts of the requests themselves need no load"
 
 
 def _swing_conditions(balance: Balance, size: float) -> tuple[tuple[bool, str], ...]:
@@ -643,6 +632,7 @@ def rhythm_checks(balance: Balance) -> tuple[Check, ...]:
     )
     returns = back is not None and half is not None and back - half >= RHYTHM_TURN
     apart_s = None if swing.period_s is None else LOOKS_APART_SHARE * swing.period_s
+    raised = "" if least <= 0 else _why_more_is_needed(balance)
     return (
         Check(
             "rhythm",
@@ -650,9 +640,8 @@ def rhythm_checks(balance: Balance) -> tuple[Check, ...]:
             "rhythm score",
             swing.score,
             least,
-            "the score says how clearly one period repeats: chance gives 0 or less (4999 of 5000 times); few "
-            "requests, many backends, a number of requests that changes much, or an unknown E2E raise the "
-            "limit",
+            "the score says how clearly one period repeats; chance alone stays at 0 or below (4999 of 5000 "
+            f"times){raised and f'; more is needed here, as {raised}'}",
             digits=1,
             but=_first_unmet(
                 (returns, "loads do not come back after a period"),
@@ -661,6 +650,18 @@ def rhythm_checks(balance: Balance) -> tuple[Check, ...]:
                 *_swing_conditions(balance, RHYTHM_RMS),
             ),
         ),
+    )
+
+
+def _why_more_is_needed(balance: Balance) -> str:
+    """Return the first reason of `least_score` for a limit above 0, in words."""
+    arrivals = balance.arrivals
+    return _first_unmet(
+        (arrivals is None or arrivals.spread >= DEALT_SPREAD, "requests are split as by chance"),
+        (bool(balance.e2e_s), "the E2E is not known"),
+        (not comes_and_goes(balance.convoys), "the number of requests changes much"),
+        (len(balance.backends) <= PAIR, "chance moves one of several"),
+        (False, "requests are few"),
     )
 
 
@@ -676,11 +677,10 @@ def turns_checks(balance: Balance) -> tuple[Check, ...]:
             "turning spread",
             balance.turning_spread,
             spread,
-            "the spread says how far the loads move to and fro: chance gives 0; a number of requests that "
-            "changes much raises the limit",
+            "the spread says how far the loads move to and fro: chance alone gives 0",
             digits=2,
             but=_first_unmet(
-                (turned >= least, f"seen {turned} times, {least} turns from full to empty are needed"),
+                (turned >= least, f"turns from full to empty: {turned}, needed {least:g}"),
                 (back, "none went there and back"),
                 *_swing_conditions(balance, size),
             ),
@@ -702,7 +702,7 @@ def convoys_checks(balance: Balance) -> tuple[Check, ...]:
         since_s, part, chance = split.since_part_s, split.part_chance, split.chance
         times = min(split.full_times, split.part_times)
         missing = _first_unmet(
-            (times >= CONVOY_TIMES, f"seen {times} times, {CONVOY_TIMES} are needed"),
+            (times >= CONVOY_TIMES, f"times seen: {times}, needed {CONVOY_TIMES}"),
             (splits_evenly(split), "the split is not even at full load"),
             (split.part_share >= CONVOY_SHARE, "half of the requests are there too seldom"),
             (part is not None and part <= CONVOY_PART_CHANCE, "chance alone splits them as unevenly"),
@@ -734,8 +734,10 @@ def herds_checks(balance: Balance) -> tuple[Check, ...]:
     """Return the check for herds: requests of one moment go to one backend, later requests to another."""
     arrivals = balance.arrivals
     missing, rare = "the backends do not count their requests, or too few came", ""
+    within = "half of the median E2E"
     if arrivals is not None:
-        rare = f"seen {arrivals.herds} times that one got far more, {HERDS} are needed"
+        within = short_seconds(arrivals.piece_s)
+        rare = f"times that one got far more: {arrivals.herds}, needed {HERDS}"
         missing = _first_unmet(
             (arrivals.chance <= HERD_CHANCE, "chance alone is as uneven"),
             (arrivals.herds >= HERDS, rare),
@@ -753,8 +755,7 @@ def herds_checks(balance: Balance) -> tuple[Check, ...]:
             "uneven arrivals",
             None if arrivals is None else arrivals.spread,
             least_herd_spread(balance.convoys),
-            "how unevenly requests that arrive within half of the median E2E are split: random routing "
-            "gives 1",
+            f"how unevenly requests that arrive within {within} are split: random routing gives 1",
             "×",
             1,
             shown="unevenness",
@@ -838,9 +839,9 @@ def ahead_checks(balance: Balance) -> tuple[Check, ...]:
             "above share",
             None if balance.skew is None else 100 * balance.skew,
             100 * SKEW,
-            f"mean load of {balance.skew_backend or 'the fullest'} beyond an even share",
+            f"how far the mean load of {balance.skew_backend or 'the fullest'} is above the mean of all",
             "%",
-            shown="beyond its share",
+            shown="above the mean",
             but=_first_unmet(
                 (steady is not None and steady >= STEADY, "the lead moves too much: a swing, or chance"),
                 (changes is not None and changes <= SKEW_CHANGES, "another one overtakes it"),
@@ -864,7 +865,7 @@ def requests_checks(balance: Balance) -> tuple[Check, ...]:
     counted = (
         "the backends' own counts decide"
         if balance.requests is None
-        else f"by the backends' own counts {busiest or 'none'} got most of {balance.requests} requests"
+        else f"share of {busiest or 'none'} in {balance.requests} requests, by the backends' own counts"
     )
     return (
         Check(
@@ -879,7 +880,7 @@ def requests_checks(balance: Balance) -> tuple[Check, ...]:
             shown="largest share of requests",
             but=_first_unmet(
                 ((balance.requests or 0) >= FEWEST_REQUESTS, "too few requests were counted"),
-                (chance is not None and chance <= CHANCE_LIMIT, "chance alone sends as many"),
+                (chance is not None and chance <= CHANCE_LIMIT, "random routing can send as many"),
             ),
         ),
     )

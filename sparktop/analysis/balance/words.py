@@ -70,16 +70,14 @@ def too_little_sentence(mean_total: float, least: int) -> str:
 
 def nothing_to_compare_sentence(tracks: Sequence[LoadTrack], now_s: float) -> str:
     """Return a sentence on why two backends cannot be compared at `now_s` (monotonic seconds)."""
-    seen = [track.name for track in tracks if any(run == run for run in track.running)]  # noqa: PLR0124 - NaN differs from itself
-    if len(tracks) < _PAIR:
-        return "a group of one backend has no balance"
-    if not seen:
-        return "no backend reports its load"
     recent = [
-        track.name for track in tracks if track.name in seen and now_s - track.times_s[-1] <= _FLAT_S / 10
+        track.name
+        for track in tracks
+        if not all(map(math.isnan, track.running)) and now_s - track.times_s[-1] <= _FLAT_S / 10
     ]
-    if len(recent) == 1:
-        return f"only {recent[0]} reports its load now; a balance needs two"
+    if len(recent) < _PAIR:
+        whose = f"only {recent[0]} reports its load now" if recent else "none reports its load now"
+        return f"{whose}; a balance needs two"
     return "too few samples of two backends"
 
 
@@ -114,7 +112,7 @@ def reasons(
     if word.bad:
         said += [*_cost_sentences(result), *_unequal_speed_sentence(result)]
     if word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
-        said += _free_slot_sentence(result.free_slot_percent)
+        said += _free_slot_sentence(result.free_slot_percent, result.window_s)
     return (*said, *_absent_sentences(grid))
 
 
@@ -199,10 +197,11 @@ def _unequal_speed_sentence(result: Balance) -> list[str]:
     return [f"{said}; what is lost against the best split is not known"]
 
 
-def _free_slot_sentence(percent: float | None) -> list[str]:
+def _free_slot_sentence(percent: float | None, window_s: float) -> list[str]:
     if percent is None or percent < _WORTH_SAYING_PERCENT:
         return []
-    return [f"{percent:.0f} % of the time requests wait at a full backend while another has a free slot"]
+    span = _span_text(window_s)
+    return [f"in {percent:.0f} % of {span} requests waited at a full backend while another had a free slot"]
 
 
 def _absent_sentences(grid: LoadGrid) -> list[str]:
@@ -216,11 +215,10 @@ def _balanced_sentence(result: Balance) -> str:
     mean = f"on average {loads if len(result.mean_load) <= 4 else _range_text(result)} requests"  # noqa: PLR2004 - one line
     if z is None or z <= low:
         return f"even: {mean}"
+    said = f"{mean}, {_times_text(z)} as far apart as random routing puts them"
     if z < high:
-        return (
-            f"within chance: {mean}, {_times_text(z)} the spread of random routing (chance: up to {high:g} ×)"
-        )
-    return f"no swing, no backend starved: {mean}, {_times_text(z)} the spread of random routing"
+        return f"within chance: {said}; up to {high:g} × is chance"
+    return f"no swing, no backend starved: {said}"
 
 
 def _range_text(result: Balance) -> str:
@@ -231,12 +229,9 @@ def _range_text(result: Balance) -> str:
 def _lead_swap_sentence(result: Balance, load: GroupLoad) -> str:
     first, other = result.backends
     changes = f"{result.lead_changes} changes in {_span_text(result.window_s)}"
-    if result.swap_s is None or result.period_s is None:
-        return f"{first} and {other} swap the lead ({changes})"
-    return (
-        f"{first} and {other} swap the lead ({changes}; "
-        f"period {short_seconds(result.period_s)}{_period_in_lifetimes(result, load)})"
-    )
+    if result.swap_s is not None and result.period_s is not None:
+        changes += f"; period {short_seconds(result.period_s)}{_period_in_lifetimes(result, load)}"
+    return f"{first} and {other} swap the lead ({changes})"
 
 
 def _rhythm_sentence(result: Balance, load: GroupLoad, *, long: bool) -> str:
@@ -351,7 +346,7 @@ def _routed_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[st
         # Power-of-two choices does not help with two backends: it is not among the suggestions.
         are_counted = all(track.errors is not None for track in grid.tracks)
         herding = are_counted and are_herds(result.arrivals, result.convoys)
-        unknown = "" if are_counted else "; check the router's log for cooldowns first"
+        unknown = "" if are_counted else " (unless the router's log has cooldowns)"
         return (_HERDING if herding else None), f"try simple-shuffle or round-robin{unknown}"
     if word is BalanceWord.UNEVEN and result.window_s >= _FLAT_S and "least" in (load.strategy or "").lower():
         return _DRIFT

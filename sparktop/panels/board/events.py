@@ -41,7 +41,7 @@ _UNITS = {
 }
 """Unit by the end of a value's name, the longest ends first."""
 _PLAIN = {
-    "window": "figures of the last",
+    "window": "in the last",
     "clears_below": "ends below",
     "clears_at": "ends at",
     "lost": "throughput lost",
@@ -69,15 +69,19 @@ _PLAIN = {
     "error_after_s": "critical after",
     "limit_failures": "limit of failures",
     "clears_after": "ends without any for",
-    "ratio": "ratio for its batch",
+    "ratio": "times the expected step",
 }
 """Words for values whose names are terms of the analysis."""
 _ROUNDED = frozenset({"period_s", "window_s", "lost_percent", "nearly_empty_percent"})
 """Values of a verdict that its sentences have as whole numbers; a period below 10 s has a decimal."""
 _DECIMAL_BELOW = 10.0
 """Periods below so many seconds have a decimal."""
+_LIMITS = ("limit_", "error_after_", "clears_")
+"""Beginnings of the names of limits, which stand after the figures that they are for."""
 _OF_POLLS = ("failures", "limit_failures", "window_s", "limit_s")
 """Names of values that are one text together."""
+_OF_AN_END = ("processes", "window_s")
+"""Values that the message on processes that ended has in words."""
 _GROUPED = 1000
 """From this value on digits are grouped by thousands."""
 _LEAST_WRAPPED = 30
@@ -200,19 +204,20 @@ def _time_of_day(time: datetime) -> str:
 def value_texts(values: Values, said: str = "") -> Iterator[str]:
     """Yield each known value as text with its name and unit, such as "headroom 12 GiB (limit 8 GiB)".
 
-    The limits of a verdict on a balance are those from which it holds: "nearly empty 46 % (from 30 %)".
-    Unknown values, words that `said` has already, a time window of 0 s, and of a verdict its rule and scores
-    without a unit are left out: the balance says what a score of this moment means, with its limit.
+    The time window stands first, limits last; those of a verdict on a balance are those from which it holds:
+    "nearly empty 46 % (from 30 %)". Unknown values, words that `said` has already, a time window of 0 s, what
+    the message on processes that ended says, and of a verdict its rule and scores without a unit are left
+    out: the balance says what a score of this moment means, with its limit.
     """
     polls = _failed_polls_words(values)
     if polls:
         yield polls
-    for name, value in values.items():
-        if value is None or (name == "window_s" and value == 0) or name == "rule":
+    unsaid = {"rule", *(_OF_POLLS if polls else ()), *(_OF_AN_END if "processes" in values else ())}
+    for name in sorted(values, key=lambda name: (name.startswith(_LIMITS), name != "window_s")):
+        value = values[name]
+        if value is None or name in unsaid or (name == "window_s" and value == 0):
             continue
         if isinstance(value, str) and (value == "unknown" or value in said):
-            continue
-        if polls and name in _OF_POLLS:
             continue
         if name.removeprefix("limit_") in values and name.startswith("limit_"):
             continue

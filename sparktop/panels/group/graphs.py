@@ -197,7 +197,7 @@ def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, wid
     running, waiting, speeds = ([slots[kind] for slots in read] for kind in range(3))
     loads = [load_slots(run, wait) for run, wait in zip(running, waiting, strict=True)]
     group = sums_by_slot(speeds)
-    even = _even_tps(balance, group, axis)
+    even = _even_tps(balance, lines)
     return GroupSlots(
         names=tuple(line.name for line in lines),
         running=running,
@@ -241,17 +241,20 @@ def _highest(columns: Sequence[Slots]) -> float:
     return max([value for column in columns for value in column if value is not None], default=0.0)
 
 
-def _even_tps(balance: Balance, group: Slots, axis: TimeAxis) -> float | None:
+def _even_tps(balance: Balance, lines: Sequence[LoadLine]) -> float | None:
     """Estimate the group's tokens/s under an even split: its mean rate plus the rate that was lost.
 
     None unless the verdict is bad, and the loss is known and large enough to be drawn; None during a sweep,
-    which chose the load. `group` has the group's tokens/s by time slot.
+    which chose the load.
     """
     lost = balance.lost_percent
     if not balance.word.bad or balance.in_sweep or lost is None or not _WORTH_A_LINE <= lost < 100:
         return None
-    mean_tps = known_mean(group[-max(1, round(balance.window_s / axis.step)) :])
-    return None if mean_tps is None else mean_tps / (1 - lost / 100)
+    series = [line.generation_tps for line in lines]
+    since = max((each.last_at or 0.0 for each in series), default=0.0) - balance.window_s
+    means = [known_mean(value for _, value in each.since(since)) for each in series]
+    whole = None if None in means else known_sum(means)
+    return None if whole is None else whole / (1 - lost / 100)
 
 
 def newest(values: Slots) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.rules import RHYTHM_TURN, Check
@@ -277,7 +278,7 @@ def _many_graph(shown: GroupSlots, width: int, height: int) -> list[Row]:
 _SIGNS = {True: ("✓ ", "good"), False: ("✗ ", "muted"), None: ("? ", "muted")}
 _BUT = {True: "", False: ", but", None: ", not sure"}
 """What follows a figure that reaches its limit, by the answer: it does not read as a yes."""
-_SIGN_WORDS = " ✓ yes · ✗ no · ? not known yet · esc back "
+_SIGN_WORDS = " ✓ yes · ✗ no · ? not judged yet · esc back "
 
 
 def answers(balance: Balance) -> list[tuple[Check, bool | None]]:
@@ -311,18 +312,19 @@ def _is_open(check: Check) -> bool:
     return check.is_rare and check.within is True
 
 
-def answer_rows(balance: Balance, width: int, room: int = 0) -> list[Row]:
+def answer_rows(balance: Balance, width: int) -> list[Row]:
     """Return the checks as rows of `width` cells, each with its rule, those that decided first.
 
-    Where `room` has as many rows, an empty row stands between two checks.
+    Those on whether it can be judged stand apart.
     """
     answered = answers(balance)
     if balance.word_now is not BalanceWord.UNKNOWN:
         answered.sort(key=lambda answer: (answer[0].code == "enough", answer[1] is not True))
-    blocks = [[*_answer_head(answer, width), *_rule_rows(answer, width)] for answer in answered]
-    if sum(map(len, blocks)) + len(blocks) <= room:
-        blocks = [[*block, fit_row((), width)] for block in blocks]
-    return [row for block in blocks for row in block]
+    rows: list[Row] = []
+    for enough, group in groupby(answered, key=lambda answer: answer[0].code == "enough"):
+        rows.append(heading("can it be judged?" if enough else "what was found", "", width))
+        rows += [row for each in group for row in (*_answer_head(each, width), *_rule_rows(each, width))]
+    return rows
 
 
 def _answer_head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
@@ -387,7 +389,7 @@ def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Ro
     swing = balance.swing
     titles = ("autocorrelation of the load", "variance by period")
     if swing is None or not swing.autocorrelation.values or not swing.spectrum.values:
-        nothing = "the loads do not move: nothing to plot" if swing is not None else "too few samples yet"
+        nothing = "nothing to plot: loads do not move" if swing is not None else "too few samples yet"
         first, second = (
             [heading(title, "", width), *empty_rows(nothing, width, height - 1)] for title in titles
         )
@@ -439,12 +441,12 @@ def _autocorrelation_plot(swing: Swing, period: str, title: str, width: int, hei
     if swing.opposite is not None and -1 < swing.opposite + RHYTHM_TURN < 1:
         level = min(tall - 1, int(tall * (1 - swing.opposite - RHYTHM_TURN) / 2))
         rows[level] = with_line(rows[level])
-        words = "a rhythm comes back above ┄"
+        words = "a rhythm: ▲ above ┄"
     edges = {0: "+1", tall // 2: "0", tall - 1: "−1"}
     marks = ""
     if swing.period_s is not None:
         half, whole = swing.period_s / 2, swing.period_s
-        marks = labels_from_cells([(whole, f"▲ {period}".rstrip()), (half, "△")], axis)
+        marks = labels_from_cells([(whole, f"▲ {period}".rstrip()), (half, "△ half")], axis)
     return [_plot_heading(title, words, width), *_plot_with_scale(rows, edges, marks, axis)]
 
 
@@ -528,7 +530,7 @@ def evidence_screen(
     words = _words_of_screen(balance, snapshot, inner, height)
     if width >= _WIDE:
         room = height - 2 - len(words)
-        right = answer_rows(balance, inner - _PLOTS_WIDTH - 2, room)
+        right = answer_rows(balance, inner - _PLOTS_WIDTH - 2)
         tall = max(_PLOT, min(16, room // 2))
         left = [row for plot in plots(balance, _PLOTS_WIDTH, tall) for row in plot]
         body = side_by_side([left, right], [_PLOTS_WIDTH, inner - _PLOTS_WIDTH - 2])

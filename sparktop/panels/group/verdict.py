@@ -158,7 +158,7 @@ def _lead_change_pieces(balance: Balance) -> list[Row]:
     flips = balance.lead_changes_per_min
     if not flips:
         return []
-    return [[label("the lead changes "), figure(numbers.rate(flips, 5).strip()), label("×/min")]]
+    return [[label("lead changes "), figure(numbers.rate(flips, 5).strip()), label("/min")]]
 
 
 def _starved_pieces(balance: Balance, verb: Run = ("nearly empty ", "muted")) -> list[Row]:
@@ -176,8 +176,8 @@ def _starved_pieces(balance: Balance, verb: Run = ("nearly empty ", "muted")) ->
 
 
 def _lost_pieces(balance: Balance) -> list[Row]:
-    """Return a piece of text on the throughput lost against an even split; empty without a router."""
-    if balance.router is None or balance.in_sweep:
+    """Return pieces on the throughput lost against an even split; none without a router or a loss."""
+    if balance.router is None or balance.in_sweep or not (balance.lost_words or balance.word.bad):
         return []
     if not balance.lost_words:
         if balance.lost_before_percent is None or balance.lost_before_s is None:

@@ -275,7 +275,6 @@ def _gpu_totals_row(gpus: Sequence[GpuReading], width: int) -> Row:
 
 
 NOW = "now"
-_THROTTLED_HEAD = "now · throttled by, % of 60 s"
 _MOST_WORDS = 6
 """Most lines of the explanation of a speed state; the rest is cut."""
 
@@ -293,8 +292,7 @@ def gpu_sections(view: NodeView, width: int) -> list[Section]:
     if len(gpus) > 1 or view.gpus_lost:
         rows = [*gpu_table(gpus, view.throttled_percent, width), *lost_rows(view.gpus_lost, width)]
         return [Section(f"GPUs · {fleet_name(gpus)}", rows, NOW)]
-    window = _THROTTLED_HEAD if view.throttled_percent else NOW
-    return [Section(f"GPU · {gpus[0].name or '–'}", _gpu_rows(gpus[0], view, width), window)]
+    return [Section(f"GPU · {gpus[0].name or '–'}", _gpu_rows(gpus[0], view, width), NOW)]
 
 
 def speed_section(view: NodeView, width: int) -> list[Section]:
@@ -385,8 +383,9 @@ def _throttling_rows(gpu: GpuReading, minute: Mapping[str, float], width: int) -
     """Return rows with the current throttle reasons, then with each reason's share of the last minute."""
     reasons = gpu.throttle_reasons
     words = "not reported by the driver" if reasons is None else ", ".join(reasons) or "nothing slows it down"
-    rows: list[Row] = [[label("throttled", name_width(width)), (words, "warn" if reasons else "muted")]]
-    return rows + _throttle_shares(gpu, minute, width)
+    row: Row = [label("throttled", name_width(width)), (words, "warn" if reasons else "muted")]
+    row += [label(" · % of 60 s:")] if minute else []
+    return [row, *_throttle_shares(gpu, minute, width)]
 
 
 def _throttle_shares(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:

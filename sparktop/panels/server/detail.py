@@ -417,9 +417,9 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
             numbers.rate(cached, 6),
             f" tok/s{part}" if width >= WIDE_FACTS + 4 else " tok/s",
         ),
-        fact("requests", numbers.rate(view.requests_per_s, 6), "/s"),
-        fact("finished", numbers.count(done, 6), " in all" if wide else ""),
-        fact("batch 60 s", numbers.rate(view.tokens_per_step, 5), " tok/step" if wide else " tok"),
+        fact("finished", numbers.rate(view.requests_per_s, 6), "/s"),
+        fact("in all", numbers.count(done, 6), " finished" if wide else ""),
+        fact("tok/step", numbers.rate(view.tokens_per_step, 6), " (60 s)" if wide else " 60 s"),
         fact("steps", numbers.rate(view.steps_per_s, 6), "/s"),
     ]
     return facts(cells, width)
@@ -433,19 +433,12 @@ def _unknown_yardsticks(view: BackendView) -> str:
     if steady is None or not steady.tps:
         return "expected tok/s: not known yet (needs ten steps of one batch size)"
     own_best, published, limit = yardsticks(view.yard, steady.tps, steady.running, steady.batch)
-    missing = [
-        yardstick.source.removeprefix("not known: ") for yardstick in (own_best,) if yardstick.tps is None
-    ]
-    missing = missing or ["no own best from before the last 10 min"]
+    others = [yardstick.source for yardstick in (published, limit) if yardstick.tps is None]
     if view.prompt_tps is not None and view.prompt_tps > MOST_PROMPT * steady.tps:
-        missing.append("others are not compared while prompts are computed")
-    else:
-        missing += [
-            yardstick.source.removeprefix("not known: ")
-            for yardstick in (published, limit)
-            if yardstick.tps is None
-        ]
-    return f"expected tok/s: not known ({'; '.join(missing)})"
+        others = ["others are not compared while prompts are computed"]
+    own = own_best.source if own_best.tps is None else "no own best from before the last 10 min"
+    missing = "; ".join((own, *others)).replace("not known: ", "")
+    return f"expected tok/s: not known ({missing})"
 
 
 def _latency_rows(view: BackendView, width: int) -> list[Row]:
@@ -490,7 +483,7 @@ def _cache_rows(view: BackendView, width: int) -> list[Row]:
     return [
         percent_bar("hits", hits, "prompt", percent_run(hits), width, 5),
         percent_bar("accepted", accepted, "generation", percent_run(accepted), width, 5),
-        *facts(cells, width),
+        *(facts(cells, width) if view.spec_drafts_per_s is not None else ()),
         *_acceptance_by_position(view, width),
     ]
 

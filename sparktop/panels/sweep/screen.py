@@ -123,7 +123,7 @@ def moment_pieces(view: SweepView) -> list[Row]:
         [figure(numbers.decimal(now.tps, 1)), label(" tok/s in the last 2 s")],
         [label("in flight "), figure(f"{now.in_flight}"), label(asked)],
         [label("TTFT p50 "), figure(numbers.milliseconds(now.ttft_p50_ms))],
-        [figure(f"{now.ended}"), label(" requests done")],
+        [figure(f"{now.ended}"), label(" requests finished")],
     ]
     if now.requests_per_s is not None:
         sent, completed = now.requests_per_s

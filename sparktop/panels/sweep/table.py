@@ -236,11 +236,11 @@ COLUMNS = (
     Column("prefill", 8, "prefill_tps", _mean_of("prefill_tps", _whole_rate_text)),
     Column("95 % CI", 7, None, _interval_of_rate),
     Column("peak", 8, "peak_tps", _mean_of("peak_tps", rate_text)),
-    Column("p95", 9, None, lambda row: numbers.milliseconds(row.ttft_p95_ms)),
+    Column("TTFT p95", 9, None, lambda row: numbers.milliseconds(row.ttft_p95_ms)),
     Column("failed", 7, None, _failed_text),
     Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
     Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
-    Column("p50", 9, None, lambda row: numbers.milliseconds(row.ttft_p50_ms)),
+    Column("TTFT p50", 9, None, lambda row: numbers.milliseconds(row.ttft_p50_ms)),
 )
 """Columns in order of importance: narrow screens show only the first ones."""
 RATE_COLUMNS = (
@@ -253,7 +253,7 @@ RATE_COLUMNS = (
     Column("done /s", 8, None, _mean_of("requests_per_s", partial(_number_text, "{:.2f}"))),
     Column("output", 8, "output_tps", _mean_of("output_tps", rate_text)),
     _ACCEPTED,
-    Column("p95", 9, None, lambda row: numbers.milliseconds(row.ttft_p95_ms)),
+    Column("TTFT p95", 9, None, lambda row: numbers.milliseconds(row.ttft_p95_ms)),
     Column("E2E due", 10, "e2e_due_ms", _mean_of("e2e_due_ms", numbers.milliseconds)),
     Column("failed", 7, None, _failed_text),
     Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
@@ -296,8 +296,8 @@ SHOWN = (
     "95 % CI",
     "peak",
     "TTFT mean",
-    "p50",
-    "p95",
+    "TTFT p50",
+    "TTFT p95",
     "tok/s each",
     "failed",
     "runs",

@@ -65,7 +65,7 @@ def test_the_verdict_names_word_period_flips_hunger_loss_and_who_routes() -> Non
     """What matters most stands above the picture, with the verdict's begin and the time between polls."""
     text = "\n".join(picture(traced("cooldown-c64"), 120, 34))
     assert re.search(r"▲ oscillating since \d\d:\d\d:\d\d · every 39 s · spark-a starves ", text)
-    assert "the lead changes 3.2×/min" in text
+    assert "lead changes 3.2/min" in text
     assert "spark-a starves 35 % of the time" in text
     assert "about 31 % of throughput lost" in text
     assert "last 152 s · judged on polls every 0.25 s" in text
@@ -247,7 +247,7 @@ def test_who_got_most_is_a_question_of_its_own() -> None:
     assert (by_code(counted)["ahead"], by_code(counted)["requests"]) == ([False], [True])
     check = answers(counted)[-1][0]
     assert (check.name, value_text(check), limit_text(check)) == ("largest share", "94 %", "≥ 75 %")
-    assert check.rule == "by the backends' own counts spark-a got most of 400 requests; failed: spark-b 3"
+    assert check.rule == "share of spark-a in 400 requests, by the backends' own counts; failed: spark-b 3"
     assert by_code(replace(counted, requests_chance=0.01))["requests"] == [False]
 
 
@@ -376,7 +376,7 @@ def test_a_figure_above_its_limit_is_no_answer_before_the_verdict() -> None:
     balance = group(BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, skew=0.42, skew_backend="spark-a")
     rows = [row_text(row) for row in evidence_screen(balance, traced("shuffle-c64"), 160, 60)]
     (at,) = (number for number, row in enumerate(rows) if "? Is the same one always ahead?" in row)
-    assert "beyond its share 42 %, yes from 20 %, not sure" in rows[at]
+    assert "above the mean 42 %, yes from 20 %, not sure" in rows[at]
     assert "So far: the lead moves too much" in rows[at + 1]
     assert not any(" No: " in row for row in rows)
 

@@ -368,7 +368,7 @@ def test_a_cause_needs_to_know_what_failed(errors: dict[str, float | None] | Non
     if cause is None:
         assert found["cause"] is None
         unknown = errors is None or None in errors.values()
-        assert str(found["hint"]).endswith("check the router's log for cooldowns first") is unknown
+        assert str(found["hint"]).endswith("(unless the router's log has cooldowns)") is unknown
     else:
         assert str(found["cause"]).startswith(cause)
         assert found["hint"]

@@ -215,7 +215,7 @@ async def test_it_asks_before_it_disturbs_requests_of_others(stage: SweepStage) 
             assert "requests of others" in text
             assert ("The demo's own load pauses" in text) is stage.store.snapshot().simulated
             levels = r"(, 1 to (at most )?\d+ (requests at once|agents))?"
-            asked = rf"(Put load on [\w -]+{levels}|Search how many agents [\w -]+ can take, under load)"
+            asked = rf"(Put load on [\w -]+{levels}|Put load on [\w -]+ to find the most agents)"
             assert re.search(rf"{asked}, for [\w ]+(s|min)\?$", text)
             assert stage.at() is Stage.NONE
             await stage.press("n")

@@ -57,7 +57,7 @@ _EMPTY = {
     "model": "the server's only or first one",
     "headroom": "8 unified, 0: off",
     "gpu": "92 unified, 0: off",
-    "slo": "none; ttft_p90_ms=2000 finds the highest level",
+    "slo": "none; ttft_p90_ms=2000: the highest level that keeps it",
 }
 _EMPTY_OF: Mapping[tuple[str, str], str] = {
     (DraftKind.RATE, "duration"): "60",
