@@ -567,9 +567,9 @@ def client_limit(load: Load, evidence: Evidence) -> Limit | None:
     percent = 100 * load.idle
     foreign = foreign_gpu_percent(evidence)
     if load.running_most == 0:
-        reason = f"no request in the last {load.span_s:.0f} s"
+        reason = f"no request for {load.span_s:.0f} s"
     else:
-        waits = "" if load.queued or foreign is not None else ", none waits"
+        waits = "" if load.queued or foreign is not None else "; none waits"
         reason = f"idle {percent:.0f} % of the time{waits}"
     if foreign is not None:
         users = evidence.neighbours

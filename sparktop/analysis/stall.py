@@ -474,8 +474,8 @@ def _range_text(values: Sequence[float | None]) -> str:
     reported = [value for value in values if value is not None]
     if not reported or len(reported) < len(values):
         return ""
-    low, high = f"{min(reported):,.0f}", f"{max(reported):,.0f}"
-    return low if low == high else f"{low}–{high}"
+    texts = [*dict.fromkeys(f"{value:,.0f}" for value in reported)]
+    return " and ".join(texts) if len(texts) <= 2 else f"{min(reported):,.0f}–{max(reported):,.0f}"  # noqa: PLR2004 - each
 
 
 def reason_of_standstill(standstill: Standstill, now: Sequence[GpuWork], core_percent: float | None) -> str:

@@ -206,8 +206,8 @@ class Limit(Struct, frozen=True):
     @property
     def judged(self) -> str:
         """The seconds that were judged, "last 30 s"; "" if they are not known or the reason names them."""
-        last = "" if self.window_s is None else f"last {self.window_s:.0f} s"
-        return "" if last in self.reason else last
+        span = "" if self.window_s is None else f"{self.window_s:.0f} s"
+        return "" if span in self.reason else f"last {span}"
 
     @property
     def words(self) -> str:

@@ -220,7 +220,8 @@ def _verdict_lines(snapshot: Snapshot, width: int) -> list[str]:
 def _alert_lines(alerts: Sequence[Alert], width: int) -> Iterator[str]:
     """Yield a line for each alert, wrapped at `width`."""
     for alert in alerts:
-        words = f"{alert.severity.value}: {clean(alert.subject)}: {clean(alert.message, _LONG)}"
+        since = f"{alert.severity.value} since {alert.since.astimezone(UTC):%H:%M:%S} UTC"
+        words = f"{since}: {clean(alert.subject)}: {clean(alert.message, _LONG)}"
         yield from wrap(words, width, subsequent_indent="    ", break_on_hyphens=False)
 
 
@@ -318,7 +319,7 @@ def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
         figures = (
             f"{clean(balance.group)}: {_balance_words(balance)}",
             balance.unrouted,
-            f"since {balance.since:%H:%M:%S} UTC" if balance.since and balance.bad else "",
+            f"since {balance.since:%H:%M:%S} UTC" if balance.since else "",
             f"period {numbers.duration(balance.period_s, 7).strip()}" if balance.period_s else "",
             balance.polled_words,
             f"strategy {clean(balance.strategy)}" if balance.strategy else "",

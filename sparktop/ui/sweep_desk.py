@@ -101,14 +101,14 @@ class Host(Protocol):
 
 
 def _levels_words(plan: Plan) -> str:
-    """Return the levels of a plan: ", 1 to 4 requests at once"; "1 to at most 64 …" if it may go on."""
+    """Return the levels of a plan: ", 1 to 4 requests at once"; "from 1 up to 64 …" if it may go on."""
     if plan.texts:
         return f", {', '.join(plan.texts)}"
     ends = list(dict.fromkeys(point.words for point in (*plan.axis[:1], *plan.axis[-1:])))
     if not ends:
         return ""
     if plan.climb_to is not None:
-        ends = [ends[0], f"at most {plan.climb_to}"]
+        ends = [f"from {ends[0]} up", str(plan.climb_to)]
     return f", {' to '.join(ends)} {plan.axis[0].kind.amount}"
 
 

@@ -265,7 +265,7 @@ def test_a_gpu_that_is_busy_without_its_server_works_for_others(
     """If the GPU of an idle server is busy, the reason states that it works for others."""
     found = judged(Served(running=0), machines=(machine(gpu=97.0),), neighbours=neighbours)
     assert found.kind is LimitKind.CLIENT
-    assert found.reason == f"no request in the last 30 s, the GPU is 97 % busy with {user}"
+    assert found.reason == f"no request for 30 s, the GPU is 97 % busy with {user}"
 
 
 @pytest.mark.parametrize(

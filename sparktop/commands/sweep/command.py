@@ -189,10 +189,9 @@ def _add_levels(group: argparse._ActionsContainer) -> None:
         action=_Settings,
         type=settings(_rate, arrivals=("arrivals", _arrivals)),
         metavar="R[,R…]",
-        help="requests per second that arrive however many are in flight, level by level; 0.5..4 is one "
-        "level with a rising rate, auto looks for the highest rate that a target keeps up with; "
-        ",arrivals=HOW after it: poisson (default), constant, bursty, trains, or gamma:B (less than 1 is "
-        "bursty)",
+        help="requests a second, level by level, sent whether or not earlier ones have ended; 0.5..4: one "
+        "level, rising; auto: the highest rate that a target keeps up with; R,arrivals=HOW: poisson "
+        "(default), constant, bursty, trains, or gamma:B (bursty below 1)",
     )
     group.add_argument(
         "--agents",
@@ -202,7 +201,7 @@ def _add_levels(group: argparse._ActionsContainer) -> None:
         ),
         metavar="N[,N…]",
         help="conversations at the same time, level by level, with pauses for tools and people; the "
-        "server's answers become part of the next prompt; ,workload=NAME after it: chat, coder, coder-quick "
+        "server's answers become part of the next prompt; N,workload=NAME: chat, coder, coder-quick "
         "(default), rag, or a TOML file of your own",
     )
     group.add_argument(
@@ -280,7 +279,7 @@ def _add_runs(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--leave",
         action="store_true",
-        help="after each level hang up in the middle of answers: how long do the servers go on?",
+        help="after each level break off running answers, and measure how long the servers go on",
     )
     group.add_argument("--order", choices=("ascending", "abba"), help="abba interleaves the targets' runs")
     add_seed(group)
@@ -296,8 +295,7 @@ def add_output(group: argparse._ActionsContainer, formats: Sequence[str], defaul
     group.add_argument(
         "--no-guard",
         action="store_true",
-        help="do not stop for memory or heat, as on unified memory (GB10) it else does below 8 GiB of "
-        "headroom or above 92 °C",
+        help="do not stop below 8 GiB of headroom or above 92 °C on unified memory (GB10)",
     )
     group.add_argument("--format", type=format_name, choices=formats, dest="form", help=default)
     group.add_argument("-o", "--output", metavar="FILE", help="write there after each level, and at the end")

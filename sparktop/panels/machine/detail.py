@@ -700,7 +700,7 @@ def node_aside(view: NodeView, width: int) -> list[Section]:
         network,
         Section("sensors", sensors or [_empty_row(view, "none")], "now / critical"),
         *rdma,
-        *([Section("power rails", rails, "now / since its counter began")] if rails else []),
+        *([Section("power rails", rails, "now / since the counter's start")] if rails else []),
         *speed_section(view, width),
     ]
 

@@ -288,7 +288,7 @@ def _table_summary(view: NodeView, shown: int, order: ProcessOrder) -> str:
     if table is None:
         return " · ".join([*words, "memory and CPU not read yet"])
     count = table.count if table.count is not None else len(table.processes)
-    words.append(f"{shown} of {count}" if shown < count else f"{count}")
+    words.append(f"{'' if order.filter else 'largest '}{shown} of {count}" if shown < count else f"{count}")
     age = table.age_s
     if age is not None:
         words.append("just read" if age < 1 else f"read {numbers.age(age)} ago")

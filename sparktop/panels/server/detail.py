@@ -383,7 +383,7 @@ def _load_rows(view: BackendView, width: int) -> list[Row]:
     cells = [
         fact("running", numbers.count(view.running, 5), slots),
         fact("waiting", numbers.count(view.waiting, 5), role=wait_role(view, "text")),
-        fact("wait on KV", numbers.count(view.waiting_for_capacity, 5)),
+        fact("for room", numbers.count(view.waiting_for_capacity, 5)),
         fact(
             "preempts",
             numbers.rate(view.preemptions_per_s, 5),

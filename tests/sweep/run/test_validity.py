@@ -305,7 +305,7 @@ def test_a_router_that_leaves_one_server_idle_speaks_for_the_level() -> None:
     ("at_once", "reason"),
     [
         (1, "one request at a time cannot keep 2 servers busy"),
-        (2, "no request in the last 49 s"),
+        (2, "no request for 49 s"),
     ],
 )
 def test_fewer_requests_than_servers_are_no_fault_of_the_router(at_once: int, reason: str) -> None:
