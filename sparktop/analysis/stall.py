@@ -475,7 +475,7 @@ def _range_text(values: Sequence[float | None]) -> str:
     if not reported or len(reported) < len(values):
         return ""
     texts = [*dict.fromkeys(f"{value:,.0f}" for value in reported)]
-    return " and ".join(texts) if len(texts) <= 2 else f"{min(reported):,.0f}–{max(reported):,.0f}"  # noqa: PLR2004 - each
+    return " and ".join(texts) if len(texts) <= 2 else f"{min(reported):,.0f}–{max(reported):,.0f}"  # noqa: PLR2004 - a pair, each named
 
 
 def reason_of_standstill(standstill: Standstill, now: Sequence[GpuWork], core_percent: float | None) -> str:

@@ -367,12 +367,7 @@ class Balance(Struct, frozen=True):
 
     @property
     def lost_words(self) -> str:
-        """Percent of throughput lost, with an error above 3 points: "31 %", "33 ± 5 %".
-
-        "" if unknown, as without a verdict.
-        """
-        if self.word is BalanceWord.UNKNOWN:
-            return ""
+        """Percent of throughput lost, with an error above 3 points: "31 %", "33 ± 5 %"; "" if unknown."""
         if self.lost_percent is not None:
             return "<1 %" if self.lost_percent < _WORTH_PERCENT else f"{self.lost_percent:.0f} %"
         if self.lost_estimate_percent is None or self.lost_error_points is None:

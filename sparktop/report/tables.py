@@ -393,7 +393,10 @@ def balances(snapshot: Snapshot) -> Table:
             ),
         ),
         figure("period", lambda judged: cell.duration(judged.period_s)),
-        figure("throughput lost", lambda judged: judged.lost_words or UNKNOWN),
+        figure(
+            "throughput lost",
+            lambda judged: (judged.word is not BalanceWord.UNKNOWN and judged.lost_words) or UNKNOWN,
+        ),
     )
 
 

@@ -850,9 +850,7 @@ def _load_graph(axis: SweepAxis, *, line: BackendLine, names: tuple[str, ...], t
     waiting = axis.columns(line.waiting) if line.waiting else [None] * len(running)
     newest = (_newest_value(line.running), _newest_value(line.waiting))
     running_now, waiting_now = (numbers.count(requests, 4).strip() for requests in newest)
-    text = f"run {running_now} wait {waiting_now}"
-    if len(text) > GUTTER - 2 - _LEAST_NAME:
-        text = f"{running_now} ({waiting_now} wait)"
+    text = f"run {running_now}" if waiting_now == "0" else f"{running_now} ({waiting_now} wait)"
     graph = stacked_rows(running, waiting, axis.width, 1, top, ("running", "waiting"), end_slot=1)[0]
     return [*_small_gutter((line.name, names), text), *graph]
 
