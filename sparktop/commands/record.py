@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.commands.choice import choose
     from sparktop.logfile import open_log
     from sparktop.recording.flight import flight_folder, incident_folder
-    from sparktop.recording.session import Limits, record
+    from sparktop.recording.session import record
 
     if arguments.output is None:
         raise UsageError("sparktop record needs -o FILE")
@@ -110,9 +110,8 @@ def run(arguments: argparse.Namespace) -> int:
         _check_new(Path(arguments.output))
     open_log(os.environ)
     watch = choose(arguments, os.environ)
-    limits = Limits(arguments.seconds, arguments.max_bytes)
-    incidents = incident_folder(flight_folder(os.environ))
-    paths, problem = asyncio.run(record(watch, Path(arguments.output), limits, tell, incidents))
+    incidents, limits = incident_folder(flight_folder(os.environ)), (arguments.seconds, arguments.max_bytes)
+    paths, problem = asyncio.run(record(watch, Path(arguments.output), tell, incidents, limits))
     if not paths:
         raise OutputError(f"{clean(arguments.output, 200)}: nothing was recorded: {problem or 'no reading'}")
     total = sum(path.stat().st_size for path in paths)

@@ -128,7 +128,7 @@ def _report_recording(arguments: argparse.Namespace, output: Path | None) -> int
         UsageError: a file is not a recording, the time is outside it, or another option does not fit.
     """
     from sparktop.commands.choice import checked_theme
-    from sparktop.recording.player import Recording
+    from sparktop.recording.player import Player, Recording
 
     if arguments.recordings is None:
         raise UsageError("--at needs --from FILE: the recording that has this moment")
@@ -137,7 +137,7 @@ def _report_recording(arguments: argparse.Namespace, output: Path | None) -> int
             raise UsageError(f"--from reads a recording and watches nothing: leave out {name}")
     theme = checked_theme(arguments.theme) or Watch().theme
     recording = Recording([Path(file) for file in arguments.recordings])
-    player = recording.player()
+    player = Player(recording)
     player.seek(moment(recording, arguments.at))
     recording.close()
     return _write(player.snapshot(), arguments.form, output, size=arguments.size, theme=theme)

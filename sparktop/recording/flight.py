@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 from msgspec import Struct
 
@@ -60,13 +60,9 @@ def is_network(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
         if len(fields) <= 4 or not rest:  # noqa: PLR2004 - the mount point
             continue
         mount = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[4])
-        if _is_below(path_of_mount, mount) and len(mount) >= len(best):
+        if f"{path_of_mount}/".startswith(mount.rstrip("/") + "/") and len(mount) >= len(best):
             best, kind = mount, rest[0]
     return kind in _NETWORK
-
-
-def _is_below(path: str, mount: str) -> bool:
-    return path == mount or path.startswith(mount.rstrip("/") + "/")
 
 
 def make_folder(folder: Path) -> None:
@@ -267,20 +263,14 @@ class Incidents:
 
     def _take_events(self) -> None:
         """Move each new event to the waiting incidents, unless it belongs to an incident known already."""
-        with suppress(Empty):
-            while True:
-                event = self._events.get_nowait()
-                if self._is_new_incident(event):
-                    self._begun_s[event.about or ""] = event.at_s or 0.0
-                    self._waiting.append(event)
-
-    def _is_new_incident(self, event: Event) -> bool:
-        at_s, begun_s = event.at_s or 0.0, self._begun_s.get(event.about or "")
-        if self._first_s is None or at_s - self._first_s < FOUND_S:
-            return False
-        if begun_s is not None and at_s - begun_s < SAME_S:
-            return False
-        return all(at_s - (event.at_s or 0.0) >= TOGETHER_S for event in self._waiting)
+        while not self._events.empty():
+            event = self._events.get_nowait()
+            at_s, begun_s = event.at_s or 0.0, self._begun_s.get(event.about or "", -math.inf)
+            is_state = self._first_s is None or at_s - self._first_s < FOUND_S
+            is_along = any(at_s - (other.at_s or 0.0) < TOGETHER_S for other in self._waiting)
+            if not (is_state or is_along or at_s - begun_s < SAME_S):
+                self._begun_s[event.about or ""] = at_s
+                self._waiting.append(event)
 
     def _save(self, event: Event, sources: Iterable[Path], until: Instant) -> None:
         what = f"{clean(event.subject, 60)} {event.kind}"
@@ -300,7 +290,8 @@ class Incidents:
         """
         make_folder(self._folder)
         with _wait_for_lock(self._folder / ".lock"):
-            name = _file_name(event)
+            words = re.sub(r"[^A-Za-z0-9._-]+", "-", event.subject)[:_NAME_LENGTH].strip("-.")
+            name = f"{words or 'unnamed'}-{event.kind}{SUFFIX}"
             if any(_is_of_incident(part.name, name, event.at) for part in parts(self._folder)):
                 return None
             frames = list(_newest_within_limit(frames_since((event.at_s or 0.0) - BEFORE_S, sources)))
@@ -398,16 +389,10 @@ def _make_room(folder: Path, wanted: int) -> None:
         copies.pop(0)[0].unlink()
 
 
-def _file_name(event: Event) -> str:
-    """Return the part of the file name after the time: "spark-a-unreachable.rec.zst"."""
-    words = re.sub(r"[^A-Za-z0-9._-]+", "-", event.subject)[:_NAME_LENGTH].strip("-.")
-    return f"{words or 'unnamed'}-{event.kind}{SUFFIX}"
-
-
 def _is_of_incident(existing: str, name: str, at: datetime) -> bool:
     """Return whether the file name `existing` is of the incident `name` that began at `at` or shortly before.
 
-    `name` is what `_name` returns.
+    `name` is the part of a file's name after the time: "spark-a-unreachable.rec.zst".
     """
     try:
         began = datetime.strptime(existing[:_STAMP_LENGTH], _STAMP).replace(tzinfo=UTC)

@@ -209,15 +209,6 @@ class Damage(Struct, frozen=True):
     offset: int
     """Where in the file it begins, in bytes."""
     reason: str
-
-
-class _FrameEnd(Struct, frozen=True):
-    """Where reading a frame ended."""
-
-    offset: int
-    """Where to search for the next frame."""
-    reason: str | None = None
-    """Why it ended before the frame's end; None at its end."""
     may_grow: bool = False
     """Whether the missing bytes may still be written."""
 
@@ -269,7 +260,7 @@ class FrameReader:
             last = False
             while not last:
                 block = self._read_block_header(offset)
-                if isinstance(block, _FrameEnd):
+                if isinstance(block, Damage):
                     return
                 length, last = block
                 offset += length
@@ -309,14 +300,16 @@ class FrameReader:
         Bytes between the end of one frame and the beginning of the next are damage. It is reported once, and
         with `waits` only after another frame follows.
         """
-        ended, reported = _FrameEnd(start), False
+        ended: int | Damage = start
+        reported = False
         while True:
-            frame = self._find_magic(ended.offset)
-            reason, may_grow = ended.reason, ended.may_grow
-            if reason is None and ended.offset < (self.size() if frame is None else frame):
-                reason, may_grow = "bytes that are not a frame", waits
-            if reason is not None and not reported and (frame is not None or not may_grow):
-                self._add_damage(Damage(ended.offset, reason))
+            offset = ended.offset if isinstance(ended, Damage) else ended
+            frame = self._find_magic(offset)
+            damage = ended if isinstance(ended, Damage) else None
+            if damage is None and offset < (self.size() if frame is None else frame):
+                damage = Damage(offset, "bytes that are not a frame", waits)
+            if damage is not None and not reported and (frame is not None or not damage.may_grow):
+                self.damage += [damage][: MOST_DAMAGE - len(self.damage)]
                 reported = True
             if frame is not None:
                 ended, reported = (yield from self._read_frame(frame, waits=waits)), False
@@ -325,12 +318,8 @@ class FrameReader:
             else:
                 return
 
-    def _add_damage(self, damage: Damage) -> None:
-        if len(self.damage) < MOST_DAMAGE:
-            self.damage.append(damage)
-
-    def _read_frame(self, frame: int, *, waits: bool) -> Generator[LocatedRecord | None, None, _FrameEnd]:
-        """Yield the records of a frame; return where and why reading it ended.
+    def _read_frame(self, frame: int, *, waits: bool) -> Generator[LocatedRecord | None, None, int | Damage]:
+        """Yield the records of a frame; return its end, or why and where reading ended before it.
 
         With `waits`, yield None as long as the header or the next block is incomplete at the end of the file,
         because a process may still be writing it.
@@ -341,7 +330,7 @@ class FrameReader:
             if waits and torn:
                 yield None
                 continue
-            return _FrameEnd(frame + 1, "a frame's header is torn or invalid", may_grow=torn)
+            return Damage(frame + 1, "a frame's header is torn or invalid", may_grow=torn)
         window = {zstd.DecompressionParameter.window_log_max: MAX_WINDOW_LOG}
         decompressor = zstd.ZstdDecompressor(options=window)
         self.open_frame, self.good_end = True, offset
@@ -350,7 +339,7 @@ class FrameReader:
             decompressor.decompress(os.pread(self._descriptor, offset - frame, frame))
             while not last:
                 block = self._read_block_header(offset)
-                if isinstance(block, _FrameEnd):
+                if isinstance(block, Damage):
                     if waits and block.may_grow and self._find_magic(offset) is None:
                         yield None
                         continue
@@ -362,11 +351,11 @@ class FrameReader:
                 offset += length
                 self.good_end = offset
         except (zstd.ZstdError, EOFError):
-            return _FrameEnd(offset + 1, "a block cannot be decompressed")
+            return Damage(offset + 1, "a block cannot be decompressed")
         except RecordError as error:
-            return _FrameEnd(offset + 1, str(error))
+            return Damage(offset + 1, str(error))
         self.open_frame = False
-        return _FrameEnd(offset)
+        return offset
 
     @staticmethod
     def _take_complete(text: bytearray, frame: int) -> Generator[LocatedRecord, None, int]:
@@ -401,21 +390,21 @@ class FrameReader:
         length = 5 + (not single) + dictionary + content
         return offset + length if len(head) >= length and not descriptor & 0x0C else None
 
-    def _read_block_header(self, offset: int) -> tuple[int, bool] | _FrameEnd:
+    def _read_block_header(self, offset: int) -> tuple[int, bool] | Damage:
         """Return (length in bytes, whether it is the frame's last) of the block at `offset`.
 
-        Return a `_FrameEnd` with the reason if the block is incomplete or invalid.
+        Return the damage if the block is incomplete or invalid.
         """
         head = os.pread(self._descriptor, _BLOCK_HEADER, offset)
         value = int.from_bytes(head, "little")
         kind, size = value >> 1 & 3, value >> 3
         if len(head) == _BLOCK_HEADER and value == 0:
-            return _FrameEnd(offset, "NUL bytes, as a power cut leaves them")
+            return Damage(offset, "NUL bytes, as a power cut leaves them")
         if kind == _RESERVED or size > _MAX_BLOCK:
-            return _FrameEnd(offset, "a block's header is invalid")
+            return Damage(offset, "a block's header is invalid")
         length = _BLOCK_HEADER + (1 if kind == _RLE else size)
         if offset + length > self.size():
-            return _FrameEnd(offset, "the last block is torn", may_grow=True)
+            return Damage(offset, "the last block is torn", may_grow=True)
         return length, bool(value & 1)
 
     def _find_magic(self, start: int) -> int | None:

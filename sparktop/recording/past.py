@@ -98,14 +98,6 @@ _newest: list[tuple[Fleet, bytes]] = []
 """The answers in the newest chunk, each with its compressed bytes."""
 
 
-def _compress_fleet(fleet: Fleet) -> bytes:
-    """Return an answer as compressed bytes, the same for the same one."""
-    compressed = next((packed for answer, packed in _newest if answer is fleet), None)
-    if compressed is not None:
-        return compressed
-    return zlib.compress(pickle.dumps(fleet, pickle.HIGHEST_PROTOCOL), 1)
-
-
 _Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
@@ -126,7 +118,9 @@ class _Pickler(pickle.Pickler):
         self.fleets = fleets = list[tuple[Fleet, bytes]]()
 
         def refer_fleet(fleet: Fleet) -> _Reduced:
-            fleets.append((fleet, _compress_fleet(fleet)))
+            packed = next((packed for answer, packed in _newest if answer is fleet), None)
+            packed = packed or zlib.compress(pickle.dumps(fleet, pickle.HIGHEST_PROTOCOL), 1)
+            fleets.append((fleet, packed))
             return _fleet_reference, (len(fleets) - 1,)
 
         # Not persistent_id, which is called for every number.
@@ -182,10 +176,6 @@ def picture_of(snapshot: Snapshot, band: Callable[[], Band]) -> Picture:
     """
     sweep = band()
     return Picture(snapshot, None if isinstance(sweep, Countdown) else sweep)
-
-
-def _size_of(fleet: Fleet) -> int:
-    return len(fleet.servers) + len(fleet.nodes)
 
 
 class Past:
@@ -260,7 +250,8 @@ class Past:
         """
         sources = len(snapshot.backends) + len(snapshot.nodes) + len(snapshot.routers)
         self._least_apart_s = max(1.0, KEPT_S * SOURCE_BYTES * sources / BUDGET_BYTES)
-        scraped = sum(map(_size_of, (view.fleet for view in snapshot.fleets if view.fleet is not None)))
+        fleets = [view.fleet for view in snapshot.fleets if view.fleet is not None]
+        scraped = sum(len(fleet.servers) + len(fleet.nodes) for fleet in fleets)
         newest = self.newest
         if newest is not None and not self._is_later(newest, snapshot.at, 1.0):
             return
@@ -268,7 +259,11 @@ class Past:
             self._sparse.append(Chunk(self._recent))
             self._recent.clear()
         self._recent.append(picture_of(snapshot, band))
-        self._keep_events(snapshot)
+        for event in snapshot.events:
+            self._events[event.at, event.subject, event.about or event.message] = event
+        if len(self._events) > _MOST_EVENTS:
+            kept = sorted(self._events, key=lambda key: key[0])[-_MOST_EVENTS // 2 :]
+            self._events = {key: self._events[key] for key in kept}
         self._compress_old(snapshot.at)
 
     def _is_later(self, picture: Stamp | Picture, at: float, apart_s: float) -> bool:
@@ -292,13 +287,6 @@ class Past:
                 self._sparse.append(Chunk(kept))
         while self._sparse and self._sparse[0].stamps[-1].at < at - KEPT_S:
             self._sparse.popleft()
-
-    def _keep_events(self, snapshot: Snapshot) -> None:
-        for event in snapshot.events:
-            self._events[event.at, event.subject, event.about or event.message] = event
-        if len(self._events) > _MOST_EVENTS:
-            kept = sorted(self._events, key=lambda key: key[0])[-_MOST_EVENTS // 2 :]
-            self._events = {key: self._events[key] for key in kept}
 
     def _picture_at(self, index: int) -> Picture | None:
         """Return the picture at a place in `stamps`; None if there are no pictures."""

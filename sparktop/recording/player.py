@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Thresholds
 from sparktop.model.text import clean, reason_of
-from sparktop.recording.frames import MAGIC, Damage, FrameReader, Kind, LocatedRecord, Record, RecordError
+from sparktop.recording.frames import MAGIC, Damage, FrameReader, Kind, Record, RecordError
 from sparktop.recording.records import (
     MOST_TARGETS,
     SCHEMA,
@@ -35,13 +35,12 @@ from sparktop.recording.records import (
     sweep_of,
 )
 from sparktop.store import Store
-from sparktop.store.store import Call, Change
+from sparktop.store.store import Change
 
 if TYPE_CHECKING:
     from sparktop.model.sweep import SweepView
 
 
-Value = TypeVar("Value")
 WARM_UP_S = 900.0
 """Seconds replayed before a moment, so that graphs, windows and verdicts there are as they were."""
 
@@ -58,26 +57,26 @@ class Recording:
         Raises:
             UsageError: a file cannot be opened or is not a recording.
         """
-        self._files: list[tuple[Path, FrameReader]] = []
+        self._readers: dict[Path, FrameReader] = {}
         self._descriptors: list[int] = []
-        for path in paths:
-            self._open_file(path)
-        opened = zip(self._files, self._descriptors, strict=True)
-        self.frames = [
-            start
-            for (path, _), descriptor in opened
-            for start in _frame_starts(path, FrameReader(descriptor))
-        ]
+        self.frames: list[FrameStart] = []
         """The beginnings of all readable frames, by wall time."""
+        for path in dict.fromkeys(paths):
+            descriptor = self._open_file(path)
+            self._readers[path] = FrameReader(descriptor)
+            self.frames += _frame_starts(path, FrameReader(descriptor))
         self.frames.sort(key=lambda frame: frame.instant.wall)
-        self._tail: tuple[Path, FrameReader] | None = None
         if not self.frames:
             self.close()
             named = ", ".join(clean(path, 200) for path in paths)
             raise UsageError(
                 f"{named}: no frame of a recording can be read: sparktop record --check says why"
             )
-        self.end = self.frames[-1].instant.wall
+        newest = self.frames[-1]
+        self._tail = FrameReader(self._descriptors[list(self._readers).index(newest.path)])
+        self._news = self._tail.follow(newest.offset)
+        self._clock = ForwardClock(newest)
+        self.end = newest.instant.wall
         """Wall time of the last record."""
         self.is_over = False
         """Whether no more will be written: the recording was ended, or its writer is gone."""
@@ -85,7 +84,7 @@ class Recording:
         """Whether it is over without having been ended: its writer was killed, or it is a part of a file."""
         self.read_appended()
 
-    def _open_file(self, path: Path) -> None:
+    def _open_file(self, path: Path) -> int:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
@@ -99,11 +98,7 @@ class Recording:
         if not is_recording:
             self.close()
             raise UsageError(f"{clean(path, 300)} is not a recording of sparktop")
-        self._files.append((path, FrameReader(descriptor)))
-
-    def player(self) -> Player:
-        """Return a new player, which stands at the start."""
-        return Player(self)
+        return descriptor
 
     def close(self) -> None:
         """Close all files."""
@@ -117,10 +112,8 @@ class Recording:
             UsageError: there are too many.
         """
         first = self.frames[0]
-        record = self._reader_of(first.path).first(first.offset)
         try:
-            if record is not None:
-                read_head(record)
+            first.read_head()
         except TooManyTargetsError as error:
             raise UsageError(f"{clean(first.path, 300)} cannot be played: {error}") from None
         except RecordError:
@@ -129,7 +122,7 @@ class Recording:
     @property
     def damage(self) -> list[tuple[Path, Damage]]:
         """The damaged parts found so far while reading, each with the path of its file."""
-        return [(path, damaged_part) for path, reader in self._files for damaged_part in reader.damage]
+        return [(path, part) for path, reader in self._readers.items() for part in reader.damage]
 
     def frame_before(self, wall: datetime) -> FrameStart:
         """Return the last frame that begins at or before `wall`, or the first frame if all begin later."""
@@ -138,50 +131,54 @@ class Recording:
 
     def records(self, start: FrameStart) -> Iterator[Record]:
         """Yield the records from a frame on, through all later frames of all files, until the present end."""
-        return (record for record in self._read_runs(start, follows=False) if record is not None)
+        return (record for record in self.follow(start, waits=False) if record is not None)
 
-    def follow(self, start: FrameStart) -> Iterator[Record | None]:
-        """Yield the records from a frame on, and None each time the last file has no more yet."""
-        return self._read_runs(start, follows=True)
+    def follow(self, start: FrameStart, *, waits: bool = True) -> Iterator[Record | None]:
+        """Yield the records from a frame on, and None each time the last file has no more yet.
 
-    def _read_runs(self, start: FrameStart, *, follows: bool) -> Iterator[Record | None]:
+        Records of times that were played already are skipped. An older head is yielded, dated as of the
+        newest record. Without `waits`, end at the present end.
+        """
         runs = runs_from(start, self.frames)
-        line = TimeLine()
-        for index, run in enumerate(runs):
-            after = runs[index + 1] if index + 1 < len(runs) else None
-            reader, offset = self._reader_of(run.start.path), run.start.offset
-            follows_on = follows and after is None
-            yield from line.records(
-                run, reader.follow(offset) if follows_on else reader.records(offset), after
-            )
-
-    def _reader_of(self, path: Path) -> FrameReader:
-        return next(reader for opened, reader in self._files if opened == path)
+        played: datetime | None = None
+        played_path: Path | None = None
+        for (first, end), after in zip(runs, [*(other for other, _ in runs[1:]), None], strict=True):
+            clock, path, reader = ForwardClock(first), first.path, self._readers[first.path]
+            goes_on = waits and after is None
+            for located in reader.follow(first.offset) if goes_on else reader.records(first.offset):
+                if located is None:
+                    yield None
+                    continue
+                record, frame = located
+                if end is not None and frame >= end:
+                    break
+                record = clock.correct(record)
+                wall = record.instant.wall
+                before = played or wall
+                if after is not None and before < after.instant.wall < wall and wall - before > _CONTINUOUS:
+                    break  # the first records after a gap still belong to the frame before it
+                if played is None or wall > played or path == played_path:
+                    played, played_path = wall, path
+                    yield record
+                elif record.kind == Kind.HEAD:  # what it says of targets holds later, too
+                    later_s = (played - wall).total_seconds()
+                    yield replace(record, instant=Instant(record.instant.at + later_s, played))
 
     def read_appended(self) -> bool:
         """Read the records that were appended to the last file; return whether there were any.
 
         Also updates `end`, `is_over`, `was_cut` and `frames`.
         """
-        if self._tail is None:
-            path = self.frames[-1].path
-            self._tail = (
-                path,
-                FrameReader(self._descriptors[[opened for opened, _ in self._files].index(path)]),
-            )
-            self._news = self._tail[1].follow(self.frames[-1].offset)
-            self._clock = ForwardClock(self.frames[-1])
-        has_news = False
+        has_news, path = False, self.frames[-1].path
         while (located := next(self._news, None)) is not None:
             has_news, (record, frame) = True, located
             record = self._clock.correct(record)
             self.end = max(self.end, record.instant.wall)
             self.is_over, self.was_cut = record.kind == Kind.END, False
             if frame > self.frames[-1].offset:
-                start = _frame_start(*self._tail, frame, record, self._clock.ahead)
-                self.frames += [] if start is None else [start]
+                self.frames += _frame_start(path, self._tail, frame, record, self._clock.ahead)
         if not has_news and not self.is_over:
-            self.is_over = self.was_cut = self._tail[1].is_abandoned()
+            self.is_over = self.was_cut = self._tail.is_abandoned()
         return has_news
 
 
@@ -190,36 +187,17 @@ def _frame_starts(path: Path, reader: FrameReader) -> Iterator[FrameStart]:
     clock = ForwardClock()
     for offset in reader.starts():
         first = reader.first(offset)
-        if first is None or first.kind != Kind.HEAD:
-            continue
-        first = clock.correct(first)
-        if (start := _frame_start(path, reader, offset, first, clock.ahead)) is not None:
-            yield start
+        if first is not None and first.kind == Kind.HEAD:
+            yield from _frame_start(path, reader, offset, clock.correct(first), clock.ahead)
 
 
 def _frame_start(
     path: Path, reader: FrameReader, offset: int, record: Record, ahead: timedelta
-) -> FrameStart | None:
-    """Return the beginning of the frame at `offset`; None if its first record, `record`, is not a head."""
-    if record.kind != Kind.HEAD or record.fields.get("schema") != SCHEMA:
-        return None
-
-    def read(parse: Callable[[Record], Value], default: Value) -> Value:
-        """Return what `parse` reads from the frame's head, or `default` if the head cannot be read."""
-        first = reader.first(offset)
-        try:
-            return default if first is None else parse(first)
-        except RecordError:
-            return default
-
-    return FrameStart(
-        path,
-        offset,
-        record.instant,
-        ahead,
-        clean(record.fields.get("boot_id", ""), 200),
-        lambda: read(read_head, Head()),
-    )
+) -> Iterator[FrameStart]:
+    """Yield the beginning of the frame at `offset`, unless its first record, `record`, is not a head."""
+    if record.kind == Kind.HEAD and record.fields.get("schema") == SCHEMA:
+        boot_id = clean(record.fields.get("boot_id", ""), 200)
+        yield FrameStart(path, offset, record.instant, ahead, boot_id, reader)
 
 
 class Player:
@@ -247,7 +225,7 @@ class Player:
         """What the board showed of a sweep at the moment that the playback has reached."""
         self._since = frame.instant.wall
         self._boot_id = frame.boot_id
-        self._new_store(frame.read_head(), frame.instant)
+        self._new_store(frame.head, frame.instant)
 
     def _new_store(self, head: Head, instant: Instant) -> None:
         self.instant = instant
@@ -314,18 +292,14 @@ class Player:
                 self.sweep = sweep_of(record)
             elif record.instant.wall < self._since and record.kind in _READINGS:
                 self.instant = record.instant
-            elif (call := call_of(record)) is not None and self._has_room(call):
+            elif (call := call_of(record)) is not None:
+                targets = len(self.store.targets()) + len(call.arguments)
+                if call.change is Change.ADD and targets > MOST_TARGETS:
+                    raise TooManyTargetsError
                 self.instant = record.instant
                 getattr(self.store, call.change.value)(*call.arguments)
         except (RecordError, TypeError):
             self.unreadable += 1
-
-    def _has_room(self, call: Call) -> bool:
-        """Return whether a call leaves the store with no more targets than can be shown; count it if not."""
-        if call.change is not Change.ADD or len(self.store.targets()) + len(call.arguments) <= MOST_TARGETS:
-            return True
-        self.unreadable += 1
-        return False
 
     def _apply_head(self, record: Record) -> None:
         """Read the head of the next frame, and begin a new store if the machine or the clock has restarted.
@@ -339,20 +313,12 @@ class Player:
         else:
             self.instant = record.instant
             self._match_targets(head)
-        at, instant = head.announced.at, record.instant
-        is_new = at is None or abs(at - instant.at) <= CLOCK_ERROR_S
+        state, instant = head.announced, record.instant
+        is_new = state.at is None or abs(state.at - instant.at) <= CLOCK_ERROR_S
+        # A condition that began before the replayed records then has its true beginning. Heads after the
+        # moment of a jump are not needed, and this version may judge differently from the one that recorded.
         if self._target is not None and instant.wall <= self._target and is_new:
-            self._adopt_announcements(head)
-
-    def _adopt_announcements(self, head: Head) -> None:
-        """Pass the alerts, events and verdicts that the head lists to the store.
-
-        A condition that began before the replayed records then has its true beginning. Called only for
-        heads up to the moment of a jump: later ones are not needed, and this version of sparktop may judge
-        differently from the version that recorded.
-        """
-        state = head.announced
-        self.store.adopt(state.alerts, state.events, state.verdicts)
+            self.store.adopt(state.alerts, state.events, state.verdicts)
 
     def _match_targets(self, head: Head) -> None:
         """Change the store's targets, thresholds and identities to those of a head, after lost records."""
@@ -390,13 +356,25 @@ class FrameStart(Struct, frozen=True):
     """Time of its first record, whose wall time has been corrected by adding `ahead`."""
     ahead: timedelta
     boot_id: str
-    read_head: Callable[[], Head]
+    reader: FrameReader
     """Reads the head from the file: a day has 1,440 heads, and hardly any of them is needed."""
+
+    def read_head(self) -> Head:
+        """Read the head from the file.
+
+        Raises:
+            RecordError: it cannot be read.
+        """
+        first = self.reader.first(self.offset)
+        return Head() if first is None else read_head(first)
 
     @property
     def head(self) -> Head:
-        """The head, read from the file at each use."""
-        return self.read_head()
+        """The head, read from the file at each use; an empty one if it cannot be read."""
+        try:
+            return self.read_head()
+        except RecordError:
+            return Head()
 
 
 class ForwardClock:
@@ -427,81 +405,25 @@ class ForwardClock:
         return replace(record, instant=instant) if self.ahead else record
 
 
-class FrameRun(Struct, frozen=True):
-    """A part of one file: successive frames that are played one after the other."""
-
-    start: FrameStart
-    """The first frame."""
-    end: int | None
-    """Offset of the first frame after the part; None if the part reaches to the end of the file."""
-
-
-def _position(frame: FrameStart) -> tuple[Path, int]:
-    return frame.path, frame.offset
-
-
-def runs_from(start: FrameStart, frames: Sequence[FrameStart]) -> list[FrameRun]:
+def runs_from(start: FrameStart, frames: Sequence[FrameStart]) -> list[tuple[FrameStart, int | None]]:
     """Return the parts of files to play from the frame `start` on, in the order of time.
 
+    Each is (its first frame, the offset of the first frame after it in its file; None for the file's end).
     `frames` are the frames of all files, ordered by wall time. Where files overlap, the file that is being
     played is continued up to its end or to a gap of over 90 s; other files fill such gaps.
     """
-    places = pairwise(sorted(frames, key=_position))
-    later = {_position(frame): other for frame, other in places if frame.path == other.path}
-    chosen = [start]
-    index = [_position(frame) for frame in frames].index(_position(start))
-    for frame in frames[index + 1 :]:
-        follower = later.get(_position(chosen[-1]))
-        goes_on = follower is not None and follower.instant.wall - chosen[-1].instant.wall <= _CONTINUOUS
-        if frame.path == chosen[-1].path or not goes_on:
-            chosen.append(frame)
-    runs: list[FrameRun] = []
-    for before, frame in zip([None, *chosen], chosen, strict=False):
-        follower = later.get(_position(frame))
-        end = None if follower is None else follower.offset
-        if before is not None and later.get(_position(before)) is frame:
-            runs[-1] = replace(runs[-1], end=end)
-        else:
-            runs.append(FrameRun(frame, end))
-    return runs
-
-
-class TimeLine:
-    """Puts the records of successive runs in one order of time; skips those of times already played."""
-
-    def __init__(self) -> None:
-        """Begin before the first run."""
-        self._played: datetime | None = None
-        self._path: Path | None = None
-
-    def records(
-        self, run: FrameRun, records: Iterable[LocatedRecord | None], after: FrameRun | None
-    ) -> Iterator[Record | None]:
-        """Yield the records of `run` that are newer than all records yielded for earlier runs.
-
-        An older head is yielded too, dated as of the newest record. `records` has the records of the file
-        from the start of `run` on, and None where the file has no more yet, which is passed on. `after` is
-        the next run; if it begins within a gap of this one, stop at the gap.
-        """
-        clock, path = ForwardClock(run.start), run.start.path
-        for located in records:
-            if located is None:
-                yield None
-                continue
-            record, frame = located
-            if run.end is not None and frame >= run.end:
-                return
-            record = clock.correct(record)
-            wall = record.instant.wall
-            before = self._played or wall
-            if after is not None and before < after.start.instant.wall < wall and wall - before > _CONTINUOUS:
-                return  # the first records after a gap still belong to the frame before it
-            if self._played is None or wall > self._played or path == self._path:
-                self._played, self._path = wall, path
-                yield record
-            elif record.kind == Kind.HEAD:  # what it says of targets holds later, too
-                later_s = (self._played - wall).total_seconds()
-                yield replace(record, instant=Instant(record.instant.at + later_s, self._played))
+    places = pairwise(sorted(frames, key=lambda frame: (frame.path, frame.offset)))
+    later = {id(frame): other for frame, other in places if frame.path == other.path}
+    runs = [(start, start)]  # first and last frame of each part
+    for frame in frames[frames.index(start) + 1 :]:
+        first, last = runs[-1]
+        follower = later.get(id(last))
+        if frame is follower:
+            runs[-1] = (first, frame)
+        elif follower is None or follower.instant.wall - last.instant.wall > _CONTINUOUS:
+            runs.append((frame, frame))
+    followers = [(first, later.get(id(last))) for first, last in runs]
+    return [(first, None if follower is None else follower.offset) for first, follower in followers]
 
 
 GAP_S = 10.0

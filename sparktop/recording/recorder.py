@@ -180,18 +180,6 @@ class Recorder:
                 if isinstance(oldest, Call) and oldest.change not in _NO_CHANGE_OF_HEAD:
                     self._missed.append(oldest)
 
-    def _take_items(self) -> tuple[list[tuple[Instant, Item]], int]:
-        """Remove and return all items that wait to be written, and the number dropped since the last call.
-
-        Each item has its time.
-        """
-        with self._lock:
-            taken, dropped, missed = list(self._items), self._dropped, self._missed
-            self._items.clear()
-            self._waiting_bytes, self._dropped, self._missed = 0, 0, []
-        self._update_head(missed)
-        return taken, dropped
-
     def _update_head(self, items: Iterable[Item]) -> None:
         """Update the head by the calls in `items`, which are never written, for the next frame's head."""
         for item in items:
@@ -220,7 +208,11 @@ class Recorder:
         waits = self._failed_at is not None and time.monotonic() - self._failed_at < RETRY_S
         if waits and not stopping:
             return
-        items, dropped = self._take_items()
+        with self._lock:
+            items, dropped, missed = list(self._items), self._dropped, self._missed
+            self._items.clear()
+            self._waiting_bytes, self._dropped, self._missed = 0, 0, []
+        self._update_head(missed)
         if not items and not (stopping and self._frame is not None):
             self._count_dropped(dropped)
             return
@@ -387,7 +379,8 @@ class RecordingFile:
         for _ in range(_LOCK_TRIES):
             self._descriptor = _open_or_create(path)
             try:
-                self._good_end = self._find_end()
+                self.length = self._find_end()
+                """Length of the file in bytes, up to the end of its last completely written block."""
             except OSError as error:
                 os.close(self._descriptor)
                 raise OutputError(f"{clean(path, 300)}: cannot be read: {reason_of(error)}") from None
@@ -400,11 +393,6 @@ class RecordingFile:
         else:
             raise OutputError(f"{clean(path, 300)}: another process deletes this recording")
         self._frame_open = False
-
-    @property
-    def length(self) -> int:
-        """Length of the file in bytes, up to the end of its last completely written block."""
-        return self._good_end
 
     def check_room(self) -> None:
         """Check, before anything is measured, that there is room to write.
@@ -428,22 +416,22 @@ class RecordingFile:
         """
         try:
             require_room(self._descriptor)
-            _write_all(self._descriptor, data, self._good_end)
+            _write_all(self._descriptor, data, self.length)
             if sync:
                 os.fdatasync(self._descriptor)
         except OSError:
             self.end_frame()
             raise
-        self._good_end += len(data)
+        self.length += len(data)
         self._frame_open = frame_open
 
     def end_frame(self) -> None:
         """Cut off an incomplete block at the end of the file and end the open frame; ignore disk errors."""
         with suppress(OSError):
-            os.ftruncate(self._descriptor, self._good_end)
+            os.ftruncate(self._descriptor, self.length)
             if self._frame_open:
-                _write_all(self._descriptor, EMPTY_LAST_BLOCK, self._good_end)
-                self._good_end += len(EMPTY_LAST_BLOCK)
+                _write_all(self._descriptor, EMPTY_LAST_BLOCK, self.length)
+                self.length += len(EMPTY_LAST_BLOCK)
                 self._frame_open = False
 
     def is_gone(self) -> bool:
@@ -460,7 +448,7 @@ class RecordingFile:
         """
         self.end_frame()
         with suppress(OSError):
-            if self._is_new and not self._good_end and not self.is_gone():
+            if self._is_new and not self.length and not self.is_gone():
                 self.path.unlink()
         with suppress(OSError):
             os.close(self._descriptor)
@@ -476,32 +464,22 @@ class RecordingFile:
         if os.pread(self._descriptor, len(MAGIC), 0) != MAGIC:
             raise OutputError(f"{clean(self.path, 300)} exists and is not a recording: choose another name")
         reader = FrameReader(self._descriptor)
-        for _ in reader.records(_last_frame(reader)):
+        for _ in reader.records(max(reader.frames(), default=0)):
             pass
-        self._good_end, self._frame_open = reader.good_end, reader.open_frame
+        self.length, self._frame_open = reader.good_end, reader.open_frame
         self.end_frame()
-        return self._good_end
+        return self.length
 
 
 def is_recording(path: Path) -> bool:
     """Return whether a file begins like a recording; False if it cannot be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        if not path.is_file():  # opening a pipe would wait
+            return False
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
     except (OSError, ValueError):
         return False
-    try:
-        return os.pread(descriptor, len(MAGIC), 0) == MAGIC
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-
-
-def _last_frame(reader: FrameReader) -> int:
-    last = 0
-    for offset in reader.frames():
-        last = offset
-    return last
 
 
 def _open_or_create(path: Path) -> int:

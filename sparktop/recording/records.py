@@ -19,7 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from sparktop import __version__
 from sparktop.engines import PageError, read_page
@@ -30,7 +30,7 @@ from sparktop.model.instant import Instant
 from sparktop.model.load import REMOVED_KINDS
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReading
-from sparktop.model.router import Fleet, RouterSample, Scrape
+from sparktop.model.router import Fleet, RouterSample
 from sparktop.model.series import Series
 from sparktop.model.snapshot import Kept, Snapshot
 from sparktop.model.targets import (
@@ -79,10 +79,8 @@ _TEXT = 300
 """Most characters of a text that is read."""
 
 
-def public_url(url: str | None) -> str | None:
+def public_url(url: str) -> str:
     """Return an address without user name, password, query and fragment."""
-    if url is None:
-        return None
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
@@ -93,18 +91,11 @@ def target_fields(target: Target) -> dict[str, object]:
         name: value for name in _TARGET_FIELDS[type(target)] if (value := getattr(target, name)) is not None
     }
     fields["kind"] = key_of(target).kind.value
-    if "url" in fields:
-        fields["url"] = public_url(target.url)
-        if isinstance(target, BackendTarget) and target.scrape is not None:  # which replica of a node of Ray
-            fields["url"] = "".join((public_url(target.url) or "", *target.url.partition("#")[1:]))
-    return {name: _json_value(value) for name, value in fields.items()}
-
-
-def _json_value(value: object) -> object:
-    """Return a field of a target as JSON types."""
-    if isinstance(value, Scrape):
-        return asdict(value)
-    return dict(value) if isinstance(value, Mapping) else value
+    if target.url is not None:
+        is_replica = isinstance(target, BackendTarget) and target.scrape is not None  # of a node of Ray
+        which = "".join(target.url.partition("#")[1:]) if is_replica else ""
+        fields["url"] = f"{public_url(target.url)}{which}"
+    return cast("dict[str, object]", msgspec.to_builtins(fields))
 
 
 def read_target(fields: object) -> Target:
@@ -149,43 +140,29 @@ def _reading_record(
     return Record(kind, instant, key.label, fields, body) if len(body) <= MAX_BODY_BYTES else None
 
 
-def _identity_record(instant: Instant, key: SourceKey, identity: EngineIdentity | NodeIdentity) -> Record:
-    return Record(Kind.IDENTITY, instant, key.label, body=json_line(identity))
-
-
-def _note_record(instant: Instant, subject: str, message: str, severity: Severity) -> Record:
-    fields = {"subject": subject, "message": message, "severity": severity.value}
-    return Record(Kind.NOTE, instant, fields=fields)
-
-
-def _added_record(instant: Instant, *targets: Target) -> Record:
-    return Record(Kind.WATCH, instant, fields={"add": [target_fields(target) for target in targets]})
-
-
-def _own_load_writer(change: Change) -> Callable[[Instant, frozenset[str]], Record]:
-    return lambda instant, names: Record(Kind.SWEEP, instant, fields={change.value: sorted(names)})
+def _fields_writer(kind: Kind, fields_of: Callable[..., Mapping[str, object]]) -> Callable[..., Record]:
+    """Return a function for records whose fields `fields_of` makes of the arguments of a call."""
+    return lambda instant, *arguments: Record(kind, instant, fields=fields_of(*arguments))
 
 
 _WRITERS: Mapping[Change, Callable[..., Record | None]] = {
     Change.ACCEPT: _reading_record,
-    Change.IDENTIFY: _identity_record,
-    Change.ADD: _added_record,
-    Change.REMOVE: lambda instant, key: Record(Kind.WATCH, instant, key.label, {"remove": True}),
-    Change.SET_INTERVAL: lambda instant, value: Record(Kind.WATCH, instant, fields={"interval_s": value}),
-    Change.SET_THRESHOLDS: lambda instant, thresholds: Record(
-        Kind.WATCH, instant, fields={"thresholds": msgspec.to_builtins(thresholds)}
+    Change.IDENTIFY: lambda at, key, identity: Record(Kind.IDENTITY, at, key.label, body=json_line(identity)),
+    Change.ADD: _fields_writer(Kind.WATCH, lambda *targets: {"add": [*map(target_fields, targets)]}),
+    Change.REMOVE: lambda at, key: Record(Kind.WATCH, at, key.label, {"remove": True}),
+    Change.SET_INTERVAL: _fields_writer(Kind.WATCH, lambda value: {"interval_s": value}),
+    Change.SET_THRESHOLDS: _fields_writer(Kind.WATCH, lambda new: {"thresholds": msgspec.to_builtins(new)}),
+    Change.SET_SEARCHING: _fields_writer(Kind.WATCH, lambda hosts: {"searching": list(hosts)}),
+    **{
+        change: _fields_writer(Kind.SWEEP, lambda names, change=change: {change.value: sorted(names)})
+        for change in (Change.BEGIN_OWN_LOAD, Change.END_OWN_LOAD)
+    },
+    Change.NOTE: _fields_writer(
+        Kind.NOTE, lambda subject, text, level: {"subject": subject, "message": text, "severity": level.value}
     ),
-    Change.SET_SEARCHING: lambda instant, hosts: Record(
-        Kind.WATCH, instant, fields={"searching": list(hosts)}
-    ),
-    Change.BEGIN_OWN_LOAD: _own_load_writer(Change.BEGIN_OWN_LOAD),
-    Change.END_OWN_LOAD: _own_load_writer(Change.END_OWN_LOAD),
-    Change.NOTE: _note_record,
-    Change.MEASURE_SELF: lambda instant, cpu, rss: Record(
-        Kind.SELF, instant, fields={"cpu_percent": cpu, "rss_bytes": rss}
-    ),
-    Change.JUDGE: lambda instant: Record(Kind.TICK, instant),
-    Change.LEARN: lambda instant, kept: Record(Kind.STARTS, instant, body=json_line(kept)),
+    Change.MEASURE_SELF: _fields_writer(Kind.SELF, lambda cpu, rss: {"cpu_percent": cpu, "rss_bytes": rss}),
+    Change.JUDGE: lambda at: Record(Kind.TICK, at),
+    Change.LEARN: lambda at, kept: Record(Kind.STARTS, at, body=json_line(kept)),
 }
 
 
@@ -502,19 +479,11 @@ def boot_id() -> str:
 
 def announcements(snapshot: Snapshot) -> Announced:
     """Return the alerts, events and balance verdicts of a snapshot, and a summary of its last minute."""
-    at = snapshot.at
+    at, servers = snapshot.at, [backend.history for backend in snapshot.backends]
+    requests = [series for history in servers for series in (history.running, history.waiting)]
     summary = {
-        "generation_tps": _minute_range(
-            at, [backend.history.generation_tps for backend in snapshot.backends]
-        ),
-        "requests": _minute_range(
-            at,
-            [
-                series
-                for backend in snapshot.backends
-                for series in (backend.history.running, backend.history.waiting)
-            ],
-        ),
+        "generation_tps": _minute_range(at, [history.generation_tps for history in servers]),
+        "requests": _minute_range(at, requests),
         "headroom_gib": _minute_range(at, [node.history.headroom_gib for node in snapshot.nodes], least=True),
     }
     return Announced(

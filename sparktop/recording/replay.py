@@ -14,7 +14,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import SweepView
 from sparktop.panels.board.bars import TimeBar
 from sparktop.recording.past import RECENT_S, Past, Picture
-from sparktop.recording.player import WARM_UP_S, FrameStart, Player, Recording
+from sparktop.recording.player import WARM_UP_S, Player, Recording
 from sparktop.recording.when import TimeRange
 
 SPEEDS = (1, 2, 4, 8, 16, 32, 64)
@@ -62,7 +62,7 @@ class Replay:
         """Stand paused at the end of the recording; `clock` (seconds) measures playing and work."""
         self.recording = recording
         self._clock = clock
-        self._player = recording.player()
+        self._player = Player(recording)
         self.past = Past()
         self._wanted = recording.end
         self._steps: Iterator[None] | None = None
@@ -123,14 +123,14 @@ class Replay:
 
         The second pass also stores pictures in `past`. Yield between records, so that `work` can interrupt.
         """
-        glance = self.recording.player()
+        glance = Player(self.recording)
         many = len(self._shown.snapshot.backends) > MANY
         glance.begin_before(wall, GLANCE_OF_MANY_S if many else GLANCE_S)
         self._glanced = False
         yield from glance.steps(wall)
         self._shown, self._glanced = Picture(glance.snapshot(), glance.sweep), True
         yield
-        whole = self.recording.player()
+        whole = Player(self.recording)
         whole.begin_before(wall, WARM_UP_S)
         self.past.clear()
         self._player = whole
@@ -204,16 +204,13 @@ class Replay:
         """Read load and events for the time bar from further heads, until `clock` has reached `until`."""
         frames = self.recording.frames
         while self._indexed < len(frames) and self._clock() < until:
-            self._add_to_bar(frames[self._indexed])
+            frame = frames[self._indexed]
+            announced = frame.head.announced
+            load = announced.summary.get("generation_tps")
+            self._points.append((frame.instant.wall, None if load is None else load.mean))
+            events = announced.events
+            self._events |= {(event.at.astimezone(UTC), event.subject): event.severity for event in events}
             self._indexed += 1
-
-    def _add_to_bar(self, frame: FrameStart) -> None:
-        announced = frame.head.announced
-        load = announced.summary.get("generation_tps")
-        self._points.append((frame.instant.wall, None if load is None else load.mean))
-        self._events |= {
-            (event.at.astimezone(UTC), event.subject): event.severity for event in announced.events
-        }
 
     def _event_times(self) -> list[tuple[datetime, Severity]]:
         """Return the times and severities of all events that are known, in order of time."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from sparktop.errors import OutputError
 from sparktop.model.event import Severity
@@ -236,32 +233,14 @@ class RecordedMonitor(Monitor):
         await asyncio.to_thread(self._recordings.stop, "quit")
 
 
-class Limits(Struct, frozen=True):
-    """Limits of time and size at which a recording without a screen ends; None for no limit."""
-
-    seconds: float | None = None
-    size: int | None = None
-    """Bytes of all its files."""
-
-    def reached(self, passed_s: float, written: Sequence[Path]) -> str | None:
-        """Return which limit has been reached, as text for the record of the end; None if none has.
-
-        `passed_s` is the duration of the recording, `written` the paths of its files.
-        """
-        if self.seconds is not None and passed_s >= self.seconds:
-            return "time is up"
-        if (
-            self.size is not None
-            and sum(path.stat().st_size for path in written if path.exists()) >= self.size
-        ):
-            return "size is reached"
-        return None
-
-
 async def record(
-    watch: Watch, path: Path, limits: Limits, report: Callable[[str], None], incidents: Path
+    watch: Watch,
+    path: Path,
+    report: Callable[[str], None],
+    incidents: Path,
+    limits: tuple[float | None, int | None] = (None, None),
 ) -> tuple[list[Path], str | None]:
-    """Watch and record into `path` until Ctrl+C, SIGTERM or a limit.
+    """Watch and record into `path` until Ctrl+C, SIGTERM or a limit: seconds, or bytes of all files.
 
     Return (the files that it wrote, why the end is missing; None for a complete recording).
 
@@ -280,16 +259,33 @@ async def record(
     finally:
         file.close()
     written, stopped, ended = list[Path](), list[str](), asyncio.Event()
+    seconds, size = limits
 
     def end(number: signal.Signals) -> None:
         stopped.append(number.name)
         ended.set()
 
+    def next_path(_: Instant) -> Path:
+        # A file into which nothing could be written is tried again.
+        if not written:
+            written.append(path)
+        elif _has_content(written[-1]):
+            stem = path.name.partition(".")[0]
+            written.append(path.with_name(f"{stem}.{len(written) + 1}{SUFFIX}"))
+        return written[-1]
+
+    def reached_limit() -> str | None:
+        if seconds is not None and clock() - began >= seconds:
+            return "time is up"
+        bytes_written = sum(file.stat().st_size for file in written if file.exists())
+        is_full = size is not None and bytes_written >= size
+        return "size is reached" if is_full else None
+
     undo = on_signals({signal.SIGINT: 130, signal.SIGTERM: 0}, end)
     saved = Incidents(incidents, watch.incidents, lambda message, _: report(message))
     recorder = Recorder(
         watch,
-        next_path=partial(_next_path, path, written),
+        next_path=next_path,
         part_s=DAY_S,
         on_problem=report,
         on_part=saved.on_part,
@@ -305,7 +301,7 @@ async def record(
     report(f"recording to {clean(path, 300)}; Ctrl+C ends it")
     try:
         async with reporting(store, watch, report):
-            while not stopped and (reason := limits.reached(clock() - began, written)) is None:
+            while not stopped and (reason := reached_limit()) is None:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(ended.wait(), _CHECK_S)
     finally:
@@ -323,18 +319,6 @@ def _has_content(path: Path) -> bool:
         return path.stat().st_size > 0
     except OSError:
         return False
-
-
-def _next_path(first: Path, written: list[Path], _: Instant) -> Path:
-    """Return the path of the next file of a recording whose first file is `first`; add it to `written`.
-
-    A file into which nothing could be written is tried again.
-    """
-    if written and not _has_content(written[-1]):
-        return written[-1]
-    stem = first.name.partition(".")[0]
-    written.append(first if not written else first.with_name(f"{stem}.{len(written) + 1}{SUFFIX}"))
-    return written[-1]
 
 
 def _is_equal(view: SweepView, other: SweepView) -> bool:

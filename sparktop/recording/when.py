@@ -50,11 +50,14 @@ def read_time(text: str, span: TimeRange) -> datetime:
         return span.start
     if words in {"end", "now"}:
         return span.end
-    ago = _time_ago(words)
+    ago_s = duration_s(words.removesuffix("ago").strip().removeprefix("-").strip())
+    zoned = _ISO_ZONED.fullmatch(words)
     try:
-        if ago is not None:
-            return span.end - ago
-        moment = _zoned_time(words) or _local_time(words, span)
+        if ago_s is not None:
+            return span.end - timedelta(seconds=ago_s)
+        if zoned is not None:
+            return datetime.fromisoformat(f"{zoned[1]}{zoned[2]}".upper()).astimezone(UTC)
+        moment = _local_time(words, span)
     except (ValueError, OverflowError):
         moment = None
     if moment is None:
@@ -80,19 +83,6 @@ def require_within(moment: datetime, span: TimeRange) -> datetime:
     raise UsageError(f"{time_words(moment, span.zone)} is {side} what is kept: {kept}")
 
 
-def _time_ago(words: str) -> timedelta | None:
-    """Return the duration of "10m", "-1h 30m" or "2 hours ago"; None for other words."""
-    rest = words.removesuffix("ago").strip().removeprefix("-").strip()
-    seconds = duration_s(rest)
-    return None if seconds is None else timedelta(seconds=seconds)
-
-
-def _zoned_time(words: str) -> datetime | None:
-    """Return the moment (UTC) of an ISO 8601 time with a zone, also after a space; None for other words."""
-    match = _ISO_ZONED.fullmatch(words)
-    return None if match is None else datetime.fromisoformat(f"{match[1]}{match[2]}".upper()).astimezone(UTC)
-
-
 def _local_time(words: str, span: TimeRange) -> datetime | None:
     """Return the moment (UTC) of a local date, time of day, or both; None for other words."""
     match = _CLOCK.fullmatch(words)
@@ -104,17 +94,12 @@ def _local_time(words: str, span: TimeRange) -> datetime | None:
     hour, _, rest = (clock or "0:00").partition(":")
     clock_time = time.fromisoformat(f"{int(hour):02}:{rest}")
     if day is not None:
-        return _only_instant(datetime.combine(_date(day, span), clock_time), span)
+        is_named, today = day in {"today", "yesterday"}, span.now.astimezone(span.zone).date()
+        named = today - timedelta(days=day == "yesterday") if is_named else date.fromisoformat(day)
+        return _only_instant(datetime.combine(named, clock_time), span)
     now = span.end.astimezone(span.zone).replace(tzinfo=None)
     last = datetime.combine(now.date(), clock_time)
     return _only_instant(last if last <= now else last - timedelta(days=1), span)
-
-
-def _date(word: str, span: TimeRange) -> date:
-    """Return the date of "today", "yesterday" or "2026-11-22"."""
-    if word[0].isdigit():
-        return date.fromisoformat(word)
-    return span.now.astimezone(span.zone).date() - timedelta(days=word == "yesterday")
 
 
 def _only_instant(local: datetime, span: TimeRange) -> datetime:

@@ -148,7 +148,7 @@ def test_it_begins_at_the_end_and_a_jump_shows_the_live_picture(taped: Tape, rep
         finish(replay)
         shown = replay.snapshot()
         assert abs((shown.taken_at - live.taken_at).total_seconds()) <= 1
-        exact = Recording([taped.path]).player()
+        exact = Player(Recording([taped.path]))
         exact.play(shown.taken_at)
         assert comparable(shown) == comparable(exact.snapshot())
 
