@@ -32,7 +32,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.demo.engine_page import EngineHistograms, engine_page
-from sparktop.demo.faults import FAULTS, Bursts, Fault, FaultRun
+from sparktop.demo.faults import FAULTS, Fault, FaultRun
 from sparktop.demo.machine import SLOW_MHZ, Machine, MachineHeat, MachineReader
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineSample
@@ -241,7 +241,7 @@ def _working(dice: random.Random) -> Fault:
 
 
 def _capturing(dice: random.Random) -> Fault:
-    bursts = Bursts(dice.uniform(25, 60), dice.uniform(0.5, 3.0), dice.uniform(3.5, 9.0))
+    bursts = (dice.uniform(25, 60), dice.uniform(0.5, 3.0), dice.uniform(3.5, 9.0))
     return replace(FAULTS["graph-capture"], bursts=bursts)
 
 

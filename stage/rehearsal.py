@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.demo.engine_page import VERSION, engine_page
-from sparktop.demo.faults import FaultRun, FaultTimes
+from sparktop.demo.faults import Fault, FaultRun
 from sparktop.demo.machine import Machine, MachineHeat, MachineReader
 from sparktop.demo.scenario import Scenario, backend_name
 from sparktop.engines import read_page
@@ -205,20 +205,19 @@ class Rehearsal:
         reader.show_processes = True
         return reader
 
-    def _schedule_fault(self, times: FaultTimes | None) -> None:
-        """Schedule the fault of one engine at `times`; None for no fault."""
-        if times is None:
+    def _schedule_fault(self, fault: Fault | None) -> None:
+        """Schedule the fault of the first engine; None for no fault."""
+        if fault is None:
             return
-        time, place, span = self._time, times.backend, self._scenario.profile.nodes
-        engine = time.engines[place]
+        time, span = self._time, self._scenario.profile.nodes
         run = FaultRun(
-            times.fault,
-            lambda: engine.gauges,
-            self._readers[place * span : (place + 1) * span],
-            hold=partial(time.hold, place),
+            fault,
+            lambda: time.engines[0].gauges,
+            self._readers[:span],
+            hold=partial(time.hold, 0),
             later=lambda after_s, call: time.call_at(time.now_s + after_s, call),
         )
-        run.repeat(times)
+        run.repeat()
 
     def _start_load(self, scenario: Scenario | None, seed: int) -> None:
         if scenario is not None:

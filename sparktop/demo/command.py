@@ -15,6 +15,7 @@ from itertools import islice
 from types import FrameType, TracebackType
 from typing import Self
 
+import msgspec
 from msgspec.structs import replace
 
 from sparktop.config.toml_text import toml_lines, toml_value
@@ -24,7 +25,6 @@ from sparktop.demo.scenario import (
     KEY_VARIABLE,
     QUIET_S,
     Plan,
-    Scenario,
     backend_name,
 )
 from sparktop.ending import ENDING
@@ -85,9 +85,7 @@ def _toml_lines(watch: Watch) -> Iterator[str]:
     for node in watch.nodes:
         yield from ("", "[[nodes]]", *toml_lines({"name": node.name, "via": node.via, "url": node.url}))
     for backend in watch.backends:
-        fields = {
-            name: getattr(backend, name) or None for name in ("name", "url", "engine", "slots", "nodes")
-        }
+        fields = _fields(backend, ("name", "url", "engine", "slots", "nodes"))
         fields["cudagraph_capture_sizes"] = backend.capture_sizes
         yield from ("", "[[backends]]", *toml_lines(fields))
     for router in (*watch.routers, *watch.sweep_routers):
@@ -102,11 +100,7 @@ def _toml_lines(watch: Watch) -> Iterator[str]:
         yield f"\n[models.{toml_value(model)}]"
         yield from toml_lines({"bytes_per_token_gb": facts.bytes_per_token_gb})
     for sweep in watch.sweeps:
-        yield from (
-            "",
-            "[[sweeps]]",
-            *toml_lines({name: getattr(sweep, name) or None for name in _SWEEP_FIELDS}),
-        )
+        yield from ("", "[[sweeps]]", *toml_lines(_fields(sweep, _SWEEP_FIELDS)))
 
 
 def _fields(source: object, names: Iterable[str]) -> dict[str, object]:
@@ -143,7 +137,11 @@ def _serve(watch: Watch) -> int:
     # Before anything is printed: a terminal that goes away after that is not a terminal any more.
     terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
     try:
-        _write_configuration(as_toml(watch))
+        try:
+            sys.stdout.write(as_toml(watch))
+            sys.stdout.flush()
+        except OSError as error:
+            raise OutputError(f"standard output: {reason_of(error)}") from None
         count = len(watch.backends)
         servers = "1 simulated server is" if count == 1 else f"{count} simulated servers are"
         sys.stderr.write(f"sparktop demo: {servers} ready; Ctrl+C ends\n")
@@ -157,19 +155,6 @@ def _serve(watch: Watch) -> int:
     if got == signal.SIGCHLD:
         raise SparktopError("the simulated servers ended")
     return _SERVE_CODES[got]
-
-
-def _write_configuration(configuration: str) -> None:
-    """Write the configuration to standard output.
-
-    Raises:
-        OutputError: the reader has closed the pipe, or the file system is full.
-    """
-    try:
-        sys.stdout.write(configuration)
-        sys.stdout.flush()
-    except OSError as error:
-        raise OutputError(f"standard output: {reason_of(error)}") from None
 
 
 def _first_signal(noted: int, terminal: int | None) -> int:
@@ -227,11 +212,6 @@ class DemoCluster:
         return self._plan.scenario
 
     @property
-    def pid(self) -> int:
-        """Process id of the process that simulates all engines."""
-        return self.pids[0]
-
-    @property
     def pids(self) -> tuple[int, ...]:
         """Ids of the processes in the order engines, proxy, load; without the last if the load is 0.
 
@@ -276,16 +256,18 @@ class DemoCluster:
                 os.close(writing)
         else:
             self._children = {part: _spawn_part(part) for part in ("engines", "proxy")}
-        self._send_plans(servers, load, time.monotonic() + _START_S)
-
-    def _send_plans(self, servers: Plan, load: Plan, deadline: float) -> None:
+        deadline, scenario = time.monotonic() + _START_S, plan.effective_scenario()
         ports_of = self._send_plan("engines", servers, deadline)
         self._set_engine_targets(ports_of["engines"], ports_of["agents"])
-        urls = tuple(target.url for target in self.targets[: self._plan.backends])
+        routed = self.targets[: plan.backends]
+        urls, names = tuple(target.url for target in routed), tuple(target.name for target in routed)
         ports = self._send_plan("proxy", replace(servers, urls=urls), deadline)["proxies"]
-        self._set_proxy_targets([f"http://{_HOST}:{port}" for port in ports], servers.effective_scenario())
+        proxy, rival = (f"http://{_HOST}:{port}" for port in ports)
+        other = scenario.second_strategy
+        self.routers = (RouterTarget("proxy", proxy, scenario.strategy, names, api_key=KEY),)
+        self.rivals = (RouterTarget(other, rival, other, names, api_key=KEY),)
         if "load" in self._children:
-            self._send_plan("load", replace(load, urls=(self.routers[0].url,)), deadline)
+            self._send_plan("load", replace(load, urls=(proxy,)), deadline)
 
     def _set_engine_targets(self, ports: list[int], agents: list[int]) -> None:
         hosts = [backend_name(index) for index in range(len(agents))]
@@ -308,12 +290,6 @@ class DemoCluster:
             for host, port in zip(hosts, agents, strict=True)
         )
 
-    def _set_proxy_targets(self, urls: list[str], scenario: Scenario) -> None:
-        names = tuple(target.name for target in self.targets[: self._plan.backends])
-        other = scenario.second_strategy
-        self.routers = (RouterTarget("proxy", urls[0], scenario.strategy, names, api_key=KEY),)
-        self.rivals = (RouterTarget(other, urls[1], other, names, api_key=KEY),)
-
     def _send_plan(self, part: str, plan: Plan, deadline: float) -> dict[str, list[int]]:
         """Send a plan to a child process; return the ports that the process reports, by type of server.
 
@@ -326,7 +302,7 @@ class DemoCluster:
         assert stdin is not None  # noqa: S101 - opened as pipes
         assert stdout is not None  # noqa: S101 - as above
         with suppress(BrokenPipeError):  # it has ended, and will not answer
-            stdin.write(plan.line())
+            stdin.write(msgspec.json.encode(plan) + b"\n")
             stdin.flush()
         ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
         line = stdout.readline() if ready else b""
@@ -408,42 +384,18 @@ def _comparison_sweep(scenario: str, servers: tuple[str, ...], routers: tuple[st
 
     For most scenarios, the targets are all routers and the first server.
     """
-    if scenario == "topologies":
-        # As in spark-topologies-2026-03: its concurrency, lengths and columns.
-        return SweepSpec(
-            "topologies",
-            targets=(servers[0], servers[-1], *routers),
-            concurrency=(1, 2, 4, 8, 16, 32, 64),
-            prompt_lengths=(1024,),
-            tg=128,
-            duration_s=_LEVEL_S,
-        )
-    if scenario == "recipes":
-        return SweepSpec(
-            "recipes",
-            targets=servers,
-            concurrency=(1, 2, 4, 5, 8, 10, 16),
-            prompt_lengths=(2048,),
-            tg=128,
-            duration_s=_LEVEL_S,
-        )
     if scenario == "agents":
         return SweepSpec("agents at work", targets=servers[:1], agents=(2, 8), duration_s=_AGENTS_S)
-    if scenario == "long-context":
+    name, targets, concurrency, lengths, tg = {
+        # As in spark-topologies-2026-03: its concurrency, lengths and columns.
+        "topologies": (
+            *("topologies", (servers[0], servers[-1], *routers)),
+            *((1, 2, 4, 8, 16, 32, 64), (1024,), 128),
+        ),
+        "recipes": ("recipes", servers, (1, 2, 4, 5, 8, 10, 16), (2048,), 128),
         # Up to 39,000 as in spark-dgx-benchmark; the second server refuses prompts beyond its context.
-        return SweepSpec(
-            "long-context",
-            targets=servers,
-            concurrency=(1,),
-            prompt_lengths=(5000, 20_000, 39_000, 80_000, 128_000),
-            tg=207,
-            duration_s=_LEVEL_S,
-        )
+        "long-context": ("long-context", servers, (1,), (5000, 20_000, 39_000, 80_000, 128_000), 207),
+    }.get(scenario, ("topologies", (*routers, servers[0]), (1, 8, 32), (128,), 32))
     return SweepSpec(
-        "topologies",
-        targets=(*routers, servers[0]),
-        concurrency=(1, 8, 32),
-        prompt_lengths=(128,),
-        tg=32,
-        duration_s=_LEVEL_S,
+        name, targets=targets, concurrency=concurrency, prompt_lengths=lengths, tg=tg, duration_s=_LEVEL_S
     )

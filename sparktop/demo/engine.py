@@ -26,7 +26,7 @@ from sparktop.demo.engine_requests import (
     read_completion,
     read_prompt,
 )
-from sparktop.demo.faults import FaultRun, FaultTimes
+from sparktop.demo.faults import Fault, FaultRun
 from sparktop.demo.load import ExternalClients
 from sparktop.demo.machine import MachineReader
 from sparktop.demo.scenario import Restarts, Server
@@ -43,7 +43,7 @@ _USUAL_ANSWER_TOKENS, _SPREAD = 220.0, 0.6
 """Median and log-normal spread of the tokens of an answer that may end by itself."""
 _STREAM = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 _TEXT = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-_MODELS = "/v1/models"
+_MODELS, _CHAT = "/v1/models", "/v1/chat/completions"
 _INTERNAL = 500
 """HTTP status of a failure of the engine."""
 
@@ -84,9 +84,9 @@ class EngineServer:
     def application(self) -> web.Application:
         """Return the aiohttp application with all routes."""
         app = web.Application(middlewares=[self._convert_errors], client_max_size=MOST_BODY_BYTES)
-        app.on_response_prepare.append(_set_server_header)
-        app.router.add_post("/v1/chat/completions", self._respond_chat)
-        app.router.add_post("/v1/completions", self._respond_completion)
+        app.on_response_prepare.append(set_server_header)
+        for path in (_CHAT, "/v1/completions"):
+            app.router.add_post(path, self._complete)
         app.router.add_post("/tokenize", self._respond_tokenize)
         app.router.add_get(_MODELS, self._respond_models)
         app.router.add_get("/metrics", self._respond_metrics)
@@ -104,7 +104,14 @@ class EngineServer:
         """
         observes = request.method != "POST"
         with nullcontext() if observes else self._visitors.report_request(request.headers):
-            response = await self._call_handler(request, handler)
+            try:
+                response = await handler(request)
+            except RefusedError as error:
+                response = web.json_response(error.body(), status=error.status)
+            except web.HTTPException as error:
+                words, status = error.reason, error.status
+                content = {"message": words, "type": words, "param": None, "code": status}
+                response = web.json_response({"error": content}, status=status)
         if observes and request.path != _MODELS:
             return response
         route = request.match_info.route.resource
@@ -112,26 +119,10 @@ class EngineServer:
         self._answers[path, request.method, f"{response.status // 100}xx"] += 1
         return response
 
-    @staticmethod
-    async def _call_handler(request: web.Request, handler: Handler) -> web.StreamResponse:
-        try:
-            return await handler(request)
-        except RefusedError as error:
-            return web.json_response(error.body(), status=error.status)
-        except web.HTTPException as error:
-            content = {"message": error.reason, "type": error.reason, "param": None, "code": error.status}
-            return web.json_response({"error": content}, status=error.status)
-
-    async def _respond_chat(self, request: web.Request) -> web.StreamResponse:
-        return await self._complete(request, chat=True)
-
-    async def _respond_completion(self, request: web.Request) -> web.StreamResponse:
-        return await self._complete(request, chat=False)
-
-    async def _complete(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
-        body = read_body(await request.read())
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        body, is_chat = read_body(await request.read()), request.path == _CHAT
         check_model(body, self._profile.model)
-        asked = read_completion(body, chat=chat, max_model_len=self._profile.max_model_len)
+        asked = read_completion(body, chat=is_chat, max_model_len=self._profile.max_model_len)
         answer, reply = self._submit(asked)
         try:
             if asked.stream:
@@ -241,7 +232,8 @@ async def _wait_for_end(answer: Answer) -> RequestEnded:
     return ended
 
 
-async def _set_server_header(_: web.Request, response: web.StreamResponse) -> None:
+async def set_server_header(_: web.Request, response: web.StreamResponse) -> None:
+    """Let a response say that it is simulated."""
     response.headers["Server"] = SERVER
 
 
@@ -293,7 +285,8 @@ class EngineSite:
             self._make_core(rank, f"{seed}/{rank}" if rank else seed, now)
             for rank in range(self._server.lanes)
         )
-        live = LiveCores(self._cores, self._router(seed))
+        counts = self._server.lane_counts
+        live = LiveCores(self._cores, make_router("least-busy", self._server.lanes, counts, seed=seed))
         server = EngineServer(
             live,
             started_unix_s=time.time(),
@@ -324,10 +317,6 @@ class EngineSite:
             reader.attach(engine)
         return LiveEngine(engine, histograms)
 
-    def _router(self, seed: str) -> Router:
-        """Return what chooses the engine core of each request, by the numbers of requests it knows of."""
-        return make_router("least-busy", self._server.lanes, self._server.lane_counts, seed=seed)
-
     async def shut(self) -> None:
         """Stop the engine and close the port; responses in progress are cut off, as when a server dies."""
         cores, runner, self._cores, self._runner = self._cores, self._runner, (), None
@@ -350,15 +339,12 @@ class EngineSite:
         """Start a task that stops and restarts the server periodically; `close` ends this task."""
         self._restarting = asyncio.get_running_loop().create_task(self._restart_periodically(restarts))
 
-    def keep_failing(self, times: FaultTimes) -> None:
-        """Schedule a fault of the server at `times`, counted from now, repeated until `close`."""
-        loop = asyncio.get_running_loop()
+    def keep_failing(self, fault: Fault) -> None:
+        """Schedule a fault of the server, repeated until `close`."""
+        later = asyncio.get_running_loop().call_later
         if self._cores:
             live = self._cores[0]
-            run = FaultRun(
-                times.fault, lambda: live.engine.gauges, self._readers, hold=live.hold, later=loop.call_later
-            )
-            run.repeat(times)
+            FaultRun(fault, lambda: live.engine.gauges, self._readers, hold=live.hold, later=later).repeat()
 
     async def _restart_periodically(self, restarts: Restarts) -> None:
         while True:
@@ -492,7 +478,6 @@ class LiveEngine:
             self._timer = loop.call_later(max(0.0, at - self._clock()), self._on_timer)
 
     def _on_timer(self) -> None:
-        self._timer = None
         self.catch_up()
         self._set_timer()
 

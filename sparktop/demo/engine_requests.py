@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from zlib import crc32
 
 from msgspec import Struct, field
@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from sparktop.model.load import RequestEnded
 from sparktop.model.text import clean
 
+Value = TypeVar("Value", int, bool, str)
 BAD_REQUEST, NOT_FOUND = 400, 404
 _COMPLETION_TOKENS = 16
 """Tokens that /v1/completions generates when max_tokens is not given (the API's own default)."""
@@ -105,7 +106,7 @@ def read_prompt(body: Mapping[str, Any], *, chat: bool) -> tuple[int, ...]:
     key = "messages" if chat else "prompt"
     prompt = body.get(key)
     if prompt is None:
-        raise _validation_error(key, "missing", "Field required")
+        raise _validation_error(key, "Field required")
     tokens = tokenize_chat(_roles_and_texts(prompt)) if chat else _prompt_tokens(prompt)
     if not tokens:
         raise RefusedError("The decoder prompt cannot be empty", param=None)
@@ -121,61 +122,51 @@ def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) 
         RefusedError: the request cannot be served; the message has the reason.
     """
     prompt = read_prompt(body, chat=chat)
-    wanted = _whole_number(body, "max_tokens")
-    if chat and (newer := _whole_number(body, "max_completion_tokens")) is not None:
+    wanted = _value(body, "max_tokens", int)
+    if chat and (newer := _value(body, "max_completion_tokens", int)) is not None:
         wanted = newer
-    _check_length(len(prompt), longest=max_model_len, is_text=chat or _is_text(body["prompt"]))
     room = max_model_len - len(prompt)
+    if room < 0:
+        count = max_model_len + 1  # vLLM 0.32 does not count beyond the first token that does not fit
+        message = (
+            f"This model's maximum context length is {max_model_len} tokens. However, your prompt contains "
+            f"at least {count} input tokens, which exceeds this limit even without any output tokens. Please "
+            "reduce the length of the input prompt."
+        )
+        raise _parameter_error("input_tokens", count, message)
     default = room if chat else _COMPLETION_TOKENS
     # Tokens that do not fit behind the prompt are silently cut off, as in vLLM; no room at all is an error.
     max_tokens = min(room, default if wanted is None else wanted)
-    min_tokens = _whole_number(body, "min_tokens") or 0
+    min_tokens = max(0, _value(body, "min_tokens", int) or 0)
     if max_tokens < 1:
         raise _parameter_error("max_tokens", max_tokens, f"max_tokens must be at least 1, got {max_tokens}.")
-    if min_tokens < 0:
-        raise RefusedError(f"min_tokens must be greater than or equal to 0, got {min_tokens}.")
     if min_tokens > max_tokens:
         raise RefusedError(
             f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {min_tokens}."
         )
-    if _whole_number(body, "n") not in {None, 1}:
+    if _value(body, "n", int) not in {None, 1}:
         raise RefusedError("the simulated engine gives one choice: n must be 1", param="n")
+    salt = _value(body, "cache_salt", str)
+    if salt == "":
+        raise RefusedError("Parameter 'cache_salt' must be a non-empty string if provided.")
     options = body.get("stream_options")
     return CompletionRequest(
         chat=chat,
         prompt=prompt,
         max_tokens=max_tokens,
         min_tokens=min_tokens,
-        ignore_eos=_boolean(body, "ignore_eos"),
-        stream=_boolean(body, "stream"),
-        include_usage=isinstance(options, dict) and _boolean(options, "include_usage"),
-        return_token_ids=_boolean(body, "return_token_ids"),
-        cache_salt=_cache_salt(body),
-        seed=_whole_number(body, "seed"),
+        ignore_eos=bool(_value(body, "ignore_eos", bool)),
+        stream=bool(_value(body, "stream", bool)),
+        include_usage=isinstance(options, dict) and bool(_value(options, "include_usage", bool)),
+        return_token_ids=bool(_value(body, "return_token_ids", bool)),
+        cache_salt=salt and salt[:_MOST_SALT],
+        seed=_value(body, "seed", int),
     )
-
-
-def _check_length(prompt: int, *, longest: int, is_text: bool) -> None:
-    """Raise `RefusedError` if a prompt of `prompt` tokens is longer than the context of `longest` tokens.
-
-    The message is that of vLLM 0.32, which does not count a text prompt (`is_text`) beyond the first token
-    that does not fit.
-    """
-    if prompt <= longest:
-        return
-    count = longest + 1 if is_text else prompt
-    qualifier = "at least " if count == longest + 1 else ""
-    message = (
-        f"This model's maximum context length is {longest} tokens. However, your prompt contains "
-        f"{qualifier}{count} input tokens, which exceeds this limit even without any output tokens. Please "
-        "reduce the length of the input prompt."
-    )
-    raise _parameter_error("input_tokens", count, message)
 
 
 def _roles_and_texts(messages: object) -> list[tuple[str, str]]:
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-        raise _validation_error("messages", "list_type", "Input should be a valid list")
+        raise _validation_error("messages", "Input should be a valid list")
     return [(str(message.get("role", "user")), _content_text(message.get("content"))) for message in messages]
 
 
@@ -184,16 +175,9 @@ def _content_text(content: object) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
-        raise _validation_error("messages", "string_type", "Input should be a valid string")
+        raise _validation_error("messages", "Input should be a valid string")
     texts = (part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text")
     return "".join(text for text in texts if isinstance(text, str))
-
-
-def _is_text(prompt: object) -> bool:
-    """Return whether a prompt is a string or a list of one string, instead of token ids."""
-    return isinstance(prompt, str) or (
-        isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str)
-    )
 
 
 def _prompt_tokens(prompt: object) -> list[int]:
@@ -209,43 +193,26 @@ def _prompt_tokens(prompt: object) -> list[int]:
     if isinstance(prompt, str):
         return tokenize(prompt)
     if not isinstance(prompt, list) or not all(type(token) is int for token in prompt):
-        raise _validation_error(
-            "prompt", "string_type", "Input should be a valid string or one list of tokens"
-        )
+        raise _validation_error("prompt", "Input should be a valid string or one list of tokens")
     if prompt and not 0 <= min(prompt) <= max(prompt) < VOCABULARY:
         raise RefusedError(f"Token id {max(prompt)} is out of vocabulary")
     return prompt
 
 
-def _whole_number(body: Mapping[str, Any], key: str) -> int | None:
-    number = body.get(key)
-    if number is not None and type(number) is not int:
-        raise _validation_error(key, "int_type", "Input should be a valid integer")
-    return number
-
-
-def _boolean(body: Mapping[str, Any], key: str) -> bool:
-    value = body.get(key)
-    if value is not None and type(value) is not bool:
-        raise _validation_error(key, "bool_type", "Input should be a valid boolean")
-    return bool(value)
-
-
-def _cache_salt(body: Mapping[str, Any]) -> str | None:
-    salt = body.get("cache_salt")
-    if salt is None:
-        return None
-    if not isinstance(salt, str) or not salt:
-        raise RefusedError("Parameter 'cache_salt' must be a non-empty string if provided.")
-    return salt[:_MOST_SALT]
+def _value(body: Mapping[str, Any], key: str, kind: type[Value]) -> Value | None:
+    """Return the value of a key, None if it is null or missing."""
+    value: Value | None = body.get(key)
+    if value is not None and type(value) is not kind:
+        raise _validation_error(key, f"Input should be a valid {kind.__name__}")
+    return value
 
 
 def _parameter_error(name: str, value: int, message: str) -> RefusedError:
     return RefusedError(f"{message} (parameter={name}, value={value})", param=name)
 
 
-def _validation_error(key: str, kind: str, message: str) -> RefusedError:
-    detail = f"1 validation error:\n  {{'type': '{kind}', 'loc': ('body', '{key}'), 'msg': '{message}'}}"
+def _validation_error(key: str, message: str) -> RefusedError:
+    detail = f"1 validation error:\n  {{'loc': ('body', '{key}'), 'msg': '{message}'}}"
     return RefusedError(detail, kind="Bad Request")
 
 
@@ -266,23 +233,20 @@ class Reply(Struct):
     written: int = 0
     """Number of tokens formatted so far."""
     _words: list[str] = field(default_factory=list)
-    _ids: list[int] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    """All token ids of the answer, including those that are not formatted yet."""
     _head: bytes = b""
 
     def __post_init__(self) -> None:
-        """Choose the words of the answer, at random or by the request's seed."""
-        self._words = answer_words(self._seed, self.output_tokens - self.stops)
-        self._ids = [word_id(word) for word in self._words]
+        """Choose the words of the answer, at random or by the request's seed, which repeats it."""
+        seed = self.request_id if self.asked.seed is None else self.asked.seed
+        self._words = answer_words(seed, self.output_tokens - self.stops)
+        self.token_ids = [_token_id(word) for word in self._words]
         if self.stops:
             self._words.append("")
-            self._ids.append(STOP)
+            self.token_ids.append(STOP)
         kind = "chat.completion.chunk" if self.asked.chat else "text_completion"
         self._head = f'data: {_json(self._top_fields(kind))[:-1]},"choices":'.encode()
-
-    @property
-    def token_ids(self) -> Sequence[int]:
-        """All token ids of the answer, including those that are not formatted yet."""
-        return self._ids
 
     def chunk(self, tokens: int, *, last: bool) -> bytes:
         """Return the next `tokens` tokens of the answer as an SSE event.
@@ -291,7 +255,7 @@ class Reply(Struct):
         the first event with tokens.
         """
         first, self.written = self.written, self.written + tokens
-        text, ids = "".join(self._words[first : self.written]), self._ids[first : self.written]
+        text, ids = "".join(self._words[first : self.written]), self.token_ids[first : self.written]
         reason = self._finish_reason() if last else None
         prompt = {"prompt_token_ids": list(self.asked.prompt)} if self.asked.return_token_ids else {}
         if not self.asked.chat:
@@ -311,19 +275,16 @@ class Reply(Struct):
     def whole(self, ended: RequestEnded) -> dict[str, Any]:
         """Return the JSON object of the complete response, for a request without streaming."""
         text = "".join(self._words)
-        choice: dict[str, Any] = {"index": 0}
+        said: dict[str, Any] = {"text": text}
         if self.asked.chat:
-            message: dict[str, Any] = {
+            message = {
                 "role": "assistant",
                 "content": text,
                 "reasoning_content": None,
-                "tool_calls": [],
+                "tool_calls": list[str](),
             }
-            choice["message"] = message
-        else:
-            choice["text"] = text
-        choice |= {"logprobs": None, "finish_reason": self._finish_reason(), "stop_reason": None}
-        choice["token_ids"] = list(self._ids) if self.asked.return_token_ids else None
+            said = {"message": message}
+        choice = self._choice_fields(said, self.token_ids, self._finish_reason())
         body = self._top_fields("chat.completion" if self.asked.chat else "text_completion")
         body |= {"choices": [choice], "usage": self._usage_fields(ended)}
         if self.asked.return_token_ids:
@@ -331,18 +292,9 @@ class Reply(Struct):
             holder["prompt_token_ids"] = list(self.asked.prompt)
         return body
 
-    @property
-    def _seed(self) -> int | str:
-        # Answers differ between requests, but a request's seed repeats its answer.
-        return self.request_id if self.asked.seed is None else self.asked.seed
-
     def _top_fields(self, kind: str) -> dict[str, Any]:
-        return {
-            "id": self.request_id,
-            "object": kind,
-            "created": self.created_unix_s,
-            "model": self.model,
-        }
+        created = self.created_unix_s
+        return {"id": self.request_id, "object": kind, "created": created, "model": self.model}
 
     def _finish_reason(self) -> str:
         return "stop" if self.stops else "length"
@@ -444,11 +396,6 @@ def answer_words(seed: int | str, count: int) -> list[str]:
         index = (index + dice.randrange(1, len(WORDS))) % len(WORDS)
         words.append(f" {WORDS[index]}")
     return words
-
-
-def word_id(word: str) -> int:
-    """Return the token id of a word that `answer_words` returned."""
-    return _token_id(word)
 
 
 def block_hashes(tokens: Sequence[int], block_tokens: int, salt: str | None = None) -> tuple[int, ...]:

@@ -7,47 +7,13 @@ ends, 46 W in a long prefill. A hang keeps all gauges on vLLM's metrics page at 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktop.demo.machine import NO_SYMPTOMS, MachineReader, Symptoms
 from sparktop.model.node import ProcessReading
 from sparktop.simulation.engine import Gauges
-
-
-class Symptoms(Struct, frozen=True):
-    """What a fault changes in the samples of one machine."""
-
-    engine_cpu_percent: float | None = None
-    """CPU use of the engine's process in percent of a core; None: as without a fault."""
-    engine_gone: bool = False
-    """Whether the engine's process on this machine has ended."""
-    rank_lags: bool = False
-    """Whether NCCL reports that this machine's rank has launched one AllReduce fewer than the others."""
-    programs: tuple[ProcessReading, ...] = ()
-    """Processes that run in addition."""
-    swap_in_bytes_per_s: float = 0.0
-    engine_bytes: int | None = None
-    """GPU memory that the engine keeps; None: all of it."""
-    others_bytes: int = 0
-    """Memory that another program has taken."""
-
-
-NO_SYMPTOMS = Symptoms()
-
-
-class Bursts(Struct, frozen=True):
-    """Short bursts of GPU work while no step is completed."""
-
-    power_w: float
-    for_s: float
-    every_s: float
-
-
-def same_gauges(gauges: Gauges) -> Gauges:
-    """Return the gauges as they are: those of an engine that hangs keep their values."""
-    return gauges
 
 
 class Fault(Struct, frozen=True):
@@ -59,26 +25,18 @@ class Fault(Struct, frozen=True):
     power_w: tuple[float | None, ...] = (None,)
     """Power of each of the engine's machines meanwhile, None for an idle GPU; the last value is repeated for
     further machines."""
-    gauges: Callable[[Gauges], Gauges] = same_gauges
-    """Returns the gauges on the metrics page meanwhile, from those at the begin."""
-    bursts: Bursts | None = None
+    gauges: Callable[[Gauges], Gauges] = lambda gauges: gauges
+    """Returns the gauges on the metrics page meanwhile, from those at the begin; those of an engine that
+    hangs keep their values."""
+    bursts: tuple[float, float, float] | None = None
+    """Short bursts of GPU work while no step is completed: their power in watts, their duration in seconds,
+    and the seconds from one to the next."""
     stuck: bool = True
     """Whether a monitor should call the engine stuck; False: it goes on by itself, or rests on purpose."""
 
 
-class FaultTimes(Struct, frozen=True):
-    """When a fault befalls one server of a scenario."""
-
-    fault: Fault
-    first_s: float
-    """Seconds from the start of the server to the first time."""
-    for_s: float
-    every_s: float
-    """Seconds from one begin to the next."""
-    backend: int = 0
-    """Index of the server."""
-
-
+_FIRST_S, _FOR_S, _EVERY_S = 45.0, 240.0, 420.0
+"""Seconds from the start of a server to its fault, of the fault, and from one begin to the next."""
 _SPINNING = Symptoms(engine_cpu_percent=100.0)
 """A worker that waits for its GPU polls without a pause, and keeps one core busy."""
 _AT_REST = Symptoms(engine_cpu_percent=1.0)
@@ -94,18 +52,10 @@ _COMPILERS = tuple(
 )
 
 
-def _gauges_asleep(gauges: Gauges) -> Gauges:
-    return replace(gauges, asleep=True)
-
-
 def _gauges_deferred(gauges: Gauges) -> Gauges:
     """Return gauges of an engine whose requests all wait for the KV cache of another server."""
     held = max(1, gauges.running + gauges.waiting)
     return Gauges(0, held, gauges.kv_usage, deferred=held)
-
-
-def _gauges_of_first_request(gauges: Gauges) -> Gauges:
-    return replace(gauges, running=max(1, gauges.running))
 
 
 FAULTS = {
@@ -120,11 +70,11 @@ FAULTS = {
         Fault(
             "graph-capture",
             (Symptoms(engine_cpu_percent=96.0),),
-            gauges=_gauges_of_first_request,
-            bursts=Bursts(38.0, 1.5, 4.0),
+            gauges=lambda gauges: replace(gauges, running=max(1, gauges.running)),
+            bursts=(38.0, 1.5, 4.0),
             stuck=False,
         ),
-        Fault("sleep", (_ASLEEP,), gauges=_gauges_asleep, stuck=False),
+        Fault("sleep", (_ASLEEP,), gauges=lambda gauges: replace(gauges, asleep=True), stuck=False),
         Fault("swap-storm", (Symptoms(engine_cpu_percent=6.0, swap_in_bytes_per_s=210e6),), stuck=False),
         Fault("kv-wait", (_AT_REST,), gauges=_gauges_deferred, stuck=False),
         Fault("cpu-step", (Symptoms(engine_cpu_percent=99.5),), stuck=False),
@@ -139,12 +89,6 @@ Later = Callable[[float, Callable[[], object]], object]
 """Schedules a call, a number of seconds from now."""
 
 
-class ShowsSymptoms(Protocol):
-    """A machine whose samples show a fault."""
-
-    symptoms: Symptoms
-
-
 class FaultRun:
     """One fault of one engine: `begin` and `end` may follow each other any number of times."""
 
@@ -152,7 +96,7 @@ class FaultRun:
         self,
         fault: Fault,
         gauges: Callable[[], Gauges],
-        machines: Sequence[ShowsSymptoms],
+        machines: Sequence[MachineReader],
         *,
         hold: Hold,
         later: Later,
@@ -170,38 +114,32 @@ class FaultRun:
         """Hold up the engine, and let its machines show the fault."""
         fault = self._fault
         self._shown = fault.gauges(self._gauges())
-        self._hold_engine(fault.power_w)
+        self._hold(self._shown, fault.power_w)
         for index, machine in enumerate(self._machines):
             machine.symptoms = fault.symptoms[min(index, len(fault.symptoms) - 1)]
         if fault.bursts is not None:
-            self._repeat_bursts(fault.bursts)
+            self._repeat_bursts(*fault.bursts)
 
     def end(self) -> None:
         """End the fault, after which the engine continues; do nothing if the fault has not begun."""
         if self._shown is not None:
             self._shown = None
-            self._hold_engine((None,))
+            self._hold(None, (None,))
         for machine in self._machines:
             machine.symptoms = NO_SYMPTOMS
 
-    def repeat(self, times: FaultTimes) -> None:
-        """Begin and end the fault at these times, counted from now, for ever."""
-        self._later(times.first_s, lambda: self._begin_round(times))
+    def repeat(self, after_s: float = _FIRST_S) -> None:
+        """Begin the fault in `after_s` seconds for 4 minutes, and again every 7 minutes, for ever."""
+        self._later(after_s, self.begin)
+        self._later(after_s + _FOR_S, self.end)
+        self._later(after_s, lambda: self.repeat(_EVERY_S))
 
-    def _begin_round(self, times: FaultTimes) -> None:
-        self.begin()
-        self._later(times.for_s, self.end)
-        self._later(times.every_s, lambda: self._begin_round(times))
+    def _repeat_bursts(self, power_w: float, for_s: float, every_s: float) -> None:
+        def end_burst() -> None:
+            if self._shown is not None:
+                self._hold(self._shown, self._fault.power_w)
 
-    def _repeat_bursts(self, bursts: Bursts) -> None:
         if self._shown is not None:
-            self._hold_engine((bursts.power_w,))
-            self._later(bursts.for_s, self._end_burst)
-            self._later(bursts.every_s, lambda: self._repeat_bursts(bursts))
-
-    def _end_burst(self) -> None:
-        if self._shown is not None:
-            self._hold_engine(self._fault.power_w)
-
-    def _hold_engine(self, power_w: tuple[float | None, ...]) -> None:
-        self._hold(self._shown, power_w)
+            self._hold(self._shown, (power_w,))
+            self._later(for_s, end_burst)
+            self._later(every_s, lambda: self._repeat_bursts(power_w, for_s, every_s))

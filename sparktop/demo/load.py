@@ -12,7 +12,7 @@ import math
 import os
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import aiohttp
@@ -45,20 +45,18 @@ class ExternalClients:
             # A load that does not read must not block a server.
             os.set_blocking(pipe, False)
 
-    def report_request(self, headers: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Return a context manager that reports the start and the end of a request with these headers.
-
-        The context manager does nothing if the headers mark a request of the demo's own load.
-        """
-        return nullcontext() if MARK in headers else self._report_begin_and_end()
-
     @contextmanager
-    def _report_begin_and_end(self) -> Iterator[None]:
-        self._write(_CAME)
+    def report_request(self, headers: Mapping[str, str]) -> Iterator[None]:
+        """Report the start and the end of a request with these headers.
+
+        Do nothing if the headers mark a request of the demo's own load.
+        """
+        is_own = MARK in headers
+        self._write(b"" if is_own else _CAME)
         try:
             yield
         finally:
-            self._write(_WENT)
+            self._write(b"" if is_own else _WENT)
 
     def _write(self, word: bytes) -> None:
         if self._pipe is not None:
@@ -113,7 +111,7 @@ class LoadPause:
             self._resume_timer = None
         if not self.paused and reports:
             self._may_send.clear()
-            self._abort_timer = loop.call_later(self._patience_s, self._abort_load)
+            self._abort_timer = loop.call_later(self._patience_s, self.on_abort)
         if not self._external:
             self._resume_timer = loop.call_later(self._quiet_s, self._resume)
 
@@ -121,9 +119,6 @@ class LoadPause:
         if self._abort_timer is not None:
             self._abort_timer.cancel()
         self._may_send.set()
-
-    def _abort_load(self) -> None:
-        self.on_abort()
 
     def _read(self, pipe: int) -> None:
         reports = os.read(pipe, _READ_BYTES)

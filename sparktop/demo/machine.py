@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from sparktop.demo.faults import NO_SYMPTOMS, Symptoms
 from sparktop.hardware.processes import read_sockets
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import (
@@ -69,7 +68,7 @@ _GIB, _MIB = 2**30, 2**20
 
 
 def workloads_at(
-    at: float, rank: int | None, cpu_percent: float, *, age_s: float | None = None, compilers: int = 0
+    at: float, rank: int | None, cpu_percent: float, *, age_s: float | None, compilers: int
 ) -> Workloads:
     """Return the processes of a vLLM server at the time `at` in seconds, as an agent reads them.
 
@@ -192,6 +191,27 @@ class Machine(Struct, frozen=True):
 
 
 ALONE = Machine()
+
+
+class Symptoms(Struct, frozen=True):
+    """What a fault changes in the samples of one machine."""
+
+    engine_cpu_percent: float | None = None
+    """CPU use of the engine's process in percent of a core; None: as without a fault."""
+    engine_gone: bool = False
+    """Whether the engine's process on this machine has ended."""
+    rank_lags: bool = False
+    """Whether NCCL reports that this machine's rank has launched one AllReduce fewer than the others."""
+    programs: tuple[ProcessReading, ...] = ()
+    """Processes that run in addition."""
+    swap_in_bytes_per_s: float = 0.0
+    engine_bytes: int | None = None
+    """GPU memory that the engine keeps; None: all of it."""
+    others_bytes: int = 0
+    """Memory that another program has taken."""
+
+
+NO_SYMPTOMS = Symptoms()
 
 
 class Condition(Struct, frozen=True):
@@ -617,19 +637,15 @@ class MachineReader:
         if self._condition is None or now - self._at >= _SHORTEST_S:
             self._condition = self._condition_since_last(now)
             self._at, self._totals_before = now, self._totals_until(now)
-        sample = self._with_sockets(sample_of(now, self._condition, self._machine))
-        return sample if self.show_processes else structs.replace(sample, processes=None)
-
-    def _with_sockets(self, sample: NodeSample) -> NodeSample:
-        """Return a sample with the connections at the server's port, which is one of this program's."""
-        if self.port is None or sample.workloads is None:
-            return sample
-        sockets = read_sockets("/proc", os.getpid(), self.port, contained=False)
-        processes = tuple(
-            replace(process, port=self.port, sockets=sockets) if process.role == "server" else process
-            for process in sample.workloads.processes
-        )
-        return replace(sample, workloads=replace(sample.workloads, processes=processes))
+        sample = sample_of(now, self._condition, self._machine)
+        if self.port is not None and sample.workloads is not None:  # the port is one of this program's
+            sockets = read_sockets("/proc", os.getpid(), self.port, contained=False)
+            processes = tuple(
+                replace(process, port=self.port, sockets=sockets) if process.role == "server" else process
+                for process in sample.workloads.processes
+            )
+            sample = replace(sample, workloads=replace(sample.workloads, processes=processes))
+        return sample if self.show_processes else replace(sample, processes=None)
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
         """Return a sample of the machine at the current time, without waiting."""
@@ -647,15 +663,9 @@ class MachineReader:
 
         All five are totals up to the time `now`.
         """
-        thermal = self.thermal
+        heat = self.thermal
         rows = 0 if self._engine is None else self._engine.tally.rows
-        return (
-            thermal.energy_j(now),
-            thermal.throttled_s(now),
-            thermal.busy_s(now),
-            thermal.host_s(now),
-            rows,
-        )
+        return heat.energy_j(now), heat.throttled_s(now), heat.busy_s(now), heat.host_s(now), rows
 
     def _condition_since_last(self, now: float) -> Condition:
         thermal, engine = self.thermal, self._engine

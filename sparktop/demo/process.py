@@ -21,6 +21,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from itertools import count
 from pathlib import Path
 
+import msgspec
 from aiohttp import web
 from msgspec.structs import replace
 
@@ -76,7 +77,7 @@ async def run_engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
             agents += [_start_agent(stack, reader, ras) for reader in readers]
             if scenario.restarts is not None and scenario.restarts.backend == backend:
                 site.keep_restarting(scenario.restarts)
-            if scenario.fault is not None and scenario.fault.backend == backend:
+            if scenario.fault is not None and not backend:
                 site.keep_failing(scenario.fault)
         yield {"engines": ports, "agents": agents}
 
@@ -184,10 +185,11 @@ def main(arguments: list[str]) -> int:
     # Two ways to notice the parent's end: the kernel's signal is immediate and ends even a stopped process;
     # the end of stdin also covers a parent that died before this line.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    line = _first_line(sys.stdin.fileno())
-    if not line:
+    # Unbuffered: the event loop reads the bytes after the line.
+    line = os.fdopen(sys.stdin.fileno(), "rb", 0, closefd=False).readline(_LONGEST_PLAN)
+    if not line.endswith(b"\n"):
         return 0
-    plan = Plan.read(line)
+    plan = msgspec.json.decode(line, type=Plan)
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         try:
             runner.run(_run_part(PARTS[arguments[0]], plan))
@@ -202,7 +204,12 @@ async def _run_part(part: Part, plan: Plan) -> None:
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
-    loop.add_reader(sys.stdin.fileno(), _stop_at_end, sys.stdin.fileno(), stop)
+
+    def stop_at_end() -> None:
+        if not os.read(sys.stdin.fileno(), 4096):
+            stop.set()
+
+    loop.add_reader(sys.stdin.fileno(), stop_at_end)
     async with part(plan) as report:
         _write_report(report)
         await stop.wait()
@@ -217,29 +224,11 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _first_line(descriptor: int) -> bytes:
-    """Read the first line from a file descriptor, and no byte beyond this line.
-
-    The event loop reads the bytes after it. Return b"" if the input ends before the end of the line.
-    """
-    line = b""
-    while not line.endswith(b"\n") and len(line) < _LONGEST_PLAN:
-        if not (byte := os.read(descriptor, 1)):
-            return b""
-        line += byte
-    return line
-
-
 def _write_report(word: dict[str, object]) -> None:
     # A parent that has gone cannot read; its end is noticed elsewhere.
     with suppress(BrokenPipeError):
         sys.stdout.write(json.dumps(word) + "\n")
         sys.stdout.flush()
-
-
-def _stop_at_end(descriptor: int, stop: asyncio.Event) -> None:
-    if not os.read(descriptor, 4096):
-        stop.set()
 
 
 if __name__ == "__main__":

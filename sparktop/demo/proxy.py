@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp import web
 from msgspec import Struct
 
-from sparktop.demo.engine import MOST_BODY_BYTES, SERVER
+from sparktop.demo.engine import MOST_BODY_BYTES, set_server_header
 from sparktop.demo.load import MARK, MARKED, ExternalClients
 from sparktop.demo.scenario import KEY
 from sparktop.model.text import clean
@@ -91,9 +91,9 @@ class Proxy:
         """Return the aiohttp application with all routes."""
         app = web.Application(client_max_size=MOST_BODY_BYTES)
         app.cleanup_ctx.append(self._sessions)
-        app.on_response_prepare.append(_set_server_header)
+        app.on_response_prepare.append(set_server_header)
         for path in ("/v1/chat/completions", "/v1/completions", "/chat/completions", "/completions"):
-            app.router.add_post(path, self._complete)
+            app.router.add_post(path, self._send_with_retries)
         for path in ("/v1/models", "/models"):
             app.router.add_get(path, self._respond_models)
         app.router.add_get("/health/liveliness", _respond_liveliness)
@@ -114,32 +114,27 @@ class Proxy:
             yield
         self._session = None
 
-    async def _complete(self, request: web.Request) -> web.StreamResponse:
-        with self._visitors.report_request(request.headers):
-            return await self._send_with_retries(request)
-
     async def _send_with_retries(self, request: web.Request) -> web.StreamResponse:
-        came_s = self._clock()
-        body = await request.read()
-        retries = 0
-        while True:
-            backend = self._router.choose(self._clock())
-            if backend is None:
-                return self._respond_all_cooling()
-            attempt = _Attempt(backend, retries, 1000 * (self._clock() - came_s))
-            self._router.record_start(backend, self._clock())
-            try:
-                return await self._send_once(request, body, attempt)
-            except _UnreachableError as error:
-                self._report_result(attempt, ok=False, status=_INTERNAL)
-                if retries == _RETRIES:
-                    return _error_response(
-                        _INTERNAL, f"litellm.InternalServerError: {error}", self._routing_headers(attempt)
-                    )
-                retries += 1
-            finally:
-                # Any other end, such as a disconnected client, says nothing about the backend.
-                self._report_result(attempt, ok=None)
+        came_s, retries = self._clock(), 0
+        with self._visitors.report_request(request.headers):
+            body = await request.read()
+            while True:
+                backend = self._router.choose(self._clock())
+                if backend is None:
+                    return self._respond_all_cooling()
+                attempt = _Attempt(backend, retries, 1000 * (self._clock() - came_s))
+                self._router.record_start(backend, self._clock())
+                try:
+                    return await self._send_once(request, body, attempt)
+                except _UnreachableError as error:
+                    self._report_result(attempt, ok=False, status=_INTERNAL)
+                    if retries == _RETRIES:
+                        message = f"litellm.InternalServerError: {error}"
+                        return _error_response(_INTERNAL, message, self._routing_headers(attempt))
+                    retries += 1
+                finally:
+                    # Any other end, such as a disconnected client, says nothing about the backend.
+                    self._report_result(attempt, ok=None)
 
     async def _send_once(self, request: web.Request, body: bytes, attempt: _Attempt) -> web.StreamResponse:
         faults = self._faults
@@ -313,7 +308,3 @@ def _check_key(request: web.Request) -> None:
 def _error_response(status: int, message: str, headers: dict[str, str]) -> web.Response:
     content = {"message": message, "type": None, "param": None, "code": str(status)}
     return web.json_response({"error": content}, status=status, headers=headers)
-
-
-async def _set_server_header(_: web.Request, response: web.StreamResponse) -> None:
-    response.headers["Server"] = SERVER

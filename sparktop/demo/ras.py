@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from random import Random
 
 from sparktop.demo.machine import MachineReader
@@ -58,8 +57,9 @@ class RasServer:
     async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
         try:
-            with suppress(OSError, ValueError):
-                await self._answer_commands(reader, writer)
+            await self._answer_commands(reader, writer)
+        except (OSError, ValueError):
+            return
         finally:
             self._open.discard(writer)
             writer.close()
@@ -169,7 +169,10 @@ def _comm_json(comm: Communicator) -> dict[str, object]:
         "ranks_count": len(comm.ranks),
         "missing_ranks_count": len(comm.missing),
         "ranks": [_rank_json(rank) for rank in comm.ranks],
-        "missing_ranks": [_missing_json(rank) for rank in comm.missing],
+        "missing_ranks": [
+            {**_place_json(rank), "status": {"unresponsive": True, "considered_dead": rank.dead}}
+            for rank in comm.missing
+        ],
     }
 
 
@@ -192,7 +195,3 @@ def _rank_json(rank: Rank) -> dict[str, object]:
         },
         "collective_counts": {name: rank.counts.get(name, 0) for name in _OPERATIONS},
     }
-
-
-def _missing_json(rank: MissingRank) -> dict[str, object]:
-    return {**_place_json(rank), "status": {"unresponsive": True, "considered_dead": rank.dead}}

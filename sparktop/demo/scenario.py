@@ -5,14 +5,12 @@ from __future__ import annotations
 import random
 import string
 from collections.abc import Mapping
-from typing import Self
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.config.watch import DEMO_KEY, DEMO_KEY_VARIABLE
-from sparktop.demo.faults import FAULTS, Fault, FaultTimes
+from sparktop.demo.faults import FAULTS, Fault
 from sparktop.demo.machine import SLOW_MHZ, Machine, MachineHeat, setup_of
 from sparktop.simulation.calibration import (
     CLUSTER_TP2,
@@ -135,8 +133,8 @@ class Scenario(Struct, frozen=True):
     slower: Mapping[int, float] = field(default_factory=dict)
     """Factor by which each engine step takes longer than in `profile`, by backend index."""
     restarts: Restarts | None = None
-    fault: FaultTimes | None = None
-    """A fault that stops one server from time to time."""
+    fault: Fault | None = None
+    """A fault that stops the first server for 4 minutes in every 7."""
     waves: tuple[int, ...] = ()
     """How many of the `load` requests are in flight, by turns of `WAVE_S`; (): all of them, always."""
     rests: Rests | None = None
@@ -144,7 +142,8 @@ class Scenario(Struct, frozen=True):
     aborts: bool = True
     """Whether servers abort the requests of clients that are gone."""
     rival: str | None = None
-    """Routing strategy of the second proxy, which only sweeps use; None: chosen by `strategy_for_rival`."""
+    """Routing strategy of the second proxy, which only sweeps use; None: random choice, or in turn where
+    `strategy` is that."""
     named: tuple[Server, ...] = ()
     """Name and engine of the first servers behind the router, if they differ from those of the other
     servers."""
@@ -153,12 +152,12 @@ class Scenario(Struct, frozen=True):
 
     def servers(self, backends: int) -> tuple[Server, ...]:
         """Return all servers: `backends` servers behind the router, then the servers in `beside`."""
-        routed = (self._routed_server(index) for index in range(backends))
+        counts = (self.lane_counts, *[_FRESH_COUNTS] * (backends - 1))
+        routed = (
+            Server(self.name_of(index), self.profile_of(index), self.lanes, counts[index], self.aborts)
+            for index in range(backends)
+        )
         return (*routed, *self.beside)
-
-    def _routed_server(self, index: int) -> Server:
-        counts = self.lane_counts if index == 0 else _FRESH_COUNTS
-        return Server(self.name_of(index), self.profile_of(index), self.lanes, counts, self.aborts)
 
     def name_of(self, backend: int) -> str:
         """Return the name of the server with the index `backend` behind the router."""
@@ -167,7 +166,8 @@ class Scenario(Struct, frozen=True):
     @property
     def second_strategy(self) -> str:
         """Routing strategy of the second proxy, which only sweeps use; it always differs from `strategy`."""
-        return strategy_for_rival(self.strategy) if self.rival in {None, self.strategy} else str(self.rival)
+        other = "round-robin" if self.strategy == "simple-shuffle" else "simple-shuffle"
+        return other if self.rival in {None, self.strategy} else str(self.rival)
 
     def profile_of(self, backend: int) -> EngineProfile:
         """Return the engine properties of the server with the index `backend`.
@@ -203,13 +203,6 @@ _SLOW_PREFILL = replace(
 """An engine that computes 350 prompt tokens/s or fewer: a prompt of 110,000 tokens takes about 6 min."""
 _FEW_BLOCKS = replace(SOLO, name="few-blocks", kv_blocks=420)
 """An engine whose KV cache has room for about 20 requests of this demo."""
-
-
-def _fault_scenario(fault: Fault) -> Scenario:
-    """Return the scenario in which a fault stops the first server for 4 minutes in every 7."""
-    times = FaultTimes(fault, first_s=45.0, for_s=240.0, every_s=420.0)
-    profile = CLUSTER_TP2 if len(fault.symptoms) > 1 else SOLO
-    return Scenario(fault.name, "simple-shuffle", load=16, spread=0.5, profile=profile, fault=times)
 
 
 _HYBRID = replace(
@@ -370,7 +363,17 @@ SCENARIOS = {
             dated=True,
             profile=_HYBRID,
         ),
-        *map(_fault_scenario, FAULTS.values()),
+        *(
+            Scenario(
+                fault.name,
+                "simple-shuffle",
+                load=16,
+                spread=0.5,
+                profile=CLUSTER_TP2 if len(fault.symptoms) > 1 else SOLO,
+                fault=fault,
+            )
+            for fault in FAULTS.values()
+        ),
         Scenario(
             "long-prefill",
             load=2,
@@ -424,14 +427,6 @@ SCENARIOS = {
 DEFAULT_SCENARIO = "oscillation"
 
 
-def strategy_for_rival(strategy: str) -> str:
-    """Return the routing strategy for the second proxy; `strategy` is that of the first proxy.
-
-    Return "round-robin" if `strategy` is "simple-shuffle" (random choice), else "simple-shuffle".
-    """
-    return "round-robin" if strategy == "simple-shuffle" else "simple-shuffle"
-
-
 def backend_name(index: int) -> str:
     """Return the name of a simulated server or machine: spark-a, spark-b, …, spark-z, spark-27, …."""
     letters = string.ascii_lowercase
@@ -471,15 +466,6 @@ class Plan(Struct, frozen=True):
     clients' requests to the load; None without load."""
     quiet_s: float = QUIET_S
     """Seconds from the last request of another client until the load resumes."""
-
-    def line(self) -> bytes:
-        """Return the plan as a JSON line for the child's standard input."""
-        return msgspec.json.encode(self) + b"\n"
-
-    @classmethod
-    def read(cls, line: bytes) -> Self:
-        """Parse a plan from a JSON line, as the method `line` returns it."""
-        return msgspec.json.decode(line, type=cls)
 
     def effective_scenario(self) -> Scenario:
         """Return the plan's scenario, with the plan's strategy and load where these are set."""

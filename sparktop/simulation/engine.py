@@ -19,8 +19,6 @@ from bisect import bisect_left, insort
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from heapq import heappop, heappush
-from itertools import islice
 from operator import attrgetter
 
 from msgspec import Struct, field
@@ -30,7 +28,7 @@ from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
 from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ, WAITING_W, NodeThermal, step_power_w
 
 # Every decoding request generates one token per step. So three numbers follow from the count of steps and
-# are not updated per request: the tokens generated, the step in which the request ends, and the steps in
+# are not updated in each step: the tokens generated, the step in which the request ends, and the steps in
 # which it needs another block. A hundred steps therefore cost as much computing time as one.
 
 
@@ -42,19 +40,21 @@ class Batch:
         self.pool = BlockPool(kv_blocks)
         self.running: dict[str, EngineSequence] = {}
         """By request id, longest running first; decoding requests come before those still in prefill."""
-        self.decoding = 0
-        self.context_tokens = 0
-        """Number of context tokens whose KV cache entries the next step reads, summed over decoding
-        requests."""
         self.steps = 0
         """Number of steps so far; steps without decoding requests may be missing."""
         self._block_tokens = block_tokens
         self._reserved_step = 0
         """The step up to whose end blocks are allocated: the last completed step, or the one in progress."""
-        self._new_blocks_in = [0] * block_tokens
-        """Number of decoding requests by the step, modulo `block_tokens`, in which they need a new block."""
-        self._finishes: list[tuple[int, int, EngineSequence]] = []
-        self._serial = 0
+
+    def in_phase(self, phase: Phase) -> list[EngineSequence]:
+        """Return the requests that decode, or that are still in prefill, longest running first."""
+        return [sequence for sequence in self.running.values() if sequence.phase is phase]
+
+    @property
+    def context_tokens(self) -> int:
+        """Number of context tokens whose KV cache entries the next step reads, of all decoding requests."""
+        decoding = self.in_phase(Phase.DECODE)
+        return sum(each.request.prompt_tokens + self.generated_tokens(each) for each in decoding)
 
     @property
     def used_blocks(self) -> int:
@@ -62,8 +62,7 @@ class Batch:
 
         Here all blocks of a prompt are reserved when its request is admitted.
         """
-        size = self._block_tokens
-        in_prefill = islice(reversed(self.running.values()), len(self.running) - self.decoding)
+        size, in_prefill = self._block_tokens, self.in_phase(Phase.PREFILL)
         return self.pool.held - sum(each.blocks - -(-each.computed // size) for each in in_prefill)
 
     def generated_tokens(self, sequence: EngineSequence) -> int:
@@ -104,12 +103,6 @@ class Batch:
         """Change a request from prefill to decoding: its prompt is computed and its first token generated."""
         sequence.phase = Phase.DECODE
         sequence.joined_step = self.steps - sequence.generated
-        sequence.finish_step = sequence.joined_step + sequence.request.output_tokens
-        self.decoding += 1
-        self.context_tokens += sequence.length
-        self._new_blocks_in[self._step_of_new_block(sequence)] += 1
-        self._serial += 1
-        heappush(self._finishes, (sequence.finish_step, self._serial, sequence))
 
     def remove(self, sequence: EngineSequence) -> None:
         """Remove a request that has ended or is preempted from the batch, and release its blocks."""
@@ -117,9 +110,6 @@ class Batch:
         del self.running[sequence.request.request_id]
         if sequence.phase is Phase.DECODE:
             sequence.generated = self.generated_tokens(sequence)
-            self.decoding -= 1
-            self.context_tokens -= sequence.length
-            self._new_blocks_in[self._step_of_new_block(sequence)] -= 1
             # Its newest token is in no block yet, unless the step that stores it is under way.
             stored = sequence.length - 1 + self._reserved_step - self.steps
             sequence.blocks = -(-stored // size)
@@ -129,12 +119,16 @@ class Batch:
         sequence.blocks = sequence.computed = sequence.offered = 0
 
     def blocks_for(self, steps: int) -> int:
-        """Return the number of blocks that the next `steps` steps need, beyond those already allocated."""
-        complete, rest = divmod(steps, self._block_tokens)
-        first = self._reserved_step
-        return complete * self.decoding + sum(
-            self._new_blocks_in[(first + step) % self._block_tokens] for step in range(rest)
-        )
+        """Return the number of blocks that the next `steps` steps need, beyond those already allocated.
+
+        A decoding request has its prompt and one token for each step since `joined_step`; it needs a block in
+        each step that stores a token at a block's beginning.
+        """
+        size, blocks = self._block_tokens, 0
+        for sequence in self.in_phase(Phase.DECODE):
+            stored = self._reserved_step - sequence.joined_step + sequence.request.prompt_tokens - 2
+            blocks += (stored + steps) // size - stored // size
+        return blocks
 
     def reserve_step(self) -> bool:
         """Allocate the KV blocks that the next step needs; return True.
@@ -155,7 +149,6 @@ class Batch:
         step are allocated too.
         """
         self.steps += steps
-        self.context_tokens += steps * self.decoding
         further = self.steps + under_way - self._reserved_step
         if further > 0:
             self.pool.allocate(self.blocks_for(further))
@@ -166,28 +159,14 @@ class Batch:
 
         At least one request must be decoding.
         """
-        finishes = self._finishes
-        while finishes[0][2].phase is not Phase.DECODE or finishes[0][2].finish_step != finishes[0][0]:
-            heappop(finishes)
-        return finishes[0][0] - self.steps
+        return min(map(self._tokens_left, self.in_phase(Phase.DECODE)))
 
-    def pop_finished(self) -> list[EngineSequence]:
-        """Return the requests that have generated their last token since the last call of this method."""
-        done: list[EngineSequence] = []
-        finishes = self._finishes
-        while finishes and finishes[0][0] <= self.steps:
-            step, _, sequence = heappop(finishes)
-            if sequence.phase is Phase.DECODE and sequence.finish_step == step:
-                done.append(sequence)
-        return done
+    def finished(self) -> list[EngineSequence]:
+        """Return the decoding requests that have generated their last token."""
+        return [each for each in self.in_phase(Phase.DECODE) if self._tokens_left(each) <= 0]
 
-    def _step_of_new_block(self, sequence: EngineSequence) -> int:
-        """Return the step, modulo the block size, in which a decoding request needs its next block.
-
-        That is the step that stores a token at a block's beginning: the length of the request, which is its
-        prompt and one token for each step since `joined_step`, is then 1 more than a multiple of the size.
-        """
-        return (sequence.joined_step + 1 - sequence.request.prompt_tokens) % self._block_tokens
+    def _tokens_left(self, sequence: EngineSequence) -> int:
+        return sequence.request.output_tokens - self.generated_tokens(sequence)
 
     def _cache_full_blocks(self, sequence: EngineSequence, stored: int) -> None:
         """Let other requests find the blocks that the first `stored` tokens of a request fill."""
@@ -251,9 +230,6 @@ class EngineSequence(Struct, eq=False):
     joined_step: int = 0
     """Used while the request decodes: the batch's step count minus the request's generated tokens, which
     is constant."""
-    finish_step: int = 0
-    """Used while the request decodes: the batch's step count at which the request's last token is
-    generated."""
     cached_tokens: int = 0
     """Prompt tokens that were in the prefix cache when the request first joined the batch."""
     admitted_s: float | None = None
@@ -587,7 +563,8 @@ class Engine:
             self._waiting.append(self._arrivals.popleft())
         while not batch.reserve_step():
             self._preempt()
-        prefilling = self._schedule_prompts(self.profile.max_num_batched_tokens - batch.decoding, start_s)
+        budget = self.profile.max_num_batched_tokens - len(batch.in_phase(Phase.DECODE))
+        prefilling = self._schedule_prompts(budget, start_s)
         self._stretch = stretch = self._begin_stretch(start_s, prefilling)
         if not prefilling:
             stretch.steps = self._steps_with_same_batch(stretch.first_s)
@@ -598,7 +575,7 @@ class Engine:
 
         The time of a step with drafts is divided among the tokens that it generates for a request.
         """
-        profile, decoding = self.profile, self._batch.decoding
+        profile, decoding = self.profile, len(self._batch.in_phase(Phase.DECODE))
         pairs = sum(tokens * (sequence.computed - tokens / 2) for sequence, tokens in prefilling)
         rows = decoding + sum(tokens for _, tokens in prefilling)
         drafts = 0 if prefilling else len(profile.drafts)
@@ -632,10 +609,7 @@ class Engine:
             parts.append((sequence, tokens))
             budget -= tokens
 
-        # Decoding requests come first in the batch, so that the loop visits only those in prefill, mostly
-        # none.
-        unfinished = len(batch.running) - batch.decoding
-        for sequence in reversed(list(islice(reversed(batch.running.values()), unfinished))):
+        for sequence in batch.in_phase(Phase.PREFILL):
             if budget:
                 compute(sequence)
         # After a preemption no request is admitted: the preempted one heads the queue, and some of the blocks
@@ -644,17 +618,13 @@ class Engine:
             if not batch.admit(self._waiting[0]):
                 break
             sequence = self._waiting.popleft()
-            self._record_admission(sequence, now_s)
+            if sequence.admitted_s is None:
+                sequence.admitted_s = now_s
+                sequence.cached_tokens = sequence.computed
+                self.tally.prefix_queries += sequence.request.prompt_tokens
+                self.tally.prefix_hits += sequence.cached_tokens
             compute(sequence)
         return parts
-
-    def _record_admission(self, sequence: EngineSequence, now_s: float) -> None:
-        """Note when a request first joined the batch, and what the prefix cache had of it."""
-        if sequence.admitted_s is None:
-            sequence.admitted_s = now_s
-            sequence.cached_tokens = sequence.computed
-            self.tally.prefix_queries += sequence.request.prompt_tokens
-            self.tally.prefix_hits += sequence.cached_tokens
 
     def _steps_with_same_batch(self, first_s: float) -> int:
         """Return for how many steps a decoding batch stays the same and the available KV blocks suffice.
@@ -690,13 +660,13 @@ class Engine:
     def _complete_steps(self, stretch: Stretch, steps: int) -> None:
         """Count the steps of a stretch up to its step `steps`, with an event for each token."""
         batch, tally, done = self._batch, self.tally, stretch.done
-        if self._token_events and batch.decoding:
-            decoding = [name for name, sequence in batch.running.items() if sequence.phase is Phase.DECODE]
+        decoding = batch.in_phase(Phase.DECODE)
+        if self._token_events:
             for step in range(done + 1, steps + 1):
                 at = stretch.end_s(step)
-                self._outbox.extend([Tokens(name, at) for name in decoding])
+                self._outbox += [Tokens(sequence.request.request_id, at) for sequence in decoding]
         count = steps - done
-        tally.generation_tokens += count * batch.decoding
+        tally.generation_tokens += count * len(decoding)
         (tally.drafted if stretch.drafts else tally.step_rows)[stretch.rows] += count
         tally.busy_s += stretch.end_s(steps) - stretch.end_s(done)
         stretch.done = steps
@@ -709,10 +679,7 @@ class Engine:
         """
         self._stretch = None
         self._free_s = now_s = stretch.end_s(stretch.steps)
-        for sequence in self._batch.pop_finished():
-            if sequence.phase is Phase.ENDED:
-                # Preempted and resumed with the same last step, it is in the batch's list of ends twice.
-                continue
+        for sequence in self._batch.finished():
             sequence.last_token_s = now_s
             self._batch.remove(sequence)
             self._end(sequence, now_s, sequence.request.reason)

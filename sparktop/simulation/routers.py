@@ -57,13 +57,7 @@ class Cooldown:
     """
 
     def __init__(self, backends: int, seconds: float | None = COOLDOWN_S) -> None:
-        """Start without a cooldown; `seconds` is the duration of each cooldown, None for no cooldowns at all.
-
-        Raises:
-            ValueError: `seconds` is not above 0.
-        """
-        if seconds is not None and seconds <= 0:
-            raise ValueError("a cooldown is longer than 0 s; None for none")
+        """Start without a cooldown; each lasts `seconds`, None for no cooldowns at all."""
         self._seconds = seconds
         self._fails = [_Window() for _ in range(backends)]
         self._successes = [_Window() for _ in range(backends)]
@@ -87,11 +81,7 @@ class Cooldown:
 
     def at(self, now: float) -> frozenset[int]:
         """Return the indices of the backends that are cooling down at the time `now`."""
-        if not self._until:
-            return frozenset()
-        for backend in [index for index, until in self._until.items() if until <= now]:
-            del self._until[backend]
-        return frozenset(self._until)
+        return frozenset(backend for backend, until in self._until.items() if until > now)
 
 
 class RouterSettings(Struct, frozen=True):
@@ -123,12 +113,7 @@ class Router(ABC):
         """Start with no requests in flight on any of the backends, numbered from 0.
 
         `seed` fixes random choices.
-
-        Raises:
-            ValueError: there is no backend.
         """
-        if backends < 1:
-            raise ValueError("a router has at least one backend")
         self.backends = backends
         self.settings = settings or RouterSettings()
         # Chances of routing need no cryptographic randomness.
@@ -142,8 +127,6 @@ class Router(ABC):
         Return None if all backends are cooling down after failures: the request is refused.
         """
         cooling = self._cooldown.at(now)
-        if not cooling:
-            return self._choose(None, now)
         healthy = [backend for backend in range(self.backends) if backend not in cooling]
         return self._choose(healthy, now) if healthy else None
 
@@ -181,11 +164,8 @@ class Router(ABC):
         )
 
     @abstractmethod
-    def _choose(self, healthy: Sequence[int] | None, now: float) -> int:
-        """Return the index of the backend to use, one of those in `healthy`.
-
-        `healthy` has the indices of the backends that are not cooling down; None if all backends are healthy.
-        """
+    def _choose(self, healthy: Sequence[int], now: float) -> int:
+        """Return the index of the backend to use, one of those in `healthy`, which are not cooling down."""
 
 
 class SimpleShuffle(Router):
@@ -193,9 +173,9 @@ class SimpleShuffle(Router):
 
     strategy = "simple-shuffle"
 
-    def _choose(self, healthy: Sequence[int] | None, now: float) -> int:
+    def _choose(self, healthy: Sequence[int], now: float) -> int:
         del now
-        return self._random.randrange(self.backends) if healthy is None else self._random.choice(healthy)
+        return self._random.choice(healthy)
 
 
 class RoundRobin(Router):
@@ -204,10 +184,10 @@ class RoundRobin(Router):
     strategy = "round-robin"
     _next = 0
 
-    def _choose(self, healthy: Sequence[int] | None, now: float) -> int:
+    def _choose(self, healthy: Sequence[int], now: float) -> int:
         del now
         backend = self._next
-        while healthy is not None and backend not in healthy:
+        while backend not in healthy:
             backend = (backend + 1) % self.backends
         self._next = (backend + 1) % self.backends
         return backend
@@ -222,10 +202,10 @@ class LeastBusy(Router):
 
     strategy = "least-busy"
 
-    def _choose(self, healthy: Sequence[int] | None, now: float) -> int:
+    def _choose(self, healthy: Sequence[int], now: float) -> int:
         counts = self._counts.at(now)
         backend = counts.index(min(counts))
-        return backend if healthy is None or backend in healthy else self._random.choice(healthy)
+        return backend if backend in healthy else self._random.choice(healthy)
 
 
 class PowerOfTwo(Router):
@@ -236,11 +216,11 @@ class PowerOfTwo(Router):
 
     strategy = "power-of-two"
 
-    def _choose(self, healthy: Sequence[int] | None, now: float) -> int:
-        counts, among = self._counts.at(now), range(self.backends) if healthy is None else healthy
-        if len(among) == 1:
-            return among[0]
-        first, second = self._random.sample(among, 2)
+    def _choose(self, healthy: Sequence[int], now: float) -> int:
+        counts = self._counts.at(now)
+        if len(healthy) == 1:
+            return healthy[0]
+        first, second = self._random.sample(healthy, 2)
         return first if counts[first] <= counts[second] else second
 
 
@@ -255,9 +235,8 @@ class ShortestQueue(Router):
     def _make_counts(self) -> Counts:
         return Counts(self.backends)
 
-    def _choose(self, healthy: Sequence[int] | None, now: float) -> int:
-        counts = self._counts.at(now)
-        return counts.index(min(counts)) if healthy is None else min(healthy, key=counts.__getitem__)
+    def _choose(self, healthy: Sequence[int], now: float) -> int:
+        return min(healthy, key=self._counts.at(now).__getitem__)
 
 
 STRATEGIES: dict[str, type[Router]] = {
@@ -298,15 +277,7 @@ class Counts:
         decrement_lag_s: float = 0.0,
         poll_s: float | None = None,
     ) -> None:
-        """Start with no requests in flight.
-
-        Raises:
-            ValueError: a lag is negative, or `poll_s` is not above 0.
-        """
-        if min(increment_lag_s, decrement_lag_s) < 0:
-            raise ValueError("a lag is not below 0")
-        if poll_s is not None and poll_s <= 0:
-            raise ValueError("poll_s is above 0")
+        """Start with no requests in flight."""
         self._current = [0] * backends
         self._seen = self._current if poll_s is None else [0] * backends
         self._lags_s = {1: increment_lag_s, -1: decrement_lag_s}

@@ -111,16 +111,13 @@ class NodeThermal:
 
         The driver of a real GPU has the same counter.
         """
-        return self._throttled_s + self._throttled_since(at)
+        # The share is interpolated linearly: intervals are seconds, the time constant is 75 s.
+        share = (self.throttled_share(self._at) + self.throttled_share(at)) / 2
+        return self._throttled_s + share * max(0.0, at - self._at)
 
     def energy_j(self, at: float) -> float:
         """Return the energy in joules that the machine has used from the start to the time `at`."""
         return self._energy_j + self._power_w * max(0.0, at - self._at)
-
-    def _throttled_since(self, at: float) -> float:
-        # The share is interpolated linearly: intervals are seconds, the time constant is 75 s.
-        share = (self.throttled_share(self._at) + self.throttled_share(at)) / 2
-        return share * max(0.0, at - self._at)
 
     def _settle(self, at: float) -> None:
         if at <= self._at:

@@ -212,4 +212,4 @@ def test_servers_that_cannot_start_are_one_error(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(SparktopError, match=r"did not start \(engines\): their process ended"):
         cluster.__enter__()
     with pytest.raises(SparktopError, match="not running"):
-        _ = cluster.pid
+        _ = cluster.pids

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sparktop.analysis.ranks import judge_ranks
-from sparktop.demo.faults import FAULTS, NO_SYMPTOMS, Symptoms
-from sparktop.demo.machine import Machine, MachineHeat, MachineReader
+from sparktop.demo.faults import FAULTS
+from sparktop.demo.machine import NO_SYMPTOMS, Machine, MachineHeat, MachineReader, Symptoms
 from sparktop.demo.ras import DEAD_AFTER_S, SimulatedJob
 from sparktop.model.ranks import RanksReading, RanksVerdict, RanksWord
 from sparktop.simulation.calibration import CLUSTER_TP2
