@@ -10,6 +10,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -117,12 +118,15 @@ def _write_bundle(checks: list[Check], watch: Watch, config: Config | None) -> N
     from sparktop.model.text import clean, reason_of
 
     now, host = datetime.now(UTC), socket.gethostname()
+    users = [os.environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")]
+    with suppress(KeyError, OSError):  # a user without an entry in the list of users
+        users.append(getpass.getuser())
     redactor = redactor_of(
         watch,
         config,
         os.environ,
         own_names=(host, host.partition(".")[0], socket.getfqdn()),
-        users=_own_users(),
+        users=users,
     )
     document = bundle(
         checks, lambda redacted: to_json(redacted, now), config, last_lines(log_path(os.environ)), redactor
@@ -133,15 +137,6 @@ def _write_bundle(checks: list[Check], watch: Watch, config: Config | None) -> N
     except OSError as error:
         raise OutputError(f"{clean(path)}: cannot be written: {reason_of(error)}") from None
     write_out(f"{clean(path, 1000)}: read it before you share it\n")
-
-
-def _own_users() -> list[str]:
-    """Return the names of who runs the program, by the system and by the environment."""
-    names = [os.environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")]
-    try:
-        return [*names, getpass.getuser()]
-    except (KeyError, OSError):  # a user without an entry in the list of users
-        return names
 
 
 def _run_start(command: str, form: str) -> int:
@@ -170,15 +165,10 @@ def _write_report(groups: Mapping[str, list[Check]], following: str, form: str) 
         checks = [check for group in groups.values() for check in group]
         write_out(json.dumps(to_json(checks, datetime.now(UTC), following), indent=2) + "\n")
         return
-    width, color = _terminal(os.environ)
-    write_out(to_text(groups, following, width=width, color=color))
-
-
-def _terminal(env: Mapping[str, str]) -> tuple[int | None, bool]:
-    """Return (width of the terminal, whether to use colours); (None, False) if there is no terminal."""
-    if sys.stdout is None or not sys.stdout.isatty():
-        return None, False
-    return shutil.get_terminal_size().columns, not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if is_terminal else None
+    has_color = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    write_out(to_text(groups, following, width=width, color=has_color))
 
 
 def read_configuration(

@@ -25,7 +25,7 @@ from sparktop.engines import ENGINES
 from sparktop.files import read_bounded
 from sparktop.model.targets import Target, Watch
 from sparktop.model.text import clean
-from sparktop.report.privacy import SECRET, Privacy
+from sparktop.report.privacy import SECRET, Privacy, any_of
 
 SCHEMA = "sparktop.bundle/1"
 """Name and number of the format."""
@@ -129,8 +129,10 @@ class Redactor:
             text = self._secrets.sub(SECRET, text)
         text = self._without_secrets(text)
         text = _URL_HOST.sub(lambda match: match[1] + self._host(match[2]), text)
-        text = _USER_AT_HOST.sub(lambda match: f"{self._user(match[1])}@{self._host(match[2])}", text)
-        text = _HOME.sub(lambda match: match[1] + self._user(match[2]), text)
+        text = _USER_AT_HOST.sub(
+            lambda match: f"{self._stand_in('user', match[1])}@{self._host(match[2])}", text
+        )
+        text = _HOME.sub(lambda match: match[1] + self._stand_in("user", match[2]), text)
         text = _HARDWARE.sub(lambda match: self._stand_in("address", match[0]), text)
         for pattern in (_IP6, _IP4):
             text = pattern.sub(lambda match: self._address(match[0]), text)
@@ -173,9 +175,6 @@ class Redactor:
             return host.replace(bare, self._address(bare))
         return bare if bare.lower() in _NO_HOSTS else self._stand_in("host", bare, anywhere=anywhere)
 
-    def _user(self, user: str) -> str:
-        return self._stand_in("user", user)
-
     def _address(self, text: str) -> str:
         """Return a stand-in for the address that a text begins with; the text itself if that is none."""
         bare = text if text.endswith("::") else text.rstrip(".:")
@@ -205,7 +204,7 @@ class Redactor:
 
 def _any_of(words: Iterable[str], *, is_whole_word: bool) -> re.Pattern[str] | None:
     """Return a pattern of any of the words, the longest first; None without words."""
-    listed = "|".join(re.escape(word) for word in sorted(set(words), key=len, reverse=True) if word)
+    listed = any_of(set(words))
     if not listed:
         return None
     edges = ("(?<![A-Za-z0-9])", "(?![A-Za-z0-9])") if is_whole_word else ("", "")

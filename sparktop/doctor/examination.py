@@ -48,7 +48,8 @@ async def examine_network(
     `this_machine` is what was read of this machine: it is compared with the others if it is watched.
     """
     named = await check_names(_hosts(watch), network)
-    resolved = [host for host in watch.discover if not _has_failed(named.get(host_key(host)))]
+    unresolved = {host for host, check in named.items() if check.status is Status.FAIL}
+    resolved = [host for host in watch.discover if host_key(host) not in unresolved]
     servers = await search(resolved) if resolved else Found()
     backends = (*watch.backends, *_without_known(servers.backends, watch.backends))
     routers = (*watch.routers, *watch.sweep_routers, *servers.routers)
@@ -110,10 +111,6 @@ def _hosts(watch: Watch) -> list[str]:
     return [*watch.discover, *(host for host, _ in filter(None, map(host_port_of, urls)))]
 
 
-def _has_failed(check: Check | None) -> bool:
-    return check is not None and check.status is Status.FAIL
-
-
 def _without_known(
     servers: Sequence[BackendTarget], configured: Sequence[BackendTarget]
 ) -> list[BackendTarget]:
@@ -129,10 +126,7 @@ def _search_checks(servers: Found, *, wanted: bool) -> list[Check]:
     """
     status = Status.FAIL if wanted else Status.SKIP
     checks = [Check("search", status, note) for note in servers.notes]
-    return [
-        *checks,
-        *(Check("search", Status.OK, f"{agent}: an agent answers") for agent in servers.agents),
-    ]
+    return checks + [Check("search", Status.OK, f"{agent}: an agent answers") for agent in servers.agents]
 
 
 _AGENT_S = 6.0
@@ -184,7 +178,12 @@ async def check_node(
         if reach.status is Status.FAIL:
             return checks
         checks += _check_secrecy(target)
-    reading, identity = await _poll_once(source(target), _AGENT_S if target.via == "agent" else _SSH_S)
+    polled = source(target)
+    try:
+        reading = await polled.poll(_AGENT_S if target.via == "agent" else _SSH_S)
+        identity: NodeIdentity | None = getattr(polled, "identity", None)
+    finally:
+        await polled.close()
     if note is not None:
         note(reading, identity or NodeIdentity())
     return [*checks, *_node_checks(target, reading, identity)]
@@ -199,18 +198,6 @@ def _check_secrecy(target: NodeTarget) -> list[Check]:
     seen = f"the token goes to {shown_address(host, port)} unencrypted: anyone on the way can read it"
     advice = "give the agent --tls-cert and --tls-key, and write https:// here"
     return [Check(f"{target.name} token", Status.WARN, seen, advice)]
-
-
-async def _poll_once(source: Source, within_s: float) -> tuple[Reading, NodeIdentity | None]:
-    """Poll a source once, for at most `within_s` seconds, and close it.
-
-    Return the reading, and the node's identity or None if that is unknown.
-    """
-    try:
-        reading = await source.poll(within_s)
-        return reading, getattr(source, "identity", None)
-    finally:
-        await source.close()
 
 
 def _node_checks(target: NodeTarget, reading: Reading, identity: NodeIdentity | None) -> list[Check]:
@@ -271,10 +258,14 @@ def soften_failures(checks: Sequence[Check]) -> list[Check]:
     Ray lists exporters of its own, too: what answers with something else than an LLM server's page is named,
     without advice.
     """
-    return [_soften_failure(check) if check.status is Status.FAIL else check for check in checks]
-
-
-def _soften_failure(check: Check) -> Check:
-    if check.message.endswith((": no engine figures", ", not metrics")):
-        return Check(check.name, Status.SKIP, "answers, but not as an LLM server: not watched")
-    return Check(check.name, Status.WARN, check.message, "listed in a file; it is watched once it answers")
+    softened = []
+    for check in checks:
+        if check.status is not Status.FAIL:
+            softened.append(check)
+        elif check.message.endswith((": no engine figures", ", not metrics")):
+            said = "answers, but not as an LLM server: not watched"
+            softened.append(Check(check.name, Status.SKIP, said))
+        else:
+            advice = "listed in a file; it is watched once it answers"
+            softened.append(Check(check.name, Status.WARN, check.message, advice))
+    return softened

@@ -11,8 +11,6 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from msgspec.structs import fields
-
 from sparktop import __version__
 from sparktop.analysis.machines_compared import (
     Group,
@@ -86,10 +84,9 @@ def _is_spark(reading: NodeSample, identity: NodeIdentity) -> bool:
 def _check_driver(reading: NodeSample, identity: NodeIdentity) -> list[Check]:
     version = f"driver {clean(identity.driver, 40)}" if identity.driver else "driver without a version"
     checks = [_check_gpu(gpu, version) for gpu in reading.gpus]
-    note = reading.gpu_note
-    if note is None:
-        return checks
-    return [*checks, check_missing_gpu("driver", note, reading, identity)]
+    if reading.gpu_note is not None:
+        checks.append(check_missing_gpu("driver", reading.gpu_note, reading, identity))
+    return checks
 
 
 def check_missing_gpu(name: str, note: str, reading: NodeSample, identity: NodeIdentity) -> Check:
@@ -105,11 +102,7 @@ def check_missing_gpu(name: str, note: str, reading: NodeSample, identity: NodeI
 def _check_gpu(gpu: GpuReading, version: str) -> Check:
     name = f"gpu {gpu.index}"
     model = clean(gpu.name or "without a name", 60)
-    missing = [
-        _WORDS[field.name]
-        for field in fields(gpu)
-        if field.name in _WORDS and getattr(gpu, field.name) is None
-    ]
+    missing = [word for field, word in _WORDS.items() if getattr(gpu, field) is None]
     if len(missing) == len(_WORDS):
         advice = "sudo nvidia-smi shows what the driver itself says"
         return Check(name, Status.WARN, f"{model}, {version}: reports no figures", advice)
@@ -164,25 +157,23 @@ def check_versions(version_of: Callable[[str], str | None] = installed_version) 
     """
     ours = f"sparktop {__version__}, Python {platform.python_version()}, {platform.machine()}"
     textual = version_of("textual")
+    if textual is None:
+        screen = Check("textual", Status.FAIL, "missing: no screen can be drawn", "install sparktop again")
+    elif textual.partition(".")[0] != _TEXTUAL_MAJOR:
+        advice = f"install sparktop again: it is made for Textual {_TEXTUAL_MAJOR}"
+        screen = Check("textual", Status.WARN, f"Textual {textual}", advice)
+    else:
+        screen = Check("textual", Status.OK, f"Textual {textual}")
     others = {name: version_of(name) for name in _OTHERS}
     missing = [name for name, version in others.items() if version is None]
     shown = ", ".join(f"{name} {version}" for name, version in others.items() if version is not None)
     return [
         Check("version", Status.OK, ours),
-        _check_textual(textual),
+        screen,
         Check("libraries", Status.FAIL, f"missing: {', '.join(missing)}", "install sparktop again")
         if missing
         else Check("libraries", Status.OK, shown),
     ]
-
-
-def _check_textual(version: str | None) -> Check:
-    if version is None:
-        return Check("textual", Status.FAIL, "missing: no screen can be drawn", "install sparktop again")
-    if version.partition(".")[0] != _TEXTUAL_MAJOR:
-        advice = f"install sparktop again: it is made for Textual {_TEXTUAL_MAJOR}"
-        return Check("textual", Status.WARN, f"Textual {version}", advice)
-    return Check("textual", Status.OK, f"Textual {version}")
 
 
 RESERVED_FILES = 64
@@ -193,12 +184,9 @@ USUAL_CONCURRENCY = 256
 
 def open_file_limits() -> tuple[int | None, int | None]:
     """Return (soft limit, hard limit) of open files of this process; None for unlimited."""
-    soft, hard = map(_limit_or_none, resource.getrlimit(resource.RLIMIT_NOFILE))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (None if limit == resource.RLIM_INFINITY else limit for limit in limits)
     return soft, hard
-
-
-def _limit_or_none(limit: int) -> int | None:
-    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def check_open_files(soft: int | None, hard: int | None, wanted: int = 0) -> Check:
@@ -234,7 +222,14 @@ def check_recorder(watch: Watch, env: Mapping[str, str]) -> list[Check]:
     if not watch.flight:
         return [Check(_TITLE, Status.SKIP, "the flight recorder is off ([recorder] flight = false)")]
     folder = flight_folder(env)
-    return [_check_folder(folder, watch, env), *_check_own_machine(watch)]
+    checks = [_check_folder(folder, watch, env)]
+    if any(node.via == "local" for node in watch.nodes):
+        message = (
+            "should this machine hang, its own recording lacks the last seconds; sparktop record on another "
+            "machine keeps them"
+        )
+        checks.append(Check(_TITLE, Status.OK, message))
+    return checks
 
 
 def _check_folder(folder: Path, watch: Watch, env: Mapping[str, str]) -> Check:
@@ -277,17 +272,6 @@ def _size_kept(folder: Path) -> str | None:
     saved = len(parts(incident_folder(folder)))
     incidents = f", {saved} {'incident' if saved == 1 else 'incidents'} saved" if saved else ""
     return f"{size} over {hours:.1f} h{incidents},"
-
-
-def _check_own_machine(watch: Watch) -> list[Check]:
-    """Return a check that says what only a recorder elsewhere keeps, if this machine is watched; else []."""
-    if not any(node.via == "local" for node in watch.nodes):
-        return []
-    message = (
-        "should this machine hang, its own recording lacks the last seconds; sparktop record on another "
-        "machine keeps them"
-    )
-    return [Check(_TITLE, Status.OK, message)]
 
 
 _HOOK = "hook"
@@ -356,12 +340,14 @@ def _situation(
 
     A server of the engine "auto" is taken to be of the only engine that is seen, if there is only one.
     """
-    nodes: dict[str, NodeView] = {}
-    for target, sample, identity in read:
-        processes = engine_processes(sample.gpus)
-        nodes[target.name] = NodeView(
-            target.name, target.via, sample, identity, age_s=0.0, engine_processes=processes
+    nodes = {
+        target.name: NodeView(
+            *(target.name, target.via, sample, identity),
+            age_s=0.0,
+            engine_processes=engine_processes(sample.gpus),
         )
+        for target, sample, identity in read
+    }
     engines = {process.engine for view in nodes.values() for process in view.engine_processes}
     only = next(iter(engines)) if len(engines) == 1 else None
     engine_by_backend = [

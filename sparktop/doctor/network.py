@@ -10,7 +10,6 @@ import ipaddress
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Protocol
 from urllib.parse import urlsplit
 
 import httpx
@@ -48,54 +47,20 @@ def host_port_of(url: str) -> tuple[str, int] | None:
     return (parts.hostname, port) if parts.hostname and port else None
 
 
-class Network(Protocol):
-    """Protocol of the network operations that checks need; `RealNetwork` implements it."""
+class Network:
+    """Network operations that the checks use."""
+
+    def __init__(self, client: httpx.AsyncClient, get_timeout_s: float) -> None:
+        """Send GETs through `client`, each with this time limit in seconds."""
+        self._client = client
+        self._get_timeout_s = get_timeout_s
 
     async def resolve(self, host: str) -> tuple[tuple[str, ...], float]:
-        """Return (the addresses of `host`, seconds that this took).
+        """Return (the addresses of `host` by the system's resolver, seconds that this took).
 
         Raises:
             OSError: the name does not resolve.
         """
-        ...
-
-    async def connect(self, host: str, port: int) -> None:
-        """Open a TCP connection and close it at once.
-
-        Raises:
-            AnswerError: the connection failed.
-        """
-        ...
-
-    async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Reply:
-        """Send a GET and return the response, whatever its status.
-
-        `tls_ca` is a file that verifies the server's certificate; None: the system's certificates do. Of
-        redirects only that of a last slash is followed.
-
-        Raises:
-            AnswerError: no complete response was received.
-        """
-        ...
-
-
-class RealNetwork:
-    """Network operations that the checks use, on the real network."""
-
-    def __init__(
-        self,
-        client: httpx.AsyncClient,
-        *,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        get_timeout_s: float = GET_TIMEOUT_S,
-    ) -> None:
-        """Send GETs through `client`; both time limits are in seconds."""
-        self._client = client
-        self._connect_timeout_s = connect_timeout_s
-        self._get_timeout_s = get_timeout_s
-
-    async def resolve(self, host: str) -> tuple[tuple[str, ...], float]:
-        """Resolve a name with the system's resolver."""
         began = time.monotonic()
         try:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
@@ -106,22 +71,32 @@ class RealNetwork:
         return addresses, time.monotonic() - began
 
     async def connect(self, host: str, port: int) -> None:
-        """Open a TCP connection and close it at once."""
+        """Open a TCP connection and close it at once.
+
+        Raises:
+            AnswerError: the connection failed.
+        """
+        where = shown_address(host, port)
         try:
-            async with asyncio.timeout(self._connect_timeout_s):
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 transport, _ = await asyncio.get_running_loop().create_connection(
                     asyncio.Protocol, host, port
                 )
         except TimeoutError as error:
-            raise timeout_error(
-                shown_address(host, port), self._connect_timeout_s, answering=False, body_bytes=0
-            ) from error
+            raise timeout_error(where, CONNECT_TIMEOUT_S, answering=False, body_bytes=0) from error
         except (OSError, UnicodeError) as error:
-            raise transport_error(error, shown_address(host, port)) from error
+            raise transport_error(error, where) from error
         transport.abort()
 
     async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Reply:
-        """Send a GET and return the response; its time and its size are limited."""
+        """Send a GET and return the response, whatever its status; its time and its size are limited.
+
+        `tls_ca` is a file that verifies the server's certificate; None: the system's certificates do. Of
+        redirects only that of a last slash is followed.
+
+        Raises:
+            AnswerError: no complete response was received.
+        """
         address = host_port_of(url)
         where = shown_address(*address) if address else clean(url, 80)
         if tls_ca is not None:
@@ -131,13 +106,13 @@ class RealNetwork:
 
 
 @asynccontextmanager
-async def open_network(*, secure: bool, get_timeout_s: float = GET_TIMEOUT_S) -> AsyncIterator[RealNetwork]:
+async def open_network(*, secure: bool, get_timeout_s: float = GET_TIMEOUT_S) -> AsyncIterator[Network]:
     """Open an HTTP client, and yield network operations that use this client.
 
     With `secure`, the system's certificates are loaded for https; `get_timeout_s` limits each GET.
     """
     async with open_client(secure=secure) as client:
-        yield RealNetwork(client, get_timeout_s=get_timeout_s)
+        yield Network(client, get_timeout_s)
 
 
 _SLOW_S = 0.5
@@ -174,26 +149,19 @@ def is_address(host: str) -> bool:
     return True
 
 
-def is_mdns(host: str) -> bool:
-    """Return whether `host` is a name of multicast DNS (RFC 6762: names below .local)."""
-    return host_key(host).endswith(".local")
-
-
 async def _check_name(host: str, network: Network) -> Check:
-    """Return the check of a host name."""
-    name = f"name {clean(host, 60)}"
+    """Return the check of a host name, of multicast DNS too (RFC 6762: names below .local)."""
+    name, is_mdns = f"name {clean(host, 60)}", host.endswith(".local")
     try:
         addresses, took_s = await network.resolve(host)
     except OSError:
-        advice = (
-            _LOCAL.format(address="its IP address") if is_mdns(host) else "is it right? use its IP address"
-        )
+        advice = _LOCAL.format(address="its IP address") if is_mdns else "is it right? use its IP address"
         return Check(name, Status.FAIL, "does not resolve", advice)
     if not addresses:
         return Check(name, Status.FAIL, "does not resolve", "use its IP address")
     listed = ", ".join(clean(address, 60) for address in addresses[:_SHOWN])
     seen = f"resolves to {listed} in {took_s * 1000:.0f} ms"
-    if is_mdns(host):
+    if is_mdns:
         return Check(name, Status.WARN, seen, _LOCAL.format(address=clean(addresses[0], 60)))
     if took_s > _SLOW_S:
         return Check(name, Status.WARN, seen, "the resolver is slow: use the IP address")

@@ -287,10 +287,8 @@ def _check_version(target: BackendTarget, engine: Engine, identity: EngineIdenti
         return Check(name, Status.OK, f"{engine.title} {clean(identity.version, 60)}")
     if "version" not in engine.reports:
         return Check(name, Status.SKIP, f"{engine.title} has no route that reports it")
-    asked = ", ".join(engine.facts)
-    return Check(
-        name, Status.WARN, f"not reported by {asked}", "does a proxy in front of it let these through?"
-    )
+    asked, advice = ", ".join(engine.facts), "does a proxy in front of it let these through?"
+    return Check(name, Status.WARN, f"not reported by {asked}", advice)
 
 
 def _check_model(target: BackendTarget, sample: EngineSample, identity: EngineIdentity) -> Check:
@@ -299,9 +297,8 @@ def _check_model(target: BackendTarget, sample: EngineSample, identity: EngineId
     if model is None:
         advice = f"is a model loaded? does /v1/models want a key ({HOW_TO_GIVE_A_KEY})?"
         return Check(name, Status.WARN, "not reported", advice)
-    if identity.max_model_len is None:
-        return Check(name, Status.OK, f"{clean(model, 80)}, max_model_len not reported")
-    return Check(name, Status.OK, f"{clean(model, 80)}, max_model_len {identity.max_model_len}")
+    length = "not reported" if identity.max_model_len is None else identity.max_model_len
+    return Check(name, Status.OK, f"{clean(model, 80)}, max_model_len {length}")
 
 
 def _check_slots(target: BackendTarget, identity: EngineIdentity, launched: int | None) -> Check:
@@ -400,7 +397,8 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
             said, advice = f"{said}; {down_text(down)}", "start them: a server is known once it was scraped"
         return [*checks, Check(f"{target.name} servers", Status.FAIL, said, advice)]
     pace = f", scraped every {median(every):g} s" if every else ""
-    said = f"{_counted_noun(len(servers), 'server')} in {_counted_noun(groups, 'group')}{pace}"
+    counts = f"{len(servers)} server{'s' * (len(servers) != 1)} in {groups} group{'s' * (groups != 1)}"
+    said = f"{counts}{pace}"
     slow = bool(every) and median(every) > _SLOW_SCRAPES_S
     advice = "scrape every 15 s: rates and verdicts are as slow as the scrapes" if slow else ""
     checks.append(Check(f"{target.name} servers", Status.WARN if slow else Status.OK, said, advice))
@@ -434,10 +432,6 @@ async def _targets_down(
     except AnswerError:
         return down, ()
     return down, [series for series in past.series if key_of(series.labels).target in down]
-
-
-def _counted_noun(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _prometheus_clock_check(name: str, ahead_s: float) -> Check:

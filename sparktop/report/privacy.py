@@ -69,7 +69,7 @@ class Privacy(Struct):
         for name in machines:
             if name not in self._machines:
                 self._machines[name] = (same.get(name) or next(free)) if self.anonymous else _clean_name(name)
-        words = _any_of({*self._names, *self._machines})
+        words = any_of({*self._names, *self._machines})
         self._known = re.compile(rf"(?<![\w.-])(?:{words})(?![\w-])") if words else None
         self._hosts = _hosts_in_text(list(hosts))
 
@@ -101,11 +101,14 @@ class Privacy(Struct):
 
     def text(self, text: str) -> str:
         """Return a text without secrets, and without other things that the report may not show."""
-        text = _SECRET.sub(SECRET, _URL.sub(self._private_url, text))
-        if self.shows_addresses:
+        shows = self.shows_addresses
+        text = _URL.sub(lambda match: _without_credentials(match[0]) if shows else ADDRESS, text)
+        text = _SECRET.sub(SECRET, text)
+        if shows:
             return text
+        names = {*self._names, *self._machines}
         if self._hosts is not None:
-            text = self._hosts.sub(self._private_host, text)
+            text = self._hosts.sub(lambda match: match[0] if match[0] in names else ADDRESS, text)
         text = _ADDRESS.sub(lambda match: match[0] if match[0] in self._names else ADDRESS, text)
         if not self.anonymous:
             return text
@@ -113,26 +116,19 @@ class Privacy(Struct):
             text = self._known.sub(lambda match: {**self._machines, **self._names}[match[0]], text)
         return _PATH.sub(PATH, text)
 
-    def _private_url(self, match: re.Match[str]) -> str:
-        return _without_credentials(match[0]) if self.shows_addresses else ADDRESS
-
-    def _private_host(self, match: re.Match[str]) -> str:
-        is_name = match[0] in self._names or match[0] in self._machines
-        return match[0] if is_name else ADDRESS
-
 
 def _hosts_in_text(hosts: Sequence[str]) -> re.Pattern[str] | None:
     """Return a pattern that matches the host names and addresses `hosts` in text; None if there are none.
 
     A name of letters only, such as "vllm", matches only with a port; other names also without a port.
     """
-    plain = _any_of(host for host in hosts if host.isalpha())
-    others = _any_of(host for host in hosts if not host.isalpha())
+    plain = any_of(host for host in hosts if host.isalpha())
+    others = any_of(host for host in hosts if not host.isalpha())
     patterns = [rf"(?:{plain}):\d+"] * bool(plain) + [rf"(?:{others})(?::\d+)?"] * bool(others)
     return re.compile(rf"(?<![\w.-])(?:{'|'.join(patterns)})(?![\w-])") if patterns else None
 
 
-def _any_of(words: Iterable[str]) -> str:
+def any_of(words: Iterable[str]) -> str:
     """Return a regular expression of alternatives, the longest first; "" without words."""
     return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True) if word)
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import pytest
 
-from sparktop.doctor.network import Network, RealNetwork, open_network, shown_address
+from sparktop.doctor.network import Network, open_network, shown_address
 from sparktop.model.failure import FailureKind
 from sparktop.net.failure import AnswerError
 from sparktop.net.once import Reply
@@ -32,7 +32,7 @@ VLLM: dict[str, bytes] = {
 }
 
 
-class FakeNetwork:
+class FakeNetwork(Network):
     """A network whose names, ports and responses come from tables; anything else does not exist."""
 
     def __init__(
@@ -137,12 +137,7 @@ async def serve() -> AsyncIterator[Serve]:
 
 
 @pytest.fixture
-async def network() -> AsyncIterator[RealNetwork]:
+async def network() -> AsyncIterator[Network]:
     """Yield the real network, with a deadline that a busy machine keeps."""
     async with open_network(secure=False, get_timeout_s=100.0) as opened:
         yield opened
-
-
-def _holds_protocol(one: FakeNetwork) -> Network:
-    """Make the type checker verify that `FakeNetwork` implements `Network`."""
-    return one

@@ -30,7 +30,7 @@ from sparktop.doctor.machine import (
     check_versions,
     read_machine,
 )
-from sparktop.doctor.network import RealNetwork
+from sparktop.doctor.network import Network
 from sparktop.doctor.terminal import Terminal, ask_cursor, check_terminal, cursor_column, read_terminal
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, MemoryReading, NodeIdentity, NodeSample
@@ -182,7 +182,7 @@ def answer(body: bytes) -> bytes:
     )
 
 
-async def test_an_agent_is_read(serve: Serve, network: RealNetwork) -> None:
+async def test_an_agent_is_read(serve: Serve, network: Network) -> None:
     """An agent is read, with its port and operating system; one whose driver is not loaded fails."""
     identity = NodeIdentity("Ubuntu 24.04", "580.95", "NVIDIA DGX Spark")
     sample = NodeSample(at=4.0, gpu_note="the NVIDIA driver is not loaded")
@@ -200,7 +200,7 @@ async def test_an_agent_is_read(serve: Serve, network: RealNetwork) -> None:
     ("product", "status"), [("Notebook", Status.SKIP), ("NVIDIA DGX Spark", Status.FAIL)]
 )
 async def test_a_machine_without_a_driver_is_judged_as_this_one(
-    product: str, status: Status, network: RealNetwork
+    product: str, status: Status, network: Network
 ) -> None:
     """Here and elsewhere, a machine without an NVIDIA driver is skipped, unless it is a Spark."""
     note, identity = "no NVIDIA driver on this machine", NodeIdentity("Ubuntu 24.04", None, product)
@@ -212,7 +212,7 @@ async def test_a_machine_without_a_driver_is_judged_as_this_one(
     assert (here.status, here.message) == (status, note)
 
 
-async def test_what_ssh_says_is_told(network: RealNetwork) -> None:
+async def test_what_ssh_says_is_told(network: Network) -> None:
     """A failure over ssh is one line without the time of the next attempt; the source is closed."""
     message = "u@h has no sparktop: install it there · reconnecting in 1 s"
     source = OneReading(Failure(FailureKind.COMMAND_NOT_FOUND, message, 1.0))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sparktop.doctor.check import Check, Status, to_text
 from sparktop.doctor.examination import read_listed, soften_failures
-from sparktop.doctor.network import Network, RealNetwork, check_names, open_network
+from sparktop.doctor.network import Network, check_names, open_network
 from sparktop.doctor.servers import check_backend, check_clock, check_prometheus, check_router, clock_skew_s
 from sparktop.engines.tables import RUNNING
 from sparktop.model.node import Workload, Workloads
@@ -32,7 +32,7 @@ def by_name(checks: list[Check]) -> dict[str, Check]:
     return {check.name.removeprefix("b "): check for check in checks}
 
 
-async def test_a_healthy_server_passes(serve: Serve, network: RealNetwork) -> None:
+async def test_a_healthy_server_passes(serve: Serve, network: Network) -> None:
     """A healthy server passes with port, page, version, model and configured slots, without advice."""
     server = await serve(VLLM)
     checks = by_name(await check_backend(BackendTarget("b", server.url, slots=8), network))
@@ -52,7 +52,7 @@ async def test_a_healthy_server_passes(serve: Serve, network: RealNetwork) -> No
     }
 
 
-async def test_slots_of_a_server_here_are_read_of_its_process(serve: Serve, network: RealNetwork) -> None:
+async def test_slots_of_a_server_here_are_read_of_its_process(serve: Serve, network: Network) -> None:
     """No page has --max-num-seqs: that of the process at its port counts, of another port it does not."""
     server = await serve(VLLM)
     for port, message in ((server.port, "8, by --max-num-seqs of its process"), (1, "not reported, so")):
@@ -62,7 +62,7 @@ async def test_slots_of_a_server_here_are_read_of_its_process(serve: Serve, netw
         assert checks["slots"].message.startswith(message)
 
 
-async def test_a_router_that_forwards_a_page_is_no_server(serve: Serve, network: RealNetwork) -> None:
+async def test_a_router_that_forwards_a_page_is_no_server(serve: Serve, network: Network) -> None:
     """It lists its workers, and answers for the rest with what one of them says."""
     workers = b'{"workers":[{"url":"http://127.0.0.1:1","model_id":"unknown","load":0}],"total":1}'
     server = await serve({**VLLM, "/workers": answer(workers)})
@@ -72,7 +72,7 @@ async def test_a_router_that_forwards_a_page_is_no_server(serve: Serve, network:
     assert checks["router"].advice == "watch it with [[routers]]"
 
 
-async def test_metrics_that_are_off_are_named(serve: Serve, network: RealNetwork) -> None:
+async def test_metrics_that_are_off_are_named(serve: Serve, network: Network) -> None:
     """A page without the engine's names is reported as "metrics disabled", not as down."""
     server = await serve({**VLLM, "/metrics": answer(b"# HELP python_info x\npython_info 1\n")})
     checks = by_name(await check_backend(BackendTarget("b", server.url, engine="vllm"), network))
@@ -81,7 +81,7 @@ async def test_metrics_that_are_off_are_named(serve: Serve, network: RealNetwork
     assert checks["metrics"].advice == "start the server with its metrics on"
 
 
-async def test_a_clock_that_is_off_is_told(serve: Serve, network: RealNetwork) -> None:
+async def test_a_clock_that_is_off_is_told(serve: Serve, network: Network) -> None:
     """The clock is checked by the Date header of any response, also of a refusal."""
     date = f"Date: {formatdate(time.time() - 5430, usegmt=True)}"
     server = await serve({path: answer(b"no", "401 Unauthorized", date) for path in VLLM})
@@ -92,7 +92,7 @@ async def test_a_clock_that_is_off_is_told(serve: Serve, network: RealNetwork) -
     assert checks["clock"].message.startswith("1 h 30 min behind")
 
 
-async def test_a_dead_engine_is_a_failure(serve: Serve, network: RealNetwork) -> None:
+async def test_a_dead_engine_is_a_failure(serve: Serve, network: Network) -> None:
     """If /health of a vLLM is 503 while its page still answers, its engine is dead."""
     server = await serve({**VLLM, "/health": answer(b"", "503 Service Unavailable")})
     checks = by_name(await check_backend(BackendTarget("b", server.url), network))
@@ -119,7 +119,7 @@ async def test_a_dead_engine_is_a_failure(serve: Serve, network: RealNetwork) ->
     ids=["ssh", "short", "tls", "redirect", "html", "header", "huge", "escapes"],
 )
 async def test_hostile_answers_are_one_clean_line(
-    serve: Serve, network: RealNetwork, raw: bytes, words: str
+    serve: Serve, network: Network, raw: bytes, words: str
 ) -> None:
     """A hostile response is one line without control characters that says what is wrong."""
     server = await serve(raw)
@@ -133,7 +133,7 @@ async def test_silence_is_one_clean_line(serve: Serve) -> None:
         await fails_in_one_line(server.url, network, "no answer from")
 
 
-async def fails_in_one_line(url: str, network: RealNetwork, words: str) -> None:
+async def fails_in_one_line(url: str, network: Network, words: str) -> None:
     """Check the server at `url`, whose metrics must fail with `words`."""
     checks = await check_backend(BackendTarget("b", url, engine="vllm"), network)
     text = to_text({"": checks})
@@ -144,7 +144,7 @@ async def fails_in_one_line(url: str, network: RealNetwork, words: str) -> None:
     assert all(char.isprintable() or char == "\n" for char in text)
 
 
-async def test_hostile_facts_are_cleaned(serve: Serve, network: RealNetwork) -> None:
+async def test_hostile_facts_are_cleaned(serve: Serve, network: Network) -> None:
     """Versions and names are cleaned and cut."""
     server = await serve(
         {
@@ -160,7 +160,7 @@ async def test_hostile_facts_are_cleaned(serve: Serve, network: RealNetwork) -> 
     assert by_name(checks)["model"].message == "tiny, max_model_len not reported"
 
 
-async def test_the_key_goes_to_its_own_server_only(serve: Serve, network: RealNetwork) -> None:
+async def test_the_key_goes_to_its_own_server_only(serve: Serve, network: Network) -> None:
     """A key is sent in the Authorization header and never shown, also if the server repeats it."""
     server = await serve({**VLLM, "/metrics": b"HTTP/1.1 400 Bad\r\nContent-Length: 6\r\n\r\ns3cret"})
     checks = await check_backend(BackendTarget("b", server.url, engine="vllm", api_key="s3cret"), network)
@@ -168,7 +168,7 @@ async def test_the_key_goes_to_its_own_server_only(serve: Serve, network: RealNe
     assert "s3cret" not in to_text({"": checks})
 
 
-async def test_a_key_no_header_may_hold_is_told(serve: Serve, network: RealNetwork) -> None:
+async def test_a_key_no_header_may_hold_is_told(serve: Serve, network: Network) -> None:
     """A key with a line break is refused before anything is sent."""
     server = await serve(VLLM)
     checks = by_name(await check_backend(BackendTarget("b", server.url, api_key="a\nb"), network))
@@ -176,7 +176,7 @@ async def test_a_key_no_header_may_hold_is_told(serve: Serve, network: RealNetwo
     assert server.heads == []
 
 
-async def test_the_health_of_a_sglang_is_never_asked(serve: Serve, network: RealNetwork) -> None:
+async def test_the_health_of_a_sglang_is_never_asked(serve: Serve, network: Network) -> None:
     """/health of SGLang is never requested, as it generates a token."""
     server = await serve({"/metrics": answer(b'sglang:num_running_reqs{tp_rank="0"} 2.0\n')})
     for engine in ("sglang", "auto"):
@@ -184,7 +184,7 @@ async def test_the_health_of_a_sglang_is_never_asked(serve: Serve, network: Real
     assert {path for path in server.paths if path.startswith("/health")} <= {"/health/liveliness"}
 
 
-async def test_a_router_known_by_its_page_is_alive(serve: Serve, network: RealNetwork) -> None:
+async def test_a_router_known_by_its_page_is_alive(serve: Serve, network: Network) -> None:
     """A router that is recognised by its metrics page is alive, also if configured as a server."""
     page = (Path(__file__).parents[1] / "data" / "families" / "router-dynamo.prom").read_bytes()
     server = await serve({"/metrics": answer(page)})
@@ -280,7 +280,7 @@ async def test_a_resolvers_answer_is_data() -> None:
 
 
 @pytest.mark.outside
-async def test_the_system_resolver_knows_localhost(network: RealNetwork) -> None:
+async def test_the_system_resolver_knows_localhost(network: Network) -> None:
     """The real resolver finds a loopback address of localhost, and refuses a too long label."""
     addresses, _ = await network.resolve("localhost")
     assert {"127.0.0.1", "::1"} & set(addresses)
@@ -394,7 +394,7 @@ def scraping(
     ],
 )
 async def test_what_it_scrapes_is_counted(
-    servers: int, ahead_s: float, status: Status, wanted: str, network: RealNetwork
+    servers: int, ahead_s: float, status: Status, wanted: str, network: Network
 ) -> None:
     """The number of servers and groups is reported; none is a failure."""
     async with api(scraping(servers, ahead_s)) as (url, _):
@@ -405,7 +405,7 @@ async def test_what_it_scrapes_is_counted(
 @pytest.mark.outside
 @pytest.mark.parametrize(("group_by", "fault"), [("namespace", None), ("namespaze", "namespaze")])
 async def test_a_label_that_no_server_has_groups_nothing(
-    group_by: str, fault: str | None, network: RealNetwork
+    group_by: str, fault: str | None, network: Network
 ) -> None:
     """A label in `group_by` that no server has is a warning: all servers would be one group."""
     async with api(scraping(3, namespace="llm")) as (url, _):
@@ -419,7 +419,7 @@ async def test_a_label_that_no_server_has_groups_nothing(
 
 @pytest.mark.outside
 @pytest.mark.parametrize("was_scraped", [True, False])
-async def test_servers_that_are_down_are_named(*, was_scraped: bool, network: RealNetwork) -> None:
+async def test_servers_that_are_down_are_named(*, was_scraped: bool, network: Network) -> None:
     """They count as servers if they were scraped within the hour; else no selector is blamed."""
     async with api(scraping(2 * was_scraped, down=2)) as (url, _):
         checks = await check_prometheus(PrometheusTarget("main", url), network)
