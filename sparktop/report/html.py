@@ -15,7 +15,7 @@ from sparktop.model.plain import json_time
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import STATE_ROLES, WORD_ROLES
 from sparktop.report import tables
-from sparktop.report.tables import Column, Kind, Table, ranks_table, without_stale
+from sparktop.report.tables import Kind, Table, ranks_table, without_stale
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -131,13 +131,13 @@ def _word_roles() -> list[tuple[str, list[str]]]:
 def _table_values(shown: Table) -> tuple[str, list[tuple[str, str]], list[list[tuple[str, str]]]]:
     """Return the title, headings and rows of a table; each heading and cell is a pair (CSS class, text)."""
     heads = [(column.kind.value, column.title) for column in shown.columns]
+    kinds = [column.kind for column in shown.columns]
+    # Words come from sparktop and are few, so each can have a colour in the style sheet.
     rows = [
-        [_cell_values(column, text) for column, text in zip(shown.columns, row, strict=True)]
+        [
+            (f"word {text}" if kind is Kind.WORD else kind.value, text)
+            for kind, text in zip(kinds, row, strict=True)
+        ]
         for row in shown.rows
     ]
     return shown.title, heads, rows
-
-
-def _cell_values(column: Column, text: str) -> tuple[str, str]:
-    # Words come from sparktop and are few, so each can have a colour in the style sheet.
-    return f"word {text}" if column.kind is Kind.WORD else column.kind.value, text

@@ -30,12 +30,11 @@ from sparktop.analysis.summary import verdict
 from sparktop.analysis.wall import MOST_LISTED, Stated, Top, Wall, wall_of
 from sparktop.events import event_json
 from sparktop.model.balance import Balance, StepTime
-from sparktop.model.event import Alert
 from sparktop.model.figures import COUNTER_FIGURES
 from sparktop.model.node import NodeSample
 from sparktop.model.plain import fields_of, plain
 from sparktop.model.ranks import RanksView
-from sparktop.model.router import FleetNode, FleetServer, FleetView, RouterView
+from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, RouterView
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
 from sparktop.model.targets import StateThresholds
 from sparktop.report.tables import without_stale
@@ -68,7 +67,13 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         "prometheus": fleets_json(snapshot.fleets, snapshot.at, snapshot.thresholds),
         "balance": [balance_json(balance) for balance in snapshot.balance],
         "verdict": {"severity": judged.severity, "words": judged.words, "hint": judged.hint or None},
-        "alerts": [_alert_json(alert, snapshot.at) for alert in snapshot.alerts],
+        "alerts": [
+            {
+                **fields_of(alert, "since_s"),
+                "duration_s": None if alert.since_s is None else max(0.0, snapshot.at - alert.since_s),
+            }
+            for alert in snapshot.alerts
+        ],
         "events": [event_json(event) for event in snapshot.events],
         "self": snapshot.self_cost,
     }
@@ -89,27 +94,18 @@ _ALWAYS = ("external_cache_hit_percent", "media_cache_hit_percent")
 """Names in `COUNTER_FIGURES` that each backend has as keys; the others are in "also_reported" if known."""
 
 
-_ELSEWHERE = ("counter_figures", "finished", "spec_accept_by_position", *_COUNTERS, *_LATENCIES)
-"""Fields of a backend that are written under other keys."""
+_LEFT_OUT = (
+    *("history", "load", "start_memory", "lanes_balance", "version", "failure", "failing_since", "client"),
+    *("yard", "counter_figures", "finished", "spec_accept_by_position", *_COUNTERS, *_LATENCIES),
+)
+"""Fields of a backend that are not written, or under other keys."""
 
 
 def _backend_json(view: BackendView) -> dict[str, object]:
     figures = view.counter_figures
     progress = view.progress
-    left_out = (
-        "history",
-        "load",
-        "start_memory",
-        "lanes_balance",
-        "version",
-        "failure",
-        "failing_since",
-        "client",
-        *_ELSEWHERE,
-        "yard",
-    )
     return {
-        **fields_of(view, *left_out),
+        **fields_of(view, *_LEFT_OUT),
         **_source_json(view),
         "engine_version": view.version,
         "loading": None if view.loading is None else {**fields_of(view.loading), "words": view.loading.words},
@@ -179,12 +175,6 @@ def _router_json(view: RouterView) -> dict[str, object]:
     left_out = ("at", "strategy", "deployments", "cooled", "troubles", "answered", "cpu_s", "answer_ms")
     fields = fields_of(view, "failure", "failing_since", "answering_since", "running", "sample")
     return {**fields, **fields_of(view.sample, *left_out), **_source_json(view)}
-
-
-def _alert_json(alert: Alert, at: float) -> dict[str, object]:
-    """Return an alert as a mapping of JSON keys, with its duration up to `at` (monotonic seconds)."""
-    duration_s = None if alert.since_s is None else max(0.0, at - alert.since_s)
-    return {**fields_of(alert, "since_s"), "duration_s": duration_s}
 
 
 def node_json(node: NodeView) -> dict[str, object]:
@@ -325,24 +315,18 @@ def fleets_json(
             "itl_p95_ms": _milliseconds(part.itl_p95_s),
         }
 
-    return [
-        {
-            "name": view.name,
-            "url": view.url,
-            **_source_json(view),
-            "scrape_s": view.fleet.every_s if view.fleet else None,
-            "answer_ms": view.fleet.answer_ms if view.fleet else None,
-            "note": view.fleet.note if view.fleet else None,
-            "servers": [server(part, view.fleet.late_at) for part in view.fleet.servers]
-            if view.fleet
-            else [],
-            "nodes": [
-                {**fields_of(part, "at", "down"), "age_s": age(part)}
-                for part in (view.fleet.nodes if view.fleet else ())
-            ],
+    def body(fleet: Fleet | None) -> dict[str, object]:
+        if fleet is None:
+            return {"scrape_s": None, "answer_ms": None, "note": None, "servers": [], "nodes": []}
+        return {
+            "scrape_s": fleet.every_s,
+            "answer_ms": fleet.answer_ms,
+            "note": fleet.note,
+            "servers": [server(part, fleet.late_at) for part in fleet.servers],
+            "nodes": [{**fields_of(part, "at", "down"), "age_s": age(part)} for part in fleet.nodes],
         }
-        for view in views
-    ]
+
+    return [{"name": view.name, "url": view.url, **_source_json(view), **body(view.fleet)} for view in views]
 
 
 _SUMS = ("running", "waiting", "generation_tps")

@@ -374,8 +374,8 @@ def balances(snapshot: Snapshot) -> Table:
             "lead changes/min",
             lambda judged: (
                 UNKNOWN
-                if judged.word_now is BalanceWord.UNKNOWN
-                else _one_decimal(judged.lead_changes_per_min)
+                if judged.word_now is BalanceWord.UNKNOWN or judged.lead_changes_per_min is None
+                else f"{judged.lead_changes_per_min:.1f}"
             ),
         )
     )
@@ -404,10 +404,6 @@ def _router_words(balance: Balance) -> str:
     if balance.router is None:
         return "unknown" if balance.bypassed is None else f"not {cell.name(balance.bypassed)}"
     return cell.name(balance.router)
-
-
-def _one_decimal(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.1f}"
 
 
 def shares(snapshot: Snapshot) -> Table:
@@ -454,8 +450,10 @@ def awaits_announcement(balance: Balance) -> bool:
 def sentences(balance: Balance) -> Iterator[str]:
     """Yield the reasons, the cause and the hint of a verdict."""
     yield from balance.reasons
-    yield from (f"cause: {text}" for text in (balance.cause,) if text)
-    yield from (f"hint: {text}" for text in (balance.hint,) if text)
+    if balance.cause:
+        yield f"cause: {balance.cause}"
+    if balance.hint:
+        yield f"hint: {balance.hint}"
 
 
 # All sources together: head line, totals, failing sources, alerts and events.
@@ -500,6 +498,11 @@ def totals(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
 
 def routers(snapshot: Snapshot) -> Table:
     """Return a table of routers, one row each, with the backends that each sends requests to."""
+
+    def unwatched(router: RouterView) -> str:
+        targets = router.deployments
+        return UNKNOWN if targets is None else str(list(targets.values()).count(None))
+
     return table(
         "Routers",
         snapshot.routers,
@@ -508,15 +511,9 @@ def routers(snapshot: Snapshot) -> Table:
         name("kind", lambda router: " ".join(filter(None, (router.sample.kind, router.sample.version)))),
         name("strategy", lambda router: router.strategy),
         name("backends", lambda router: ", ".join(router.backends)),
-        figure("not watched", _unwatched_count),
+        figure("not watched", unwatched),
         figure("queued", lambda router: cell.count(router.sample.queued)),
         figure("in flight", lambda router: cell.count(router.sample.in_flight)),
-    )
-
-
-def _unwatched_count(router: RouterView) -> str:
-    return (
-        UNKNOWN if router.deployments is None else str(sum(to is None for to in router.deployments.values()))
     )
 
 
@@ -692,11 +689,6 @@ def gpus(nodes: Sequence[NodeView], *, detailed: bool = False) -> Table:
     return Table("GPUs", heads, tuple(rows))
 
 
-def _throttle_words(gpu: GpuReading) -> str:
-    reasons = gpu.throttle_reasons
-    return UNKNOWN if reasons is None else cell.name(", ".join(reasons) or "no")
-
-
 _GPU_COLUMNS: tuple[Filled[GpuReading], ...] = (
     figure("use", lambda gpu: cell.percent(gpu.utilization_percent)),
     figure("power", lambda gpu: cell.with_unit(gpu.power_w, "W")),
@@ -706,7 +698,10 @@ _GPU_COLUMNS: tuple[Filled[GpuReading], ...] = (
     figure("SM clock", lambda gpu: numbers.clock_mhz(gpu.sm_clock_mhz).strip()),
     figure("max clock", lambda gpu: numbers.clock_mhz(gpu.sm_clock_max_mhz).strip()),
     figure("memory", lambda gpu: cell.data(gpu.memory_used_bytes)),
-    (Column("throttled", Kind.NAME), _throttle_words),
+    name(
+        "throttled",
+        lambda gpu: None if gpu.throttle_reasons is None else ", ".join(gpu.throttle_reasons) or "no",
+    ),
 )
 
 

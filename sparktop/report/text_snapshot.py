@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from textwrap import wrap
 
 from sparktop import __version__
@@ -13,10 +13,9 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance
-from sparktop.model.event import Alert
 from sparktop.model.failure import Failure
 from sparktop.model.figures import Of, Where
-from sparktop.model.node import GpuReading, LostGpu, NodeSample
+from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.router import FleetView, RouterView
 from sparktop.model.series import known_mean, known_sum
 from sparktop.model.snapshot import QUIET_SPEEDS, BackendView, NodeView, Snapshot
@@ -39,7 +38,7 @@ def node_sentences(node: NodeView) -> Iterator[str]:
     if not sample.gpus and sample.gpu_note:
         yield f"GPU: {sample.gpu_note}"
     for lost in node.gpus_lost:
-        yield loss_line(lost)
+        yield f"{lost.label} is LOST: {lost.reason or 'the driver gives no reason'}"
     for gpu in sample.gpus:
         yield _gpu_line(gpu, f"GPU {gpu.index}" if len(sample.gpus) > 1 or node.gpus_lost else "GPU")
     yield from _engine_process_lines(node)
@@ -64,16 +63,10 @@ def _engine_process_lines(node: NodeView) -> Iterator[str]:
             yield f"process {line.pid}: {line.full_name}{box}{memory}"
 
 
-def loss_line(gpu: LostGpu) -> str:
-    """Return a sentence that names a lost GPU and the reason."""
-    return f"{gpu.label} is LOST: {gpu.reason or 'the driver gives no reason'}"
-
-
 def _memory_lines(node: NodeView, sample: NodeSample) -> Iterator[str]:
-    parts = sample.memory.parts
-    if parts:
-        yield f"memory: {', '.join(f'{part.title} {cell.data(part.size_bytes)}' for part in parts)}"
     memory = sample.memory
+    if memory.parts:
+        yield f"memory: {', '.join(f'{part.title} {cell.data(part.size_bytes)}' for part in memory.parts)}"
     if memory.gpu_nodes_bytes:
         yield f"left out: {cell.data(memory.gpu_nodes_bytes)} that the kernel counts too, memory of the GPUs"
     if memory.handover_cause:
@@ -91,13 +84,8 @@ def _gpu_line(gpu: GpuReading, name: str) -> str:
     if gpu.sm_clock_max_mhz is not None:
         clock = f"{clock.removesuffix(' MHz')} of {gpu.sm_clock_max_mhz} MHz"
     margin = "margin –" if gpu.limit_margin_c is None else f"{gpu.limit_margin_c:.0f} °C to the limit"
-    parts = [
-        f"{cell.percent(gpu.utilization_percent)}",
-        cell.with_unit(gpu.power_w, "W"),
-        cell.with_unit(gpu.temperature_c, "°C"),
-        margin,
-        clock,
-    ]
+    use, power_w = cell.percent(gpu.utilization_percent), cell.with_unit(gpu.power_w, "W")
+    parts = [use, power_w, cell.with_unit(gpu.temperature_c, "°C"), margin, clock]
     if gpu.memory_total_bytes is not None:
         parts.append(f"{cell.data(gpu.memory_used_bytes)} of {cell.data(gpu.memory_total_bytes)}")
     slowed = f"throttled {UNKNOWN}" if reasons is None else ", ".join(reasons) or "not throttled"
@@ -116,7 +104,12 @@ _NODES: tuple[Filled[NodeView], ...] = (
         "GPU %", lambda node: _whole_number(known_mean(gpu.utilization_percent for gpu in _gpus_of(node)))
     ),
     figure("W", lambda node: _whole_number(known_sum(gpu.power_w for gpu in _gpus_of(node)))),
-    figure("°C", lambda node: _whole_number(_hottest_c(node))),
+    figure(
+        "°C",
+        lambda node: _whole_number(
+            max((gpu.temperature_c for gpu in _gpus_of(node) if gpu.temperature_c is not None), default=None)
+        ),
+    ),
     name("GPU", lambda node: _gpu_name(_gpus_of(node), len(node.gpus_lost))),
 )
 _BACKENDS: tuple[Filled[BackendView], ...] = (
@@ -132,7 +125,9 @@ _BACKENDS: tuple[Filled[BackendView], ...] = (
 def render(snapshot: Snapshot, width: int) -> str:
     """Return a snapshot as lines of text that are at most `width` cells wide."""
     snapshot = tables.without_stale(snapshot)
-    lines = [*_head_lines(snapshot, width), *_verdict_lines(snapshot, width), ""]
+    judged = verdict(snapshot)
+    sentence = f"{judged.words} · {judged.hint}" if judged.hint else judged.words
+    lines = [*_head_lines(snapshot, width), *wrap(sentence, width), ""]
     if tables.is_large(snapshot):
         for of_wall in (tables.groups_table(snapshot), tables.worst_table(snapshot)):
             lines += [*table_lines(of_wall, width), ""]
@@ -152,19 +147,23 @@ def render(snapshot: Snapshot, width: int) -> str:
     if backends:
         lines += [*table_lines(table("", backends, *_BACKENDS), width, map(_backend_sentences, backends)), ""]
     else:
-        lines += ["no backends", *_search_lines(snapshot, width), ""]
+        said = [clean(event.message) for event in snapshot.events if event.subject == "discovery"]
+        searched = [wrap(text, width, initial_indent="  ", subsequent_indent="  ") for text in said]
+        lines += ["no backends", *chain.from_iterable(searched), ""]
     if snapshot.routers:
         shown = table("", snapshot.routers, *_ROUTERS)
         lines += [*table_lines(shown, width, map(_router_sentences, snapshot.routers)), ""]
     if fleets:
-        lines += [
-            *table_lines(tables.fleets_table(fleets), width, [[_prometheus_note(view)] for view in fleets]),
-            "",
-        ]
+        notes = [[_prometheus_note(view)] for view in fleets]
+        lines += [*table_lines(tables.fleets_table(fleets), width, notes), ""]
         lines += [*table_lines(tables.scraped_groups_table(fleets), width), ""]
     if snapshot.balance:
         lines += [*balance_lines(snapshot.balance, width), ""]
-    lines += _alert_lines(snapshot.alerts, width) if snapshot.alerts else ["no alerts"]
+    for alert in snapshot.alerts:
+        since = f"{alert.severity.value} since {alert.since.astimezone(UTC):%H:%M:%S} UTC"
+        words = f"{since}: {clean(alert.subject)}: {clean(alert.message, _LONG)}"
+        lines += wrap(words, width, subsequent_indent="    ", break_on_hyphens=False)
+    lines += [] if snapshot.alerts else ["no alerts"]
     return "".join(f"{fit(line, width).rstrip()}\n" for line in lines)
 
 
@@ -204,33 +203,8 @@ def _flow(pieces: Iterable[str], width: int) -> Iterator[str]:
     yield line
 
 
-def _search_lines(snapshot: Snapshot, width: int) -> Iterator[str]:
-    """Yield the messages of the search for servers, wrapped at `width`."""
-    for event in snapshot.events:
-        if event.subject == "discovery":
-            yield from wrap(clean(event.message), width, initial_indent="  ", subsequent_indent="  ")
-
-
-def _verdict_lines(snapshot: Snapshot, width: int) -> list[str]:
-    judged = verdict(snapshot)
-    hint = f" · {judged.hint}" if judged.hint else ""
-    return wrap(f"{judged.words}{hint}", width)
-
-
-def _alert_lines(alerts: Sequence[Alert], width: int) -> Iterator[str]:
-    """Yield a line for each alert, wrapped at `width`."""
-    for alert in alerts:
-        since = f"{alert.severity.value} since {alert.since.astimezone(UTC):%H:%M:%S} UTC"
-        words = f"{since}: {clean(alert.subject)}: {clean(alert.message, _LONG)}"
-        yield from wrap(words, width, subsequent_indent="    ", break_on_hyphens=False)
-
-
 def _gpus_of(node: NodeView) -> Sequence[GpuReading]:
     return node.sample.gpus if node.sample else ()
-
-
-def _hottest_c(node: NodeView) -> float | None:
-    return max((gpu.temperature_c for gpu in _gpus_of(node) if gpu.temperature_c is not None), default=None)
 
 
 def _gpu_name(gpus: Sequence[GpuReading], lost: int) -> str:
@@ -365,8 +339,12 @@ def table_lines(shown: Table, width: int, below: Iterable[Iterable[str]] = ()) -
     widths[0] = min(widths[0], _WIDEST_NAME, width)
     count = _fitting_columns(widths, width)
     yield _table_line(columns[:count], widths, [column.title for column in columns[:count]])
-    rests = [_hidden_cells(columns[count:], row[count:]) for row in rows]
-    are_names = all(column.kind is Kind.NAME for column in columns[count:])
+    hidden = columns[count:]
+    rests = [
+        " · ".join(f"{column.title} {text}" for column, text in zip(hidden, row[count:], strict=True))
+        for row in rows
+    ]
+    are_names = all(column.kind is Kind.NAME for column in hidden)
     same = are_names and len(rests) > 1 and len(set(rests)) == 1
     for row, rest, sentences in zip_longest(rows, rests, below, fillvalue=()):
         yield _table_line(columns[:count], widths, row)
@@ -374,10 +352,6 @@ def table_lines(shown: Table, width: int, below: Iterable[Iterable[str]] = ()) -
             yield from _indent(sentence, width)
     if same and rests[0]:
         yield from _indent(f"each: {rests[0]}", width)
-
-
-def _hidden_cells(columns: Sequence[Column], cells: Sequence[str]) -> str:
-    return " · ".join(f"{column.title} {text}" for column, text in zip(columns, cells, strict=True))
 
 
 def _indent(sentence: str, width: int) -> Iterator[str]:

@@ -262,6 +262,13 @@ def to_page(title: str, about: str, sections: Iterable[Section], *, simulated: b
     `simulated` adds a mark that the values are simulated.
     """
     lead, *others = sections
+
+    def title_of(section: Section) -> str:
+        return section.title or (section.table.title if section.table is not None else "")
+
+    def has_texts(section: Section) -> bool:
+        return any((section.paragraphs, section.plots, section.items, section.command))
+
     return page(
         "report.html",
         title=f"{title}, {about}",
@@ -270,28 +277,15 @@ def to_page(title: str, about: str, sections: Iterable[Section], *, simulated: b
         simulated=simulated,
         lead=lead,
         sections=[
-            (other, _section_title(other), _is_narrow(other.table))
+            (other, title_of(other), other.table is not None and _table_width(other.table) <= _NARROW)
             for other in others
-            if _section_title(other) or _has_parts(other)
+            if title_of(other) or other.table is not None or has_texts(other)
         ],
         plot_style=STYLE,
         inline=_inline_html,
         cells=_cells_html,
         rows=lambda grid: [_cells_html(row, grid) for row in grid.rows],
     )
-
-
-def _section_title(section: Section) -> str:
-    return section.title or (section.table.title if section.table is not None else "")
-
-
-def _has_parts(section: Section) -> bool:
-    texts = (section.paragraphs, section.plots, section.items, section.command)
-    return section.table is not None or any(texts)
-
-
-def _is_narrow(grid: Grid | None) -> bool:
-    return grid is not None and _table_width(grid) <= _NARROW
 
 
 def _table_width(grid: Grid) -> int:

@@ -157,7 +157,9 @@ def time_drawing(plot: TimePlot) -> Drawing:
     shown, left_out = _lines_to_draw(plot)
     start, end = plot.start.timestamp(), plot.end.timestamp()
     lines = [
-        replace(line, points=bin_points(line.points, start, end, _SLOTS)) if _is_dense(line) else line
+        replace(line, points=bin_points(line.points, start, end, _SLOTS))
+        if len(line.points) > _MOST_POINTS
+        else line
         for line in shown
     ]
     same_day = plot.start.date() == plot.end.date()
@@ -179,10 +181,6 @@ def time_drawing(plot: TimePlot) -> Drawing:
     ]
     words = ". ".join(_line_description(line, plot) for line in shown)
     return Drawing(f"{plot.title} in {plot.unit} over time", words, "".join(parts), frame.height)
-
-
-def _is_dense(line: TimeLine) -> bool:
-    return len(line.points) > _MOST_POINTS
 
 
 def _subtitle_parts(plot: TimePlot, lines: Sequence[TimeLine], left_out: int) -> Iterator[str]:
@@ -231,15 +229,9 @@ def _path_data(places: Iterable[tuple[float, float]]) -> str:
 
 def _runs_of_points(points: Points) -> Iterator[list[Point]]:
     """Yield the points of each part of a curve without gaps, as a list."""
-    run: list[Point] = []
-    for point in points:
-        if point is not None:
-            run.append(point)
-        elif run:
+    for _, group in groupby(points, lambda point: point is None):
+        if run := [point for point in group if point is not None]:
             yield run
-            run = []
-    if run:
-        yield run
 
 
 def _mark_lines(marks: Sequence[TimeMark], frame: Frame) -> Iterator[str]:
