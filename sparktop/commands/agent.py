@@ -49,7 +49,14 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_stdio(arguments)
     address = LISTENING.address(arguments)
     if arguments.systemd_unit:
-        write_out(_unit(arguments, address[0]))
+        # Late: as below.
+        from sparktop.agent.access import is_reachable_from_outside
+        from sparktop.agent.unit import unit
+
+        if (arguments.tls_cert is None) != (arguments.tls_key is None):
+            raise UsageError("--tls-cert and --tls-key go together")
+        wants_token = is_reachable_from_outside(address[0]) and not arguments.insecure
+        write_out(unit(LISTENING.flags(arguments), wants_token=wants_token))
         return 0
     token = LISTENING.token(arguments)
     service = LISTENING.service(arguments, address, token)
@@ -106,14 +113,3 @@ def _need_no_others(arguments: argparse.Namespace, message: str) -> None:
     others = (getattr(arguments, name) for name in ("token_file", "tls_cert", "tls_key", "insecure", "names"))
     if arguments.listen != LISTENING.default or any(others):
         raise UsageError(message)
-
-
-def _unit(arguments: argparse.Namespace, host: str) -> str:
-    # Late: as above.
-    from sparktop.agent.access import is_reachable_from_outside
-    from sparktop.agent.unit import unit
-
-    if (arguments.tls_cert is None) != (arguments.tls_key is None):
-        raise UsageError("--tls-cert and --tls-key go together")
-    wants_token = is_reachable_from_outside(host) and not arguments.insecure
-    return unit(LISTENING.flags(arguments), wants_token=wants_token)

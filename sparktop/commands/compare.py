@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 from sparktop.commands.arguments import add_output_file
 from sparktop.commands.output import output_file, write_result
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
-
-if TYPE_CHECKING:
-    from sparktop.sweep.compare.series import Series
 
 FORMATS = ("md", "json")
 """Output formats."""
@@ -95,9 +91,11 @@ def _list_names(files: Sequence[str]) -> str:
     from sparktop.sweep.compare.imports.files import choose
 
     if files:
-        return "".join(
-            _series_line(series) for series in choose([result_path(source) for source in files]).series
-        )
+        lines = []
+        for series in choose([result_path(source) for source in files]).series:
+            levels = ", ".join(dict.fromkeys(level.load.point.short for level in series.levels))
+            lines.append(f"{series.name}  {series.tool}  {series.model or '–'}  {levels}\n")
+        return "".join(lines)
     import os  # as above
 
     from sparktop.sweep.compare.series import PREFIX, load_reference, reference_names
@@ -115,8 +113,3 @@ def _list_names(files: Sequence[str]) -> str:
         summary = f"{result.started_at:%Y-%m-%d %H:%M}  {names}  {result.status or 'not finished'}"
         lines.append(f"{clean(stored.path, 300)}  {summary}\n")
     return "".join(lines)
-
-
-def _series_line(series: Series) -> str:
-    levels = ", ".join(dict.fromkeys(level.load.point.short for level in series.levels))
-    return f"{series.name}  {series.tool}  {series.model or '–'}  {levels}\n"

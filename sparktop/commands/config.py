@@ -169,15 +169,6 @@ def _summary(loaded: Config) -> str:
     return ", ".join([*counted, *named]) or "nothing to watch, so this machine is"
 
 
-def _approve_own(path: Path) -> None:
-    """Approve a file that sparktop has just written at the user's request, where that can be stored."""
-    from sparktop.config import trust
-
-    with suppress(ConfigError):
-        text, about = trust.read_found(path)
-        trust.Approvals(os.environ).add(path, about, text)
-
-
 def write_targets(watch: Watch, name: str, seconds: float) -> int:
     """Watch for `seconds`, and write the targets found into a new configuration file; return the exit code.
 
@@ -193,6 +184,7 @@ def write_targets(watch: Watch, name: str, seconds: float) -> int:
     import asyncio
 
     from sparktop.commands.observation import observe, why_nothing
+    from sparktop.config import trust
     from sparktop.config.from_targets import check_origin, toml_of_targets, without_router
     from sparktop.config.schema import check
 
@@ -222,7 +214,9 @@ def write_targets(watch: Watch, name: str, seconds: float) -> int:
         write_out(text)
     else:
         write_file(path, text)
-        _approve_own(path)
+        with suppress(ConfigError):  # where that cannot be stored
+            content, about = trust.read_found(path)
+            trust.Approvals(os.environ).add(path, about, content)
         shown = clean(path, 300)
         start = "sparktop" if name == FILE_NAME else f"sparktop --config {shown}"
         tell(f"{shown}: written: {_summary(written)}; edit it, then start: {start}")

@@ -125,7 +125,8 @@ def run(arguments: argparse.Namespace) -> int:
             _write_openmetrics(recording, span, arguments, output)
         else:
             _write_rows(recording, span, arguments, form, output)
-        _report_damage(recording)
+        for path, damage in list(dict.fromkeys(recording.damage))[:3]:
+            tell(f"{clean(path, 300)}: damaged at byte {damage.offset:,}: {clean(damage.reason, 100)}")
     except OverflowError:
         raise UsageError(f"{clean(arguments.files[0], 300)}: times beyond those of a calendar") from None
     finally:
@@ -257,8 +258,3 @@ def _temporary_file(output: Path | None, mode: str) -> IO[Any]:
 def _report_missing(missing: list[str]) -> None:
     if missing:
         tell(f"no such field: {clean(', '.join(missing), 300)}; --list prints those that there are")
-
-
-def _report_damage(recording: Recording) -> None:
-    for path, damage in list(dict.fromkeys(recording.damage))[:3]:
-        tell(f"{clean(path, 300)}: damaged at byte {damage.offset:,}: {clean(damage.reason, 100)}")

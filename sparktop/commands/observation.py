@@ -14,7 +14,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from sparktop.model.event import Severity
-from sparktop.model.series import Series
+from sparktop.model.failure import Failure
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import EventSettings, Target, Watch
 from sparktop.stopping import on_signals
@@ -121,8 +121,9 @@ def have_all_reported(snapshot: Snapshot, watch: Watch) -> bool:
         return False
     if (watch.target_files or watch.sparkrun) and not is_found:
         return False  # the servers that files list come once they answered
+    spans = [(view.failure, view.history.running.arrays()[0]) for view in snapshot.backends]
     backends = (
-        view.failure is not None or _span_is(view.history.running, span_s) for view in snapshot.backends
+        failure is not None or (len(times) > 1 and times[-1] - times[0] >= span_s) for failure, times in spans
     )
     nodes = (view.failure is not None or len(view.history.cpu_percent) > 1 for view in snapshot.nodes)
     routers = (view.failure is not None or view.age_s is not None for view in snapshot.routers)
@@ -142,27 +143,21 @@ def _are_slow(backends: Sequence[BackendView]) -> bool:
     )
 
 
-def _span_is(samples: Series, span_s: float) -> bool:
-    times, _ = samples.arrays()
-    return len(times) > 1 and times[-1] - times[0] >= span_s
+def why_nothing(snapshot: Snapshot) -> str:
+    """Return a one-line message that names the sources that did not answer, at most `_REASONS`, and why.
 
-
-def _search_notes(snapshot: Snapshot) -> list[str]:
-    """Return what searches, files that list servers, and routers said of servers that are not watched."""
+    What searches, files that list servers, and routers said of servers that are not watched is named, too.
+    """
+    sources: list[tuple[str, Failure | None]] = [(view.name, view.failure) for view in snapshot.backends]
+    sources += [(view.name, view.failure) for view in snapshot.nodes]
+    sources += [(view.name, view.failure) for view in snapshot.routers]
+    sources += [(view.name, view.failure) for view in snapshot.fleets]
+    reasons = [f"{name}: {failure.message}" for name, failure in sources if failure]
     about = {*_SEARCHES, *(view.name for view in snapshot.routers)}
-    return [
+    reasons += [
         event.message if event.subject == "discovery" else f"{event.subject}: {event.message}"
         for event in snapshot.events
         if event.subject in about and event.severity is Severity.INFO
     ]
-
-
-def why_nothing(snapshot: Snapshot) -> str:
-    """Return a one-line message that names the sources that did not answer, at most `_REASONS`, and why."""
-    failures = [f"{view.name}: {view.failure.message}" for view in snapshot.backends if view.failure]
-    failures += [f"{view.name}: {view.failure.message}" for view in snapshot.nodes if view.failure]
-    failures += [f"{view.name}: {view.failure.message}" for view in snapshot.routers if view.failure]
-    failures += [f"{view.name}: {view.failure.message}" for view in snapshot.fleets if view.failure]
-    reasons = [*failures, *_search_notes(snapshot)]
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
     return f"nothing could be reached: {'; '.join(reasons[:_REASONS]) or 'no answer in time'}{more}"

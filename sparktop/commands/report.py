@@ -104,7 +104,12 @@ def _report_text(arguments: argparse.Namespace, form: str) -> str:
     from sparktop.sweep.compare.imports.files import choose, is_sweep
     from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
 
-    _check_there(first)
+    if not (first.startswith(_REFERENCE) or "=" in first):
+        try:
+            Path(first).stat()
+        except (OSError, ValueError) as error:
+            why = f"{clean(first, 200)}: cannot be read: {reason_of(error)}"
+            raise UsageError(f"{why}; give a recording, or the result file of a sweep") from None
     privacy = SweepPrivacy(arguments.addresses, arguments.anonymous)
     if first.startswith(_REFERENCE) or not is_sweep(Path(first)):
         return _comparison_report(sources, form, arguments.target, privacy)
@@ -117,21 +122,6 @@ def _report_text(arguments: argparse.Namespace, form: str) -> str:
         command = f"sparktop report {words} --format json -o post.json"
         tell(f"others compare with the post itself; to give them all figures, attach a JSON: {command}")
     return sweep_report(result, form, privacy, choose(others).series if others else (), parts)
-
-
-def _check_there(source: str) -> None:
-    """Check that `source` exists, unless it is the name of a published table or NAME=FILE.
-
-    Raises:
-        UsageError: there is no such file; the message names both kinds of files.
-    """
-    if source.startswith(_REFERENCE) or "=" in source:
-        return
-    try:
-        Path(source).stat()
-    except (OSError, ValueError) as error:
-        why = f"{clean(source, 200)}: cannot be read: {reason_of(error)}"
-        raise UsageError(f"{why}; give a recording, or the result file of a sweep") from None
 
 
 def _join_sweeps(

@@ -171,13 +171,6 @@ def _write(
     return 0
 
 
-def _machine_not_named(watch: Watch) -> list[str]:
-    """Return the name of this machine if no TARGET names it, but only servers on it; else nothing."""
-    if watch.source != ARGUMENTS or watch.discover:
-        return []
-    return [node.name for node in watch.nodes if node.via == "local"]
-
-
 def report(
     watch: Watch,
     *,
@@ -203,8 +196,11 @@ def report(
     from sparktop.commands.observation import observe
 
     snapshot, interrupted, _ = asyncio.run(observe(watch, seconds, simulated=simulated))
+    # TARGETs name servers on this machine, not the machine itself.
+    is_implied = watch.source == ARGUMENTS and not watch.discover
+    unasked = [node.name for node in watch.nodes if is_implied and node.via == "local"]
     try:
-        code = _write(snapshot, form, output, size=size, theme=watch.theme, unasked=_machine_not_named(watch))
+        code = _write(snapshot, form, output, size=size, theme=watch.theme, unasked=unasked)
     except UnreachableError:
         if not interrupted:
             raise

@@ -6,7 +6,6 @@ import argparse
 import gc
 import os
 import sys
-from collections.abc import Mapping
 
 from sparktop.commands.arguments import add_drawing, add_targets, add_timeout, refuse_removed
 from sparktop.files import FILE_NAME
@@ -58,7 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def show(watch: Watch, *, simulated: bool = False) -> int:
     """Open the viewer, or print a plain report if there is no terminal to draw on; return the exit code."""
-    if not _can_draw(os.environ):
+    streams = (sys.stdin, sys.stdout)
+    is_terminal = all(stream is not None and stream.isatty() for stream in streams)
+    if not is_terminal or os.environ.get("TERM") == "dumb":
         from sparktop.commands.snapshot import report  # late: it loads the sources
 
         return report(watch, seconds=None, form="txt", output=None, simulated=simulated)
@@ -68,8 +69,3 @@ def show(watch: Watch, *, simulated: bool = False) -> int:
     from sparktop.ui.start import run as run_app  # late: --help needs none of it
 
     return run_app(watch, simulated=simulated)
-
-
-def _can_draw(env: Mapping[str, str]) -> bool:
-    streams = (sys.stdin, sys.stdout)
-    return env.get("TERM") != "dumb" and all(stream is not None and stream.isatty() for stream in streams)

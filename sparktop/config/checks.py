@@ -17,8 +17,6 @@ from sparktop.model.text import clean
 MOST = 100
 """Most lines of errors shown."""
 
-_NEEDED = {key: axis for axis, keys in AXES.items() if axis != "concurrency" for key in keys}
-"""Keys of a sweep that belong to one axis."""
 _CLOSED_LOOP = ("climb_to", "more_runs", "mode", "requests", "depths")
 """Keys of levels of requests at once."""
 _LENGTHS = ("pp", "prompt_lengths", "tg")
@@ -29,6 +27,20 @@ _UNUSED = {
     "trace": (*_CLOSED_LOOP, *_LENGTHS, "duration_s"),
 }
 """Axes of a sweep other than its concurrency, with the keys that have no effect beside each."""
+_NEEDS = (
+    ("prometheus", "password_env", "basic_user"),
+    ("prometheus", "basic_user", "password_env"),
+    ("prometheus", "tls_key", "tls_cert"),
+    ("events", "webhook_token_env", "webhook"),
+    *(("sweeps", key, axis) for axis, keys in AXES.items() if axis != "concurrency" for key in keys),
+)
+"""(tables, key, the key of the same table without which it has no effect)."""
+_EXCLUSIVE: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("nodes", ("token_env", "token_file")),
+    ("prometheus", ("bearer_env", "bearer_file", "basic_user")),
+    ("sweeps", ("concurrency", *_UNUSED)),
+)
+"""(tables, keys of which each of them has one at most)."""
 
 
 class Problem(Struct, frozen=True):
@@ -74,11 +86,13 @@ def shown_value(value: object) -> str:
     return "a table" if isinstance(value, dict) else "a date or time"
 
 
-def _tables(data: Mapping[str, object], key: str) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """Yield (index, table) for each table under `[[key]]`; skip values that are not tables."""
+def _tables(data: Mapping[str, object], key: str) -> Iterator[tuple[Path, Mapping[str, object]]]:
+    """Yield (path, table) for `[events]`, or each table under `[[key]]`; skip values that are not tables."""
     tables = data.get(key)
-    if isinstance(tables, list):
-        yield from ((number, table) for number, table in enumerate(tables) if isinstance(table, dict))
+    if isinstance(tables, dict) and key == "events":
+        yield (key,), tables
+    elif isinstance(tables, list):
+        yield from (((key, number), table) for number, table in enumerate(tables) if isinstance(table, dict))
 
 
 def _names(data: Mapping[str, object], *keys: str) -> list[str]:
@@ -90,12 +104,12 @@ def _names(data: Mapping[str, object], *keys: str) -> list[str]:
 def _repeated_names(data: Mapping[str, object]) -> Iterator[Problem]:
     """Yield a problem for each name that two tables of a kind have."""
     for key in ("nodes", "backends", "routers", "sweeps", "prometheus"):
-        first: dict[str, int] = {}
-        for number, table in _tables(data, key):
+        first: dict[str, Path] = {}
+        for path, table in _tables(data, key):
             name = table.get("name")
-            if isinstance(name, str) and first.setdefault(name, number) != number:
-                other = key_name((key, first[name]))
-                yield Problem((key, number, "name"), f"repeats {shown_value(name)}, the name of {other}")
+            if isinstance(name, str) and first.setdefault(name, path) != path:
+                other = key_name(first[name])
+                yield Problem((*path, "name"), f"repeats {shown_value(name)}, the name of {other}")
 
 
 def _unknown_names(data: Mapping[str, object]) -> Iterator[Problem]:
@@ -109,7 +123,7 @@ def _unknown_names(data: Mapping[str, object]) -> Iterator[Problem]:
     )
     for key, field, noun, homes in references:
         defined = _names(data, *homes)
-        for number, table in _tables(data, key):
+        for path, table in _tables(data, key):
             names = table.get(field)
             items: Iterable[tuple[str | int, object]] = ()
             if isinstance(names, list):
@@ -119,33 +133,32 @@ def _unknown_names(data: Mapping[str, object]) -> Iterator[Problem]:
             for position, name in items:
                 if isinstance(name, str) and name not in defined:
                     near = did_you_mean(name, defined)
-                    path = (key, number, field, position)
-                    yield Problem(path, f"names no {noun}: {shown_value(name)}{near}")
+                    yield Problem((*path, field, position), f"names no {noun}: {shown_value(name)}{near}")
 
 
-def _missing_access(data: Mapping[str, object]) -> Iterator[Problem]:
-    """Yield a problem for each node without the address that its `via` needs."""
-    for number, table in _tables(data, "nodes"):
-        for via, needed in (("agent", "url"), ("ssh", "ssh")):
-            if table.get("via") == via and needed not in table:
-                path = ("nodes", number)
-                yield Problem((*path, needed), f"is missing: via = '{via}' needs it", (*path, "via"))
-
-
-def _unused_access(data: Mapping[str, object]) -> Iterator[Problem]:
-    """Yield a problem for each key of a node that has no effect or contradicts another key.
-
-    Only keys for access to the node's machine are checked: url, ssh and tokens.
-    """
-    for number, table in _tables(data, "nodes"):
+def _wrong_access(data: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield a problem for each address of a node that its `via` needs, or that has no effect with it."""
+    unused = (("url", "agent", ("local", "ssh")), ("ssh", "ssh", ("local",)))
+    for path, table in _tables(data, "nodes"):
         used = table.get("via", "local")
-        for key, via, unused in (("url", "agent", ("local", "ssh")), ("ssh", "ssh", ("local",))):
-            if key in table and used in unused:
-                yield Problem(("nodes", number, key), f"has no effect without via = '{via}'")
-        if "ssh_bundle" in table and used != "ssh":
-            yield Problem(("nodes", number, "ssh_bundle"), "has no effect without via = 'ssh'")
-        if "token_env" in table and "token_file" in table:
-            yield Problem(("nodes", number, "token_file"), "conflicts with token_env: keep one")
+        for key, via, others in (*unused, ("ssh_bundle", "ssh", ("local", "agent"))):
+            if key in table and used in others:
+                yield Problem((*path, key), f"has no effect without via = '{via}'")
+            elif key not in table and used == via and key != "ssh_bundle":
+                yield Problem((*path, key), f"is missing: via = '{via}' needs it", (*path, "via"))
+
+
+def _keys_without_effect(data: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield a problem for each key that needs another one of its table, or conflicts with one."""
+    for key, name, other in _NEEDS:
+        for path, table in _tables(data, key):
+            if name in table and other not in table:
+                yield Problem((*path, name), f"has no effect without {other}")
+    for key, names in _EXCLUSIVE:
+        for path, table in _tables(data, key):
+            given = [name for name in names if table.get(name)]
+            for name in given[1:]:
+                yield Problem((*path, name), f"conflicts with {given[0]}: keep one")
 
 
 def _limits_in_wrong_order(data: Mapping[str, object]) -> Iterator[Problem]:
@@ -166,18 +179,15 @@ def _limits_in_wrong_order(data: Mapping[str, object]) -> Iterator[Problem]:
             yield Problem(("alerts", key), f"crosses another: {words}")
 
 
-def _conflicting_axes(data: Mapping[str, object]) -> Iterator[Problem]:
-    """Yield a problem for a sweep with two axes, or with a key that has no effect on its axis."""
-    for number, table in _tables(data, "sweeps"):
-        axes = [key for key in ("concurrency", *_UNUSED) if table.get(key)]
-        for key in axes[1:]:
-            yield Problem(("sweeps", number, key), f"conflicts with {axes[0]}: keep one")
-        for key, axis in _NEEDED.items():
-            if key in table and axis not in table:
-                yield Problem(("sweeps", number, key), f"has no effect without {axis}")
-        for key in _UNUSED.get(axes[0], ()) if axes else ():
+def _keys_beside_an_axis(data: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield a problem for a key of a sweep that has no effect on its axis, or with its mode."""
+    for path, table in _tables(data, "sweeps"):
+        axis = next((key for key in ("concurrency", *_UNUSED) if table.get(key)), "")
+        for key in _UNUSED.get(axis, ()):
             if table.get(key):
-                yield Problem(("sweeps", number, key), f"has no effect beside {axes[0]}: leave it out")
+                yield Problem((*path, key), f"has no effect beside {axis}: leave it out")
+        if table.get("depths") and table.get("mode") == "steady":
+            yield Problem((*path, "depths"), 'is for bursts: leave out mode = "steady"')
 
 
 def _faulty_screen_keys(data: Mapping[str, object]) -> Iterator[Problem]:
@@ -196,50 +206,25 @@ def _faulty_screen_keys(data: Mapping[str, object]) -> Iterator[Problem]:
     tables = list(_tables(data, "sweeps"))
     wanted = [key if isinstance(key := table.get("key"), str) else None for _, table in tables]
     for index, message in wrong_preset_keys(wanted, given).items():
-        yield Problem(("sweeps", tables[index][0], "key"), message)
+        yield Problem((*tables[index][0], "key"), message)
 
 
-def _steady_contexts(data: Mapping[str, object]) -> Iterator[Problem]:
-    """Yield a problem for each sweep with depths that is not in burst mode."""
-    for number, table in _tables(data, "sweeps"):
-        if table.get("depths") and table.get("mode") == "steady":
-            yield Problem(("sweeps", number, "depths"), 'is for bursts: leave out mode = "steady"')
-
-
-def _useless_event_keys(data: Mapping[str, object]) -> Iterator[Problem]:
-    """Yield a problem for a hook that does not begin with a program, and for a token without a webhook."""
-    table = data.get("events")
-    if not isinstance(table, dict):
-        return
-    hook = table.get("hook")
-    if isinstance(hook, list) and hook and (hook[0] == "" or str(hook[0]).startswith("-")):
-        yield Problem(("events", "hook"), "must begin with a program")
-    if "webhook_token_env" in table and "webhook" not in table:
-        yield Problem(("events", "webhook_token_env"), "has no effect without webhook")
-
-
-def _faulty_prometheus_keys(data: Mapping[str, object]) -> Iterator[Problem]:
-    """Yield a problem for each key of a Prometheus that needs another one, or conflicts with one."""
-    needed = (("password_env", "basic_user"), ("basic_user", "password_env"), ("tls_key", "tls_cert"))
-    for number, table in _tables(data, "prometheus"):
-        for key, other in needed:
-            if key in table and other not in table:
-                yield Problem(("prometheus", number, key), f"has no effect without {other}")
-        given = [key for key in ("bearer_env", "bearer_file", "basic_user") if key in table]
-        for key in given[1:]:
-            yield Problem(("prometheus", number, key), f"conflicts with {given[0]}: keep one")
+def _hook_without_program(data: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield a problem for a hook that does not begin with a program."""
+    for path, table in _tables(data, "events"):
+        hook = table.get("hook")
+        if isinstance(hook, list) and hook and (hook[0] == "" or str(hook[0]).startswith("-")):
+            yield Problem((*path, "hook"), "must begin with a program")
 
 
 CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Problem]], ...] = (
     _repeated_names,
     _unknown_names,
-    _missing_access,
-    _unused_access,
-    _conflicting_axes,
+    _wrong_access,
+    _keys_without_effect,
+    _keys_beside_an_axis,
     _limits_in_wrong_order,
     _faulty_screen_keys,
-    _steady_contexts,
-    _useless_event_keys,
-    _faulty_prometheus_keys,
+    _hook_without_program,
 )
 """Rules across keys. They read the raw data, so that their errors appear beside those of single values."""

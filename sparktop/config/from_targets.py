@@ -74,7 +74,17 @@ def toml_of_targets(targets: Sequence[Target], snapshot: Snapshot) -> str:
             for target in targets
             if isinstance(target, RouterTarget)
         ),
-        *(_prometheus_table(target) for target in targets if isinstance(target, PrometheusTarget)),
+        *(
+            [
+                "[[prometheus]]",
+                _toml_pair("name", target.name),
+                _toml_pair("url", target.url),
+                "# The name of the environment variable that holds its token.",
+                '#bearer_env = "PROMETHEUS_TOKEN"',
+            ]
+            for target in targets
+            if isinstance(target, PrometheusTarget)
+        ),
     ]
     head = _HEAD.format(day=snapshot.taken_at.date().isoformat())
     return "\n".join([head, *("\n".join([*block, ""]) for block in blocks)])
@@ -99,15 +109,6 @@ def _machines_of(target: BackendTarget, view: BackendView | None, snapshot: Snap
     )
 
 
-def _prometheus_table(target: PrometheusTarget) -> Iterator[str]:
-    """Yield the table of a Prometheus."""
-    yield "[[prometheus]]"
-    yield f"name = {toml_value(target.name)}"
-    yield f"url = {toml_value(target.url)}"
-    yield "# The name of the environment variable that holds its token."
-    yield '#bearer_env = "PROMETHEUS_TOKEN"'
-
-
 def _node_table(target: NodeTarget, view: NodeView | None) -> Iterator[str]:
     """Yield the table of a machine."""
     yield "[[nodes]]"
@@ -128,12 +129,8 @@ def _node_facts(view: NodeView | None) -> Iterator[str]:
         return
     yield from _failure_comment(view.failure)
     gpus = () if view.sample is None else dict.fromkeys(gpu.name for gpu in view.sample.gpus)
-    words = [
-        view.identity.product,
-        *gpus,
-        view.identity.os,
-        view.identity.driver and f"driver {view.identity.driver}",
-    ]
+    facts = view.identity
+    words = [facts.product, *gpus, facts.os, facts.driver and f"driver {facts.driver}"]
     if any(words):
         yield f"# {', '.join(clean(word, 60) for word in words if word)}"
 

@@ -242,6 +242,14 @@ def textual_key(text: str) -> str | None:
     return f"{prefix}{plus}{name}" if name in _NAMED else None
 
 
+def _fault_of(text: str) -> str | None:
+    """Return why a key cannot be assigned at all; None if it can."""
+    key = textual_key(text)
+    if key is None:
+        return "is not a key: write one like 'Q', 'f5', 'space' or 'ctrl+x'"
+    return f"cannot be {text!r}: it {_TAKEN[key]}" if key in _TAKEN else None
+
+
 def wrong_keys(keys: Mapping[str, str]) -> dict[str, str]:
     """Return an error message for each key in `keys` that cannot be used, by action name.
 
@@ -249,22 +257,14 @@ def wrong_keys(keys: Mapping[str, str]) -> dict[str, str]:
     be used if it does not exist, is reserved, or belongs to another action. An action that gets another key
     in `keys` no longer owns its usual key.
     """
-    wrong: dict[str, str] = {}
     given = {textual_key(text) for text in keys.values()}
     table = {key.name: () if key.yields and given.intersection(key.keys) else key.keys for key in KEYS}
     names = [name for name in keys if name in table]
-    for name in names:
-        wanted = textual_key(keys[name])
-        if wanted is None:
-            wrong[name] = "is not a key: write one like 'Q', 'f5', 'space' or 'ctrl+x'"
-        elif wanted in _TAKEN:
-            wrong[name] = f"cannot be {keys[name]!r}: it {_TAKEN[wanted]}"
-        else:
-            table[name] = (wanted,)
-    for name in names:
-        if name in wrong:
-            continue
-        owner = next((other for other in table if other != name and table[name][0] in table[other]), None)
+    wrong = {name: fault for name in names if (fault := _fault_of(keys[name])) is not None}
+    moved = {name: textual_key(keys[name]) or "" for name in names if name not in wrong}
+    table |= {name: (key,) for name, key in moved.items()}
+    for name, key in moved.items():
+        owner = next((other for other in table if other != name and key in table[other]), None)
         if owner is not None:
             wrong[name] = f"cannot be {keys[name]!r}: '{owner}' has it"
     return wrong
@@ -289,15 +289,13 @@ def wrong_preset_keys(wanted: Sequence[str | None], keys: Mapping[str, str]) -> 
     for number, text in enumerate(wanted):
         if text is None:
             continue
-        key = textual_key(text)
-        if key is None:
-            wrong[number] = "is not a key: write one like 'f5', 'Q' or 'ctrl+x'"
-        elif key in _TAKEN:
-            wrong[number] = f"cannot be {text!r}: it {_TAKEN[key]}"
+        key, fault = textual_key(text), _fault_of(text)
+        if fault is not None:
+            wrong[number] = fault
         elif key in owners:
             wrong[number] = f"cannot be {text!r}: {owners[key]} has it"
         else:
-            owners[key] = "another preset"
+            owners[key or ""] = "another preset"
     return wrong
 
 

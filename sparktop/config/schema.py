@@ -53,16 +53,27 @@ from sparktop.model.text import clean
 
 __all__ = ["MOST_BYTES", "SETTINGS", "Config", "default_toml", "find_config", "load", "usual_places"]
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""A name of an environment variable."""
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""A name of an environment variable, or of a label in Prometheus."""
 _LONGEST_QUERY = 2000
 """Characters of the query of a webhook's URL."""
 
 
-def _printable_name(name: str) -> str:
-    if not name or clean(name, 64) != name:
-        raise ValueError("must be 1 to 64 printable characters without space at the ends")
-    return name
+def _text_that(is_right: Callable[[str], object], words: str) -> Callable[[str], str]:
+    """Return a check of a text; `words` say what it must be, and never quote it: it may be a secret."""
+
+    def check(text: str) -> str:
+        if not is_right(text):
+            raise ValueError(words)
+        return text
+
+    return check
+
+
+_printable_name = _text_that(
+    lambda name: name and clean(name, 64) == name,
+    "must be 1 to 64 printable characters without space at the ends",
+)
 
 
 def _http_url(url: str) -> str:
@@ -86,17 +97,6 @@ def _http_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _variable(name: str) -> str:
-    """Return `name` if it can name an environment variable.
-
-    Raises:
-        ValueError: no variable can have this name. The message never quotes it: it may be the secret itself.
-    """
-    if not _VARIABLE.fullmatch(name):
-        raise ValueError("must be the name of an environment variable, never the key itself")
-    return name
-
-
 def _known_theme(name: str) -> str:
     """Return `name` if it is the name of a theme.
 
@@ -104,27 +104,10 @@ def _known_theme(name: str) -> str:
         ValueError: there is no such theme; the message has the most similar name.
     """
     if find_palette(name) is None:
-        themes = palettes()
-        near = _broken_theme(name) or did_you_mean(name, themes) or f" (known: {', '.join(themes)})"
+        themes, files = palettes(), tuple(f"{clean(name, 60)}{suffix}:" for suffix in (".toml", ".theme"))
+        broken = next((f"; {problem}" for problem in theme_problems() if problem.startswith(files)), "")
+        near = broken or did_you_mean(name, themes) or f" (known: {', '.join(themes)})"
         raise ValueError(f"names no theme: '{clean(name, 40)}'{near}")
-    return name
-
-
-def _broken_theme(name: str) -> str:
-    """Return "; " and the fault of the user's theme file called `name`; "" if there is no such fault."""
-    files = tuple(f"{clean(name, 60)}{suffix}:" for suffix in (".toml", ".theme"))
-    return next((f"; {problem}" for problem in theme_problems() if problem.startswith(files)), "")
-
-
-def _file_name(name: str) -> str:
-    if not name or clean(name, 4096) != name:
-        raise ValueError("must name a file")
-    return name
-
-
-def _command(name: str) -> str:
-    if not name or clean(name, 256) != name or name.startswith("-"):
-        raise ValueError("must be a command or its path: 1 to 256 printable characters, no '-' in front")
     return name
 
 
@@ -143,14 +126,6 @@ def _webhook_url(url: str) -> str:
     return url
 
 
-def _argument(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must be printable text: a program or one of its arguments")
-    return text
-
-
-_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""A name of a label in Prometheus."""
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
 """A name of an HTTP header."""
 _SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
@@ -159,12 +134,6 @@ _LONGEST = 1000
 """Characters of label matchers."""
 _PARSER_LINE = re.compile(r"\(at line (\d+), ")
 """Where `tomllib` says that a fault is."""
-
-
-def _label(name: str) -> str:
-    if not _LABEL.fullmatch(name):
-        raise ValueError("must be the name of a label, as in 'namespace'")
-    return name
 
 
 def _api_url(url: str) -> str:
@@ -387,8 +356,19 @@ _MOST_HOSTS = 64
 _REMOVED = ("users", "think_s")
 """Keys of sweeps in files of earlier versions."""
 _SWITCH = Kind("true or false", (bool,))
-_NAME, _URL, _VARIABLE_NAME = _text(_printable_name), _text(_http_url), _text(_variable)
-_FILE, _PLAIN = _text(_file_name), _text()
+_NAME, _URL, _PLAIN = _text(_printable_name), _text(_http_url), _text()
+_VARIABLE_NAME = _text(
+    _text_that(_IDENTIFIER.fullmatch, "must be the name of an environment variable, never the key itself")
+)
+_FILE = _text(_text_that(lambda name: name and clean(name, 4096) == name, "must name a file"))
+_COMMAND = _text(
+    _text_that(
+        lambda name: name and clean(name, 256) == name and not name.startswith("-"),
+        "must be a command or its path: 1 to 256 printable characters, no '-' in front",
+    )
+)
+_ARGUMENT = _text(_text_that(str.isprintable, "must be printable text: a program or one of its arguments"))
+_LABEL = _text(_text_that(_IDENTIFIER.fullmatch, "must be the name of a label, as in 'namespace'"))
 _COUNT, _MANY = _whole(1), _whole(1, 65_536)
 _LIMIT, _PERCENT, _SHARE = _number(above=0), _number(above=0, most=100), _number(above=0, most=1)
 _FROM_0 = _number(least=0)
@@ -405,7 +385,7 @@ _NODE = _table(
         "token_env": _secret(_VARIABLE_NAME),
         "token_file": _secret(_FILE),
         "tls_ca": _reads(_FILE),
-        "command": _runs(_text(_command)),
+        "command": _runs(_COMMAND),
         "ssh_bundle": _runs(_SWITCH),
     },
     NodeTarget(""),
@@ -450,7 +430,7 @@ _PROMETHEUS = _table(
         "tls_key": _reads(_FILE),
         "headers": _sends(_by_name(_PLAIN, _headers)),
         "selector": _harmless(_text(_selector)),
-        "group_by": _harmless(_list(_text(_label))),
+        "group_by": _harmless(_list(_LABEL)),
         "machine_selector": _harmless(_text(_selector)),
         "machines": _harmless(_by_name(Kind("text in quotes", (str, list), items=_PLAIN, check=_hosts))),
         "closer": _harmless(_one_of("ask", "auto", "never")),
@@ -535,7 +515,7 @@ _EVENTS = _table(
         "severity": _harmless(_one_of("info", "warning", "critical")),
         "bell": _harmless(_SWITCH),
         "notify": _harmless(_one_of("off", "osc9", "osc777")),
-        "hook": _runs(Kind("a list", (list, str), items=_text(_argument), check=_hook)),
+        "hook": _runs(Kind("a list", (list, str), items=_ARGUMENT, check=_hook)),
         "webhook": _sends(_text(_webhook_url)),
         "webhook_token_env": _secret(_VARIABLE_NAME),
     },

@@ -80,7 +80,13 @@ def _writer_of_all(path: Path, about: os.stat_result) -> str | None:
 def _writer(path: Path, about: os.stat_result, *, is_sticky: bool = False) -> str | None:
     """Return who else than this user or root can write a file or folder, in words; None if nobody can."""
     if about.st_uid not in {os.geteuid(), 0}:
-        return f"belongs to another user ({_name_of(about.st_uid)})"
+        import pwd  # late: few starts find a file
+
+        try:
+            owner = clean(pwd.getpwuid(about.st_uid).pw_name, 40)
+        except KeyError:
+            owner = str(about.st_uid)
+        return f"belongs to another user ({owner})"
     if is_sticky:
         return None
     if about.st_mode & stat.S_IWOTH:
@@ -109,15 +115,6 @@ def _is_own_group(path: Path, group_id: int) -> bool:
         return "system.posix_acl_access" not in os.listxattr(path)
     except OSError:  # a file system without access lists
         return True
-
-
-def _name_of(user: int) -> str:
-    import pwd  # late: as above
-
-    try:
-        return clean(pwd.getpwuid(user).pw_name, 40)
-    except KeyError:
-        return str(user)
 
 
 class Approvals:

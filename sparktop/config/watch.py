@@ -185,28 +185,21 @@ def _absolute_path(name: str | None, path: Path, env: Mapping[str, str]) -> str 
     return str(path.absolute().parent / name)
 
 
-def _named_variables(settings: Plain) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield (path, name) of each environment variable that the settings name."""
-    tables: list[tuple[tuple[str | int, ...], Plain]] = [
-        ((kind, number), table)
-        for kind in ("nodes", "backends", "routers", "prometheus")
-        for number, table in enumerate(settings.get(kind, ()))
-    ]
-    for key_path, table in [*tables, (("events",), settings.get("events", {}))]:
-        for key, variable in table.items():
-            if key.endswith("_env"):
-                yield (*key_path, key), variable
-
-
 def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, str]) -> list[str]:
     """Return a warning for each environment variable that the settings name but `env` does not have.
 
     `path` and `text` of the configuration file provide the file name and line number in the warnings.
     """
+    tables: list[tuple[tuple[str | int, ...], Plain]] = [
+        ((kind, number), table)
+        for kind in ("nodes", "backends", "routers", "prometheus")
+        for number, table in enumerate(settings.get(kind, ()))
+    ]
     unset = [
-        (key_path, variable)
-        for key_path, variable in _named_variables(settings)
-        if _variable_value(variable, env) is None
+        ((*key_path, key), variable)
+        for key_path, table in [*tables, (("events",), settings.get("events", {}))]
+        for key, variable in table.items()
+        if key.endswith("_env") and _variable_value(variable, env) is None
     ]
     if not unset:
         return []

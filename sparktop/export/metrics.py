@@ -33,7 +33,7 @@ from sparktop.agent.exposition import (
 from sparktop.errors import UsageError
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import ALERT_KINDS, Alert, Event, Phase
-from sparktop.model.figures import Figure, Of, figures
+from sparktop.model.figures import Of, figures
 from sparktop.model.snapshot import (
     BackendState,
     BackendView,
@@ -45,7 +45,7 @@ from sparktop.model.snapshot import (
 from sparktop.model.text import clean
 from sparktop.report.tables import without_stale
 from sparktop.store.load_log import Role
-from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.store import load
 
 MOST_REASONS = 4
@@ -76,9 +76,9 @@ def _word_metric(name: str, label: str, text: str, read: Callable[[Part], str | 
     return Metric(name, text, points, (label,))
 
 
-def _metric_of_figure(metric_figure: Figure) -> Metric[Any]:
-    """Return a figure of the registry as a metric."""
-    return single(metric_figure.metric, metric_figure.help, metric_figure.base_value)
+def _metrics_of_figures(of: Of) -> list[Metric[Any]]:
+    """Return the figures of the registry as metrics."""
+    return [single(figure.metric, figure.help, figure.base_value) for figure in figures(of)]
 
 
 def _quantile_metric(title: str, name: str, percent: int) -> Metric[BackendView]:
@@ -125,20 +125,10 @@ BACKEND: tuple[Metric[BackendView], ...] = (
         "1 for the verdict on a server that holds requests without progress, such as long step or stuck.",
         lambda view: None if view.progress is None else view.progress.word.value,
     ),
-    *map(_metric_of_figure, figures(Of.SERVER)),
+    *_metrics_of_figures(Of.SERVER),
     *(_quantile_metric(title, name, percent) for name, title in _LATENCIES.items() for percent in (50, 95)),
 )
 """The metrics of a server, at most 25 series."""
-
-
-def _member_points(
-    values: Callable[[Balance], Iterable[tuple[str, float | None]]],
-) -> Callable[[Balance], Iterator[Point]]:
-    def points(balance: Balance) -> Iterator[Point]:
-        for name, value in values(balance):
-            yield (label_of(name),), value
-
-    return points
 
 
 GROUP: tuple[Metric[Balance], ...] = (
@@ -150,28 +140,21 @@ GROUP: tuple[Metric[Balance], ...] = (
         lambda balance: None if balance.word is BalanceWord.UNKNOWN else balance.word.value,
     ),
     single("group_window_seconds", "Seconds that were judged.", lambda balance: balance.window_s or None),
-    *map(_metric_of_figure, figures(Of.GROUP)),
+    *_metrics_of_figures(Of.GROUP),
     Metric(
         "group_starved_ratio",
         "Share of the time with next to no work while another member had more than its share.",
-        _member_points(
-            lambda balance: [(name, share(part)) for name, part in balance.starved_percent.items()]
-        ),
+        lambda group: [((label_of(name),), share(part)) for name, part in group.starved_percent.items()],
         ("member",),
     ),
     Metric(
         "group_request_share_ratio",
         "A member's part of the requests that the group received in the window.",
-        _member_points(lambda balance: balance.requests_share.items()),
+        lambda group: [((label_of(name),), part) for name, part in group.requests_share.items()],
         ("member",),
     ),
 )
 """The metrics of a group, at most 15 series and two for each member."""
-
-
-def _throttle_points(view: NodeView) -> Sequence[Point]:
-    worst = sorted(view.throttled_percent.items(), key=lambda item: (-item[1], item[0]))
-    return [((reason,), percent / 100) for reason, percent in worst[:MOST_REASONS]]
 
 
 NODE: tuple[Metric[NodeView], ...] = (
@@ -181,11 +164,14 @@ NODE: tuple[Metric[NodeView], ...] = (
         "1 for the verdict on a GPU's speed: idle, normal, throttled, slow clock or slow steps.",
         lambda view: None if view.speed.word == "unknown" or not view.ok else view.speed.word,
     ),
-    *map(_metric_of_figure, figures(Of.MACHINE)),
+    *_metrics_of_figures(Of.MACHINE),
     Metric(
         "node_throttled_ratio",
         "Share of the last minute in which a GPU was throttled, of the GPU with the highest share.",
-        _throttle_points,
+        lambda view: [
+            ((reason,), percent / 100)
+            for reason, percent in sorted(view.throttled_percent.items(), key=lambda one: (-one[1], one[0]))
+        ][:MOST_REASONS],
         ("reason",),
     ),
 )
@@ -193,17 +179,9 @@ NODE: tuple[Metric[NodeView], ...] = (
 
 
 def _last_poll_s(snapshot: Snapshot) -> float | None:
-    ages = [
-        *(view.age_s for view in snapshot.backends),
-        *(view.age_s for view in snapshot.nodes),
-        *(view.age_s for view in snapshot.routers),
-    ]
+    ages = [view.age_s for view in snapshot.backends]
+    ages += [view.age_s for view in snapshot.nodes] + [view.age_s for view in snapshot.routers]
     return min((age for age in ages if age is not None), default=None)
-
-
-def _poll_points(snapshot: Snapshot) -> Iterator[Point]:
-    for name, ms in islice(snapshot.self_cost.poll_ms.items(), MOST_POLLS):
-        yield (label_of(name),), ms / 1000
 
 
 INFO: Metric[str] = Metric(
@@ -218,7 +196,10 @@ SELF: tuple[Metric[Snapshot], ...] = (
     Metric(
         "self_poll_seconds",
         "Duration of the newest poll, by type and name of what was polled.",
-        _poll_points,
+        lambda snapshot: [
+            ((label_of(name),), ms / 1000)
+            for name, ms in islice(snapshot.self_cost.poll_ms.items(), MOST_POLLS)
+        ],
         ("source",),
     ),
     single(
@@ -505,7 +486,15 @@ class NewestSweep:
         except UsageError:
             return  # a sweep that has no level yet, or a damaged file
         self._written_at = newest[1] / 1e9
-        self._levels = tuple(_labelled_levels(result))[-MOST_LEVELS:]
+        # Of two levels with the same labels, the later one counts.
+        levels = [
+            Level(target.name, level, result.plan.pp)
+            for target in result.targets
+            for level in target.levels
+            if level.error is None
+        ]
+        named = {tuple(level.labels().values()): level for level in levels}
+        self._levels = tuple(named.values())[-MOST_LEVELS:]
 
 
 def _newest_result(folder: Path) -> tuple[Path, int, int] | None:
@@ -519,17 +508,6 @@ def _newest_result(folder: Path) -> tuple[Path, int, int] | None:
     except OSError:
         return None
     return max(dated_results, key=lambda dated: dated[1], default=None)
-
-
-def _labelled_levels(result: SweepResult) -> Iterator[Level]:
-    """Yield the levels of all targets that have metrics; of two with the same labels, the later one."""
-    named: dict[tuple[str, ...], Level] = {}
-    for target in result.targets:
-        for level in target.levels:
-            if level.error is None:
-                labelled = Level(target.name, level, result.plan.pp)
-                named[tuple(labelled.labels().values())] = labelled
-    yield from named.values()
 
 
 def _latency_reader(latency: str, statistic: str) -> Callable[[Level], float | None]:

@@ -151,7 +151,7 @@ def test_a_trace_and_a_workload_are_read_from_the_folder_of_the_file(
     )
     code, message = said(tmp_path, 'agents = [1]\nworkload = "mine.toml"', capsys)
     assert code == 2
-    assert "human_requests must be a number from 1" in message
+    assert "human_requests must be from 1" in message
     assert message.startswith("4: key 'sweeps[0].workload' is not usable: ")
 
 
