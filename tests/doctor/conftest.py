@@ -16,6 +16,7 @@ VLLM_PAGE = b"""\
 vllm:num_requests_running{engine="0",model_name="tiny"} 3.0
 vllm:num_requests_waiting{engine="0",model_name="tiny"} 2.0
 """
+NOT_FOUND = Reply(404)
 Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable["Listener"]]
 
 
@@ -41,10 +42,12 @@ class FakeNetwork(Network):
         names: Mapping[str, tuple[tuple[str, ...], float]] | None = None,
         pages: Mapping[str, Reply | AnswerError] | None = None,
         closed: tuple[int, ...] = (),
+        other: Reply = NOT_FOUND,
     ) -> None:
         self.names = names or {}
         self.pages = pages or {}
         self.closed = closed
+        self.other = other
         self.resolved: list[str] = []
         self.asked: list[tuple[str, str | None]] = []
 
@@ -62,10 +65,10 @@ class FakeNetwork(Network):
             raise AnswerError(FailureKind.REFUSED, f"nothing listens on {where} (connection refused)")
 
     async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Reply:
-        """Return the response for a URL from the table, else 404; raise it if it is an error."""
+        """Return the response for a URL from the table, else the other; raise it if it is an error."""
         del tls_ca
         self.asked.append((url, api_key))
-        found = self.pages.get(url, Reply(404))
+        found = self.pages.get(url, self.other)
         if isinstance(found, AnswerError):
             raise found
         return found
