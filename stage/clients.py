@@ -358,10 +358,6 @@ class ProxySettings(Struct, frozen=True):
     arrival_spread_s: float = 0.0
     """Mean seconds from a client's sending of a request to the router's choice of a backend (exponentially
     distributed)."""
-    counted: bool = True
-    """Whether the router counts requests in flight at all; some of LiteLLM's routes do not."""
-    leaks: bool = False
-    """Whether a request still counts as in flight after its client has disconnected, as in old LiteLLM."""
     faults: Faults = Faults()
 
 
@@ -372,26 +368,25 @@ BURST = ProxySettings(arrival_spread_s=HOP_S / HOPS_PER_SPREAD)
 class RoutedDestination:
     """Destination that sends each request to a backend chosen by a router.
 
-    If there are several routers, each request goes through one of them, chosen at random. `served` has the
-    number of requests that each backend received, and `loads` the number in flight there. `refused` counts
-    the requests that a router rejected.
+    `served` has the number of requests that each backend received, and `loads` the number in flight there.
+    `refused` counts the requests that the router rejected.
     """
 
     def __init__(
         self,
         time: VirtualTime,
-        routers: Router | Sequence[Router],
+        router: Router,
         habits: ProxySettings | None = None,
         *,
         seed: int | str = 0,
     ) -> None:
-        """Route to all engines of `time`; `routers` are one or several routers, `seed` fixes random choices.
+        """Route to all engines of `time`; `seed` fixes random choices.
 
         Create this object before other listeners that react to the end of requests: listeners are called in
         the order of their creation, and the router must count an end before new requests follow.
 
         Raises:
-            ValueError: the number of backends of a router is not the number of engines.
+            ValueError: the number of backends of the router is not the number of engines.
         """
         self.loads = [0] * len(time.engines)
         self.served = [0] * len(time.engines)
@@ -399,15 +394,16 @@ class RoutedDestination:
         self.failed: Counter[int] = Counter()
         """Failed answers of backends, by status."""
         self._time = time
-        self._routers = (routers,) if isinstance(routers, Router) else tuple(routers)
-        if any(router.backends != len(time.engines) for router in self._routers):
-            raise ValueError("each router has as many backends as there are engines")
+        self._router = router
+        if router.backends != len(time.engines):
+            raise ValueError("the router has as many backends as there are engines")
         self._habits = habits or ProxySettings()
         # Chances of arrival and failure need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
         self._coming: dict[str, SimulatedRequest] = {}
         """Requests, by id, that clients have sent but that no backend has accepted yet."""
-        self._there: dict[str, tuple[int, Router]] = {}
+        self._there: dict[str, int] = {}
+        """The backend of each request that one has accepted, by the request's id."""
         time.listeners.append(self._on_event)
 
     def send(self, request: SimulatedRequest) -> None:
@@ -423,7 +419,7 @@ class RoutedDestination:
     def abort(self, request_id: str) -> None:
         """Cancel a request, in its engine or before it arrives there, because its client disconnected."""
         if request_id in self._there:
-            self._time.cancel(self._there[request_id][0], request_id)
+            self._time.cancel(self._there[request_id], request_id)
         elif self._coming.pop(request_id, None) is not None:
             # Reported as engines do: not before the caller is done.
             now_s = self._time.now_s
@@ -434,27 +430,24 @@ class RoutedDestination:
         if request.request_id not in self._coming:
             return
         now_s = self._time.now_s
-        router = self._routers[0] if len(self._routers) == 1 else self._random.choice(self._routers)
-        backend = router.choose(now_s)
+        backend = self._router.choose(now_s)
         if backend is None:
             self.refused += 1
             self._turn_away(request, -1, ROUTER_FULL)
             return
         faults = self._habits.faults
         fails = faults.share > 0 and self._random.random() < faults.share
-        if self._habits.counted:
-            router.record_start(backend, now_s)
+        self._router.record_start(backend, now_s)
         self.served[backend] += 1
         if fails and faults.after_tokens is None:
             self.failed[faults.status] += 1
-            if self._habits.counted:
-                router.record_end(backend, now_s, ok=False, status=faults.status)
+            self._router.record_end(backend, now_s, ok=False, status=faults.status)
             self._turn_away(request, backend, f"the backend answered {faults.status}")
             return
         if fails and faults.after_tokens is not None and faults.after_tokens < request.output_tokens:
             request = replace(request, output_tokens=faults.after_tokens, reason=EndReason.ERROR)
         del self._coming[request.request_id]
-        self._there[request.request_id] = (backend, router)
+        self._there[request.request_id] = backend
         self.loads[backend] += 1
         self._time.submit(backend, request)
 
@@ -476,11 +469,10 @@ class RoutedDestination:
     def _on_event(self, engine: int, event: EngineEvent) -> None:
         if not isinstance(event, RequestEnded) or event.request_id not in self._there:
             return
-        _, router = self._there.pop(event.request_id)
+        del self._there[event.request_id]
         self.loads[engine] -= 1
         aborted, status = event.reason is EndReason.ABORT, None
         if event.reason is EndReason.ERROR:
             status = self._habits.faults.status
             self.failed[status] += 1
-        if self._habits.counted and not (aborted and self._habits.leaks):
-            router.record_end(engine, event.at, ok=None if aborted else event.ok, status=status)
+        self._router.record_end(engine, event.at, ok=None if aborted else event.ok, status=status)

@@ -40,7 +40,7 @@ class Asked:
 
 
 @st.composite
-def loads(draw: st.DrawFn, *, cancelling: bool = False) -> list[Asked]:
+def loads(draw: st.DrawFn) -> list[Asked]:
     """Draw some requests in order of arrival; some share prefixes, some are cancelled."""
     asked: list[Asked] = []
     at = 0.0
@@ -49,7 +49,7 @@ def loads(draw: st.DrawFn, *, cancelling: bool = False) -> list[Asked]:
         prompt, output = draw(st.integers(1, 50)), draw(st.integers(1, 40))
         family = draw(st.integers(0, 2))
         hashes = () if family == 0 else tuple(1000 * family + block for block in range(prompt // 4))
-        after = draw(st.sampled_from([None, 0.0, 0.03, 0.4])) if cancelling else None
+        after = draw(st.sampled_from([None, 0.0, 0.03, 0.4]))
         request = SimulatedRequest(f"r{number}", prompt, output, block_hashes=hashes)
         asked.append(Asked(at, request, after))
     return asked
@@ -60,19 +60,14 @@ def play(
     asked: list[Asked],
     *,
     pauses: list[float] | None = None,
-    early: bool = False,
-    check: Callable[[Engine], None] | None = None,
-    token_events: bool = True,
+    check: Callable[[Engine], None] = lambda _: None,
 ) -> tuple[list[EngineEvent], Engine, list[EngineSequence]]:
-    """Run a load to its end; `pauses` are further times to stop at, `early` submits all at the start."""
+    """Run a load to its end; `pauses` are further times to stop at."""
     ends: list[EngineSequence] = []
-    engine = Engine(profile, seed=7, token_events=token_events, on_end=ends.append)
+    engine = Engine(profile, seed=7, on_end=ends.append)
     moments: list[tuple[float, int, Asked | None]] = [(pause, 2, None) for pause in pauses or []]
     for one in asked:
-        if early:
-            engine.submit(one.request, one.at)
-        else:
-            moments.append((one.at, 0, one))
+        moments.append((one.at, 0, one))
         if one.cancelled_after_s is not None:
             moments.append((one.at + one.cancelled_after_s, 1, one))
     events: list[EngineEvent] = []
@@ -82,10 +77,8 @@ def play(
             engine.submit(what.request, at)
         elif what is not None:
             engine.cancel(what.request.request_id, at)
-        if check is not None:
-            check(engine)
-    events += engine.advance(FOREVER)
-    return events, engine, ends
+        check(engine)
+    return events + engine.advance(FOREVER), engine, ends
 
 
 def tokens_of(events: list[EngineEvent]) -> Counter[str]:
@@ -97,7 +90,7 @@ def tokens_of(events: list[EngineEvent]) -> Counter[str]:
 
 
 @pytest.mark.parametrize("profile", [SMALL, ROOMY], ids=lambda profile: profile.name)
-@given(asked=loads(cancelling=True), pauses=st.lists(st.floats(0.0, 6.0), max_size=12))
+@given(asked=loads(), pauses=st.lists(st.floats(0.0, 6.0), max_size=12))
 def test_asking_in_between_changes_nothing(
     profile: EngineProfile, asked: list[Asked], pauses: list[float]
 ) -> None:
@@ -105,20 +98,8 @@ def test_asking_in_between_changes_nothing(
     assert play(profile, asked, pauses=pauses)[0] == play(profile, asked)[0]
 
 
-def counters(engine: Engine) -> tuple[object, ...]:
-    tally = engine.tally
-    return (
-        tally.prompt_tokens,
-        tally.generation_tokens,
-        tally.preemptions,
-        tally.prefix_hits,
-        tally.ended,
-        tally.step_rows,
-    )
-
-
 @pytest.mark.parametrize("profile", [SMALL, ROOMY], ids=lambda profile: profile.name)
-@given(asked=loads(cancelling=True))
+@given(asked=loads())
 def test_tokens_are_conserved(profile: EngineProfile, asked: list[Asked]) -> None:
     """Each request ends once; unless cancelled it has all its tokens, in events, counters and its end."""
     events, engine, ends = play(profile, asked)
@@ -135,7 +116,7 @@ def test_tokens_are_conserved(profile: EngineProfile, asked: list[Asked]) -> Non
     assert engine.tally.preemptions >= sum(end.preemptions > 0 for end in ends)
 
 
-@given(asked=loads(cancelling=True), pauses=st.lists(st.floats(0.0, 6.0), min_size=4, max_size=20))
+@given(asked=loads(), pauses=st.lists(st.floats(0.0, 6.0), min_size=4, max_size=20))
 def test_slots_and_blocks_are_never_overdrawn(asked: list[Asked], pauses: list[float]) -> None:
     """At any moment the running requests fit the slots, and their blocks, each once, are those held."""
 

@@ -1,7 +1,4 @@
-"""The strategies of a router, its counts and its cooldowns, as pure functions of time.
-
-Two cases of an engine under pressure that the studies of routers rest on.
-"""
+"""The strategies of a router, its counts and its cooldowns, as pure functions of time."""
 
 from __future__ import annotations
 
@@ -11,14 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.model.load import RequestEnded
-from sparktop.simulation.engine import Engine, EngineProfile, SimulatedRequest, StepCost
 from sparktop.simulation.routers import STRATEGIES, LeastBusy, Router, make_router
-
-Changes = list[tuple[float, int, bool]]
-"""Seconds since the last, backend, and whether a request begins there rather than ends."""
-
-changes = st.lists(st.tuples(st.floats(0.0, 3.0), st.integers(0, 2), st.booleans()), min_size=1, max_size=40)
 
 
 def take(router: Router, count: int, now: float = 0.0) -> list[int | None]:
@@ -98,21 +88,3 @@ def test_no_cooling_backend_is_ever_chosen(name: str, told: list[tuple[float, in
             router.record_start(backend, now)
             ok = None if status is None else status == 200
             router.record_end(backend, now, ok=ok, status=status)
-
-
-SMALL = EngineProfile(
-    "small", "m", StepCost(0.010, 0.5, 0.040, 0.0001, 1e-6, 1e-9), 200, 6, 32, 30, block_tokens=4, jitter=0.05
-)
-
-
-def test_a_preempted_request_ends_once() -> None:
-    """One that is preempted and comes back to end with the same step ends, and ends only once."""
-    engine = Engine(SMALL, seed=7)
-    shared = tuple(range(1000, 1009))
-    sizes = ((35, 7), (36, 6), (1, 6), (1, 1), (1, 1), (12, 6), (4, 6))
-    for number, (prompt, output) in enumerate(sizes):
-        hashes = {1: shared, 6: shared[:1]}.get(number, ())
-        engine.submit(SimulatedRequest(f"r{number}", prompt, output, block_hashes=hashes), 0.0)
-    ends = Counter(event.request_id for event in engine.advance(1e6) if isinstance(event, RequestEnded))
-    assert engine.tally.preemptions > 0
-    assert ends == {f"r{number}": 1 for number in range(len(sizes))}

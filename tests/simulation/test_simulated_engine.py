@@ -11,7 +11,6 @@ The calibrated engines against the figures that they stand for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import sqrt
 
 import pytest
@@ -44,8 +43,8 @@ from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, Rate
 from stage.clients import ClosedLoop, DirectDestination, VirtualTime
+from tests.simulation.conftest import PROFILE
 
-Maker = Callable[..., EngineProfile]
 FOREVER = 1e6
 WAKE = 0.02
 
@@ -72,9 +71,9 @@ def end_of(events: list[EngineEvent], name: str) -> RequestEnded:
     return event
 
 
-def test_one_request_takes_its_prompt_and_a_step_a_token(profile: Maker) -> None:
+def test_one_request_takes_its_prompt_and_a_step_a_token() -> None:
     """It takes a wake-up, one step for the prompt and one for each token after the first, at exact times."""
-    engine = Engine(profile())
+    engine = Engine(PROFILE)
     engine.submit(ask("a"), 1.0)
     events = engine.advance(FOREVER)
     first = 1.0 + WAKE + step_s(8)
@@ -88,19 +87,19 @@ def test_one_request_takes_its_prompt_and_a_step_a_token(profile: Maker) -> None
     assert (engine.running, engine.waiting, engine.kv_usage, engine.next_event_at()) == (0, 0, 0.0, None)
 
 
-def test_a_step_is_padded_to_the_next_captured_batch(profile: Maker) -> None:
+def test_a_step_is_padded_to_the_next_captured_batch() -> None:
     """Three requests decode at the speed of four, five (above the largest graph) at their own."""
     for requests, rows in ((3, 4), (4, 4), (5, 5)):
-        engine = Engine(profile(capture_sizes=(1, 2, 4)))
+        engine = Engine(replace(PROFILE, capture_sizes=(1, 2, 4)))
         for number in range(requests):
             engine.submit(ask(str(number), 8, 2), 0.0)
         events = engine.advance(FOREVER)
         assert end_of(events, "0").at - first_at(events, "0") == pytest.approx(step_s(rows))
 
 
-def test_a_step_with_drafts_generates_several_tokens(profile: Maker) -> None:
+def test_a_step_with_drafts_generates_several_tokens() -> None:
     """A step checks three rows and yields 1.75 tokens: its time is divided among them; steps are whole."""
-    engine = Engine(replace(profile(), drafts=(0.5, 0.25), draft_token_s=0.001))
+    engine = Engine(replace(PROFILE, drafts=(0.5, 0.25), draft_token_s=0.001))
     engine.submit(ask("a", 8, 8), 0.0)
     events = engine.advance(FOREVER)
     took_s = end_of(events, "a").at - first_at(events, "a")
@@ -110,10 +109,10 @@ def test_a_step_with_drafts_generates_several_tokens(profile: Maker) -> None:
     assert (tally.steps, tally.rows) == (5, 20)
 
 
-def test_when_blocks_run_out_the_newest_goes_back_and_still_finishes(profile: Maker) -> None:
+def test_when_blocks_run_out_the_newest_goes_back_and_still_finishes() -> None:
     """Two requests that need 8 blocks of 6: the second is computed again, and makes all its tokens."""
     ends: list[EngineSequence] = []
-    engine = Engine(profile(kv_blocks=6), on_end=ends.append)
+    engine = Engine(replace(PROFILE, kv_blocks=6), on_end=ends.append)
     engine.submit(ask("a", 8, 8), 0.0)
     engine.submit(ask("b", 8, 8), 0.0)
     events = engine.advance(FOREVER)
@@ -128,9 +127,9 @@ def test_when_blocks_run_out_the_newest_goes_back_and_still_finishes(profile: Ma
     assert engine.kv_usage == 0.0
 
 
-def test_a_known_prefix_is_not_computed_again(profile: Maker) -> None:
+def test_a_known_prefix_is_not_computed_again() -> None:
     """The second request with the same beginning computes only what the cache does not hold."""
-    engine = Engine(profile())
+    engine = Engine(PROFILE)
     engine.submit(ask("a", 12, 1, (1, 2, 3)), 0.0)
     engine.advance(1.0)
     engine.submit(ask("b", 12, 1, (1, 2, 3)), 1.0)
@@ -142,9 +141,9 @@ def test_a_known_prefix_is_not_computed_again(profile: Maker) -> None:
     assert (engine.tally.prompt_tokens, engine.tally.prompt_tokens_cached) == (24, 8)
 
 
-def test_a_cancelled_request_ends_at_once_and_frees_its_blocks(profile: Maker) -> None:
+def test_a_cancelled_request_ends_at_once_and_frees_its_blocks() -> None:
     """A running request ends at the moment of the call with the tokens it had; the other goes on."""
-    engine = Engine(profile())
+    engine = Engine(PROFILE)
     engine.submit(ask("a", 8, 100), 0.0)
     engine.submit(ask("b", 8, 5), 0.0)
     engine.advance(0.1)
@@ -160,9 +159,9 @@ def test_a_cancelled_request_ends_at_once_and_frees_its_blocks(profile: Maker) -
     assert engine.kv_usage == 0.0
 
 
-def test_what_can_never_run_is_refused(profile: Maker) -> None:
+def test_what_can_never_run_is_refused() -> None:
     """Requests too long for context or cache, empty, repeated or in the past raise ValueError."""
-    engine = Engine(profile(kv_blocks=10))
+    engine = Engine(replace(PROFILE, kv_blocks=10))
     for bad in (ask("a", 41, 1), ask("a", 0, 1), ask("a", 1, 0), ask("a", 1000, 1)):
         with pytest.raises(ValueError, match="token"):
             engine.submit(bad, 0.0)
@@ -239,9 +238,9 @@ class Alternating:
         self._time.cancel(self._where[request_id], request_id)
 
 
-def test_events_of_all_engines_come_in_one_order(profile: Maker) -> None:
+def test_events_of_all_engines_come_in_one_order() -> None:
     """Events of two engines with work at different times arrive in order of time, each with its engine."""
-    time = VirtualTime([Engine(profile()), Engine(profile())])
+    time = VirtualTime([Engine(PROFILE), Engine(PROFILE)])
     heard: list[tuple[int, EngineEvent]] = []
     time.listeners.append(lambda engine, event: heard.append((engine, event)))
     time.call_at(0.30, lambda: time.submit(0, SimulatedRequest("late", 8, 3)))
@@ -252,9 +251,9 @@ def test_events_of_all_engines_come_in_one_order(profile: Maker) -> None:
     assert len(heard) == 3 + 1 + 60 + 1
 
 
-def test_a_burst_runs_again_when_all_have_ended(profile: Maker) -> None:
+def test_a_burst_runs_again_when_all_have_ended() -> None:
     """Two runs of three: six starts and ends, each run after its mark, a pause between them."""
-    time = VirtualTime([Engine(profile())])
+    time = VirtualTime([Engine(PROFILE)])
     level = Level("x", 3, 8, 4, runs=2)
     loop = ClosedLoop(time, DirectDestination(time), level, pause_s=0.5)
     loop.start()
@@ -270,9 +269,9 @@ def test_a_burst_runs_again_when_all_have_ended(profile: Maker) -> None:
     assert sum(isinstance(event, RequestEnded) for event in loop.events) == 6
 
 
-def test_a_steady_level_keeps_its_requests_in_flight(profile: Maker) -> None:
+def test_a_steady_level_keeps_its_requests_in_flight() -> None:
     """Once all clients have begun, their requests stay in flight until time is up; the rest is aborted."""
-    time = VirtualTime([Engine(profile()), Engine(profile())])
+    time = VirtualTime([Engine(PROFILE), Engine(PROFILE)])
     level = Level("x", 6, 8, 20, mode=LoadMode.STEADY, duration_s=4.0)
     loop = ClosedLoop(time, Alternating(time), level, stagger_s=1.0)
     loop.start()
