@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
 from sparktop.demo.load import Driver, ExternalClients, LoadPause
-from sparktop.demo.scenario import SCENARIOS, Restarts
+from sparktop.demo.scenario import SCENARIOS, Restarts, Scenario
 from sparktop.simulation.calibration import SOLO
 from tests.demo.quick_engines import live_engine
 
@@ -26,6 +26,7 @@ PATIENCE_S = 100.0
 LONG_S = 1e6
 MODEL = "openai/gpt-oss-120b"
 SCENARIO = replace(SCENARIOS["oscillation"], load=3, prompt_tokens=50, output_tokens=8)
+LONG = replace(SCENARIO, output_tokens=100_000)
 ENDLESS = {"model": MODEL, "prompt": "a", "max_tokens": 4000, "ignore_eos": True, "stream": True}
 
 
@@ -41,7 +42,9 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 @asynccontextmanager
-async def served(live: LiveEngine, visitors: ExternalClients, *, aborts: bool = True) -> AsyncIterator[str]:
+async def served(
+    live: LiveEngine, visitors: ExternalClients | None = None, *, aborts: bool = True
+) -> AsyncIterator[str]:
     server = EngineServer(LiveCores([live]), started_unix_s=0.0, visitors=visitors, aborts=aborts)
     http = TestServer(server.application(), handler_cancellation=True)
     await http.start_server()
@@ -51,8 +54,10 @@ async def served(live: LiveEngine, visitors: ExternalClients, *, aborts: bool = 
 
 
 @asynccontextmanager
-async def loaded(url: str, way: LoadPause) -> AsyncIterator[Driver]:
-    driver = Driver(url, SCENARIO, seed=1, way=way)
+async def loaded(
+    url: str, scenario: Scenario = SCENARIO, way: LoadPause | None = None
+) -> AsyncIterator[Driver]:
+    driver = Driver(url, scenario, seed=1, way=way)
     running = asyncio.ensure_future(driver.run())
     try:
         yield driver
@@ -77,7 +82,7 @@ async def test_the_load_pauses_for_a_stranger_and_comes_back(
     live = live_engine(time.monotonic)
     way = LoadPause(quiet_s=0.0, patience_s=LONG_S)
     way.read_reports(heard)
-    async with served(live, ExternalClients(told)) as url, loaded(url, way) as driver:
+    async with served(live, ExternalClients(told)) as url, loaded(url, way=way) as driver:
         await until(lambda: driver.done >= 3)
         async with http.post(f"{url}/v1/completions", json=ENDLESS) as stranger:
             await stranger.content.readany()
@@ -93,7 +98,7 @@ async def test_two_aborts_at_once_are_one() -> None:
     """Requests that are being aborted already are left alone, and the load goes on."""
     live = live_engine(time.monotonic)
     way = LoadPause()
-    async with served(live, ExternalClients()) as url, loaded(url, way) as driver:
+    async with served(live) as url, loaded(url, way=way) as driver:
         await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
         way.on_abort()
         await asyncio.sleep(0)
@@ -105,15 +110,10 @@ async def test_two_aborts_at_once_are_one() -> None:
 async def test_requests_that_a_rest_aborts_have_not_failed() -> None:
     """A scenario that rests ends its own requests; only what the server breaks off counts."""
     live = live_engine(time.monotonic)
-    async with served(live, ExternalClients()) as url:
-        driver = Driver(url, replace(SCENARIO, output_tokens=100_000), seed=1)
-        running = asyncio.ensure_future(driver.run())
+    async with served(live) as url, loaded(url, LONG) as driver:
         await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
         driver._begin_rest()
         await until(lambda: not live.engine.in_flight)
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
     assert driver.failed == 0
 
 
@@ -121,44 +121,29 @@ async def test_no_request_runs_while_a_server_gets_another_engine() -> None:
     """So that none of them fails: its alert would hide what the scenario is to show."""
     live = live_engine(time.monotonic)
     change = Restarts(0, 4.02, 0.0, then=SOLO)
-    async with served(live, ExternalClients()) as url:
-        driver = Driver(url, replace(SCENARIO, output_tokens=100_000, restarts=change), seed=1)
-        running = asyncio.ensure_future(driver.run())
+    async with served(live) as url, loaded(url, replace(LONG, restarts=change)) as driver:
         await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
         await until(lambda: not live.engine.in_flight)
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
     assert driver.failed == 0
 
 
 async def test_an_engine_may_go_on_for_clients_that_have_hung_up() -> None:
     """In a scenario whose servers do not abort, requests stay in flight when the load rests."""
     live = live_engine(time.monotonic)
-    async with served(live, ExternalClients(), aborts=False) as url:
-        driver = Driver(url, replace(SCENARIO, output_tokens=100_000), seed=1)
-        running = asyncio.ensure_future(driver.run())
+    async with served(live, aborts=False) as url, loaded(url, LONG) as driver:
         await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
         driver._begin_rest()
         await until(lambda: not driver._in_flight)
         async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as page:
             assert b'num_requests_running{engine="0",model_name="openai/gpt-oss-120b"} 3' in await page.read()
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
 
 
 async def test_a_load_in_waves_has_as_many_requests_as_its_turn() -> None:
     """Clients beyond that number wait for the next turn."""
     live = live_engine(time.monotonic)
-    async with served(live, ExternalClients()) as url:
-        driver = Driver(url, replace(SCENARIO, waves=(2,)), seed=1)
-        running = asyncio.ensure_future(driver.run())
+    async with served(live) as url, loaded(url, replace(SCENARIO, waves=(2,))) as driver:
         await until(lambda: driver.done >= 20)
         assert len(driver._in_flight) <= 2
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
 
 
 class SplitEnd:

@@ -236,45 +236,26 @@ def test_any_object_is_read_or_refused(body: dict[str, object], *, chat: bool) -
     assert len(asked.prompt) + asked.max_tokens <= LENGTH
 
 
-def request(number: int) -> SimulatedRequest:
-    return SimulatedRequest(f"r{number}", 16, 64, EndReason.LENGTH)
-
-
-def cores_of(clock: Clock, settings: RouterSettings) -> LiveCores:
-    return LiveCores(
-        [live_engine(clock) for _ in range(2)], make_router("least-busy", 2, settings), clock=clock
-    )
-
-
 def running(cores: LiveCores) -> dict[str, float | None]:
     """Return the number of running requests by lane, as it is read from the text of the server's page."""
     page = engine_page(cores.cores, 5.0)
     return {lane.lane: lane.running for lane in read_page(page, at=0.0, answer_ms=1.0).lanes}
 
 
-async def test_a_page_has_a_lane_for_each_core_and_requests_are_spread() -> None:
-    """With current counts, requests alternate between the cores, and each core is a lane on the page."""
+@pytest.mark.parametrize(("poll_s", "shares"), [(None, [3.0, 3.0]), (3.0, [0.0, 6.0])])
+async def test_a_page_has_a_lane_for_each_core_and_requests_are_spread(
+    poll_s: float | None, shares: list[float]
+) -> None:
+    """Requests alternate between the cores; while counts are outdated, all go to the same one."""
     clock = Clock()
-    cores = cores_of(clock, RouterSettings())
+    router = make_router("least-busy", 2, RouterSettings(poll_s=poll_s))
+    cores = LiveCores([live_engine(clock) for _ in range(2)], router, clock=clock)
     for number in range(6):
-        cores.submit(request(number))
-    clock.now += 0.001
-    cores.catch_up()
-    assert running(cores) == {"0": 3.0, "1": 3.0}
-    for number in range(6):
-        cores.cancel(f"r{number}")
-    assert running(cores) == {"0": 0.0, "1": 0.0}
-
-
-async def test_old_counts_send_all_requests_to_one_core() -> None:
-    """While counts are outdated, all requests go to the same core."""
-    clock = Clock()
-    cores = cores_of(clock, RouterSettings(poll_s=3.0))
-    for number in range(6):
-        cores.submit(request(number))
+        cores.submit(SimulatedRequest(f"r{number}", 16, 64, EndReason.LENGTH))
     clock.now += 0.001
     cores.catch_up()
     assert sorted(running(cores)) == ["0", "1"]
-    assert sorted(one or 0.0 for one in running(cores).values()) == [0.0, 6.0]
+    assert sorted(one or 0.0 for one in running(cores).values()) == shares
     for number in range(6):
         cores.cancel(f"r{number}")
+    assert running(cores) == {"0": 0.0, "1": 0.0}

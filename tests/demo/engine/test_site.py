@@ -15,7 +15,6 @@ from sparktop.engines import read_page
 
 pytestmark = pytest.mark.outside
 
-PATIENCE_S = 100.0
 STEADY = SCENARIOS["steady"]
 
 
