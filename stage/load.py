@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from sparktop.demo.engine_page import EngineHistograms
-from sparktop.demo.scenario import Rests, Scenario, lengths_of
+from sparktop.demo.scenario import Scenario, lengths_of
 from sparktop.model.load import Level, LoadMode
 from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest
 from sparktop.simulation.routers import make_router
@@ -90,10 +90,12 @@ def routed_load(time: VirtualTime, scenario: Scenario, *, seed: int) -> ClosedLo
     return loop
 
 
-def _rest(time: VirtualTime, loop: ClosedLoop, rests: Rests) -> None:
+def _rest(time: VirtualTime, loop: ClosedLoop, rests: tuple[float, float]) -> None:
+    every_s, for_s = rests
+
     def begin() -> None:
-        loop.rest(rests.for_s)
+        loop.rest(for_s)
         _rest(time, loop, rests)
 
-    first = time.now_s + rests.every_s - (rests.for_s if time.now_s == 0 else 0.0)
+    first = time.now_s + every_s - (for_s if time.now_s == 0 else 0.0)
     time.call_at(first, begin)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 import msgspec
@@ -213,13 +213,7 @@ class DemoCluster:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Ids of the processes in the order engines, proxy, load; without the last if the load is 0.
-
-        Raises:
-            SparktopError: the processes are not running.
-        """
-        if not self._children:
-            raise SparktopError("the simulated servers are not running")
+        """Ids of the processes in the order engines, proxy, load; without the last if the load is 0."""
         return tuple(child.pid for child in self._children.values())
 
     def __enter__(self) -> Self:
@@ -231,15 +225,9 @@ class DemoCluster:
         try:
             self._start(self._plan)
         except BaseException:
-            self._stop()
+            self.__exit__()
             raise
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the processes."""
-        self._stop()
 
     def _start(self, plan: Plan) -> None:
         # All are spawned at once, since each takes equally long to start; each gets its plan when the servers
@@ -314,7 +302,8 @@ class DemoCluster:
             raise SparktopError(f"the simulated servers did not start ({part}): {answer['error']}")
         return answer
 
-    def _stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
+        """End the processes."""
         children, self._children = [*self._children.values()], {}
         # The load first: if servers ended before their clients, they would have to break off answers.
         for child in reversed(children):

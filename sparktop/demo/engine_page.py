@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
@@ -38,6 +39,9 @@ _REQUEST_S = (
 _STEP_TOKENS = (1.0, *(float(1 << power) for power in range(3, 15)))
 _PREEMPTIONS = (1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0)
 """Upper ends of the buckets of preemptions of a request."""
+
+
+_TTFT, _ITL = "time_to_first_token_seconds", "inter_token_latency_seconds"
 
 
 class Buckets:
@@ -82,18 +86,21 @@ class EngineHistograms:
     def __init__(self, max_model_len: int) -> None:
         """Start at zero; `max_model_len` limits the bucket bounds for token counts."""
         lengths = length_bounds(max_model_len)
-        self.ttft_s = Buckets(_TTFT_S)
-        self.itl_s = Buckets(_ITL_S)
-        self.tpot_s = Buckets(_ITL_S)
-        self.e2e_s = Buckets(_REQUEST_S)
-        self.queue_s = Buckets(_REQUEST_S)
-        self.inference_s = Buckets(_REQUEST_S)
-        self.prefill_s = Buckets(_REQUEST_S)
-        self.decode_s = Buckets(_REQUEST_S)
-        self.prompt_tokens = Buckets(lengths)
-        self.generation_tokens = Buckets(lengths)
-        self.preemptions = Buckets(_PREEMPTIONS)
-        self.computed_tokens = Buckets(lengths)
+        self.by_name = {
+            "request_prompt_tokens": Buckets(lengths),
+            "request_generation_tokens": Buckets(lengths),
+            _TTFT: Buckets(_TTFT_S),
+            _ITL: Buckets(_ITL_S),
+            "request_time_per_output_token_seconds": Buckets(_ITL_S),
+            "e2e_request_latency_seconds": Buckets(_REQUEST_S),
+            "request_queue_time_seconds": Buckets(_REQUEST_S),
+            "request_inference_time_seconds": Buckets(_REQUEST_S),
+            "request_prefill_time_seconds": Buckets(_REQUEST_S),
+            "request_decode_time_seconds": Buckets(_REQUEST_S),
+            "request_num_preemptions": Buckets(_PREEMPTIONS),
+            "request_prefill_kv_computed_tokens": Buckets(lengths),
+        }
+        """By the name on the page, without "vllm:"."""
         self.ended = {EndReason.STOP: 0, EndReason.LENGTH: 0}
         """Number of requests that ended normally, by reason."""
         self._newest_s: dict[str, float] = {}
@@ -115,9 +122,9 @@ class EngineHistograms:
         if before_s is None:
             return
         if isinstance(event, FirstToken):
-            self.ttft_s.observe(event.at - before_s)
+            self.by_name[_TTFT].observe(event.at - before_s)
         elif isinstance(event, Tokens):
-            self.itl_s.observe(event.at - before_s)
+            self.by_name[_ITL].observe(event.at - before_s)
         self._newest_s[event.request_id] = event.at
 
     def count_end(self, ended: EngineSequence) -> None:
@@ -129,16 +136,20 @@ class EngineHistograms:
         if reason not in self.ended:
             return
         self.ended[reason] += 1
-        self.e2e_s.observe(ended_s - ended.arrived_s)
-        self.queue_s.observe(admitted_s - ended.arrived_s)
-        self.inference_s.observe(last_s - admitted_s)
-        self.prefill_s.observe(first_s - admitted_s)
-        self.decode_s.observe(last_s - first_s)
-        self.tpot_s.observe((last_s - first_s) / max(1, ended.generated - 1))
-        self.prompt_tokens.observe(ended.request.prompt_tokens)
-        self.generation_tokens.observe(ended.generated)
-        self.preemptions.observe(ended.preemptions)
-        self.computed_tokens.observe(ended.request.prompt_tokens - ended.cached_tokens)
+        values = {
+            "request_prompt_tokens": ended.request.prompt_tokens,
+            "request_generation_tokens": ended.generated,
+            "request_time_per_output_token_seconds": (last_s - first_s) / max(1, ended.generated - 1),
+            "e2e_request_latency_seconds": ended_s - ended.arrived_s,
+            "request_queue_time_seconds": admitted_s - ended.arrived_s,
+            "request_inference_time_seconds": last_s - admitted_s,
+            "request_prefill_time_seconds": first_s - admitted_s,
+            "request_decode_time_seconds": last_s - first_s,
+            "request_num_preemptions": ended.preemptions,
+            "request_prefill_kv_computed_tokens": ended.request.prompt_tokens - ended.cached_tokens,
+        }
+        for name, value in values.items():
+            self.by_name[name].observe(value)
 
 
 Value = float | Mapping[str, float] | Buckets
@@ -167,6 +178,10 @@ def _step_histogram(engine: Engine, _: EngineHistograms) -> Buckets:
     for rows, steps in engine.tally.work.items():
         buckets.observe(rows, steps)
     return buckets
+
+
+def _histogram(name: str, _: Engine, histograms: EngineHistograms) -> Buckets:
+    return histograms.by_name[name]
 
 
 def _sleep_states(engine: Engine, _: EngineHistograms) -> Mapping[str, float]:
@@ -220,17 +235,7 @@ _METRICS: tuple[_Metric, ...] = (
             **{str(reason): count for reason, count in histograms.ended.items()},
         },
     ),
-    ("histogram", "request_prompt_tokens", "", lambda _, histograms: histograms.prompt_tokens),
-    ("histogram", "request_generation_tokens", "", lambda _, histograms: histograms.generation_tokens),
     ("histogram", "iteration_tokens_total", "", _step_histogram),
-    ("histogram", "time_to_first_token_seconds", "", lambda _, histograms: histograms.ttft_s),
-    ("histogram", "inter_token_latency_seconds", "", lambda _, histograms: histograms.itl_s),
-    ("histogram", "request_time_per_output_token_seconds", "", lambda _, histograms: histograms.tpot_s),
-    ("histogram", "e2e_request_latency_seconds", "", lambda _, histograms: histograms.e2e_s),
-    ("histogram", "request_queue_time_seconds", "", lambda _, histograms: histograms.queue_s),
-    ("histogram", "request_inference_time_seconds", "", lambda _, histograms: histograms.inference_s),
-    ("histogram", "request_prefill_time_seconds", "", lambda _, histograms: histograms.prefill_s),
-    ("histogram", "request_decode_time_seconds", "", lambda _, histograms: histograms.decode_s),
 )
 _DRAFTS: tuple[_Metric, ...] = (
     ("counter", "spec_decode_num_drafts", "", lambda engine, _: engine.tally.drafts),
@@ -257,11 +262,8 @@ _DRAFTS: tuple[_Metric, ...] = (
     ),
 )
 """What is on the page of a server that decodes speculatively."""
-_ONLY_OVER_HTTP: tuple[_Metric, ...] = (
-    ("histogram", "request_num_preemptions", "", lambda _, histograms: histograms.preemptions),
-    ("histogram", "request_prefill_kv_computed_tokens", "", lambda _, histograms: histograms.computed_tokens),
-)
-"""What is on the page of a server over HTTP only, not on that of a rehearsal."""
+_ONLY_OVER_HTTP = ("request_num_preemptions", "request_prefill_kv_computed_tokens")
+"""Histograms on the page of a server over HTTP only, not on that of a rehearsal."""
 
 
 def engine_page(
@@ -280,7 +282,9 @@ def engine_page(
         f"process_cpu_seconds_total {cpu_s}",
     ]
     drafts = _DRAFTS if any(engine.profile.drafts for engine, _ in cores) else ()
-    for kind, name, label, value in (*_METRICS, *drafts, *(() if answers is None else _ONLY_OVER_HTTP)):
+    kept = (name for name in cores[0][1].by_name if answers is not None or name not in _ONLY_OVER_HTTP)
+    counted: Iterator[_Metric] = (("histogram", name, "", partial(_histogram, name)) for name in kept)
+    for kind, name, label, value in (*_METRICS, *drafts, *counted):
         stem = f"vllm:{name}{'_total' if kind == 'counter' else ''}"
         lines.append(f"# TYPE {stem} {kind}")
         for rank, (engine, histograms) in enumerate(cores):

@@ -18,7 +18,7 @@ from functools import partial
 import aiohttp
 
 from sparktop.demo.engine_requests import answer_words, tokenize_chat
-from sparktop.demo.scenario import QUIET_S, WAVE_S, Restarts, Rests, Scenario, lengths_of
+from sparktop.demo.scenario import QUIET_S, WAVE_S, Scenario, lengths_of
 
 MARK = "X-Sparktop-Demo-Load"
 """Name of the request header that marks requests of the demo's own load."""
@@ -179,24 +179,19 @@ class Driver:
         ):
             for number in range(self._scenario.load):
                 clients.create_task(self._client(session, number))
-            if self._scenario.rests is not None:
-                await self._repeat_rests(self._scenario.rests)
-            elif self._scenario.restarts is not None and self._scenario.restarts.then is not None:
-                await self._rest_while_changed(self._scenario.restarts)
+            rests, restarts = self._scenario.rests, self._scenario.restarts
+            while rests is not None:
+                await self._rest(rests[0] - rests[1], rests[1])
+            if restarts is not None and restarts.then is not None:
+                # While a server gets another engine: a request that failed would be what is seen first.
+                before_s = restarts.every_s - restarts.down_s - _AROUND_CHANGE_S
+                await self._rest(before_s, restarts.down_s + 2 * _AROUND_CHANGE_S)
 
-    async def _repeat_rests(self, rests: Rests) -> None:
-        """Abort all requests and send none, for the last part of each period; never return."""
-        while True:
-            await asyncio.sleep(rests.every_s - rests.for_s)
-            self._begin_rest()
-            await asyncio.sleep(rests.for_s)
-            self._awake.set()
-
-    async def _rest_while_changed(self, restarts: Restarts) -> None:
-        """Send no request while a server gets another engine: one that failed would be what is seen first."""
-        await asyncio.sleep(restarts.every_s - restarts.down_s - _AROUND_CHANGE_S)
+    async def _rest(self, after_s: float, for_s: float) -> None:
+        """Abort all requests after `after_s` seconds, and send none for `for_s` seconds."""
+        await asyncio.sleep(after_s)
         self._begin_rest()
-        await asyncio.sleep(restarts.down_s + 2 * _AROUND_CHANGE_S)
+        await asyncio.sleep(for_s)
         self._awake.set()
 
     def _begin_rest(self) -> None:

@@ -375,42 +375,42 @@ def _network(condition: Condition, wave: float, machine: Machine) -> tuple[Netwo
     """
     load = condition.busy if machine.rank in {None, 0} else 0.0
 
-    def link(name: str, rx: float, tx: float, gbit: float, *, up: bool = True) -> NetworkReading:
+    # Each of a pair receives what the other sends.
+    rx, tx = (0.97 + 0.03 * wave) * condition.pair_bytes_per_s, condition.pair_bytes_per_s
+    port = NetworkReading(
+        "rocep1s0f0",
+        "rdma",
+        up=True,
+        rx_bytes_per_s=rx,
+        tx_bytes_per_s=tx,
+        link_bits_per_s=machine.link_bits_per_s,
+        errors_per_s=0.0,
+        bus_bits_per_s=BUS_BITS_PER_S,
+        rx_packets_per_s=rx / 4096,
+        tx_packets_per_s=tx / 4096,
+        netdev="enp1s0f0np0",
+    )
+
+    def link(name: str, rx: float, tx: float, gbit: float) -> NetworkReading:
         return NetworkReading(
             name,
             "ethernet",
-            up,
-            rx if up else None,
-            tx if up else None,
-            gbit * 1e9 if up else None,
-            0.0,
-            rx_packets_per_s=rx / 900 if up else None,
-            tx_packets_per_s=tx / 900 if up else None,
+            up=True,
+            rx_bytes_per_s=rx,
+            tx_bytes_per_s=tx,
+            link_bits_per_s=gbit * 1e9,
+            errors_per_s=0.0,
+            rx_packets_per_s=rx / 900,
+            tx_packets_per_s=tx / 900,
         )
 
-    def port(name: str, netdev: str, share: float, *, up: bool = True) -> NetworkReading:
-        # Each of a pair receives what the other sends.
-        rx, tx = (0.97 + 0.03 * wave) * condition.pair_bytes_per_s * share, condition.pair_bytes_per_s * share
-        return NetworkReading(
-            name,
-            "rdma",
-            up,
-            rx if up else None,
-            tx if up else None,
-            machine.link_bits_per_s if up else None,
-            0.0,
-            bus_bits_per_s=BUS_BITS_PER_S,
-            rx_packets_per_s=rx / 4096 if up else None,
-            tx_packets_per_s=tx / 4096 if up else None,
-            netdev=netdev,
-        )
-
+    idle, bus = "enp1s0f1np1", BUS_BITS_PER_S
     return (
         link("enP7s7", 21e3 + 9e3 * load, 48e3 + 160e3 * load, 10),
         link("enp1s0f0np0", 0.0, 0.0, 200),
-        link("enp1s0f1np1", 0.0, 0.0, 200, up=False),
-        port("rocep1s0f0", "enp1s0f0np0", 1.0),
-        port("rocep1s0f1", "enp1s0f1np1", 0.0, up=False),
+        NetworkReading(idle, "ethernet", up=False, errors_per_s=0.0),
+        port,
+        NetworkReading("rocep1s0f1", "rdma", up=False, errors_per_s=0.0, bus_bits_per_s=bus, netdev=idle),
     )
 
 

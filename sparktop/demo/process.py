@@ -73,7 +73,13 @@ async def run_engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
             stack.push_async_callback(site.close)
             await site.open()
             ports.append(site.port)
-            ras = await _start_ras(stack, readers[: server.profile.nodes], seed=f"{plan.seed}/{backend}")
+            ras = []
+            if server.profile.nodes > 1:  # an engine on one machine has no RAS thread
+                job = SimulatedJob(readers[: server.profile.nodes], seed=f"{plan.seed}/{backend}")
+                thread = RasServer(job.report)
+                await thread.open()
+                stack.push_async_callback(thread.close)
+                ras = [thread.address]
             agents += [_start_agent(stack, reader, ras) for reader in readers]
             if scenario.restarts is not None and scenario.restarts.backend == backend:
                 site.keep_restarting(scenario.restarts)
@@ -91,21 +97,6 @@ def _make_reader(scenario: Scenario, index: int, start_s: float, rank: int | Non
     machine = replace(scenario.machine_of(index, start_s=start_s), rank=rank)
     address = None if rank is None else f"192.168.100.{11 + index}"
     return MachineReader(thermal, machine, name=backend_name(index), address=address)
-
-
-async def _start_ras(
-    stack: AsyncExitStack, readers: Sequence[MachineReader], *, seed: str
-) -> list[tuple[str, int]]:
-    """Start the simulated RAS thread of an engine over several machines; return the addresses to ask at.
-
-    An engine on one machine has none, so the list is empty.
-    """
-    if len(readers) == 1:
-        return []
-    server = RasServer(SimulatedJob(readers, seed=seed).report)
-    await server.open()
-    stack.push_async_callback(server.close)
-    return [server.address]
 
 
 def _start_agent(stack: AsyncExitStack, reader: MachineReader, ras: Sequence[tuple[str, int]]) -> int:

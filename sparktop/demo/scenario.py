@@ -61,14 +61,6 @@ class Restarts(Struct, frozen=True):
     """The engine after the restart, of which there is then only one; None: the same, again and again."""
 
 
-class Rests(Struct, frozen=True):
-    """Times without clients: all requests are aborted, and none is sent."""
-
-    every_s: float
-    for_s: float
-    """Seconds without clients at the end of each `every_s` seconds."""
-
-
 def slow_down(profile: EngineProfile, times: float) -> EngineProfile:
     """Return an engine whose steps take `times` as long to read weights and to compute."""
     if times == 1.0:
@@ -137,8 +129,8 @@ class Scenario(Struct, frozen=True):
     """A fault that stops the first server for 4 minutes in every 7."""
     waves: tuple[int, ...] = ()
     """How many of the `load` requests are in flight, by turns of `WAVE_S`; (): all of them, always."""
-    rests: Rests | None = None
-    """Times in which the clients are gone; None: they never are."""
+    rests: tuple[float, float] | None = None
+    """Seconds of a period, and seconds at its end in which the clients are gone; None: they never are."""
     aborts: bool = True
     """Whether servers abort the requests of clients that are gone."""
     rival: str | None = None
@@ -391,14 +383,14 @@ SCENARIOS = {
         Scenario(
             "client-gone",
             spread=0.5,
-            rests=Rests(180.0, 120.0),
+            rests=(180.0, 120.0),
         ),
         Scenario(
             "abandoned",
             load=4,
             output_tokens=12_000,
             profile=LONG_CONTEXT,
-            rests=Rests(170.0, 140.0),
+            rests=(170.0, 140.0),
             aborts=False,
         ),
         Scenario(

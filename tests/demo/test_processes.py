@@ -127,7 +127,7 @@ def test_everything_answers_while_the_context_lasts() -> None:
             assert strategy_of(router) == router.strategy
         # The demo's own load sends requests without the test.
         until(lambda: any(map(running, cluster.targets)))
-        cluster.__exit__(None, None, None)
+        cluster.__exit__()
         assert all(ended(descriptor) for descriptor in descriptors)
 
 
@@ -211,5 +211,4 @@ def test_servers_that_cannot_start_are_one_error(monkeypatch: pytest.MonkeyPatch
     cluster = DemoCluster()
     with pytest.raises(SparktopError, match=r"did not start \(engines\): their process ended"):
         cluster.__enter__()
-    with pytest.raises(SparktopError, match="not running"):
-        _ = cluster.pids
+    assert cluster.pids == ()

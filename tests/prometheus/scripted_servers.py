@@ -25,10 +25,10 @@ def _idle(histograms: EngineHistograms, tally: EngineTally, tick: int) -> None:
 
 def _at_the_edges(histograms: EngineHistograms, tally: EngineTally, tick: int) -> None:
     """Observe times in the first buckets and beyond the last finite bounds; for first tokens, both."""
-    histograms.ttft_s.observe(0.0004 if tick % 5 else 9000.0)
-    histograms.itl_s.observe(100.0)
-    histograms.e2e_s.observe(9000.0)
-    histograms.queue_s.observe(0.0)
+    histograms.by_name["time_to_first_token_seconds"].observe(0.0004 if tick % 5 else 9000.0)
+    histograms.by_name["inter_token_latency_seconds"].observe(100.0)
+    histograms.by_name["e2e_request_latency_seconds"].observe(9000.0)
+    histograms.by_name["request_queue_time_seconds"].observe(0.0)
     tally.generation_tokens += 1
 
 
@@ -47,10 +47,10 @@ def _few(histograms: EngineHistograms, tally: EngineTally, tick: int) -> None:
 
 def _serve(histograms: EngineHistograms, tally: EngineTally, number: int) -> None:
     share = number * 0.618 % 1  # spreads over 0…1, also in few steps
-    histograms.ttft_s.observe(0.02 + 0.7 * share)
-    histograms.itl_s.observe(0.012 + 0.1 * share)
-    histograms.e2e_s.observe(0.4 + 12 * share)
-    histograms.queue_s.observe(0.31 + 4 * share)
+    histograms.by_name["time_to_first_token_seconds"].observe(0.02 + 0.7 * share)
+    histograms.by_name["inter_token_latency_seconds"].observe(0.012 + 0.1 * share)
+    histograms.by_name["e2e_request_latency_seconds"].observe(0.4 + 12 * share)
+    histograms.by_name["request_queue_time_seconds"].observe(0.31 + 4 * share)
     tally.generation_tokens += 1
 
 
