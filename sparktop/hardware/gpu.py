@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
@@ -404,6 +404,7 @@ round. nvidia-ml-py's constants come from one version of the header, whichever d
 cannot be trusted. None: the numbers of the versions in between are unknown."""
 _LONG_TYPES = frozenset({2, 3})
 """nvmlValueType_t of 64-bit counters (unsigned long, unsigned long long)."""
+_PERCENT_PER_NS_PER_S = 1e-7
 _SHARE_MAX_PERCENT = 110.0
 """A share of time above this means that the counter has another unit. From 100 % up to this, the driver only
 counted a little late."""
@@ -461,7 +462,12 @@ class ThrottleShares:
         answers = gpu.ask("nvmlDeviceGetFieldValues", list(self._fields))
         if answers is None:
             return {}
-        counters = self._counters(answers)
+        # One with an error, or of a type other than a long integer, is left out.
+        counters = {
+            self._fields[answer.fieldId]: int(answer.value.ullVal)
+            for answer in answers
+            if answer.fieldId in self._fields and answer.nvmlReturn == 0 and answer.valueType in _LONG_TYPES
+        }
         rates = self._rates.step(counters, gpu.now)
         return {
             reason: self._percent_of_time(reason, count, rates[reason], gpu.now)
@@ -477,27 +483,12 @@ class ThrottleShares:
         first_at, first = self._first.setdefault(reason, (now, count))
         if count < first:
             self._first[reason] = (now, count)
-        elif now > first_at and _percent((count - first) / (now - first_at)) > _SHARE_MAX_PERCENT:
+        elif (
+            now > first_at and _PERCENT_PER_NS_PER_S * (count - first) / (now - first_at) > _SHARE_MAX_PERCENT
+        ):
             return None
-        percent = None if per_second is None else _percent(per_second)
+        percent = None if per_second is None else _PERCENT_PER_NS_PER_S * per_second
         return None if percent is None or percent > _SHARE_MAX_PERCENT else min(100.0, percent)
-
-    def _counters(self, answers: Iterable[Any]) -> dict[str, int]:
-        """Return the throttled nanoseconds by reason, from NVML's results.
-
-        A field that NVML reports with an error, or with a type other than a long integer, is left out.
-        """
-        counters: dict[str, int] = {}
-        for answer in answers:
-            reason = self._fields.get(answer.fieldId)
-            if reason is not None and answer.nvmlReturn == 0 and answer.valueType in _LONG_TYPES:
-                counters[reason] = int(answer.value.ullVal)
-        return counters
-
-
-def _percent(ns_per_s: float) -> float:
-    """Convert throttled nanoseconds per second into a percentage of time."""
-    return ns_per_s * 1e-7
 
 
 _ATS = 2
@@ -811,7 +802,8 @@ def _add_process(
     `kind` is the NVML list that has the entry, "compute" or "graphics". A process in both lists gets the kind
     "both", and its memory is counted once. `instances` has the number of each MIG instance by its two ids.
     """
-    pid, memory = int(process.pid), _memory_bytes(process)
+    pid, used = int(process.pid), getattr(process, "usedGpuMemory", None)
+    memory = int(used) if used is not None and 0 <= used < _NOT_KNOWN else None
     entry = merged.get(pid)
     if entry is None:
         ids = (getattr(process, "gpuInstanceId", -1), getattr(process, "computeInstanceId", -1))
@@ -820,12 +812,6 @@ def _add_process(
     sizes = [size for size in (entry.memory_bytes, memory) if size is not None]
     both = kind if entry.kind == kind else "both"
     merged[pid] = replace(entry, kind=both, memory_bytes=max(sizes, default=None))
-
-
-def _memory_bytes(process: Any) -> int | None:  # noqa: ANN401 - the library's own structure
-    """Return the GPU memory that a process holds; None when the driver does not report it."""
-    used = getattr(process, "usedGpuMemory", None)
-    return None if used is None or used >= _NOT_KNOWN or used < 0 else int(used)
 
 
 _TEMPERATURE_GPU, _THRESHOLD_SLOWDOWN, _CLOCK_SM = 0, 1, 1
@@ -974,8 +960,8 @@ class GpuReader:
             power_w=_from_milli("power", gpu.ask("nvmlDeviceGetPowerUsage")),
             power_limit_w=_power_limit_w(gpu),
             energy_j=_energy_j(gpu.ask("nvmlDeviceGetTotalEnergyConsumption")),
-            sm_clock_mhz=_as_int(_in_range("clock", clock)),
-            sm_clock_max_mhz=_as_int(_in_range("clock", clock_max)),
+            sm_clock_mhz=None if _in_range("clock", clock) is None else int(clock),
+            sm_clock_max_mhz=None if _in_range("clock", clock_max) is None else int(clock_max),
             memory_total_bytes=memory.total_bytes,
             memory_used_bytes=memory.used_bytes,
             memory_note=memory.note,
@@ -1050,11 +1036,6 @@ def _silent_note(readings: Sequence[GpuReading]) -> str | None:
     return (
         f"GPU {', '.join(silent)} reports nothing: the driver answers no query about it" if silent else None
     )
-
-
-def _as_int(value: float | None) -> int | None:
-    """Return a clock in MHz as an integer; None for None."""
-    return None if value is None else int(value)
 
 
 def _sum_bytes(processes: tuple[GpuProcess, ...]) -> int:

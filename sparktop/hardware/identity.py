@@ -99,14 +99,15 @@ class LastBootReader:
         if self._has_begun:
             return self._ending
         self._has_begun = True
-        if not self._journal:
-            self._ending = self._read_files(None, None)
-        else:
-            threading.Thread(target=self._read_in_background, name="sparktop-last-boot", daemon=True).start()
-        return self._ending
 
-    def _read_in_background(self) -> None:
-        self._ending = self._read_files(*last_journal_line())
+        def read_journal() -> None:
+            self._ending = self._read_files(*last_journal_line())
+
+        if self._journal:
+            threading.Thread(target=read_journal, name="sparktop-last-boot", daemon=True).start()
+        else:
+            self._ending = self._read_files(None, None)
+        return self._ending
 
     def _read_files(self, line: str | None, unreadable: str | None) -> LastBoot | None:
         """Return what files say, with the journal's last `line` or why it is `unreadable`; None: nothing."""
@@ -232,8 +233,10 @@ def read_identity(root: Path = Path("/")) -> NodeIdentity:
     """Read the identity of the machine from /proc, /sys and /etc below `root`; not driver, CPU and setup."""
     boot_id = read_text(str(root / "proc/sys/kernel/random/boot_id"))
     maker = _read_dmi(root / _DMI / "sys_vendor")
+    kernel = read_text(str(root / "proc/sys/kernel/osrelease"))
+    system = [_pretty_name(root), f"Linux {kernel}" if kernel else None]
     return NodeIdentity(
-        os=_os_line(root),
+        os=clean(", ".join(part for part in system if part), _LONGEST) or None,
         product=_product_name(root),
         boot_id=clean(boot_id, 64) if boot_id else None,
         maker=clean(maker, _LONGEST) or None if maker else None,
@@ -255,16 +258,6 @@ def _booted_at(root: Path) -> float | None:
 def _hostname(root: Path) -> str | None:
     """Return the kernel's host name without control characters; None if it cannot be read."""
     return clean(read_text(str(root / "proc/sys/kernel/hostname")) or "", 253) or None
-
-
-def _os_line(root: Path) -> str | None:
-    """Return the distribution's name and the kernel's version, such as "Ubuntu 24.04 LTS, Linux 6.8.0".
-
-    None where neither is known.
-    """
-    kernel = read_text(str(root / "proc/sys/kernel/osrelease"))
-    parts = [_pretty_name(root), f"Linux {kernel}" if kernel else None]
-    return clean(", ".join(part for part in parts if part), _LONGEST) or None
 
 
 def _pretty_name(root: Path) -> str | None:

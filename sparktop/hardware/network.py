@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import (
     GIGA,
@@ -43,17 +43,6 @@ _ERRORS = {"rx_errors": 2, "tx_errors": 10}
 """Indexes of columns in /proc/net/dev; the error counters have the names that /sys uses for them."""
 
 
-class _Link(Struct, frozen=True):
-    """Values of an interface that change seldom: state, type, link rate and rate of its PCIe link."""
-
-    up: bool | None
-    kind: str
-    bits_per_s: float | None
-    bus_bits_per_s: float | None
-    read_at: float
-    """In seconds."""
-
-
 class NetworkReader:
     """Reads the traffic of every interface since the previous reading."""
 
@@ -61,7 +50,8 @@ class NetworkReader:
         self._dev = str(root / "proc/net/dev")
         self._class = root / "sys/class/net"
         self._rates: CounterRates[tuple[str, str]] = CounterRates()
-        self._links: dict[str, _Link] = {}
+        self._links: dict[str, tuple[float, NetworkReading]] = {}
+        """By name: when state, kind and speeds were read, and these."""
 
     def read(self, now: float) -> tuple[NetworkReading, ...]:
         """Return a reading of each interface at `now` (seconds), in the kernel's order.
@@ -72,43 +62,40 @@ class NetworkReader:
         flat = {(name, part): value for name, parts in counters.items() for part, value in parts.items()}
         self._links = {name: self._read_link(name, now) for name in counters}
         rates = self._rates.step(flat, now)
-        return tuple(_interface_reading(name, link, rates) for name, link in self._links.items())
+        readings = []
+        for name, (_, link) in self._links.items():
+            errors = {counter: rates[name, counter] for counter in _ERRORS}
+            readable = {counter: rate for counter, rate in errors.items() if rate is not None}
+            readings.append(
+                replace(
+                    link,
+                    rx_bytes_per_s=rates[name, "rx"],
+                    tx_bytes_per_s=rates[name, "tx"],
+                    rx_packets_per_s=rates[name, "rx packets"],
+                    tx_packets_per_s=rates[name, "tx packets"],
+                    errors_per_s=sum(readable.values()) if len(readable) == len(errors) else None,
+                    errors={counter: rate for counter, rate in readable.items() if rate},
+                )
+            )
+        return tuple(readings)
 
-    def _read_link(self, name: str, now: float) -> _Link:
-        """Return state, type, link rate and PCIe rate of an interface, which are read every few seconds."""
+    def _read_link(self, name: str, now: float) -> tuple[float, NetworkReading]:
+        """Return an interface without rates, and when it was read: every few seconds."""
         cached = self._links.get(name)
-        if cached is not None and 0 <= now - cached.read_at < _LINKS_AGAIN_S:
+        if cached is not None and 0 <= now - cached[0] < _LINKS_AGAIN_S:
             return cached
         folder = self._class / name
         up = {"up": True, "down": False, "lowerlayerdown": False, "notpresent": False}.get(
             read_text(f"{folder}/operstate") or ""
         )
         megabits = (read_int(f"{folder}/speed") if up is not False else None) or 0
-        bits_per_s = float(megabits * _BITS_PER_MEGABIT) if 0 < megabits < _SPEED_MAX_MBPS else None
-        return _Link(up, _interface_kind(name, folder), bits_per_s, link_bits_per_s(f"{folder}/device"), now)
-
-
-def _interface_reading(name: str, link: _Link, rates: dict[tuple[str, str], float | None]) -> NetworkReading:
-    """Return the reading of the interface `name`.
-
-    `link` has the values that change seldom. `rates` has the increase per second of each counter, by
-    (interface, counter).
-    """
-    errors = {counter: rates[name, counter] for counter in _ERRORS}
-    readable = {counter: rate for counter, rate in errors.items() if rate is not None}
-    return NetworkReading(
-        name=clean(name, 64),
-        kind=link.kind,
-        up=link.up,
-        rx_bytes_per_s=rates[name, "rx"],
-        tx_bytes_per_s=rates[name, "tx"],
-        rx_packets_per_s=rates[name, "rx packets"],
-        tx_packets_per_s=rates[name, "tx packets"],
-        link_bits_per_s=link.bits_per_s,
-        bus_bits_per_s=link.bus_bits_per_s,
-        errors_per_s=sum(readable.values()) if len(readable) == len(errors) else None,
-        errors={counter: rate for counter, rate in readable.items() if rate},
-    )
+        return now, NetworkReading(
+            clean(name, 64),
+            _interface_kind(name, folder),
+            up,
+            link_bits_per_s=float(megabits * _BITS_PER_MEGABIT) if 0 < megabits < _SPEED_MAX_MBPS else None,
+            bus_bits_per_s=link_bits_per_s(f"{folder}/device"),
+        )
 
 
 def _interface_kind(name: str, folder: Path) -> str:
@@ -165,16 +152,6 @@ _FULL_32_BITS = 2**32 - 1
 more."""
 
 
-class _Port(Struct, frozen=True):
-    """Values of a port that are read seldom: PCIe link, network interface, state and link rate."""
-
-    folder: str
-    bus_bits_per_s: float | None
-    netdev: str | None
-    up: bool | None
-    link_bits_per_s: float | None
-
-
 class RdmaReader:
     """Reads the traffic of every RDMA port (InfiniBand, RoCE) since the previous reading.
 
@@ -188,7 +165,8 @@ class RdmaReader:
         self._packet_rates: CounterRates[tuple[str, str]] = CounterRates()
         self._error_rates: CounterRates[tuple[str, str]] = CounterRates()
         self._ports_read_at: float | None = None
-        self._ports: dict[str, _Port] = {}
+        self._ports: dict[str, tuple[str, NetworkReading]] = {}
+        """By name: the port's folder, and what is read of it seldom."""
         self._packets: Mapping[tuple[str, str], float | None] = {}
         """Packets per second by (port name, direction)."""
         self._errors: Mapping[tuple[str, str], float | None] = {}
@@ -203,23 +181,23 @@ class RdmaReader:
             self._read_ports(now)
         words = self._count_both_ways("port_rcv_data", "port_xmit_data")
         rates = self._rates.step(words, now)
-        return tuple(self._reading(name, port, rates) for name, port in self._ports.items())
+        return tuple(self._reading(name, port, rates) for name, (_, port) in self._ports.items())
 
     def _count_both_ways(self, rx: str, tx: str) -> dict[tuple[str, str], int]:
         """Return the values of two counters by (port name, direction); one at its upper limit is left out."""
         counts = {
-            (name, way): read_int(f"{port.folder}/counters/{counter}")
-            for name, port in self._ports_not_down()
+            (name, way): read_int(f"{folder}/counters/{counter}")
+            for name, folder in self._ports_not_down()
             for way, counter in (("rx", rx), ("tx", tx))
         }
         return {key: count for key, count in counts.items() if count not in {None, _FULL_32_BITS}}
 
-    def _ports_not_down(self) -> list[tuple[str, _Port]]:
-        """Return (name, port) of the ports that are up or whose state is unknown."""
-        return [(name, port) for name, port in self._ports.items() if port.up is not False]
+    def _ports_not_down(self) -> list[tuple[str, str]]:
+        """Return (name, folder) of the ports that are up or whose state is unknown."""
+        return [(name, folder) for name, (folder, port) in self._ports.items() if port.up is not False]
 
     def _reading(
-        self, name: str, port: _Port, rates: Mapping[tuple[str, str], float | None]
+        self, name: str, port: NetworkReading, rates: Mapping[tuple[str, str], float | None]
     ) -> NetworkReading:
         """Return the reading of the port `name`.
 
@@ -232,19 +210,14 @@ class RdmaReader:
             if (rate := self._errors.get((name, counter))) is not None
         }
         errors = [moving[counter] for counter in _PORT_ERRORS if counter in moving]
-        return NetworkReading(
-            name=clean(name, 64),
-            kind="rdma",
-            up=port.up,
+        return replace(
+            port,
             rx_bytes_per_s=None if rx is None else rx * _WORD_BYTES,
             tx_bytes_per_s=None if tx is None else tx * _WORD_BYTES,
             rx_packets_per_s=self._packets.get((name, "rx")),
             tx_packets_per_s=self._packets.get((name, "tx")),
-            link_bits_per_s=port.link_bits_per_s,
-            bus_bits_per_s=port.bus_bits_per_s,
             errors_per_s=sum(errors) if errors else None,
             errors={counter: rate for counter, rate in moving.items() if rate},
-            netdev=port.netdev,
         )
 
     def _read_ports(self, now: float) -> None:
@@ -255,19 +228,25 @@ class RdmaReader:
             folder = f"{device}/ports/{number}"
             state = read_text(f"{folder}/state")  # "4: ACTIVE"
             gigabits = read_quantity(f"{folder}/rate", "Gb/sec")  # "200 Gb/sec (4X HDR)"
-            self._ports[name] = _Port(
+            bus_bits_per_s, netdev = place_of_port(device, number)
+            self._ports[name] = (
                 folder,
-                *place_of_port(device, number),
-                None if state is None else state.endswith("ACTIVE"),
-                None if gigabits is None else gigabits * GIGA,
+                NetworkReading(
+                    clean(name, 64),
+                    "rdma",
+                    None if state is None else state.endswith("ACTIVE"),
+                    link_bits_per_s=None if gigabits is None else gigabits * GIGA,
+                    bus_bits_per_s=bus_bits_per_s,
+                    netdev=netdev,
+                ),
             )
         packets = self._count_both_ways("port_rcv_packets", "port_xmit_packets")
         self._packets = self._packet_rates.step(packets, now)
         errors = {
             (name, counter): count
-            for name, port in self._ports_not_down()
+            for name, folder in self._ports_not_down()
             for counter in (*_PORT_ERRORS, *CONGESTION_COUNTERS)
-            if (count := read_int(f"{port.folder}/hw_counters/{counter}")) is not None
+            if (count := read_int(f"{folder}/hw_counters/{counter}")) is not None
         }
         self._errors = self._error_rates.step(errors, now)
 

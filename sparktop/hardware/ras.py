@@ -520,14 +520,9 @@ _PACKAGES = 3
 """Folders between a library file and the folder of Python packages: nvidia/nccl/lib."""
 
 
-class LoadedNccl(Struct, frozen=True):
-    """The NCCL library of one process."""
-
-    pid: int
-    version: Version | None = None
-    """None where it cannot be read."""
-    ras_address: str | None = None
-    """NCCL_RAS_ADDR of the process's environment; None where it is not set or not readable."""
+LoadedNccl = tuple[Version | None, str | None]
+"""Of the NCCL library of one process: the version (None where it cannot be read), and NCCL_RAS_ADDR of the
+process's environment (None where it is not set or not readable)."""
 
 
 def loaded_nccl(root: Path = Path("/")) -> tuple[LoadedNccl, ...]:
@@ -542,7 +537,13 @@ def loaded_nccl(root: Path = Path("/")) -> tuple[LoadedNccl, ...]:
         if library is None:
             continue
         version = _library_version(proc / name, library[0], versions, is_replaced=library[1])
-        libraries.append(LoadedNccl(int(name), version, _ras_address(proc / name)))
+        address = None
+        # Everything else in the environment is ignored, secrets too.
+        for variable in (read_bytes(f"{proc}/{name}/environ") or b"").split(b"\0"):
+            if variable.startswith(_VARIABLE):
+                address = variable[len(_VARIABLE) :].decode("utf-8", "replace")[:200]
+                break
+        libraries.append((version, address))
     return tuple(libraries)
 
 
@@ -607,14 +608,6 @@ def _version_in_content(file: Path) -> Version | None:
                 tail = chunk[-_OVERLAP:]
     except OSError:
         return None
-    return None
-
-
-def _ras_address(process: Path) -> str | None:
-    """Return NCCL_RAS_ADDR of a process; everything else in its environment is ignored, secrets too."""
-    for entry in (read_bytes(f"{process}/environ") or b"").split(b"\0"):
-        if entry.startswith(_VARIABLE):
-            return entry[len(_VARIABLE) :].decode("utf-8", "replace")[:200]
     return None
 
 
@@ -694,7 +687,7 @@ class RasReader:
 
     async def _ask_addresses(self) -> RanksReply | Failure:
         loaded = await asyncio.to_thread(loaded_nccl, self._root)
-        versions = [library.version for library in loaded if library.version is not None]
+        versions = [version for version, _ in loaded if version is not None]
         if versions and min(versions) < OLDEST:
             return self._too_old_failure(min(versions))
         why = (
@@ -703,7 +696,10 @@ class RasReader:
             else ": one GPU alone needs no NCCL; a container needs the host's network"
         )
         end = self._clock() + DEADLINE_S
-        for address in self._addresses_to_try(loaded):
+        named = [self._env.get("NCCL_RAS_ADDR"), *(address for _, address in loaded)]
+        given = [address for text in named if text for address in parse_address(text)]
+        usual = dict.fromkeys((*given[:_MOST_ADDRESSES], *_LOCAL))
+        for address in usual if self._addresses is None else self._addresses:
             if address in self._refused:
                 message = f"not asked: at {host_port(*address)} answers NCCL below {_version_text(OLDEST)}"
                 return Failure(FailureKind.UNSUPPORTED, message, self._clock())
@@ -716,14 +712,6 @@ class RasReader:
                 return self._judge_version(address, answer)
         message = f"no RAS thread of NCCL listens on this machine{why}"
         return Failure(FailureKind.REFUSED, message, self._clock())
-
-    def _addresses_to_try(self, loaded: Sequence[LoadedNccl]) -> list[Address]:
-        """Return the addresses to try, in their order."""
-        if self._addresses is not None:
-            return list(self._addresses)
-        named = [self._env.get("NCCL_RAS_ADDR"), *(library.ras_address for library in loaded)]
-        addresses = [address for text in named if text for address in parse_address(text)]
-        return list(dict.fromkeys((*addresses[:_MOST_ADDRESSES], *_LOCAL)))
 
     def _judge_version(self, address: Address, answer: RanksAnswer) -> RanksReply | Failure:
         """Return an answer with a remark on its version; refuse one that is too old, and its address."""

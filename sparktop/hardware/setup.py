@@ -6,6 +6,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Address
 from pathlib import Path
 from zlib import crc32
@@ -94,10 +95,9 @@ class SetupReader:
 
     def _rails(self) -> tuple[Rail, ...] | None:
         folder = self._root / "sys/class/infiniband"
-        if not folder.is_dir():
-            return None
         subnets = _subnets((read_bytes(f"{self._root}/proc/net/route") or b"")[:_ROUTES_BYTES])
-        return tuple(self._rail(*port, subnets) for port in find_ports(folder)[:_MOST_RAILS])
+        rails = (self._rail(*port, subnets) for port in find_ports(folder)[:_MOST_RAILS])
+        return tuple(rails) if folder.is_dir() else None
 
     def _rail(self, name: str, device: str, number: str, subnets: dict[str, list[str]]) -> Rail:
         port = f"{device}/ports/{number}"
@@ -141,7 +141,10 @@ def read_engine(process: Path, root: Path = Path("/")) -> EngineSetup:
         numbers = version_in_name(path) if is_replaced else version_by_names(file)
         version = None if numbers is None else ".".join(map(str, numbers))
         if not is_replaced:
-            size, build = _size_and_build(str(file))
+            # A pipe or device that stands at the path is not opened for reading.
+            with suppress(OSError, ValueError, struct.error, OverflowError), open_regular(file) as opened:
+                size = os.fstat(opened.fileno()).st_size
+                build = _build_id(opened.fileno())
     memory_max = read_of_cgroup(root, int(process.name), "memory.max")
     return EngineSetup(
         int(process.name),
@@ -272,18 +275,6 @@ _PT_NOTE, _NT_GNU_BUILD_ID = 4, 3
 """Types of segment and note that hold the build ID."""
 _MOST_SEGMENTS, _NOTE_BYTES = 64, 4096
 """Segments that are searched, and bytes read of each that has notes."""
-
-
-def _size_and_build(path: str) -> tuple[int | None, str | None]:
-    """Return size in bytes and build ID of a file; None for what is not known.
-
-    A pipe or device that stands at the path is not opened for reading.
-    """
-    try:
-        with open_regular(path) as file:
-            return os.fstat(file.fileno()).st_size, _build_id(file.fileno())
-    except (OSError, ValueError, struct.error, OverflowError):
-        return None, None
 
 
 def _build_id(handle: int) -> str | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import Enum
-from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -90,7 +89,7 @@ def decode(body: bytes) -> Reply:
         raise _schema_error(reply.schema, reply.sparktop)
     if reply.error is not None:
         raise WireError(_failure_kind(reply.error_kind), f"the agent there: {clean(reply.error)}")
-    return _clean_value(reply, _OF_REPLIES)
+    return _clean_value(reply, MOST_ITEMS, SHORT_LIMIT)
 
 
 def decode_ranks(body: bytes) -> RanksReply:
@@ -102,7 +101,7 @@ def decode_ranks(body: bytes) -> RanksReply:
     """
     _check_size(body)
     try:
-        reply = _clean_value(msgspec.json.decode(body, type=RanksReply), _OF_REPLIES)
+        reply = _clean_value(msgspec.json.decode(body, type=RanksReply), MOST_ITEMS, SHORT_LIMIT)
     except (ValueError, RecursionError):
         kind = FailureKind.VERSION if b'"sparktop.node/' in body[:200] else FailureKind.MALFORMED
         message = _OLD_AGENT if kind is FailureKind.VERSION else "unexpected answer of the agent about ranks"
@@ -165,16 +164,6 @@ def _schema_error(schema: str, version: object) -> WireError:
     return WireError(FailureKind.VERSION, f"{message}: update the older one")
 
 
-class _Bounds(NamedTuple):
-    """Most entries of a list that `MOST` does not name, and most characters of a name."""
-
-    items: int
-    name: int
-
-
-_OF_REPLIES, _OF_RECORDS = _Bounds(MOST_ITEMS, SHORT_LIMIT), _Bounds(MOST_CHECKED, TEXT_LIMIT)
-
-
 def clean_record(value: Value) -> Value:
     """Return `value` (a record, tuple, mapping, text, number or time) with all its text cleaned.
 
@@ -183,11 +172,15 @@ def clean_record(value: Value) -> Value:
     Raises:
         WireError: a number is not finite, or implausibly large, or a list is implausibly long.
     """
-    return _clean_value(value, _OF_RECORDS)
+    return _clean_value(value, MOST_CHECKED, TEXT_LIMIT)
 
 
-def _clean_value(value: Value, bounds: _Bounds, longest: int = TEXT_LIMIT) -> Value:
-    """Return a checked and cleaned value; a text is cut to `longest` characters."""
+def _clean_value(value: Value, most: int, longest_name: int, longest: int = TEXT_LIMIT) -> Value:
+    """Return a checked and cleaned value; a text is cut to `longest` characters.
+
+    In records, lists that `MOST` does not name have at most `most` entries, and names `longest_name`
+    characters.
+    """
     result: Any = value
     if value is None or isinstance(value, Enum):  # an enumeration, also of texts, has known values only
         return value
@@ -199,43 +192,32 @@ def _clean_value(value: Value, bounds: _Bounds, longest: int = TEXT_LIMIT) -> Va
     elif isinstance(value, datetime):
         result = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     elif isinstance(value, tuple):
-        result = tuple([_clean_value(item, bounds, bounds.name) for item in value])
+        result = tuple([_clean_value(item, most, longest_name, longest_name) for item in value])
     elif isinstance(value, Mapping):
         result = {
-            clean(key, bounds.name): _clean_value(item, bounds, bounds.name) for key, item in value.items()
+            clean(key, longest_name): _clean_value(item, most, longest_name, longest_name)
+            for key, item in value.items()
         }
     elif isinstance(value, msgspec.Struct):
-        result = _clean_fields(value, bounds)
+        result = _clean_fields(value, most, longest_name)
     return cast("Value", result)
 
 
-def _clean_fields(record: Any, bounds: _Bounds) -> Any:  # noqa: ANN401 - any record
+def _clean_fields(record: Any, most: int, longest_name: int) -> Any:  # noqa: ANN401 - any record
     """Return a record with checked and cleaned fields."""
     cleaned: dict[str, Any] = {}
-    its_type: Any = type(record)
-    for name, longest, most in _limits_of(its_type, bounds):
+    kind = type(record).__name__
+    for name in record.__struct_fields__:
         value = getattr(record, name)
-        kind = type(value)
-        if value is None or (kind is float and -LARGEST <= value <= LARGEST):  # as most are
+        if value is None or (type(value) is float and -LARGEST <= value <= LARGEST):  # as most are
             continue
-        if kind is tuple or isinstance(value, Mapping):
-            if len(value) > most:
-                message = f"{its_type.__name__}.{name} has {len(value)} entries: too many"
+        if isinstance(value, tuple | Mapping):
+            if len(value) > MOST.get(f"{kind}.{name}", most):
+                message = f"{kind}.{name} has {len(value)} entries: too many"
                 raise WireError(FailureKind.TOO_LARGE, message)
             if not value:
                 continue
-        cleaned[name] = _clean_value(value, bounds, longest)
-    return replace(record, **cleaned)
-
-
-@lru_cache(1024)
-def _limits_of(kind: Any, bounds: _Bounds) -> list[tuple[str, int, int]]:  # noqa: ANN401 - any record
-    """Return each field of a record with the most characters of its text and the most of its entries."""
-    return [
-        (
-            name,
-            bounds.name if name in _NAMES else TEXT_LIMIT,
-            MOST.get(f"{kind.__name__}.{name}", bounds.items),
+        cleaned[name] = _clean_value(
+            value, most, longest_name, longest_name if name in _NAMES else TEXT_LIMIT
         )
-        for name in kind.__match_args__  # all fields: each is a parameter
-    ]
+    return replace(record, **cleaned)

@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _RESOLVE_TIMEOUT_S = 5.0
 """Seconds that resolving a host name may take; mDNS gives up after this time."""
+_CONNECT_TIMEOUT_S = 1.0
+"""Seconds that a connection may take."""
 _ADDRESSES_MAX = 4
 """The most addresses of a host name that are tried."""
 _HTTP_OK = 200
@@ -200,7 +202,6 @@ def _usage_error(text: str, why: str) -> UsageError:
 async def discover(
     hosts: Iterable[str],
     *,
-    connect_timeout_s: float = 1.0,
     answer_timeout_s: float = 3.0,
     ports: Ports = USUAL_PORTS,
 ) -> Found:
@@ -215,10 +216,7 @@ async def discover(
     for host in hosts:
         by_label.setdefault(_label(host).lower(), host)
     async with open_client(secure=False) as client:
-        searches = [
-            _HostSearch(host, client, connect_timeout_s, answer_timeout_s, ports)
-            for host in by_label.values()
-        ]
+        searches = [_HostSearch(host, client, answer_timeout_s, ports) for host in by_label.values()]
         founds = await asyncio.gather(*(search.run() for search in searches))
     return Found(
         backends=tuple(backend for result in founds for backend in result.backends),
@@ -240,24 +238,29 @@ class _HostSearch:
         self,
         host: str,
         client: httpx.AsyncClient,
-        connect_timeout_s: float,
         answer_timeout_s: float,
         ports: Ports,
     ) -> None:
         self._host = host
         self._label = _label(host)
         self._client = client
-        self._connect_timeout_s = connect_timeout_s
         self._answer_timeout_s = answer_timeout_s
         self._ports = ports
 
     async def run(self) -> Found:
-        addresses = await self._addresses()
+        # Once for all ports: a resolution per port would queue for the few resolver threads.
+        try:
+            async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
+                resolved = await look_up(self._host, None)
+        except (OSError, UnicodeError):
+            resolved = []
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in resolved))[:_ADDRESSES_MAX]
         if not addresses:
             return Found(notes=(f"{self._label}: the host name does not resolve; is it right?",))
         tried = (*self._ports.http, self._ports.agent)
-        is_open = await asyncio.gather(*(self._listens(addresses, port) for port in tried))
-        opened = [port for port, yes in zip(tried, is_open, strict=True) if yes]
+        pairs = [(address, port) for port in tried for address in addresses]
+        connected = await asyncio.gather(*(self._can_connect(*pair) for pair in pairs))
+        opened = dict.fromkeys(port for (_, port), yes in zip(pairs, connected, strict=True) if yes)
         asked = [port for port in opened if port in self._ports.http]
         agent, *answers = await asyncio.gather(
             self._ask_agent(is_open=self._ports.agent in opened), *(self._ask_port(port) for port in asked)
@@ -312,24 +315,9 @@ class _HostSearch:
             )
         return notes
 
-    async def _addresses(self) -> tuple[str, ...]:
-        """Resolve the host name; return its addresses, none if it cannot be resolved.
-
-        Done once for all ports: a resolution per port would queue for the few resolver threads.
-        """
-        try:
-            async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
-                result = await look_up(self._host, None)
-        except (OSError, UnicodeError):
-            return ()
-        return tuple(dict.fromkeys(str(entry[4][0]) for entry in result))[:_ADDRESSES_MAX]
-
-    async def _listens(self, addresses: Sequence[str], port: int) -> bool:
-        return any(await asyncio.gather(*(self._can_connect(address, port) for address in addresses)))
-
     async def _can_connect(self, address: str, port: int) -> bool:
         try:
-            async with asyncio.timeout(self._connect_timeout_s):
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 transport, _ = await asyncio.get_running_loop().create_connection(
                     asyncio.Protocol, address, port
                 )
@@ -348,7 +336,9 @@ class _HostSearch:
         status, props = await self._get(f"{url}/props")  # first: other routes would wake a llama.cpp
         if status == 0:  # no answer: another request would only wait as long again
             return None
-        if status == _HTTP_OK and _is_llamacpp(props):
+        from sparktop.engines import llamacpp  # late, see above
+
+        if status == _HTTP_OK and llamacpp.is_server(_json_object(props)):
             return "llamacpp"
         _, page = await self._get(f"{url}/metrics")
         return _engine_of(page) or await self._ask_for_models(url)
@@ -361,7 +351,7 @@ class _HostSearch:
         status, body = await self._get(f"{url}/v1/models")
         if status in _HTTP_WANTS_KEY:
             return "locked"
-        return "auto" if status == _HTTP_OK and _is_model_list(body) else None
+        return "auto" if status == _HTTP_OK and isinstance(_json_object(body).get("data"), list) else None
 
     async def _ask_agent(self, *, is_open: bool) -> str | None:
         """Return what answers at the agent's port: "agent", "locked", "other" or None.
@@ -373,7 +363,7 @@ class _HostSearch:
             return None
         url = self._url(self._ports.agent)
         status, body = await self._get(f"{url}{_HEALTH_PATH}")
-        if status != _HTTP_OK or not _is_agent_health(body):
+        if status != _HTTP_OK or not isinstance(_json_object(body).get("sparktop"), str):
             return "other"
         status, _ = await self._get(f"{url}{_SAMPLE_PATH}")
         return "locked" if status in _HTTP_WANTS_KEY else "agent"
@@ -400,20 +390,6 @@ class _HostSearch:
 
     def _url(self, port: int) -> str:
         return f"http://{host_port(self._host, port)}"
-
-
-def _is_model_list(body: bytes) -> bool:
-    return isinstance(_json_object(body).get("data"), list)
-
-
-def _is_llamacpp(body: bytes) -> bool:
-    from sparktop.engines import llamacpp  # late, see above
-
-    return llamacpp.is_server(_json_object(body))
-
-
-def _is_agent_health(body: bytes) -> bool:
-    return isinstance(_json_object(body).get("sparktop"), str)
 
 
 def _json_object(body: bytes) -> dict[str, object]:
@@ -474,7 +450,10 @@ def servers_behind_router(
             scheme = urlsplit(deployment.address or "").scheme
             written = f"[{host}]" if ":" in host else host
             url = f"{scheme if scheme in {'http', 'https'} else 'http'}://{written}:{port}{path}"
-            short = () if _is_opaque(deployment.id) else (deployment.id,)
+            # A URL, a hash made by LiteLLM, or what is too long cannot serve as a name.
+            named = deployment.id
+            is_opaque = "://" in named or len(named) > _LONGEST_NAME or _HASH.fullmatch(named.lower())
+            short = () if is_opaque else (named,)
             choices = (*short, f"{written}:{port}", f"{written}:{port}{path}")
             name = next((name for name in choices if name not in names), url)
             names.add(name)
@@ -494,12 +473,3 @@ def is_nearby(host: str) -> bool:
     if address.version == 4 and address in _CARRIER_GRADE:  # noqa: PLR2004 - the range is IPv4 only
         return True
     return address.is_private or address.is_loopback or address.is_link_local
-
-
-def _is_opaque(deployment_id: str) -> bool:
-    """Return whether a deployment id cannot serve as a name: a URL, a hash made by LiteLLM, or too long."""
-    return (
-        "://" in deployment_id
-        or len(deployment_id) > _LONGEST_NAME
-        or _HASH.fullmatch(deployment_id.lower()) is not None
-    )

@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -151,11 +152,15 @@ def _targets_in(groups: Sequence[object]) -> Iterator[BackendTarget]:
             continue
         given = group.get("labels")
         labels = given if isinstance(given, dict) else {}
+        # The group is the model with its namespace; there is none where no model is named.
+        parts = [
+            part for part in map(labels.get, ("model_name", "namespace")) if isinstance(part, str) and part
+        ]
+        group_name = clean(" ".join(parts), _NAME) if labels.get("model_name") in parts else None
         for address in group["targets"]:
             url = _target_url(address, labels)
             if url is not None:
-                name = clean(address, _NAME)
-                yield BackendTarget(name, url, group=_group_name(labels))
+                yield BackendTarget(clean(address, _NAME), url, group=group_name)
 
 
 def _target_url(address: object, labels: Mapping[object, object]) -> str | None:
@@ -174,13 +179,6 @@ def _target_url(address: object, labels: Mapping[object, object]) -> str | None:
     except ValueError:
         return None
     return url if usable and clean(url, 300) == url and " " not in url and not parts.query else None
-
-
-def _group_name(labels: Mapping[object, object]) -> str | None:
-    """Return the group that labels name: the model with its namespace; None where no model is named."""
-    parts = [labels.get(name) for name in ("model_name", "namespace")]
-    words = [part for part in parts if isinstance(part, str) and part]
-    return clean(" ".join(words), _NAME) if isinstance(parts[0], str) and words else None
 
 
 async def probe_files(
@@ -267,13 +265,20 @@ class Listed(Struct, frozen=True):
 
 def read_sparkrun(home: Path, env: Mapping[str, str] | None = None) -> Listed:
     """Return what the files below a home directory list; `env` is this process' environment if None."""
-    folder = _jobs_folder(home, os.environ if env is None else env)
+    cache = (os.environ if env is None else env).get(CACHE_VARIABLE, "")
+    own_cache = home / cache[2:] if cache.startswith("~/") else Path(cache)
+    folder = own_cache / JOBS.name if cache else home / JOBS
     try:
         importlib.import_module("yaml")
     except ImportError:
         return Listed(problems=(SPARKRUN_NO_YAML,) if any(folder.glob("*.yaml")) else ())
     problems: list[str] = []
-    name = _default_cluster(home)
+    name = ""
+    with (
+        suppress(OSError, UnicodeDecodeError),
+        (home / CLUSTERS / ".default").open(encoding="utf-8") as stream,
+    ):
+        name = stream.readline(_NAME).strip()
     clusters = {path.stem: table for path, _, table in _read_tables(home / CLUSTERS, problems, first=name)}
     dated = [(_started_s(table, changed_s), table) for _, changed_s, table in _read_tables(folder, problems)]
     jobs = [table for _, table in sorted(dated, key=lambda job: job[0], reverse=True)]
@@ -287,16 +292,13 @@ def read_sparkrun(home: Path, env: Mapping[str, str] | None = None) -> Listed:
     hosts = dict.fromkeys((*default, *(host for backend in backends.values() for host in backend.nodes)))
     if len(hosts) > MOST_HOSTS:
         problems.append(f"{len(hosts)} machines listed; the first {MOST_HOSTS} are used")
-    nodes = {host: _machine_target(host, users.get(host)) for host in islice(hosts, MOST_HOSTS)}
+    nodes = {
+        host: NodeTarget(host)
+        if host in {"localhost", "127.0.0.1", "::1"}
+        else NodeTarget(host, "ssh", ssh=f"{users[host]}@{host}" if host in users else host)
+        for host in islice(hosts, MOST_HOSTS)
+    }
     return Listed(tuple(backends.values()), nodes, default, tuple(problems))
-
-
-def _jobs_folder(home: Path, env: Mapping[str, str]) -> Path:
-    """Return the folder of the jobs: below the cache that the environment names for sparkrun, if any."""
-    cache = env.get(CACHE_VARIABLE, "")
-    if not cache:
-        return home / JOBS
-    return (home / cache[2:] if cache.startswith("~/") else Path(cache)) / JOBS.name
 
 
 def _read_tables(
@@ -350,14 +352,6 @@ def _started_s(job: Mapping[str, object], changed_s: float) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < _LATEST_S:
         return changed_s
     return float(given)
-
-
-def _default_cluster(home: Path) -> str:
-    try:
-        with (home / CLUSTERS / ".default").open(encoding="utf-8") as stream:
-            return stream.readline(_NAME).strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
 
 
 def _hosts_and_users(table: Mapping[str, object]) -> dict[str, str | None]:
@@ -419,12 +413,6 @@ def _job_server(table: Mapping[str, object]) -> BackendTarget | None:
         api_key=key if isinstance(key, str) and key else None,
         group=None if model is None else clean(model, _NAME),
     )
-
-
-def _machine_target(host: str, user: str | None) -> NodeTarget:
-    if host in {"localhost", "127.0.0.1", "::1"}:
-        return NodeTarget(host)
-    return NodeTarget(host, "ssh", ssh=host if user is None else f"{user}@{host}")
 
 
 WatchBackends = Callable[[Iterable[BackendTarget], Mapping[str, str]], None]

@@ -410,15 +410,14 @@ class SampleReader:
         # A server without samples yet needs the long window, which costs more: apart from the others.
         windows: dict[float, list[FoundServer]] = {}
         for server in servers:
-            windows.setdefault(self._window_s(server.key, short_s, pace.every_s), []).append(server)
+            window_s = max(_FIRST_WINDOW_S, 2 * short_s)
+            if server.key in self._seen:
+                apart_s = _APART_SCRAPES * pace.every_s if server.key in self._apart else 0.0
+                window_s = max(short_s, apart_s)
+            windows.setdefault(window_s, []).append(server)
         for window_s, some in sorted(windows.items(), reverse=True):
             for start in range(0, len(some), pace.at_once):
                 await self._read_some(some[start : start + pace.at_once], window_s, to_monotonic_s)
-
-    def _window_s(self, key: Key, short_s: float, every_s: float) -> float:
-        if key not in self._seen:
-            return max(_FIRST_WINDOW_S, 2 * short_s)
-        return max(short_s, _APART_SCRAPES * every_s) if key in self._apart else short_s
 
     async def _read_some(
         self, servers: Sequence[FoundServer], window_s: float, to_monotonic_s: float

@@ -140,8 +140,13 @@ class Finder:
         keys = {server.key for server in answering}
         fault = groups_fault(answer.series, group_by)
         self.found = Found(listed, found_routers(routers.series), fault, is_federated(keys))
-        if self.every_s is None:
-            self._sampled_s = await self._step_s(answering)
+        if self.every_s is None and answering:
+            # By samples of a few servers; those that are down may have none: then by their series `up`.
+            only = f"instance=~{any_of({server.key.instance for server in answering[:_SAMPLED]})}"
+            gauges = selector(RUNNING, NOT_A_ROUTER, only, more)
+            self._sampled_s = await self._median_step_s(gauges) or await self._median_step_s(
+                selector(("up",), only)
+            )
 
     async def _servers_down(self, answering: Sequence[FoundServer]) -> list[FoundServer]:
         """Return the servers of the search before that are not among `answering` because they are down."""
@@ -202,17 +207,6 @@ class Finder:
             if (key := key_of(answered.labels).target) in wanted:
                 self._past.setdefault(key, []).append(answered)
         self._no_servers |= dict.fromkeys(wanted - self._past.keys(), 1)
-
-    async def _step_s(self, servers: Sequence[FoundServer]) -> float | None:
-        """Return the seconds between two samples, by those of a few servers; None if none has two.
-
-        Servers that are down may have none: then by those of their series `up`.
-        """
-        if not servers:
-            return None
-        only = f"instance=~{any_of({server.key.instance for server in servers[:_SAMPLED]})}"
-        asked = selector(RUNNING, NOT_A_ROUTER, only, self._target.selector)
-        return await self._median_step_s(asked) or await self._median_step_s(selector(("up",), only))
 
     async def _median_step_s(self, asked: str) -> float | None:
         answer = await self._client.query(f"{asked}[{_SAMPLED_S:.0f}s]")
@@ -378,8 +372,8 @@ MOST_OFTEN = 64
 """Machines up to which all are read at the pace of scrapes."""
 MOST_NODES = 64
 """Machines that are nodes in the store."""
-_LONGEST_BACKOFF_S = 600.0
-"""Longest rest after trouble, in seconds."""
+_REST_S = 120.0
+"""Seconds of rest after trouble."""
 _SHIFT_S = 0.5
 """Seconds by which a sample must be newer than the one before."""
 
@@ -415,26 +409,18 @@ class MachineFeed:
         """Why the newest figures of machines are missing, in one line; "" if they are not."""
         self._exporters: dict[tuple[Place, str], Exporter] = {}
         self._placing = Placing()
-        self._placed: dict[Key, tuple[str, ...]] = {}
-        """The machines of each server, as far as they were asked for since the last search."""
-        self._shown_dead: Collection[Key] | None = None
-        """The dead targets that `nodes` was made with; None where it must be made again."""
         self._last: dict[str, FleetNode] = {}
         """The machines as they were read last, by name."""
         self._found_at = self._read_at = self._raw_at = float("-inf")
         self._rest_until = float("-inf")
         """After trouble, nothing is asked before this time (monotonic seconds)."""
-        self._backoff_s = 0.0
         self._paces: dict[str, Pace] = {}
         self._seen: dict[str, float] = {}
         """Time of the newest sample that was delivered, by name of the machine, of those that are nodes."""
 
     def of(self, server: FoundServer) -> tuple[str, ...]:
         """Return the names of the machines of a server."""
-        machines = self._placed.get(server.key)
-        if machines is None:
-            machines = self._placed[server.key] = self._placing.machines_of(server)
-        return machines
+        return self._placing.machines_of(server)
 
     async def find(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> None:
         """Search for machines; an exporter that is down is remembered."""
@@ -458,22 +444,18 @@ class MachineFeed:
             return
         down = {key: exporter for key, exporter in missing.items() if exporter.place[0] in dead}
         self._exporters = {**down, **present}
-        self.machines, self._placing, self._placed = await in_reader(partial(self._place_servers, servers))
+        self.machines, self._placing = await in_reader(partial(self._place_servers, servers))
         self.jobs = frozenset(
             exporter.place[0].job for machine in self.machines for exporter in machine.exporters
         )
-        self._shown_dead = None
 
-    def _place_servers(
-        self, servers: Iterable[FoundServer]
-    ) -> tuple[tuple[Machine, ...], Placing, dict[Key, tuple[str, ...]]]:
-        """Return the machines to show, what finds those of a server, and those of `servers`."""
+    def _place_servers(self, servers: Iterable[FoundServer]) -> tuple[tuple[Machine, ...], Placing]:
+        """Return the machines to show, and what finds those of a server."""
         machines = join_exporters(self._exporters.values())
         among_all = placing_among(machines, self._target.machines)
         used = {name for server in servers for name in among_all.machines_of(server)}
         shown = tuple(machine for machine in machines if machine.has_gpus or machine.name in used)
-        result = among_all if len(shown) == len(machines) else placing_among(shown, self._target.machines)
-        return shown, result, {server.key: result.machines_of(server) for server in servers}
+        return shown, placing_among(shown, self._target.machines)
 
     async def read_all(
         self, servers: Sequence[FoundServer], dead: Collection[Key], to_monotonic_s: float, every_s: float
@@ -489,7 +471,7 @@ class MachineFeed:
             except AnswerError as error:
                 self._rest_after(error)
             else:
-                self.problem, self._backoff_s, self._shown_dead = "", 0.0, None
+                self.problem = ""
 
                 def judge_nodes() -> dict[str, FleetNode]:
                     return {
@@ -498,9 +480,7 @@ class MachineFeed:
                     }
 
                 self._last = await in_reader(judge_nodes)
-        if dead != self._shown_dead:
-            self.nodes = await in_reader(partial(self._fleet_nodes, servers, dead))
-            self._shown_dead = dead
+        self.nodes = await in_reader(partial(self._fleet_nodes, servers, dead))
 
     def _fleet_nodes(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> tuple[FleetNode, ...]:
         """Return all machines with the names of their servers; no figure stays of one that is down."""
@@ -574,9 +554,8 @@ class MachineFeed:
         return self._clock() < self._rest_until
 
     def _rest_after(self, error: AnswerError) -> None:
-        """Ask for nothing for a while, twice as long after each failure."""
-        self._backoff_s = min(_LONGEST_BACKOFF_S, max(MACHINES_AGAIN_S, 2 * self._backoff_s))
-        self._rest_until = self._clock() + self._backoff_s
+        """Ask for nothing for a while."""
+        self._rest_until = self._clock() + _REST_S
         self.problem = clean(f"machines: {error.message}", 200)
 
     def _judge_node(self, machine: Machine, gathered: Known, to_monotonic_s: float) -> FleetNode:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.ranks import RanksReading, RanksReply, RanksView, RanksWord
+from sparktop.model.ranks import RanksReading, RanksReply, RanksWord
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.store import SourceKey, Store
 
@@ -69,7 +69,9 @@ class RankAsker:
             return f"NCCL is being asked about {name}"
         if (why := why_not_ask(view)) is not None:
             return f"NCCL is not asked about {name}: {why}"
-        if self._has_one_gpu(view):
+        samples = {machine.name: machine.sample for machine in self._store.snapshot().nodes}
+        gpus = [None if (sample := samples.get(node)) is None else len(sample.gpus) for node in view.nodes]
+        if None not in gpus and sum(filter(None, gpus)) == 1:  # all its machines are known
             return f"NCCL is not asked about {name}: it runs on one GPU and has no other ranks"
         nodes = [node for node in view.nodes if self._source(node) is not None]
         if not nodes:
@@ -96,8 +98,10 @@ class RankAsker:
                 failures = 0 if answered else failures + 1
                 if not answered:
                     nodes = [*nodes[1:], nodes[0]]
-                view = self._view(name)
-                if failures == len(nodes) or view is None or (answered and _is_settled(view)):
+                view = self._store.ranks.view(name, asyncio.get_running_loop().time())
+                if failures == len(nodes) or view is None:
+                    return
+                if answered and view.verdict.word not in {RanksWord.ASKING, RanksWord.FAILED}:
                     return
         finally:
             self._running.discard(name)
@@ -116,19 +120,10 @@ class RankAsker:
         self._store.accept(key, RanksReading(clock(), node, answer.answer, warning=answer.warning))
         return True
 
-    def _has_one_gpu(self, view: BackendView) -> bool:
-        """Return whether all machines of a backend are known, and have one GPU together."""
-        samples = {machine.name: machine.sample for machine in self._store.snapshot().nodes}
-        gpus = [None if (sample := samples.get(node)) is None else len(sample.gpus) for node in view.nodes]
-        return None not in gpus and sum(filter(None, gpus)) == 1
-
     def _source(self, node: str) -> AsksRanks | None:
         """Return the source of a node if it can ask NCCL; None if it cannot, or the node is not watched."""
         source: object = self._sources.get(SourceKey.node(node))
         return source if isinstance(source, AsksRanks) else None
-
-    def _view(self, name: str) -> RanksView | None:
-        return self._store.ranks.view(name, asyncio.get_running_loop().time())
 
 
 def why_not_ask(view: BackendView) -> str | None:
@@ -142,7 +137,3 @@ def why_not_ask(view: BackendView) -> str | None:
     if view.failure is not None and view.failure.kind is not FailureKind.TIMEOUT:
         return "it does not listen, so it may be loading"
     return None
-
-
-def _is_settled(view: RanksView) -> bool:
-    return view.verdict.word not in {RanksWord.ASKING, RanksWord.FAILED}

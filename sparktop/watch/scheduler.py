@@ -227,8 +227,12 @@ class PollGroup:
         try:
             while True:
                 self._poll_due()
+                retries = [
+                    slot.retry_at for slot in self._slots if slot.task is None and slot.retry_at is not None
+                ]
+                wake_at = min([self._next_instant(), *retries])
                 # set_interval() cancels only the pause; asyncio.wait() does not pass that on to this task.
-                self._pause = asyncio.ensure_future(self._sleep(max(0.0, self._next_wake() - self._clock())))
+                self._pause = asyncio.ensure_future(self._sleep(max(0.0, wake_at - self._clock())))
                 await asyncio.wait({self._pause})
         finally:
             await self._close()
@@ -245,10 +249,6 @@ class PollGroup:
 
     def _next_instant(self) -> float:
         return self._start + self._index * self._interval_s / self._parts
-
-    def _next_wake(self) -> float:
-        waits = [slot.retry_at for slot in self._slots if slot.task is None and slot.retry_at is not None]
-        return min([self._next_instant(), *waits])
 
     def _poll_due(self) -> None:
         """Start every poll that is due.
@@ -398,7 +398,6 @@ RATES_HZ = (4.0, 2.0)
 BUDGET_SHARES = {4.0: 0.02, 2.0: 0.05}
 """By poll rate: the largest share of a server's time that polling may cost, answer time times polls per
 second. 2 Hz is what a swing of 4 to 6 s needs to be seen at any phase of the polls, so it may cost more."""
-BUDGET_SHARE = max(BUDGET_SHARES.values())
 _COMFORT = 0.8
 """A faster rate must stay below this share of that budget, so that the rate itself does not oscillate."""
 LOADED, UNLOADED = 1.0, 0.5

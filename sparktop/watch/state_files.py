@@ -115,7 +115,15 @@ async def follow_announced(store: Store, sleep: Callable[[float], Awaitable[obje
     """Report every `LOOK_EVERY_S` seconds to the store which of its servers other processes load."""
     begun: dict[int, frozenset[str]] = {}  # by process: names for which `begin_own_load` was called
     while True:
-        now = {pid: _watched_names(store, targets) for pid, targets in announced_loads().items()}
+        watched = [
+            (address_of(target.url), target.name)
+            for target in store.targets()
+            if isinstance(target, BackendTarget | RouterTarget)
+        ]
+        now = {
+            pid: frozenset(name for at, name in watched if at is not None and at in map(address_of, urls))
+            for pid, urls in announced_loads().items()
+        }
         for pid in begun.keys() - now.keys():
             names = begun.pop(pid)
             store.end_own_load(names.difference(*begun.values()))  # the others still load theirs
@@ -126,16 +134,6 @@ async def follow_announced(store: Store, sleep: Callable[[float], Awaitable[obje
                 store.begin_own_load(new)
                 store.note("sweep", f"load by a sweep of process {pid}: {', '.join(sorted(new))}")
         await sleep(LOOK_EVERY_S)
-
-
-def _watched_names(store: Store, urls: Iterable[str]) -> frozenset[str]:
-    """Return the names under which the servers and routers at `urls` are watched."""
-    wanted = {address for url in urls if (address := address_of(url)) is not None}
-    return frozenset(
-        target.name
-        for target in store.targets()
-        if isinstance(target, BackendTarget | RouterTarget) and address_of(target.url) in wanted
-    )
 
 
 # Keeps the starts of servers in a file, so that the next start has an expected duration.

@@ -60,11 +60,17 @@ class Through:
         from sparktop.watch.prometheus import PrometheusFeed  # late: it loads an HTTP client
 
         clock = asyncio.get_running_loop().time
+
+        async def look_at_suspects() -> None:
+            while True:
+                await asyncio.sleep(_AUTO_EVERY_S)
+                self.look_at_suspect(clock())
+
         self.feeds = [PrometheusFeed(target, self._store, self._deliver, clock=clock) for target in targets]
         for feed in self.feeds:
             self._spawn(feed.run())
         if any(target.closer == "auto" for target in targets):
-            self._spawn(self._look_at_suspects())
+            self._spawn(look_at_suspects())
 
     def want_group(self, group: str) -> str:
         """Read the samples of a group, where a Prometheus has too many servers for all; return a message."""
@@ -112,7 +118,10 @@ class Through:
             slowest_ms = max(getattr(reading, "answer_ms", None) or 0.0 for reading in first)
             feed.pause(names)
             await self._poll(sources, slowest_ms)
-            self._note_verdict(group)
+            # Samples of a Prometheus cannot confirm what a closer look found: it is kept as an event.
+            if (balance := self._balance_of(group)) is not None:
+                message = f"closer look at {group} ended: {balance.word.value}"
+                self._store.note(group, clean("; ".join((message, *balance.reasons[:1])), 300))
         finally:
             self._looking = False
             feed.resume(names)
@@ -120,13 +129,6 @@ class Through:
 
     def _balance_of(self, group: str) -> Balance | None:
         return next((balance for balance in self._store.balance.view() if balance.group == group), None)
-
-    def _note_verdict(self, group: str) -> None:
-        """Keep what a closer look found as an event, because samples of a Prometheus cannot confirm it."""
-        balance = self._balance_of(group)
-        if balance is not None:
-            message = f"closer look at {group} ended: {balance.word.value}"
-            self._store.note(group, clean("; ".join((message, *balance.reasons[:1])), 300))
 
     async def _poll(self, sources: Sequence[Any], slowest_ms: float) -> None:
         """Poll all sources at the same instants, as often as the slowest of them affords."""
@@ -142,13 +144,6 @@ class Through:
                     self._deliver(SourceKey.backend(source.name), reading, None)
             await asyncio.sleep(max(0.02, step_s - (loop.time() - began)))
 
-    async def _look_at_suspects(self) -> None:
-        """Poll the most suspicious group directly, again and again."""
-        clock = asyncio.get_running_loop().time
-        while True:
-            await asyncio.sleep(_AUTO_EVERY_S)
-            self.look_at_suspect(clock())
-
     def look_at_suspect(self, now: float) -> None:
         """Poll the group with the widest spread directly, unless that was done less than ten minutes before.
 
@@ -160,14 +155,11 @@ class Through:
         suspects = [
             balance
             for balance in self._store.balance.view()
-            if _is_suspect(balance)
+            # What samples of a Prometheus are too seldom to show.
+            if balance.is_slow
+            and (balance.word.bad or (balance.dispersion_z or 0.0) >= _WIDE_Z)
             and any(balance.backends and set(balance.backends) <= names for names in auto_names)
         ]
         if suspects:
             self._auto_at = now
             self.look_closer(max(suspects, key=lambda balance: balance.dispersion_z or 0.0).group)
-
-
-def _is_suspect(balance: Balance) -> bool:
-    """Return whether a direct poll may find what samples of a Prometheus are too seldom to show."""
-    return balance.is_slow and (balance.word.bad or (balance.dispersion_z or 0.0) >= _WIDE_Z)

@@ -114,7 +114,7 @@ def test_the_version_of_a_replaced_library_is_not_that_of_its_successor(tmp_path
     (tmp_path / "env/site-packages/nvidia_nccl_cu12-2.28.9.dist-info").mkdir(parents=True)
     loads(tmp_path, library, pid=7)
     loads(tmp_path, library, pid=8, mark=" (deleted)")
-    assert [process.version for process in loaded_nccl(tmp_path)] == [(2, 28, 9), None]
+    assert [version for version, _ in loaded_nccl(tmp_path)] == [(2, 28, 9), None]
 
 
 async def test_the_address_of_a_process_is_used(tmp_path: Path) -> None:
