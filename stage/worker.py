@@ -219,8 +219,8 @@ class RehearsedWorker(SweepWorker):
                     self._arrivals[event.request_id] = _Arrivals()
                 case FirstToken():
                     self._arrivals[event.request_id].add(event.at, event.count)
-                    served = self._server_of(event.request_id)
-                    log.first_token(event.request_id, event.at, event.count, served, reasoning=False)
+                    log.add(event)
+                    log.later_tokens(event.at, event.count, self._server_of(event.request_id))
                 case Tokens():
                     self._arrivals[event.request_id].add(event.at, event.count)
                     log.later_tokens(event.at, event.count, self._server_of(event.request_id))

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, variance
 from typing import TypeVar
 
 from msgspec import Struct
@@ -31,7 +31,7 @@ from sparktop.model.sweep import Value
 from sparktop.sweep.compare.series import Load
 from sparktop.sweep.result.results import LARGEST, LevelResult
 from sparktop.sweep.terms.definitions import MAIN_RATES, main_rate_of
-from sparktop.sweep.terms.statistics import CONFIDENCE, combined_p, student_t, two_sided_t, variance
+from sparktop.sweep.terms.statistics import CONFIDENCE, combined_p, student_t, two_sided_t
 
 ERROR_RATE = 1 - CONFIDENCE
 """Probability at which a table of equal targets may name a difference: 5 %."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from time import perf_counter
 
@@ -34,7 +34,6 @@ from sparktop.sweep.generator.exchange import (
     Terms,
 )
 from sparktop.sweep.generator.prompts import (
-    Book,
     NewPrompt,
     PassageSearch,
     PromptMaker,
@@ -92,6 +91,12 @@ _LEAST_BOOK_PIECES = 60_000
 """Least words and punctuation marks of the book: about 5,000 sentences."""
 
 
+_BEFORE = "the"
+"""Text in front of a word or punctuation mark while its tokens are counted."""
+_CHECKED = 3
+"""Number of complete prompts that are counted to check that the token counts of single words add up."""
+
+
 class CalibrationError(Exception):
     """The server cannot process completion requests at all; `failure` has the reason."""
 
@@ -146,9 +151,7 @@ class Calibration:
             form = BodyForm(model, command.target.api, extra=json.loads(command.target.extra_body or "{}"))
             if (file := command.target.prompts) is not None:
                 return await self._calibrate_own_prompts(form, file, models)
-            tokens, is_exact = await measured_tokens(
-                ServerTokenizer(self._pool, form, _SHORT_CALL_S), self._book, command.prompt_tokens
-            )
+            tokens, is_exact = await self._count_pieces(form)
             form = await self._drop_refused_fields(form, self._make_trial_prompts(tokens))
             try:
                 prompt, length, exact, tokens = await self._measure_length(form, tokens, is_exact=is_exact)
@@ -190,6 +193,51 @@ class Calibration:
             self._without_running_totals(form), partial(prompt_at, file), self._book, PromptTokens(), first
         )
         return self._result(form.model, models, None, None, None), recipe
+
+    async def _count_pieces(self, form: BodyForm) -> tuple[PromptTokens | None, bool]:
+        """Return (token counts of words and of the chat template, whether prompts made with these are exact).
+
+        The counts are None if the server does not count tokens. The second value is True if the server
+        counted exactly the computed number of tokens in trial prompts of about the length asked for. It is
+        False if the counts differ, or if the server cannot count a prompt with its chat template.
+        """
+        bare = {"add_special_tokens": False}
+        before = await self._tokenize(form, {"prompt": _BEFORE, **bare})
+        if before is None:
+            return None, False
+        costs: dict[str, float] = {}
+        for piece in pieces():
+            length = await self._tokenize(form, {"prompt": _BEFORE + piece, **bare})
+            if length is None:
+                return None, False
+            costs[piece] = length - before
+        tokens = PromptTokens(0.0, costs)
+        for _ in range(2):
+            maker = PromptMaker(self._book, tokens)
+            off = set()
+            for number in range(_CHECKED):
+                prompt, reckoned = maker.prompt(self._command.prompt_tokens, number, "length")
+                is_chat = form.api is Api.CHAT
+                asked = {"messages": [{"role": "user", "content": prompt}]} if is_chat else {"prompt": prompt}
+                counted = await self._tokenize(form, asked)
+                if counted is None:
+                    return PromptTokens(0.0, costs), False
+                off.add(counted - reckoned)
+            if off == {0}:
+                return tokens, True
+            # The difference that all prompts share is the cost of the chat template.
+            tokens = PromptTokens(tokens.overhead + min(off), costs)
+        return tokens, False
+
+    async def _tokenize(self, form: BodyForm, question: Mapping[str, object]) -> int | None:
+        """Return a count of the `/tokenize` route of vLLM and SGLang; None if the server does not count."""
+        try:
+            answer = await ask(self._pool, "/tokenize", {"model": form.model, **question}, _SHORT_CALL_S)
+        except NoAnswerError:
+            return None
+        response = answer.json()
+        count = response.get("count") if isinstance(response, dict) else None
+        return count if isinstance(count, int) and not isinstance(count, bool) else None
 
     async def _list_models(self) -> tuple[str, ...]:
         """Return the names of the models that the server lists; if it answers otherwise, set `_unlisted`."""
@@ -458,89 +506,3 @@ def _may_be_due_to_a_field(end: RequestEnded) -> bool:
     if failure.word == ERROR_EVENT:
         return True
     return failure.word.startswith(f"{HTTP}:") and failure.status not in _NOT_OF_A_FIELD | REDIRECTS
-
-
-_BEFORE = "the"
-"""Text in front of a word or punctuation mark while its tokens are counted."""
-_CHECKED = 3
-"""Number of complete prompts that are counted to check that the token counts of single words add up."""
-
-
-class ServerTokenizer:
-    """Client of the `/tokenize` route of vLLM and SGLang, which counts the tokens of a text."""
-
-    def __init__(self, pool: ConnectionPool, form: BodyForm, deadline_s: float) -> None:
-        """Use connections of `pool`, and the model and API of `form`; `deadline_s` limits each request."""
-        self._pool = pool
-        self._form = form
-        self._deadline_s = deadline_s
-
-    async def text_length(self, text: str) -> int | None:
-        """Return the number of tokens of a text, without special tokens or chat template.
-
-        None if the server does not count it.
-        """
-        return await self._count({"prompt": text, "add_special_tokens": False})
-
-    async def prompt_length(self, prompt: str) -> int | None:
-        """Return the number of prompt tokens of a request with this prompt, chat template included.
-
-        None if the server does not count it.
-        """
-        if self._form.api is Api.CHAT:
-            return await self._count({"messages": [{"role": "user", "content": prompt}]})
-        return await self._count({"prompt": prompt})
-
-    async def piece_costs(self) -> dict[str, float] | None:
-        """Return the token count of every word and punctuation mark that prompts are made of.
-
-        None if the server has no `/tokenize` route.
-        """
-        before = await self.text_length(_BEFORE)
-        if before is None:
-            return None
-        costs: dict[str, float] = {}
-        for piece in pieces():
-            length = await self.text_length(_BEFORE + piece)
-            if length is None:
-                return None
-            costs[piece] = length - before
-        return costs
-
-    async def _count(self, question: dict[str, object]) -> int | None:
-        question = {"model": self._form.model, **question}
-        try:
-            response = (await ask(self._pool, "/tokenize", question, self._deadline_s)).json()
-        except NoAnswerError:
-            return None
-        count = response.get("count") if isinstance(response, dict) else None
-        return count if isinstance(count, int) and not isinstance(count, bool) else None
-
-
-async def measured_tokens(
-    tokenizer: ServerTokenizer, book: Book, length: int
-) -> tuple[PromptTokens | None, bool]:
-    """Return (token counts of words and of the chat template, whether prompts made with these are exact).
-
-    The counts are None if the server does not count tokens. The second value is True if the server counted
-    exactly the computed number of tokens in trial prompts of about `length` tokens. It is False if the counts
-    differ, or if the server cannot count a prompt with its chat template.
-    """
-    costs = await tokenizer.piece_costs()
-    if costs is None:
-        return None, False
-    tokens = PromptTokens(0.0, costs)
-    for _ in range(2):
-        maker = PromptMaker(book, tokens)
-        off = set()
-        for number in range(_CHECKED):
-            prompt, reckoned = maker.prompt(length, number, "length")
-            counted = await tokenizer.prompt_length(prompt)
-            if counted is None:
-                return PromptTokens(0.0, costs), False
-            off.add(counted - reckoned)
-        if off == {0}:
-            return tokens, True
-        # The difference that all prompts share is the cost of the chat template.
-        tokens = PromptTokens(tokens.overhead + min(off), costs)
-    return tokens, False

@@ -191,7 +191,7 @@ class LoadClient:
             try:
                 connection = await self._pool.open()
             except OSError as error:
-                self._record_no_connection(request, error)
+                self._record_unsent(request, connect_failure(error, perf_counter(), where=self._terms.where))
                 return True
         if self.cancelled:
             connection.abort()
@@ -232,22 +232,14 @@ class LoadClient:
         if not freed.done():
             freed.set_result(exchange)
 
-    def _record_no_connection(self, request: Request, error: OSError) -> None:
-        self._record_unsent_failure(request, connect_failure(error, perf_counter(), where=self._terms.where))
-
-    def _record_unsent_failure(self, request: Request, failure: RequestFailure) -> None:
-        """Record a request that failed before it was sent."""
-        self._record_unsent(request, failure.at, EndReason.ERROR, failure)
-
-    def _record_unsent(
-        self, request: Request, at: float, reason: EndReason, failure: RequestFailure | None = None
-    ) -> None:
-        """Record that a request, which was never sent, is over at the time `at`."""
-        name, run = request.request_id, self._load.run
-        self._log.request_unsent(
-            RequestStarted(name, at, run, request.prompt_tokens, request.due, request.call),
-            RequestEnded(name, at, reason, failure),
+    def _record_unsent(self, request: Request, failure: RequestFailure | None) -> None:
+        """Record that a request, which was never sent, has failed; None: it was cancelled."""
+        name, at = request.request_id, perf_counter()
+        reason = EndReason.ABORT if failure is None else EndReason.ERROR
+        self._log.request_started(
+            RequestStarted(name, at, self._load.run, request.prompt_tokens, request.due, request.call)
         )
+        self._log.request_ended(RequestEnded(name, at, reason, failure), array("d"), [], 0)
 
     def next_request(self) -> Request | None:
         """Return a request that is ready to be sent; None if none is left."""
@@ -331,7 +323,7 @@ class ContextClient(LoadClient):
         load, context, number = self._load, self._context, self._made
         self._made += 1
         keys = (f"{number}#{block}" for block in count())
-        text, context_tokens = self._blocks.bare(context.tokens, _BLOCK, keys)
+        text, context_tokens = self._blocks.text(context.tokens, _BLOCK, keys, is_bare=True)
         prompt: Prompt = _TINY
         tokens: int | None = context_tokens
         if not context.alone:
@@ -423,30 +415,23 @@ class OpenLoopClient(LoadClient):
                 if not self._measured or due >= tail_end:
                     break
             await self._pause(due - LEAD_S - perf_counter())
-            self._open_connection_ahead()
+            if not self._stopping.is_set() and not self._pool.has_fresh():
+                self._start_task(self._pool.add(), is_measured=False)
             await self._pause(due - perf_counter())
-            if self._stopping.is_set():
+            request = self.next_request()
+            if self._stopping.is_set() or request is None:
                 break
-            self._begin_due_request(due, is_measured=begin <= due < end)
+            is_measured = begin <= due < end
+            request = replace(request, due=due if is_measured else None)
+            self._start_task(self._send_in_turn(request), is_measured=is_measured)
         self._end_all()
         if self._fault is not None:
             raise self._fault
-
-    def _open_connection_ahead(self) -> None:
-        """Begin to open a connection for the request that is due next, unless one is ready."""
-        if not self._stopping.is_set() and not self._pool.has_fresh():
-            self._start_task(self._pool.add(), is_measured=False)
 
     async def _wait_for_measured(self, until: float) -> None:
         """Wait until all measured requests have ended, the run is to stop, or the monotonic time `until`."""
         while self._measured and not self._stopping.is_set() and (left_s := until - perf_counter()) > 0:
             await asyncio.wait(self._measured, timeout=left_s)
-
-    def _begin_due_request(self, due: float, *, is_measured: bool) -> None:
-        request = self.next_request()
-        assert request is not None  # noqa: S101 - an open loop has no fixed number of requests
-        request = replace(request, due=due if is_measured else None)
-        self._start_task(self._send_in_turn(request), is_measured=is_measured)
 
     def _start_task(self, work: Coroutine[None, None, object], *, is_measured: bool) -> None:
         """Start a task that is removed when it ends; the run waits for the end of those that are measured."""
@@ -472,7 +457,7 @@ class OpenLoopClient(LoadClient):
     def _end_all(self) -> None:
         """End the requests in flight, and record those that were due but never sent, with the age of each."""
         for request in self._unsent.values():
-            self._record_unsent(request, perf_counter(), EndReason.ABORT)
+            self._record_unsent(request, None)
         self._abort_active()
         for task in list(self._tasks):
             task.cancel()

@@ -17,7 +17,7 @@ from sparktop.sweep.generator.prompts import PromptMaker
 from sparktop.sweep.generator.wire import RunLoad
 from sparktop.sweep.plan.conversations import Lane
 from sparktop.sweep.plan.plan import Api
-from sparktop.sweep.terms.request_errors import CONTEXT, request_failure
+from sparktop.sweep.terms.request_errors import CONTEXT, connect_failure, request_failure
 
 # Texts of conversations with a given number of tokens, and prompts that grow by the server's answers.
 
@@ -229,18 +229,20 @@ class ConversationClient(LoadClient):
 
     async def _send_and_wait(self, dialogue: Dialogue, turn: Turn) -> RequestEnded | None:
         """Send a call; return its end, None where it could not be sent. Append the answer's text."""
-        content = self._request_bytes(dialogue, turn)
+        form, endpoint = self._form, self._pool.endpoint
+        salt = self._request_salt(self._load.cache_salt)
+        body = form.conversation(dialogue.parts, turn.output_tokens, salt)
+        content = endpoint.head("POST", form.path, len(body)) + body
         if not turn.fits:
             limit = self._conversations.max_model_len
             words = f"the conversation does not fit: {turn.prompt_tokens} tokens, {limit} at most"
-            self._record_unsent_failure(
-                self._request(turn, content), request_failure(CONTEXT, words, perf_counter())
-            )
+            self._record_unsent(self._request(turn, content), request_failure(CONTEXT, words, perf_counter()))
             return None
         try:
             connection = await self._pool.open()
         except OSError as error:
-            self._record_no_connection(self._request(turn, content), error)
+            failure = connect_failure(error, perf_counter(), where=self._terms.where)
+            self._record_unsent(self._request(turn, content), failure)
             return None
         if self._stopping.is_set():
             connection.abort()
@@ -255,12 +257,6 @@ class ConversationClient(LoadClient):
         if perf_counter() >= self._window[1] > 0:
             self._end_run_if_done()
         return exchange.end
-
-    def _request_bytes(self, dialogue: Dialogue, turn: Turn) -> bytes:
-        form, endpoint = self._form, self._pool.endpoint
-        salt = self._request_salt(self._load.cache_salt)
-        body = form.conversation(dialogue.parts, turn.output_tokens, salt)
-        return endpoint.head("POST", form.path, len(body)) + body
 
     def _request(self, turn: Turn, content: bytes) -> Request:
         begin, end = self._window

@@ -277,9 +277,10 @@ class Exchange:
             return
         count = stream.feed(at, body)
         if stream.has_begun and not had_begun:
-            log.response_started(name, at)
+            log.add(ResponseStarted(name, at))
         if count:
-            log.first_token(name, at, count, self._served_by, reasoning=stream.is_reasoning)
+            log.add(FirstToken(name, at, count, stream.is_reasoning))
+            log.later_tokens(at, count, self._served_by)
 
     def _body_ended(self, at: float) -> None:
         """End the request after a complete answer: as failed if the answer is faulty, else as successful."""
@@ -494,7 +495,7 @@ class RunLog:
         self._times: dict[str, RequestTokens] = {}
 
     def add(self, event: LoadEvent) -> None:
-        """Add an event of the run as a whole, such as its start or end."""
+        """Add an event for which nothing else is recorded."""
         self._events.append(event)
 
     def request_started(self, start: RequestStarted) -> None:
@@ -502,23 +503,8 @@ class RunLog:
         self.in_flight += not start.resent
         self._events.append(start)
 
-    def request_unsent(self, start: RequestStarted, end: RequestEnded) -> None:
-        """Record a request that was never written to a connection, with its end."""
-        self._events += (start, end)
-
-    def response_started(self, request_id: str, at: float) -> None:
-        """Record that the first event of an answer's stream arrived at the time `at`."""
-        self._events.append(ResponseStarted(request_id, at))
-
-    def first_token(
-        self, request_id: str, at: float, count: int, served_by: str | None, *, reasoning: bool
-    ) -> None:
-        """Record that a network read at the time `at` brought the first `count` tokens of an answer."""
-        self._events.append(FirstToken(request_id, at, count, reasoning))
-        self.later_tokens(at, count, served_by)
-
     def later_tokens(self, at: float, count: int, served_by: str | None) -> None:
-        """Record that a network read at the time `at` brought `count` more tokens of an answer."""
+        """Record that a network read at the time `at` brought `count` tokens of an answer."""
         self._bins[int(at * _BINS_PER_S), served_by] += count
 
     def request_ended(

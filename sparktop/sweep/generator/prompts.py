@@ -429,8 +429,8 @@ class PassageSearch:
         self._length = length
         self._count_prompt = count
         self._known = counted
-        self._each = counted[1] / max(1, counted[0])
-        """Estimate of the tokens per word."""
+        self.tokens_per_piece = counted[1] / max(1, counted[0])
+        """Estimate of the tokens of a further word or punctuation mark, the chat template not included."""
         longest = int(length / _FEWEST_A_PIECE)
         self._parts = list(zip(book.kinds[:longest], book.pieces[:longest], strict=True))
         self._names: tuple[str, ...] = ()
@@ -439,11 +439,6 @@ class PassageSearch:
         """The refusal of a prompt that was tried; None if none was refused."""
         self._fillers: dict[str, int] = {}
         """Tokens of each filler word that was tried."""
-
-    @property
-    def tokens_per_piece(self) -> float:
-        """Tokens of a further word or punctuation mark, the chat template not included."""
-        return self._each
 
     async def find(self) -> tuple[Passage | None, int | None, bool]:
         """Return (passage nearest to `length` tokens, its number of tokens, whether it is exactly `length`).
@@ -454,13 +449,13 @@ class PassageSearch:
         best: _CountedPassage | None = None
         random = Random(str(self._parts[:1]))  # noqa: S311 - text, no secret
         for names in _PASSAGE_NAMES:
-            if names and names * self._each > _NAMES_SHARE * self._length:
+            if names and names * self.tokens_per_piece > _NAMES_SHARE * self._length:
                 continue
             self._names = tuple(f" {word}" for word in random.sample(NOUNS, names))
             best = await self._search_length()
             if best is not None:
                 break
-        if best is None or not _FEWEST_A_PIECE <= self._each <= _MOST_A_PIECE:
+        if best is None or not _FEWEST_A_PIECE <= self.tokens_per_piece <= _MOST_A_PIECE:
             return None, None, False
         passage = self._passage(best.pieces, best.tail, best.tokens)
         exact = best.tokens == self._length
@@ -482,7 +477,8 @@ class PassageSearch:
                 break
             if low is not None and tokens == low.tokens and pieces > _CUT_GROWTH * low.pieces:
                 # The server cuts what is longer: of prompts of the length asked for it would count as much.
-                return _CountedPassage(self._wanted_pieces(), "", tokens)
+                wanted = round(self._length / self.tokens_per_piece) - len(self._names) - 1
+                return _CountedPassage(min(len(self._parts), max(0, wanted)), "", tokens)
             if tokens <= self._length or self.refusal is None:  # else it may be an estimate
                 self._update_estimate(pieces, tokens)
             tried = _CountedPassage(pieces, "", tokens)
@@ -492,7 +488,8 @@ class PassageSearch:
             low, high = (tried, high) if missing > 0 else (low, tried)
             if low is None and pieces == 0:
                 return None if self._names else tried
-            if low is not None and (self._length - low.tokens <= _NEAR or _are_neighbours(low, high)):
+            is_between = low is not None and high is not None and high.pieces - low.pieces == 1
+            if low is not None and (is_between or self._length - low.tokens <= _NEAR):
                 return await self._fill_up(low)
             pieces = self._next_pieces(low, high)
         return low
@@ -506,11 +503,7 @@ class PassageSearch:
         before, self._known = self._known, (whole, tokens)
         if whole != before[0] and tokens != before[1]:
             each = (tokens - before[1]) / (whole - before[0])
-            self._each = min(_MOST_A_PIECE, max(_FEWEST_A_PIECE, each))
-
-    def _wanted_pieces(self) -> int:
-        """Return the pieces of a text of the wanted length, by the estimate of tokens per word."""
-        return min(len(self._parts), max(0, round(self._length / self._each) - len(self._names) - 1))
+            self.tokens_per_piece = min(_MOST_A_PIECE, max(_FEWEST_A_PIECE, each))
 
     def _next_pieces(self, low: _CountedPassage | None, high: _CountedPassage | None) -> int:
         """Return the number of pieces (words and punctuation marks) to try next.
@@ -523,7 +516,7 @@ class PassageSearch:
             guess = low.pieces + round(share * (high.pieces - low.pieces))
         else:
             whole, tokens = self._known
-            guess = whole - len(self._names) - 1 + int((self._length - tokens) / self._each)
+            guess = whole - len(self._names) - 1 + int((self._length - tokens) / self.tokens_per_piece)
         lowest = 0 if low is None else low.pieces + 1
         highest = len(self._parts) if high is None else high.pieces - 1
         return min(highest, max(lowest, guess))
@@ -584,14 +577,10 @@ class PassageSearch:
             self.refusal = error.failure
             whole, tokens = self._known
             more = pieces + len(self._names) + bool(self._names) - whole
-            return max(self._length + 1, tokens + round(more * self._each))
+            return max(self._length + 1, tokens + round(more * self.tokens_per_piece))
 
     def _passage(self, pieces: int, tail: str, tokens: int) -> Passage:
         return Passage(self._names, self._parts[:pieces], tail, tokens)
-
-
-def _are_neighbours(low: _CountedPassage, high: _CountedPassage | None) -> bool:
-    return high is not None and high.pieces - low.pieces == 1
 
 
 # Prompts that share their beginnings: made of blocks whose text depends on nothing but a key.
@@ -617,7 +606,7 @@ class BlockPrompts:
     def __init__(self, book: Book, tokens: PromptTokens, seed: str) -> None:
         """Make prompts of the text `book`, whose words have `tokens`; equal seeds give equal text."""
         self._book = book
-        self._made: PromptMaker | None = None
+        self._maker = PromptMaker(book, tokens)
         self._tokens = tokens
         self._seed = seed
 
@@ -627,23 +616,16 @@ class BlockPrompts:
             return request.text, None
         return self.text(request.prompt_tokens or 1, request.block_tokens or _OWN_BLOCK, _block_keys(request))
 
-    def text(self, length: int, block_tokens: int, keys: Iterator[str]) -> tuple[str, int]:
+    def text(
+        self, length: int, block_tokens: int, keys: Iterator[str], *, is_bare: bool = False
+    ) -> tuple[str, int]:
         """Return (text, its expected length in tokens) of blocks with these keys.
 
-        The text has `length` tokens including the chat template; its last block is cut. If the keys end
-        before, it is shorter.
+        The text has `length` tokens including the chat template, or without it if `is_bare`; its last block
+        is cut. If the keys end before, it is shorter.
         """
-        text, used = self._join_blocks(length - self._tokens.overhead, block_tokens, keys)
-        return text, round(self._tokens.overhead + used)
-
-    def bare(self, length: int, block_tokens: int, keys: Iterator[str]) -> tuple[str, int]:
-        """Return (text, its length in tokens) like `text`, but of `length` tokens without chat template."""
-        text, used = self._join_blocks(length - 1, block_tokens, keys)  # the first word is a token
-        return text, round(1 + used)
-
-    def _join_blocks(self, limit: float, block_tokens: int, keys: Iterator[str]) -> tuple[str, float]:
-        """Return (text of blocks, its tokens without the first word), of at most `limit` tokens."""
-        left = limit
+        overhead = 1.0 if is_bare else self._tokens.overhead  # the first word is a token
+        left = length - overhead
         parts = [OPENING_WORD]
         for key in keys:
             if left < _LEAST:
@@ -653,7 +635,7 @@ class BlockPrompts:
                 break  # not even one word fits
             parts.append(text)
             left -= used
-        return "".join(parts), limit - left
+        return "".join(parts), round(length - left)
 
     def _block(self, key: str, limit: float) -> tuple[str, float]:
         """Return (text, tokens) of a block, cut to `limit` tokens."""
@@ -667,9 +649,7 @@ class BlockPrompts:
                 break
             parts.append(word)
             left -= cost
-        if self._made is None:
-            self._made = PromptMaker(self._book, self._tokens)  # 20 ms
-        text, used = self._made.words(begin, left)
+        text, used = self._maker.words(begin, left)
         return "".join(parts) + text, limit - left + used
 
 

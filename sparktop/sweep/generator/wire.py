@@ -207,17 +207,17 @@ class Calibrated(_Line, frozen=True):
     """
 
     id: str
-    model: str | None
+    model: str | None = None
     """Model to request, as the server names it (not cleaned)."""
-    models: tuple[str, ...]
+    models: tuple[str, ...] = ()
     """All models of the server, not cleaned; empty if it does not list them."""
-    dropped_fields: Mapping[str, str]
+    dropped_fields: Mapping[str, str] = {}
     """Request fields that the server refused and that are left out from now on, each with the error
     message."""
-    token_source: TokenSource | None
-    prompt_tokens: int | None
+    token_source: TokenSource | None = None
+    prompt_tokens: int | None = None
     """Length of a trial prompt with the server's chat template; None if the server does not report it."""
-    is_exact: bool | None
+    is_exact: bool | None = None
     """Whether every prompt has exactly the length asked for; None for the user's own prompts."""
     failure: RequestFailure | None = None
 

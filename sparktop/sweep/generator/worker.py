@@ -111,7 +111,7 @@ class Worker:
 
     def say_alive(self) -> None:
         """Write to the parent once a second that this process runs, unless the parent does not read."""
-        if self.unread_bytes() < _MOST_UNREAD_BYTES:
+        if self._is_read():
             self._out.write(ALIVE)
         asyncio.get_running_loop().call_later(ALIVE_S, self.say_alive)
 
@@ -188,13 +188,13 @@ class Worker:
         # Exempt existing objects from collections: one in the middle of a run would add latency.
         gc.collect()
         gc.freeze()
-        flushing = _Flushing(self, log)
+        flushing = asyncio.create_task(self._send_batches(log))
         health = LoopHealth()
         started_at = perf_counter()
         try:
             await client.run()
         finally:
-            flushing.stop()
+            flushing.cancel()
             gc.unfreeze()
             self._client = None
         ended_at = perf_counter()
@@ -212,33 +212,20 @@ class Worker:
             )
         )
 
-    def unread_bytes(self) -> int:
-        """Return the number of output bytes that are buffered because the parent reads too slowly."""
-        return self._out.get_write_buffer_size()
+    async def _send_batches(self, log: RunLog) -> None:
+        """Send new events of a run `BATCHES_PER_S` times per second, unless the parent does not read."""
+        while True:
+            await asyncio.sleep(1 / BATCHES_PER_S)
+            if self._is_read() and (batch := log.flush(perf_counter())) is not None:
+                self.say(batch)
+
+    def _is_read(self) -> bool:
+        """Return whether the parent reads fast enough, so that little output is buffered."""
+        return self._out.get_write_buffer_size() < _MOST_UNREAD_BYTES
 
     def _refuse_cancelled(self, command_id: str) -> None:
         failure = request_failure(CANCELLED, "cancelled before it began", perf_counter())
         self.say(Refused(command_id, failure))
-
-
-class _Flushing:
-    """Sends new events of a run's log to the parent `BATCHES_PER_S` times per second until `stop`."""
-
-    def __init__(self, worker: Worker, log: RunLog) -> None:
-        self._worker = worker
-        self._log = log
-        self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(1 / BATCHES_PER_S, self._flush)
-
-    def stop(self) -> None:
-        self._timer.cancel()
-
-    def _flush(self) -> None:
-        if self._worker.unread_bytes() < _MOST_UNREAD_BYTES:
-            batch = self._log.flush(perf_counter())
-            if batch is not None:
-                self._worker.say(batch)
-        self._timer = self._loop.call_later(1 / BATCHES_PER_S, self._flush)
 
 
 class _Out(asyncio.BaseProtocol):

@@ -360,7 +360,7 @@ class CapacityLevels(Struct, eq=False):
         plan = self.maker.plan
         capacity = plan.capacity
         assert capacity is not None  # noqa: S101 - the caller's reason to search
-        fit = None if worker.ready is None else worker.ready.most_connections
+        fit = worker.most_connections
         if fit is not None and capacity.kind is not LoadKind.RATE:
             capacity = replace(capacity, most=min(capacity.most, float(fit)))
         first = await self._rate_alone(plan, worker) if capacity.kind is LoadKind.RATE else 1.0

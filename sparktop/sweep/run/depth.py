@@ -57,7 +57,14 @@ def context_part(
     context = counted_context(level, prompts)
     # What a chat template adds for the context's message is not looked for in the cache.
     least = min(level.depth, context or level.depth)
-    found_percent, found_from = _share_in_cache(least, prompts, grown)
+    by_counters = _share_by_counters(least, prompts, grown)
+    found_percent = by_counters
+    found_from: Literal["answers", "counters"] | None = None if by_counters is None else "counters"
+    ends = [trace.ended for trace in prompts if trace.ended is not None and trace.ok]
+    cached = [end.cached_tokens for end in ends if end.cached_tokens is not None]
+    if cached and len(cached) == len(ends):
+        found_percent = _PERCENT * sum(min(least, tokens) for tokens in cached) / (least * len(ends))
+        found_from = "answers"
     return ContextPart(
         counted_tokens=context,
         ok=sent.requests.ok,
@@ -74,7 +81,7 @@ def context_part(
         found_percent=found_percent,
         found_from=found_from,
         asked_tokens=None if grown is None else grown.cache_queries,
-        counted_percent=_share_by_counters(least, prompts, grown),
+        counted_percent=by_counters,
     )
 
 
@@ -83,18 +90,6 @@ def counted_context(level: Level, prompts: Sequence[RequestTrace]) -> float | No
     counts = [prompt.counted_prompt_tokens for prompt in prompts if prompt.ok]
     beyond = [max(0, count - level.prompt_tokens) for count in counts if count is not None]
     return fmean(beyond) if beyond else None
-
-
-def _share_in_cache(
-    depth: float, prompts: Sequence[RequestTrace], grown: Counters | None
-) -> tuple[float | None, Literal["answers", "counters"] | None]:
-    """Return (share of the contexts that was found in the cache in percent, what reported it)."""
-    ends = [trace.ended for trace in prompts if trace.ended is not None and trace.ok]
-    cached = [end.cached_tokens for end in ends if end.cached_tokens is not None]
-    if cached and len(cached) == len(ends):
-        return _PERCENT * sum(min(depth, tokens) for tokens in cached) / (depth * len(ends)), "answers"
-    counted = _share_by_counters(depth, prompts, grown)
-    return counted, None if counted is None else "counters"
 
 
 def _share_by_counters(depth: float, prompts: Sequence[RequestTrace], grown: Counters | None) -> float | None:

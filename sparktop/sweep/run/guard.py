@@ -160,15 +160,13 @@ class GuardWatch:
         return f"{target} stopped answering: {reason}"
 
     def check_silence(
-        self, target: str, silence: tuple[float, Failure] | None, newest_data_at: float, now: float
+        self, target: str, silence: tuple[float, Failure], newest_data_at: float, now: float
     ) -> str | None:
         """Return why to stop if a server has sent nothing for `SILENT_S` seconds; else None.
 
-        `silence` is (time of the first failed poll in a row, newest failure), None if polls are answered.
+        `silence` is (time of the first failed poll in a row, newest failure).
         `newest_data_at` is when data of any answer last arrived; times are in monotonic seconds.
         """
-        if silence is None:
-            return None
         since, failure = silence
         quiet_s = now - max(since, newest_data_at)
         if quiet_s < SILENT_S:

@@ -57,7 +57,6 @@ from sparktop.sweep.result.results import (
     LeftRequests,
     LevelResult,
     LimitSide,
-    RequestColumns,
     ServerSide,
     YardstickSide,
 )
@@ -96,7 +95,7 @@ from sparktop.sweep.terms.statistics import P95_FROM, quantile, value_of
 
 
 def tokens_asked(traces: Sequence[RequestTrace], output_tokens: int) -> TokensAsked:
-    """Return the counts of the tokens that the requests of a run asked for and received.
+    """Return the counts of the tokens that the requests of a level asked for and received.
 
     `output_tokens` is the number of tokens that each request asked for. In conversations it varies; there the
     longest answer stands for it.
@@ -194,6 +193,7 @@ class LevelRecord(Struct, eq=False):
     """Events of a measured run that was cancelled or interrupted."""
     traces: list[RequestTrace] = field(default_factory=list)
     """Requests of completed measured runs, collected from `events`."""
+    warm_ups: list[RequestTrace] = field(default_factory=list)
     contexts: list[RequestTrace] = field(default_factory=list)
     """Requests that sent contexts alone, before the measured runs."""
     cut: list[RequestTrace] = field(default_factory=list)
@@ -215,12 +215,6 @@ class LevelRecord(Struct, eq=False):
     """What the same load showed while long prompts arrived."""
 
     @property
-    def _most_output(self) -> int:
-        """The most output tokens that a request asks for."""
-        trace = self.plan.trace
-        return self.level.output_tokens if trace is None else trace.longest_answer
-
-    @property
     def runs(self) -> int:
         """Number of measured runs that were completed."""
         return len(self.facts.run_s)
@@ -231,15 +225,14 @@ class LevelRecord(Struct, eq=False):
         return sum(run_duration_s(run) for run in by_run(self.traces))
 
     def add_run(self, record: RunRecord, events: list[LoadEvent], phase: Phase) -> None:
-        """Add a load run of a phase, completed or interrupted. Of a warm-up run, add only its token counts.
+        """Add a load run of a phase, completed or interrupted.
 
         `events` are the run's events; they name backends as the monitor names them.
         """
         traces = collect(events)
-        self.facts.asked = self.facts.asked.plus(tokens_asked(traces, self._most_output))
-        if phase is Phase.CONTEXT:
-            self.contexts += traces
         if phase is not Phase.RUNNING:
+            before = self.contexts if phase is Phase.CONTEXT else self.warm_ups
+            before += traces
             return
         end = record.finished
         if end is not None:
@@ -287,7 +280,9 @@ class LevelRecord(Struct, eq=False):
         made = level_result(self.level, traces, spans)
         if self.runs and self.cut:
             made = _add_partial_requests(made, level_result(self.level, self.cut))
-            made = made.model_copy(update={"uncounted": self._uncounted_requests()})
+            failed = [trace for trace in self.traces if not trace.ok]
+            uncounted = uncounted_columns([*failed, *self.cut], run_starts(self._requests()))
+            made = made.model_copy(update={"uncounted": uncounted})
         facts = self.facts_with_samples(log)
         served = dict(made.served_by)
         if not served and not facts.fell and self.prepared.target.kind is TargetKind.ROUTER:
@@ -304,7 +299,11 @@ class LevelRecord(Struct, eq=False):
                 "served_by": served,
                 "busy_batch": batches,
                 "server": self._server_side(log),
-                "backends": self._backend_sides(log),
+                "backends": {
+                    name: self._backend_side(name, points)
+                    for name, points in self._samples(log).items()
+                    if points
+                },
                 "hardware": facts.hardware,
                 "padding_percent": self._padding_percent(models),
                 "roofline_percent": self._roofline_percent(made),
@@ -323,8 +322,11 @@ class LevelRecord(Struct, eq=False):
         """Return the `facts` with what counters and samples of servers and machines add to them."""
         loaded = in_flight((trace.start, trace.end) for trace in self._requests())
         nodes = {name: log.nodes(name, loaded) for name in self.prepared.nodes}
+        replay = self.plan.trace
+        most_output = self.level.output_tokens if replay is None else replay.longest_answer
         return replace(
             self.facts,
+            asked=tokens_asked([*self.warm_ups, *self.contexts, *self._requests()], most_output),
             growth=self._sum_over_servers(self.growth),
             measured=self._sum_over_servers(self.measured),
             queues=self._queue_reasons(log),
@@ -393,12 +395,8 @@ class LevelRecord(Struct, eq=False):
             spec_accepted_per_draft=_ratio(grown.spec_accepted_tokens, grown.spec_drafts),
         )
 
-    def _backend_sides(self, log: ServerLog) -> dict[str, ServerSide]:
-        """Return a summary of the samples of each server that was sampled during measured runs, by name."""
-        samples = self._samples(log)
-        return {name: self._backend_side(name, points) for name, points in samples.items() if points}
-
     def _backend_side(self, name: str, points: list[ServerPoint]) -> ServerSide:
+        """Return a summary of the samples of a server during measured runs."""
         running = [point.running for point in points if point.running is not None]
         grown = None if self.facts.fell else self.measured.get(name)
         prefill_ms = None
@@ -419,14 +417,6 @@ class LevelRecord(Struct, eq=False):
             for name, points in self._samples(log).items()
         }
         return {name: mean for name, mean in means.items() if mean is not None}
-
-    def _uncounted_requests(self) -> RequestColumns | None:
-        """Return a summary of the requests that are not part of the latency metrics.
-
-        These are the failed requests of completed runs, and all requests of interrupted runs.
-        """
-        failed = [trace for trace in self.traces if not trace.ok]
-        return uncounted_columns([*failed, *self.cut], run_starts(self._requests()))
 
     def _padding_percent(self, models: Mapping[str, ModelFacts]) -> float | None:
         """Return the unused part, in percent, of the CUDA graph that runs a batch of the level's concurrency.
@@ -847,7 +837,7 @@ class LevelMaker(Struct, eq=False):
         """
         if self.plan.mode is not LoadMode.OPEN:
             return load.concurrency
-        fit = None if self.worker.ready is None else self.worker.ready.most_connections
+        fit = self.worker.most_connections
         return 1 if is_warm_up else min(load.concurrency, fit or load.concurrency)
 
     async def _messages(

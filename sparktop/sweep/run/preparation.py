@@ -25,7 +25,7 @@ from sparktop.sweep.generator.wire import (
     WorkerEnded,
     WorkerTarget,
 )
-from sparktop.sweep.plan.conversations import BUILT_IN, ConversationPreset, find_conversations
+from sparktop.sweep.plan.conversations import BUILT_IN, find_conversations
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.run.router_side import BackendNames
 from sparktop.sweep.run.server_side import is_mdns, watched_backends, watched_nodes
@@ -122,7 +122,7 @@ class _Calibrations(Struct):
     largest_within: int = 0
     """Bound of its error in tokens: the true maximum is below `largest + largest_within`; 0 if exact."""
 
-    async def calibrate(self, length: int) -> Calibrated | RequestFailure:
+    async def calibrate(self, length: int) -> Calibrated:
         """Find out by trial requests how to make prompts of `length` tokens."""
         command_id = f"calibration-{secrets.token_hex(4)}"
         plan = self.plan
@@ -133,7 +133,7 @@ class _Calibrations(Struct):
                 case Calibrated() if message.id == command_id:
                     return message
                 case Refused() if message.id == command_id:
-                    return message.failure
+                    return Calibrated(command_id, failure=message.failure)
                 case Busy() if message.id == command_id:
                     self.report(message.words)
                 case WorkerEnded():
@@ -150,20 +150,18 @@ class _Calibrations(Struct):
         """
         plan = self.plan
         for length in plan.lengths:
-            if (why := _beyond_context(plan, length, views)) is not None:
+            if (why := beyond_context(plan, length, views)) is not None:
                 self.refused[length] = why
                 continue
             calibrated = await self.calibrate(length)
-            failure = calibrated if isinstance(calibrated, RequestFailure) else calibrated.failure
-            if isinstance(calibrated, Calibrated):
-                self.model = calibrated.model
-                if failure is None:
-                    self.accepted[length] = calibrated
-            if failure is not None and (plan.prompts is not None or not is_refusal(failure)):
+            failure, self.model = calibrated.failure, calibrated.model or self.model
+            if failure is None:
+                self.accepted[length] = calibrated
+            elif plan.prompts is None and is_refusal(failure):
+                self.refused[length] = failure.message
+            else:
                 self.error = failure.message
                 return
-            if failure is not None:
-                self.refused[length] = failure.message
 
     async def find_largest(self, views: Sequence[BackendView]) -> None:
         """Find the largest prompt that the server accepts, below the shortest length that it refused.
@@ -180,8 +178,11 @@ class _Calibrations(Struct):
             is_by_context = by_context is not None and low < by_context < high
             length = by_context if by_context is not None and is_by_context else (low + high) // 2
             by_context = None
-            calibrated = await self._calibrate_with_answer(length)
-            if isinstance(calibrated, RequestFailure) or calibrated.failure is not None:
+            # A calibration asks for fewer output tokens than a level: a longer prompt makes up for them.
+            calibrated = await self.calibrate(length + max(0, self.plan.tg - TRIED_TOKENS))
+            if calibrated.failure is None:
+                calibrated = await self.calibrate(length)
+            if calibrated.failure is not None:
                 high = length
                 continue
             if calibrated.is_exact:
@@ -192,15 +193,6 @@ class _Calibrations(Struct):
             self.largest_within = high - low
         if largest is not None:
             self.largest, self.accepted[low] = low, largest
-
-    async def _calibrate_with_answer(self, length: int) -> Calibrated | RequestFailure:
-        """Calibrate a length, if a prompt that is longer by the rest of an answer is accepted too.
-
-        A calibration requests fewer output tokens than a level: the longer prompt makes up for them.
-        """
-        whole = await self.calibrate(length + max(0, self.plan.tg - TRIED_TOKENS))
-        fits = isinstance(whole, Calibrated) and whole.failure is None
-        return await self.calibrate(length) if fits else whole
 
 
 async def prepare(
@@ -241,7 +233,7 @@ async def prepare(
         # Servers may have reported their context since the first calibration.
         views = _server_views(target, snapshot())
         for length in list(accepted):
-            if (why := _beyond_context(plan, length, views)) is not None:
+            if (why := beyond_context(plan, length, views)) is not None:
                 refused[length] = why
                 del accepted[length]
         if plan.longest and refused:
@@ -255,15 +247,6 @@ async def prepare(
         note = f"{target.name}: other clients had requests before the first level on {', '.join(foreign)}"
         prepared = replace(prepared, notes=(*prepared.notes, note))
     return prepared
-
-
-def _beyond_context(plan: Plan, length: int, views: Sequence[BackendView]) -> str | None:
-    """Return why requests with prompts of `length` tokens exceed a known context; None if they do not.
-
-    The lengths of the user's own prompts are not known.
-    """
-    length = length if plan.prompts is None else 0
-    return beyond_context(length, plan.tg, views, plan.conversations)
 
 
 def _with_servers(
@@ -431,17 +414,14 @@ LEAST_APART = 16
 `ENOUGH_SHARE` of the shortest refused length if that is less."""
 
 
-def beyond_context(
-    length: int,
-    output_tokens: int,
-    views: Iterable[BackendView],
-    conversations: ConversationPreset | None = None,
-) -> str | None:
-    """Return a message if prompt `length` and output tokens together exceed the context of a server.
+def beyond_context(plan: Plan, length: int, views: Iterable[BackendView]) -> str | None:
+    """Return why prompts of `length` tokens with the answers of a plan exceed the context of a server.
 
-    The same for the first call of `conversations`, if these are sent. Return None if no server reports a
-    context length that is exceeded.
+    The same for the first call of conversations, if these are sent. Return None if no server reports a
+    context length that is exceeded. The lengths of the user's own prompts are not known.
     """
+    conversations, output_tokens = plan.conversations, plan.tg
+    length = length if plan.prompts is None else 0
     for view in views:
         start = 0 if conversations is None else conversations.start_tokens
         if conversations is not None and view.max_model_len is not None and start > view.max_model_len:

@@ -182,13 +182,15 @@ class ResultBuilder:
             if target.kind is not TargetKind.ROUTER:
                 changed.append(target)
                 continue
-            levels = tuple(
-                level
-                if level.router_overhead_from == "router"
-                else _add_overhead(level, direct_overhead_ms(asked[target.name], level, by_name, urls))
-                for level in target.levels
-            )
-            changed.append(target.model_copy(update={"levels": levels}))
+            levels = []
+            for level in target.levels:
+                update: dict[str, object] = {}
+                if level.router_overhead_from != "router":
+                    direct_ms = direct_overhead_ms(asked[target.name], level, by_name, urls)
+                    source = None if direct_ms is None else "direct"
+                    update = {"router_overhead_ms": direct_ms, "router_overhead_from": source}
+                levels.append(level.model_copy(update=update))
+            changed.append(target.model_copy(update={"levels": tuple(levels)}))
         return tuple(changed)
 
     def _client_result(self, targets: Sequence[TargetResult]) -> ClientResult:
@@ -219,11 +221,6 @@ class ResultBuilder:
             trustworthy=not reasons,
             reasons=reasons,
         )
-
-
-def _add_overhead(level: LevelResult, direct_ms: float | None) -> LevelResult:
-    source = None if direct_ms is None else "direct"
-    return level.model_copy(update={"router_overhead_ms": direct_ms, "router_overhead_from": source})
 
 
 def _fresh_by(prepared: PreparedTarget, result: SweepResult) -> str | None:

@@ -16,7 +16,6 @@ from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.analysis.balance.rules import request_shares, weigh_requests
 from sparktop.analysis.placement import address_of
-from sparktop.model.balance import Balance
 from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted, concurrency_point
 from sparktop.model.text import clean
 from sparktop.store.load_log import ABORTS_THAT_COUNT
@@ -66,9 +65,11 @@ def router_side(
         failed = errors or {}
         tracks = [_load_track(backend, points, failed.get(backend)) for backend, points in samples.items()]
         load = GroupLoad(name, tracks, e2e_s=e2e_s, strategy=strategy, router=name)
-        judged = judge(load, until)
         shares = request_shares({backend: order.count(backend) for backend in samples}) if order else None
-        side |= _balance_json(weigh_requests(judged, shares, all_told=True))
+        judged = weigh_requests(judge(load, until), shares, all_told=True)
+        kept = {name: getattr(judged, name) for name in _BALANCE}
+        side |= msgspec.json.decode(msgspec.json.encode(kept, enc_hook=dict))
+        side |= {"verdict": judged.word.value, "since": None}
     return side
 
 
@@ -184,12 +185,6 @@ _BALANCE = (
 """Fields of a balance that a level keeps."""
 
 
-def _balance_json(judged: Balance) -> dict[str, JsonValue]:
-    kept = {name: getattr(judged, name) for name in _BALANCE}
-    fields = msgspec.json.decode(msgspec.json.encode(kept, enc_hook=dict))
-    return {**fields, "verdict": judged.word.value, "since": None}
-
-
 # Which backend answered: the monitor's name for it, and a test whether the router chooses at random.
 #
 # The runs test is Wald and Wolfowitz's (Annals of Mathematical Statistics 11, 1940) with the mean and
@@ -276,25 +271,20 @@ def binomial_p(hits: int, total: int, share: float) -> float:
     """Return the p-value of the two-sided exact binomial test of `hits` in `total` trials.
 
     This is the probability of all outcomes that are at most as likely as `hits`, if each trial succeeds with
-    probability `share`.
+    probability `share`. Computed with logarithms because the factors overflow.
     """
-    shares = [binomial_share(count, total, share) for count in range(total + 1)]
+    shares = [
+        math.exp(
+            math.lgamma(total + 1)
+            - math.lgamma(count + 1)
+            - math.lgamma(total - count + 1)
+            + count * math.log(share)
+            + (total - count) * math.log1p(-share)
+        )
+        for count in range(total + 1)
+    ]
     limit = shares[hits] * (1 + 1e-9)  # outcomes of equal likelihood count despite rounding errors
     return min(1.0, math.fsum(probability for probability in shares if probability <= limit))
-
-
-def binomial_share(hits: int, total: int, share: float) -> float:
-    """Return the probability of exactly `hits` successes in `total` trials of probability `share` each.
-
-    Computed with logarithms because the factors overflow.
-    """
-    return math.exp(
-        math.lgamma(total + 1)
-        - math.lgamma(hits + 1)
-        - math.lgamma(total - hits + 1)
-        + hits * math.log(share)
-        + (total - hits) * math.log1p(-share)
-    )
 
 
 class BackendNames:
@@ -309,7 +299,6 @@ class BackendNames:
         self._by_id = dict(deployments)
         self._by_address = {address_of(url): name for name, url in backends.items()}
         self._names = frozenset(backends)
-        self._names_by_report: dict[str, str] = {}
 
     def name(self, reported: str | None) -> str | None:
         """Return the monitor's name of the backend that a router `reported`; None if `reported` is None.
@@ -318,11 +307,6 @@ class BackendNames:
         """
         if reported is None:
             return None
-        if reported not in self._names_by_report:
-            self._names_by_report[reported] = self._find_name(reported)
-        return self._names_by_report[reported]
-
-    def _find_name(self, reported: str) -> str:
         if reported in self._by_id:
             return self._by_id[reported]
         if reported in self._names:

@@ -134,7 +134,9 @@ class SweepRunner:
             worker = await self._start_worker()
             self._cancellation.on_request = lambda: self._call_off(worker)
             async with worker:
-                self._check_limits(worker)
+                highest, fit = self._plan.highest_concurrency, worker.most_connections
+                if fit is not None and highest > fit and self._plan.mode is not LoadMode.OPEN:
+                    raise UsageError(limit_message(highest, fit))
                 if self._is_stopped():
                     self._call_off(worker)
                 await self._measure_all(worker)
@@ -145,12 +147,6 @@ class SweepRunner:
         finally:
             end_listening()
         return self._finish()
-
-    def _check_limits(self, worker: SweepWorker) -> None:
-        """Raise UsageError if the limit of open files is too low for the plan's highest concurrency."""
-        highest, fit = self._plan.highest_concurrency, _most_connections(worker)
-        if fit is not None and highest > fit and self._plan.mode is not LoadMode.OPEN:
-            raise UsageError(limit_message(highest, fit))
 
     async def _measure_all(self, worker: SweepWorker) -> None:
         targets = {
@@ -181,7 +177,10 @@ class SweepRunner:
 
         Stop early if the sweep is stopped.
         """
-        await self._log.wait_for(self._may_begin, FIRST_SAMPLE_S)
+        await self._log.wait_for(
+            lambda: self._is_stopped() or are_all_sampled(self._plan, self._feed.snapshot(), self._log),
+            FIRST_SAMPLE_S,
+        )
         self._fit_conversations()
         targets: list[PreparedTarget] = []
         busy = {view.name for view in self._feed.snapshot().backends if view.running}
@@ -227,9 +226,6 @@ class SweepRunner:
             self._emit(PlanFitted(plan))
             self._emit(Notice(words))
 
-    def _may_begin(self) -> bool:
-        return self._is_stopped() or are_all_sampled(self._plan, self._feed.snapshot(), self._log)
-
     def _new_maker(self, worker: SweepWorker) -> LevelMaker:
         return LevelMaker(
             plan=self._plan,
@@ -255,7 +251,7 @@ class SweepRunner:
         A target that fails is left out from then on; of a level that its server refuses only that is stored.
         """
         self._todo = list(self._run_batches(targets))
-        self._estimate.most = most_concurrencies(self._plan.climb_to, targets, _most_connections(worker))
+        self._estimate.most = most_concurrencies(self._plan.climb_to, targets, worker.most_connections)
         records: dict[tuple[str, Load], LevelRecord] = {}
         while self._todo and not self._is_stopped():
             batch = self._todo[0]
@@ -441,7 +437,7 @@ class SweepRunner:
             await maker.settle(prepared.backends)
             drift_in = partial(pace_drift, max_error_share=plan.max_error_share)
             return RateSearch(alone, most_per_s(plan)), drift_in
-        limit = min(MOST_CONCURRENCY, _most_connections(worker) or MOST_CONCURRENCY)
+        limit = min(MOST_CONCURRENCY, worker.most_connections or MOST_CONCURRENCY)
         if plan.runs < LEAST_RUNS:
             few = f"each level gets {LEAST_RUNS} runs: fewer have no interval to judge by"
             self._emit(Notice(f"{name}: {few}"))
@@ -565,8 +561,3 @@ class SweepRunner:
         self._log.accept(key, reading)
         if self._maker is not None and not self._is_stopped():
             self._maker.check_reading(key, reading)
-
-
-def _most_connections(worker: SweepWorker) -> int | None:
-    """Return how many connections the load generator may open at once; None if unknown."""
-    return worker.ready.most_connections if worker.ready is not None else None

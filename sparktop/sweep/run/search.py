@@ -515,22 +515,17 @@ class SloSearch:
 
     def next(self) -> int | None:
         """Return the next concurrency to measure; None when the search for the range is over."""
+        # A level need not be measured where the falling conditions do not certainly hold at a lower one.
+        # Without any, a lower one failed only if too many of its requests did.
+        worst = Verdict.UNSURE if self._falls else Verdict.FAILS
+        failed = min((at for at, verdicts in self._judged.items() if verdicts.falling <= worst), default=None)
         for level in self._levels:
-            if level not in self._judged and not self._is_beyond(level):
+            if level not in self._judged and (failed is None or level < failed):
                 return level
         following = self._next_above() if self._falls else None
         if following is None and self._rises:
             following = self._next_below()
         return following
-
-    def _is_beyond(self, level: int) -> bool:
-        """Return whether the concurrency `level` need not be measured, because a lower one already failed.
-
-        A lower concurrency failed if the falling conditions (worse as concurrency grows) do not certainly
-        hold at it. Without falling conditions, it failed only if too many of its requests failed.
-        """
-        worst = Verdict.UNSURE if self._falls else Verdict.FAILS
-        return any(verdicts.falling <= worst and level > below for below, verdicts in self._judged.items())
 
     def _next_above(self) -> int | None:
         """Return the next concurrency to measure for the upper end of the range in which conditions hold.

@@ -653,10 +653,7 @@ def queue_reason(
     if waiting:
         words = f"up to {max(waiting):.0f} requests waited ({waits} of {len(waiting)} polls)"
     if beyond and slots is not None and at_once is not None:
-        # Before the server admits them, requests that have just arrived wait although slots are free.
-        arrived = max(waiting, default=0.0) > expected - slots
-        new = ", some just after they arrived" if arrived else ""
-        return f"{slots} slots for up to {expected} requests at once: {words}{new}"
+        return f"{slots} slots for up to {expected} requests at once: {words}"
     if beyond:
         return f"{words} while all of its {slots} slots were taken"
     return f"{words}: its KV cache is full" if full else words

@@ -105,17 +105,6 @@ class TokensAsked(Struct, frozen=True):
     open_requests: int = 0
     """Number of requests that were cancelled, interrupted or failed."""
 
-    def plus(self, other: TokensAsked) -> TokensAsked:
-        """Return the sum of this and the `other` counts; `prompt` is None if it is None in one of them."""
-        prompt = None if self.prompt is None or other.prompt is None else self.prompt + other.prompt
-        return TokensAsked(
-            self.generated + other.generated,
-            prompt,
-            self.most + other.most,
-            self.open + other.open,
-            self.open_requests + other.open_requests,
-        )
-
 
 class LevelFacts(Struct):
     """What a sweep knows about a level beside the metrics in its result, to judge the result's validity."""
@@ -232,11 +221,8 @@ def _cache_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     """Yield a reason to doubt the level if the prefix cache did not do what the load expects of it."""
     if level.depth:
         yield from context_doubts(level)
-    elif level.agents is None and level.replay is None:
-        yield from _cache_hit_doubts(level, facts)
-
-
-def _cache_hit_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
+    if level.depth or level.agents is not None or level.replay is not None:
+        return
     growth, tokens = facts.measured, level.tokens
     if growth is not None and growth.cache_queries and growth.cache_hits is not None and not facts.fell:
         share = growth.cache_hits / growth.cache_queries

@@ -131,6 +131,11 @@ class SweepWorker:
         await self.close()
 
     @property
+    def most_connections(self) -> int | None:
+        """How many connections it may open at once; None if unknown."""
+        return None if self.ready is None else self.ready.most_connections
+
+    @property
     def pid(self) -> int:
         """Id of the load generator's process."""
         return self._process.pid
@@ -218,7 +223,9 @@ class SweepWorker:
                 self._signal(signal.SIGKILL)
                 break
             if isinstance(message, Calibrated | Refused | RunFinished):
-                self._mark_done(message.id)
+                self._working.discard(message.id)
+                if not self._working:
+                    self._idle.set()
             self._messages.put_nowait(message)
         returncode = await self._process.wait()
         await self._reading_words
@@ -241,11 +248,6 @@ class SweepWorker:
                 self._silence = f"{how}: no word for {silent_s:.0f} s, and it was ended"
                 self._signal(signal.SIGKILL)
                 return
-
-    def _mark_done(self, command_id: str) -> None:
-        self._working.discard(command_id)
-        if not self._working:
-            self._idle.set()
 
     def _why_ended(self, returncode: int, broken: str | None) -> RequestFailure:
         if self._silence is not None:

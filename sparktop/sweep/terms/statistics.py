@@ -23,17 +23,6 @@ _TINY = 1e-300
 """In place of 0 where it would be divided by, or its logarithm taken."""
 
 
-def variance(values: Sequence[float]) -> float:
-    """Return the variance of a sample of at least two values, exactly 0 where all are equal.
-
-    The standard library computes with fractions, to the last bit, and takes twenty times as long.
-    """
-    if min(values) == max(values):
-        return 0.0
-    mean = fmean(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
-
-
 def quantile(ordered: Sequence[float], share: float) -> float:
     """Return the quantile `share` (0 to 1) of ascending values by linear interpolation (numpy's default)."""
     position = share * (len(ordered) - 1)

@@ -86,29 +86,35 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     assert forecast(plan, [full]).most_concurrency == 4
 
 
-def test_the_same_sweep_again_takes_as_long() -> None:
-    """Each run as long as its level's mean, warm-ups too, and what lies between."""
-    found = forecast(PLAN, [swept()])
-    assert found.seconds == pytest.approx(2 * 4 * RUN_S + BETWEEN_S)
-    assert found.why == f"estimated from your sweep of {WHEN}"
+SLOW = made_level(4, step=1.0)
 
 
-def test_other_concurrencies_lie_on_a_line_of_the_logarithms() -> None:
-    """Between 1 and 4 requests c = 2 is the geometric mean; it says that this is rough."""
-    slow = made_level(4, step=1.0)
-    low, high = RUN_S, (slow.duration_s or 0.0) / 3
-    plan = replace(PLAN, concurrency=(2,), warmup=False, runs=1)
-    found = forecast(plan, [swept(made_level(1), slow)])
-    assert found.seconds == pytest.approx((low * high) ** 0.5 + BEGIN_S + PAUSE_S)
-    assert found.why == f"roughly, from other concurrencies in your sweep of {WHEN}"
-
-
-def test_other_lengths_stretch_prefill_and_decode_apart() -> None:
-    """Ten times the prompt is ten times the second until the first token, and no more of the rest."""
-    plan = replace(PLAN, concurrency=(1,), pp=1000, tg=8, warmup=False, runs=1)
-    found = forecast(plan, [swept()])
-    assert found.seconds == pytest.approx(10 * 1.0 + 2 * (RUN_S - 1.0) + BEGIN_S + PAUSE_S)
-    assert found.why == f"a guess, from other lengths in your sweep of {WHEN}"
+@pytest.mark.parametrize(
+    ("plan", "known", "seconds", "why"),
+    [
+        (PLAN, swept(), 2 * 4 * RUN_S + BETWEEN_S, "estimated from"),
+        (
+            replace(PLAN, concurrency=(2,), warmup=False, runs=1),
+            swept(made_level(1), SLOW),
+            (RUN_S * (SLOW.duration_s or 0.0) / 3) ** 0.5 + BEGIN_S + PAUSE_S,
+            "roughly, from other concurrencies in",
+        ),
+        (
+            replace(PLAN, concurrency=(1,), pp=1000, tg=8, warmup=False, runs=1),
+            swept(),
+            10 * 1.0 + 2 * (RUN_S - 1.0) + BEGIN_S + PAUSE_S,
+            "a guess, from other lengths in",
+        ),
+    ],
+    ids=["the same again", "between on a line of the logarithms", "prefill and decode apart"],
+)
+def test_a_sweep_is_foretold_from_an_earlier_one(
+    plan: Plan, known: SweepResult, seconds: float, why: str
+) -> None:
+    """Runs as long as its levels' means, warm-ups too; others scaled, which the words say."""
+    found = forecast(plan, [known])
+    assert found.seconds == pytest.approx(seconds)
+    assert found.why == f"{why} your sweep of {WHEN}"
 
 
 @pytest.mark.parametrize(

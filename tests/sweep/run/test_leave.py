@@ -86,40 +86,21 @@ async def hung_up(after_s: float | None) -> tuple[LeftRequests, SweepResult]:
 @pytest.mark.process
 @pytest.mark.long
 @pytest.mark.timeout(600)
-async def test_a_server_that_aborts_at_once() -> None:
-    """Next to nothing is made for nobody, far less than the answers had left."""
-    left, result = await hung_up(0.0)
+@pytest.mark.parametrize("after_s", [0.0, 5.0, None], ids=["at once", "after a while", "never"])
+async def test_what_a_server_does_after_a_hang_up(after_s: float | None) -> None:
+    """Every token of the answers is counted; the time lies between samples with and without requests."""
+    left, result = await hung_up(after_s)
+    rest = 2 * 512 - left.received_tokens
+    assert left.goes_on_s is not None
     assert left.idle_s is not None
     assert left.tokens_after is not None
-    assert left.tokens_after < 2 * 512 - left.received_tokens
-    assert " of a hang-up" in (found := headline(result, None) or "") or " after a hang-up" in found
+    assert left.tokens_after == rest if after_s is None else left.tokens_after < rest
+    assert left.idle_s >= (after_s or 0.0)
+    assert after_s == 0.0 or 0 < left.goes_on_s < left.idle_s
+    assert after_s == 0.0 or left.tokens_after > 0
+    words = headline(result, None) or ""
+    assert "goes on for" in words if after_s is None else "hang-up" in words
     assert repeat_command(result).endswith("--leave")
-
-
-@pytest.mark.process
-@pytest.mark.long
-@pytest.mark.timeout(600)
-async def test_a_server_that_goes_on_to_the_end() -> None:
-    """Every token of the answers is counted: those that were received, and those for nobody."""
-    left, result = await hung_up(None)
-    assert left.tokens_after == 2 * 512 - left.received_tokens
-    assert left.goes_on_s is not None
-    assert left.idle_s is not None
-    assert 0 < left.goes_on_s < left.idle_s
-    assert "goes on for" in (headline(result, None) or "")
-
-
-@pytest.mark.process
-@pytest.mark.long
-@pytest.mark.timeout(600)
-async def test_a_server_that_goes_on_for_a_while() -> None:
-    """The time lies between the last sample with requests and the first without."""
-    left, _ = await hung_up(5.0)
-    assert left.goes_on_s is not None
-    assert left.idle_s is not None
-    assert 0 < left.goes_on_s < left.idle_s
-    assert left.idle_s >= 5.0
-    assert 0 < (left.tokens_after or 0) < 2 * 512 - left.received_tokens
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import errno
 import ssl
-import statistics
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sparktop.model.failure import FailureKind
 from sparktop.sweep.terms.request_errors import connect_failure, status_failure
@@ -21,7 +18,6 @@ from sparktop.sweep.terms.statistics import (
     P95_FROM,
     P99_FROM,
     student_t,
-    variance,
     wilson,
 )
 
@@ -44,14 +40,6 @@ def test_students_t_is_that_of_the_tables(share: float, freedom: int, expected: 
 def test_the_least_numbers_are_where_an_interval_exists(share: float, least: int) -> None:
     """With this number of values the largest lies above the quantile in 97.5 % of samples, with fewer not."""
     assert 1 - share**least >= 0.975 > 1 - share ** (least - 1)
-
-
-@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=9))
-def test_a_variance_is_the_standard_librarys(values: list[float]) -> None:
-    """As exact fractions give it, within rounding; equal values have none."""
-    exact, largest = statistics.variance(values), max(map(abs, values))
-    assert variance(values) == pytest.approx(exact, rel=1e-9, abs=1e-24 * largest**2)
-    assert variance([values[0]] * len(values)) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_what_the_user_chose_stays() -> None:
     plan = make_capacity_plan(default_capacity(), TARGETS, spec)
     assert with_fitting_conversations(plan, {"spark-a": 4_096}) == (plan, "")
     view = BackendView("spark-a", "http://127.0.0.1:1", "g", max_model_len=4_096)
-    why = beyond_context(1, 1, [view], plan.conversations)
+    why = beyond_context(replace(plan, tg=1), 1, [view])
     assert why is not None
     assert "workloads that fit: chat)" in why
     assert "--" not in why, "the words are read on the screen too, which has no options"

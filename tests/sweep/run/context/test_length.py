@@ -192,8 +192,9 @@ def test_a_context_is_read_from_pages_and_refusals() -> None:
     ):
         assert reported_context([], ["no", words]) == 4096
     assert reported_context([], ["too long"]) is None
-    assert beyond_context(4000, 97, [view]) is not None
-    assert beyond_context(4000, 96, [view]) is None
+    plan = Plan(TARGETS, tg=97)
+    assert beyond_context(plan, 4000, [view]) is not None
+    assert beyond_context(plan, 3999, [view]) is None
 
 
 TARGETS = (SweepTarget("a", "http://a"),)
