@@ -28,7 +28,7 @@ from sparktop.report.document.drawing import (
     series_class,
 )
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel
-from sparktop.sweep.result.results import SweepResult, TargetResult
+from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import METRICS, Metric
 from sparktop.sweep.view.curves import by_depth, by_text, curve_plots
 
@@ -55,7 +55,12 @@ def by_load(series: Sequence[Series]) -> tuple[list[Series], str]:
         return [part for a_series in series for part in _over_depths(a_series)], DEPTH
     lengths = {level.load.pp for level in levels if level.load.pp is not None}
     if len(lengths) > 1 and len({level.load.point for level in levels}) == 1:
-        return [_over_lengths(a_series) for a_series in series], LENGTH
+        # Levels of unknown length are left out.
+        moved = (
+            [_moved_to(level, level.load.pp) for level in a_series.levels if level.load.pp]
+            for a_series in series
+        )
+        return [replace(a, levels=tuple(levels)) for a, levels in zip(series, moved, strict=True)], LENGTH
     parts = [part for a_series in series for text in by_text(a_series) for part in _by_length(text)]
     return parts, axis_title(level.load.point.kind for level in levels)
 
@@ -75,12 +80,6 @@ def _over_depths(series: Series) -> Iterator[Series]:
         name = f"{series.name} {point.short}" + (f", {pp or 0:,} in" if several else "")
         moved = (_moved_to(level, level.load.depth + (pp or 0)) for level in levels)
         yield replace(series, name=name, levels=tuple(moved))
-
-
-def _over_lengths(series: Series) -> Series:
-    """Return a series whose levels lie at their prompt lengths; those of unknown length are left out."""
-    moved = (_moved_to(level, level.load.pp) for level in series.levels if level.load.pp)
-    return replace(series, levels=tuple(moved))
 
 
 def _moved_to(level: SeriesLevel, tokens: int) -> SeriesLevel:
@@ -119,9 +118,12 @@ def curve_drawing(plot: CurvePlot, x_title: str = LoadKind.CONCURRENCY.amount) -
     top, bottom = plot_ends(plot)
     hollow = any(point.doubtful for line in plot.lines for point in line.points)
     places = sorted({point.point.value for line in plot.lines for point in line.points})
+    subtitle = f"{'higher' if plot.more_is_better else 'lower'} is better{', logarithmic' * (bottom > 0)}"
+    if any(point.value.low is not None for line in plot.lines for point in line.points):
+        subtitle += "; bars: 95 % CI over runs"
     frame = Frame(
         title=f"{plot.title} ({plot.unit})",
-        subtitle="; ".join(_subtitle(plot, logarithmic=bottom > 0)),
+        subtitle=subtitle,
         places=places,
         x_title=x_title,
         y_axis=PlotAxis(bottom, top, 1, ratios=bottom > 0),
@@ -132,20 +134,19 @@ def curve_drawing(plot: CurvePlot, x_title: str = LoadKind.CONCURRENCY.amount) -
     parts += [_curve_svg(frame, line, number, METRICS[plot.metric]) for number, line in enumerate(plot.lines)]
     ends = [(line.name, line.points[-1]) for line in plot.lines]
     parts += frame.names([(name, end.point.value, end.value.mean) for name, end in ends])
-    words = ". ".join(_line_words(line, METRICS[plot.metric]) for line in plot.lines)
+    texts = (
+        f"{clean(line.name)}: {', '.join(_point_words(point, METRICS[plot.metric]) for point in line.points)}"
+        for line in plot.lines
+    )
     against = "prompt length" if x_title == LENGTH else _against(x_title)
-    return Drawing(f"{plot.title} in {plot.unit} against {against}", words, "".join(parts), frame.height)
+    return Drawing(
+        f"{plot.title} in {plot.unit} against {against}", ". ".join(texts), "".join(parts), frame.height
+    )
 
 
 def _against(amount: str) -> str:
     """Return the amount of a kind of load as what a metric is drawn against: "concurrency" for requests."""
     return LoadKind.CONCURRENCY.value if amount == LoadKind.CONCURRENCY.amount else amount
-
-
-def _subtitle(plot: CurvePlot, *, logarithmic: bool) -> Iterator[str]:
-    yield f"{'higher' if plot.more_is_better else 'lower'} is better{', logarithmic' if logarithmic else ''}"
-    if any(point.value.low is not None for line in plot.lines for point in line.points):
-        yield "bars: 95 % CI over runs"
 
 
 def _limit_lines(plot: CurvePlot, frame: Frame) -> Iterator[str]:
@@ -194,10 +195,6 @@ def _point_words(point: CurvePoint, metric: Metric) -> str:
     return f"{words} ({metric.text(value.low)} to {metric.text(value.high)})"
 
 
-def _line_words(line: CurveLine, metric: Metric) -> str:
-    return f"{clean(line.name)}: {', '.join(_point_words(point, metric) for point in line.points)}"
-
-
 _MOST_DOTS = 400
 """Maximum dots of one level; of more requests every second, third and so on is drawn."""
 _LEAST_DOTS = 10
@@ -215,26 +212,20 @@ def request_drawings(result: SweepResult) -> Iterator[Drawing]:
     levels = [level for target in result.targets for level in target.levels]
     lengths = {level.pp for level in levels}
     axis = LENGTH if len(lengths) > 1 else axis_title(level.load for level in levels)
-    dots = {
-        target.name: of_target for target in result.targets if (of_target := _ttft_by_place(target, axis))
-    }
+    dots: dict[str, _Dots] = {}
+    for target in result.targets:
+        for level in target.in_order():
+            times = level.each.ttft_ms if level.each is not None else ()
+            known_ms = [time for time in times if time is not None and time > 0]
+            position = level.pp if axis == LENGTH else level.point.value
+            if known_ms and position:
+                dots.setdefault(target.name, {}).setdefault(position, []).extend(known_ms)
     # Requests of several lengths at several concurrencies would be one cloud.
     is_clear = len(lengths) == 1 or len({level.point for level in levels}) == 1
     if is_clear and any(
         len(times) >= _LEAST_DOTS for of_target in dots.values() for times in of_target.values()
     ):
         yield _requests_drawing(dots, axis)
-
-
-def _ttft_by_place(target: TargetResult, axis: str) -> _Dots:
-    dots: _Dots = {}
-    for level in target.in_order():
-        times = level.each.ttft_ms if level.each is not None else ()
-        known_ms = [time for time in times if time is not None and time > 0]
-        position = level.pp if axis == LENGTH else level.point.value
-        if known_ms and position:
-            dots.setdefault(position, []).extend(known_ms)
-    return dots
 
 
 def _requests_drawing(dots: dict[str, _Dots], axis: str) -> Drawing:

@@ -114,48 +114,47 @@ def _level_fields(
     yield "pp", level.pp if level.pp is not None else plan.pp
     yield "tg", level.tg if level.tg is not None else plan.tg
     yield "depth", level.depth
-    yield from _context_fields(level)
+    context = level.context
+    for name in ("prefill_tps", "decode_tps"):
+        yield from _fields(f"context_{name}_", getattr(context, name, None), ("mean", "std"))
+    yield from _fields("context_ttft_ms_", getattr(context, "ttft_ms", None), ("mean",))
+    yield from _fields("context_", context, ("found_percent", "found_from", "counted_percent"))
     yield "runs", level.runs
     yield "duration_s", level.duration_s
-    yield "ok", level.requests.ok
-    yield "failed", level.requests.failed
-    yield "cancelled", level.requests.cancelled
+    yield from _fields("", level.requests, ("ok", "failed", "cancelled"))
     yield "prompt_tokens", level.tokens.prompt
     yield "asked_prompt_tokens", level.asked_prompt_tokens
     yield "counted_prompt_tokens", level.counted_prompt_tokens
     yield "generated_tokens", level.tokens.generated
     for name in RATES:
         rate = level.rate(name)
-        yield f"{name}_mean", rate.mean if rate else None
-        yield f"{name}_std", rate.std if rate else None
-        yield f"{name}_ci95_low", rate.ci95[0] if rate and rate.ci95 else None
-        yield f"{name}_ci95_high", rate.ci95[1] if rate and rate.ci95 else None
+        low, high = rate.ci95 if rate and rate.ci95 else (None, None)
+        yield from _fields(f"{name}_", rate, ("mean", "std"))
+        yield f"{name}_ci95_low", low
+        yield f"{name}_ci95_high", high
     for name in ALL_LATENCIES:
-        latency = level.latency(name)
-        for part in _LATENCY_PARTS:
-            yield f"{name}_{part}", getattr(latency, part) if latency else None
-    yield from _axis_fields(level)
-    yield "stream_tps_p10", level.stream_tps.p10 if level.stream_tps else None
-    yield "stream_tps_p50", level.stream_tps.p50 if level.stream_tps else None
+        yield from _fields(f"{name}_", level.latency(name), _LATENCY_PARTS)
+    yield from _fields("", level.open_loop, _OPEN_LOOP)
+    yield from _fields("agents_", level.agents, _AGENTS)
+    yield "trace", spreadsheet_text(level.trace or "")
+    yield "text", spreadsheet_text(level.text or "")
+    yield from _fields("", level.replay, _REPLAY)
+    yield from _fields("stream_tps_", level.stream_tps, ("p10", "p50"))
     yield "largest_run_share_percent", largest_run_share(level)
     yield "router_overhead_ms", level.own_overhead_ms
     yield "router_overhead_from", level.router_overhead_from
-    for name in ("spec_accept_percent", "spec_accepted_per_draft"):
-        yield name, getattr(level.server, name) if level.server is not None else None
+    yield from _fields("", level.server, ("spec_accept_percent", "spec_accepted_per_draft"))
     yield "padding_percent", level.padding_percent
     yield "roofline_percent", level.roofline_percent
     yardsticks = {yardstick.name: yardstick for yardstick in level.yardsticks}
     for name, column in ((BEST, "own_best"), (PUBLISHED, "published"), (LIMIT, "limit")):
-        yield f"{column}_tps", yardsticks[name].tps if name in yardsticks else None
-        yield f"{column}_percent", yardsticks[name].percent if name in yardsticks else None
+        yield from _fields(f"{column}_", yardsticks.get(name), ("tps", "percent"))
     yield "joules_per_token", level.joules_per_token
     beside = level.beside
-    yield "beside_prompt_tokens", beside.prompt_tokens if beside else None
-    for part in ("mean", "p95"):
-        yield f"beside_itl_ms_{part}", getattr(beside.itl_ms, part, None) if beside else None
-    yield "beside_significant", beside.significant if beside else None
-    yield "beside_ok", beside.requests.ok if beside else None
-    yield "beside_failed", beside.requests.failed if beside else None
+    yield from _fields("beside_", beside, ("prompt_tokens",))
+    yield from _fields("beside_itl_ms_", getattr(beside, "itl_ms", None), ("mean", "p95"))
+    yield from _fields("beside_", beside, ("significant",))
+    yield from _fields("beside_", getattr(beside, "requests", None), ("ok", "failed"))
     yield "error", spreadsheet_text(level.error or "")
     yield "validity", spreadsheet_text(" ".join(mark.code for mark in level.validity))
     slow = (mark for mark in marks_of(level) if mark.kind is MarkKind.SLOW)
@@ -163,29 +162,9 @@ def _level_fields(
     yield "why_slow", spreadsheet_text(" ".join(words))
 
 
-def _axis_fields(level: LevelResult) -> Iterator[tuple[str, str | float | None]]:
-    """Yield the columns of levels on other axes than concurrency."""
-    for name in _OPEN_LOOP:
-        yield name, getattr(level.open_loop, name) if level.open_loop else None
-    for name in _AGENTS:
-        yield f"agents_{name}", getattr(level.agents, name) if level.agents else None
-    yield "trace", spreadsheet_text(level.trace or "")
-    yield "text", spreadsheet_text(level.text or "")
-    for name in _REPLAY:
-        yield name, getattr(level.replay, name) if level.replay else None
-
-
-def _context_fields(level: LevelResult) -> Iterator[tuple[str, str | float | None]]:
-    """Yield the columns of the runs that sent the context of a level with depth."""
-    part = level.context
-    for name in ("prefill_tps", "decode_tps"):
-        rate = None if part is None else getattr(part, name)
-        yield f"context_{name}_mean", None if rate is None else rate.mean
-        yield f"context_{name}_std", None if rate is None else rate.std
-    yield "context_ttft_ms_mean", part.ttft_ms.mean if part is not None and part.ttft_ms else None
-    yield "context_found_percent", None if part is None else part.found_percent
-    yield "context_found_from", None if part is None else part.found_from
-    yield "context_counted_percent", None if part is None else part.counted_percent
+def _fields(prefix: str, part: object, names: Sequence[str]) -> Iterator[tuple[str, str | float | None]]:
+    """Yield fields of a part of a level; their values are None where the level lacks the part."""
+    return ((f"{prefix}{name}", getattr(part, name, None)) for name in names)
 
 
 _NO_TARGET = TargetResult(name="", url="")
@@ -256,25 +235,16 @@ def _entries(level: LevelResult, plan: PlanResult) -> Iterator[dict[str, Any]]:
     The context of a level with depth is an entry of its own, before that of the prompt. The entry of a level
     that the server refused has no values, and has the server's message under the additional key "error".
     """
-    if level.context is not None:
-        yield _context_entry(level, level.context, plan)
+    context = level.context
+    if context is not None:
+        counts, times_ms = context.each_prompt_tokens, context.each_ttfr_ms
+        figures = _entry_figures(context, counts, times_ms, context.each_ttft_ms, context.each_stream_tps)
+        yield _entry_sizes(level, plan) | {"is_context_prefill_phase": True} | figures
     each = level.each or RequestColumns()
-    counts = [None if count is None else max(0, count - level.depth) for count in each.prompt_tokens]
+    counts = tuple(None if count is None else max(0, count - level.depth) for count in each.prompt_tokens)
     refused = {} if level.error is None else {"error": level.error}
     figures = _entry_figures(level, counts, each.ttfr_ms, each.ttft_ms, each.stream_tps)
     yield _entry_sizes(level, plan) | figures | refused
-
-
-def _context_entry(level: LevelResult, context: ContextPart, plan: PlanResult) -> dict[str, Any]:
-    """Return the entry of the runs that sent the context of a level with depth."""
-    figures = _entry_figures(
-        context,
-        context.each_prompt_tokens,
-        context.each_ttfr_ms,
-        context.each_ttft_ms,
-        context.each_stream_tps,
-    )
-    return _entry_sizes(level, plan) | {"is_context_prefill_phase": True} | figures
 
 
 def _entry_figures(
@@ -285,16 +255,19 @@ def _entry_figures(
     stream_tps: Sequence[float | None],
 ) -> dict[str, Any]:
     """Return an entry's figures from those of a level or context, and from those of each of its requests."""
+    pairs = zip(prompt_tokens, ttfr_ms, strict=False)
     return {
         "pp_throughput": _rate_json(measured.prefill_tps),
-        "pp_req_throughput": _mean_and_std(_tokens_per_s(prompt_tokens, ttfr_ms)),
+        "pp_req_throughput": _mean_and_std(
+            [1000 * count / ms for count, ms in pairs if count is not None and ms]
+        ),
         "tg_throughput": _rate_json(measured.decode_tps),
-        "tg_req_throughput": _mean_and_std(_without_none(stream_tps)),
+        "tg_req_throughput": _mean_and_std(stream_tps),
         "peak_throughput": _rate_json(measured.peak_tps),
         "peak_req_throughput": None,
-        "ttfr": _mean_and_std(_without_none(ttfr_ms)),
-        "est_ppt": _mean_and_std(_without_none(ttfr_ms)),
-        "e2e_ttft": _mean_and_std(_without_none(ttft_ms)),
+        "ttfr": _mean_and_std(ttfr_ms),
+        "est_ppt": _mean_and_std(ttfr_ms),
+        "e2e_ttft": _mean_and_std(ttft_ms),
         "throughput_over_time": None,
         "requests_throughput_over_time": None,
     }
@@ -313,21 +286,10 @@ def _entry_sizes(level: LevelResult, plan: PlanResult) -> dict[str, Any]:
     }
 
 
-def _tokens_per_s(counts: Sequence[int | None], times_ms: Sequence[float | None]) -> list[float]:
-    """Return the prompt tokens per second of each request whose tokens and time are known."""
-    pairs = zip(counts, times_ms, strict=False)
-    return [1000 * tokens / ms for tokens, ms in pairs if tokens is not None and ms]
-
-
 def _rate_json(rate: Rate | None) -> dict[str, Any] | None:
     return None if rate is None else _mean_and_std(rate.values or (rate.mean,))
 
 
-def _without_none(values: Sequence[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
-
-
-def _mean_and_std(values: Sequence[float]) -> dict[str, Any] | None:
-    if not values:
-        return None
-    return {"mean": fmean(values), "std": pstdev(values), "values": list(values)}
+def _mean_and_std(values: Sequence[float | None]) -> dict[str, Any] | None:
+    numbers = [value for value in values if value is not None]
+    return {"mean": fmean(numbers), "std": pstdev(numbers), "values": numbers} if numbers else None

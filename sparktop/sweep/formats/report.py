@@ -17,7 +17,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.router import LITELLM
-from sparktop.model.sweep import Mark, MarkKind, SweepView, Value
+from sparktop.model.sweep import Mark, MarkKind, SweepView
 from sparktop.model.text import names_in_words
 from sparktop.model.yardsticks import FLAGS, NO_FLAGS
 from sparktop.report.document.document import Cell, Grid, Outside, Section, plain, to_markdown
@@ -150,10 +150,19 @@ def comparison_sections(
         a_series.name: _lone_metrics(a_series, levels, comparison)
         for a_series, levels in zip(series, align_rows(series), strict=True)
     }
-    parts += [table for a_series in series for table in _lone_tables(a_series, lone[a_series.name])]
+    for a_series in series:
+        for better, title in ((True, "rates"), (False, "latencies")):
+            names = [name for name in lone[a_series.name] if METRICS[name].more_is_better is better]
+            table = by_concurrency(a_series, names, f"{code(a_series.name)}: {title}")
+            parts += [Section(table=table)] if names else []
     parts += note_sections(comparison)
-    parts += _notes_of_series(series) if not comparison.notes else []
-    parts += fact_sections(facts or {})
+    notes = tuple(f"{code(a_series.name)}: {code(note)}" for a_series in series for note in a_series.notes)
+    parts += [Section("Notes", items=notes)] if notes and not comparison.notes else []
+    parts += [
+        Section(f"What {code(name)} also says", items=tuple(fact_lines(stated)))
+        for name, stated in (facts or {}).items()
+        if stated
+    ]
     shown = [name for name in METRICS if name in metrics or any(name in names for names in lone.values())]
     parts += _comparison_definitions(comparison, shown, series)
     if not unlike and (answers := main_sentences(topologies(comparison, series).metrics, code)):
@@ -185,14 +194,6 @@ def _lone_metrics(
         for name in METRICS
         if any(name in level.figures and (name, load) not in compared for load, level in levels.items())
     ]
-
-
-def _lone_tables(series: Series, metrics: Sequence[str]) -> Iterator[Section]:
-    """Yield tables of one series with the rates, then the latencies, among `metrics`."""
-    for better, title in ((True, "rates"), (False, "latencies")):
-        names = [name for name in metrics if METRICS[name].more_is_better is better]
-        if names:
-            yield Section(table=by_concurrency(series, names, f"{code(series.name)}: {title}"))
 
 
 def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
@@ -255,19 +256,6 @@ def beside_sections(series: Sequence[Series], others: Sequence[Series]) -> Itera
         yield Section("Defined differently", items=tuple(_definitions_by_source(comparison)))
 
 
-def fact_sections(facts: Facts) -> Iterator[Section]:
-    """Yield for each published table a list of the further facts that it states."""
-    for name, stated in facts.items():
-        if stated:
-            yield Section(f"What {code(name)} also says", items=tuple(fact_lines(stated)))
-
-
-def _notes_of_series(series: Sequence[Series]) -> Iterator[Section]:
-    notes = tuple(f"{code(a_series.name)}: {code(note)}" for a_series in series for note in a_series.notes)
-    if notes:
-        yield Section("Notes", items=notes)
-
-
 def _series_json(series: Series) -> dict[str, Any]:
     """Return a series as a JSON object."""
     return {
@@ -283,7 +271,15 @@ def _series_json(series: Series) -> dict[str, Any]:
                 **_load_json(level.load),
                 "runs": level.runs,
                 "validity": list(level.validity),
-                "figures": {name: _value_json(figure) for name, figure in level.figures.items()},
+                "figures": {
+                    name: {
+                        "mean": figure.mean,
+                        "std": figure.std,
+                        "values": list(figure.runs),
+                        "range": None if figure.span is None else list(figure.span),
+                    }
+                    for name, figure in level.figures.items()
+                },
             }
             for level in series.levels
         ],
@@ -300,15 +296,6 @@ def _load_json(load: Load) -> dict[str, Any]:
         "pp": load.pp,
         "tg": load.tg,
         "depth": load.depth,
-    }
-
-
-def _value_json(figure: Value) -> dict[str, Any]:
-    return {
-        "mean": figure.mean,
-        "std": figure.std,
-        "values": list(figure.runs),
-        "range": None if figure.span is None else list(figure.span),
     }
 
 
@@ -410,24 +397,22 @@ def sections(
     if comparison is not None:
         parts += note_sections(comparison)
     parts += beside_sections(series, beside)
-    left = tuple(
-        f"{code(target.name)}, {level.point.label}: {left_words(level)}; {level.left.requests} in flight, "
-        f"{level.left.received_tokens:,} tokens received"
-        for target in result.targets
-        for level in target.in_order()
-        if level.left is not None
-    )
-    parts += [Section("When clients hang up", items=left)] if left else []
-    slowed = tuple(
-        f"{code(target.name)}, {level.point.label}: {beside_words(level)}; "
-        f"{level.beside.arrived} long prompts answered, {level.beside.failed} failed"
-        for target in result.targets
-        for level in target.in_order()
-        if level.beside is not None
-    )
-    parts += [Section("While long prompts arrive", items=slowed)] if slowed else []
-    marks = tuple(mark_details(result))
-    parts += [Section("Remarks on levels", items=marks)] if marks else []
+    left, slowed = [], []
+    for target in result.targets:
+        for level in target.in_order():
+            where = f"{code(target.name)}, {level.point.label}"
+            if level.left is not None:
+                received = f"{level.left.received_tokens:,} tokens received"
+                left.append(f"{where}: {left_words(level)}; {level.left.requests} in flight, {received}")
+            if level.beside is not None:
+                answered = f"{level.beside.arrived} long prompts answered, {level.beside.failed} failed"
+                slowed.append(f"{where}: {beside_words(level)}; {answered}")
+    lists = {
+        "When clients hang up": left,
+        "While long prompts arrive": slowed,
+        "Remarks on levels": mark_details(result),
+    }
+    parts += [Section(title, items=items) for title, each in lists.items() if (items := tuple(each))]
     parts += evidence_sections(result)
     return [
         *parts,
@@ -448,17 +433,11 @@ def _sweep_definitions(result: SweepResult, series: Sequence[Series], grids: Seq
     load = f"{result.plan.load.example}{lengths}."
     if any(level.depth for target in targets for level in target.levels):
         load += f" {_DEPTH}"
-    return Section(MEANINGS, items=(load, *lines(shown), *term_lines(_words_of_tables(grids))), folded=True)
-
-
-def _words_of_tables(grids: Sequence[Grid]) -> set[str]:
-    """Return all column headings and all words in the tables' cells.
-
-    The report uses them to decide which terms need a definition.
-    """
-    heads = {head for grid in grids for head in grid.heads if isinstance(head, str)}
+    # Terms that occur in headings and cells have a definition.
+    words = {head for grid in grids for head in grid.heads if isinstance(head, str)}
     cells = (cell for grid in grids for row in grid.rows for cell in row)
-    return heads | {sign.strip("()") for cell in cells if isinstance(cell, str) for sign in cell.split()}
+    words |= {sign.strip("()") for cell in cells if isinstance(cell, str) for sign in cell.split()}
+    return Section(MEANINGS, items=(load, *lines(shown), *term_lines(words)), folded=True)
 
 
 def _paragraphs(result: SweepResult) -> Iterator[str]:
@@ -466,6 +445,11 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
     plan = result.plan
     models = list(dict.fromkeys(target.model for target in result.targets if target.model))
     more = " or more" if result.slo is not None else ""
+    seed = "" if plan.seed is None else f"prompts chosen with seed {plan.seed}"
+    if plan.seed is not None and plan.prompts is None:
+        ways = {target.fresh_by for target in result.targets if target.fresh_by is not None}
+        word = " and a word of this sweep" if "nonce" in ways else ""
+        seed = f"prompts from seed {plan.seed}{word}" if ways else ""
     varies = plan.trace is not None or plan.load is LoadKind.AGENTS or plan.prompts is not None
     mean = " on average" if varies else ""
     parts = [
@@ -478,7 +462,7 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
         plan.api.value,
         f"tokens counted from {plan.tokens_from.value}" if plan.tokens_from else "",
         f"order {plan.order.value}",
-        _seed_words(result),
+        seed,
         f"{result.started_at:%Y-%m-%d %H:%M} UTC",
         f"sparktop {result.sparktop}",
         f"from {names_in_words([code(name) for name in result.joined_from])}" if result.joined_from else "",
@@ -542,17 +526,6 @@ def effort_words(plan: PlanResult) -> str:
     return f"{'? runs' if plan.runs is None else runs_words(plan.runs, more_runs=plan.more_runs)} a level"
 
 
-def _seed_words(result: SweepResult) -> str:
-    """Return a text with the seed that prompts were generated from, to reproduce them; "" if unknown."""
-    ways = {target.fresh_by for target in result.targets if target.fresh_by is not None}
-    if result.plan.seed is not None and result.plan.prompts is not None:
-        return f"prompts chosen with seed {result.plan.seed}"
-    if result.plan.seed is None or not ways:
-        return ""
-    word = " and a word of this sweep" if "nonce" in ways else ""
-    return f"prompts from seed {result.plan.seed}{word}"
-
-
 def _target_tables(result: SweepResult) -> Iterator[Section]:
     """Yield each target's tables (throughput, latencies, levels, backends), then that of the machines."""
     several = len(result.targets) > 1
@@ -584,7 +557,7 @@ def answer(result: SweepResult, view: SweepView, *, above_tables: bool = False) 
             sentences += list(depth_sentences(result, code))[1:]
         else:
             sentences += judgements(result, view.rows, view.topologies, code)
-    first, *others = map(_with_capital, sentences) if sentences else ("",)
+    first, *others = (sentence[:1].upper() + sentence[1:] for sentence in sentences) if sentences else ("",)
     # The headline may say the same with fewer words.
     return [
         *filter(None, [first]),
@@ -602,10 +575,6 @@ def _refusal_sentences(result: SweepResult) -> Iterator[str]:
             yield f"{code(target.name)} refused the prompts"
         if lengths:
             yield f"{code(target.name)} refused {', '.join(f'{pp:,}' for pp in lengths)} tokens in"
-
-
-def _with_capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
 
 
 _MarkOfLevel = tuple[str, LoadPoint, Mark]
@@ -656,30 +625,19 @@ def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int) -> str:
     if count == 1:
         where = "the only level"
     elif having[0][2].doubt and len(having) <= count / 2:
-        where += f": {_levels_by_target(having)}"
-    worst = max((mark for mark in having if mark[2].ttft_percent), key=_ttft_percent, default=None)
-    if worst is not None:
-        most = f", most at {worst[1].short}" if len(having) > 1 else ""
-        return f"{ttft_error_words(_ttft_percent(worst))}: {plain(word)} ({where}{most})"
+        points: dict[str, dict[str, None]] = {}
+        for name, point, _ in having:
+            points.setdefault(name, {})[point.short] = None
+        by_target = (f"{code(name) if name else ''} {', '.join(of)}".strip() for name, of in points.items())
+        where += f": {'; '.join(by_target)}"
+    percents = {point: percent for _, point, mark in having if (percent := mark.ttft_percent)}
+    if percents:
+        worst = max(percents, key=percents.__getitem__)
+        most = f", most at {worst.short}" if len(having) > 1 else ""
+        return f"{ttft_error_words(percents[worst])}: {plain(word)} ({where}{most})"
     warning = WARNINGS.get(having[0][2].code)
     effect = "" if warning is None or not warning.effect else f": {warning.effect}"
     return f"{plain(word)}{effect} ({where})"
-
-
-def _ttft_percent(mark: _MarkOfLevel) -> float:
-    return mark[2].ttft_percent or 0.0
-
-
-def _levels_by_target(having: Sequence[_MarkOfLevel]) -> str:
-    """Return the levels of marks by target: "`a` c4, c8; `b` c8", with one target "c4, c8"."""
-    points: dict[str, list[str]] = {}
-    for name, point, _ in having:
-        points.setdefault(name, []).append(point.short)
-    parts = (
-        f"{code(name)} {', '.join(dict.fromkeys(where))}" if name else ", ".join(dict.fromkeys(where))
-        for name, where in points.items()
-    )
-    return "; ".join(parts)
 
 
 def mark_details(result: SweepResult) -> Iterator[str]:
@@ -695,20 +653,12 @@ def mark_details(result: SweepResult) -> Iterator[str]:
                 where = f"{code(target.name)} {where}"
             for mark in marks_of(level):
                 if mark.code != REFUSED:
-                    places.setdefault((_with_code(mark), mark.message), []).append(where)
+                    # The code of a warning in JSON and CSV follows its name where it is another word.
+                    is_code = mark.code == mark.word.replace(" ", "_").replace("-", "_")
+                    named = "" if is_code or not mark.doubt else f" ({code(mark.code)})"
+                    places.setdefault((plain(mark.word) + named, mark.message), []).append(where)
     for (word, message), having in places.items():
         yield f"{', '.join(having)}: {word}: {plain(message)}"
-
-
-def _with_code(mark: Mark) -> str:
-    """Return the name of a mark: a reason to doubt a level's metrics, or a reason why the level is slow.
-
-    If a doubt has a different code in JSON and CSV, this code follows the name.
-    """
-    word = mark.word
-    if not mark.doubt or mark.code == word.replace(" ", "_").replace("-", "_"):
-        return plain(word)
-    return f"{plain(word)} ({code(mark.code)})"
 
 
 _ROUTERS = {LITELLM: "LiteLLM", "dynamo": "Dynamo"}
@@ -727,7 +677,11 @@ def server_facts(result: SweepResult) -> Iterator[str]:
     for target in result.targets:
         words = server_words(target)
         parts = [] if words is None else [plain(words)]
-        ways = list(_launch_words(target))
+        ways = []
+        for name, facts in target.setups.items():
+            if FLAGS in facts:
+                flags = "default options" if facts[FLAGS] == NO_FLAGS else code(facts[FLAGS])
+                ways.append((name, f"started with {flags}"))
         if len(target.setups) == 1 and target.kind is TargetKind.ENGINE:
             parts += [how for _, how in ways]
             launches_said |= set(ways)
@@ -766,14 +720,6 @@ def version_facts(result: SweepResult) -> Iterator[str]:
             names.setdefault(", ".join(parts), []).append(code(name))
     for words, alike in names.items():
         yield words if len(names) == 1 else f"{names_in_words(alike)}: {words}"
-
-
-def _launch_words(target: TargetResult) -> Iterator[tuple[str, str]]:
-    """Yield (server, with which options it was started, as Markdown) of a target, as far as it is known."""
-    for name, facts in target.setups.items():
-        if FLAGS in facts:
-            flags = "default options" if facts[FLAGS] == NO_FLAGS else code(facts[FLAGS])
-            yield name, f"started with {flags}"
 
 
 def machine_facts(result: SweepResult) -> Iterator[str]:
@@ -833,10 +779,12 @@ def router_costs(result: SweepResult, comparison: ComparisonResult | None) -> It
         if target.kind is not TargetKind.ROUTER or not levels:
             continue
         engines = engines_of.get(target.name)
-        words = (
-            _uneven_load_words(levels) if engines is None else _share_of_engines_words(levels, engines),
-            _added_latency_words(levels),
+        added_ms = next(
+            (level.own_overhead_ms for level in levels if level.own_overhead_ms is not None), None
         )
+        words = [_uneven_load_words(levels) if engines is None else _share_of_engines_words(levels, engines)]
+        if added_ms is not None:
+            words.append(f"adds {'less than 1' if added_ms < 1 else f'{added_ms:.0f}'} ms to a request")
         if any(words):
             yield f"{router_words(target)} {'; it '.join(filter(None, words))}."
 
@@ -850,9 +798,7 @@ def _share_of_engines_words(levels: Sequence[LevelResult], engines: IndependentE
     alone = names_in_words([code(name) for name in names])
     if len(names) < count:
         alone = f"{count} × {alone}"
-    percents = [f"{percent:.0f}" for percent, _ in reached]
-    low, high = min(percents, key=float), max(percents, key=float)
-    share = f"{low} %" if low == high else f"{low} to {high} %"
+    share = _range_words([percent for percent, _ in reached], " %")
     words = (
         f"reaches {share} of the {in_sentence(METRICS[engines.metric].title)} rate of {alone} without it "
         f"({_loss_words(reached)})"
@@ -913,14 +859,6 @@ def _cause_words(level: LevelResult) -> Iterator[str]:
         yield "the load generator was late (warning)"
 
 
-def _added_latency_words(levels: Sequence[LevelResult]) -> str:
-    """Return the latency that a router itself adds to a request; "" if unknown."""
-    added = next((level.own_overhead_ms for level in levels if level.own_overhead_ms is not None), None)
-    if added is None:
-        return ""
-    return f"adds {'less than 1' if added < 1 else f'{added:.0f}'} ms to a request"
-
-
 _MACHINE = ("Target", "Machine", "GPU max", "Power", "Clock", "Throttled", "Least headroom")
 _UNITS = {"power_w_mean": " W", "sm_clock_mhz_mean": " MHz", "throttled_percent": " %"}
 """Figures of a machine that are means over a level, with their units."""
@@ -929,7 +867,8 @@ _UNITS = {"power_w_mean": " W", "sm_clock_mhz_mean": " MHz", "throttled_percent"
 def hardware_grid(result: SweepResult) -> Grid:
     """Return a table with a row for each machine behind each target, over all levels of the target.
 
-    Columns without any known value are left out.
+    The temperature is the highest of all levels, and the headroom (memory left to programs) the lowest. The
+    other cells have the range of the levels' means. Columns without any known value are left out.
     """
     rows: list[tuple[Cell, ...]] = []
     for target in result.targets:
@@ -937,36 +876,23 @@ def hardware_grid(result: SweepResult) -> Grid:
         for level in target.levels:
             for name, side in level.hardware.items():
                 machines.setdefault(name, []).append(side)
-        rows += [
-            (Outside(target.name), Outside(name), *_machine_cells(sides))
-            for name, sides in sorted(machines.items())
-        ]
+        for name, sides in sorted(machines.items()):
+            hottest = max((side.gpu_c_max for side in sides if side.gpu_c_max is not None), default=None)
+            headrooms = [side.headroom_min_bytes for side in sides]
+            least = min((bytes_left for bytes_left in headrooms if bytes_left is not None), default=None)
+            means = (
+                _range_words([getattr(side, key) for side in sides], unit) for key, unit in _UNITS.items()
+            )
+            heat = UNKNOWN if hottest is None else f"{hottest:.0f} °C"
+            cells = (heat, *means, numbers.data(least, 9).strip())
+            rows.append((Outside(target.name), Outside(name), *cells))
     grid = Grid("Machines", _MACHINE, tuple(rows), frozenset({0, 1}))
     return known_columns(grid, without={0} if len(result.targets) == 1 else ())
 
 
-def _machine_cells(sides: Sequence[NodeSide]) -> tuple[str, ...]:
-    """Return the cells of a machine: GPU temperature, power, SM clock, throttled time, memory headroom.
-
-    The temperature is the highest of all levels, and the headroom (memory left to programs) the lowest. The
-    other cells have the range of the levels' means. `sides` has the machine's measurements at each level.
-    """
-    hottest = max((side.gpu_c_max for side in sides if side.gpu_c_max is not None), default=None)
-    least = min(
-        (headroom for side in sides if (headroom := side.headroom_min_bytes) is not None), default=None
-    )
-    return (
-        UNKNOWN if hottest is None else f"{hottest:.0f} °C",
-        *(_range_words([getattr(side, name) for side in sides], unit) for name, unit in _UNITS.items()),
-        numbers.data(least, 9).strip(),
-    )
-
-
 def _range_words(values: Sequence[float | None], unit: str) -> str:
     texts = [f"{value:.0f}" for value in sorted(value for value in values if value is not None)]
-    if not texts:
-        return UNKNOWN
-    return f"{texts[0] if texts[0] == texts[-1] else f'{texts[0]} to {texts[-1]}'}{unit}"
+    return f"{' to '.join(dict.fromkeys((texts[0], texts[-1])))}{unit}" if texts else UNKNOWN
 
 
 def evidence_sections(result: SweepResult) -> Iterator[Section]:

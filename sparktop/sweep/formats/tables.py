@@ -10,6 +10,7 @@ is slow.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,13 +27,10 @@ from sparktop.sweep.compare.series import Load, Series, are_same_row, load_of, l
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.level import level_split, run_shares
 from sparktop.sweep.result.results import (
-    AgentsResult,
     ComparisonResult,
     ComparisonRow,
     LevelResult,
-    OpenLoopResult,
-    ReplayPhase,
-    ReplayResult,
+    Rate,
     TargetResult,
 )
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, METRICS, Metric
@@ -42,9 +40,7 @@ from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
 
 def figure(value: Value | None, metric: Metric) -> str:
     """Return a value without its unit, a range as "low to high"; "–" for None."""
-    if value is not None and value.span is not None:
-        return " to ".join(metric.text(end) for end in value.span)
-    return metric.text(value.mean if value else None)
+    return " to ".join(map(metric.text, (value and value.span) or (value.mean if value else None,)))
 
 
 def load_words(load: Load, *, lengths: bool = True) -> str:
@@ -116,33 +112,18 @@ def winners(
         if not any(are_same_row(load, compared) for compared, _ in body):
             body.append((load, _refused_row(load, metric, columns)))
     better = "higher" if meaning.more_is_better else "lower"
+    against = {
+        "baseline": f", against {code(comparison.baseline or '')}",
+        "runner-up": ", against the next best",
+        "table": ", as the table says",
+    }
     heads: tuple[Cell, ...] = (
         points_head(row.point for row in rows),
         *(Outside(column.name) for column in columns),
-        _winner_head(comparison, vs),
+        f"Winner{against.get(vs or '', '')}",
     )
     title = f"{meaning.title} ({meaning.unit}, {better} is better)"
     return Grid(title, heads, _in_order_of_load(body), frozenset({0, len(heads) - 1}))
-
-
-def _winner_head(comparison: ComparisonResult, vs: str | None) -> Cell:
-    """Return the heading of the winners' column, which states what the percentages in it compare with.
-
-    `vs` is "runner-up" (the second-best series), "baseline" (the chosen series), "table" (the percentages
-    are copied from a published table), or None (the column has no percentages).
-    """
-    if vs == "baseline":
-        return f"Winner, against {code(comparison.baseline or '')}"
-    against = {"runner-up": ", against the next best", "table": ", as the table says"}
-    return f"Winner{against.get(vs or '', '')}"
-
-
-def _without_repeated_names(rows: Sequence[tuple[Cell, ...]]) -> tuple[tuple[Cell, ...], ...]:
-    """Return the rows without a first cell that is also that of the row before."""
-    before = [None, *(row[0] for row in rows)]
-    return tuple(
-        ("" if row[0] == last else row[0], *row[1:]) for row, last in zip(rows, before, strict=False)
-    )
 
 
 def versus(comparison: ComparisonResult, metric: str, ours: Sequence[str], theirs: Collection[str]) -> Grid:
@@ -153,6 +134,7 @@ def versus(comparison: ComparisonResult, metric: str, ours: Sequence[str], their
     meaning = METRICS[metric]
     rows: list[tuple[Cell, ...]] = []
     for name in theirs:
+        source: Cell = Outside(name)  # named once
         for row in comparison.rows:
             compared = [target for target in ours if row.values.get(target) is not None]
             if row.metric == metric and row.values.get(name) is not None and compared:
@@ -161,12 +143,11 @@ def versus(comparison: ComparisonResult, metric: str, ours: Sequence[str], their
                     for target in compared
                 }
                 cells = (texts.get(target, UNKNOWN) for target in ours)
-                rows.append(
-                    (Outside(name), load_words(load_of(row)), _value_text(row, name, meaning), *cells)
-                )
+                rows.append((source, load_words(load_of(row)), _value_text(row, name, meaning), *cells))
+                source = ""
     axis = points_head(row.point for row in comparison.rows)
     heads: list[Cell] = ["Source", axis, f"Theirs ({meaning.unit})", *map(Outside, ours)]
-    return Grid(f"{meaning.title}: theirs and ours", tuple(heads), _without_repeated_names(rows))
+    return Grid(f"{meaning.title}: theirs and ours", tuple(heads), tuple(rows))
 
 
 def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
@@ -177,15 +158,13 @@ def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
     meaning = METRICS[metric]
     rows: list[tuple[Cell, ...]] = []
     for load in loads([first, second]):
-        stds = [
-            value.std if (value := _value_at([a_series], load, metric)) else None
-            for a_series in (first, second)
-        ]
-        if stds[0] is not None and stds[1] is not None:
+        levels = [level for a_series in (first, second) if (level := a_series.at(load)) is not None]
+        figures = [level.figures.get(metric) for level in levels]
+        stds = [figure.std for figure in figures if figure is not None and figure.std is not None]
+        if len(stds) == 2:  # noqa: PLR2004 - both of them
             ratio = f"{stds[1] / stds[0]:.1f}×" if stds[0] > 0 else UNKNOWN
-            rows.append(
-                (load_words(load, lengths=first.has_lengths), f"{stds[0]:.2f}", f"{stds[1]:.2f}", ratio)
-            )
+            where = load_words(load, lengths=first.has_lengths)
+            rows.append((where, f"{stds[0]:.2f}", f"{stds[1]:.2f}", ratio))
     axis = points_head(level.load.point for level in first.levels)
     heads = (axis, Outside(first.name, " std"), Outside(second.name, " std"), "Ratio")
     return Grid(f"{meaning.title} ({meaning.unit}): spread over runs", heads, tuple(rows))
@@ -223,10 +202,7 @@ def _against_words(row: ComparisonRow) -> str:
 
 def _value_text(row: ComparisonRow, name: str, metric: Metric) -> str:
     """Return the value of the series `name` in a row as text; a range as "low to high", "–" if unknown."""
-    span = row.ranges.get(name)
-    return (
-        metric.text(row.values.get(name)) if span is None else " to ".join(metric.text(end) for end in span)
-    )
+    return " to ".join(map(metric.text, row.ranges.get(name) or (row.values.get(name),)))
 
 
 def _difference_text(row: ComparisonRow, ours: str, theirs: str) -> str:
@@ -242,11 +218,6 @@ def _difference_text(row: ComparisonRow, ours: str, theirs: str) -> str:
     )
     unknown_text = "within" if row.ranges.get(theirs) else UNKNOWN
     return unknown_text if ratio is None else f"{ratio.percent:+.1f} %".replace("-", MINUS)
-
-
-def _value_at(series: Sequence[Series], load: Load, metric: str) -> Value | None:
-    values = (level.figures.get(metric) for a_series in series if (level := a_series.at(load)) is not None)
-    return next((figure for figure in values if figure is not None), None)
 
 
 REFUSED_SIGN = "❌"
@@ -285,7 +256,6 @@ _RATES = (
     "output_tps",
     "total_tps",
 )
-_COARSE_FROM = 100
 _MOST_MARKS = 2
 _MOST_MARK_CELLS = 32
 """Maximum number of marks that a row names; cells from which on it names them in one word."""
@@ -317,7 +287,11 @@ class Columns(Struct, frozen=True):
         shown = self._columns_of(target)
         levels = target.in_order() if shown else ()
         rows: tuple[tuple[Cell, ...], ...] = tuple(
-            (_load_cell(level, target), *(column.cell(level) for column in shown)) for level in levels
+            (
+                f"{'' if level.error is None else '❌ '}{level_words(level, target)}",
+                *(column.cell(level) for column in shown),
+            )
+            for level in levels
         )
         notes = (
             (*_refusal_lines(levels), *_roofline_line(levels), *_yardstick_lines(levels))
@@ -378,12 +352,6 @@ def level_words(level: LevelResult, target: TargetResult) -> str:
     return load_words(load_of(level), lengths=several)
 
 
-def _load_cell(level: LevelResult, target: TargetResult) -> str:
-    """Return a level's load as text, after "❌" if the server refused this load."""
-    words = level_words(level, target)
-    return words if level.error is None else f"❌ {words}"
-
-
 def _refusal_lines(levels: Sequence[LevelResult]) -> Iterator[str]:
     """Yield one line of Markdown per refused prompt length, with the server's error message."""
     refused = {(level.pp, level.error) for level in levels if level.error is not None}
@@ -407,11 +375,6 @@ def _roofline_line(levels: Sequence[LevelResult]) -> Iterator[str]:
         yield f"Roofline: {100 * decode / percent:.0f} tok/s for one request alone"
 
 
-def _yardstick_percent(level: LevelResult, name: str) -> float | None:
-    """Return a level's decode rate in percent of the yardstick `name`."""
-    return next((yardstick.percent for yardstick in level.yardsticks if yardstick.name == name), None)
-
-
 def _yardstick_lines(levels: Sequence[LevelResult]) -> Iterator[str]:
     """Yield a line for each source of published rates and limits, as far as it is the same for levels."""
     for name in (PUBLISHED, LIMIT):
@@ -425,70 +388,50 @@ def _yardstick_lines(levels: Sequence[LevelResult]) -> Iterator[str]:
             yield f"Of {YARDSTICK_WORDS[name]}: {', '.join(sources)}"
 
 
-def _rate(name: str) -> Column:
-    metric = METRICS[name]
-
-    def cell(level: LevelResult) -> str:
-        rate = level.rate(name)
-        if rate is not None and rate.std is not None and name in _WITH_SPREAD:
-            return f"{metric.text(rate.mean)} (std {metric.text(rate.std)})"
-        return metric.text(rate.mean if rate else None)
-
-    return Column(metric.title, cell, name)
-
-
-def _latency(name: str, part: str) -> Column:
-    metric = METRICS[name]
-
-    def cell(level: LevelResult) -> str:
-        latency = level.latency(name)
-        return metric.text(getattr(latency, part) if latency else None)
-
-    return Column(metric.title if part == "mean" else f"{metric.title} {part}", cell, name)
-
-
 def _column(
     head: str,
-    value: Callable[[LevelResult], float | str | None],
-    form: str = "{:,.0f}",
+    value: Callable[[LevelResult], Any],
+    text: Callable[[Any], str] = "{:,.0f}".format,
     metric: str | None = None,
 ) -> Column:
-    """Return the column of a figure that `form` writes; "–" where it is unknown."""
+    """Return the column of a figure that `text` writes; "–" where it is unknown."""
 
     def cell(level: LevelResult) -> str:
-        number = value(level)
-        return UNKNOWN if number is None or number == "" else form.format(number)
+        figure = value(level)
+        return UNKNOWN if figure is None or figure == "" else text(figure)
 
     return Column(head, cell, metric)
 
 
-def _open_loop(head: str, value: Callable[[OpenLoopResult], float | str | None], digits: int = 2) -> Column:
-    def cell(level: LevelResult) -> str:
-        number = None if level.open_loop is None else value(level.open_loop)
-        if number is None or isinstance(number, str):
-            return number or UNKNOWN
-        return f"{number:,.{digits if number < _COARSE_FROM else 0}f}"
-
-    return Column(head, cell)
+def _part(part: str, head: str, name: str, form: str = "{:,.0f}") -> Column:
+    """Return the column of the field `name` of a level's `part`, which levels of other kinds of load lack."""
+    return _column(head, lambda level: getattr(getattr(level, part), name, None), form.format)
 
 
-def _agents(head: str, value: Callable[[AgentsResult], float | str | None], form: str = "{:,.0f}") -> Column:
-    return _column(head, lambda level: None if level.agents is None else value(level.agents), form)
+def _rate(name: str) -> Column:
+    metric = METRICS[name]
+
+    def text(rate: Rate) -> str:
+        shows_std = rate.std is not None and name in _WITH_SPREAD
+        return metric.text(rate.mean) + (f" (std {metric.text(rate.std)})" if shows_std else "")
+
+    return _column(metric.title, lambda level: level.rate(name), text, name)
 
 
-def _replay(head: str, value: Callable[[ReplayResult], float | None], form: str = "{:,}") -> Column:
-    return _column(head, lambda level: None if level.replay is None else value(level.replay), form)
+def _latency(name: str, part: str) -> Column:
+    metric = METRICS[name]
+    head = metric.title if part == "mean" else f"{metric.title} {part}"
+    return _column(head, lambda level: getattr(level.latency(name), part, None), metric.text, name)
 
 
 def _context(head: str, name: str) -> Column:
     """Return the column of a rate or latency of the runs that sent contexts alone."""
-    metric = METRICS[name]
 
-    def cell(level: LevelResult) -> str:
-        value = None if level.context is None or not level.depth else level.context.figure(name)
-        return metric.text(None if value is None else value.mean)
+    def value(level: LevelResult) -> float | None:
+        figure = level.context.figure(name) if level.context is not None and level.depth else None
+        return None if figure is None else figure.mean
 
-    return Column(head, cell, name)
+    return _column(head, value, METRICS[name].text, name)
 
 
 def _marks_text(level: LevelResult) -> str:
@@ -513,110 +456,105 @@ def _marks_text(level: LevelResult) -> str:
     return words + more or UNKNOWN
 
 
-def _energy_text(level: LevelResult) -> str:
-    joules = level.joules_per_token
-    return UNKNOWN if joules is None else f"{joules:.3f}" if joules < 1 else f"{joules:,.2f}"
+_PERCENT = "{:.0f} %"
 
 
-def _unless_refused(level: LevelResult, count: int) -> int | None:
-    return count if level.error is None else None
+def _yardstick(head: str, name: str) -> Column:
+    """Return the column of a level's decode rate in percent of the yardstick `name`."""
+    return _column(
+        head,
+        lambda level: next((stick.percent for stick in level.yardsticks if stick.name == name), None),
+        _PERCENT.format,
+    )
 
 
-THROUGHPUT = Columns(
-    "Throughput (tok/s)",
-    (
-        *(_rate(name) for name in _RATES),
-        _column(
-            "Accepted", lambda level: level.server.spec_accept_percent if level.server else None, "{:.0f} %"
-        ),
-    ),
-)
-LATENCY = Columns(
-    "Latency (ms)",
-    (
-        *(_latency("ttft_ms", part) for part in ("mean", "p50", "p90", "p99")),
-        _latency("itl_ms", "mean"),
-        _latency("e2e_ms", "mean"),
-        _latency("e2e_ms", "p90"),
-    ),
-)
-OPEN_LOOP = Columns(
-    "Requests at a rate (latencies in ms)",
-    (
-        _open_loop("Arrived (/s)", lambda loop: loop.arrived_per_s),
-        _open_loop("Completed (/s)", lambda loop: loop.completed_per_s),
-        _open_loop("In flight", lambda loop: loop.in_flight_mean, 1),
-        _open_loop("Most", lambda loop: loop.in_flight_max, 0),
-        *(_latency("ttft_due_ms", part) for part in ("mean", "p50", "p90", "p99")),
-        _latency("e2e_due_ms", "mean"),
-        _latency("e2e_due_ms", "p90"),
-        _latency("client_wait_ms", "mean"),
-        _open_loop("Growth", lambda loop: loop.growth_words),
-    ),
-)
-CALLS = Columns(
-    "Agents (latencies in ms)",
-    (
-        *(_latency(name, part) for name in CALL_LATENCIES for part in ("p50", "p90")),
-        _agents("Calls", lambda agents: agents.calls),
-        _agents("From cache", lambda agents: agents.cached_percent, "{:.0f} %"),
-        _agents("By counters", lambda agents: agents.server_cached_percent, "{:.0f} %"),
-        _agents("Amplification", lambda agents: agents.amplification, "{:,.1f}"),
-        _agents("Compactions", lambda agents: agents.compactions),
-        _agents("Ended early", lambda agents: agents.early_words, "{}"),
-        _agents("Context", lambda agents: agents.context_tokens),
-        _agents("Fit KV cache", lambda agents: agents.fit),
-        _agents("Interactivity", lambda agents: agents.interactivity_tps, "{:,.1f}"),
-        _agents("In flight", lambda agents: agents.in_flight_mean, "{:,.1f}"),
-    ),
-)
-REPLAY = Columns(
-    "Recorded traffic",
-    (
-        _replay("Cached", lambda replay: replay.cached_percent, "{:.0f} %"),
-        _replay("Repeated", lambda replay: replay.repeated_percent, "{:.0f} %"),
-        _replay("Beyond context", lambda replay: replay.beyond_context or None),
-        _replay("Not due", lambda replay: replay.not_due or None),
-    ),
-)
-CONTEXT = Columns(
-    "Context",
-    (
-        _context("Prefill (tok/s)", "prefill_tps"),
-        _context("Decode (tok/s)", "decode_tps"),
-        _context("TTFT (ms)", "ttft_ms"),
-        _column(
-            "In the cache",
-            lambda level: level.context.found_percent if level.context and level.depth else None,
-            "{:.0f} %",
-        ),
-    ),
-)
-"""The runs that sent the context of levels with depth, and how much of it the prompts found in the cache."""
-LEVELS = Columns(
-    "Levels",
-    (
-        _column("Runs", lambda level: _unless_refused(level, level.runs)),
-        _column("Requests", lambda level: _unless_refused(level, level.requests.ok)),
-        _column("Failed", lambda level: level.requests.failed or None, "{}"),
-        _column("Padding", lambda level: level.padding_percent, "{:.0f} %"),
-        _column("Roofline", lambda level: level.roofline_percent, "{:.0f} %"),
-        _column("Of own best", lambda level: _yardstick_percent(level, BEST), "{:.0f} %"),
-        _column("Of published", lambda level: _yardstick_percent(level, PUBLISHED), "{:.0f} %"),
-        _column("Of limit", lambda level: _yardstick_percent(level, LIMIT), "{:.0f} %"),
-        Column("J/token", _energy_text),
-        Column("Remarks", _marks_text),
-    ),
-    notes=True,
-)
 TABLES: Sequence[Columns] = (
-    THROUGHPUT,
-    CALLS,
-    OPEN_LOOP,
-    REPLAY,
-    LATENCY,
-    CONTEXT,
-    LEVELS,
+    Columns(
+        "Throughput (tok/s)",
+        (*map(_rate, _RATES), _part("server", "Accepted", "spec_accept_percent", _PERCENT)),
+    ),
+    Columns(
+        "Agents (latencies in ms)",
+        (
+            *(_latency(name, part) for name in CALL_LATENCIES for part in ("p50", "p90")),
+            _part("agents", "Calls", "calls"),
+            _part("agents", "From cache", "cached_percent", _PERCENT),
+            _part("agents", "By counters", "server_cached_percent", _PERCENT),
+            _part("agents", "Amplification", "amplification", "{:,.1f}"),
+            _part("agents", "Compactions", "compactions"),
+            _part("agents", "Ended early", "early_words", "{}"),
+            _part("agents", "Context", "context_tokens"),
+            _part("agents", "Fit KV cache", "fit"),
+            _part("agents", "Interactivity", "interactivity_tps", "{:,.1f}"),
+            _part("agents", "In flight", "in_flight_mean", "{:,.1f}"),
+        ),
+    ),
+    Columns(
+        "Requests at a rate (latencies in ms)",
+        (
+            _part("open_loop", "Arrived (/s)", "arrived_per_s", "{:,.2f}"),
+            _part("open_loop", "Completed (/s)", "completed_per_s", "{:,.2f}"),
+            _part("open_loop", "In flight", "in_flight_mean", "{:,.1f}"),
+            _part("open_loop", "Most", "in_flight_max"),
+            *(_latency("ttft_due_ms", part) for part in ("mean", "p50", "p90", "p99")),
+            _latency("e2e_due_ms", "mean"),
+            _latency("e2e_due_ms", "p90"),
+            _latency("client_wait_ms", "mean"),
+            _part("open_loop", "Growth", "growth_words", "{}"),
+        ),
+    ),
+    Columns(
+        "Recorded traffic",
+        (
+            _part("replay", "Cached", "cached_percent", _PERCENT),
+            _part("replay", "Repeated", "repeated_percent", _PERCENT),
+            _column("Beyond context", lambda level: (level.replay and level.replay.beyond_context) or None),
+            _column("Not due", lambda level: (level.replay and level.replay.not_due) or None),
+        ),
+    ),
+    Columns(
+        "Latency (ms)",
+        (
+            *(_latency("ttft_ms", part) for part in ("mean", "p50", "p90", "p99")),
+            _latency("itl_ms", "mean"),
+            _latency("e2e_ms", "mean"),
+            _latency("e2e_ms", "p90"),
+        ),
+    ),
+    # The runs that sent the context of levels with depth, and how much of it the prompts found in the cache.
+    Columns(
+        "Context",
+        (
+            _context("Prefill (tok/s)", "prefill_tps"),
+            _context("Decode (tok/s)", "decode_tps"),
+            _context("TTFT (ms)", "ttft_ms"),
+            _column(
+                "In the cache",
+                lambda level: level.context.found_percent if level.context and level.depth else None,
+                _PERCENT.format,
+            ),
+        ),
+    ),
+    Columns(
+        "Levels",
+        (
+            _column("Runs", lambda level: None if level.error else level.runs),
+            _column("Requests", lambda level: None if level.error else level.requests.ok),
+            _column("Failed", lambda level: level.requests.failed or None, str),
+            _column("Padding", lambda level: level.padding_percent, _PERCENT.format),
+            _column("Roofline", lambda level: level.roofline_percent, _PERCENT.format),
+            _yardstick("Of own best", BEST),
+            _yardstick("Of published", PUBLISHED),
+            _yardstick("Of limit", LIMIT),
+            _column(
+                "J/token",
+                lambda level: level.joules_per_token,
+                lambda joules: f"{joules:.3f}" if joules < 1 else f"{joules:,.2f}",
+            ),
+            Column("Remarks", _marks_text),
+        ),
+        notes=True,
+    ),
 )
 
 
@@ -639,24 +577,20 @@ def split_grid(target: TargetResult) -> Grid:
         return Grid(title, (), ())
     several = len({(level.point, level.depth) for level in target.levels}) < len(target.levels)
     levels = [level for level in target.in_order() if level.error is None]
-    rows = tuple(_split_row(level, names, lengths=several) for level in levels)
+    rows: list[tuple[Cell, ...]] = []
+    for level in levels:
+        cells = [load_words(load_of(level), lengths=several)]
+        for name in names:
+            batch = level.busy_batch.get(name)
+            count = level.served_by.get(name, 0 if level.served_by else None)
+            cells += [UNKNOWN if count is None else str(count), UNKNOWN if batch is None else f"{batch:.1f}"]
+        shares = [f"{share:.0f}" for share in sorted(run_shares(level_split(level)))]
+        ends = dict.fromkeys((*shares[:1], *shares[-1:]))
+        rows.append((*cells, f"{' to '.join(ends)} %" if ends else UNKNOWN))
     heads: list[Cell] = [points_head(level.point for level in levels)]
     for name in names:
         heads += [Outside(name, " requests"), Outside(name, " batch")]
-    return Grid(title, (*heads, "Largest share of a run"), rows, notes=(_SPLIT_NOTE,))
-
-
-def _split_row(level: LevelResult, names: list[str], *, lengths: bool) -> tuple[Cell, ...]:
-    cells: list[Cell] = [load_words(load_of(level), lengths=lengths)]
-    for name in names:
-        batch = level.busy_batch.get(name)
-        count = level.served_by.get(name, 0 if level.served_by else None)
-        cells += [UNKNOWN if count is None else str(count), UNKNOWN if batch is None else f"{batch:.1f}"]
-    shares = run_shares(level_split(level))
-    if not shares:
-        return (*cells, UNKNOWN)
-    low, high = round(min(shares)), round(max(shares))
-    return (*cells, f"{high} %" if low == high else f"{low} to {high} %")
+    return Grid(title, (*heads, "Largest share of a run"), tuple(rows), notes=(_SPLIT_NOTE,))
 
 
 _REPLAY_HEADS = ("Load", "Part", "Requests", "Arrived (/s)", "Completed (/s)", "TTFT p50", "TTFT p90")
@@ -670,25 +604,20 @@ def phases_grid(target: TargetResult, *, several: bool) -> Grid:
     """
     title = f"The replay in parts: {code(target.name)}" if several else "The replay in parts"
     rows: list[tuple[Cell, ...]] = []
+    ttft = METRICS["ttft_due_ms"]
     for level in target.in_order():
         where = level_words(level, target)
         for phase in level.replay.phases if level.replay is not None else ():
-            rows.append((where, *_phase_cells(phase)))
+            rates = (phase.arrived_per_s, phase.completed_per_s)
+            rows.append(
+                (
+                    where,
+                    phase.words,
+                    f"{phase.requests:,}",
+                    *(UNKNOWN if rate is None else f"{rate:.2f}" for rate in rates),
+                    ttft.text(phase.ttft_due_p50_ms),
+                    ttft.text(phase.ttft_due_p90_ms),
+                )
+            )
             where = ""
     return Grid(title, _REPLAY_HEADS, tuple(rows), frozenset({0, 1}), (_REPLAY_NOTE,) if rows else ())
-
-
-def _phase_cells(phase: ReplayPhase) -> tuple[str, ...]:
-    ttft = METRICS["ttft_due_ms"]
-    return (
-        phase.words,
-        f"{phase.requests:,}",
-        _per_s_text(phase.arrived_per_s),
-        _per_s_text(phase.completed_per_s),
-        ttft.text(phase.ttft_due_p50_ms),
-        ttft.text(phase.ttft_due_p90_ms),
-    )
-
-
-def _per_s_text(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.2f}"

@@ -34,7 +34,6 @@ from sparktop.sweep.plan.conversations import BUILT_IN
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.plan.presets import TEXTS_PRESET
 from sparktop.sweep.result.results import (
-    CapacityAnswer,
     CapacityResult,
     ComparisonResult,
     PlanResult,
@@ -99,10 +98,19 @@ def repeat_command(result: SweepResult, *, addresses: bool = False, places: bool
         options |= _trace_options(plan.trace)
     if agents:
         options |= _agent_options(plan)
-    for name, value in options.items():
-        words += [] if value in {None, ""} else [name, str(value)]
-    words += [*_header_options(plan), *(["--leave"] if plan.leave else [])]
-    return shlex.join([*words, *([] if plan.warmup or agents else ["--no-warm-up"])])
+    flags = {"--leave": plan.leave, "--no-warm-up": not (plan.warmup or agents)}
+    return _command(words, options, plan, [name for name, is_set in flags.items() if is_set])
+
+
+def _command(
+    words: Sequence[str], options: Mapping[str, object], plan: PlanResult, flags: Sequence[str]
+) -> str:
+    """Return a shell command with the options that have a value; those of headers have none in the result."""
+    values = [
+        word for name, value in options.items() if value not in {None, ""} for word in (name, str(value))
+    ]
+    headers = [word for name in plan.headers for word in ("--header", f"{name}=…")]
+    return shlex.join([*words, *values, *headers, *flags])
 
 
 def _capacity_command(result: SweepResult, search: CapacityResult, *, addresses: bool) -> str:
@@ -126,9 +134,7 @@ def _capacity_command(result: SweepResult, search: CapacityResult, *, addresses:
         "--seed": plan.seed,
         **_request_options(result),
     }
-    for name, value in options.items():
-        words += [] if value in {None, ""} else [name, str(value)]
-    return shlex.join([*words, *_header_options(plan), f"--{search.load.value}"])
+    return _command(words, options, plan, [f"--{search.load.value}"])
 
 
 def _request_options(result: SweepResult) -> dict[str, str | None]:
@@ -144,11 +150,6 @@ def _request_options(result: SweepResult) -> dict[str, str | None]:
         "--extra-body": json.dumps(plan.extra_body) if plan.extra_body else None,
         "--timeout": None if plan.timeout_s is None else f"{plan.timeout_s:g}",
     }
-
-
-def _header_options(plan: PlanResult) -> list[str]:
-    """Return the options for headers, whose values are not kept."""
-    return [word for name in plan.headers for word in ("--header", f"{name}=…")]
 
 
 def _agent_options(plan: PlanResult) -> dict[str, str | None]:
@@ -197,12 +198,8 @@ def _capacity_lines(result: SweepResult) -> Iterator[str]:
         reason = target.error or (None if answer.complete else result.stop_reason)
         if reason is not None:
             yield f"  {reason}"
-        yield from _tried_lines(search, answer)
-
-
-def _tried_lines(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
-    for tried in sorted(answer.probes, key=lambda probe: probe.value):
-        yield f"  {sign(tried)} {amount(search.load, tried.value)}: {_tried_words(tried)}"
+        for tried in sorted(answer.probes, key=lambda probe: probe.value):
+            yield f"  {sign(tried)} {amount(search.load, tried.value)}: {_tried_words(tried)}"
 
 
 def sign(probe: ProbeResult) -> str:
@@ -217,11 +214,10 @@ def _tried_words(probe: ProbeResult) -> str:
     if together is not None and together.met_percent is not None:
         parts.append(f"{together.met_percent:.1f} % met all")
     runs = "" if probe.runs == 1 else f", {probe.runs} runs"
-    verdict, fails = "holds" if probe.holds else "fails", probe.fails_percent
-    chance = "but not certain"
+    fails, chance = probe.fails_percent, "but not certain"
     if fails is not None:
         chance = f"with a probability of {100 - fails if probe.holds else fails:.0f} %"
-    unsure = "" if probe.certain else f", {verdict} {chance}"
+    unsure = "" if probe.certain else f", {'holds' if probe.holds else 'fails'} {chance}"
     return f"{'; '.join(parts)} ({probe.requests} requests{runs}{unsure})"
 
 
