@@ -30,7 +30,7 @@ from sparktop.sweep.compare.ratio import (
     proofs,
     ratio_of,
 )
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel, TableRule, align_rows, length_notes
+from sparktop.sweep.compare.series import Load, Series, TableRule, align_rows, length_notes
 from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityComparison,
@@ -104,10 +104,6 @@ def _beyond_sentences(engines: IndependentEngines) -> Iterator[str]:
         yield f"{name} exceeds {best} at {where}: no routing over them can match it there"
 
 
-def _is_router(series: Series) -> bool:
-    return len(series.engines) > 1
-
-
 def _series_of_engines(routed: Series, series: Sequence[Series]) -> list[Series]:
     """Return one series for each engine behind the router `routed`, measured without the router.
 
@@ -115,7 +111,7 @@ def _series_of_engines(routed: Series, series: Sequence[Series]) -> list[Series]
     a single engine in a published table. Return an empty list if there is no series to use, or if `routed` is
     not a router.
     """
-    if not _is_router(routed):
+    if len(routed.engines) <= 1:
         return []
     single = [
         a_series for a_series in series if len(a_series.engines) == 1 and a_series.model == routed.model
@@ -137,18 +133,22 @@ def _engines_levels(
     others = [
         a_series
         for a_series in series
-        if a_series not in alone and a_series is not routed and not _is_router(a_series)
+        if a_series not in alone and a_series is not routed and len(a_series.engines) <= 1
     ]
     for level in routed.levels:
         concurrency = level.load.point.concurrency
         if not concurrency:
             continue  # its load is not divided into numbers of requests
         each, left = divmod(concurrency, count)
-        parts = [_level_at(a_series, each, level) for a_series in alone]
+        part_load = replace(level.load, point=concurrency_point(each))
+        parts = [a_series.at(part_load) for a_series in alone]
         measured = [part for part in parts if part is not None and metric in part.figures]
         if left or not each or len(measured) < count:
             continue
-        bound = _sum([part.figures[metric] for part in measured])
+        figures = [part.figures[metric] for part in measured]
+        # The first run of the bound is the sum of the engines' first runs, and so on.
+        runs = [sum(values) for values in zip(*(figure.runs for figure in figures), strict=False)]
+        bound = value_of(sum(figure.mean for figure in figures), runs)
         reached = level.figures.get(metric)
         ratio = None if reached is None else ratio_of(reached, bound)
         yield EnginesLevel(
@@ -163,7 +163,7 @@ def _engines_levels(
             beyond=tuple(
                 a_series.name
                 for a_series in others
-                if (beside := _level_at(a_series, concurrency, level)) is not None
+                if (beside := a_series.at(level.load)) is not None
                 and metric in beside.figures
                 and _clearly_exceeds(
                     beside.figures[metric],
@@ -173,30 +173,6 @@ def _engines_levels(
                 )
             ),
         )
-
-
-def _level_at(series: Series, concurrency: int, like: SeriesLevel) -> SeriesLevel | None:
-    """Return the level of a series at a concurrency and with the prompt and output lengths of level `like`.
-
-    Return None if the series has no such level.
-    """
-    return next(
-        (
-            level
-            for level in series.levels
-            if level.load == replace(like.load, point=concurrency_point(concurrency))
-        ),
-        None,
-    )
-
-
-def _sum(figures: Sequence[Value]) -> Value:
-    """Return the sum of several values of a metric.
-
-    Its mean is the sum of their means; its first run is the sum of their first runs, and so on.
-    """
-    runs = [sum(values) for values in zip(*(figure.runs for figure in figures), strict=False)]
-    return value_of(sum(figure.mean for figure in figures), runs)
 
 
 def _clearly_exceeds(figure: Value, bound: Value, *, tests: int, stated: bool) -> bool:
@@ -356,7 +332,9 @@ def _row_at_load(
     """Return the row of a metric under one load; `ranked` has the targets, the best first."""
     figures = table.figures(metric.name, load)
     changes = {name: table.change(metric.name, load, ranked[0], name) for name in ranked[1:]}
-    shown = _is_best_significant(changes)
+    # Significantly better than all others; None if any of the differences could not be tested.
+    tested = [change.significant for change in changes.values()]
+    shown = False if False in tested else None if None in tested else True
     ahead = ranked[0] if _is_ahead(figures, ranked) else None
     stated = shown is None and ahead is not None and _wins_as_published(table, metric, ahead, changes)
     vs, against = _opponent(table, ranked, crossed=crossed)
@@ -379,18 +357,14 @@ def _row_at_load(
         percent=beside.percent,
         ratio_ci95=beside.ratio_ci95,
         significant=shown,
-        changes=_changes_from_baseline(table, metric, load, figures),
+        changes={
+            name: table.change(metric.name, load, name, table.baseline)
+            for name in figures
+            if table.baseline in figures and name != table.baseline
+        }
+        if table.baseline is not None
+        else {},
     )
-
-
-def _is_best_significant(changes: Mapping[str, Change]) -> bool | None:
-    """Return whether the best target of a row is significantly better than all others.
-
-    `changes` has its difference from each other target. Return False if any of these is not significant.
-    Otherwise return None if any could not be tested, else True.
-    """
-    tested = [change.significant for change in changes.values()]
-    return False if False in tested else None if None in tested else True
 
 
 def _is_ahead(figures: Mapping[str, Value], ranked: Sequence[str]) -> bool:
@@ -409,25 +383,20 @@ def _wins_as_published(table: _Table, metric: Metric, ahead: str, changes: Mappi
     """Return whether `ahead` wins by published values, although some of its differences cannot be tested.
 
     `changes` has the difference of `ahead` from each other target. `ahead` and every target without a test
-    must be in published tables, and each untested difference must exceed rounding or the noise floor.
+    must be in published tables, and each untested difference must exceed rounding, or the noise floor if the
+    two are from tables of different sources.
     """
-    untested = {name: change for name, change in changes.items() if change.significant is None}
-    if ahead not in table.published or not all(name in table.published for name in untested):
-        return False
-    return all(_exceeds_rounding(table, metric, ahead, name, change) for name, change in untested.items())
-
-
-def _exceeds_rounding(table: _Table, metric: Metric, ahead: str, other: str, change: Change) -> bool:
-    """Return whether a difference between two published targets is large enough to name a winner.
-
-    It must exceed rounding, or the noise floor if the targets are from tables of different sources.
-    """
-    is_of_one_table = table.published[ahead] == table.published[other]
-    least = _STATED_PERCENT if is_of_one_table else table.floors[metric.name]
-    percent = change.percent or 0.0
-    return (
-        abs(percent) >= least if is_of_one_table else abs(math.log1p(percent / 100)) > math.log1p(least / 100)
-    )
+    for name, change in changes.items():
+        if change.significant is None:
+            if ahead not in table.published or name not in table.published:
+                return False
+            percent, floor = change.percent or 0.0, table.floors[metric.name]
+            if table.published[ahead] == table.published[name]:
+                if abs(percent) < _STATED_PERCENT:
+                    return False
+            elif abs(math.log1p(percent / 100)) <= math.log1p(floor / 100):
+                return False
+    return True
 
 
 def _opponent(table: _Table, ranked: Sequence[str], *, crossed: bool) -> tuple[_Vs, str]:
@@ -439,17 +408,6 @@ def _opponent(table: _Table, ranked: Sequence[str], *, crossed: bool) -> tuple[_
         if stated in ranked[1:]:
             return "table", stated
     return "runner-up", ranked[1]
-
-
-def _changes_from_baseline(
-    table: _Table, metric: Metric, load: Load, figures: Mapping[str, Value]
-) -> dict[str, Change]:
-    """Return the difference of each target from the baseline; {} without one."""
-    baseline = table.baseline
-    if baseline is None or baseline not in figures:
-        return {}
-    others = (name for name in figures if name != baseline)
-    return {name: table.change(metric.name, load, name, baseline) for name in others}
 
 
 def _crossovers_by_source(table: _Table, rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
@@ -578,29 +536,30 @@ def notes_of(
     `pair` names two series of the same server, whose difference is taken for noise. `table` states what the
     percentages of a published table refer to; it is None unless a single published table is compared.
     """
-    if any(row.significant is None for row in rows):
-        yield _no_test_note(rows)
+    titles = dict.fromkeys(METRICS[row.metric].title for row in rows if row.significant is None)
+    if titles:
+        is_everywhere = all(row.significant is None for row in rows)
+        yield NO_TEST if is_everywhere else f"{NO_TEST}, in rows of {', '.join(titles)}"
     if any(row.winner_vs == "table" for row in rows) and table is not None:
         rule = f"winner against {table.first} up to the crossover, against {table.then} after it"
         yield f"percent as the table states it: {rule}"
     if pair is not None:
         yield f"{pair[0]} and {pair[1]} are the same server: what they differ by is taken for noise"
-    yield from _unlike_definitions(series, rows)
+    means = definitions_of(series, {row.metric for row in rows}).items()
+    unlike = [METRICS[metric].title for metric, texts in means if len(set(texts.values())) > 1]
+    if unlike:
+        yield f"not the same window everywhere, see the definitions: {', '.join(unlike)}"
     yield from _unlike_values(
         "requests came", series, lambda a_series: a_series.shape and a_series.shape.value
     )
     yield from _unlike_values("model", series, lambda a_series: a_series.model)
-    has_prompts = any(a_series.prompts for a_series in series)
-    yield from _unlike_values(
-        "prompts", series, lambda a_series: (a_series.prompts or "made ones") if has_prompts else None
-    )
-    more = any(a_series.requests for a_series in series)
-    yield from _unlike_values(
-        "requests", series, lambda a_series: (a_series.requests or "nothing added") if more else None
-    )
-    yield from _unlike_lengths(series, rows)
+    yield from _unlike_values("prompts", series, lambda a_series: a_series.prompts or "made ones")
+    yield from _unlike_values("requests", series, lambda a_series: a_series.requests or "nothing added")
+    if all(row.pp is None and row.tg is None for row in rows):
+        yield from _unlike_values("prompt / output tokens", series, _lengths_words)
     yield from length_notes(series)
-    yield from _range_notes(rows)
+    if ranged := dict.fromkeys(name for row in rows for name in row.ranges):
+        yield f"given as ranges, compared by their nearest end: {', '.join(ranged)}"
     simulated = [a_series.name for a_series in series if a_series.simulated]
     if simulated:
         yield f"simulated: {', '.join(simulated)}"
@@ -608,28 +567,6 @@ def notes_of(
     yield from _refusal_notes(series)
     yield from _warning_notes(series)
     yield from _notes_by_source(series)
-
-
-def _range_notes(rows: Sequence[ComparisonRow]) -> Iterator[str]:
-    names = dict.fromkeys(name for row in rows for name in row.ranges)
-    if names:
-        yield f"given as ranges, compared by their nearest end: {', '.join(names)}"
-
-
-def _no_test_note(rows: Sequence[ComparisonRow]) -> str:
-    """Return the note that no test was possible; it names the metrics, unless it applies to all of them."""
-    if all(row.significant is None for row in rows):
-        return NO_TEST
-    titles = dict.fromkeys(METRICS[row.metric].title for row in rows if row.significant is None)
-    return f"{NO_TEST}, in rows of {', '.join(titles)}"
-
-
-def _unlike_definitions(series: Sequence[Series], rows: Sequence[ComparisonRow]) -> Iterator[str]:
-    metrics = {row.metric for row in rows}
-    means = definitions_of(series, metrics).items()
-    unlike = [METRICS[metric].title for metric, texts in means if len(set(texts.values())) > 1]
-    if unlike:
-        yield f"not the same window everywhere, see the definitions: {', '.join(unlike)}"
 
 
 def _unlike_values(what: str, series: Iterable[Series], of: Callable[[Series], str | None]) -> Iterator[str]:
@@ -644,19 +581,12 @@ def _unlike_values(what: str, series: Iterable[Series], of: Callable[[Series], s
         yield f"not alike: {what}: {'; '.join(parts)}"
 
 
-def _unlike_lengths(series: Sequence[Series], rows: Sequence[ComparisonRow]) -> Iterator[str]:
-    if any(row.pp is not None or row.tg is not None for row in rows):
-        return
-    yield from _unlike_values("prompt / output tokens", series, _lengths_words)
-
-
 def _lengths_words(series: Series) -> str | None:
     """Return the lengths of a series as text; None if its levels differ in them."""
     lengths = {(level.load.pp, level.load.tg) for level in series.levels}
-    if len(lengths) != 1:
+    if len(lengths) != 1 or lengths == {(None, None)}:
         return None
-    pp, tg = lengths.pop()
-    return None if pp is None and tg is None else f"{'?' if pp is None else pp} / {'?' if tg is None else tg}"
+    return " / ".join("?" if count is None else str(count) for count in lengths.pop())
 
 
 def _clock_shifts(series: Sequence[Series]) -> Iterator[str]:
@@ -687,18 +617,16 @@ def _warning_notes(series: Sequence[Series]) -> Iterator[str]:
         for level in a_series.levels:
             for mark in level.validity:
                 word = WARNINGS[mark].word if mark in WARNINGS else mark
-                places.setdefault(word, []).append(_level_words(level, a_series))
+                length = (
+                    f" {level.load.pp:,} in" if a_series.has_lengths and level.load.pp is not None else ""
+                )
+                places.setdefault(word, []).append(level.load.point.short + length)
         doubts = (
             f"{word} at {'every level' if len(where) == len(a_series.levels) > 1 else ', '.join(where)}"
             for word, where in places.items()
         )
         if places:
             yield f"{a_series.name}: warnings: {'; '.join(doubts)}"
-
-
-def _level_words(level: SeriesLevel, series: Series) -> str:
-    load = level.load
-    return load.point.short + (f" {load.pp:,} in" if series.has_lengths and load.pp is not None else "")
 
 
 def _notes_by_source(series: Sequence[Series]) -> Iterator[str]:

@@ -78,6 +78,11 @@ class Ratio(Struct, frozen=True):
         return two_sided_t(self.log_ratio / math.sqrt(variance / self.weight), freedom)
 
     @property
+    def p_or_1(self) -> float:
+        """The p-value; 1 without a test."""
+        return 1.0 if self.p is None else self.p
+
+    @property
     def ci95(self) -> tuple[float, float] | None:
         """(low, high) of the ratio's 95 % confidence interval; None without a test."""
         if self.variance is None:
@@ -86,8 +91,11 @@ class Ratio(Struct, frozen=True):
         if variance == 0:
             return (math.exp(self.log_ratio),) * 2
         steps = max(1.0, math.floor(freedom * _FREEDOM_STEP + 1e-6) / _FREEDOM_STEP)
-        error = math.sqrt(variance / self.weight)
-        return _interval(self.log_ratio, student_t((1 + CONFIDENCE) / 2, steps) * error)
+        half = student_t((1 + CONFIDENCE) / 2, steps) * math.sqrt(variance / self.weight)
+        try:
+            return math.exp(self.log_ratio - half), min(math.exp(self.log_ratio + half), LARGEST)
+        except OverflowError:  # the values of the runs differ too much for any conclusion
+            return 0.0, LARGEST
 
     def is_beyond(self, floor_percent: float) -> bool:
         """Return whether the larger of the two values exceeds the smaller by more than the noise floor."""
@@ -137,13 +145,11 @@ def proofs(
     asked = {key: levels for key, levels in tests.items() if levels}
     tested = {key: _with_mean_variance(levels) for key, levels in asked.items()}
     differing = holm({key: _p_of_levels(levels, tested[key]) for key, levels in asked.items()})
-    return {
-        key: {load: replace(ratio, proven=load in shown) for load, ratio in levels.items()}
-        for key, levels in tested.items()
-        for shown in [
-            holm({load: _p_or_1(ratio) for load, ratio in levels.items()}) if key in differing else ()
-        ]
-    }
+    proven: dict[tuple[str, Pair], dict[Load, Ratio]] = {}
+    for key, levels in tested.items():
+        shown = holm({load: ratio.p_or_1 for load, ratio in levels.items()}) if key in differing else ()
+        proven[key] = {load: replace(ratio, proven=load in shown) for load, ratio in levels.items()}
+    return proven
 
 
 def holm(values: Mapping[_Key, float]) -> set[_Key]:
@@ -166,19 +172,15 @@ def _with_mean_variance(levels: Mapping[Load, Ratio]) -> dict[Load, Ratio]:
 def _p_of_levels(ratios: Mapping[Load, Ratio], tested: Mapping[Load, Ratio]) -> float:
     """Return the p-value of the hypothesis that two targets are equal in a metric at all levels.
 
-    `own` has each level's ratio with the variance of that level, `tested` with the mean variance. A
+    `ratios` has each level's ratio with the variance of that level, `tested` with the mean variance. A
     difference at a single level must be significant in both tests, because the mean variance may be too
     small for that level.
     """
+    values = {load: ratio.p_or_1 for load, ratio in ratios.items()}
     if len(ratios) == 1:
-        return min(map(_p_or_1, ratios.values()))
-    single = min(max(len(ratios) * _p_or_1(tested[load]), _p_or_1(ratio)) for load, ratio in ratios.items())
-    return min(1.0, 2 * min(combined_p([_p_or_1(ratio) for ratio in ratios.values()]), single))
-
-
-def _p_or_1(ratio: Ratio) -> float:
-    """Return the p-value of a ratio; 1 without a test."""
-    return 1.0 if ratio.p is None else ratio.p
+        return min(values.values())
+    single = min(max(len(ratios) * tested[load].p_or_1, p) for load, p in values.items())
+    return min(1.0, 2 * min(combined_p(list(values.values())), single))
 
 
 def _freedom(parts: Sequence[Variance]) -> float:
@@ -194,25 +196,13 @@ def _ratio_of_ranges(first: Value, second: Value) -> Ratio | None:
 
     A value that is not a range counts as a range of zero length.
     """
-    (low, high), (other_low, other_high) = _ends(first), _ends(second)
+    low, high = first.span or (first.mean, first.mean)
+    other_low, other_high = second.span or (second.mean, second.mean)
     if low > other_high > 0:
         return Ratio(low / other_high)
     if other_low > high > 0:
         return Ratio(high / other_low)
     return None
-
-
-def _ends(figure: Value) -> tuple[float, float]:
-    """Return (low, high) of a range; of another value twice its mean."""
-    return figure.span or (figure.mean, figure.mean)
-
-
-def _interval(difference: float, half: float) -> tuple[float, float]:
-    """Return the interval of a ratio, from its logarithm and half of that logarithm's interval."""
-    try:
-        return math.exp(difference - half), min(math.exp(difference + half), LARGEST)
-    except OverflowError:  # the values of the runs differ too much for any conclusion
-        return 0.0, LARGEST
 
 
 class BestLevel(Struct, frozen=True):

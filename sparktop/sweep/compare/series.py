@@ -32,7 +32,6 @@ from sparktop.sweep.result.results import (
     CapacityResult,
     ComparisonRow,
     LevelResult,
-    PlanResult,
     SweepResult,
     TargetResult,
 )
@@ -197,16 +196,14 @@ def loads(series: Iterable[Series]) -> list[Load]:
     )
 
 
-def _added_words(plan: PlanResult) -> str:
-    words = list(plan.request_words[plan.prompts is not None :])
-    # Names alone may be equal where values differ.
-    return ", ".join(words if plan.request_digest is None else [*words, f"SHA {plan.request_digest}"])
-
-
 def _series_of_target(result: SweepResult, target: TargetResult, source: str) -> Series:
     """Return the series of a target of a sweep."""
     plan, search = result.plan, result.capacity
     answer = None if search is None else search.answers.get(target.name)
+    added = list(plan.request_words[plan.prompts is not None :])
+    # Names alone may be equal where values differ.
+    added += [] if plan.request_digest is None else [f"SHA {plan.request_digest}"]
+    servers = {name for level in target.levels for name in level.known_servers}
     return Series(
         name=target.name,
         levels=tuple(
@@ -218,11 +215,11 @@ def _series_of_target(result: SweepResult, target: TargetResult, source: str) ->
         shape=_SHAPES.get(plan.mode, LoadShape.CLOSED_LOOP),
         address=target.url or None,
         simulated=result.simulated,
-        engines=_engine_names(target),
+        engines=(target.name,) if target.kind is TargetKind.ENGINE else tuple(sorted(servers)),
         prompts=""
         if plan.prompts is None
         else f"{plan.prompts.name} {(plan.prompts.digest or '')[:8]}".strip(),
-        requests=_added_words(plan),
+        requests=", ".join(added),
         search=None if search is None or answer is None else (search, answer),
         refused={
             _counted_load(level, plan.pp, plan.tg): level.error
@@ -230,12 +227,6 @@ def _series_of_target(result: SweepResult, target: TargetResult, source: str) ->
             if level.error is not None
         },
     )
-
-
-def _engine_names(target: TargetResult) -> tuple[str, ...]:
-    if target.kind is TargetKind.ENGINE:
-        return (target.name,)
-    return tuple(sorted({name for level in target.levels for name in level.known_servers}))
 
 
 def _series_level(level: LevelResult, pp: int | None, tg: int | None) -> SeriesLevel:
@@ -267,19 +258,15 @@ def _counted_load(level: LevelResult, pp: int | None, tg: int | None) -> Load:
 def _merge_two(first: SeriesLevel, second: SeriesLevel) -> SeriesLevel:
     figures = dict(first.figures)
     for name, figure in second.figures.items():
-        value = figures.get(name)
-        figures[name] = figure if value is None else _merge_values(value, figure)
+        before = figures.get(name)
+        runs = (*((before.runs or (before.mean,)) if before else ()), *(figure.runs or (figure.mean,)))
+        figures[name] = figure if before is None else value_of(fmean(runs), runs)
     return replace(
         first,
         figures=figures,
         runs=(first.runs or 1) + (second.runs or 1),
         validity=tuple(dict.fromkeys((*first.validity, *second.validity))),
     )
-
-
-def _merge_values(first: Value, second: Value) -> Value:
-    runs = (*(first.runs or (first.mean,)), *(second.runs or (second.mean,)))
-    return value_of(fmean(runs), runs)
 
 
 ALIKE_WITHIN_PERCENT = 10.0
@@ -299,7 +286,9 @@ def align_rows(series: Sequence[Series]) -> _Aligned:
         rows = iter(alike)
         return [next(rows) if a_series.prompts == series[0].prompts else {} for a_series in series]
     if not _need_lengths(series):
-        return [{_without_lengths(level.load): level for level in a_series.levels} for a_series in series]
+        return [
+            {replace(level.load, pp=None, tg=None): level for level in a_series.levels} for a_series in series
+        ]
     keys = _row_keys([[level.load for level in a_series.levels] for a_series in series])
     return [
         {keys[index][level.load]: level for level in a_series.levels} for index, a_series in enumerate(series)
@@ -353,11 +342,6 @@ def has_like_lengths(load: Load, other: Load) -> bool:
         here is None or facing is None or _are_alike(here, facing, ALIKE_WITHIN_PERCENT)
         for here, facing in pairs
     )
-
-
-def _without_lengths(load: Load) -> Load:
-    """Return `load` without its lengths."""
-    return replace(load, pp=None, tg=None)
 
 
 def _need_lengths(series: Sequence[Series]) -> bool:
@@ -531,7 +515,7 @@ def load_reference(name: str) -> Reference:
 
 def fact_lines(facts: Mapping[str, object]) -> list[str]:
     """Return one line "NAME: VALUE" for each fact that a reference states in addition to its table."""
-    return [f"{_fact_name(name)}: {_fact_words(value)}" for name, value in facts.items()]
+    return [": ".join(_named_fact(name, value)) for name, value in facts.items()]
 
 
 _PAIR = 2
@@ -540,10 +524,10 @@ _UNITS = {"_gb_per_s": " (GB/s)", "_gb": " (GB)", "_tps": " (tok/s)", "_ms": " (
 """Units by the ends of the names of facts."""
 
 
-def _fact_name(name: str) -> str:
-    """Return the name of a fact for display: "total_gb" becomes "total (GB)"."""
+def _named_fact(name: str, value: object) -> tuple[str, str]:
+    """Return (name of a fact for display: "total_gb" becomes "total (GB)", its value as text)."""
     unit = next((end for end in _UNITS if name.endswith(end)), "")
-    return name.removesuffix(unit).replace("_", " ") + _UNITS.get(unit, "")
+    return name.removesuffix(unit).replace("_", " ") + _UNITS.get(unit, ""), _fact_words(value)
 
 
 def _fact_words(value: object) -> str:
@@ -553,7 +537,7 @@ def _fact_words(value: object) -> str:
     length.
     """
     if isinstance(value, dict):
-        return "; ".join(f"{_fact_name(name)} {_fact_words(part)}" for name, part in value.items())
+        return "; ".join(" ".join(_named_fact(name, part)) for name, part in value.items())
     if isinstance(value, list):
         words = [_fact_words(part) for part in value]
         return " → ".join(words) if len(words) == _PAIR else f"{', '.join(words)} ({len(words)})"
@@ -568,7 +552,20 @@ def _table_series(file: Reference, target: _TableTarget) -> Series:
     names = {name for level in target.levels for name in level.figures}
     return Series(
         name=target.name,
-        levels=tuple(_table_level(file, level) for level in target.levels),
+        levels=tuple(
+            SeriesLevel(
+                load=Load(concurrency_point(level.concurrency), level.pp or file.pp, level.tg or file.tg),
+                figures={
+                    name: value_of_range(sum(value) / 2, value)
+                    if isinstance(value, tuple)
+                    else value_of(value, std=level.stds.get(name))
+                    for name, value in level.figures.items()
+                },
+                runs=file.runs,
+                label=level.label,
+            )
+            for level in target.levels
+        ),
         source=f"{PREFIX}{file.name}",
         tool=file.tool or "unknown tool",
         model=file.model,
@@ -578,18 +575,3 @@ def _table_series(file: Reference, target: _TableTarget) -> Series:
         published=True,
         engines=target.engines,
     )
-
-
-def _table_level(file: Reference, level: _TableLevel) -> SeriesLevel:
-    return SeriesLevel(
-        load=Load(concurrency_point(level.concurrency), level.pp or file.pp, level.tg or file.tg),
-        figures={name: _table_value(value, level.stds.get(name)) for name, value in level.figures.items()},
-        runs=file.runs,
-        label=level.label,
-    )
-
-
-def _table_value(value: float | tuple[float, float], std: float | None) -> Value:
-    if isinstance(value, tuple):
-        return value_of_range(sum(value) / 2, value)
-    return value_of(value, std=std)

@@ -72,9 +72,13 @@ from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, 
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.open_loop import windows
-from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.terms.definitions import GROWTH, LATE_SENDS, LATENCIES, OVERLOADED, RATES, UNSTABLE
 from sparktop.sweep.terms.statistics import value_of
+
+
+def _results(data: object) -> Sequence[object]:
+    """Return the results of a file, which has one or a list of them."""
+    return data if isinstance(data, list) else [data]
 
 
 class Tool(Struct, frozen=True):
@@ -368,7 +372,11 @@ def _aiperf_aggregate(metrics: Json, name: str) -> Value | None:
 def _aiperf_levels(data: object) -> Iterator[SeriesLevel]:
     point, _ = _aiperf_point(data)
     figures = {ours: run_value(_aiperf_mean(data, theirs)) for theirs, ours in _AIPERF_FIGURES.items()}
-    figures["total_tps"] = run_value(_aiperf_total_tps(data))
+    duration_s = number_at(data, "benchmark_duration", "avg")
+    tokens = [number_at(data, name, "avg") for name in ("total_isl", "total_osl")]
+    counts = [count for count in tokens if count is not None]
+    if duration_s and len(counts) == len(tokens):
+        figures["total_tps"] = run_value(sum(counts) / duration_s)
     if point.kind is LoadKind.RATE:
         figures["requests_per_s"] = run_value(number_at(data, "request_throughput", "avg"))
     failed = list_at(data, "error_summary") or value_at(data, "was_cancelled") is True
@@ -407,15 +415,6 @@ def _aiperf_mean(data: object, metric: str) -> float | None:
     return None if value is None else value * _AIPERF_SCALES.get(text_at(data, metric, "unit") or "", 1.0)
 
 
-def _aiperf_total_tps(data: object) -> float | None:
-    """Return all prompt and generated tokens per second of the benchmark's duration."""
-    duration = number_at(data, "benchmark_duration", "avg")
-    prompt, output = number_at(data, "total_isl", "avg"), number_at(data, "total_osl", "avg")
-    if not duration or prompt is None or output is None:
-        return None
-    return (prompt + output) / duration
-
-
 AIPERF = Tool("aiperf", _is_aiperf, _aiperf_levels, _AIPERF_DEFINITIONS, _aiperf_facts)
 AIPERF_SWEEP = Tool(
     "aiperf",
@@ -450,29 +449,23 @@ _SGLANG_BATCH_DEFINITIONS = {
 
 
 def _is_sglang(data: object) -> bool:
-    runs = _sglang_runs(data)
-    return bool(runs) and all(map(_is_sglang_run, runs))
-
-
-def _sglang_runs(data: object) -> Sequence[object]:
-    return data if isinstance(data, list) else [data]
-
-
-def _is_sglang_run(run: object) -> bool:
-    if number_at(run, "output_throughput") is None:
-        return False
-    of_serving = value_at(run, "mean_e2e_latency_ms") is not None and value_at(run, "completed") is not None
-    return of_serving or (
-        number_at(run, "batch_size") is not None and number_at(run, "input_len") is not None
+    runs = _results(data)
+    return bool(runs) and all(
+        number_at(run, "output_throughput") is not None
+        and (
+            (value_at(run, "mean_e2e_latency_ms") is not None and value_at(run, "completed") is not None)
+            or (number_at(run, "batch_size") is not None and number_at(run, "input_len") is not None)
+        )
+        for run in runs
     )
 
 
 def _sglang_levels(data: object) -> Iterator[SeriesLevel]:
-    return map(_sglang_level, _sglang_runs(data))
+    return map(_sglang_level, _results(data))
 
 
 def _sglang_facts(data: object) -> dict[str, object]:
-    first = _sglang_runs(data)[0]
+    first = _results(data)[0]
     model = text_at(first, "model_id") or text_at(first, "model") or text_at(first, "run_name")
     if count_at(first, "batch_size") is None:
         return {"model": model}
@@ -508,14 +501,10 @@ def _sglang_level(run: object) -> SeriesLevel:
     if figures["total_tps"] is None:
         prompt, output = number_at(run, "input_throughput"), number_at(run, "output_throughput")
         figures["total_tps"] = None if prompt is None or output is None else run_value(prompt + output)
-    prompt, output = (_sglang_tokens(run, f"total_{part}_tokens") for part in ("input", "output"))
+    completed = number_at(run, "completed")
+    totals = [number_at(run, f"total_{part}_tokens") for part in ("input", "output")]
+    prompt, output = (round(total / completed) if total and completed else None for total in totals)
     return run_level(point, figures, prompt, output)
-
-
-def _sglang_tokens(run: object, name: str) -> int | None:
-    """Return the mean tokens of a completed request, from a sum over all of them."""
-    total, completed = number_at(run, name), number_at(run, "completed")
-    return round(total / completed) if total and completed else None
 
 
 SGLANG = Tool("SGLang's benchmark", _is_sglang, _sglang_levels, _SGLANG_DEFINITIONS, _sglang_facts)
@@ -589,24 +578,20 @@ _COMPUTED_NOTE = "computed from its detailed stamps, with sparktop's definitions
 
 
 def _is_vllm(data: object) -> bool:
-    first = _vllm_results(data)[:1]
+    first = _results(data)[:1]
     return bool(first) and (
         value_at(first[0], "request_throughput") is not None
         and number_at(first[0], "total_token_throughput") is not None
     )
 
 
-def _vllm_results(data: object) -> Sequence[object]:
-    return data if isinstance(data, list) else [data]
-
-
 def _vllm_levels(data: object) -> Iterator[SeriesLevel]:
-    for result in _vllm_results(data):
+    for result in _results(data):
         yield _vllm_detailed(result) or _vllm_summary(result)
 
 
 def _vllm_facts(data: object) -> dict[str, object]:
-    results = _vllm_results(data)
+    results = _results(data)
     shape = LoadShape.BURST if _are_bursts(results) else LoadShape.CLOSED_LOOP
     facts: dict[str, object] = {"model": text_at(results[0], "model_id"), "shape": shape}
     if not all(any(_vllm_events(result)) for result in results):
@@ -658,12 +643,8 @@ def _vllm_summary(result: object) -> SeriesLevel:
         load=load,
         figures=without_unknown(run_values(result, theirs_of)),
         runs=1,
-        validity=_vllm_warnings(result),
+        validity=("errors",) if count_at(result, "failed") else (),
     )
-
-
-def _vllm_warnings(result: object) -> tuple[str, ...]:
-    return ("errors",) if count_at(result, "failed") else ()
 
 
 def _vllm_detailed(result: object) -> SeriesLevel | None:
@@ -682,8 +663,16 @@ def _vllm_detailed(result: object) -> SeriesLevel | None:
         for name in LATENCIES
         if (latency := made.latency(name))
     }
-    growth = run_value(made.open_loop.ttft_growth) if made.open_loop is not None else None
-    validity = (*_vllm_warnings(result), *_open_loop_codes(made))
+    growth = None if made.open_loop is None else run_value(made.open_loop.ttft_growth)
+    open_loop = made.open_loop
+    # Unstable levels have no latencies.
+    marks = {
+        "errors": bool(count_at(result, "failed")),
+        UNSTABLE: open_loop is not None and open_loop.unstable,
+        OVERLOADED: open_loop is not None and open_loop.overloaded,
+        LATE_SENDS: open_loop is not None and open_loop.late,
+    }
+    validity = tuple(code for code, holds in marks.items() if holds)
     return SeriesLevel(
         load, without_unknown({**rates, **latencies, GROWTH: growth}), runs=1, validity=validity
     )
@@ -698,18 +687,6 @@ def _vllm_level(load: Load, result: object) -> Level:
     return Level(
         "", load.point.concurrency, pp, tg, LoadMode.BURST if _are_bursts([result]) else LoadMode.STEADY
     )
-
-
-def _open_loop_codes(made: LevelResult) -> Iterator[str]:
-    """Yield the codes of the reasons to doubt a level at a rate, of which unstable ones have no latencies."""
-    open_loop = made.open_loop
-    if open_loop is not None:
-        marks = (
-            (UNSTABLE, open_loop.unstable),
-            (OVERLOADED, open_loop.overloaded),
-            (LATE_SENDS, open_loop.late),
-        )
-        yield from (code for code, holds in marks if holds)
 
 
 def _vllm_events(result: object) -> Iterator[LoadEvent]:
@@ -735,16 +712,13 @@ def _vllm_events(result: object) -> Iterator[LoadEvent]:
             continue
         times = list(accumulate(numbers_at(gaps, index), initial=start + first))
         yield ResponseStarted(name, times[0])
-        yield from _token_events(name, times[1:] if len(times) > output else times)
+        first_at, *later = times[1:] if len(times) > output else times
+        yield FirstToken(name, first_at)
+        yield from (Tokens(name, at) for at in later)
         end = finite_number(latencies[index]) if index < len(latencies) else None
         ended = times[-1] if end is None else max(times[-1], start + end)
         source = TokenSource.USAGE if len(times) - output not in {0, 1} else TokenSource.TOKEN_IDS
         yield RequestEnded(name, ended, EndReason.LENGTH, generated_tokens=output, token_source=source)
-
-
-def _token_events(name: str, times: Sequence[float]) -> Iterator[LoadEvent]:
-    for number_of, at in enumerate(times):
-        yield Tokens(name, at) if number_of else FirstToken(name, at)
 
 
 VLLM = Tool("vllm bench serve", _is_vllm, _vllm_levels, _VLLM_DEFINITIONS, _vllm_facts)
