@@ -136,7 +136,8 @@ def _plot_bars(plot: CurvePlot, width: int, tall: int, room: int) -> list[Row]:
     for index, line in enumerate(plot.lines):
         for row in range(tall):
             first = row == (tall - 1) // 2
-            rows.append([*_name_cells(plot, index, line, names if first else 0, names + 3)])
+            letter = (f"{line_letter(plot.lines, index)} ", part_role(index))
+            rows.append(fit_row([letter, label(fit(line.name, names))] if first else [], names + 3))
             if cells >= _LEAST_BAR:
                 share = line.points[0].value.mean / top if top > 0 else 0.0
                 (full, _), empty = bar_runs(share, cells, "generation")
@@ -144,13 +145,6 @@ def _plot_bars(plot: CurvePlot, width: int, tall: int, room: int) -> list[Row]:
             if first:
                 rows[-1] += [figure(f" {words[index]}")]
     return rows
-
-
-def _name_cells(plot: CurvePlot, index: int, line: CurveLine, room: int, width: int) -> Row:
-    if not room:
-        return fit_row([], width)
-    letter = f"{line_letter(plot.lines, index)} "
-    return fit_row([(letter, part_role(index)), label(fit(line.name, room))], width)
 
 
 def _value_words(plot: CurvePlot, value: Value) -> str:
@@ -228,22 +222,24 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     for limit in plot.limits:
         if not _is_hidden_by_point(place, plot, limit):
             _draw_limit(place, limit)
-    worst_first = _lines_worst_first(plot)
-    for index in worst_first:
-        _draw_line(place, plot.lines[index], index)
-    grid.take_turns()
-    # Letters are visible on top of lines, and no end of an interval is in the cell of a letter.
-    _draw_marks(place, plot, worst_first)
-    for index, line in enumerate(plot.lines):
-        for point in line.points:
-            _draw_interval(place, point, index)
+    sign = 1 if plot.more_is_better else -1
+    # The line with the best value at its last point comes last; published references come before all others.
+    worst_first = sorted(
+        range(len(plot.lines)),
+        key=lambda at: (plot.lines[at].reference is None, sign * plot.lines[at].points[-1].value.mean),
+    )
+    _draw_curves(place, plot, worst_first)
     for limit in plot.limits:
         _label_limit(place, limit)
     if cells >= _LEAST_GRAPH:
         _draw_shared_ends(place, plot, met)
     names = _names_rows(plot, place, worst_first[::-1], beside) if beside else [[]] * tall
     parts = zip(_scale_rows(tall, place), grid.rows(), names, strict=True)
-    body = [[*scale, *_row_of_layers(runs), *name] for scale, runs, name in parts]
+    roles = {NO_LAYER: "text", _LIMIT: "title", _MISSED: "bad"}
+    body = [
+        [*scale, *((text, roles.get(layer) or part_role(layer)) for text, layer in runs), *name]
+        for scale, runs, name in parts
+    ]
     below = centred_labels([(point.value, point.words) for point in points], place.axis)
     better = better_words(more=plot.more_is_better, mean=not plot.is_condition)
     if place.bottom:
@@ -256,20 +252,6 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     return [merge_runs(fit_row(row, width)) for row in rows][:height]
 
 
-def _lines_worst_first(plot: CurvePlot) -> list[int]:
-    """Return the indexes of a plot's lines, the one with the best value at its last point at the end.
-
-    Published references come before all lines that were measured here.
-    """
-    sign = 1 if plot.more_is_better else -1
-
-    def rank(index: int) -> tuple[bool, float]:
-        line = plot.lines[index]
-        return line.reference is None, sign * line.points[-1].value.mean
-
-    return sorted(range(len(plot.lines)), key=rank)
-
-
 def _axis_of_points(values: Sequence[float], width: int) -> PlotAxis:
     low, high = values[0], values[-1] if values[-1] > values[0] else values[0] + min(1, values[0])
     if low <= 0:
@@ -279,28 +261,18 @@ def _axis_of_points(values: Sequence[float], width: int) -> PlotAxis:
     return PlotAxis(low / wider, high * wider, width, ratios=True)
 
 
-def _scale_top(plot: CurvePlot) -> float:
-    """Return the value at the upper end of a plot's scale, which shows all means.
-
-    The scale also includes confidence intervals, as far as these are below 1.5 times the largest mean, and
-    limits, as far as these are below twice the largest mean. So the curves are not flattened.
-    """
-    means = [point.value.mean for line in plot.lines for point in line.points]
-    highs = [point.value.high or 0.0 for line in plot.lines for point in line.points]
-    limits = [limit.value for limit in plot.limits if not limit.upright]
-    largest = max(means)
-    wanted = [largest, min(max(highs), 1.5 * largest), *(min(limit, 2 * largest) for limit in limits)]
-    return nice_ceiling(max(wanted))
-
-
 def plot_ends(plot: CurvePlot) -> tuple[float, float]:
-    """Return the values at the (upper end, lower end) of a plot's scale.
+    """Return the values at the (upper end, lower end) of a plot's scale, which shows all means.
 
-    The lower end is 0 for a linear scale. It is above 0 for a logarithmic scale, which is used for
-    latencies if the upper end is at least ten times the smallest mean.
+    So that curves are not flattened, it includes confidence intervals as far as these are below 1.5 times the
+    largest mean, and limits below twice that. The lower end is 0 for a linear scale. It is above 0 for a
+    logarithmic scale, which is used for latencies if the upper end is at least ten times the smallest mean.
     """
-    top = _scale_top(plot)
-    smallest = min(point.value.mean for line in plot.lines for point in line.points)
+    values = [point.value for line in plot.lines for point in line.points]
+    smallest, largest = min(value.mean for value in values), max(value.mean for value in values)
+    limits = [limit.value for limit in plot.limits if not limit.upright]
+    highest = min(max(value.high or 0.0 for value in values), 1.5 * largest)
+    top = nice_ceiling(max(largest, highest, *(min(limit, 2 * largest) for limit in limits)))
     if plot.more_is_better or smallest <= 0 or top < _TENFOLD * smallest:
         return top, 0.0
     return top, max(value for value in _ROUND if value <= smallest)
@@ -324,16 +296,6 @@ def _scale_rows(tall: int, place: _PlotPlaces) -> list[Row]:
         parts: Row = [label(numbers.tick(edges[row])), ("┤", "muted")] if row in edges else [("│", "muted")]
         rows.append(spread_row([], parts, _EDGE))
     return rows
-
-
-def _layer_role(layer: int) -> str:
-    if layer == NO_LAYER:
-        return "text"
-    return {_LIMIT: "title", _MISSED: "bad"}.get(layer) or part_role(layer)
-
-
-def _row_of_layers(runs: Sequence[tuple[str, int]]) -> Row:
-    return [(text, _layer_role(layer)) for text, layer in runs]
 
 
 def _draw_limit(place: _PlotPlaces, limit: LimitLine) -> None:
@@ -381,12 +343,6 @@ def _label_limit(place: _PlotPlaces, limit: LimitLine) -> None:
             return
 
 
-def _draw_line(place: _PlotPlaces, line: CurveLine, index: int) -> None:
-    dots = [(place.x(point.point.value), place.y(point.value.mean)) for point in line.points]
-    for start, end in pairwise(dots):
-        place.grid.line(start, end, index, sparse=line.reference is not None)
-
-
 def _draw_interval(place: _PlotPlaces, point: CurvePoint, index: int) -> None:
     low, high = point.value.low, point.value.high
     if low is None or high is None:
@@ -404,6 +360,34 @@ def _draw_interval(place: _PlotPlaces, point: CurvePoint, index: int) -> None:
             grid.put(column, row, ends.get(row, "│"), index)
 
 
+def _draw_curves(place: _PlotPlaces, plot: CurvePlot, worst_first: Sequence[int]) -> None:
+    """Draw lines, then the letter of each point (of several in one cell the best line's) and intervals."""
+    grid = place.grid
+    for index in worst_first:
+        line = plot.lines[index]
+        dots = [(place.x(point.point.value), place.y(point.value.mean)) for point in line.points]
+        for start, end in pairwise(dots):
+            grid.line(start, end, index, sparse=line.reference is not None)
+    grid.take_turns()
+    for index in worst_first:
+        for point in plot.lines[index].points:
+            column, row = place.x(point.point.value) // 2, grid.row_of(place.y(point.value.mean))
+            grid.put(column, row, line_letter(plot.lines, index), _MISSED if point.missed else index)
+    # No end of an interval is in the cell of a letter.
+    for index, line in enumerate(plot.lines):
+        for point in line.points:
+            _draw_interval(place, point, index)
+
+
+def _draw_shared_ends(place: _PlotPlaces, plot: CurvePlot, met: Mapping[int, str]) -> None:
+    """Write the letters of `_shared_ends` beside the last points, each in the colour of its line."""
+    layers = {line_letter(plot.lines, index): index for index in range(len(plot.lines))}
+    first = place.x(max(line.points[-1].point.value for line in plot.lines)) // 2
+    for row, text in met.items():
+        for offset, char in enumerate(text):
+            place.grid.put(first + offset, row, char, layers.get(char, NO_LAYER))
+
+
 def _names_width(plot: CurvePlot, width: int) -> int:
     """Return the width in cells of the names at the right of the curves; 0 for one curve, or without room."""
     if len(plot.lines) < 2:
@@ -419,35 +403,21 @@ def _names_rows(plot: CurvePlot, place: _PlotPlaces, best_first: Sequence[int], 
     left out if there are fewer rows than lines. Each has the letter and the colour of its line.
     """
     tall = place.grid.height
-    ends = {
-        index: place.grid.row_of(place.y(plot.lines[index].points[-1].value.mean)) for index in best_first
-    }
     heights = {index: place.y(plot.lines[index].points[-1].value.mean) for index in best_first}
+    ends = {index: place.grid.row_of(height) for index, height in heights.items()}
     shown = sorted(best_first[:tall], key=lambda index: -heights[index])
     rows: list[Row] = [[] for _ in range(tall)]
     first = 0
     for number, index in enumerate(shown):
         left = len(shown) - number - 1
         # Room is kept for each name that follows, so that none is above a line that is higher.
-        first = min(max(first, ends[index] - _ends_in_same_row(ends, shown[number:]) // 2), tall - 1 - left)
+        alike = sum(ends[other] == ends[index] for other in shown[number + 1 :])  # end in the same row
+        first = min(max(first, ends[index] - alike // 2), tall - 1 - left)
         line = plot.lines[index]
         name = fit(line.name, min(width - _BEFORE_NAME, cell_width(line.name)))
         rows[first] = [(f" {line_letter(plot.lines, index)} {name}", part_role(index))]
         first += 1
     return [fit_row(row, width) for row in rows]
-
-
-def _ends_in_same_row(ends: Mapping[int, int], indexes: Sequence[int]) -> int:
-    """Return how many further lines of `indexes` end in the same row as the first of them."""
-    return sum(ends[index] == ends[indexes[0]] for index in indexes[1:])
-
-
-def _draw_marks(place: _PlotPlaces, plot: CurvePlot, worst_first: Sequence[int]) -> None:
-    """Draw the letter of each point; of several in one cell, the best line's."""
-    for index in worst_first:
-        for point in plot.lines[index].points:
-            column, row = place.x(point.point.value) // 2, place.grid.row_of(place.y(point.value.mean))
-            place.grid.put(column, row, line_letter(plot.lines, index), _MISSED if point.missed else index)
 
 
 def _shared_ends(place: _PlotPlaces, plot: CurvePlot) -> dict[int, str]:
@@ -466,15 +436,6 @@ def _shared_ends(place: _PlotPlaces, plot: CurvePlot) -> dict[int, str]:
         for row, letters in rows.items()
         if len(letters) > 1
     }
-
-
-def _draw_shared_ends(place: _PlotPlaces, plot: CurvePlot, met: Mapping[int, str]) -> None:
-    """Write the letters of `_shared_ends` beside the last points, each in the colour of its line."""
-    layers = {line_letter(plot.lines, index): index for index in range(len(plot.lines))}
-    first = place.x(max(line.points[-1].point.value for line in plot.lines)) // 2
-    for row, text in met.items():
-        for offset, char in enumerate(text):
-            place.grid.put(first + offset, row, char, layers.get(char, NO_LAYER))
 
 
 def plots_rows(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sparktop.graphics import numbers
 from sparktop.graphics.axes import nice_ceiling
 from sparktop.graphics.cells import fit, sparkrow
 from sparktop.model.balance import BalanceWord
-from sparktop.model.series import known_mean
 from sparktop.model.sweep import BackendShare, LevelEvidence, MarkKind, level_name
 from sparktop.panels.parts.figures import (
     WORD_ROLES,
@@ -20,7 +17,7 @@ from sparktop.panels.parts.figures import (
 )
 from sparktop.panels.parts.graph import area_rows
 from sparktop.panels.parts.text import Row, fit_row, side_by_side
-from sparktop.panels.sweep.live import timeline_rows
+from sparktop.panels.sweep.live import means, timeline_rows
 from sparktop.panels.sweep.table import MARK_SIGNS, framed_sweep, page_title
 
 _FIGURE = 9
@@ -130,7 +127,8 @@ def _share_row(share: BackendShare, index: int, names: int, room: int, top: floa
         stripped = text.strip()
         row.append((fit(stripped, _FIGURE, "right"), "text" if stripped != numbers.UNKNOWN else "muted"))
     if share.running and room >= 8:
-        row += [(" ", "text"), (sparkrow(_group_means(share.running, room), room, top), part_role(index))]
+        values = means(share.running, max(1, -(-len(share.running) // room)))
+        row += [(" ", "text"), (sparkrow(values, room, top), part_role(index))]
     return row
 
 
@@ -154,15 +152,6 @@ def _running_rows(evidence: LevelEvidence, width: int, room: int) -> list[Row]:
             name: Row = [] if row else [(share.name, part)]
             rows.append([*fit_row(name, names), *((text, part) for text, _ in graph)])
     return [fit_row(row, width) for row in rows]
-
-
-def _group_means(values: Sequence[float | None], width: int) -> list[float | None]:
-    """Return at most `width` means of groups of consecutive values; None for a group without a known value.
-
-    All groups have the same size, except that the last may be smaller.
-    """
-    size = max(1, -(-len(values) // width))
-    return [known_mean(values[start : start + size]) for start in range(0, len(values), size)]
 
 
 def _balance_rows(evidence: LevelEvidence, width: int) -> list[Row]:

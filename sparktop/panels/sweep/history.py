@@ -56,13 +56,9 @@ _COLUMNS = (
 """Columns in order of importance: narrow screens show only the first ones."""
 
 
-def _name_width(width: int) -> int:
-    return _NAME if width < _WIDE else _WIDE_NAME
-
-
 def _columns_that_fit(width: int) -> list[Column]:
     """Return the columns that fit into `width` cells."""
-    room = width - _SIGNS - _WHEN - 1 - _name_width(width) - 1 - _STATUS
+    room = width - _SIGNS - _WHEN - 1 - (_NAME if width < _WIDE else _WIDE_NAME) - 1 - _STATUS
     chosen = []
     for column in _COLUMNS:
         if column.width + 1 > room:
@@ -118,41 +114,28 @@ def history_screen(
     body = [_heading_row(inner)]
     body += [_history_row(row, inner, chosen=row.key == chosen, marked=row.key in marked) for row in shown]
     if not rows:
-        body += _empty_rows(query, unread, inner)
+        nothing = f"nothing found for “{query}”" if query else ""
+        lines = ["reading …"] if unread else [nothing] if nothing else _EMPTY
+        body += [fit_row([label(f"  {line}")], inner) for line in lines]
     elif height >= _DETAIL_FROM:
         body += [[] for _ in range(room - len(shown))]
         body += _detail_rows(rows[index], inner)
         if preview is not None and rows[index].problem is None:
             body += preview_rows(preview, inner, height - 2 - len(body))
+    searched = f" found for “{query}”" if query else ""
+    reading = f", reading {unread} more" if unread else ""
+    count = f"{len(rows)} result{'' if len(rows) == 1 else 's'}{searched}{reading}"
+    hidden = len(rows) - len(shown)
+    note = [f"{len(marked)} marked"] if marked else []
+    note += [f"{hidden} more row{'' if hidden == 1 else 's'}"] if hidden > 0 else []
     return framed_sweep(
         body[: height - 2],
         width,
         height,
-        title=_title(rows, query, unread),
-        note=_note(len(rows) - len(shown), len(marked)),
+        title=page_title("history", f"{count}, newest first"),
+        note=" · ".join(note),
         footnote=[(f" {notice} ", "warn")] if notice else [],
     )
-
-
-def _title(rows: Sequence[HistoryRow], query: str, unread: int) -> Row:
-    searched = f" found for “{query}”" if query else ""
-    reading = f", reading {unread} more" if unread else ""
-    count = f"{len(rows)} result{'' if len(rows) == 1 else 's'}{searched}{reading}"
-    return page_title("history", f"{count}, newest first")
-
-
-def _note(hidden: int, marked: int) -> str:
-    words = [f"{marked} marked"] if marked else []
-    words += [f"{hidden} more row{'' if hidden == 1 else 's'}"] if hidden > 0 else []
-    return " · ".join(words)
-
-
-def _empty_rows(query: str, unread: int, width: int) -> list[Row]:
-    if unread:
-        return [[label("  reading …")]]
-    if query:
-        return [[label(f"  nothing found for “{query}”")]]
-    return [fit_row([label(f"  {line}")], width) for line in _EMPTY]
 
 
 def _detail_rows(row: HistoryRow, width: int) -> list[Row]:
@@ -182,7 +165,7 @@ def preview_rows(view: SweepView, width: int, height: int) -> list[Row]:
 def _heading_row(width: int) -> Row:
     row: Row = [
         label(fit("   when", _SIGNS + _WHEN + 1)),
-        label(fit("name", _name_width(width) + 1)),
+        label(fit("name", (_NAME if width < _WIDE else _WIDE_NAME) + 1)),
         label(fit("ended", _STATUS)),
     ]
     row += [
@@ -191,27 +174,20 @@ def _heading_row(width: int) -> Row:
     return fit_row(row, width)
 
 
-def _name_cell(row: HistoryRow, width: int) -> str:
-    """Return a result's name in `width` cells; the mark " sim" of simulated results is never cut off."""
-    sign = " sim" if row.simulated else ""
-    return fit(fit(row.name, min(cell_width(row.name), width - len(sign))) + sign, width)
-
-
-def _status_cell(row: HistoryRow) -> str:
-    """Return a sweep's final status, as wide as its column; only the first word if the status is too long."""
-    return fit(row.status if cell_width(row.status) <= _STATUS else row.status.split()[0], _STATUS)
-
-
 def _history_row(row: HistoryRow, width: int, *, chosen: bool, marked: bool) -> Row:
+    # The mark " sim" of simulated results is never cut off; of a long status only the first word stands.
+    sign, names = " sim" if row.simulated else "", _NAME if width < _WIDE else _WIDE_NAME
+    name = fit(fit(row.name, min(cell_width(row.name), names - len(sign))) + sign, names)
+    status = row.status if cell_width(row.status) <= _STATUS else row.status.split()[0]
     when = "–" if row.started_at is None else f"{row.started_at.astimezone():%Y-%m-%d %H:%M}"
     result: Row = [
         ("▶" if chosen else " ", "selected"),
         ("● " if marked else "  ", "accent"),
         (fit(when, _WHEN), "text" if row.started_at is not None else "muted"),
         (" ", "text"),
-        (_name_cell(row, _name_width(width)), "title"),
+        (name, "title"),
         (" ", "text"),
-        (_status_cell(row), _ROLES.get(row.status, "text")),
+        (fit(status, _STATUS), _ROLES.get(row.status, "text")),
     ]
     if row.problem is not None:
         return fit_row([*result, (f" {row.problem}", "bad")], width)

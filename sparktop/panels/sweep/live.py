@@ -211,7 +211,10 @@ def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row
     used = 0
     for (span, start, stop), (letter, name) in zip(places, words, strict=True):
         row.append((" " * (start - used), "text"))
-        text: Row = [(letter, _letter_role(names, span.key.target))] if letter else []
+        target = span.key.target
+        # A letter has the colour of its target's curve.
+        letter_role = part_role(list(names).index(target)) if target in names else "muted"
+        text: Row = [(letter, letter_role)] if letter else []
         text.append((name, "accent" if span.ended_at is None else "muted"))
         room, cells = stop - start - 1, row_width(text)
         shown = text if cells <= room else []
@@ -219,7 +222,7 @@ def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row
         used = stop
         if span.ended_at is None and not shown:
             row = _with_last_words(fit_row(row, used), [("▏", "border"), *text])
-    unit = " c =" if any(_is_number(name) for _, name in words) else ""
+    unit = " c =" if any(name.isdigit() for _, name in words) else ""
     return merge_runs([*fit_row([label(f"levels{unit}")], GUTTER), *fit_row(row, axis.width)])
 
 
@@ -260,15 +263,6 @@ def _level_spellings(
         return sum(len(letter + name) <= room for (letter, name), room in zip(words, rooms, strict=True))
 
     return max(spellings, key=fitting_count)
-
-
-def _is_number(name: str) -> bool:
-    return name.isdigit()
-
-
-def _letter_role(names: dict[str, str], target: str) -> str:
-    """Return the role of a target's letter, that of its curve."""
-    return part_role(list(names).index(target)) if target in names else "muted"
 
 
 def _with_last_words(row: Row, word: Row) -> Row:
@@ -327,7 +321,10 @@ MOST_ROWS = 400
 def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
     """Draw the requests of a load run over time: title, legend, a row per request, axis and notes."""
     every = -(-len(timeline.bars) // MOST_ROWS) if timeline.bars else 1
-    words = f"run {timeline.run + 1}, {len(timeline.bars)} requests{_requests_by_server(timeline)}"
+    words = f"run {timeline.run + 1}, {len(timeline.bars)} requests"
+    counts = Counter(bar.backend for bar in timeline.bars)
+    if len(timeline.backends) > 1 and any(counts[name] for name in timeline.backends):
+        words += f": {' · '.join(f'{name} {counts[name]}' for name in timeline.backends)}"
     if every > 1:
         words += f", 1 of {every} shown"
     names = _server_names(timeline)
@@ -350,18 +347,6 @@ def _server_names(timeline: Timeline) -> dict[str | None, str]:
         names = tuple(short_names(names))
     wide = min(_NAME, max(map(cell_width, names)))
     return {name: fit(short, wide) for name, short in zip(timeline.backends, names, strict=True)}
-
-
-def _requests_by_server(timeline: Timeline) -> str:
-    """Return a text on how many requests of the load run each server got; "" for a single server.
-
-    It is "" as well while none of the requests has been assigned to a server.
-    """
-    counts = Counter(bar.backend for bar in timeline.bars)
-    if len(timeline.backends) <= 1 or not any(counts[name] for name in timeline.backends):
-        return ""
-    words = (f"{name} {counts[name]}" for name in timeline.backends)
-    return f": {' · '.join(words)}"
 
 
 def _timeline_legend(timeline: Timeline, width: int) -> list[Row]:
@@ -503,20 +488,17 @@ def _agent_row(activities: Activities, number: int, cells: int, slots: int, wide
     name = f"agent {number + 1}"
     doing = next((activity for activity, letter in LETTERS.items() if text[-1:] == letter), Doing.THINK)
     row = [*fit_row([label(name)], _NAMED), *fit_row([(doing.value, _SIGNS[doing][1])], GUTTER - _NAMED)]
-    parts = [part for part in _slots_by_cell(text, cells, slots) for _ in range(wide)]
+    # The slots of each cell; of the last cell the newest only, which is now.
+    first = max(0, len(text) - cells * slots)
+    ends = range(len(text), first, -slots)
+    shown = [text[-1:], *(text[max(first, end - slots) : end] for end in ends[1:])][: len(ends)][::-1]
+    parts = [part for part in shown for _ in range(wide)]
     row.append((" " * (cells - len(parts)), "text"))
     for letter, group in groupby(Counter(part).most_common(1)[0][0] for part in parts):
         sign, role = _BY_LETTER[letter]
         drawn = sign * len(list(group))
         row.append((_BEGUN + drawn[1:] if letter == LETTERS[Doing.TOOL] else drawn, role))
     return row
-
-
-def _slots_by_cell(text: str, cells: int, slots: int) -> list[str]:
-    """Return the slots of each cell, at most `cells`; of the last cell the newest only, which is now."""
-    first = max(0, len(text) - cells * slots)
-    parts = [text[max(first, end - slots) : end] for end in range(len(text), first, -slots)][::-1]
-    return [*parts[:-1], text[-1:]] if parts else []
 
 
 def _activity_columns(activities: Activities, cells: int, height: int, slots: int, wide: int) -> list[Row]:
@@ -633,7 +615,8 @@ def _token_graph(axis: SweepAxis, height: int) -> list[Row]:
     lines = [line for line in live.backends if any(line.tps)]
     total = axis.columns(live.tps)
     top = nice_ceiling(max((value for value in total if value is not None), default=0.0), _LEAST_TPS)
-    words = value_now(numbers.rate(_newest_mean(live.tps, live.step_s), 6), "tok/s")
+    newest = known_mean(live.tps[-max(1, round(2 / live.step_s)) :])  # of the last two seconds
+    words = value_now(numbers.rate(newest, 6), "tok/s")
     key = _token_legend(lines, height)
     # Two colours only where the gutter has room to name them.
     if key:
@@ -664,11 +647,6 @@ def _token_legend(lines: Sequence[BackendLine], height: int) -> list[Row]:
     ]
 
 
-def _newest_mean(values: Slots, step_s: float) -> float | None:
-    """Return the mean of the values of the last two seconds; None if all of these are unknown."""
-    return known_mean(values[-max(1, round(2 / step_s)) :])
-
-
 def _in_flight_graph(axis: SweepAxis, height: int) -> list[Row]:
     live = axis.live
     asked = axis.columns(live.concurrency)
@@ -677,8 +655,16 @@ def _in_flight_graph(axis: SweepAxis, height: int) -> list[Row]:
     top = nice_ceiling(max(both, default=0.0), 4.0)
     drawn = area_rows(flying, axis.width, height, top, "running", end_slot=1)
     reached = [0.0 if value is None else height * value / top for value in axis.cells(live.concurrency)]
-    rows = [_row_with_pauses(row, reached, height - 1 - index) for index, row in enumerate(drawn)]
-    newest, wanted = _newest_value(live.in_flight), _newest_value(live.concurrency)
+    rows: list[Row] = []
+    for above, row in zip(range(height - 1, -1, -1), drawn, strict=False):
+        # Dots stand in empty cells up to the level's load.
+        cells = [(char, role) for text, role in row for char in text]
+        dotted = (
+            (_PAUSE, "muted") if cell[0] == " " and at > above else cell
+            for cell, at in zip(cells, reached, strict=False)
+        )
+        rows.append(merge_runs(list(dotted)))
+    newest, wanted = ([None, *values][-1] for values in (live.in_flight, live.concurrency))
     now = newest if live.in_flight_now is None else live.in_flight_now
     is_known = wanted is not None and (now is None or now <= wanted)
     value = value_now(numbers.count(now, 4), f"of {wanted:.0f}" if is_known else "")
@@ -687,25 +673,6 @@ def _in_flight_graph(axis: SweepAxis, height: int) -> list[Row]:
         key: Row = [(" ", "text"), (_PAUSE, "muted"), label(" no request")]
         left[2] = gutter_row(key, "0" if height == _FLIGHT else "")
     return join_gutter(left, with_edges(rows, axis.edges))
-
-
-def _row_with_pauses(row: Row, reached: Sequence[float], above: int) -> Row:
-    """Return a row of the graph with dots in empty cells up to the level's load.
-
-    `reached` is the height of that load in rows for each cell; `above` rows are below this one.
-    """
-    result: Row = []
-    at = 0
-    for text, role in row:
-        for column, char in enumerate(text, at):
-            pauses = char == " " and reached[column] > above
-            result.append((_PAUSE, "muted") if pauses else (char, role))
-        at += len(text)
-    return merge_runs(result)
-
-
-def _newest_value(values: Slots) -> float | None:
-    return values[-1] if values else None
 
 
 _LONG_END = 6
@@ -735,7 +702,7 @@ def _ttft_graph(axis: SweepAxis, height: int) -> list[Row]:
                 grid.put(column, grid.row_of(y), "─", _P50)
     roles = {-1: "text", 0: "prompt/10", _P50: "title"}
     rows: list[Row] = [[(text, roles[layer]) for text, layer in runs] for runs in grid.rows()]
-    now = _newest_value(live.ttft_p50_ms) if live.ttft_p50_now_ms is None else live.ttft_p50_now_ms
+    now = [None, *live.ttft_p50_ms][-1] if live.ttft_p50_now_ms is None else live.ttft_p50_now_ms
     words = value_now(numbers.milliseconds(now), "")
     # Round numbers: 5 s, not 5.00 s.
     ends = [f"{edge / 1000:g} s" if edge >= 1000 else f"{edge:g} ms" for edge in (high, low)]
@@ -762,8 +729,6 @@ def _log_scale_ends(values: Sequence[float]) -> tuple[float, float]:
 
 _LEAST_NAME = 3
 """Least width in cells of a name beside a graph that is one row high."""
-_SmallGraph = tuple[Slots, Callable[[SweepAxis], Row]]
-"""(values of a graph that is one row high, what draws it on a time axis)."""
 
 
 def _small_graphs(live: LiveSeries) -> list[Callable[[SweepAxis], Row]]:
@@ -783,39 +748,18 @@ def _small_graphs(live: LiveSeries) -> list[Callable[[SweepAxis], Row]]:
     load_top = top_without_spikes(loads, 4.0).end
     names = tuple(line.name for line in servers)
     nodes = tuple(line.name for line in live.nodes)
-    graphs: list[_SmallGraph] = [
-        *((line.running, partial(_load_graph, line=line, names=names, top=load_top)) for line in servers),
-        *(
-            (line.power_w, partial(_small_graph, (line.name, nodes), line.power_w, "W", "gpu"))
-            for line in live.nodes
-        ),
-        *(
-            (values, partial(_small_graph, (line.name, names), values, "% KV", "memory", top=100.0))
-            for line in servers
-            if (values := line.kv_cache_percent)
-        ),
-        *(
-            (
-                values,
-                partial(
-                    _small_graph,
-                    (line.name, nodes),
-                    values,
-                    "°C",
-                    "load",
-                    least=_COLDEST_C,
-                    top=_HOTTEST_C,
-                ),
-            )
-            for line in live.nodes
-            if (values := line.temperature_c)
-        ),
-        *(
-            (values, partial(_small_graph, (line.name, nodes), values, "MHz", "cpu", top=_CLOCK_MHZ))
-            for line in live.nodes
-            if (values := line.sm_clock_mhz)
-        ),
+    graphs: list[tuple[Slots, Callable[[SweepAxis], Row]]] = [
+        (line.running, partial(_load_graph, line=line, names=names, top=load_top)) for line in servers
     ]
+    for line_names, columns, unit, gradient, least, top in (
+        (nodes, [line.power_w for line in live.nodes], "W", "gpu", 0.0, 0.0),
+        (names, [line.kv_cache_percent for line in servers], "% KV", "memory", 0.0, 100.0),
+        (nodes, [line.temperature_c for line in live.nodes], "°C", "load", _COLDEST_C, _HOTTEST_C),
+        (nodes, [line.sm_clock_mhz for line in live.nodes], "MHz", "cpu", 0.0, _CLOCK_MHZ),
+    ):
+        for name, values in zip(line_names, columns, strict=True):
+            draw = partial(_small_graph, (name, line_names), values, unit, gradient, least=least, top=top)
+            graphs.append((values, draw))
     return [draw for values, draw in graphs if any(value is not None for value in values)]
 
 
@@ -848,7 +792,7 @@ def _load_graph(axis: SweepAxis, *, line: BackendLine, names: tuple[str, ...], t
     """Draw a server's running requests over time as dots, with its waiting requests above them."""
     running = axis.columns(line.running)
     waiting = axis.columns(line.waiting) if line.waiting else [None] * len(running)
-    newest = (_newest_value(line.running), _newest_value(line.waiting))
+    newest = ([None, *values][-1] for values in (line.running, line.waiting))
     running_now, waiting_now = (numbers.count(requests, 4).strip() for requests in newest)
     text = f"run {running_now}" if waiting_now == "0" else f"{running_now} ({waiting_now} wait)"
     graph = stacked_rows(running, waiting, axis.width, 1, top, ("running", "waiting"), end_slot=1)[0]

@@ -326,7 +326,15 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
     inner, inside = width - 4, height - 2
     whole = "enter whole sweep" if selected else ""  # else both keys open the selected panel
     legend = marks_key(view, inner - len(f" {whole} " if whole else "")) if view.status.over else []
-    rows = _answer_rows(view, inner, inside) if view.status.over else _running_rows(view, inner, inside)
+    if not view.status.over:
+        rows = _running_rows(view, inner, inside)
+    elif view.plots and width >= _BESIDE_FROM and inside >= _LEAST_CURVES:
+        cells = max(_TABLE, int(_TABLE_SHARE * inner))
+        plots = plots_rows(view.plots, inner - cells - 2, inside)
+        words = levels_and_findings(view, cells, inside)
+        rows = side_by_side([words, plots], [cells, inner - cells - 2])
+    else:
+        rows = levels_and_findings(view, inner, inside)
     return framed_sweep(
         rows,
         width,
@@ -356,16 +364,6 @@ def _running_rows(view: SweepView, width: int, height: int) -> list[Row]:
     return _words_rows(view, width, height)
 
 
-def _answer_rows(view: SweepView, width: int, height: int) -> list[Row]:
-    """Draw a finished sweep as exactly `height` rows: its answer, the table of levels, and curves beside."""
-    if view.plots and width + 4 >= _BESIDE_FROM and height >= _LEAST_CURVES:
-        cells = max(_TABLE, int(_TABLE_SHARE * width))
-        words = levels_and_findings(view, cells, height)
-        plots = plots_rows(view.plots, width - cells - 2, height)
-        return side_by_side([words, plots], [cells, width - cells - 2])
-    return levels_and_findings(view, width, height)
-
-
 def levels_and_findings(view: SweepView, width: int, height: int) -> list[Row]:
     """Return `height` rows: a sweep's headline, how it ended, its table of levels, and its findings.
 
@@ -378,18 +376,17 @@ def levels_and_findings(view: SweepView, width: int, height: int) -> list[Row]:
     room = height - len(rows)
     if view.rows and room > 1:
         rows += side_by_side_tables(view, width, room)
-    rows += [*end, *_sentences_that_fit(finding_rows(view, width), height - len(rows) - len(end))]
+    rows += end
+    _add_that_fit(rows, finding_rows(view, width), height)
     return fit_rows(rows, width, height)
 
 
-def _sentences_that_fit(sentences: Sequence[list[Row]], room: int) -> list[Row]:
-    """Return the rows of the first `sentences` that fit whole into `room` rows."""
-    rows: list[Row] = []
+def _add_that_fit(rows: list[Row], sentences: Sequence[list[Row]], height: int) -> None:
+    """Add the rows of the first `sentences` that fit whole into `height` rows."""
     for sentence in sentences:
-        if len(rows) + len(sentence) > room:
-            break
+        if len(rows) + len(sentence) > height:
+            return
         rows += sentence
-    return rows
 
 
 def _words_rows(view: SweepView, width: int, height: int) -> list[Row]:
@@ -403,7 +400,7 @@ def _words_rows(view: SweepView, width: int, height: int) -> list[Row]:
         made = {row.key: row for row in view.rows}
         rows.append(table_heading(view, width))
         rows += [level_row(view, level, made.get(level.key), width) for level in newest_levels(view, room)]
-    rows += _sentences_that_fit([guard_rows(view, width), *finding_rows(view, width)], height - len(rows))
+    _add_that_fit(rows, [guard_rows(view, width), *finding_rows(view, width)], height)
     return fit_rows(rows, width, height)
 
 
@@ -442,7 +439,10 @@ def draw_sweep(
     words = word_rows(view, inner, max(2, inside // 4))
     room = inside - len(words)
     cells = int(_SCREEN_TABLE_SHARE * inner)
-    if width >= _WIDE and room >= _SCREEN_LEAST_TRACKS and _fills_height(view, cells, room):
+    # The words of a running sweep do not count, because they come and go.
+    beside = len(words_rows(view.topologies, cells)) if view.topologies and view.status.over else 0
+    is_filled = len(all_levels(view)) + 3 + beside >= _FILLED * room
+    if width >= _WIDE and room >= _SCREEN_LEAST_TRACKS and is_filled:
         left_width = inner - cells - 2
         left = _picture_rows(view, left_width, room, curves=curves)
         right, tall = _table_and_words(view, cells, room, chosen)
@@ -505,15 +505,6 @@ def _least_picture(view: SweepView, width: int, height: int) -> int:
     needed = len(capacity_rows(view.searches, width, height, named=len(view.targets) > 1))
     fits = height - len(all_levels(view)) - 3 >= needed + _LEAST_GRAPHS
     return max(_LEAST_PICTURE, _SCREEN_LEAST_CURVES if fits else needed)
-
-
-def _fills_height(view: SweepView, width: int, height: int) -> bool:
-    """Return whether the table and the words beside the graphs fill most of `height` rows.
-
-    The words of a running sweep do not count, because they come and go.
-    """
-    words = len(words_rows(view.topologies, width)) if view.topologies and view.status.over else 0
-    return len(all_levels(view)) + 3 + words >= _FILLED * height
 
 
 def _table_and_words(

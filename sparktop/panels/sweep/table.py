@@ -63,18 +63,14 @@ def capacity_rows(searches: Sequence[SearchView], width: int, most: int, *, name
     With `named` each begins with the name of its target. The line of tried loads comes first, then the
     conditions, then what may come or the answer.
     """
-    rows = [row for search in searches for row in _search_rows(search, width, named=named)]
+    rows: list[Row] = []
+    for search in searches:
+        rows += [_tried_row(search, width, named=named), *_condition_rows(search, width)]
+        if search.ahead:
+            rows.append([label("next    "), (search.ahead, "text")])
+        if search.hint:
+            rows += sentence_rows(("hint    ", "muted"), search.hint, "text", width)[:_MOST_HINT]
     return [merge_runs(fit_row(row, width)) for row in rows[:most]]
-
-
-def _search_rows(view: SearchView, width: int, *, named: bool) -> list[Row]:
-    rows = [_tried_row(view, width, named=named)]
-    rows += _condition_rows(view, width)
-    if view.ahead:
-        rows.append([label("next    "), (view.ahead, "text")])
-    if view.hint:
-        rows += sentence_rows(("hint    ", "muted"), view.hint, "text", width)[:_MOST_HINT]
-    return rows
 
 
 def _tried_row(view: SearchView, width: int, *, named: bool) -> Row:
@@ -82,19 +78,17 @@ def _tried_row(view: SearchView, width: int, *, named: bool) -> Row:
     head: Row = [label("tried   ")]
     if named:
         head = [(f"{view.target} ", "title"), label("tried ")]
-    parts = [_tried_load_runs(load) for load in view.tried]
-    room, cut = width - row_width(head), False
-    while len(parts) > 1 and sum(map(row_width, parts)) + (len(_CUT) if cut else 0) > room:
+    parts: list[Row] = []
+    for load in view.tried:
+        now: Row = [("▸", "accent"), (load.label, "title")] if load.now else [(load.label, "text")]
+        parts.append([*now, verdict_sign(load), (" " * _APART, "text")])
+    room, cut = width - row_width(head), 0
+    while len(parts) > 1 and sum(map(row_width, parts)) + cut > room:
         parts.pop(0)
-        cut = True
+        cut = len(_CUT)
     if not parts:
         return [*head, label("nothing yet")]
     return [*head, *([label(_CUT)] if cut else []), *(run for part in parts for run in part)]
-
-
-def _tried_load_runs(load: TriedLoad) -> Row:
-    now: Row = [("▸", "accent"), (load.label, "title")] if load.now else [(load.label, "text")]
-    return [*now, verdict_sign(load), (" " * _APART, "text")]
 
 
 def verdict_sign(load: TriedLoad) -> Run:
@@ -111,7 +105,10 @@ def _condition_rows(view: SearchView, width: int) -> list[Row]:
         return []
     names = max(len(bar.name) for bar in view.bars) + 1
     values = [f" {bar.value} of {bar.limit}" for bar in view.bars]
-    shares = [_met_share_text(bar) for bar in view.bars]
+    shares = []
+    for bar in view.bars:
+        needs = "" if bar.needed_percent is None else f", needs {bar.needed_percent:.0f} %"
+        shares.append("" if bar.met_percent is None else f"  met by {bar.met_percent:.0f} %{needs}")
     value_width, share_width = max(map(len, values)), max(map(len, shares))
     room = width - names - value_width
     if room - share_width < _LEAST_BAR:
@@ -122,14 +119,6 @@ def _condition_rows(view: SearchView, width: int) -> list[Row]:
         row = [*fit_row([label(bar.name)], names), *_limit_bar(bar, bar_width)]
         rows.append([*row, *fit_row([(value, "text")], value_width), label(share)])
     return [[label(f"{view.at}:")], *rows] if view.at else rows
-
-
-def _met_share_text(bar: ConditionBar) -> str:
-    if bar.met_percent is None:
-        return ""
-    return f"  met by {bar.met_percent:.0f} %" + (
-        "" if bar.needed_percent is None else f", needs {bar.needed_percent:.0f} %"
-    )
 
 
 def _limit_bar(bar: ConditionBar, width: int) -> Row:
@@ -185,19 +174,6 @@ def rate_text(value: float | None) -> str:
     return numbers.decimal(value, 1)
 
 
-def _whole_rate_text(value: float | None) -> str:
-    return numbers.decimal(value, 0)
-
-
-def _gap_text(value: float | None) -> str:
-    """Format the gap between tokens, in ms, as reports do: "31.4 ms"."""
-    return numbers.UNKNOWN if value is None else f"{numbers.decimal(value, 1)} ms"
-
-
-def _interval_of_rate(row: ResultRow) -> str:
-    return interval_text(row.figures.get(row.rate or ""))
-
-
 def interval_text(figure: Value | None) -> str:
     """Format a 95 % confidence interval as its half-width in percent of the mean, such as "±2.1 %".
 
@@ -215,26 +191,17 @@ def _failed_text(row: ResultRow) -> str:
     return f"{row.failed}/{ended}" if ended or row.cancelled else numbers.UNKNOWN
 
 
-def _growth_text(row: ResultRow) -> str:
-    """Return by how much the TTFT grows each second, such as "+0.43 s/s"; "" for a level that keeps up."""
-    return "" if row.ttft_growth is None else f"{row.ttft_growth:+.2f} s/s"
-
-
-def _main_rate_text(row: ResultRow) -> str:
-    return _mean_of(row.rate or "", rate_text)(row)
-
-
 _ACCEPTED = Column("accepted", 8, None, lambda row: _number_text("{:.0f} %", row.spec_accept_percent))
 """The share of drafted tokens that was accepted; known only of servers with speculative decoding."""
-_BESIDE = Column("ITL beside", 10, None, lambda row: _gap_text(row.beside_itl_ms))
+_BESIDE = Column("ITL beside", 10, None, lambda row: _number_text("{:,.1f} ms", row.beside_itl_ms))
 """The token gap of the requests while long prompts arrive; known only where these were sent."""
 COLUMNS = (
-    Column("decode", 8, None, _main_rate_text),
+    Column("decode", 8, None, lambda row: _mean_of(row.rate or "", rate_text)(row)),
     Column("TTFT mean", 10, "ttft_ms", _mean_of("ttft_ms", numbers.milliseconds)),
     _ACCEPTED,
     _BESIDE,
-    Column("prefill", 8, "prefill_tps", _mean_of("prefill_tps", _whole_rate_text)),
-    Column("95 % CI", 7, None, _interval_of_rate),
+    Column("prefill", 8, "prefill_tps", _mean_of("prefill_tps", partial(_number_text, "{:,.0f}"))),
+    Column("95 % CI", 7, None, lambda row: interval_text(row.figures.get(row.rate or ""))),
     Column("peak", 8, "peak_tps", _mean_of("peak_tps", rate_text)),
     Column("TTFT p95", 9, None, lambda row: numbers.milliseconds(row.ttft_p95_ms)),
     Column("failed", 7, None, _failed_text),
@@ -248,7 +215,12 @@ RATE_COLUMNS = (
         "TTFT due",
         10,
         "ttft_due_ms",
-        lambda row: _growth_text(row) or _mean_of("ttft_due_ms", numbers.milliseconds)(row),
+        # By how much the TTFT grows, where the server does not keep up.
+        lambda row: (
+            _mean_of("ttft_due_ms", numbers.milliseconds)(row)
+            if row.ttft_growth is None
+            else f"{row.ttft_growth:+.2f} s/s"
+        ),
     ),
     Column("done /s", 8, None, _mean_of("requests_per_s", partial(_number_text, "{:.2f}"))),
     Column("output", 8, "output_tps", _mean_of("output_tps", rate_text)),
@@ -340,19 +312,19 @@ def search_columns(view: SweepView) -> tuple[Column, ...]:
         bars = load_of(row).bars
         return _bar_value_text(bars[index]) if index < len(bars) else numbers.UNKNOWN
 
-    columns = [Column("holds", 6, None, lambda row: _chance_text(load_of(row).holds_percent))]
+    def chance_text(row: ResultRow) -> str:
+        """Return the probability: nothing measured is quite certain."""
+        percent = load_of(row).holds_percent
+        if percent is None:
+            return numbers.UNKNOWN
+        return "< 1 %" if percent < 1 else "> 99 %" if percent > 99 else f"{percent:.0f} %"
+
+    columns = [Column("holds", 6, None, chance_text)]
     for index, name in enumerate(names):
-        heading = _short_heading(name)
+        heading = name.replace(" TTFT after a ", " ")
         width = max(_LEAST_CONDITION, len(heading))
         columns.append(Column(heading, width, None, partial(condition_text, index=index)))
     return tuple(columns) if tried else ()
-
-
-def _chance_text(percent: float | None) -> str:
-    """Return a probability, at the ends as "< 1 %" and "> 99 %": nothing measured is quite certain."""
-    if percent is None:
-        return numbers.UNKNOWN
-    return "< 1 %" if percent < 1 else "> 99 %" if percent > 99 else f"{percent:.0f} %"
 
 
 def _bar_value_text(bar: ConditionBar) -> str:
@@ -362,12 +334,6 @@ def _bar_value_text(bar: ConditionBar) -> str:
     """
     value = bar.value.removesuffix(" tok/s")
     return value if len(value) <= _MOST_CONDITION else f"> {bar.limit}"
-
-
-def _short_heading(name: str) -> str:
-    """Return the name of a condition as a heading: "p90 TTFT after a tool" is "p90 tool"."""
-    quantile, _, rest = name.partition(" TTFT after a ")
-    return f"{quantile} {rest}" if rest else name
 
 
 BEST, ALIKE = "◆", "◇"
@@ -453,12 +419,8 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
             room -= column.width + 1
         else:
             break
-    return sorted(chosen, key=_table_place)
-
-
-def _table_place(column: Column) -> int:
-    """Return the place of a column in the table; those of a search come first."""
-    return SHOWN.index(column.heading) if column.heading in SHOWN else -1
+    # Columns of a search come first.
+    return sorted(chosen, key=lambda column: SHOWN.index(column.heading) if column.heading in SHOWN else -1)
 
 
 def _marks_column_width(view: SweepView, width: int) -> int:
@@ -652,7 +614,15 @@ def level_row(
     view: SweepView, level: PlannedLevel, row: ResultRow | None, width: int, *, chosen: bool = False
 ) -> Row:
     """Return one level of a sweep as a row: its values or, if it has none, its state with a progress bar."""
-    sign, role = _state_sign(view, level)
+    loads = [
+        load
+        for search in view.searches
+        for load in search.tried
+        if load.point == level.key.point and search.target == level.key.target
+    ]
+    # Of a complete level of a search, whether it holds.
+    is_judged = loads and level.state is LevelState.DONE
+    sign, role = verdict_sign(loads[0]) if is_judged else STATES[level.state]
     name = _name_width(view)
     start: Row = [("▶" if chosen else " ", "selected"), (sign, role), (" ", "text")]
     if len(view.targets) > 1:
@@ -675,16 +645,6 @@ def level_row(
     if not row.complete:
         result += [*bar_runs(level.share, 8, "generation"), (" ", "text")]
     return fit_row([*result, *marks_words(row, width - row_width(result))], width)
-
-
-def _state_sign(view: SweepView, level: PlannedLevel) -> Run:
-    """Return (sign, role) of a level's state; of a complete one in a search whether it holds."""
-    if level.state is LevelState.DONE:
-        for search in view.searches:
-            for load in search.tried:
-                if load.point == level.key.point and search.target == level.key.target:
-                    return verdict_sign(load)
-    return STATES[level.state]
 
 
 def _state_cells(level: PlannedLevel, room: int) -> Row:

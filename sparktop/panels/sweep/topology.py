@@ -36,7 +36,7 @@ from sparktop.model.sweep import (
     level_name,
 )
 from sparktop.panels.parts.figures import flow_pieces, heading, label, part_role, sentence_rows
-from sparktop.panels.parts.text import Row, fit_row, row_width, side_by_side
+from sparktop.panels.parts.text import Row, Run, fit_row, row_width, side_by_side
 from sparktop.panels.sweep.curves import better_words, legend_rows, plots_rows
 from sparktop.panels.sweep.table import ALIKE, BEST, framed_sweep, page_title
 
@@ -57,8 +57,6 @@ _WIDE = 150
 UNTESTED = "*"
 _PERCENT = 9
 """Width in cells of a percentage with its mark."""
-_RULE = ("─ ", "border")
-"""The first run of a heading."""
 
 
 def topology_screen(
@@ -81,8 +79,12 @@ def topology_screen(
     if width >= _WIDE:
         body += _rows_of_wide_screen(compared, plots, inner, height - 2 - len(body))
     else:
-        body += [*_judgement_and_plot(compared, plots, inner), *tables_rows(compared, inner)]
-        body += rest_rows(compared, inner)
+        cells = inner // 2 - 1 if plots and inner >= _PLOT_FROM else inner
+        words = judgement_rows(compared, cells)
+        if cells < inner:
+            plot = plots_rows(plots[:1], inner - cells - 2, max(_LEAST_PLOT, len(words)))
+            words = side_by_side([words, plot], [cells, inner - cells - 2])
+        body += [*words, *tables_rows(compared, inner), *rest_rows(compared, inner)]
     return framed_sweep(body, width, height, title=page_title("topologies", title), simulated=simulated)
 
 
@@ -99,16 +101,7 @@ def _rows_of_wide_screen(
     below = _plots_below(plots, width, height - max(len(tables), len(words)))
     if not below:
         tables += _plots_below(plots, cells, height - len(tables))
-        words = _with_blanks_before_headings(words, len(tables), beside)
     return [*side_by_side([tables, words], [cells, beside]), *below]
-
-
-def _with_blanks_before_headings(rows: list[Row], height: int, width: int) -> list[Row]:
-    """Return `rows` with blank rows above each heading but the first, as far as `height` rows suffice."""
-    heads = [index for index, row in enumerate(rows) if index and row[:1] == [_RULE]]
-    each = (height - len(rows)) // len(heads) if heads else 0
-    blank = [fit_row((), width)] * max(0, each)
-    return [line for index, row in enumerate(rows) for line in (*(blank if index in heads else ()), row)]
 
 
 def _plots_below(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:
@@ -116,16 +109,6 @@ def _plots_below(plots: Sequence[CurvePlot], width: int, height: int) -> list[Ro
     legend = legend_rows(plots, width) if plots else []
     room = height - len(legend)
     return [*plots_rows(plots, width, room), *legend] if plots and room >= _LEAST_PLOT else []
-
-
-def _judgement_and_plot(compared: Topologies, plots: Sequence[CurvePlot], width: int) -> list[Row]:
-    """Return the judgement, in wide screens with the first plot beside it."""
-    if not plots or width < _PLOT_FROM:
-        return judgement_rows(compared, width)
-    cells = width // 2 - 1
-    words = judgement_rows(compared, cells)
-    plot = plots_rows(plots[:1], width - cells - 2, max(_LEAST_PLOT, len(words)))
-    return side_by_side([words, plot], [cells, width - cells - 2])
 
 
 def words_rows(compared: Topologies, width: int) -> list[Row]:
@@ -160,9 +143,17 @@ def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> lis
     for index, name in enumerate(compared.columns):
         head += [
             (" ", "text"),
-            (fit(_fitted_name(name, columns[index]), columns[index], "right"), part_role(index)),
+            (
+                fit(fit(name, min(columns[index], cell_width(name))), columns[index], "right"),
+                part_role(index),
+            ),
         ]
-    head.append(label(f"  {_first_that_fits(_winner_headings(compared, metric), winner)}"))
+    # What the percentages are relative to.
+    titles = {
+        "baseline": (f"winner, against {compared.baseline}", f"against {compared.baseline}"),
+        "table": ("winner, as the table says", "as the table says"),
+    }.get(metric.winner_vs, ("winner, against the next best", "winner, next best", "winner"))
+    head.append(label(f"  {_first_that_fits(titles, winner)}"))
     rows = [heading(f"{metric.title} in {metric.unit}", better, width), fit_row(head, width)]
     for name, level in zip(levels, metric.levels, strict=True):
         start: Row = [(fit(name, load, "right"), "title")]
@@ -173,19 +164,6 @@ def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> lis
 def _level_name(compared: Topologies, level: ComparedLevel | SplitRow) -> str:
     lengths = compared.several_lengths
     return level_name(level.point, level.prompt_tokens, lengths=lengths, depth=level.depth)
-
-
-def _winner_headings(compared: Topologies, metric: ComparedMetric) -> tuple[str, ...]:
-    """Return alternative titles for the column of winners, longest first.
-
-    A title names what the percentages are relative to, the baseline or the runner-up. If a published table
-    states the percentages, the title says so.
-    """
-    if metric.winner_vs == "baseline":
-        return f"winner, against {compared.baseline}", f"against {compared.baseline}"
-    if metric.winner_vs == "table":
-        return "winner, as the table says", "as the table says"
-    return "winner, against the next best", "winner, next best", "winner"
 
 
 def _first_that_fits(texts: Sequence[str], width: int) -> str:
@@ -206,18 +184,15 @@ def _column_widths(names: Sequence[str], width: int) -> tuple[list[int], int]:
     return [each] * len(names), max(_LEAST_WINNER, width - 2 - count * (each + 1))
 
 
-def _fitted_name(name: str, width: int) -> str:
-    return fit(name, min(width, cell_width(name)))
-
-
 def _level_row(
     compared: Topologies, metric: ComparedMetric, level: ComparedLevel, columns: Sequence[int], winner: int
 ) -> Row:
     row: Row = []
     for index, (name, value) in enumerate(zip(compared.columns, level.values, strict=True)):
-        text = _value_text(metric, value)
-        first = name == level.winner
-        sign = BEST if first else ALIKE if _is_unbeaten(level, name) else ""
+        text = numbers.decimal(None if value is None else value.mean, metric.decimals)
+        first, is_open = name == level.winner, outcome(level) is Outcome.OPEN
+        is_unbeaten = is_open and level.significant is False and name not in level.beats
+        sign = BEST if first else ALIKE if is_unbeaten else ""
         role = "muted" if value is None else "good" if first else "title"
         row += [(" ", "text"), (fit(f"{sign}{text}", columns[index], "right"), role)]
     against = compared.baseline if metric.winner_vs == "baseline" else level.against
@@ -226,10 +201,6 @@ def _level_row(
         ("  ", "text"),
         *fit_row(_winner_cells(level, winner, against), winner),
     ]
-
-
-def _value_text(metric: ComparedMetric, value: Value | None) -> str:
-    return numbers.decimal(None if value is None else value.mean, metric.decimals)
 
 
 def _winner_cells(level: ComparedLevel, width: int, against: str | None) -> Row:
@@ -254,11 +225,6 @@ def _winner_cells(level: ComparedLevel, width: int, against: str | None) -> Row:
         percent = fit(percent, _PERCENT - 2, "right")
     role = "good" if level.significant else "title"
     return [(percent, role), (f"{sign} ", "warn"), (who, "text")]
-
-
-def _is_unbeaten(level: ComparedLevel, name: str) -> bool:
-    """Return whether `name` is not clearly worse than the best target of a level without a winner."""
-    return outcome(level) is Outcome.OPEN and level.significant is False and name not in level.beats
 
 
 def signed_percent(percent: float) -> str:
@@ -369,7 +335,8 @@ def difference_screen(
     top = 0 if scroll is None else max(0, min(scroll, len(rows) - (height - 2)))
     tall = max(height, len(rows) + 2) if scroll is None else height
     below = len(rows) - top - (tall - 2)
-    words = [f"{UNTESTED} single run, no test possible"] if _has_untested(difference) else []
+    untested = any(row.percent is not None and row.significant is None for row in difference.rows)
+    words = [f"{UNTESTED} single run, no test possible"] if untested else []
     words += [f"↑ {top} above"] if top > 0 else []
     words += [f"↓ {below} more row{'' if below == 1 else 's'}"] if below > 0 else []
     return framed_sweep(
@@ -380,10 +347,6 @@ def difference_screen(
         simulated=simulated,
         note=" · ".join(words),
     )
-
-
-def _has_untested(difference: Difference) -> bool:
-    return any(row.percent is not None and row.significant is None for row in difference.rows)
 
 
 def difference_rows(difference: Difference, width: int, *, space: int = 0) -> list[Row]:
@@ -453,13 +416,19 @@ def _difference_row(row: DifferenceRow, width: int, scale_end: float, level: str
     more = len(level) - _DIFFERENCE_LOAD
     result: Row = [
         (level, "title"),
-        *_value_cell(row, row.before),
+        _value_run(row, row.before),
         label(" →"),
-        *_value_cell(row, row.after),
-        *_change_cell(row),
+        _value_run(row, row.after),
     ]
+    if row.percent is None:
+        result.append(label(fit(UNKNOWN, _CHANGE, "right")))
+    else:
+        change = signed_percent(row.percent) + (UNTESTED if row.significant is None else "")
+        role = {True: "good", False: "bad", None: "text"}[row.better]
+        result.append((fit(change, _CHANGE, "right"), role))
     if width >= _SPAN_FROM + more:
-        result += [label(fit(_interval_words(row), 20))]
+        ends = [signed_percent(end) for end in (row.low_percent, row.high_percent) if end is not None]
+        result += [label(fit(f"  {' to '.join(ends)}", 20))]
     if width >= _BAR_FROM + more:
         result += [(" ", "text"), *_change_bar(row, _bar_width(width, more), scale_end), (" ", "text")]
     words = row.undecided or ""
@@ -469,24 +438,10 @@ def _difference_row(row: DifferenceRow, width: int, scale_end: float, level: str
     )
 
 
-def _value_cell(row: DifferenceRow, value: Value | None) -> Row:
+def _value_run(row: DifferenceRow, value: Value | None) -> Run:
     if value is None:
-        return [label(fit(UNKNOWN, _VALUE, "right"))]
-    return [(fit(numbers.decimal(value.mean, row.decimals), _VALUE, "right"), "text")]
-
-
-def _change_cell(row: DifferenceRow) -> Row:
-    if row.percent is None:
-        return [label(fit(UNKNOWN, _CHANGE, "right"))]
-    sign = UNTESTED if row.significant is None else ""
-    role = {True: "good", False: "bad", None: "text"}[row.better]
-    return [(fit(signed_percent(row.percent) + sign, _CHANGE, "right"), role)]
-
-
-def _interval_words(row: DifferenceRow) -> str:
-    if row.low_percent is None or row.high_percent is None:
-        return ""
-    return f"  {signed_percent(row.low_percent)} to {signed_percent(row.high_percent)}"
+        return label(fit(UNKNOWN, _VALUE, "right"))
+    return fit(numbers.decimal(value.mean, row.decimals), _VALUE, "right"), "text"
 
 
 def _change_word(row: DifferenceRow, undecided: str) -> Row:
