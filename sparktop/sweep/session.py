@@ -82,34 +82,6 @@ def real_runner(plan: Plan, store: Store, models: Mapping[str, ModelFacts], keep
     return SweepRunner(plan, store, models=models, save=keep, simulated=simulated)
 
 
-class Background:
-    """Computes in a thread what the levels of a sweep show together; of waiting calls the newest is kept."""
-
-    def __init__(self) -> None:
-        """Start without a call."""
-        self._wanted: tuple[Callable[[], SweepView], Callable[[SweepView], None]] | None = None
-        self._making: asyncio.Task[None] | None = None
-
-    def __call__(self, make: Callable[[], SweepView], adopt: Callable[[SweepView], None]) -> None:
-        """Call `make` in a thread, then `adopt` with its result."""
-        self._wanted = make, adopt
-        if self._making is None or self._making.done():
-            self._making = asyncio.get_running_loop().create_task(self._compute_all())
-
-    async def _compute_all(self) -> None:
-        while self._wanted is not None:
-            (make, adopt), self._wanted = self._wanted, None
-            try:
-                adopt(await asyncio.to_thread(make))
-            except Exception:  # noqa: BLE001 - whatever it is, the sweep goes on
-                _log.exception("what the levels of a sweep say together could not be made")
-
-    async def wait_until_shown(self) -> None:
-        """Wait until all calls so far are done."""
-        if self._making is not None:
-            await self._making
-
-
 class Sweeping:
     """Manages the one sweep that the screen can run at a time: counts down, starts, saves, stops."""
 
@@ -144,7 +116,6 @@ class Sweeping:
         self._plan: Plan | None = None
         self._began_at = 0.0
         self._source: LiveView | None = None
-        self._background = Background()
         self._runner: Runner | None = None
         self._counting: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -227,7 +198,7 @@ class Sweeping:
         now = datetime.now(UTC)
         self.path, self._saved = self._reserve(plan, now), False
         self._what = f"{plan.preset or 'sweep'} of {now.astimezone():%H:%M:%S}"
-        source = LiveView(plan, clock=self._clock, compute=self._background)
+        source = LiveView(plan, clock=self._clock)
         self._source = source
         runner = self._make_runner(plan, self._store, self._models, self._keep if self.path else None)
         runner.listen(self._take_event)
@@ -254,17 +225,12 @@ class Sweeping:
         except Exception as error:  # noqa: BLE001 - whatever it is, the monitor goes on
             source.failure = _log_bug(error)
         self._drop_empty_file()
-        await self.wait_until_shown()
         view = source.view()
         kept = f"kept in {shown_path(self.path)}" if self.path is not None else "not kept in a file"
         severity = Severity.INFO if view.status is SweepStatus.DONE else Severity.WARNING
         self._store.note(_SUBJECT, f"{self._what}: {view.words}; {kept}", severity)
         self._say(f"sweep {view.words}; {kept}", severity)
         self._change_stage(Stage.OVER)
-
-    async def wait_until_shown(self) -> None:
-        """Wait until what the levels measured so far show together is in the view."""
-        await self._background.wait_until_shown()
 
     def _reserve(self, plan: Plan, now: datetime) -> Path | None:
         if self._folder is None:

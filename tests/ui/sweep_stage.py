@@ -234,7 +234,6 @@ class SweepStage(Board):
 
     async def settled(self) -> None:
         """Wait until what was played is in the picture, and draw it."""
-        await self.sweeping.wait_until_shown()
         self.app._redraw()
 
     async def start(self, key: str = "s") -> None:

@@ -164,10 +164,6 @@ _ERASE = "\r\x1b[K"
 """Clears the live line."""
 
 
-def _without_results(_make: Callable[[], SweepView], _adopt: Callable[[SweepView], None]) -> None:
-    """Compute no findings over all levels: the live line shows none."""
-
-
 class SweepLine:
     """Listener of a sweep that prints its events and, on a terminal, keeps a live line of its progress."""
 
@@ -182,7 +178,7 @@ class SweepLine:
     ) -> None:
         """Print to `stream`, by default standard error; `live` on a terminal that understands escapes."""
         self.stream = sys.stderr if stream is None else stream
-        self._live = LiveView(plan, clock=clock, compute=_without_results) if live else None
+        self._live = LiveView(plan, clock=clock) if live else None
         self._width = width
         self._clock = clock
         self._drawn_at: float | None = None

@@ -68,13 +68,8 @@ def status_run(view: SweepView) -> Row:
     return [*failed, *tab((view.status.value, STATUS_ROLES[view.status]))]
 
 
-def title_run(view: SweepView, width: int) -> Row:
-    """Return a sweep's title and plan for the upper edge of a frame of `width` cells."""
-    return _title_beside(status_run(view), view, width)
-
-
 def _title_beside(status: Row, sweep: SweepView | Countdown, width: int) -> Row:
-    """Return title and plan, without the last clauses of the plan where `status` would have no room.
+    """Return title and plan for the upper edge of a frame, as far as `status` has room: without last clauses.
 
     A list in it that has lost an entry ends with "…".
     """
@@ -104,8 +99,9 @@ def progress_pieces(view: SweepView) -> list[Row]:
         pieces.append(
             [*bar_runs(share, _BAR, "generation"), figure(f" {numbers.percent(100 * share).strip()}")]
         )
-    left = numbers.UNKNOWN if view.left is None else range_words(view.left.least_s, view.left.most_s)
-    pieces.append([label("left "), (left, "text" if view.left is not None else "muted")])
+    left = view.left
+    text = (numbers.UNKNOWN, "muted") if left is None else (range_words(left.least_s, left.most_s), "text")
+    pieces.append([label("left "), text])
     pieces.append([figure(duration_words(view.elapsed_s)), label(" so far")])
     return pieces
 
@@ -339,7 +335,7 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
         rows,
         width,
         height,
-        title=title_run(view, width),
+        title=_title_beside(status_run(view), view, width),
         simulated=view.simulated,
         status=status_run(view),
         note=whole,
@@ -455,7 +451,7 @@ def draw_sweep(
         [*words, *body],
         width,
         height,
-        title=title_run(view, width),
+        title=_title_beside(status_run(view), view, width),
         simulated=view.simulated,
         status=status_run(view),
         note=note,

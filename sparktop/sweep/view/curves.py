@@ -53,7 +53,10 @@ def curve_plots(
     ]
     plots = []
     metrics = {name for a_series in series for name in a_series.metrics()}
-    for name in _metrics_over(kinds, metrics):
+    # Some tools report no other rate of generated tokens.
+    names: tuple[str, ...] = CURVES if metrics & _DECODES else ("output_tps", *CURVES)
+    names = AGENT_CURVES if LoadKind.AGENTS in kinds else names
+    for name in RATE_CURVES if LoadKind.RATE in kinds else names:
         alone = len(series) == 1 and not others
         curves = [_curve_line(a_series, name, reference=False) for a_series in by_depth(series, alone=alone)]
         if not any(curves):
@@ -73,15 +76,6 @@ def curve_plots(
             )
         )
     return tuple(plots)
-
-
-def _metrics_over(kinds: set[LoadKind], metrics: set[str]) -> tuple[str, ...]:
-    """Return the metrics to draw over an axis, of the `known` ones."""
-    for kind, names in ((LoadKind.RATE, RATE_CURVES), (LoadKind.AGENTS, AGENT_CURVES)):
-        if kind in kinds:
-            return names
-    # Some tools report no other rate of generated tokens.
-    return CURVES if metrics & _DECODES else ("output_tps", *CURVES)
 
 
 def by_depth(series: Iterable[Series], *, alone: bool = False) -> Iterator[Series]:

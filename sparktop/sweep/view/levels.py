@@ -116,7 +116,14 @@ class LevelProgress:
 
         `ended` is the number of requests of the current run that have ended.
         """
-        self._update_share(now, ended)
+        level = None if self.present is None else self._levels.get(self.present)
+        running = level is not None and level.state is LevelState.RUNNING
+        # Without a fixed number of runs, the completed share is unknown.
+        if level is not None and running and self._began_at is not None and level.runs is not None:
+            concurrency = self.plan.concurrency_at(level.key.point)
+            inside = self._share_of_run(concurrency, now - self._began_at, ended)
+            share = None if inside is None else min(1.0, (level.runs_done + inside) / level.runs)
+            self._levels[level.key] = replace(level, share=share)
         return tuple(self._levels.values())
 
     def enter_phase(self, event: PhaseChanged, now: float) -> None:
@@ -128,8 +135,9 @@ class LevelProgress:
         if state is None:
             return
         before = self._levels.get(key) or self._new_level(key)
-        if self.present not in {None, key}:
-            self._leave_level()
+        left = None if self.present is None else self._levels.get(self.present)
+        if left is not None and left.key != key and left.state in _IN_PROGRESS:
+            self._levels[left.key] = replace(left, state=LevelState.PART)
         self.present = key
         self._began_at = now if event.phase is Phase.RUNNING else None
         self._store_level(replace(before, state=state, runs=event.runs or before.runs))
@@ -187,22 +195,6 @@ class LevelProgress:
 
     def _new_level(self, key: LevelKey) -> PlannedLevel:
         return PlannedLevel(key, runs=self.plan.runs_of(self.plan.concurrency_at(key.point)), share=0.0)
-
-    def _leave_level(self) -> None:
-        """Mark the current level as partly done unless it is complete, because another level begins."""
-        level = None if self.present is None else self._levels.get(self.present)
-        if level is not None and level.state in _IN_PROGRESS:
-            self._levels[level.key] = replace(level, state=LevelState.PART)
-
-    def _update_share(self, now: float, ended: int) -> None:
-        level = self._levels.get(self.present) if self.present is not None else None
-        if level is None or level.state is not LevelState.RUNNING or self._began_at is None:
-            return
-        if level.runs is None:
-            return  # without a fixed number of runs, the completed share is unknown
-        inside = self._share_of_run(self.plan.concurrency_at(level.key.point), now - self._began_at, ended)
-        share = None if inside is None else min(1.0, (level.runs_done + inside) / level.runs)
-        self._levels[level.key] = replace(level, share=share)
 
     def _share_of_run(self, concurrency: int, since_s: float, ended: int) -> float | None:
         """Return the completed part (0 to 1) of the current run; None if unknown.

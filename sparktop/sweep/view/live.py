@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from statistics import median
 from time import monotonic
 from typing import Any
@@ -263,16 +262,6 @@ class _CurrentLevel(Struct, eq=False):
         return median(self.ttfts_ms) if self.ttfts_ms else None
 
 
-Compute = Callable[[Callable[[], SweepView], Callable[[SweepView], None]], None]
-"""Calls its first argument to compute the view of a result, possibly in the background, then passes the view
-to its second argument."""
-
-
-def compute_now(make: Callable[[], SweepView], adopt: Callable[[SweepView], None]) -> None:
-    """Compute a view with `make` and pass it to `adopt` before returning, not in the background."""
-    adopt(make())
-
-
 class LiveView:
     """The screen's view of a running sweep.
 
@@ -286,19 +275,15 @@ class LiveView:
         *,
         references: Sequence[Reference] = (),
         clock: Callable[[], float] = monotonic,
-        compute: Compute = compute_now,
     ) -> None:
         """Start the view of a sweep that begins now.
 
         `clock` is the monotonic clock of events and snapshots. `references` are published tables to draw
-        beside the curves. `compute` computes what spans all levels, possibly in the
-        background.
+        beside the curves.
         """
         self._plan = plan
         self._references = references
         self._clock = clock
-        self._compute = compute
-        self._computations = 0
         self._began = clock()
         self._ended_at: float | None = None
         self._curves = SweepCurves(TimeGrid(self._began))
@@ -405,7 +390,11 @@ class LiveView:
 
     def line_view(self, at: float | None = None) -> SweepView:
         """Return the view as far as a single line shows it: without curves, levels and notices."""
-        at, result, status = self._clock() if at is None else at, self._result, self._status()
+        at, result = self._clock() if at is None else at, self._result
+        early = self._phase.phase in {Phase.STARTING, Phase.PREPARING} or self._current.key is None
+        status = SweepStatus.STARTING if early and result is None else SweepStatus.RUNNING
+        if self._ended_at is not None and result is not None:
+            status = status_of(result)
         over = status.over and result is not None
         return replace(
             self._results_view,
@@ -446,7 +435,7 @@ class LiveView:
         """Draw the curves of the published tables `references` in the plots, replacing earlier ones."""
         self._references = references
         if self._result is not None:
-            self._view_setter()(self._view_maker(self._result)())
+            self._results_view = self._view_of(self._result)
 
     def _add_load(self, batch: LoadBatch) -> None:
         key, current = key_of(batch.target, batch.load), self._current
@@ -500,29 +489,14 @@ class LiveView:
     def _adopt_result(self, result: SweepResult) -> None:
         """Store the newest result, recompute its view, and mark levels of failed targets as left out."""
         self._result = result
-        self._compute(self._view_maker(result), self._view_setter())
+        self._results_view = self._view_of(result)
         for target in result.targets:
             if target.error is not None:
                 self._levels.leave_out(target.name)
 
-    def _view_setter(self) -> Callable[[SweepView], None]:
-        """Return a function that stores a result's view; only the newest such function has an effect.
-
-        So a view that was computed late never replaces a newer one.
-        """
-        self._computations += 1
-        number = self._computations
-
-        def adopt(view: SweepView) -> None:
-            if number == self._computations:
-                self._results_view = view
-
-        return adopt
-
-    def _view_maker(self, result: SweepResult) -> Callable[[], SweepView]:
+    def _view_of(self, result: SweepResult) -> SweepView:
         unfinished = [level.key for level in self._levels.levels(self._phase_at, 0) if level.share != 1.0]
-        return partial(
-            result_view,
+        return result_view(
             result,
             references=self._references,
             unfinished=() if result.status is not None else unfinished,
@@ -534,12 +508,6 @@ class LiveView:
         self._current = _CurrentLevel()
         self._levels.end_sweep(result)
         self._adopt_result(result)
-
-    def _status(self) -> SweepStatus:
-        if self._ended_at is not None and self._result is not None:
-            return status_of(self._result)
-        early = self._phase.phase in {Phase.STARTING, Phase.PREPARING} or self._current.key is None
-        return SweepStatus.STARTING if early and self._result is None else SweepStatus.RUNNING
 
     def _phase_words(self) -> str:
         phase = self._phase

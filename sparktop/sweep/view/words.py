@@ -998,16 +998,11 @@ def best_levels(rows: Sequence[ResultRow]) -> Iterator[str]:
             others = [row.key.point.short for row in ranked if row is not best]
             also = f"; not clearly more than {names_in_words(others)}" if others else ""
             among = f" of {length:,} in" if len(lengths) > 1 and length is not None else ""
-            title = in_sentence(METRICS[key].title)
-            yield f"most {title}{among} at {best.key.point.short}: {_best_value_words(best, key)}{also}"
-
-
-def _best_value_words(row: ResultRow, key: str) -> str:
-    """Return the value of the metric `key` as text, with its unit and 95 % confidence interval if known."""
-    metric, figure = METRICS[key], row.figures[key]
-    words = f"{metric.text(figure.mean)} {metric.unit}"
-    if any(mark.code == FEW_RUNS for mark in row.marks) and row.runs > 1:
-        return f"{words} ({row.runs} runs: too few for an interval)"
-    if figure.low is None or figure.high is None:
-        return f"{words} ({NOT_TESTED})"
-    return f"{words} (95 % CI {metric.text(figure.low)} to {metric.text(figure.high)})"
+            metric, figure = METRICS[key], best.figures[key]
+            interval = NOT_TESTED
+            if any(mark.code == FEW_RUNS for mark in best.marks) and best.runs > 1:
+                interval = f"{best.runs} runs: too few for an interval"
+            elif figure.low is not None and figure.high is not None:
+                interval = f"95 % CI {metric.text(figure.low)} to {metric.text(figure.high)}"
+            words = f"{metric.text(figure.mean)} {metric.unit} ({interval})"
+            yield f"most {in_sentence(metric.title)}{among} at {best.key.point.short}: {words}{also}"
