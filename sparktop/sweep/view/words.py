@@ -668,7 +668,7 @@ def _headline_of_length(
         parts.append(f"mean TTFT {METRICS['ttft_ms'].text(best.ttft_ms.mean)} ms")
     if highest.alike:
         others = names_in_words([f"c = {level.concurrency}" for level in highest.alike])
-        parts.append(f"not clearly more than {others}")
+        parts.append(f"no clear lead over {others}")
     parts += [NOT_TESTED] if highest.untested else []
     return "; ".join(parts) + (
         "" if len(levels) == 1 else _words_beyond_best(result, target, levels, highest)
@@ -996,7 +996,7 @@ def best_levels(rows: Sequence[ResultRow]) -> Iterator[str]:
         best = next((row for row in ranked if row.ranks[key] is Rank.BEST), None)
         if best is not None:
             others = [row.key.point.short for row in ranked if row is not best]
-            also = f"; not clearly more than {names_in_words(others)}" if others else ""
+            also = f"; no clear lead over {names_in_words(others)}" if others else ""
             among = f" of {length:,} in" if len(lengths) > 1 and length is not None else ""
             metric, figure = METRICS[key], best.figures[key]
             interval = NOT_TESTED

@@ -126,7 +126,7 @@ def test_the_verdict_names_the_best_level_with_its_interval() -> None:
     """A single target's sentence has the level, the figure, and the ones that are as good."""
     result = made_sweep(("a", (rated(1, 99, 100, 101), rated(4, 216, 217, 218), rated(8, 217, 218, 219))))
     assert result_view(result).verdict[0] == (
-        "most decode at c8: 218.0 tok/s (95 % CI 217.0 to 219.0); not clearly more than c4"
+        "most decode at c8: 218.0 tok/s (95 % CI 217.0 to 219.0); no clear lead over c4"
     )
 
 
@@ -368,5 +368,5 @@ def test_the_best_level_is_the_best_in_every_text(levels: list[tuple[float, floa
         for at in LEVELS
         if any(f" c{at} " in row and f"{ALIKE}{mean_of(result, 'alpha', at):.3g}" in row for row in drawn)
     }
-    words = (view.headline or "").partition("not clearly more than ")[2].partition(";")[0]
+    words = (view.headline or "").partition("no clear lead over ")[2].partition(";")[0]
     assert {int(one) for one in re.findall(r"c = (\d+)", words)} == alike

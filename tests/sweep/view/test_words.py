@@ -87,7 +87,7 @@ def test_the_best_level_with_its_wait() -> None:
         level(64, 408, 411, 414, ttft_ms=9000),
     ]
     best = "best: c = 64, 411.0 tok/s; mean TTFT 9,000 ms"
-    assert answered(levels) == f"{best}; not clearly more than c = 32"
+    assert answered(levels) == f"{best}; no clear lead over c = 32"
 
 
 def test_what_rises_is_said_to_rise() -> None:
@@ -109,7 +109,7 @@ def test_chance_is_named() -> None:
     """A lower level that may be as good makes the best one uncertain; single runs always are."""
     unsure = [level(4, 80, 100, 120), level(8, 90, 110, 130)]
     assert answered(unsure).startswith("best: c = 8, 110.0 tok/s")
-    assert answered(unsure).endswith("; not clearly more than c = 4")
+    assert answered(unsure).endswith("; no clear lead over c = 4")
     single = [level(4, 100), level(8, 110)]
     assert "; too few runs to test; still rising" in answered(single)
 
