@@ -334,7 +334,7 @@ def split_limit(evidence: Evidence) -> Limit | None:
         return None  # the sweep chose what each server has
     if split is not None and split.word in _SWINGS and _is_about_this_server(evidence, split):
         cost = balance_cost(split)
-        said = f"{split.group} is {split.word.value}{cost and f': all its servers {cost}'}"
+        said = f"{split.group} is {split.word.value}{cost and f', {cost}'}"
         if evidence.routed:
             return Limit(LimitKind.ROUTER, said, None, split.lost_percent, None, "%")
         return _unknown_limit(said)
@@ -707,8 +707,8 @@ def _why_unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str 
         alike, few = cost.batch_spread < _ENOUGH_SPREAD, cost.batch <= _FEW_ROWS
         if few and reads is None and evidence.spans == 1 and (alike or (cost.flatness or 0.0) >= _FLAT):
             return None
-        sizes = f"all steps had {_requests_text(cost.batch)}, other sizes are needed"
-        return sizes if alike else "the step time per request is not certain yet"
+        sizes = f"all steps had {_requests_text(cost.batch)}; other sizes are needed"
+        return sizes if alike else "step time per request uncertain"
     if _STEEP < flat < _FLAT:
         return f"bandwidth and compute alike: {100 * (1 - flat):.0f} % of a step grows with its requests"
     if flat >= _FLAT and evidence.spans > 1 and reads is None:
@@ -812,8 +812,7 @@ def _unknown_if_unwatched(evidence: Evidence, limit: Limit) -> Limit:
     other = "or a low clock (watch its machine)"
     if evidence.spans > 1:
         other = "a low clock or a full link (watch its machines)"
-    reason = f"{limit.kind.value}, {other}: {limit.reason}"
-    return Limit(LimitKind.UNKNOWN, reason)
+    return _unknown_limit(f"{limit.kind.value}, {other}: {limit.reason}")
 
 
 def _limit_outside(evidence: Evidence, load: Load) -> Limit | None:
@@ -867,8 +866,7 @@ def _limit_of_queue(evidence: Evidence, load: Load, cost: StepCost | None) -> Li
     """Return why requests wait."""
     if load.deferred > _QUEUED:
         share = f"{100 * load.deferred:.0f} % of {load.waiting:.0f} waiting requests"
-        reason = f"{share} wait for other than room: a KV transfer or a LoRA adapter?"
-        return Limit(LimitKind.UNKNOWN, reason)
+        return _unknown_limit(f"{share} wait for other than room: a KV transfer or a LoRA adapter?")
     compute = None if load.preempted else prefill_limit(load, cost, PROMPTS_ALONE)
     limit = compute or slots_limit(evidence, load) or kv_limit(evidence, load) or prefill_limit(load, cost)
     limit = limit or long_prefill_limit(load)
@@ -877,8 +875,9 @@ def _limit_of_queue(evidence: Evidence, load: Load, cost: StepCost | None) -> Li
     free = "" if load.kv_percent is None else f", the KV cache has {100 - load.kv_percent:.0f} % free"
     slots = "" if evidence.slots is None else f"of {evidence.slots} slots "
     why = "too few step and token counts to tell why" if cost is None else "no figure tells why"
-    reason = f"{load.waiting:.0f} wait while {load.running:.0f} {slots}run on average{free}: {why}"
-    return Limit(LimitKind.UNKNOWN, reason)
+    return _unknown_limit(
+        f"{load.waiting:.0f} wait while {load.running:.0f} {slots}run on average{free}: {why}"
+    )
 
 
 # The regression of step times: how a server's time divides into steps, decoded tokens and prompt tokens.

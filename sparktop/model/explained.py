@@ -95,8 +95,8 @@ STATES: Mapping[BackendState, Explained] = {
     ),
     BackendState.BUSY: Explained(
         f"at least {100 * _STATE.busy_share:.0f} % of its slots run ({_STATE.busy_running:.0f} requests if "
-        "unknown), some wait, its GPU is at work 80 % of the time or more, or it is limited by bandwidth, "
-        "compute, CPU, power or network",
+        f"unknown) now or in the mean of {_WINDOW}, some wait, its GPU is at work 80 % of the time or more, "
+        "or it is limited by bandwidth, compute, CPU, power or network",
     ),
     BackendState.BORED: Explained(
         f"fewer run and its GPU has time to spare, or none run now but some did in {_WINDOW}",

@@ -283,7 +283,7 @@ def _join_conditions(lines: Sequence[Line]) -> list[Line]:
         joined.append(
             replace(
                 spells[0],
-                words=f"{len(spells)} times {newest.label}, last: {newest.words}",
+                words=f"{newest.label} {len(spells)} times, last: {newest.words}",
                 until=newest.until or newest.at,
                 severity=worst,
                 count=sum(spell.count for spell in spells),

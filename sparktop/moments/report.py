@@ -23,6 +23,7 @@ from sparktop.graphics.cells import cell_width, fit, sparkrow
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Event, Severity
+from sparktop.model.explained import STATES
 from sparktop.model.node import NodeIdentity
 from sparktop.model.plain import json_time
 from sparktop.model.plain import plain as json_values
@@ -273,7 +274,9 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
     width = None if on_page else WIDTH
     plots = time_plots(moment)
     tests = tuple(test_sections(moment, on_page=on_page))
-    words = (*_figure_sentences(moment), *_DEFINITIONS, *((_BALANCE_DEFINITION,) if tests else ()))
+    met = {state for shares in moment.states.values() for state in shares}
+    states = (f"{state}: {STATES[state].meaning}" for state in STATES if state in met)
+    words = (*_figure_sentences(moment), *_DEFINITIONS, *((_BALANCE_DEFINITION,) if tests else ()), *states)
     parts = [
         Section(paragraphs=(f"**{_summary_line(moment)}**",)),
         Section(paragraphs=(_about_line(moment), *_missing_sentences(moment))),

@@ -144,7 +144,7 @@ def test_one_cause_has_one_line() -> None:
     assert [(one.subject, one.words, one.count) for one in lines] == [
         ("a", "kv-full of a; ended after 60 s", 2),
         ("spark-0, spark-1 and spark-2", "unreachable of spark-0", 3),
-        ("b", "4 times swapping, last: swap-in of b; swap-in of b", 8),
+        ("b", "swapping 4 times, last: swap-in of b; swap-in of b", 8),
     ]
     assert lines[0].until == at(70)
 

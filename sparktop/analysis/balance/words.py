@@ -200,8 +200,7 @@ def _unequal_speed_sentence(result: Balance) -> list[str]:
 def _free_slot_sentence(percent: float | None, window_s: float) -> list[str]:
     if percent is None or percent < _WORTH_SAYING_PERCENT:
         return []
-    span = _span_text(window_s)
-    return [f"in {percent:.0f} % of {span} requests waited at a full backend while another had a free slot"]
+    return [f"in {percent:.0f} % of {_span_text(window_s)} requests waited beside a free slot elsewhere"]
 
 
 def _absent_sentences(grid: LoadGrid) -> list[str]:

@@ -250,10 +250,8 @@ def _even_tps(balance: Balance, lines: Sequence[LoadLine]) -> float | None:
     lost = balance.lost_percent
     if not balance.word.bad or balance.in_sweep or lost is None or not _WORTH_A_LINE <= lost < 100:
         return None
-    series = [line.generation_tps for line in lines]
-    since = max((each.last_at or 0.0 for each in series), default=0.0) - balance.window_s
-    means = [known_mean(value for _, value in each.since(since)) for each in series]
-    whole = None if None in means else known_sum(means)
+    since = (lines[0].generation_tps.last_at or 0.0) - balance.window_s
+    whole = known_sum(known_mean(value for _, value in line.generation_tps.since(since)) for line in lines)
     return None if whole is None else whole / (1 - lost / 100)
 
 

@@ -383,8 +383,8 @@ def _throttling_rows(gpu: GpuReading, minute: Mapping[str, float], width: int) -
     """Return rows with the current throttle reasons, then with each reason's share of the last minute."""
     reasons = gpu.throttle_reasons
     words = "not reported by the driver" if reasons is None else ", ".join(reasons) or "nothing slows it down"
-    row: Row = [label("throttled", name_width(width)), (words, "warn" if reasons else "muted")]
-    row += [label(" · % of 60 s:")] if minute else []
+    shares = label(" · % of 60 s:" if minute else "")
+    row: Row = [label("throttled", name_width(width)), (words, "warn" if reasons else "muted"), shares]
     return [row, *_throttle_shares(gpu, minute, width)]
 
 

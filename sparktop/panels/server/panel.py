@@ -129,21 +129,18 @@ def _limit_role(limit: Limit) -> str:
     return "muted" if limit.kind is LimitKind.UNKNOWN else "title"
 
 
-def limit_note(limit: Limit, room: int | None = None) -> Row:
+def limit_note(limit: Limit) -> Row:
     """Return the verdict for the edge of a frame, which cuts parts after " · " from the last one on.
 
     The seconds that were judged stand for "the time" or with the last mean, else at the end: "waits 62 % of
     the time" becomes "waits 62 % of the last 60 s", "9 wait on average" becomes "9 wait, mean of 60 s". One
-    that is not known has none at the end, and where `room` is too small for both, its reason alone.
+    that is not known has none at the end.
     """
     words, judged = limit.words.replace("; ", " · "), limit.judged
     dated = words.replace(_OF_THE_TIME, f" of the {judged}", 1) if judged else words
     if judged and dated == words:
         dated = _ON_AVERAGE.sub(f", {judged.replace('last', 'mean of')}", words)
-    if limit.kind is LimitKind.UNKNOWN:
-        whole = f" {limit.title} · {dated} "
-        return [(whole if room is None or cell_width(whole) <= room else f" {dated} ", "muted")]
-    end = f" · {judged}" if judged and dated == words else ""
+    end = f" · {judged}" if judged and dated == words and limit.kind is not LimitKind.UNKNOWN else ""
     return [(f" {limit.title}", _limit_role(limit)), (f": {dated}{end} ", "muted")]
 
 
@@ -470,7 +467,7 @@ def _limit_notes(view: BackendView, limit: Limit, finding: Row, room: int | None
 
     How it is polled replaces the finding if its page is slow or cached, or if nothing else is known.
     """
-    note, beside = limit_note(limit, room), finding
+    note, beside = limit_note(limit), finding
     if room is not None and finding and row_width([*note, *finding]) > room:
         shares = [(view.yardsticks.get(name), words) for name, words in _YARDSTICKS]
         yardsticks = " · ".join(
@@ -492,7 +489,7 @@ def _limit_beside_yardsticks(limit: Limit, yardsticks: str, room: int) -> Row:
     own best · 40 % of limit". One that is not known stands last, if it fits.
     """
     if limit.kind is LimitKind.UNKNOWN:
-        both = f" {yardsticks} · {limit.title} · {limit.reason} "
+        both = f" {yardsticks} · {limit.title}: {limit.reason} "
         return [(both if cell_width(both) <= room else f" {yardsticks} ", "muted")]
     title, (words, role) = limit_note(limit)
     first = words.partition(" · ")[0].rstrip()

@@ -166,7 +166,7 @@ def test_a_free_slot_beside_a_queue_is_said() -> None:
     ]
     found = judge(GroupLoad("proxy", tracks, 6.0), 79.5)
     assert found.free_slot_percent == 100.0
-    assert "in 100 % of 60 s requests waited at a full backend while another had a free slot" in found.reasons
+    assert "in 100 % of 60 s requests waited beside a free slot elsewhere" in found.reasons
 
 
 def test_a_request_that_waits_beside_free_slots_is_not_held_up_by_the_split() -> None:
