@@ -245,7 +245,7 @@ def _shorter_forms(names: Sequence[str], width: int) -> Iterator[list[str]]:
 
 _DIGITS = {"node": "¹", "backend": "²", "events": "³", "self": "⁴"}
 """The key that shows or hides all panels of a kind."""
-_RAISED = str.maketrans("1234", "".join(_DIGITS.values()))
+_RAISED = dict(zip("1234", _DIGITS.values(), strict=True))
 """A digit before a word would read as a number of them: "3 events"."""
 _LETTERS = {"balance": "b", "events": "e"}
 """The key that shows a panel of a kind alone."""
@@ -296,7 +296,7 @@ def hot(key: str, word: str, role: str = "muted") -> Row:
     if at < 0 and word[:1].upper() == key:
         at, word = 0, key + word[1:]
     if at < 0:
-        return [(key.translate(_RAISED), "key"), (f" {word}", role)]
+        return [(_RAISED.get(key, key), "key"), (f" {word}", role)]
     return [(word[:at], role), (key, "key"), (word[at + 1 :], role)]
 
 

@@ -167,7 +167,7 @@ def _client_lag(level: LevelResult, facts: LevelFacts, *, grave: bool) -> Iterat
     ttft_ms = None if level.ttft_ms is None else level.ttft_ms.mean
     if ttft_ms is not None and off > min(MOST_OFF_MS, max(LEAST_OFF_MS, MOST_OFF_SHARE * ttft_ms)):
         share = 100 * off / max(off, ttft_ms)
-        words = f"{which} TTFT are at most {off:.1f} ms ({share:.2g} %) too long{why}"
+        words = f"{which} TTFT are at most {off:.1f} ms ({share:.2g} %) too high{why}"
         reasons.append((words, share >= WARN_PERCENT))
         percent = share
     p99 = max((lag["p99"] for lag in lags), default=0.0)

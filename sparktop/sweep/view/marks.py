@@ -59,8 +59,8 @@ def _mark_of(reason: Validity, level: LevelResult, kind: MarkKind) -> Mark:
 
 
 def ttft_error_words(percent: float) -> str:
-    """Return by how much a TTFT may be too long: "TTFT up to 0.3 % too long"."""
-    return f"TTFT up to {max(percent, 0.1):.{1 if percent < _WHOLE_FROM else 0}f} % too long"
+    """Return by how much a TTFT may be too long: "TTFT overstated by ≤0.3 %"."""
+    return f"TTFT overstated by ≤{max(percent, 0.1):.{1 if percent < _WHOLE_FROM else 0}f} %"
 
 
 def _mark_words(reason: Validity, level: LevelResult) -> tuple[str, str]:

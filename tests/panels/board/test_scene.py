@@ -87,6 +87,13 @@ def test_hostile_names_stay_inside_their_panel(playing: Snapshot) -> None:
     assert "[red]漢字[/red]" in text_of(rows)
 
 
+def test_a_digit_key_does_not_count_its_word() -> None:
+    """The key 3 before "events" is raised, as in the panel's name; F2 stays as it is pressed."""
+    row, spots = footer_row([("t", "theme"), ("3", "events"), ("F2", "report")], 60)
+    assert row_text(row).split("  ")[0].strip() == "theme ³ events F2 report"
+    assert [key for *_, key in spots] == ["t", "3", "F2"]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("width", [60, 70, 80, 100, 120, 200])
 def test_header_and_footer_fit(broken: Snapshot, width: int) -> None:
