@@ -186,9 +186,6 @@ def label_parts(
     return labelled
 
 
-_MEGA = 1e6
-
-
 def page(
     identity: NodeIdentity | None, sample: NodeSample | None, *, accept: str | None, simulated: bool = False
 ) -> tuple[bytes, str]:
@@ -275,13 +272,9 @@ def _known_labels(labels: Mapping[str, str | None]) -> dict[str, str]:
     return {name: clean(value, LABEL_LIMIT) for name, value in labels.items() if value is not None}
 
 
-def _times(factor: float, value: float | None) -> float | None:
-    return None if value is None else value * factor
-
-
 def _by_name(values: Mapping[str, float | None], factor: float = 1.0) -> list[Point]:
     """Return a point for each value, whose label is its name."""
-    return [((name,), _times(factor, value)) for name, value in values.items()]
+    return [((name,), None if value is None else value * factor) for name, value in values.items()]
 
 
 def _node(name: str, text: str, read: Callable[[Part], float | None]) -> Metric[Part]:
@@ -305,9 +298,7 @@ def _size(things: Sequence[object] | None) -> int | None:
 
 _SIMULATED: Metric[bool] = _node("simulated", "1 where the readings are made up by the demo.", float)
 _SAMPLE: tuple[Metric[NodeSample], ...] = (
-    _node(
-        "sample_cost_seconds", "What taking this sample cost.", lambda reading: _times(1e-3, reading.cost_ms)
-    ),
+    _field(FieldMetric("sample_cost_seconds", "What taking this sample cost.", "cost_ms", times=1e-3)),
     _node(
         GPUS,
         "GPUs that are read; no series where the driver does not report them.",
@@ -336,12 +327,8 @@ _CPU: tuple[Metric[CpuReading], ...] = (
     ),
 )
 _GROUP: tuple[Metric[CoreGroup], ...] = (
-    _node("cpu_group_usage_ratio", "Use of all cores of one design.", lambda reading: share(reading.percent)),
-    _node(
-        "cpu_group_max_frequency_hertz",
-        "Highest clock of a design.",
-        lambda reading: _times(_MEGA, reading.max_mhz),
-    ),
+    _field(FieldMetric("cpu_group_usage_ratio", "Use of all cores of one design.", "percent", per=100)),
+    _field(FieldMetric("cpu_group_max_frequency_hertz", "Highest clock of a design.", "max_mhz", times=1e6)),
 )
 _MEMORY: tuple[Metric[MemoryReading], ...] = (
     *map(_field, MEMORY),
@@ -374,32 +361,23 @@ _GPU: tuple[Metric[GpuReading], ...] = (
     Metric("node_gpu_process_memory_bytes", "GPU memory by program.", _memory_by_program, ("process",)),
 )
 _MIG: tuple[Metric[MigInstance], ...] = (
-    _node(
-        "gpu_mig_memory_total_bytes", "Memory of a MIG instance.", lambda reading: reading.memory_total_bytes
+    _field(FieldMetric("gpu_mig_memory_total_bytes", "Memory of a MIG instance.", "memory_total_bytes")),
+    _field(FieldMetric("gpu_mig_memory_used_bytes", "Of that, in use.", "memory_used_bytes")),
+)
+_LINK_FIELDS = (
+    FieldMetric("network_up", "1 where the link is up.", "up"),
+    FieldMetric("network_receive_bytes_per_second", "Bytes that came.", "rx_bytes_per_s"),
+    FieldMetric("network_transmit_bytes_per_second", "Bytes that went.", "tx_bytes_per_s"),
+    FieldMetric("network_receive_packets_per_second", "Packets that came.", "rx_packets_per_s"),
+    FieldMetric("network_transmit_packets_per_second", "Packets that went.", "tx_packets_per_s"),
+    FieldMetric(
+        "network_link_bytes_per_second", "What the port agreed on with its peer.", "link_bits_per_s", per=8
     ),
-    _node("gpu_mig_memory_used_bytes", "Of that, in use.", lambda reading: reading.memory_used_bytes),
+    FieldMetric("network_bus_bytes_per_second", "What its PCIe link carries.", "bus_bits_per_s", per=8),
+    FieldMetric("network_errors_per_second", "Errors, all together.", "errors_per_s"),
 )
 _LINK: tuple[Metric[NetworkReading], ...] = (
-    _node("network_up", "1 where the link is up.", lambda reading: reading.up),
-    _node("network_receive_bytes_per_second", "Bytes that came.", lambda reading: reading.rx_bytes_per_s),
-    _node("network_transmit_bytes_per_second", "Bytes that went.", lambda reading: reading.tx_bytes_per_s),
-    _node(
-        "network_receive_packets_per_second", "Packets that came.", lambda reading: reading.rx_packets_per_s
-    ),
-    _node(
-        "network_transmit_packets_per_second", "Packets that went.", lambda reading: reading.tx_packets_per_s
-    ),
-    _node(
-        "network_link_bytes_per_second",
-        "What the port agreed on with its peer.",
-        lambda reading: _times(1 / 8, reading.link_bits_per_s),
-    ),
-    _node(
-        "network_bus_bytes_per_second",
-        "What its PCIe link carries.",
-        lambda reading: _times(1 / 8, reading.bus_bits_per_s),
-    ),
-    _node("network_errors_per_second", "Errors, all together.", lambda reading: reading.errors_per_s),
+    *map(_field, _LINK_FIELDS),
     Metric(
         "node_network_named_errors_per_second",
         "Errors by the name of their counter, of those that moved.",
@@ -408,10 +386,10 @@ _LINK: tuple[Metric[NetworkReading], ...] = (
     ),
 )
 _SENSOR: tuple[Metric[SensorReading], ...] = (
-    _node("sensor_temperature_celsius", "Temperature of a sensor.", lambda reading: reading.temperature_c),
-    _node("sensor_critical_celsius", "Where it becomes critical.", lambda reading: reading.critical_c),
+    _field(FieldMetric("sensor_temperature_celsius", "Temperature of a sensor.", "temperature_c")),
+    _field(FieldMetric("sensor_critical_celsius", "Where it becomes critical.", "critical_c")),
 )
 _RAIL: tuple[Metric[PowerRail], ...] = (
-    _node("rail_power_watts", "Power of a rail.", lambda reading: reading.power_w),
-    single("node_rail_energy_joules", "Energy of a rail.", lambda reading: reading.energy_j, is_counter=True),
+    _field(FieldMetric("rail_power_watts", "Power of a rail.", "power_w")),
+    _field(FieldMetric("rail_energy_joules", "Energy of a rail.", "energy_j", is_counter=True)),
 )

@@ -431,9 +431,9 @@ def _lora_max(family: Family) -> float | None:
     return positive_number(label(max(family, key=lambda labels: family[labels], default=()), "max_lora"))
 
 
-def _counter_spellings(prefix: str, *names: str) -> tuple[str, ...]:
-    """Return the spellings of counters: with `_total`, as on all pages but those of some Rust servers."""
-    return tuple(f"{prefix}{name}_total" for name in names)
+def _counters(*names: str) -> tuple[str, ...]:
+    """Return counters of vLLM as its pages spell them."""
+    return tuple(f"vllm:{name}_total" for name in names)
 
 
 def _count_unhealthy(family: Family) -> float | None:
@@ -443,7 +443,7 @@ def _count_unhealthy(family: Family) -> float | None:
 
 
 DYNAMO_IN_FLIGHT = "dynamo_component_inflight_requests"
-SHARED_COUNTS: Extras = (("worker_errors", _counter_spellings("dynamo_component_", "errors"), total),)
+SHARED_COUNTS: Extras = (("worker_errors", ("dynamo_component_errors_total",), total),)
 """Counters that may stand on the page of any engine."""
 SHARED_GAUGES: Extras = (
     ("in_flight", (DYNAMO_IN_FLIGHT,), of_label("dynamo_endpoint", "generate", combine=requests)),
@@ -452,11 +452,11 @@ SHARED_GAUGES: Extras = (
 _STAGES, _REASONS = "vllm:num_requests_kv_fetch_by_stage", "vllm:num_requests_waiting_by_reason"
 _OFFLOADED = "vllm:kv_offload_total_bytes_total"
 _LORA_INFO = "vllm:lora_requests_info"
-_CACHED = _counter_spellings("vllm:", "prompt_tokens_cached_by_source")
+_CACHED = _counters("prompt_tokens_cached_by_source")
 _NIXL_LATE = "nixl_num_notifications_after_expiry"
 _NIXL_NOTICES = "nixl_failed_notifications"
 """Key of failed notifications until it is known whether they are among the failed transfers."""
-_TOOLS = _counter_spellings("vllm:", "tool_call_parser_invocations")
+_TOOLS = _counters("tool_call_parser_invocations")
 _WHOLE = ("non_streaming", None)
 
 
@@ -479,8 +479,8 @@ def _of_histogram(key: str, name: str) -> Extras:
 
 
 COUNTS: Extras = (
-    ("refused", _counter_spellings("vllm:", "admission_rejections"), total),
-    ("corrupted", _counter_spellings("vllm:", "corrupted_requests"), total),
+    ("refused", _counters("admission_rejections"), total),
+    ("corrupted", _counters("corrupted_requests"), total),
     ("cached_elsewhere", _CACHED, of_label("source", "host", "p2p", "disk", combine=total_or_none)),
     (
         "kv_transfer_bytes",
@@ -491,8 +491,7 @@ COUNTS: Extras = (
     ("kv_transfers", ("vllm:nixl_xfer_time_seconds_count", "vllm:mooncake_xfer_time_seconds_count"), total),
     (
         "kv_failures",
-        _counter_spellings(
-            "vllm:",
+        _counters(
             "nixl_num_failed_transfers",
             "mooncake_num_failed_transfers",
             "mooncake_num_failed_recvs",
@@ -503,34 +502,30 @@ COUNTS: Extras = (
         ),
         total,
     ),
-    (_NIXL_NOTICES, _counter_spellings("vllm:", "nixl_num_failed_notifications"), total),
-    ("kv_late_notices", _counter_spellings("vllm:", _NIXL_LATE), total),
+    (_NIXL_NOTICES, _counters("nixl_num_failed_notifications"), total),
+    ("kv_late_notices", _counters(_NIXL_LATE), total),
     (
         "kv_expired",
-        _counter_spellings("vllm:", "nixl_num_kv_expired_reqs", "mooncake_num_kv_expired_reqs"),
+        _counters("nixl_num_kv_expired_reqs", "mooncake_num_kv_expired_reqs"),
         total,
     ),
-    ("offload_loaded", _counter_spellings("vllm:", "kv_offload_load_bytes"), total),
-    ("offload_stored", _counter_spellings("vllm:", "kv_offload_store_bytes"), total),
+    ("offload_loaded", _counters("kv_offload_load_bytes"), total),
+    ("offload_stored", _counters("kv_offload_store_bytes"), total),
     (
         "offload_failures",
-        _counter_spellings(
-            "vllm:", "kv_offload_allocation_failure", "kv_offload_tiering_promotion_allocation_failures"
-        ),
+        _counters("kv_offload_allocation_failure", "kv_offload_tiering_promotion_allocation_failures"),
         total,
     ),
     (
         "tier_failures",
-        _counter_spellings(
-            "vllm:", "kv_offload_tiering_promotion_job_failures", "kv_offload_tiering_cascade_job_failures"
-        ),
+        _counters("kv_offload_tiering_promotion_job_failures", "kv_offload_tiering_cascade_job_failures"),
         total,
     ),
-    ("tier_dropped", _counter_spellings("vllm:", "kv_offload_tiering_backpressure_stores_dropped"), total),
-    ("tier_read_bytes", _counter_spellings("vllm:", "kv_offload_tiering_read_bytes"), total),
-    ("tier_written_bytes", _counter_spellings("vllm:", "kv_offload_tiering_write_bytes"), total),
-    ("tier_hits", _counter_spellings("vllm:", "kv_offload_tiering_chunk_hits"), total),
-    ("tier_lookups", _counter_spellings("vllm:", "kv_offload_tiering_chunk_queries"), total),
+    ("tier_dropped", _counters("kv_offload_tiering_backpressure_stores_dropped"), total),
+    ("tier_read_bytes", _counters("kv_offload_tiering_read_bytes"), total),
+    ("tier_written_bytes", _counters("kv_offload_tiering_write_bytes"), total),
+    ("tier_hits", _counters("kv_offload_tiering_chunk_hits"), total),
+    ("tier_lookups", _counters("kv_offload_tiering_chunk_queries"), total),
     *_of_histogram("prefill_kv", "vllm:request_prefill_kv_computed_tokens"),
     *_of_histogram("request_preemptions", "vllm:request_num_preemptions"),
     *_of_histogram("block_life", "vllm:kv_block_lifetime_seconds"),
@@ -539,8 +534,8 @@ COUNTS: Extras = (
     ("tool_answers", _TOOLS, _tool_calls()),
     ("tool_calls", _TOOLS, _tool_calls("tool_call")),
     ("tool_failures", _TOOLS, _tool_calls("error", "failure", "failed", "parse_error", "parser_failure")),
-    ("lmcache_hits", _counter_spellings("lmcache:", "num_hit_tokens"), total),
-    ("lmcache_lookups", _counter_spellings("lmcache:", "num_requested_tokens"), total),
+    ("lmcache_hits", ("lmcache:num_hit_tokens_total",), total),
+    ("lmcache_lookups", ("lmcache:num_requested_tokens_total",), total),
     ("lmcache_retrieve_s", ("lmcache:time_to_retrieve_sum",), total),
     ("lmcache_retrieves", ("lmcache:time_to_retrieve_count",), total),
     ("lmcache_remote_get_ms", ("lmcache:remote_time_to_get_sum",), total),

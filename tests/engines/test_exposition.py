@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Mapping
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparktop.engines import PageError, exposition
@@ -119,26 +119,6 @@ def test_what_is_no_number_is_nan(text: str) -> None:
     """Words, digit groups, hexadecimal and digits of other scripts are not numbers and give NaN."""
     assert math.isnan(number(text))
     assert math.isnan(Reader(WANTED).read(f"vllm:a {text or '-'}".encode())["vllm:a"][()])
-
-
-@given(
-    body=pages, changes=st.lists(st.tuples(st.integers(0, 9), st.sampled_from((*NUMBERS, ""))), max_size=3)
-)
-@example(body=b"vllm:a 0 1395066363000", changes=[(0, "0"), (0, "1.0")])
-@settings(max_examples=30, deadline=None)
-def test_a_page_that_follows_another_is_read_as_if_it_were_alone(
-    body: bytes, changes: list[tuple[int, str]]
-) -> None:
-    """A reader of earlier pages of this layout finds what a new one finds, also beside times of samples."""
-    known = Reader(WANTED)
-    known.read(body)
-    page_lines = body.split(b"\n")
-    for row, value in changes:
-        head = page_lines[row % len(page_lines)].rpartition(b" ")[0]
-        page_lines[row % len(page_lines)] = head + b" " + value.encode()
-        other = b"\n".join(page_lines)
-        # As text, because NaN is not equal to itself.
-        assert repr(flat(known.read(other))) == repr(flat(Reader(WANTED).read(other)))
 
 
 def test_pages_that_differ_in_a_label_with_a_space_share_nothing() -> None:

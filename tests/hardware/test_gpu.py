@@ -17,7 +17,7 @@ from sparktop.doctor.check import Status
 from sparktop.doctor.machine import _check_memory
 from sparktop.hardware.gpu import GpuReader, GpuReadings, throttle_fields
 from sparktop.hardware.machine import Machine
-from sparktop.model.node import CpuReading, GpuReading, MemoryReading, MigInstance, NodeIdentity, NodeSample
+from sparktop.model.node import CpuReading, GpuReading, MemoryReading, NodeIdentity, NodeSample
 from sparktop.model.snapshot import NodeView
 from sparktop.report.text_snapshot import node_sentences
 from tests.hardware.fake_driver import (
@@ -225,24 +225,6 @@ def test_a_share_is_a_share(counts: list[int]) -> None:
 def split_gpu(reader: GpuReader, now: float = 0.0) -> GpuReading:
     (gpu,) = reader.read(now).gpus
     return gpu
-
-
-def test_instances_have_profile_uuid_and_memory() -> None:
-    """An instance has the profile from the end of its name, UUID and memory; empty indexes are skipped."""
-    driver = FakeDriver(
-        h100(
-            mig_slice((7, 0)),
-            None,
-            mig_slice((2, 0), nvmlDeviceGetName="NVIDIA H100 80GB HBM3 MIG 3g.40gb"),
-        )
-    )
-    gpu = split_gpu(GpuReader(NOWHERE, driver))
-    assert gpu.mig is True
-    assert gpu.mig_instances == (
-        MigInstance(0, "1g.10gb", "MIG-00000007-0000-0000-0000-000000000000", 10 * GIB, 3 * GIB),
-        MigInstance(2, "3g.40gb", "MIG-00000002-0000-0000-0000-000000000000", 10 * GIB, 3 * GIB),
-    )
-    assert (gpu.utilization_percent, gpu.memory_total_bytes) == (None, 80 * GIB)
 
 
 def test_processes_name_their_instance() -> None:

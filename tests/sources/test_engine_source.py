@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -16,6 +18,7 @@ from sparktop.net import client
 from sparktop.sources.engine_http import EngineSource
 from tests.sources.conftest import HEALTHY_PAGE, FakeClock, RawServer, Serve, answer
 
+Make = Callable[..., EngineSource]
 MODELS = {"object": "list", "data": [{"id": "tiny", "max_model_len": 4096}, {"id": "other"}]}
 
 
@@ -27,7 +30,22 @@ def replies(
         "/metrics": answer(page),
         "/version": answer(json.dumps({"version": version}).encode()),
         "/v1/models": answer(json.dumps(models or MODELS).encode()),
+        "/health": answer(b""),
     }
+
+
+@pytest.fixture
+async def watch() -> AsyncIterator[Make]:
+    """Return a function that makes a source of a target; all are closed at the end."""
+    sources: list[EngineSource] = []
+
+    def make(target: BackendTarget, **how: Any) -> EngineSource:  # noqa: ANN401 - of a source
+        sources.append(EngineSource(target, **how))
+        return sources[-1]
+
+    yield make
+    for source in sources:
+        await source.close()
 
 
 async def poll(source: EngineSource) -> EngineSample:
@@ -50,17 +68,18 @@ async def fail(source: EngineSource) -> Failure:
     ("header", "age_s"),
     [("Age: 12", 12.0), ("Age: soon", None), ("Age: -3", None)],
 )
-async def test_a_cache_says_how_old_the_page_is(serve: Serve, header: str, age_s: float | None) -> None:
+async def test_a_cache_says_how_old_the_page_is(
+    serve: Serve, header: str, age_s: float | None, watch: Make
+) -> None:
     """The age that a caching proxy sends is in the sample; a value that is none is ignored."""
     page = answer(HEALTHY_PAGE).replace(b"\r\n", f"\r\n{header}\r\n".encode(), 1)
     server: RawServer = await serve(replies() | {"/metrics": page})
-    source = EngineSource(server.target())
+    source = watch(server.target())
     sample = await poll(source)
-    await source.close()
     assert sample.cache_age_s == age_s
 
 
-async def test_the_stamp_lies_at_the_headers_not_at_the_end(serve: Serve) -> None:
+async def test_the_stamp_lies_at_the_headers_not_at_the_end(serve: Serve, watch: Make) -> None:
     """A sample's time is read when the headers came, before the body did."""
     headers_came = asyncio.Event()
     calls = 0
@@ -80,15 +99,14 @@ async def test_the_stamp_lies_at_the_headers_not_at_the_end(serve: Serve) -> Non
         writer.write(HEALTHY_PAGE)
 
     server: RawServer = await serve(body_after_stamp)
-    source = EngineSource(replace(server.target(), engine="vllm"), clock=counting_clock)
+    source = watch(replace(server.target(), engine="vllm"), clock=counting_clock)
     sample = await source.poll(2.0)
-    await source.close()
     assert isinstance(sample, EngineSample)
     assert sample.at == 2.0
     assert sample.answer_ms == 2000.0
 
 
-async def test_a_sample_names_its_end_of_the_connection(serve: Serve) -> None:
+async def test_a_sample_names_its_end_of_the_connection(serve: Serve, watch: Make) -> None:
     """It has the marks of the address that the server sees, on the first request and on later ones."""
     ends: list[tuple[int, int]] = []
 
@@ -98,48 +116,44 @@ async def test_a_sample_names_its_end_of_the_connection(serve: Serve) -> None:
             writer.write(answer(HEALTHY_PAGE))
 
     server: RawServer = await serve(note_end)
-    source = EngineSource(replace(server.target(), engine="vllm"))
+    source = watch(replace(server.target(), engine="vllm"))
     seen = [(await poll(source)).client for _ in range(2)]
-    await source.close()
     assert set(seen) <= set(ends)
     assert None not in seen
 
 
-async def test_only_reading_routes_are_asked(serve: Serve) -> None:
+async def test_only_reading_routes_are_asked(serve: Serve, watch: Make) -> None:
     """Through failures, restarts and returns, all requests are GETs of five routes."""
     table = replies()
     server: RawServer = await serve(table)
-    source = EngineSource(server.target())
+    source = watch(server.target())
     await poll(source)
     table["/metrics"] = answer(b"", "503 Busy")
     await fail(source)
     table["/metrics"] = answer(HEALTHY_PAGE.replace(b"1.7e+09", b"1.8e+09"))
     await poll(source)
-    await source.close()
     assert set(server.paths) == {
         *("/props", "/metrics", "/version", "/v1/models", "/health", "/workers"),
     }
     assert all(head.startswith(b"GET ") for head in server.heads)
 
 
-async def test_a_router_that_forwards_a_page_is_known_at_the_first_poll(serve: Serve) -> None:
+async def test_a_router_that_forwards_a_page_is_known_at_the_first_poll(serve: Serve, watch: Make) -> None:
     """It lists its workers; its page is that of one of them, perhaps always of the same."""
     workers = b'{"workers":[{"url":"http://127.0.0.1:1","model_id":"unknown","load":0}],"total":1}'
     server: RawServer = await serve({**replies(), "/workers": answer(workers)})
-    source = EngineSource(server.target())
+    source = watch(server.target())
     failure = await fail(source)
-    await source.close()
     assert failure.kind is FailureKind.ROUTER
     assert "is a router (vllm-router)" in failure.message
 
 
 @pytest.mark.parametrize("api_key", ["two\r\nlines", "schlüssel"])
-async def test_a_key_that_no_header_can_hold_is_told(api_key: str, serve: Serve) -> None:
+async def test_a_key_that_no_header_can_hold_is_told(api_key: str, serve: Serve, watch: Make) -> None:
     """A key with a line break or other odd characters is a clean failure, and nothing is sent."""
     server: RawServer = await serve(replies())
-    source = EngineSource(server.target(api_key=api_key))
+    source = watch(server.target(api_key=api_key))
     failure = await fail(source)
-    await source.close()
     assert failure.kind is FailureKind.UNAUTHORIZED
     assert "look at its environment variable" in failure.message
     assert server.connections == 0
@@ -162,32 +176,30 @@ async def test_a_key_that_no_header_can_hold_is_told(api_key: str, serve: Serve)
     ],
 )
 async def test_what_a_server_says_of_a_refusal_is_quoted(
-    status: str, body: bytes, said: str, serve: Serve
+    status: str, body: bytes, said: str, serve: Serve, watch: Make
 ) -> None:
     """Behind 401, 403 and 404 too, cleaned and without the key, beside what the user can do."""
     server: RawServer = await serve({"/metrics": answer(body, status)})
-    source = EngineSource(server.target(api_key="sk-secret"))
+    source = watch(server.target(api_key="sk-secret"))
     failure = await fail(source)
-    await source.close()
     assert said in failure.message
     assert "secret" not in failure.message
     assert "--api-key-env" in failure.message or "is the path in its URL right" in failure.message
 
 
-async def test_a_redirect_is_not_followed(serve: Serve) -> None:
+async def test_a_redirect_is_not_followed(serve: Serve, watch: Make) -> None:
     """The server that a redirect points to is never asked."""
     other: RawServer = await serve(replies())
     server: RawServer = await serve({"/metrics": answer(b"", "301 Moved", f"Location: {other.url}/metrics")})
-    source = EngineSource(server.target(api_key="k"))
+    source = watch(server.target(api_key="k"))
     failure = await fail(source)
-    await source.close()
     assert failure.kind is FailureKind.REDIRECT
     assert f"127.0.0.1:{other.port}" in failure.message
     assert other.connections == 0
 
 
 @pytest.mark.parametrize("location", ["/metrics/", "http://upstream:8000/metrics/"])
-async def test_a_page_that_moved_by_its_last_slash_is_read(location: str, serve: Serve) -> None:
+async def test_a_page_that_moved_by_its_last_slash_is_read(location: str, serve: Serve, watch: Make) -> None:
     """The usual FastAPI mount redirects /metrics to /metrics/, behind a proxy with the upstream's name in it.
 
     The page is read from the server itself, with its key, and from then on without the detour.
@@ -196,9 +208,8 @@ async def test_a_page_that_moved_by_its_last_slash_is_read(location: str, serve:
     server: RawServer = await serve(routes)
     where = location.format(own=server.url)
     routes["/metrics"] = answer(b"", "307 Temporary Redirect", f"Location: {where}")
-    source = EngineSource(server.target(api_key="k"))
+    source = watch(server.target(api_key="k"))
     samples = [await poll(source), await poll(source)]
-    await source.close()
     assert [sample.lanes[0].running for sample in samples] == [3.0, 3.0]
     pages = [path for path in server.paths if path.startswith("/metrics")]
     assert pages == ["/metrics", "/metrics/", "/metrics/"]
@@ -206,20 +217,19 @@ async def test_a_page_that_moved_by_its_last_slash_is_read(location: str, serve:
 
 
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1:1", "http://127.0.0.1:99999", "http://[::1"])
-async def test_an_unusable_address_is_a_failure(url: str) -> None:
+async def test_an_unusable_address_is_a_failure(url: str, watch: Make) -> None:
     """An invalid address costs one line instead of ending the program."""
-    source = EngineSource(BackendTarget("server", url))
+    source = watch(BackendTarget("server", url))
     failure = await fail(source)
-    await source.close()
     assert failure.kind is FailureKind.UNSUPPORTED
 
 
 @pytest.mark.parametrize("outage", [True, False])
-async def test_the_identity_is_asked_again_after_a_restart(outage: bool, serve: Serve) -> None:  # noqa: FBT001 - a case
+async def test_the_identity_is_asked_again_after_a_restart(outage: bool, serve: Serve, watch: Make) -> None:  # noqa: FBT001 - a case
     """After an outage, or when the start time changed, the identity is asked again."""
     table = replies()
     server: RawServer = await serve(table)
-    source = EngineSource(server.target())
+    source = watch(server.target())
     await poll(source)
     if outage:
         table["/metrics"] = answer(b"", "503 Busy")
@@ -228,23 +238,21 @@ async def test_the_identity_is_asked_again_after_a_restart(outage: bool, serve: 
     else:
         table.update(replies(version="0.33.0", page=HEALTHY_PAGE.replace(b"1.7e+09", b"1.8e+09")))
     await poll(source)
-    await source.close()
     assert source.identity is not None
     assert source.identity.version == "0.33.0"
 
 
-async def test_what_is_known_stays_while_the_process_is_the_same(serve: Serve) -> None:
+async def test_what_is_known_stays_while_the_process_is_the_same(serve: Serve, watch: Make) -> None:
     """After an outage of the same process, questions that fail do not take away what was known."""
     table = replies()
     server: RawServer = await serve(table)
-    source = EngineSource(server.target())
+    source = watch(server.target())
     await poll(source)
     page = table.pop("/metrics")
     await fail(source)
     table.clear()
     table["/metrics"] = page
     await poll(source)
-    await source.close()
     assert server.paths.count("/version") == 2
     assert source.identity == EngineIdentity("0.32.0", "tiny", 4096)
 
@@ -277,17 +285,6 @@ DEAD = answer(b'{"error": "EngineDeadError"}', "503 Service Unavailable")
 SGLANG_PAGE = b'sglang:num_running_reqs{tp_rank="0"} 2.0\n'
 
 
-def vllm() -> dict[str, bytes]:
-    """Return what a healthy vLLM answers."""
-    models = json.dumps({"data": [{"id": "tiny", "max_model_len": 4096}]}).encode()
-    return {
-        "/metrics": answer(HEALTHY_PAGE),
-        "/version": answer(b'{"version": "0.32.0"}'),
-        "/v1/models": answer(models),
-        "/health": answer(b""),
-    }
-
-
 async def look(source: EngineSource) -> FailureKind | str:
     """Poll once; return the failure's kind, or the engine of the sample."""
     reading = await source.poll(2.0)
@@ -296,11 +293,13 @@ async def look(source: EngineSource) -> FailureKind | str:
     return reading.kind if isinstance(reading, Failure) else reading.engine
 
 
-async def test_an_engine_that_died_behind_a_living_page_is_dead(serve: Serve, clock: FakeClock) -> None:
+async def test_an_engine_that_died_behind_a_living_page_is_dead(
+    serve: Serve, clock: FakeClock, watch: Make
+) -> None:
     """The page still answers with its last figures; /health says 503, and 200 again after a restart."""
-    table = vllm()
+    table = replies()
     server: RawServer = await serve(table)
-    source = EngineSource(server.target(), clock=clock)
+    source = watch(server.target(), clock=clock)
     seen = [await look(source)]
     table["/health"] = DEAD
     for _ in range(2):
@@ -311,7 +310,6 @@ async def test_an_engine_that_died_behind_a_living_page_is_dead(serve: Serve, cl
     for _ in range(2):
         clock.now += 1.0
         seen.append(await look(source))
-    await source.close()
     dead = FailureKind.ENGINE_DEAD
     assert seen == ["vllm", "vllm", dead, dead, "vllm"]
     assert isinstance(reading, Failure)
@@ -320,18 +318,17 @@ async def test_an_engine_that_died_behind_a_living_page_is_dead(serve: Serve, cl
     assert server.paths.count("/health") <= 5
 
 
-async def test_503_of_a_page_is_death_of_vllm_and_loading_of_others(serve: Serve) -> None:
+async def test_503_of_a_page_is_death_of_vllm_and_loading_of_others(serve: Serve, watch: Make) -> None:
     """A server known as vLLM counts as dead; SGLang, and a server of which nothing is known, as loading."""
     kinds = {}
     for name, page in (("vllm", HEALTHY_PAGE), ("sglang", SGLANG_PAGE), ("unknown", b"")):
         table = {"/metrics": answer(page)} if page else {"/metrics": DEAD}
         server: RawServer = await serve(table)
-        source = EngineSource(server.target())
+        source = watch(server.target())
         if page:
             await look(source)
         table["/metrics"] = DEAD
         kinds[name] = await look(source)
-        await source.close()
         if name != "vllm":
             assert "/health" not in server.paths
     assert kinds == {
@@ -344,89 +341,87 @@ async def test_503_of_a_page_is_death_of_vllm_and_loading_of_others(serve: Serve
 @pytest.mark.parametrize(
     "body", [b"<html><h1>503 Service Temporarily Unavailable</h1>", b"no healthy upstream"]
 )
-async def test_503_of_a_proxy_is_no_death_of_the_engine(serve: Serve, body: bytes) -> None:
+async def test_503_of_a_proxy_is_no_death_of_the_engine(serve: Serve, body: bytes, watch: Make) -> None:
     """Nginx limits requests with this status, Envoy has no server to ask: the engine may be well."""
-    table = vllm()
-    source = EngineSource((await serve(table)).target())
+    table = replies()
+    source = watch((await serve(table)).target())
     await look(source)
     table["/metrics"] = table["/health"] = answer(body, "503 Service Unavailable")
     failure = await fail(source)
-    await source.close()
     assert failure.kind is FailureKind.HTTP
     assert "a proxy in front of" in failure.message
 
 
-async def test_429_says_that_the_server_limits_how_often_it_is_asked(serve: Serve) -> None:
+async def test_429_says_that_the_server_limits_how_often_it_is_asked(serve: Serve, watch: Make) -> None:
     """It answers: it is not unreachable, and its last figures are old."""
-    table = vllm()
-    source = EngineSource((await serve(table)).target())
+    table = replies()
+    source = watch((await serve(table)).target())
     await look(source)
     table["/metrics"] = answer(b"slow down", "429 Too Many Requests")
     failure = await fail(source)
-    await source.close()
     assert failure.kind is FailureKind.LATE
     assert "limits how often it is asked" in failure.message
 
 
-async def test_the_health_of_a_sglang_is_never_asked(serve: Serve, clock: FakeClock) -> None:
+async def test_the_health_of_a_sglang_is_never_asked(serve: Serve, clock: FakeClock, watch: Make) -> None:
     """Neither while it answers, nor while it loads: `/health` and `/health_generate` make it generate."""
     table = {"/metrics": answer(SGLANG_PAGE)}
     server: RawServer = await serve(table)
-    source = EngineSource(server.target(), clock=clock)
+    source = watch(server.target(), clock=clock)
     for _ in range(8):
         await look(source)
         clock.now += 11.0
     table["/metrics"] = DEAD
     assert await look(source) is FailureKind.LOADING
-    await source.close()
     assert [path for path in server.paths if path.startswith("/health")] == []
 
 
 # A name server that never answers is named, and not taken for a server that is stuck.
 
 
-async def test_a_silent_name_server_has_words_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_name_server_has_words_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, watch: Make
+) -> None:
     """While a name is looked up, a missed deadline is the name server's."""
 
     async def never(*_: object) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(client, "look_up", never)
-    source = EngineSource(BackendTarget("b", "http://spark-a.lan:8000"))
+    source = watch(BackendTarget("b", "http://spark-a.lan:8000"))
     found = await source.poll(0.05)
-    await source.close()
     assert isinstance(found, Failure)
     assert found.kind is FailureKind.DNS
     assert found.message == "no DNS answer for spark-a.lan:8000 in 0.05 s: check DNS or use its IP address"
 
 
-async def test_another_server_on_the_port_is_found_out_again(serve: Serve) -> None:
+async def test_another_server_on_the_port_is_found_out_again(serve: Serve, watch: Make) -> None:
     """Where the known route is gone, one poll fails and the next asks all; the identity is the new one."""
     table = {
         "/api/ps": answer(b'{"models": [{"name": "mistral"}]}'),
         "/api/version": answer(b'{"version": "1.2.3"}'),
     }
-    source = EngineSource((await serve(table)).target())
+    source = watch((await serve(table)).target())
     assert (await poll(source)).engine == "ollama"
     table.clear()
-    table.update(vllm())
+    table.update(replies())
     assert (await fail(source)).kind is FailureKind.NOT_FOUND
     assert (await poll(source)).engine == "vllm"
-    await source.close()
     assert source.identity == EngineIdentity("0.32.0", "tiny", 4096)
 
 
-async def test_a_list_of_models_is_looked_behind_every_10_s(serve: Serve, clock: FakeClock) -> None:
+async def test_a_list_of_models_is_looked_behind_every_10_s(
+    serve: Serve, clock: FakeClock, watch: Make
+) -> None:
     """A server that begins to report figures, or another one with the same model, is found after 10 s."""
-    table = {"/v1/models": vllm()["/v1/models"]}
+    table = {"/v1/models": replies()["/v1/models"]}
     server = await serve(table)
-    source = EngineSource(server.target(), clock=clock)
+    source = watch(server.target(), clock=clock)
     await poll(source)
-    table.update(vllm())
+    table.update(replies())
     asked = len(server.paths)
     clock.now += 9.9
     assert (await poll(source)).engine == "openai"
     assert server.paths[asked:] == ["/v1/models"]
     clock.now += 0.1
     assert (await poll(source)).engine == "vllm"
-    await source.close()

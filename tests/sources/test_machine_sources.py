@@ -21,7 +21,7 @@ from sparktop.agent.server import AgentServer
 from sparktop.demo.ras import RasServer
 from sparktop.hardware.ras import RasReader
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import NodeIdentity, NodeSample, ProcessReading, ProcessTable
+from sparktop.model.node import NodeIdentity
 from sparktop.model.ranks import RanksAnswer, RanksReply
 from sparktop.model.targets import NodeTarget
 from sparktop.sources.agent import AgentSource
@@ -29,7 +29,7 @@ from sparktop.sources.decode import WireError, decode_ranks
 from sparktop.sources.local import LocalSource
 from sparktop.sources.replies import encode_ranks
 from sparktop.sources.ssh import SshSource
-from tests.agent.fake_machine import FakeMachine
+from tests.agent.fake_machine import BOOT_ID, TABLE, FakeMachine
 from tests.hardware.ras.examples import answer
 from tests.sources.agent_sources import Make, Waits, agent_sources, failure_of, sample_of
 from tests.sources.conftest import FakeClock
@@ -144,35 +144,18 @@ async def watch(clock: FakeClock) -> AsyncIterator[Make]:
         yield make
 
 
-class FakeReader:
-    """A machine that answers as the test says."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        self.show_processes = False
-        self.identity = NodeIdentity(os="Linux", boot_id="b")
-        self._clock = clock
-
-    def node_time(self) -> float:
-        """Return the node's own time in seconds."""
-        return self._clock.now + NODE_AHEAD_S
-
-    async def poll(self, deadline_s: float) -> NodeSample:  # noqa: ARG002 - the protocol's
-        """Return a sample."""
-        table = ProcessTable((ProcessReading(7, "vllm"),), 1) if self.show_processes else None
-        return NodeSample(self.node_time(), processes=table)
-
-    async def close(self) -> None:
-        """Do nothing: there is nothing to close."""
-
-
 @asynccontextmanager
 async def real_agent(
-    reader: FakeReader, *, token: str | None = None, tls: ssl.SSLContext | None = None
+    clock: FakeClock, *, token: str | None = None, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[str]:
-    """Return the URL of a real agent that reads with `reader`."""
+    """Return the URL of a real agent, on a machine whose clock is ahead."""
+
+    def node_time() -> float:
+        return clock.now + NODE_AHEAD_S
+
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
-    server = AgentServer(Sampler(reader, clock=reader.node_time), token=token)
+    server = AgentServer(Sampler(FakeMachine(node_time), clock=node_time), token=token)
     server.start([listener], tls=tls)
     try:
         yield f"{'https' if tls else 'http'}://127.0.0.1:{port}"
@@ -182,7 +165,7 @@ async def real_agent(
 
 async def test_the_real_agent_is_read(watch: Make, clock: FakeClock) -> None:
     """A real agent's samples arrive at their times, with the process table once that is wanted."""
-    async with real_agent(FakeReader(clock)) as url:
+    async with real_agent(clock) as url:
         source = watch(url)
         first = await sample_of(source)
         clock.now += 1.0
@@ -191,16 +174,15 @@ async def test_the_real_agent_is_read(watch: Make, clock: FakeClock) -> None:
         await source.close()
     assert (first.at, second.at) == (clock.now - 1.0, clock.now)
     assert first.processes is None
-    assert second.processes is not None
-    assert second.processes.processes[0].name == "vllm"
-    assert source.identity == NodeIdentity(os="Linux", boot_id="b")
+    assert second.processes == TABLE
+    assert source.identity == NodeIdentity(os="Debian", hostname="spark-a", boot_id=BOOT_ID)
 
 
 async def test_a_changed_token_file_is_read_again(watch: Make, clock: FakeClock, tmp_path: Path) -> None:
     """The token is the file's first line; after a refusal the file is read again."""
     file = tmp_path / "token"
     file.write_text(f"{OTHER_TOKEN}\nmore\n", encoding="utf-8")
-    async with real_agent(FakeReader(clock), token=TOKEN) as url:
+    async with real_agent(clock, token=TOKEN) as url:
         source = watch(url, token_file=str(file))
         refused = await failure_of(source)
         file.write_text(f"  {TOKEN}\n", encoding="utf-8")
@@ -219,7 +201,7 @@ async def test_a_private_certificate_needs_tls_ca(watch: Make, clock: FakeClock,
     certificates = make_certificates(tmp_path)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificates["server"], certificates["server-key"])
-    async with real_agent(FakeReader(clock), tls=tls) as url:
+    async with real_agent(clock, tls=tls) as url:
         unknown = await failure_of(watch(url))
         known = watch(url, tls_ca=str(certificates["ca"]))
         await sample_of(known)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
@@ -15,6 +16,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watc
 from sparktop.sources.source import Reading, Source
 from sparktop.store import Store
 from sparktop.watch.discovery import Found
+from sparktop.watch.monitor import Monitor
 
 
 class FakeSource:
@@ -174,3 +176,19 @@ class Sleeper:
         alarm = await self.until_asleep(seconds)
         self.asleep.remove((seconds, alarm))
         alarm.set()
+
+
+@asynccontextmanager
+async def watching(
+    watch: Watch, ways: FakeWays, sleeper: Sleeper | None = None
+) -> AsyncIterator[tuple[Monitor, WatchedStore]]:
+    """Yield a monitor that polls these sources, and its store; all sources are closed at the end."""
+    store = WatchedStore(watch)
+    monitor = Monitor(watch, store, ways=ways, sleep=sleeper or Sleeper())
+    await monitor.start()
+    await asyncio.sleep(0)  # polling begins
+    try:
+        yield monitor, store
+    finally:
+        await monitor.stop()
+    assert all(source.closed for source in ways.made)

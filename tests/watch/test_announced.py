@@ -121,41 +121,34 @@ def test_the_monitor_beside_a_sweep_knows_whose_load_it_is(
     assert event.message == f"load by a sweep of process {other.pid}: a"
 
 
-def test_a_server_that_is_watched_no_more_ends_with_the_load_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process goes on to another server: both are free at its end, should the first be watched again."""
-    a, b = (BackendTarget(name, f"http://127.0.0.1:{port}") for name, port in (("a", 8000), ("b", 8001)))
-    loads = iter([{7: (a.url,)}, {7: (b.url,)}, {}])
-    store = Store(Watch(backends=(a, b)))
-    ended: list[frozenset[str]] = []
-    monkeypatch.setattr(state_files, "announced_loads", lambda: next(loads))
-    monkeypatch.setattr(store, "end_own_load", ended.append)
-
-    async def turn(_: float) -> None:
-        if ended:
-            raise asyncio.CancelledError
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(follow_announced(store, turn))
-    assert ended == [frozenset({"a", "b"})]
+A, B = (BackendTarget(name, f"http://127.0.0.1:{port}") for name, port in (("a", 8000), ("b", 8001)))
 
 
-def test_a_server_that_two_processes_load_is_free_at_the_end_of_the_second(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("loads", "ended"),
+    [
+        ([{7: (A.url,)}, {7: (B.url,)}, {}], [set(), set(), {"a", "b"}]),
+        ([{7: (A.url, B.url), 8: (A.url,)}, {8: (A.url,)}, {}], [set(), {"b"}, {"a"}]),
+    ],
+    ids=["of one that goes on to another", "of two"],
+)
+def test_a_server_is_free_at_the_end_of_the_load(
+    monkeypatch: pytest.MonkeyPatch, loads: list[dict[int, tuple[str, ...]]], ended: list[set[str]]
 ) -> None:
-    """The end of the first frees what it loaded alone."""
-    a, b = (BackendTarget(name, f"http://127.0.0.1:{port}") for name, port in (("a", 8000), ("b", 8001)))
-    loads = iter([{7: (a.url, b.url), 8: (a.url,)}, {8: (a.url,)}, {}])
-    ended: list[frozenset[str]] = []
-    after_each_round: list[list[frozenset[str]]] = []
-    store = Store(Watch(backends=(a, b)))
-    monkeypatch.setattr(state_files, "announced_loads", lambda: next(loads))
-    monkeypatch.setattr(store, "end_own_load", ended.append)
+    """Also one that its process loads no more, should it be watched again; of two loads at the second's."""
+    store = Store(Watch(backends=(A, B)))
+    ends: list[frozenset[str]] = []
+    rounds = iter(loads)
+    monkeypatch.setattr(state_files, "announced_loads", lambda: next(rounds))
+    monkeypatch.setattr(store, "end_own_load", ends.append)
+    after_each_round = []
 
     async def turn(_: float) -> None:
-        after_each_round.append(ended.copy())
-        if len(after_each_round) == 3:
+        after_each_round.append(set().union(*ends))
+        ends.clear()
+        if len(after_each_round) == len(loads):
             raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(follow_announced(store, turn))
-    assert after_each_round == [[], [frozenset({"b"})], [frozenset({"b"}), frozenset({"a"})]]
+    assert after_each_round == ended

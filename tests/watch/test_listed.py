@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -116,17 +116,16 @@ class Polled:
         """End."""
 
 
+WAYS = cast("Ways", SimpleNamespace(backends=lambda targets: [Polled(target) for target in targets]))
+
+
 async def test_only_new_servers_that_answer_are_watched(tmp_path: Path) -> None:
     """Configured servers are skipped; a server that does not answer is tried again the next time."""
     path = written(tmp_path, "a.json", [{"targets": ["a:1", "b:1", "c:2"]}])
     watched: list[BackendTarget] = []
 
-    def sources(targets: Sequence[BackendTarget]) -> list[Any]:
-        return [Polled(target) for target in targets]
-
-    ways = cast("Ways", SimpleNamespace(backends=sources))
     store = Store(Watch(backends=(BackendTarget("a", "http://a:1"),)))
-    look = partial(probe_files, [path], ways, store, watched.extend, no_wait)
+    look = partial(probe_files, [path], WAYS, store, watched.extend, no_wait)
     await look()
     assert [(one.name, one.engine) for one in watched] == [("b:1", "vllm")]
     written(tmp_path, "a.json", [])
@@ -141,7 +140,6 @@ async def test_a_half_written_file_is_read_again(tmp_path: Path, half: str) -> N
     other = written(tmp_path, "b.json", [{"targets": ["c:1"]}])
     waits: list[float] = []
     watched: list[BackendTarget] = []
-    ways = cast("Ways", SimpleNamespace(backends=lambda targets: [Polled(target) for target in targets]))
     rewritten = [[{"targets": ["b:1"]}], half]
 
     async def sleep(seconds: float) -> None:
@@ -149,7 +147,7 @@ async def test_a_half_written_file_is_read_again(tmp_path: Path, half: str) -> N
         written(tmp_path, "a.json", rewritten.pop(0))
 
     store = Store(Watch())
-    look = partial(probe_files, [path, other], ways, store, watched.extend, sleep)
+    look = partial(probe_files, [path, other], WAYS, store, watched.extend, sleep)
     await look()
     assert ([one.name for one in watched], store.snapshot().events, waits) == (["b:1", "c:1"], (), [2.0])
     written(tmp_path, "a.json", half)
@@ -191,6 +189,7 @@ def without_another_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def home(folder: Path, jobs: Mapping[str, str], clusters: Mapping[str, str] | None = None) -> Path:
     """Write the files of sparkrun below `folder`; return it."""
+    pytest.importorskip("yaml")
     for place, files in ((listed_files.JOBS, jobs), (listed_files.CLUSTERS, clusters or {})):
         (folder / place).mkdir(parents=True)
         for name, text in files.items():
@@ -206,7 +205,6 @@ def dated(folder: Path, ages_s: Mapping[str, float]) -> None:
 
 def test_jobs_are_servers_and_hosts_are_machines(tmp_path: Path) -> None:
     """The first host serves; machines are reached as the user of their cluster; the key is not shown."""
-    pytest.importorskip("yaml")
     files = {"lab.yaml": CLUSTER, "other.yaml": "hosts: [spark-9]\n", ".default": "lab\n"}
     folder = home(tmp_path, {"a.yaml": JOB, "b.yaml": "hosts: [spark-7]\nmodel: m\n"}, files)
     dated(folder, {"a.yaml": 1, "b.yaml": 2})
@@ -229,7 +227,6 @@ def test_jobs_are_servers_and_hosts_are_machines(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["~/other", "{home}/other"])
 def test_jobs_are_read_where_the_environment_says(tmp_path: Path, place: str) -> None:
     """SPARKRUN_CACHE_DIR is where sparkrun writes them; empty it says nothing."""
-    pytest.importorskip("yaml")
     folder = home(tmp_path, {"a.yaml": "hosts: [spark-1]\n"})
     (folder / "other/jobs").mkdir(parents=True)
     (folder / "other/jobs/b.yaml").write_text("hosts: [spark-2]\n")
@@ -254,7 +251,6 @@ def test_jobs_are_read_where_the_environment_says(tmp_path: Path, place: str) ->
 )
 def test_bad_files_of_jobs_are_one_line_or_nothing(tmp_path: Path, text: str) -> None:
     """They give no server, and at most a printable message that quotes nothing of the file."""
-    pytest.importorskip("yaml")
     found = read_sparkrun(home(tmp_path, {"a.yaml": text}))
     assert found.backends == ()
     assert all(one.isprintable() and "secret" not in one for one in found.problems)
@@ -262,10 +258,8 @@ def test_bad_files_of_jobs_are_one_line_or_nothing(tmp_path: Path, text: str) ->
 
 async def test_only_servers_that_answer_are_watched(tmp_path: Path) -> None:
     """A crashed job's file stays: neither it nor its machines are watched; the default cluster's are."""
-    pytest.importorskip("yaml")
     crashed = JOB.replace("10.0.0.11, spark-2", "spark-8").replace("8001", "8002")
     folder = home(tmp_path, {"a.yaml": JOB, "b.yaml": crashed}, {"lab.yaml": CLUSTER})
-    ways = cast("Ways", SimpleNamespace(backends=lambda some: [Polled(one) for one in some]))
     store = Store(Watch(source="test"))
     backends: list[tuple[BackendTarget, Mapping[str, str]]] = []
     nodes: list[NodeTarget] = []
@@ -281,7 +275,7 @@ async def test_only_servers_that_answer_are_watched(tmp_path: Path) -> None:
         raise asyncio.CancelledError(seconds)
 
     with pytest.raises(asyncio.CancelledError):
-        await follow_sparkrun(ways, store, watch_backends, watch_nodes, cast("Any", stop), folder)
+        await follow_sparkrun(WAYS, store, watch_backends, watch_nodes, cast("Any", stop), folder)
     ((one, named),) = backends
     assert (one.name, one.engine, one.nodes, one.api_key) == (
         "10.0.0.11:8001",

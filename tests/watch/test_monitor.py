@@ -22,14 +22,14 @@ from sparktop.model.targets import (
     Watch,
 )
 from sparktop.sources.source import Reading, Source
-from sparktop.store import SourceKey, Store
+from sparktop.store import SourceKey
 from sparktop.watch.discovery import Found
 from sparktop.watch.monitor import (
     REMOTE_S,
     TRY_AGAIN_S,
     Monitor,
 )
-from tests.watch.monitor_fakes import FakeSource, FakeWays, Sleeper, WatchedStore
+from tests.watch.monitor_fakes import FakeSource, FakeWays, Sleeper, WatchedStore, watching
 
 B, C, D = (BackendTarget(name, f"http://{name}:8000") for name in "bcd")
 
@@ -37,14 +37,11 @@ B, C, D = (BackendTarget(name, f"http://{name}:8000") for name in "bcd")
 async def test_readings_and_identities_reach_the_store() -> None:
     """Backends and nodes are polled at once, and their identities follow with the readings."""
     watch = Watch(nodes=(NodeTarget("b"),), backends=(B,))
-    store, ways = WatchedStore(watch), FakeWays()
-    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
-    await monitor.start()
-    await store.until(lambda: store.backend("b").ok and store.snapshot().nodes[0].ok)
-    await monitor.stop()
+    ways = FakeWays()
+    async with watching(watch, ways) as (_, store):
+        await store.until(lambda: store.backend("b").ok and store.snapshot().nodes[0].ok)
     assert store.backend("b").version == "0.32.0"
     assert store.snapshot().nodes[0].identity.os == "Linux"
-    assert all(source.closed for source in ways.made)
 
 
 async def test_discovery_looks_again_until_something_is_there() -> None:
@@ -56,14 +53,12 @@ async def test_discovery_looks_again_until_something_is_there() -> None:
     ways = FakeWays(
         [Found(notes=("nothing listens there",)), Found(backends=(there, again)), Found(backends=(late,))]
     )
-    store, sleeper = WatchedStore(watch), Sleeper()
-    monitor = Monitor(watch, store, ways=ways, sleep=sleeper)
-    await monitor.start()
-    await sleeper.wake(SEARCH_ELSEWHERE_S)
-    await store.until(lambda: any(view.name == "spark" and view.ok for view in store.snapshot().backends))
-    await sleeper.wake(SEARCH_ELSEWHERE_S)
-    await store.until(lambda: any(view.name == "other" and view.ok for view in store.snapshot().backends))
-    await monitor.stop()
+    sleeper = Sleeper()
+    async with watching(watch, ways, sleeper) as (_, store):
+        await sleeper.wake(SEARCH_ELSEWHERE_S)
+        await store.until(lambda: any(view.name == "spark" and view.ok for view in store.snapshot().backends))
+        await sleeper.wake(SEARCH_ELSEWHERE_S)
+        await store.until(lambda: any(view.name == "other" and view.ok for view in store.snapshot().backends))
     assert ways.looked == [["spark", "other"], ["spark", "other"], ["other"]]
     assert [view.name for view in store.snapshot().backends] == ["b", "spark", "other"]
     assert [event.message for event in store.snapshot().events] == ["nothing listens there"]
@@ -72,12 +67,9 @@ async def test_discovery_looks_again_until_something_is_there() -> None:
 async def test_the_interval_reaches_every_group_and_the_store() -> None:
     """Nodes are asked half as often as backends; the store must know what a missed sample is."""
     watch = Watch(nodes=(NodeTarget("n"),), backends=(B,))
-    store = Store(watch)
-    monitor = Monitor(watch, store, ways=FakeWays(), sleep=Sleeper())
-    await monitor.start()
-    monitor.set_interval(0.25)
-    intervals = [group.interval_s for group, _ in monitor._groups]
-    await monitor.stop()
+    async with watching(watch, FakeWays()) as (monitor, store):
+        monitor.set_interval(0.25)
+        intervals = [group.interval_s for group, _ in monitor._groups]
     assert intervals == [0.25, 0.5]
     assert (monitor.interval_s, store.interval_s) == (0.25, 0.25)
     with pytest.raises(ValueError, match="above 0"):
@@ -87,11 +79,9 @@ async def test_the_interval_reaches_every_group_and_the_store() -> None:
 async def test_a_part_that_breaks_is_told_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     """A fault in discovery is logged, becomes an event, and backends are still polled."""
     watch = Watch(backends=(B,), discover=("spark",))
-    store, ways = WatchedStore(watch), FakeWays()  # nothing to find: its list is empty and raises
-    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
-    await monitor.start()
-    await store.until(lambda: store.backend("b").ok)
-    await monitor.stop()
+    ways = FakeWays()  # nothing to find: its list is empty and raises
+    async with watching(watch, ways) as (_, store):
+        await store.until(lambda: store.backend("b").ok)
     assert "IndexError" in store.snapshot().events[0].message
     assert "a part of the monitor ended" in caplog.text
 
@@ -100,16 +90,13 @@ async def test_a_target_that_is_a_router_is_watched_as_one() -> None:
     """LiteLLM given as TARGET leaves the list of servers and comes into that of routers, at its URL."""
     proxy = BackendTarget("proxy:4000", "http://proxy:4000")
     watch = Watch(backends=(B, proxy), source=ARGUMENTS)
-    store, ways = WatchedStore(watch), FakeWays()
+    ways = FakeWays()
     ways.readings["proxy:4000"] = lambda: Failure(FailureKind.ROUTER, "is a router", 1.0)
-    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
-    await monitor.start()
-    await store.until(lambda: any(view.ok for view in store.snapshot().routers))
-    picture = store.snapshot()
-    await monitor.stop()
+    async with watching(watch, ways) as (_, store):
+        await store.until(lambda: any(view.ok for view in store.snapshot().routers))
+        picture = store.snapshot()
     assert [view.name for view in picture.backends] == ["b"]
     assert [(view.name, view.url) for view in picture.routers] == [("proxy:4000", "http://proxy:4000")]
-    assert all(source.closed for source in ways.made)
 
 
 # The monitor and groups: a faster pace while a balance is judged, and servers that a router names.
@@ -172,26 +159,23 @@ async def test_servers_that_a_router_names_are_watched_where_they_answer() -> No
     """Without backends in the config, those that answer are watched and judged, others named and retried."""
     watch = Watch(routers=(RouterTarget("proxy", "http://10.0.0.9:4000"),))
     ways = ListingWays(deployments=LISTED, answering={"http://10.0.0.1:8000"})
-    store, sleeper = WatchedStore(watch), Sleeper()
-    monitor = Monitor(watch, store, ways=ways, sleep=sleeper)
-    await monitor.start()
-    await store.until(lambda: [one.name for one in store.snapshot().backends if one.ok] == ["spark-1"])
-    told = [event.message for event in store.snapshot().events]
-    assert any("api.example.com" in one and "[[backends]]" in one for one in told)
-    assert any("http://10.0.0.2:8000, which is not watched: nothing listens there" in one for one in told)
-    assert not any("example" in url for url in ways.asked)
-    running = len(monitor._tasks)
-    monitor._try_behind_router("proxy", ways._listing())
-    assert len(monitor._tasks) == running, "what did not answer a moment ago is not asked again yet"
-    ways.answering.add("http://10.0.0.2:8000")
-    await sleeper.wake(TRY_AGAIN_S)
-    monitor._try_behind_router("proxy", ways._listing())
-    await store.until(lambda: len([one for one in store.snapshot().backends if one.ok]) == 2)
-    assert store.snapshot().routers[0].backends == ("spark-1", "spark-2")
-    monitor._try_behind_router("proxy", ways._listing())
-    assert ways.asked.count("http://10.0.0.1:8000") == 2
-    await monitor.stop()
-    assert all(source.closed for source in ways.made)
+    sleeper = Sleeper()
+    async with watching(watch, ways, sleeper) as (monitor, store):
+        await store.until(lambda: [one.name for one in store.snapshot().backends if one.ok] == ["spark-1"])
+        told = [event.message for event in store.snapshot().events]
+        assert any("api.example.com" in one and "[[backends]]" in one for one in told)
+        assert any("http://10.0.0.2:8000, which is not watched: nothing listens there" in one for one in told)
+        assert not any("example" in url for url in ways.asked)
+        running = len(monitor._tasks)
+        monitor._try_behind_router("proxy", ways._listing())
+        assert len(monitor._tasks) == running, "what did not answer a moment ago is not asked again yet"
+        ways.answering.add("http://10.0.0.2:8000")
+        await sleeper.wake(TRY_AGAIN_S)
+        monitor._try_behind_router("proxy", ways._listing())
+        await store.until(lambda: len([one for one in store.snapshot().backends if one.ok]) == 2)
+        assert store.snapshot().routers[0].backends == ("spark-1", "spark-2")
+        monitor._try_behind_router("proxy", ways._listing())
+        assert ways.asked.count("http://10.0.0.1:8000") == 2
 
 
 async def test_a_config_that_names_backends_is_kept_to() -> None:
@@ -210,29 +194,25 @@ async def watched_once(router: RouterTarget) -> tuple[ListingWays, WatchedStore,
     """
     watch = Watch(backends=(BackendTarget("a", "http://10.0.0.1:8000"),), routers=(router,))
     up = {"http://10.0.0.1:8000", "http://10.0.0.2:8000"}
-    ways, store = ListingWays(deployments=LISTED[:2], answering=up), WatchedStore(watch)
-    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
-    await monitor.start()
+    ways = ListingWays(deployments=LISTED[:2], answering=up)
+    async with watching(watch, ways) as (monitor, store):
 
-    def all_answer() -> bool:
-        seen = store.snapshot()
-        return seen.routers[0].ok and {one.name for one in seen.backends if one.ok} == {"a"}
+        def all_answer() -> bool:
+            seen = store.snapshot()
+            return seen.routers[0].ok and {one.name for one in seen.backends if one.ok} == {"a"}
 
-    await store.until(all_answer)
-    tried = set(monitor._tried)
-    await monitor.stop()
+        await store.until(all_answer)
+        tried = set(monitor._tried)
     return ways, store, tried
 
 
 async def test_a_server_that_starts_on_this_machine_is_found_without_a_new_start() -> None:
     """Its ports are tried more often than those of other machines; then nothing is searched any more."""
     ways = FakeWays([Found(), Found(backends=(BackendTarget("here", "http://127.0.0.1:8080"),))])
-    store, sleeper = WatchedStore(Watch(discover=("127.0.0.1",))), Sleeper()
-    monitor = Monitor(Watch(discover=("127.0.0.1",)), store, ways=ways, sleep=sleeper)
-    await monitor.start()
-    await sleeper.wake(SEARCH_HERE_S)
-    await store.until(lambda: bool(store.snapshot().backends) and store.backend("here").ok)
-    await monitor.stop()
+    sleeper = Sleeper()
+    async with watching(Watch(discover=("127.0.0.1",)), ways, sleeper) as (_, store):
+        await sleeper.wake(SEARCH_HERE_S)
+        await store.until(lambda: bool(store.snapshot().backends) and store.backend("here").ok)
     assert store.snapshot().searching == ()
 
 
@@ -253,14 +233,12 @@ async def test_an_agent_that_discovery_finds_is_watched(monkeypatch: pytest.Monk
         return ()
 
     monkeypatch.setattr(ways, "modules", modules)
-    store, sleeper = WatchedStore(watch), Sleeper()
-    monitor = Monitor(watch, store, ways=ways, sleep=sleeper)
-    await monitor.start()
-    await store.until(lambda: [one.ok for one in store.snapshot().nodes] == [True])
-    assert store.snapshot().searching == ("spark",)
-    await sleeper.wake(SEARCH_ELSEWHERE_S)
-    await store.until(lambda: bool(store.snapshot().backends) and store.backend("spark").ok)
-    await monitor.stop()
+    sleeper = Sleeper()
+    async with watching(watch, ways, sleeper) as (_, store):
+        await store.until(lambda: [one.ok for one in store.snapshot().nodes] == [True])
+        assert store.snapshot().searching == ("spark",)
+        await sleeper.wake(SEARCH_ELSEWHERE_S)
+        await store.until(lambda: bool(store.snapshot().backends) and store.backend("spark").ok)
     assert [one.name for one in ways.made] == ["spark", "spark"]
     assert store.backend("spark").nodes == ("spark",)
     assert loaded == [(), (AGENT,)]
@@ -271,12 +249,9 @@ async def test_the_agent_of_this_machine_is_not_watched_beside_it() -> None:
     watch = Watch(nodes=(NodeTarget("here"),), discover=("127.0.0.1",))
     agent = NodeTarget("localhost", via="agent", url="http://127.0.0.1:9750")
     there = BackendTarget("localhost", "http://127.0.0.1:8000", nodes=("localhost",))
-    store = WatchedStore(watch)
     ways = FakeWays([Found(backends=(there,), nodes=(agent,))])
-    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
-    await monitor.start()
-    await store.until(lambda: bool(store.snapshot().backends) and store.backend("localhost").ok)
-    await monitor.stop()
+    async with watching(watch, ways) as (_, store):
+        await store.until(lambda: bool(store.snapshot().backends) and store.backend("localhost").ok)
     assert [one.name for one in store.snapshot().nodes] == ["here"]
     assert store.backend("localhost").nodes == ("here",)
 
@@ -300,13 +275,10 @@ async def test_process_tables_are_read_where_somebody_looks() -> None:
 async def test_a_node_that_hangs_delays_no_other() -> None:
     """Nodes have one group and a task each: one that never answers leaves the others to their samples."""
     watch = Watch(nodes=(NodeTarget("stuck"), NodeTarget("well")))
-    ways, store = FakeWays(stuck=frozenset({"stuck"})), WatchedStore(watch)
-    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
-    await monitor.start()
-    await store.until(lambda: store.snapshot().nodes[1].ok)
-    await monitor.stop()
+    ways = FakeWays(stuck=frozenset({"stuck"}))
+    async with watching(watch, ways) as (_, store):
+        await store.until(lambda: store.snapshot().nodes[1].ok)
     assert not store.snapshot().nodes[0].ok
-    assert all(source.closed for source in ways.made)
 
 
 # Memory that falls steeply is read several times a second, and no longer than that.
@@ -340,6 +312,3 @@ async def test_other_nodes_are_polled_faster_while_memory_falls() -> None:
         monitor._deliver(key, NodeSample(now + 8 + 2 * step, memory=memory(40)), 1.0)
     assert (source.interval_s, group.quickened) == (2.0, {})
     await monitor.stop()
-
-
-# With many sources, garbage is collected by the clock, and seldom between.

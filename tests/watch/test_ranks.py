@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
@@ -74,44 +75,43 @@ class Watching:
         return shown
 
 
-def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Run a test in virtual time."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(work())
+
+    @functools.wraps(test)
+    def run(**values: object) -> None:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(test(**values))
+
+    return run
 
 
 def found(name: str) -> RanksReply:
     return RanksReply(answer(name))
 
 
-def test_a_round_ends_with_the_verdict() -> None:
+@in_virtual_time
+async def test_a_round_ends_with_the_verdict() -> None:
     """Three queries 5 s apart name the rank that lags."""
-
-    async def work() -> None:
-        node = Node("spark-a", found("lags-by-one"))
-        watching = Watching(node, Node("spark-b", found("lags-by-one")))
-        await asyncio.sleep(30)
-        assert "is asked" in watching.asker.ask("b")
-        shown = await watching.ended()
-        assert shown.verdict.word is RanksWord.DIVERGED
-        assert [round(at - node.asked_at[0]) for at in node.asked_at] == [0, 5, 10]
-        assert watching.nodes[1].asked_at == []
-
-    run(work)
+    node = Node("spark-a", found("lags-by-one"))
+    watching = Watching(node, Node("spark-b", found("lags-by-one")))
+    await asyncio.sleep(30)
+    assert "is asked" in watching.asker.ask("b")
+    shown = await watching.ended()
+    assert shown.verdict.word is RanksWord.DIVERGED
+    assert [round(at - node.asked_at[0]) for at in node.asked_at] == [0, 5, 10]
+    assert watching.nodes[1].asked_at == []
 
 
-def test_where_one_node_gives_no_answer_the_next_is_asked() -> None:
+@in_virtual_time
+async def test_where_one_node_gives_no_answer_the_next_is_asked() -> None:
     """A stopped process does not answer, but those on other machines report on it."""
-
-    async def work() -> None:
-        silent, other = Node("spark-a", REFUSED), Node("spark-b", found("dead"))
-        watching = Watching(silent, other)
-        await asyncio.sleep(30)
-        watching.asker.ask("b")
-        assert (await watching.ended()).verdict.word is RanksWord.MISSING
-        assert (len(silent.asked_at), len(other.asked_at)) == (1, 3)
-
-    run(work)
+    silent, other = Node("spark-a", REFUSED), Node("spark-b", found("dead"))
+    watching = Watching(silent, other)
+    await asyncio.sleep(30)
+    watching.asker.ask("b")
+    assert (await watching.ended()).verdict.word is RanksWord.MISSING
+    assert (len(silent.asked_at), len(other.asked_at)) == (1, 3)
 
 
 @pytest.mark.parametrize(
@@ -122,40 +122,36 @@ def test_where_one_node_gives_no_answer_the_next_is_asked() -> None:
         (FailureKind.LOADING, False),
     ],
 )
-def test_a_server_that_may_be_loading_is_never_asked_about(kind: FailureKind | None, asks: bool) -> None:  # noqa: FBT001 - a parameter of the test
+@in_virtual_time
+async def test_a_server_that_may_be_loading_is_never_asked_about(
+    kind: FailureKind | None, *, asks: bool
+) -> None:
     """Starting communicators crash some versions: after a refused port or a 503, NCCL is not asked."""
-
-    async def work() -> None:
-        node = Node("spark-a", found("lags-by-one"))
-        watching = Watching(node)
-        await asyncio.sleep(30)
-        if kind is not None:
-            at = asyncio.get_running_loop().time()
-            watching.store.accept(SourceKey.backend("b"), Failure(kind, "no page", at))
-        words = watching.asker.ask("b")
-        await asyncio.gather(*watching.tasks)
-        assert (bool(node.asked_at), "is not asked" in words) == (asks, not asks)
-
-    run(work)
+    node = Node("spark-a", found("lags-by-one"))
+    watching = Watching(node)
+    await asyncio.sleep(30)
+    if kind is not None:
+        at = asyncio.get_running_loop().time()
+        watching.store.accept(SourceKey.backend("b"), Failure(kind, "no page", at))
+    words = watching.asker.ask("b")
+    await asyncio.gather(*watching.tasks)
+    assert (bool(node.asked_at), "is not asked" in words) == (asks, not asks)
 
 
 @pytest.mark.parametrize(
     ("gpus", "asks"), [((1, 0), False), ((1, 1), True), ((2, 0), True), ((1, None), True)]
 )
-def test_a_server_on_one_gpu_is_not_asked_about(gpus: tuple[int | None, ...], asks: bool) -> None:  # noqa: FBT001 - a parameter of the test
+@in_virtual_time
+async def test_a_server_on_one_gpu_is_not_asked_about(gpus: tuple[int | None, ...], *, asks: bool) -> None:
     """It has no other ranks: the message says so, and its panel stays; unknown GPUs may be more."""
-
-    async def work() -> None:
-        watching = Watching(Node("spark-a", found("healthy")))
-        await asyncio.sleep(30)
-        at = asyncio.get_running_loop().time()
-        for name, count in zip(NODES, gpus, strict=True):
-            if count is not None:
-                sample = NodeSample(at, gpus=tuple(GpuReading(index, "GB10") for index in range(count)))
-                watching.store.accept(SourceKey.node(name), sample)
-        words = watching.asker.ask("b")
-        assert ("is asked" in words) is asks
-        assert ("one GPU" in words) is not asks
-        assert bool(watching.tasks) is asks
-
-    run(work)
+    watching = Watching(Node("spark-a", found("healthy")))
+    await asyncio.sleep(30)
+    at = asyncio.get_running_loop().time()
+    for name, count in zip(NODES, gpus, strict=True):
+        if count is not None:
+            sample = NodeSample(at, gpus=tuple(GpuReading(index, "GB10") for index in range(count)))
+            watching.store.accept(SourceKey.node(name), sample)
+    words = watching.asker.ask("b")
+    assert ("is asked" in words) is asks
+    assert ("one GPU" in words) is not asks
+    assert bool(watching.tasks) is asks

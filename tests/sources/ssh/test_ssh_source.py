@@ -21,6 +21,7 @@ from sparktop.model.targets import NodeTarget
 from sparktop.sources import ssh, ssh_remote
 from sparktop.sources.ssh import SshSource
 from sparktop.sources.ssh_remote import START_S, reader_bundle
+from tests.sources.conftest import FakeClock
 from tests.sources.installed import installed
 from tests.sources.ssh.pythons import VERSIONS, python
 from tests.sources.ssh.remote import (
@@ -54,17 +55,6 @@ class Pause:
         self.ended.set()
 
 
-class Clock:
-    """A clock that moves only when a test moves it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        """Return the time in seconds."""
-        return self.now
-
-
 @asynccontextmanager
 async def ssh_source(
     server: Sshd,
@@ -84,19 +74,19 @@ async def ssh_source(
         await source.close()
 
 
-def script(folder: Path, text: str) -> str:
-    """Create a shell program that stands in for sparktop; it may write its process id to `$pid`."""
-    return plain_script(
-        folder, f"""[ "$1" = --version ] && exit\npid={shlex.quote(str(folder / "pid"))}\n{text}"""
-    )
-
-
-def plain_script(folder: Path, text: str) -> str:
-    """Create a shell program."""
-    file = folder / "stand-in"
+def program(folder: Path, name: str, text: str) -> Path:
+    """Create a shell script in `folder`, and the folder if necessary."""
+    folder.mkdir(exist_ok=True)
+    file = folder / name
     file.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
     file.chmod(0o755)
-    return str(file)
+    return file
+
+
+def script(folder: Path, text: str) -> str:
+    """Create a shell program that stands in for sparktop; it may write its process id to `$pid`."""
+    text = f"""[ "$1" = --version ] && exit\npid={shlex.quote(str(folder / "pid"))}\n{text}"""
+    return str(program(folder, "stand-in", text))
 
 
 def real_with_pid(folder: Path) -> str:
@@ -170,7 +160,9 @@ async def test_a_command_that_hangs_is_ended_there(
     for name in ("_RUN", "_FIND_PYTHON"):
         monkeypatch.setattr(ssh_remote, name, getattr(ssh_remote, name).replace(f"-k 1 {START_S}", "-k 1 1"))
     pids = shlex.quote(str(tmp_path / "pids"))
-    command = plain_script(tmp_path, f"trap : TERM; echo $$ >> {pids}; while :; do sleep 0.1; done")
+    command = str(
+        program(tmp_path, "stand-in", f"trap : TERM; echo $$ >> {pids}; while :; do sleep 0.1; done")
+    )
     target = NodeTarget("n", "ssh", ssh="spark", command=command, ssh_bundle=True)
     source = SshSource(target, ssh_options=server.options())
     try:
@@ -210,7 +202,7 @@ async def test_a_remote_that_hangs_costs_a_deadline_and_then_the_connection(
     server: Sshd, tmp_path: Path
 ) -> None:
     """Each poll ends with its deadline; a connection that stays silent is given up and made again."""
-    clock, pause = Clock(), Pause()
+    clock, pause = FakeClock(), Pause()
     target = NodeTarget(
         "n",
         "ssh",
@@ -281,15 +273,6 @@ async def read_once(options: tuple[str, ...], target: NodeTarget = TARGET) -> No
         assert sample.memory.total_bytes
         assert source.identity is not None
         return source.identity
-
-
-def program(folder: Path, name: str, text: str) -> Path:
-    """Create a shell script in `folder`, and the folder if necessary."""
-    folder.mkdir(exist_ok=True)
-    file = folder / name
-    file.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
-    file.chmod(0o755)
-    return file
 
 
 @pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-1]])
