@@ -16,7 +16,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from itertools import chain, count
 from math import ceil
 from time import perf_counter
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -88,12 +87,7 @@ class LoadClient:
         ahead = self._requests_ahead()
         while len(self._ready) < ahead:
             self._ready.append(self._make_request())
-        opening = self._loop.create_task(self._pool.fill(ahead))
-        self._tasks.add(opening)
-        await asyncio.wait([opening])
-        self._tasks.discard(opening)
-        if not opening.cancelled():
-            opening.result()
+        await self._run_in_parallel(self._pool.fill(ahead))
 
     def _requests_ahead(self) -> int:
         """Return the number of bodies to serialise, and of connections to open, before the run."""
@@ -142,20 +136,15 @@ class LoadClient:
 
     async def _run_burst(self) -> None:
         requests, self._ready = self._ready, deque()
-        waiting: list[Request] = []
         for request in requests:
             connection = self._pool.take()
-            if connection is None:
-                waiting.append(request)
+            if connection is None:  # it gets a new one, once all others are sent
+                self._add_task(self._send_once(request))
             else:
                 self._begin_exchange(request, connection)
-        # Requests without an open connection get a new one; nothing was sent for them yet.
-        for request in waiting:
-            self._add_task(self._send_once(request))
-        pending: list[asyncio.Future[Any]] = [*self._active.values(), *self._tasks]
-        if pending:
-            await asyncio.wait(pending)
-        self._raise_task_faults()
+        await self._run_in_parallel()
+        if self._active:
+            await asyncio.wait(self._active.values())
 
     async def _run_steady(self) -> None:
         load = self._load
@@ -163,15 +152,14 @@ class LoadClient:
         ramp_s = load.ramp_s
         if ramp_s is None:
             ramp_s = min(_LONGEST_RAMP_S, _RAMP_SHARE * (load.duration_s or 0.0))
-        for slot in range(slots):
-            self._add_task(self._send_in_slot(ramp_s * slot / slots, self.next_request))
         ending = None
         if load.duration_s is not None:
             ending = self._loop.call_later(load.duration_s, self._stopping.set)
-        await asyncio.wait(list(self._tasks))
+        await self._run_in_parallel(
+            *(self._send_in_slot(ramp_s * slot / slots, self.next_request) for slot in range(slots))
+        )
         if ending is not None:
             ending.cancel()
-        self._raise_task_faults()
 
     async def _send_in_slot(self, delay_s: float, following: Callable[[], Request | None]) -> None:
         """After `delay_s` seconds, send requests one after the other, each when the previous one has ended.
@@ -293,11 +281,16 @@ class LoadClient:
     def _add_task(self, work: Coroutine[None, None, object]) -> None:
         self._tasks.add(self._loop.create_task(work))
 
-    def _raise_task_faults(self) -> None:
-        """Raise the exception that ended one of the tasks, if any: it is due to a programming error."""
+    async def _run_in_parallel(self, *works: Coroutine[None, None, object]) -> None:
+        """Execute `works` beside the tasks that were added; raise what ended one: a programming error."""
+        for work in works:
+            self._add_task(work)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         for task in self._tasks:
             if not task.cancelled():
                 task.result()
+        self._tasks.clear()
 
 
 # The load generator's bursts with context before each prompt, as a server's prefix cache would find it.

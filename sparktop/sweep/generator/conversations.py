@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Sequence
 from time import perf_counter
 
 from msgspec.structs import replace
@@ -161,12 +160,13 @@ class ConversationClient(LoadClient):
         await super().prepare()
 
     async def _send_before_run(self) -> None:
-        calls = [
-            self._send_call(dialogue, self._past[dialogue.lane.number], is_answered=True)
-            for dialogue in self._dialogues
-            if dialogue.lane.number in self._past
-        ]
-        await self._run_in_parallel(calls)
+        await self._run_in_parallel(
+            *(
+                self._send_call(dialogue, self._past[dialogue.lane.number], is_answered=True)
+                for dialogue in self._dialogues
+                if dialogue.lane.number in self._past
+            )
+        )
 
     def _run_started_event(self, number: int) -> RunStarted:
         plan, at = self._conversations, perf_counter()
@@ -182,21 +182,13 @@ class ConversationClient(LoadClient):
         ]
         lanes = len(self._dialogues)
         await self._run_in_parallel(
-            [
+            *(
                 self._run_agent(dialogue, plan.ramp_s * dialogue.lane.number / lanes)
                 for dialogue in self._dialogues
-            ]
+            )
         )
         for ending in endings:
             ending.cancel()
-
-    async def _run_in_parallel(self, works: Sequence[Coroutine[None, None, object]]) -> None:
-        for work in works:
-            self._add_task(work)
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        self._raise_task_faults()
-        self._tasks.clear()
 
     async def _run_agent(self, dialogue: Dialogue, delay_s: float) -> None:
         """After `delay_s` seconds, send the calls of a lane one after the other until the run is to stop."""

@@ -330,8 +330,6 @@ _MOST_STEP = 7
 """Most words that are passed over when a list of words is reordered."""
 _FEWEST_A_PIECE, _MOST_A_PIECE = 0.2, 10.0
 """Plausible range of tokens per word; a server that reports fewer or more does not really count tokens."""
-_CHECKS = 2
-"""Number of prompts with different word orders that must have the same length before it counts as exact."""
 
 
 class Passage:
@@ -459,8 +457,8 @@ class PassageSearch:
             return None, None, False
         passage = self._passage(best.pieces, best.tail, best.tokens)
         exact = best.tokens == self._length
-        for _ in range(_CHECKS - 1):
-            exact = exact and await self._count_tokens(best.pieces, best.tail) == self._length
+        # Prompts of another order must have the same length before it counts as exact.
+        exact = exact and await self._count_tokens(best.pieces, best.tail) == self._length
         return passage, best.tokens, exact
 
     async def _search_length(self) -> _CountedPassage | None:

@@ -112,14 +112,14 @@ def answer_from_levels(
 
 def _searchable_levels(target: TargetResult, kind: LoadKind) -> list[LevelResult]:
     """Return the levels that a search could have made: steady ones, without context and of no trace."""
-    of_kind = (
-        level for level in target.levels if level.load is kind and level.error is None and not level.depth
-    )
-    plain = (level for level in of_kind if level.rises_to is None and level.trace is None)
-    return sorted(
-        (level for level in plain if 0 < level.point.value <= MOST_CONCURRENCY),
-        key=lambda level: level.point.value,
-    )
+    usable = [
+        level
+        for level in target.levels
+        if (level.load, level.error, level.rises_to, level.trace) == (kind, None, None, None)
+        and not level.depth
+        and 0 < level.point.value <= MOST_CONCURRENCY
+    ]
+    return sorted(usable, key=lambda level: level.point.value)
 
 
 def _check_conditions(capacity: Capacity, levels: Sequence[LevelResult]) -> None:

@@ -38,10 +38,9 @@ from sparktop.sweep.run.judgement import (
 )
 from sparktop.sweep.run.level import LevelMaker, LevelRecord, LevelRefusedError, TargetFailedError
 from sparktop.sweep.run.preparation import PreparedTarget
-from sparktop.sweep.run.progress import Phase, PhaseChanged, SearchJudged
+from sparktop.sweep.run.progress import SearchJudged
 from sparktop.sweep.run.result_builder import ResultBuilder
-from sparktop.sweep.run.search import LEVEL_OVERHEAD, CapacitySearch, Probe, alone_per_s, keeps_up
-from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.run.search import LEVEL_OVERHEAD, CapacitySearch, Probe, keeps_up
 from sparktop.sweep.terms.definitions import METRICS, RATES
 
 # The answer of a capacity search as its result file stores it, and what ran out first.
@@ -352,18 +351,19 @@ class CapacityLevels(Struct, eq=False):
     _newest: float | None = None
     """The load of the newest run."""
 
-    async def run(self, worker: SweepWorker) -> None:
+    async def run(self) -> None:
         """Measure levels until the largest load under which the conditions hold is found.
 
-        `worker` sends requests one after the other first, where the search is for a rate.
+        Where the search is for a rate, requests are sent one after the other first.
         """
         plan = self.maker.plan
         capacity = plan.capacity
         assert capacity is not None  # noqa: S101 - the caller's reason to search
-        fit = worker.most_connections
+        fit, first = self.maker.worker.most_connections, 1.0
         if fit is not None and capacity.kind is not LoadKind.RATE:
             capacity = replace(capacity, most=min(capacity.most, float(fit)))
-        first = await self._rate_alone(plan, worker) if capacity.kind is LoadKind.RATE else 1.0
+        if capacity.kind is LoadKind.RATE and (alone := await self.maker.measure_alone(self.prepared)):
+            first, self._pace = alone, Pace(1 / alone)
         search = CapacitySearch(capacity, first)
         try:
             while (probe := search.next()) is not None and not self.maker.cancellation.requested:
@@ -405,16 +405,6 @@ class CapacityLevels(Struct, eq=False):
             self.builder.enter_capacity(capacity_result(capacity, {self.prepared.target.name: answer}))
             if (result := self.builder.result.capacity) is not None:
                 self.maker.emit(SearchJudged(result))
-
-    async def _rate_alone(self, plan: Plan, worker: SweepWorker) -> float:
-        """Return the rate of requests one after the other, with which the search begins."""
-        maker, prepared = self.maker, self.prepared
-        name = prepared.target.name
-        maker.emit(PhaseChanged(Phase.PREPARING, name))
-        alone = await alone_per_s(plan, prepared, worker, f"{maker.sweep_id}-{name}")
-        await maker.settle(prepared.backends)
-        self._pace = Pace(None if alone is None else 1 / alone)
-        return alone or 1.0
 
     async def _measure_run(self, capacity: Capacity, plan: Plan, probe: Probe) -> LoadVerdict | None:
         """Make one run of a level; return the judgement by all its runs, None if it was not completed."""

@@ -456,12 +456,6 @@ def forecast(
     )
 
 
-def _with_possible_levels(plan: Plan, limit: int) -> Plan:
-    """Return `plan` with all concurrencies added that the sweep may go on to, up to `limit`."""
-    more = [*concurrencies_between(plan.concurrency), *doublings(max(plan.concurrency, default=1), limit)]
-    return replace(plan, concurrency=(*plan.concurrency, *more))
-
-
 def _level_requests(plan: Plan, load: Load) -> int | None:
     """Return the number of measured requests of a level on one target; None if only time limits it."""
     if plan.mode is LoadMode.STEADY:
@@ -514,7 +508,10 @@ def _expected_range(plan: Plan, earlier: Sequence[EarlierSweep | None], top: int
     """
     if plan.searches or not plan.targets:
         return None
-    farthest = plan if top is None else _with_possible_levels(plan, top)
+    farthest = plan
+    if top is not None:
+        more = [*concurrencies_between(plan.concurrency), *doublings(max(plan.concurrency, default=1), top)]
+        farthest = replace(plan, concurrency=(*plan.concurrency, *more))
     fast = [sweep or FASTEST for sweep in earlier]
     slow = [sweep or SLOWEST for sweep in earlier]
     # Assumed speeds are the ends of a range already.
@@ -598,14 +595,10 @@ _REST_S = 3.0
 
 
 def _open_forecast(plan: Plan) -> Forecast:
-    count, levels = 0, len(plan.points) * len(plan.lengths)
+    levels = len(plan.points) * len(plan.lengths)
     duration_s = plan.duration_s or OPEN_S
-    prompts = 0
-    for length in plan.lengths:
-        for point in plan.points:
-            arrivals = round(mean_per_s(point) * duration_s) * plan.runs
-            count += arrivals
-            prompts += arrivals * length
+    each = plan.runs * sum(round(mean_per_s(point) * duration_s) for point in plan.points)
+    count, prompts = each * len(plan.lengths), each * sum(plan.lengths)
     targets = len(plan.targets)
     before = sum(round(point.value * warm_up_s(plan)) for point in plan.points) * len(plan.lengths)
     each_s = warm_up_s(plan) + duration_s + _REST_S

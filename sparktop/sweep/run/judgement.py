@@ -272,13 +272,9 @@ def judge(
 
 def _is_counted(kind: LoadKind, trace: RequestTrace) -> bool:
     """Return whether a request is measured: of a rate by its due time, of conversations by its place."""
-    match kind:
-        case LoadKind.RATE:
-            return trace.due is not None
-        case LoadKind.CONCURRENCY:
-            return True
-        case _:
-            return trace.call is not None and trace.call.measured
+    if kind is LoadKind.RATE:
+        return trace.due is not None
+    return kind is LoadKind.CONCURRENCY or (trace.call is not None and trace.call.measured)
 
 
 def _shares_of_condition(

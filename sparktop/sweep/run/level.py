@@ -534,6 +534,8 @@ def _add_counters(growth: dict[str, Counters], name: str, more: Counters) -> Non
 
 LEAST_REST_S = 5.0
 """Least seconds that servers get to become idle."""
+_ALONE_RUNS = 2
+"""Requests sent alone: the first one may have to wait for compilation, the last one counts."""
 REST_INTERVALS = 6.0
 """Maximum wait until servers are idle, in poll intervals; at least `LEAST_REST_S` seconds."""
 
@@ -627,6 +629,34 @@ class LevelMaker(Struct, eq=False):
                 record.left = await self._hang_up(batch, record)
             if self.plan.beside is not None and batch.last and record.runs:
                 record.beside = await self._measure_beside(batch, record, self.plan.beside)
+
+    async def measure_alone(self, prepared: PreparedTarget) -> float | None:
+        """Return how many requests per second a target completes one after the other; None if it fails."""
+        plan, name = self.plan, prepared.target.name
+        self.emit(PhaseChanged(Phase.PREPARING, name))
+        e2e_s: float | None = None
+        for run in range(_ALONE_RUNS):
+            run_id = f"{self.sweep_id}-{name}-alone-{run}"
+            fresh = "" if prepared.takes_salt or plan.prompts is not None else f"/{run_id}"
+            command = RunLoad(
+                id=run_id,
+                target=prepared.asks,
+                concurrency=1,
+                prompt_tokens=plan.pp,
+                output_tokens=plan.tg,
+                seed=plan.seed,
+                prompt_salt=f"{plan.seed}/alone-{run}" + fresh,
+                cache_salt=run_id,
+                timeouts=plan.timeouts,
+                warm_up=True,
+            )
+            record = RunRecord(run_id)
+            async for message in self.worker.run(command):
+                record.add(message)
+            times = [trace.e2e_s for trace in collect(record.events()) if trace.ok and trace.e2e_s]
+            e2e_s = fmean(times) if times else None
+        await self.settle(prepared.backends)
+        return 1 / e2e_s if e2e_s else None
 
     async def _measure_beside(
         self, batch: RunBatch, record: LevelRecord, long_tokens: int

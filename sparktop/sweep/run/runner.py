@@ -54,7 +54,6 @@ from sparktop.sweep.run.result_builder import ResultBuilder
 from sparktop.sweep.run.search import (
     RateSearch,
     SloSearch,
-    alone_per_s,
     keeps_up,
     most_concurrencies,
     most_per_s,
@@ -165,12 +164,12 @@ class SweepRunner:
         if self._plan.capacity is not None:
             for prepared in targets.values():
                 if not self._is_stopped():
-                    await CapacityLevels(maker, prepared, self._measure_batch, self._builder).run(worker)
+                    await CapacityLevels(maker, prepared, self._measure_batch, self._builder).run()
         elif self._plan.searches:
             for prepared in targets.values():
-                await self._search(maker, prepared, worker)
+                await self._search(maker, prepared)
         else:
-            await self._measure_levels(maker, targets, worker)
+            await self._measure_levels(maker, targets)
 
     async def _prepare(self, worker: SweepWorker) -> list[PreparedTarget]:
         """Prepare the targets of the plan, store what is known of each, and announce the limits of the guard.
@@ -243,15 +242,13 @@ class SweepRunner:
             clock=self._clock,
         )
 
-    async def _measure_levels(
-        self, maker: LevelMaker, targets: dict[str, PreparedTarget], worker: SweepWorker
-    ) -> None:
+    async def _measure_levels(self, maker: LevelMaker, targets: dict[str, PreparedTarget]) -> None:
         """Measure the levels of the plan, and those that `_add_level` adds, until all have ended.
 
         A target that fails is left out from then on; of a level that its server refuses only that is stored.
         """
         self._todo = list(self._run_batches(targets))
-        self._estimate.most = most_concurrencies(self._plan.climb_to, targets, worker.most_connections)
+        self._estimate.most = most_concurrencies(self._plan.climb_to, targets, maker.worker.most_connections)
         records: dict[tuple[str, Load], LevelRecord] = {}
         while self._todo and not self._is_stopped():
             batch = self._todo[0]
@@ -393,7 +390,7 @@ class SweepRunner:
         await asyncio.to_thread(self._save_now)
         self._emit(LevelMeasured(name, level, self.result))
 
-    async def _search(self, maker: LevelMaker, prepared: PreparedTarget, worker: SweepWorker) -> None:
+    async def _search(self, maker: LevelMaker, prepared: PreparedTarget) -> None:
         """Measure levels on one target until the limit that the plan looks for is found.
 
         That is the range of concurrencies in which its SLO conditions hold, or the highest rate that the
@@ -401,7 +398,7 @@ class SweepRunner:
         changed meanwhile.
         """
         name = prepared.target.name
-        search, drift_in = await self._begin_search(maker, prepared, worker)
+        search, drift_in = await self._begin_search(maker, prepared)
         held: dict[float, bool] = {}
         best: tuple[LevelResult, LevelRecord] | None = None  # one record: each has the times of all tokens
         while (point := search.next_point()) is not None and not self._is_stopped():
@@ -424,7 +421,7 @@ class SweepRunner:
             self._emit(Notice(f"{name}: {search.words()}"))
 
     async def _begin_search(
-        self, maker: LevelMaker, prepared: PreparedTarget, worker: SweepWorker
+        self, maker: LevelMaker, prepared: PreparedTarget
     ) -> tuple[SloSearch | RateSearch, Callable[[Twice], str | None]]:
         """Return (the search of the plan, what says how a level changed that was measured twice).
 
@@ -432,12 +429,10 @@ class SweepRunner:
         """
         plan, name = self._plan, prepared.target.name
         if plan.search_rate:
-            self._emit(PhaseChanged(Phase.PREPARING, name))
-            alone = await alone_per_s(plan, prepared, worker, f"{maker.sweep_id}-{name}")
-            await maker.settle(prepared.backends)
+            alone = await maker.measure_alone(prepared)
             drift_in = partial(pace_drift, max_error_share=plan.max_error_share)
             return RateSearch(alone, most_per_s(plan)), drift_in
-        limit = min(MOST_CONCURRENCY, worker.most_connections or MOST_CONCURRENCY)
+        limit = min(MOST_CONCURRENCY, maker.worker.most_connections or MOST_CONCURRENCY)
         if plan.runs < LEAST_RUNS:
             few = f"each level gets {LEAST_RUNS} runs: fewer have no interval to judge by"
             self._emit(Notice(f"{name}: {few}"))

@@ -12,23 +12,19 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
-from statistics import fmean
 
 from msgspec import Struct
 
 from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate, rate_ratio
-from sparktop.sweep.generator.wire import RunLoad
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_ARRIVALS, MOST_RATE
 from sparktop.sweep.plan.capacity import FINE_SHARE, FINE_TO, RATIO
 from sparktop.sweep.plan.plan import Capacity, Plan
 from sparktop.sweep.plan.presets import OPEN_S
 from sparktop.sweep.plan.slo import MOST_CONCURRENCY
-from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.judgement import LevelVerdicts, LoadVerdict, Shares, Verdict, design_effect
 from sparktop.sweep.run.preparation import PreparedTarget
-from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
 
 _RATE_STEP = 2 ** (1 / 15)
 """Ratio of neighbouring rates: two steps are less than `RATIO`, and 15 of them double a rate."""
@@ -495,13 +491,9 @@ class SloSearch:
         if not self._rises:
             return None
         surely = self._lowest_sure()
-        judged = self._judged.items()
-        failing = [
-            level
-            for level, verdicts in judged
-            if verdicts.rising is Verdict.FAILS and (surely is None or level < surely)
-        ]
-        return max(failing, default=0) + 1, surely
+        failing = [level for level, verdicts in self._judged.items() if verdicts.rising is Verdict.FAILS]
+        below = [level for level in failing if surely is None or level < surely]
+        return max(below, default=0) + 1, surely
 
     @property
     def answer(self) -> int | None:
@@ -533,10 +525,8 @@ class SloSearch:
         None when this end is found.
         """
         judged = {level: verdicts.falling for level, verdicts in self._judged.items()}
-        holding, bad = (
-            max(_below_first_failure(judged), default=None),
-            min(_levels_not_holding(judged), default=None),
-        )
+        holding = max(_below_first_failure(judged), default=None)
+        bad = min(_levels_not_holding(judged), default=None)
         if bad is None:
             return None if holding is None or holding >= self._limit else min(2 * holding, self._limit)
         if holding is None:
@@ -593,15 +583,13 @@ class SloSearch:
 
         Rising conditions get better as concurrency grows.
         """
-        return max(self._judged, key=lambda level: (self._judged[level].reached or 0.0, -level))
+        return max(self._judged, key=lambda level: (self._judged[level].reached or 0.0, -level), default=0)
 
     def _rising_verdicts(self) -> dict[int, Verdict]:
         """Return the verdicts on rising conditions, by concurrency, for the concurrencies up to the peak.
 
         Rising conditions get better as concurrency grows. The peak is the concurrency that met them best.
         """
-        if not self._judged:
-            return {}
         peak = self._peak()
         return {level: verdicts.rising for level, verdicts in self._judged.items() if level <= peak}
 
@@ -613,9 +601,7 @@ class SloSearch:
         are those on falling conditions. Above the peak, rising conditions may fail again, so the worse of
         both verdicts counts.
         """
-        if not self._rises or not self._judged:
-            return {level: verdicts.falling for level, verdicts in self._judged.items()}
-        peak = self._peak()
+        peak = self._peak() if self._rises else math.inf
         return {
             level: verdicts.both if level > peak else verdicts.falling
             for level, verdicts in self._judged.items()
@@ -674,8 +660,6 @@ MOST_LEVELS = 16
 """Most levels of this search on one target."""
 _FIRST_PER_S = 1.0
 """First rate, in requests per second, where the time of a request alone is unknown."""
-_ALONE_RUNS = 2
-"""Requests sent alone: the first one may have to wait for compilation, the last one counts."""
 
 
 class RateSearch:
@@ -739,35 +723,6 @@ def keeps_up(level: LevelResult, max_error_share: float) -> bool:
     if loop is None or loop.unstable or loop.overloaded:
         return False
     return not _is_failing(level, max_error_share)
-
-
-async def alone_per_s(plan: Plan, prepared: PreparedTarget, worker: SweepWorker, name: str) -> float | None:
-    """Return how many requests per second the target completes one after the other; None if it fails.
-
-    `name` is unique in the sweep.
-    """
-    e2e_s: float | None = None
-    for run in range(_ALONE_RUNS):
-        run_id = f"{name}-alone-{run}"
-        fresh = "" if prepared.takes_salt or plan.prompts is not None else f"/{run_id}"
-        command = RunLoad(
-            id=run_id,
-            target=prepared.asks,
-            concurrency=1,
-            prompt_tokens=plan.pp,
-            output_tokens=plan.tg,
-            seed=plan.seed,
-            prompt_salt=f"{plan.seed}/alone-{run}" + fresh,
-            cache_salt=run_id,
-            timeouts=plan.timeouts,
-            warm_up=True,
-        )
-        record = RunRecord(run_id)
-        async for message in worker.run(command):
-            record.add(message)
-        times = [trace.e2e_s for trace in collect(record.events()) if trace.ok and trace.e2e_s]
-        e2e_s = fmean(times) if times else None
-    return 1 / e2e_s if e2e_s else None
 
 
 # Decides whether a sweep goes on to a higher concurrency, from the token rates measured so far.

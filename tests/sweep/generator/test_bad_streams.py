@@ -9,7 +9,6 @@ What refusals say: the field at fault, and the context that a prompt exceeds, en
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 from collections import Counter
@@ -199,27 +198,6 @@ async def test_a_key_that_comes_back_in_a_stream(in_process: InProcess) -> None:
     message = only_failure(loaded).message
     assert only_failure(loaded).word == "error_event"
     assert not any(form in message for form in (key, key[::-1], key.encode().hex()))
-
-
-async def test_nothing_is_left_open(in_process: InProcess) -> None:
-    """After a run with failures of every kind the server sees all connections closed."""
-
-    async def behave(asked: Asked) -> None:
-        match asked.number % 3:
-            case 0:
-                asked.refuse(503, "loading")
-            case 1:
-                asked.start()
-                await asked.server.hang()
-            case _:
-                await asked.stream()
-
-    limits = Timeouts(QUICK.connect_s, 0.2, 0.2, 1.0)
-    loaded = await in_process.load(behave, concurrency=30, timeouts=limits)
-    assert count_errors(loaded.events) == {"http:503": 10, "timeout:first_token": 10}
-    in_process.server.held.set()
-    async with asyncio.timeout(300):
-        await in_process.server.all_gone.wait()
 
 
 async def four_tokens_a_chunk(asked: Asked) -> None:

@@ -123,37 +123,39 @@ async def test_a_real_generator_sends_both() -> None:
     assert not {one.code for one in level.validity} & {"count_mismatch", "foreign_traffic"}
 
 
+def beside(
+    prompt_tokens: int,
+    alone: tuple[float, ...],
+    runs: tuple[float, ...],
+    change: tuple[float, float] | None = None,
+) -> BesideResult:
+    return BesideResult(
+        prompt_tokens=prompt_tokens,
+        arrived=1,
+        alone_itl_runs_ms=alone,
+        itl_runs_ms=runs,
+        significant=None if change is None else True,
+        change_percent=change,
+    )
+
+
 @pytest.mark.parametrize(
     ("found", "words"),
     [
         (
-            BesideResult(
-                prompt_tokens=32768,
-                arrived=9,
-                itl_runs_ms=(83.0, 85.0),
-                alone_itl_runs_ms=(30.0, 32.0),
-                significant=True,
-                change_percent=(140.0, 201.6),
-            ),
+            beside(32768, (30.0, 32.0), (83.0, 85.0), (140.0, 201.6)),
             "ITL p95 of short requests 31.0 → 84.0 ms while 32k prompts arrive (+140 % to +202 %)",
         ),
         (
-            BesideResult(
-                prompt_tokens=32768,
-                arrived=9,
-                itl_runs_ms=(700.0, 702.0),
-                alone_itl_runs_ms=(18.0, 19.0),
-                significant=True,
-                change_percent=(3520.0, 3800.0),
-            ),
+            beside(32768, (18.0, 19.0), (700.0, 702.0), (3520.0, 3800.0)),
             "ITL p95 of short requests 18.5 → 701.0 ms while 32k prompts arrive (36 to 39 ×)",
         ),
         (
-            BesideResult(prompt_tokens=100, arrived=1, itl_runs_ms=(84.0,), alone_itl_runs_ms=(31.0,)),
+            beside(100, (31.0,), (84.0,)),
             "ITL p95 of short requests 31.0 → 84.0 ms while 100-token prompts arrive (too few runs to test)",
         ),
         (
-            BesideResult(prompt_tokens=32768, arrived=1, alone_itl_runs_ms=(31.0,)),
+            beside(32768, (31.0,), ()),
             "ITL p95 of short requests while 32k prompts arrive is unknown: too few tokens came",
         ),
         (
