@@ -78,7 +78,7 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     series = series_of(result)
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
     metrics = _metrics(result)
-    changes, left_out = _published_cells(series, beside, metrics)
+    changes, left_out = _published_cells(result, beside, metrics)
     grids = list(_matrix_tables(comparison, series, metrics, changes))
     is_matrix = bool(grids)
     if not grids and metrics:
@@ -219,19 +219,25 @@ load."""
 
 
 def _published_cells(
-    series: Sequence[Series], beside: Sequence[Series], metrics: Sequence[Metric]
+    result: SweepResult, beside: Sequence[Series], metrics: Sequence[Metric]
 ) -> tuple[_Changes, list[str]]:
-    """Return (cells of the column with published values, items on published series that have none).
+    """Return (cells of the columns with published values, items on published series that have none).
 
-    A series is compared with the target of its name; if there is one of each, these two are compared.
+    A series is compared with the target of its name, or that of a router with a strategy of its name; if there
+    is one of each, these two are compared.
     """
+    series = series_of(result)
+    by_strategy = {target.strategy: target.name for target in result.targets if target.strategy}
     cells: dict[tuple[str, Load], list[tuple[str, str, float]]] = {}
     left_out = []
-    for a_series in beside:
-        measured = next((mine for mine in series if mine.name == a_series.name), None)
-        measured = series[0] if measured is None and len(series) == len(beside) == 1 else measured
-        if measured is None:
-            continue
+    lone = len(series) == len(beside) == 1
+    pairs = [
+        (mine, theirs)
+        for mine in series
+        for theirs in beside
+        if lone or mine.name in {theirs.name, by_strategy.get(theirs.name)}
+    ]
+    for measured, a_series in pairs:
         if not any(
             has_like_lengths(mine.load, level.load) for mine in measured.levels for level in a_series.levels
         ):
@@ -249,7 +255,7 @@ def _published_cells(
                 cells.setdefault((row.metric, load_of(row)), []).append((measured.name, words, percent))
     for source in dict.fromkeys(a_series.source for a_series in beside):
         names = [a_series.name for a_series in beside if a_series.source == source]
-        if not {a_series.name for a_series in series} & set(names) and len(beside) > 1:
+        if not any(theirs.source == source for _, theirs in pairs) and len(beside) > 1:
             known_names = names_in_words([code(name) for name in names])
             left_out.append(
                 f"{code(source)} left out: none of its targets, {known_names}, is named as one here."
@@ -260,6 +266,7 @@ def _published_cells(
 
 def _against_published(changes: _Changes, metrics: Sequence[Metric]) -> Iterator[str]:
     """Yield how far targets are from their published values: in each metric the ends of the differences."""
+    targets = []
     for name in dict.fromkeys(name for values in changes.values() for name, _, _ in values):
         parts = []
         for metric in metrics:
@@ -272,7 +279,9 @@ def _against_published(changes: _Changes, metrics: Sequence[Metric]) -> Iterator
             if percents:
                 ends = dict.fromkeys(whole_percent_change(end) for end in (min(percents), max(percents)))
                 parts.append(f"{in_sentence(metric.title)} {' to '.join(ends)}")
-        yield f"{code(name)} against its published values: {', '.join(parts)}"
+        targets.append(f"{code(name)} {', '.join(parts)}")
+    if targets:
+        yield f"Against published values: {'; '.join(targets)}"
 
 
 def _published_items(beside: Sequence[Series], changes: _Changes) -> Iterator[str]:
@@ -367,19 +376,25 @@ def _with_deviations(
 def _with_changes(
     grid: Grid, loads: Sequence[Load], changes: Mapping[Load, Sequence[tuple[str, str, float]]]
 ) -> Grid:
-    """Return a table with a last column of the published values and what targets have more than these."""
-    if not changes or len(loads) != len(grid.rows):
+    """Return a table with a last column for each target that has published values, and what it has more."""
+    if len(loads) != len(grid.rows):
         return grid
-    names = list(dict.fromkeys(name for pairs in changes.values() for name, _, _ in pairs))
-    head = "Published" if len(names) > 1 else f"{code(names[0])}, published"
-    cells = []
-    for load in loads:
-        pairs = next((pairs for changed, pairs in changes.items() if _is_row(load, changed)), ())
-        parts = [words if len(names) == 1 else f"{code(name)} {words}" for name, words, _ in pairs]
-        cells.append(", ".join(parts) or UNKNOWN)
-    rows = tuple((*row, cell) for row, cell in zip(grid.rows, cells, strict=True))
-    heads = (*grid.heads, head)
-    return replace(grid, heads=heads, rows=rows, left=grid.left | {len(heads) - 1})
+    for target in dict.fromkeys(name for values in changes.values() for name, _, _ in values):
+        texts = [
+            next(
+                (
+                    words
+                    for changed, values in changes.items()
+                    for name, words, _ in values
+                    if name == target and _is_row(load, changed)
+                ),
+                UNKNOWN,
+            )
+            for load in loads
+        ]
+        rows = tuple((*row, text) for row, text in zip(grid.rows, texts, strict=True))
+        grid = replace(grid, heads=(*grid.heads, f"{code(target)}, published"), rows=rows)
+    return grid
 
 
 def _level_table(result: SweepResult, metrics: Sequence[Metric], changes: _Changes) -> Grid:

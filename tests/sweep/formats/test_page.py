@@ -321,12 +321,16 @@ def test_published_values_are_a_column() -> None:
     assert f"`{TOPOLOGIES}`: " in published_item
     assert "llama-benchy 0.3.5, 50 runs" in published_item
     assert "Its decode" not in published_item
-    assert re.search(r"\*\* `solo` against its published values: decode [+−]\d+ %", paragraphs(post)[0])
+    assert re.search(r"\*\* Against published values: `solo` decode [+−]\d+ %", paragraphs(post)[0])
     pasted = read(post, "post", "post.md")
     assert [(one.name, one.definitions) for one in pasted] == [("solo", {}), ("mine", {})]
     both = post_of(made_sweep(("solo", levels), ("cluster-tp2", levels)), beside=published)
-    assert re.sub(" +", " ", both).count("| Published |") == 3
-    assert re.fullmatch(r"`solo` [\d.]+ \([^)]*%\), `cluster-tp2` [\d.]+ \([^)]*%\)", table(both)[1][-1])
+    assert re.sub(" +", " ", both).count("| `solo`, published | `cluster-tp2`, published |") == 3
+    assert all(re.fullmatch(r"[\d.]+ \([^)]*%\)", cell) for cell in table(both)[1][-2:])
+    routed = made_sweep(("proxy", levels), ("mine", levels))
+    proxy = routed.targets[0].model_copy(update={"strategy": "simple-shuffle"})
+    routed = routed.model_copy(update={"targets": (proxy, *routed.targets[1:])})
+    assert re.sub(" +", " ", post_of(routed, beside=published)).count("| `proxy`, published |") == 3
     lone = post_of(made_sweep(("mine", levels)), beside=published[:1])
     assert "| Decode, published | Prefill, published | TTFT, published |" in re.sub(" +", " ", lone)
     assert all(re.fullmatch(r"[\d,.]+ \([^)]*%\)", cell) for cell in table(lone)[1][-3:])
