@@ -223,8 +223,8 @@ def _published_cells(
 ) -> tuple[_Changes, list[str]]:
     """Return (cells of the columns with published values, items on published series that have none).
 
-    A series is compared with the target of its name, or that of a router with a strategy of its name; if there
-    is one of each, these two are compared.
+    A series is compared with the target of its name, or with the router whose strategy has its name; if
+    there is one of each, these two are compared.
     """
     series = series_of(result)
     by_strategy = {target.strategy: target.name for target in result.targets if target.strategy}
