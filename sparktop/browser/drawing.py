@@ -269,20 +269,16 @@ def _panel_key(page: Page, snapshot: Snapshot) -> PanelKey | None:
         Kind.EVENTS: ("",),
     }
     if page.kind in {Kind.GROUP, Kind.MACHINES, Kind.PROMETHEUS}:
-        return _wall_key(page, snapshot)
+        # The wall of a Prometheus, the machines, or the servers of a group, polled or scraped.
+        kinds = ("members", "scraped") if page.kind is Kind.GROUP else (page.kind.value,)
+        matching = (kind for kind in kinds if index_of(kind, page.name, snapshot) is not None)
+        return next((PanelKey(kind, page.name) for kind in matching), None)
     names_of_kind = list(names.get(page.kind, (view.group for view in snapshot.balance)))
     if page.kind in {Kind.BALANCE, Kind.WHY} and not page.name:
         worst = next(iter(balances_read_first(snapshot.balance)), None)
         names_of_kind = [] if worst is None else [worst.group]
         return PanelKey(_ZOOMED[page.kind], names_of_kind[0]) if names_of_kind else None
     return PanelKey(_ZOOMED[page.kind], page.name) if page.name in names_of_kind else None
-
-
-def _wall_key(page: Page, snapshot: Snapshot) -> PanelKey | None:
-    """Return the wall of a Prometheus, the machines, or the servers of a group, polled or scraped."""
-    kinds = ("members", "scraped") if page.kind is Kind.GROUP else (page.kind.value,)
-    matching = (kind for kind in kinds if index_of(kind, page.name, snapshot) is not None)
-    return next((PanelKey(kind, page.name) for kind in matching), None)
 
 
 def _height_alone(key: PanelKey, snapshot: Snapshot) -> int:
@@ -365,12 +361,8 @@ def _panel_bands(
     for _, band in groupby(panels, key=lambda panel: panel[0].place.y):
         yield tuple(
             _panel_section(panel, entries, page, is_alone=panel.key == alone)
-            for panel, entries in sorted(band, key=_left_edge)
+            for panel, entries in sorted(band, key=lambda panel: panel[0].place.x)
         )
-
-
-def _left_edge(panel: tuple[Drawn, list[Drawn]]) -> int:
-    return panel[0].place.x
 
 
 def _panel_section(panel: Drawn, entries: Iterable[Drawn], page: Page, *, is_alone: bool = False) -> Section:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TypeVar
 from urllib.parse import quote, unquote, urlencode
 
 from msgspec import Struct, field
@@ -33,7 +32,6 @@ _ENOUGH = 400
 """Characters of a value that are read."""
 _SORTS = {sort.name.lower(): sort for sort in Sort}
 _LISTS = {top.name.lower(): top for top in Top}
-Chosen = TypeVar("Chosen")
 
 
 class Choice(Struct, frozen=True):
@@ -72,18 +70,14 @@ class Choice(Struct, frozen=True):
 
 def parse_choice(query: Mapping[str, str]) -> Choice:
     """Return the choice in the fields of an address; values that are not known are ignored, and named."""
-    ignored: list[str] = []
-
-    def one_of(name: str, choices: Mapping[str, Chosen], usual: Chosen) -> Chosen:
-        value = query.get(name, "")[:_ENOUGH]
-        if value and value not in choices:
-            ignored.append(f"{name} “{clean(value, 40)}” is not known: it is one of {', '.join(choices)}")
-        return choices.get(value, usual)
-
-    words = clean(query.get("filter", "")[:_ENOUGH], _ENOUGH)[:MOST_WORDS].strip()
-    lists: dict[str, Top | None] = {**_LISTS}
-    sort, top = one_of("sort", _SORTS, Sort.CONFIG), one_of("list", lists, None)
-    return Choice(sort, words, top, tuple(ignored))
+    sort, top, words = (query.get(name, "")[:_ENOUGH] for name in ("sort", "list", "filter"))
+    ignored = tuple(
+        f"{name} “{clean(value, 40)}” is not known: it is one of {', '.join(choices)}"
+        for name, value, choices in (("sort", sort, _SORTS), ("list", top, _LISTS))
+        if value and value not in choices
+    )
+    words = clean(words, _ENOUGH)[:MOST_WORDS].strip()
+    return Choice(_SORTS.get(sort, Sort.CONFIG), words, _LISTS.get(top), ignored)
 
 
 _LONGEST = 400

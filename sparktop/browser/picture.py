@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from html import escape
-from typing import TypeVar
 
 from msgspec import Struct
 
@@ -82,7 +81,6 @@ def _escape_cells(text: str) -> str:
 
 MOST_ROWS, MOST_LINK_ROWS = 400, 60
 """Rows of a section, and rows of a link, that the style sheet has positions for."""
-Item = TypeVar("Item")
 
 
 class Link(Struct, frozen=True):
@@ -177,9 +175,11 @@ class Picture(Struct, frozen=True):
             return None
         pairs = zip(before.rows, self.rows, strict=True)
         rows = {str(index): new for index, (old, new) in enumerate(pairs) if old != new}
-        lines = {"verdict": self.verdict, "totals": self.totals}
-        changed = _changed_values(lines, {"verdict": before.verdict, "totals": before.totals})
-        return {"time": self.time, **changed, **({"rows": rows} if rows else {})}
+        changed: dict[str, object] = {"rows": rows} if rows else {}
+        for name in ("verdict", "totals"):
+            if getattr(self, name) != getattr(before, name):
+                changed[name] = getattr(self, name)
+        return {"time": self.time, **changed}
 
     def whole(self) -> dict[str, object]:
         """Return all that a viewer needs to show the page."""
@@ -192,7 +192,3 @@ class Picture(Struct, frozen=True):
             "totals": self.totals,
             "time": self.time,
         }
-
-
-def _changed_values(now: Mapping[str, Item], before: Mapping[str, Item]) -> dict[str, Item]:
-    return {name: value for name, value in now.items() if before[name] != value}

@@ -7,7 +7,7 @@ import json
 import logging
 import time
 import zlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 
 from sparktop import __version__
 from sparktop.browser.drawing import Orders, draw, notice_section, page_picture
@@ -70,26 +70,17 @@ class Channel:
                 await news.wait()
 
     def _event(self, name: str, *, compressed: bool) -> bytes:
-        """Return the newest event `name`, encoded once for all viewers."""
+        """Return the newest event `name`, encoded once for all viewers; its data is JSON on one line."""
         key = (name, compressed)
-        encoded = self._encoded.get(key)
-        if encoded is None:
-            encoded = self._encoded[key] = self._encode(name, compressed=compressed)
-        return encoded
-
-    def _encode(self, name: str, *, compressed: bool) -> bytes:
-        data = self._change if name == "change" and self._change is not None else self.picture.whole()
-        event = encoded_event(name, data)
-        if not compressed:
-            return event
-        packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-        return packer.compress(event) + packer.flush(zlib.Z_FULL_FLUSH)
-
-
-def encoded_event(name: str, data: Mapping[str, object]) -> bytes:
-    """Return a server-sent event; its data is JSON on one line."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return f"event: {name}\ndata: {text}\n\n".encode()
+        if key not in self._encoded:
+            data = self._change if name == "change" else self.picture.whole()
+            text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            event = f"event: {name}\ndata: {text}\n\n".encode()
+            if compressed:
+                packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+                event = packer.compress(event) + packer.flush(zlib.Z_FULL_FLUSH)
+            self._encoded[key] = event
+        return self._encoded[key]
 
 
 _log = logging.getLogger(__name__)

@@ -34,7 +34,7 @@ from sparktop.browser.picture import MOST_LINK_ROWS, MOST_ROWS, Picture, class_o
 from sparktop.browser.renderer import PageRenderer
 from sparktop.browser.results import ResultPages
 from sparktop.colors.palette import (
-    ANSI_NAMES,
+    ANSI_COLORS,
     BOLD,
     COLOR_ROLES,
     EDGES,
@@ -54,12 +54,6 @@ AUTO = "auto"
 """Stands for the usual theme or the light one, as each viewer's browser asks for dark or light colours."""
 LIGHT = "spark-light"
 """The theme of printed pages, and of viewers who ask for light colours."""
-_ANSI = (
-    *("#000000", "#cd3131", "#0dbc79", "#c9c917", "#2472c8", "#bc3fbc", "#11a8cd", "#c5c8c6"),
-    *("#9a9b99", "#f14c4c", "#23d18b", "#f5f543", "#3b8eea", "#d670d6", "#29b8db", "#ffffff"),
-)
-"""The terminal's 16 colours as common terminals draw them."""
-_COLORS = dict(zip(ANSI_NAMES, _ANSI, strict=True))
 _ROLES = tuple(role for role in (*COLOR_ROLES, *OPTIONAL_ROLES, *EDGES) if "background" not in role)
 
 
@@ -113,7 +107,7 @@ def _css_color(palette: Palette, role: str) -> str:
     if color.startswith("#"):
         return color
     usual = "#000000" if (role == "background") == palette.dark else "#ffffff"
-    return _COLORS.get(color, usual)
+    return ANSI_COLORS.get(color, usual)
 
 
 _MENU = (

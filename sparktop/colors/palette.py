@@ -2,13 +2,11 @@
 
 sparktop's own themes are in `themes/*.toml`. The user's themes are in the folder `themes` beside the user's
 `sparktop.toml`: files of the same format, and btop's `*.theme` files. A user's theme replaces sparktop's of
-the same name. A faulty theme only adds a line to `theme_problems()`. On terminals with 256 or 16 colours,
-greys stay grey, and hues keep their names.
+the same name. A faulty theme only adds a line to `theme_problems()`.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import tomllib
@@ -28,7 +26,6 @@ from sparktop.colors.mixing import (
     contrast,
     difference,
     hue,
-    lab_by_vision,
     mix,
     ramp,
     seen_background,
@@ -77,6 +74,18 @@ ANSI_NAMES = tuple(
     for prefix in ("", "bright_")
     for name in ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 )
+ANSI_COLORS = dict(
+    zip(
+        ANSI_NAMES,
+        (
+            *("#000000", "#cd3131", "#0dbc79", "#c9c917", "#2472c8", "#bc3fbc", "#11a8cd", "#c5c8c6"),
+            *("#9a9b99", "#f14c4c", "#23d18b", "#f5f543", "#3b8eea", "#d670d6", "#29b8db", "#ffffff"),
+        ),
+        strict=True,
+    )
+)
+"""The terminal's 16 colours as common terminals draw them: in Rich's own table, bright green is darker than
+green, and bright magenta is a shocking pink."""
 BOLD = frozenset({"title", "key", "accent", "bad", "warn", "good", "info"})
 """Roles drawn in bold, so that they stay distinct with NO_COLOR and with 16 colours."""
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
@@ -182,24 +191,21 @@ def parse_palette(name: str, text: str, *, where: str = "") -> Palette:
         raise ConfigError(f"{where}: {clean(error)}") from None
     ansi = data.get("ansi") is True
     wanted = "a name of the 16 colours or default" if ansi else "a colour like #1f2933"
+    given, stops_given = (
+        part if isinstance(part, dict) else {} for part in (data.get("colors"), data.get("gradients"))
+    )
     colors: dict[str, str] = {}
-    given = data.get("colors", {})
-    for role in COLOR_ROLES:
-        value = given.get(role) if isinstance(given, dict) else None
-        terminals = role == "background" and value == DEFAULT
-        if not isinstance(value, str) or not (terminals or _is_color(value, ansi=ansi)):
+    for role in (*COLOR_ROLES, *OPTIONAL_ROLES):
+        value = given.get(role)
+        if value is None and role in OPTIONAL_ROLES:
+            continue
+        is_valid = _is_color(value, ansi=ansi) or (role == "background" and value == DEFAULT)
+        if not (is_valid and isinstance(value, str)):
             raise ConfigError(f"{where}: colors.{role} must be {wanted}")
         colors[role] = value
-    for role in OPTIONAL_ROLES:
-        value = given.get(role) if isinstance(given, dict) else None
-        if value is not None and not (isinstance(value, str) and _is_color(value, ansi=ansi)):
-            raise ConfigError(f"{where}: colors.{role} must be {wanted}")
-        if value is not None:
-            colors[role] = value
     gradients: dict[str, tuple[str, ...]] = {}
-    given = data.get("gradients", {})
     for role in GRADIENT_ROLES:
-        stops = given.get(role) if isinstance(given, dict) else None
+        stops = stops_given.get(role)
         if not isinstance(stops, list) or not stops or not all(_is_color(c, ansi=ansi) for c in stops):
             raise ConfigError(f"{where}: gradients.{role} must be a list, each item {wanted}")
         gradients[role] = _gradient_steps(tuple(stops), ansi=ansi)
@@ -357,13 +363,9 @@ def find_palette(name: str) -> Palette | None:
 
     Only the files of this theme are read: reading all themes would take too long before the first picture.
     """
-    return _palette_of_name(name, user_folder(os.environ))
-
-
-@cache
-def _palette_of_name(name: str, folder: Path | None) -> Palette | None:
     if not name or "/" in name or clean(name, _NAME_WIDTH) != name:
         return None
+    folder = user_folder(os.environ)
     users = [] if folder is None else [folder / f"{name}{suffix}" for suffix in (".toml", ".theme")]
     for path in users:
         with suppress(ConfigError, OSError):
@@ -523,122 +525,3 @@ def distinct_gradients(
         good = (each for each, least in zip(pool, worst, strict=True) if least >= STACKED_APART)
         result[other] = next(good, pool[worst.index(max(worst))])
     return result
-
-
-_GREY_BELOW = 18.0
-"""Chroma (CIELAB) below which a colour counts as grey, on terminals with few colours."""
-_CUBE = (0, 95, 135, 175, 215, 255)
-"""Values of red, green and blue in xterm's cube of 216 colours."""
-_GREYS = tuple("#" + 3 * f"{round(10.2 * step):02x}" for step in range(1, 25))
-"""The greys that Rich sends as xterm's 24; they differ from these by 7 of 255 at most."""
-_HUES = ("red", "yellow", "green", "cyan", "blue", "magenta")
-_BY_LIGHT = ("blue", "red", "magenta", "green", "cyan", "yellow")
-"""The hues of the 16 colours, the darkest first."""
-_SIGNAL = "load"
-"""The gradient whose hues mean low, high and too high."""
-_BEHIND = {"background", "cursor_background"}
-"""Roles of colours that are behind text."""
-_LIGHT, _DARK = 88.0, 30.0
-"""Lightness above which a grey counts as bright white, and below which it counts as black."""
-
-
-@lru_cache(maxsize=16)
-def limited_to_terminal(palette: Palette, system: str | None) -> Palette:
-    """Return the theme `palette` with its colours replaced by those that the terminal can show.
-
-    `system` is the terminal's colour system in Rich's words: "256", or "standard" for 16 colours. For other
-    systems, and for a theme of the terminal's own colours, return `palette` itself.
-    """
-    if palette.ansi or system not in {"256", "standard"}:
-        return palette
-    few = system == "standard"
-    back = palette.color("background")
-    seen_back = seen_background(
-        back if back == DEFAULT else _nearest_of_256(back, None), palette.color("text")
-    )
-
-    def shown_color(color: str, behind: str | None = None) -> str:
-        return _nearest_of_16(color, dark=palette.dark) if few else _nearest_of_256(color, behind)
-
-    roles = (*COLOR_ROLES, *OPTIONAL_ROLES, *EDGES)
-    colors = {
-        role: shown_color(palette.color(role), None if role in _BEHIND else seen_back) for role in roles
-    }
-    if few:
-        colors |= {"background": DEFAULT, "cursor_background": "bright_black" if palette.dark else "white"}
-    gradients = {
-        name: tuple(shown_color(palette.color(f"{name}/{step}")) for step in range(len(steps)))
-        for name, steps in palette.gradients.items()
-    }
-    if few:
-        gradients = {
-            name: steps
-            if name == _SIGNAL
-            else _without_fainter_steps(_without_magenta(name, steps), dark=palette.dark)
-            for name, steps in gradients.items()
-        }
-    return replace(palette, ansi=few, colors=colors, gradients=gradients, borrowed=False)
-
-
-@lru_cache(maxsize=1024)
-def _nearest_of_256(color: str, behind: str | None) -> str:
-    """Return the nearest of xterm's 256 colours as "#rrggbb"; a grey for a grey.
-
-    `behind` is the background, or None if contrast does not matter. If possible, the result has as much
-    contrast with the background as `color` has, or at least `_READABLE`.
-    """
-    if color == DEFAULT:
-        return color
-    lab, pool = lab_by_vision(color)[0], [*_GREYS]
-    if chroma(color) >= _GREY_BELOW:
-        red, green, blue = (_nearest_cube_values(int(color[at : at + 2], 16)) for at in (1, 3, 5))
-        cube = [f"#{r:02x}{g:02x}{b:02x}" for r in red for g in green for b in blue]
-        pool = [each for each in cube if chroma(each) >= _GREY_BELOW] + (pool if behind is None else [])
-    pool.sort(key=lambda each: math.dist(lab_by_vision(each)[0], lab))
-    if behind is None:
-        return pool[0]
-    least = min(_READABLE, contrast(color, behind))
-    return next((each for each in pool if contrast(each, behind) >= least), pool[0])
-
-
-def _nearest_cube_values(value: int) -> tuple[int, ...]:
-    """Return the three channel values of xterm's colour cube (such as 0, 95, 135) nearest to `value`.
-
-    `value` is the red, green or blue of a colour, 0 to 255. The nearest value comes first.
-    """
-    return tuple(sorted(_CUBE, key=lambda level: abs(level - value))[:3])
-
-
-def _without_magenta(name: str, steps: Sequence[str]) -> Sequence[str]:
-    """Return the steps of the gradient of memory with blue for magenta, a pink as glaring as an alarm."""
-    return [step.replace("magenta", "blue") for step in steps] if name == "memory" else steps
-
-
-def _without_fainter_steps(steps: Sequence[str], *, dark: bool) -> tuple[str, ...]:
-    """Return a gradient of the 16 colours whose steps do not become fainter from low to high.
-
-    A hue with less contrast than the one before is left out: peaks would be fainter than the base of a graph.
-    """
-    rising: list[str] = []
-    for step in steps:
-        hues = [name.removeprefix("bright_") for name in (rising[-1] if rising else step, step)]
-        before, now = (_BY_LIGHT.index(name) if name in _BY_LIGHT else None for name in hues)
-        fainter = before is not None and now is not None and (now < before if dark else now > before)
-        rising.append(rising[-1] if fainter else step)
-    return tuple(rising)
-
-
-def _nearest_of_16(color: str, *, dark: bool) -> str:
-    """Return the name of that of the terminal's 16 colours with the hue of `color`; a grey for a grey.
-
-    `dark` is whether the theme's background is dark: a hue is then "bright_red" instead of "red".
-    """
-    if color == DEFAULT:
-        return color
-    if chroma(color) < _GREY_BELOW:
-        lightness = lab_by_vision(color)[0][0]
-        if dark:
-            return "bright_white" if lightness > _LIGHT else "white"
-        return "black" if lightness < _DARK else "bright_black"
-    name = _HUES[round(hue(color) / 60) % len(_HUES)]
-    return f"bright_{name}" if dark else name

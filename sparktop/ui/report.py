@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rich.terminal_theme import SVG_EXPORT_THEME
 from textual.app import App
 
+from sparktop.colors.palette import ANSI_COLORS
 from sparktop.errors import SparktopError
 from sparktop.files import SHARED, write_whole
 from sparktop.graphics.cells import is_narrow
@@ -42,12 +43,6 @@ _DRAWN = re.compile(r"[\u2500-\u259f\u2800-\u28ff]+|[^\u2500-\u259f\u2800-\u28ff
 """Matches a sequence of drawing characters (lines, blocks, braille), or a sequence of other characters."""
 
 
-_ANSI = (
-    *("#000000", "#cd3131", "#0dbc79", "#c9c917", "#2472c8", "#bc3fbc", "#11a8cd", "#c5c8c6"),
-    *("#9a9b99", "#f14c4c", "#23d18b", "#f5f543", "#3b8eea", "#d670d6", "#29b8db", "#ffffff"),
-)
-"""The terminal's 16 colours as common terminals draw them: in Rich's own table, bright green is darker than
-green, and bright magenta is a shocking pink."""
 _FILL = re.compile(r'fill(="|: )(#[0-9a-f]{6})\b')
 
 
@@ -57,7 +52,9 @@ def with_usual_colors(svg: str) -> str:
     Only attributes and styles match: in the text of an SVG, quotes are escaped.
     """
     table = SVG_EXPORT_THEME.ansi_colors
-    usual = {"#{:02x}{:02x}{:02x}".format(*table[index]): color for index, color in enumerate(_ANSI)}
+    usual = {
+        "#{:02x}{:02x}{:02x}".format(*table[index]): color for index, color in enumerate(ANSI_COLORS.values())
+    }
     return _FILL.sub(lambda match: f"fill{match[1]}{usual.get(match[2], match[2])}", svg)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
 from textual.app import App
 from textual.notifications import Notification, Notifications, Notify
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.widgets._toast import Toast, ToastHolder
 
-from sparktop.colors.palette import Palette, find_palette, limited_to_terminal, palettes, theme_problems
+from sparktop.colors.palette import Palette, find_palette, palettes, theme_problems
 from sparktop.errors import ConfigError
 from sparktop.model.text import clean
 from sparktop.ui.canvas import Canvas
@@ -93,15 +94,23 @@ class ThemedApp(NoticeApp):
         self.notify(words, severity="warning", timeout=12, markup=False)
 
     def _limit_colors(self, canvas: Canvas) -> None:
-        """Draw with the colours that the terminal has: 256 or 16, if it does not report more.
+        """Draw with the colours that the terminal has, if it does not report more than 16.
 
         `canvas` is that of the first screen, which is not mounted yet.
         """
         self.color_system = self.console.color_system
-        palette = limited_to_terminal(self.role_styles.palette, self.color_system)
+        palette = self._limited(self.role_styles.palette)
         if palette is not self.role_styles.palette:
             self._draw_with(palette)
             canvas.restyle(self.role_styles)
+
+    def _limited(self, palette: Palette) -> Palette:
+        """Return `palette`, with the colours of the theme for terminals of 16 colours on such a terminal.
+
+        The nearest of 256 colours are chosen where they are sent.
+        """
+        ansi = find_palette("spark-ansi") if self.color_system == "standard" else None
+        return palette if ansi is None else replace(ansi, name=palette.name)
 
     def _draw_with(self, palette: Palette) -> None:
         blocks, self.role_styles = (
@@ -120,7 +129,7 @@ class ThemedApp(NoticeApp):
     def _restyle(self) -> None:
         palette = find_palette(self.theme)
         if palette is not None and palette.name != self.role_styles.palette.name:
-            self._draw_with(limited_to_terminal(palette, self.color_system))
+            self._draw_with(self._limited(palette))
 
     def action_next_theme(self, step: int = 1) -> None:
         """Change to the next (1) or previous (-1) of sparktop's themes."""
@@ -130,7 +139,7 @@ class ThemedApp(NoticeApp):
             return
         index = names.index(self.theme) if self.theme in names else -1
         name = names[(index + step) % len(names)]
-        self.register_theme(textual_theme(limited_to_terminal(palettes()[name], self.color_system)))
+        self.register_theme(textual_theme(self._limited(palettes()[name])))
         self.theme = name
         self.notify(f"theme {self.theme}", timeout=2, markup=False)
 

@@ -40,7 +40,7 @@ def drawn(sample: NodeSample, driver: str | None) -> dict[str, object]:
     """Return the reading and both of its pictures as text."""
     view = NodeView("n", "local", sample)
     panel = [row_text(row) for row in node_panel(view, 118, 12, WINDOW, 100.0)]
-    detail = [row_text(row) for row in node_detail(view, (), 118, 60, AXIS)]
+    detail = [row_text(row) for row in node_detail(view, (), 118, 60, AXIS)[0]]
     return {
         "gpus": [to_builtins(gpu) for gpu in sample.gpus],
         "gpus_lost": [to_builtins(gpu) for gpu in sample.gpus_lost],

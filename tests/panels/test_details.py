@@ -49,7 +49,7 @@ def backend_text(view: BackendView) -> str:
 
 
 def node_text(sample: NodeSample, size: tuple[int, int] = USUAL) -> str:
-    return text_of(node_detail(NodeView("n", "local", sample), (), *size, AXIS))
+    return text_of(node_detail(NodeView("n", "local", sample), (), *size, AXIS)[0])
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -181,7 +181,7 @@ def test_hostile_names_stay_inside(playing: Snapshot, size: tuple[int, int]) -> 
     node = replace(node, name=name, sample=sample)
     for rows in (
         backend_detail(backend, {name: node}, *size, AXIS),
-        node_detail(node, (backend,), *size, AXIS),
+        node_detail(node, (backend,), *size, AXIS)[0],
     ):
         assert {row_width(row) for row in rows} == {size[0]}
 
@@ -236,7 +236,7 @@ def test_the_reason_of_a_failed_node_is_there_to_its_end(playing: Snapshot) -> N
     )
     failed = replace(playing.nodes[0], failure=Failure(FailureKind.REFUSED, message, 0.0))
     for view in (failed, replace(failed, sample=None, age_s=None)):
-        rows = node_detail(view, (), 80, 22, AXIS)
+        rows = node_detail(view, (), 80, 22, AXIS)[0]
         text = " ".join(row_text(row).strip("│ ") for row in rows[2:6])
         assert f"✖ {message}" in re.sub(" +", " ", text)
         assert {role for row in rows[2:4] for words, role in row[1:-1] if words.strip()} == {"bad"}

@@ -50,7 +50,7 @@ def screens(shown: Snapshot) -> Iterator[tuple[str, str]]:
         for view in shown.backends:
             drawn[f"server {view.name}"] = backend_detail(view, {}, width, height, axis)
         for node in shown.nodes:
-            drawn[f"machine {node.name}"] = node_detail(node, shown.backends, width, height, axis)
+            drawn[f"machine {node.name}"] = node_detail(node, shown.backends, width, height, axis)[0]
         yield from ((f"{form} {width}", "\n".join(map(row_text, rows))) for form, rows in drawn.items())
 
 

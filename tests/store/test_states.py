@@ -444,7 +444,7 @@ def test_every_surface_names_it(make_world: MakeWorld) -> None:
     surfaces = {
         "panel": "\n".join(row_text(row) for row in node_panel(view, 78, 8, WINDOW, 100.0)),
         "wide panel": "\n".join(row_text(row) for row in node_panel(view, 118, 10, WINDOW, 100.0)),
-        "detail": "\n".join(row_text(row) for row in node_detail(view, (), 118, 40, AXIS)),
+        "detail": "\n".join(row_text(row) for row in node_detail(view, (), 118, 40, AXIS)[0]),
         "text": text_snapshot.render(picture, 100),
         "md": markdown_snapshot.render(picture),
         "html": html.render(picture, ""),

@@ -40,8 +40,8 @@ from sparktop.panels.machine.panel import (
     power_scale,
     short_node,
 )
-from sparktop.panels.machine.processes import ProcessOrder, process_panel
-from sparktop.panels.parts.graph import TimeAxis, TimeWindow, newest_axis, with_time_axis
+from sparktop.panels.machine.processes import process_panel
+from sparktop.panels.parts.graph import TimeWindow, newest_axis, with_time_axis
 from sparktop.panels.parts.text import (
     Row,
     Run,
@@ -125,16 +125,15 @@ _STARTS = (
 def empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
     """Draw the panel for a screen without backends: where servers were searched, and what the user can do."""
     inside = height - 2
-    lines = _search_lines(snapshot, inside) if snapshot.searching else _nothing_named_lines()
+    lines: list[Row] = [
+        [("No backend to watch", "title")],
+        [("name one: ", "muted"), ("sparktop http://HOST:8000", "key"), (" or in sparktop.toml", "muted")],
+    ]
+    lines = _search_lines(snapshot, inside) if snapshot.searching else lines
     above = max(0, (inside - len(lines)) // 2)
     margin = max(1, (width - 2 - max(_USUAL_WIDTH, *map(row_width, lines))) // 2)
     rows: list[Row] = [[]] * above + [[(" " * margin, "text"), *line] for line in lines]
     return frame_rows(rows, width, height, title=name_tab("backend", "", "backends"))
-
-
-def _nothing_named_lines() -> list[Row]:
-    name = [("name one: ", "muted"), ("sparktop http://HOST:8000", "key"), (" or in sparktop.toml", "muted")]
-    return [[("No backend to watch", "title")], name]
 
 
 def _awaited_words(snapshot: Snapshot) -> str:
@@ -156,12 +155,10 @@ def _search_lines(snapshot: Snapshot, height: int) -> list[Row]:
     hosts = snapshot.searching
     where = ", ".join("this machine" if bare_host(host) == "localhost" else host for host in hosts)
     ports = ", ".join(str(port) for port in SEARCHED_PORTS)
-    pause = f"looking again every {search_again_s(hosts):.0f} s"
-    again = f"{pause}{_awaited_words(snapshot)}"
     head: list[Row] = [
         [("No inference server found yet", "title"), (f" on {where}", "text")],
         [(f"tried ports {ports}", "muted")],
-        [(again, "muted")],
+        [(f"looking again every {search_again_s(hosts):.0f} s{_awaited_words(snapshot)}", "muted")],
     ]
     starts: list[Row] = [
         [(f"{'' if number else 'start one:':<15}{engine:<11}", "muted"), (command, "key")]
@@ -171,11 +168,9 @@ def _search_lines(snapshot: Snapshot, height: int) -> list[Row]:
         [("or name it:    ", "muted"), ("sparktop http://HOST:8000", "key")],
         [("or just look:  ", "muted"), ("sparktop demo", "key")],
     ]
-    if height < len(head) + len(starts) + len(others):
-        starts = starts[: max(1, height - len(head) - len(others))]
-        return [*head, *starts, *others]
+    starts = starts[: max(1, height - len(head) - len(others))]
     room = height - len(head) - len(starts) - len(others)
-    return [*head, *[[]] * min(1, room), *starts, *[[]] * min(1, max(0, room - 1)), *others]
+    return [*head, *[[]] * min(1, room), *starts, *[[]] * min(1, room - 1), *others]
 
 
 def flatten(drawn: list[Drawn], width: int, height: int) -> list[Row]:
@@ -303,11 +298,21 @@ def backend_list(
     names = tuple(view.name for view in views)
     table = Table(place.width, window, scale(shown if graphs else ()), wide, columns, names, each)
     if place.columns > 1:
-        rows = _short_entries(place, shown, names, selected)
+        fitted = entry_names(names, (place.width - 2) // place.columns)
+        rows = _rows_of_several_columns(
+            place,
+            shown,
+            lambda view, cells: short_entry(view, fitted[view.name], cells, selected=view.name == selected),
+        )
     else:
         rows = [row for view in shown for row in table.rows(view, each, selected=view.name == selected)]
     some: Row = [(f" {first + 1}–{first + len(shown)} of {len(views)} ", "muted")]
     some = some if len(shown) < len(views) else []
+    status: Row = []
+    if verdict and snapshot.balance:
+        from sparktop.panels.group.panel import edge_verdict  # late: no first picture has a balance
+
+        status = edge_verdict(snapshot.balance, place.width - 24)
     drawn, places = _list_in_frame(
         place,
         len(shown),
@@ -316,34 +321,13 @@ def backend_list(
         table.heading(order) if heading else None,
         kind="backend",
         title=name_tab("backend", "", "backends"),
-        status=_worst_verdict(snapshot, place.width - 24) if verdict else [],
+        status=status,
         footnote=some,
     )
     entries = [replace(entry, index=first + entry.index) for entry in places]
     if wide or place.columns > 1:
         return drawn, entries
     return with_time_axis(drawn, place.width, window, frame_role("backend"), some), entries
-
-
-def _short_entries(
-    place: Place, shown: Sequence[BackendView], names: tuple[str, ...], selected: str | None
-) -> list[Row]:
-    """Return the rows of a list of backends with several columns; `names` has those of all backends."""
-    fitted = entry_names(names, (place.width - 2) // place.columns)
-    return _rows_of_several_columns(
-        place,
-        shown,
-        lambda view, cells: short_entry(view, fitted[view.name], cells, selected=view.name == selected),
-    )
-
-
-def _worst_verdict(snapshot: Snapshot, width: int) -> Row:
-    """Return the worst verdict of all groups in `width` cells or fewer; empty without a group."""
-    if not snapshot.balance:
-        return []
-    from sparktop.panels.group.panel import edge_verdict  # late: no first picture has a balance
-
-    return edge_verdict(snapshot.balance, width)
 
 
 def visible_count(place: Place, count: int, *, wide: bool) -> int:
@@ -402,51 +386,6 @@ GROUP_KINDS = frozenset({"balance", "evidence"})
 
 _PAGES = frozenset({"events", "happened", "compared"})
 """Kinds of full-screen views that are of no panel of the board."""
-
-
-def draw_alone(
-    place: Place,
-    snapshot: Snapshot,
-    axes: tuple[TimeAxis, TimeAxis],
-    order: ProcessOrder,
-    coarse: int,
-    *,
-    selected: bool,
-) -> tuple[list[Row], int | None]:
-    """Return the rows of the panel at `place`, and the row at which a node's process table begins.
-
-    `axes` are the time axes of backends and of nodes; `coarse` stretches those of a group's balance.
-    """
-    size = (place.width, place.height)
-    if place.kind == "node":
-        from sparktop.panels.machine.detail import drawn_node_detail  # late: no first picture needs it
-
-        node = snapshot.nodes[place.index]
-        return drawn_node_detail(node, snapshot.backends, *size, axes[1], order=order, selected=selected)
-    if place.kind in GROUP_KINDS:
-        return _group_rows(place, snapshot, coarse), None
-    if place.kind == "events":
-        return events_screen(snapshot, *size, selected=selected), None
-    if place.kind == "compared":
-        from sparktop.panels.machine.detail import machines_screen  # late: as above
-
-        return machines_screen(snapshot, *size), None
-    from sparktop.panels.server.detail import backend_detail  # late: as above
-
-    nodes = {node.name: node for node in snapshot.nodes}
-    return backend_detail(snapshot.backends[place.index], nodes, *size, axes[0], selected=selected), None
-
-
-def _group_rows(place: Place, snapshot: Snapshot, coarse: int) -> list[Row]:
-    """Draw the full-screen view of a group's balance or, by the kind of `place`, of its evidence."""
-    from sparktop.panels.group.panel import balance_screen, evidence_screen  # late: as above
-
-    groups = snapshot.balance
-    which = f"group {place.index + 1} of {len(groups)}" if len(groups) > 1 else ""
-    balance, size = groups[place.index], (place.width, place.height)
-    if place.kind == "evidence":
-        return evidence_screen(balance, snapshot, *size, place=which)
-    return balance_screen(balance, snapshot, *size, place=which, coarse=coarse)
 
 
 def index_of(kind: str, name: str, snapshot: Snapshot) -> int | None:
@@ -511,20 +450,28 @@ class Scene:
         self.selected = selected
         self._sweep = sweep
         self._orders = orders
-        self._zoomed = zoomed = (
-            None if zoomed is None or index_of(zoomed.kind, zoomed.name, snapshot) is None else zoomed
-        )
+        index = None if zoomed is None else index_of(zoomed.kind, zoomed.name, snapshot)
+        self._zoomed = zoomed = None if index is None else zoomed
         band = 0 if sweep is None else sweep_height(height)
         wall = max(_LEAST_WALL, height // 3) if zoomed is None and self._has_wall else 0
-        self._is_wall = is_wall(snapshot, width, height, self.view)
-        self.layout = self._layout(height - band - wall, zoomed)
+        room = height - band - wall
+        if zoomed is not None and index is not None:
+            self.layout = Layout((Place(zoomed.kind, index, 0, 0, width, room),), room)
+        else:
+            fleets = 0 if wall else len(snapshot.fleets)
+            on_wall = is_wall(snapshot, width, height, self.view)
+            self.layout = plan(snapshot, width, room, self.view, fleets=fleets, wall=on_wall)
         if wall:
             self.layout = below_band(self.layout, "prometheus", width, wall)
         backends = [view.history.generation_tps for view in snapshot.backends]
         nodes = [view.history.cpu_percent for view in snapshot.nodes]
-        self._axis = newest_axis(snapshot.at, coarse * snapshot.interval_s, backends)
+        interval = coarse * snapshot.interval_s
+        self._axis = newest_axis(snapshot.at, interval, backends)
         self._node_axis = newest_axis(snapshot.at, coarse * snapshot.node_interval_s, nodes)
-        self._window = self._time_window(coarse)
+        # All graphs show as long as the view asks or more, in whole poll intervals.
+        slots = 2 * max(1, graph_columns(width)[1])
+        each = max(1, math.ceil(self.view.window_s / (slots * interval)))
+        self._window = TimeWindow(self._axis.end, slots * each * interval)
         self._scales: dict[str, GroupScale] = {}
         self._walls: dict[str, DrawnWall] = {}
         self._detail: list[Row] | None = None
@@ -536,17 +483,41 @@ class Scene:
 
     def _draw_detail(self, place: Place) -> None:
         """Draw the panel that fills the board, store its rows, and make the board as high as these rows."""
+        snapshot, size, selected = (
+            self.snapshot,
+            (place.width, place.height),
+            self.selected == self._key(place),
+        )
         if place.kind == "happened" and self._page is not None:
-            rows = self._page(place.width, place.height)
-        else:
-            rows, self._processes_at = draw_alone(
-                place,
-                self.snapshot,
-                (self._axis, self._node_axis),
-                self.view.processes,
-                self._coarse,
-                selected=self.selected == self._key(place),
+            rows = self._page(*size)
+        elif place.kind == "node":
+            from sparktop.panels.machine.detail import node_detail  # late: no first picture needs it
+
+            node, order = snapshot.nodes[place.index], self.view.processes
+            rows, self._processes_at = node_detail(
+                node, snapshot.backends, *size, self._node_axis, order=order, selected=selected
             )
+        elif place.kind in GROUP_KINDS:
+            from sparktop.panels.group.panel import balance_screen, evidence_screen  # late: as above
+
+            groups = snapshot.balance
+            which = f"group {place.index + 1} of {len(groups)}" if len(groups) > 1 else ""
+            if place.kind == "evidence":
+                rows = evidence_screen(groups[place.index], snapshot, *size, place=which)
+            else:
+                rows = balance_screen(groups[place.index], snapshot, *size, place=which, coarse=self._coarse)
+        elif place.kind == "events":
+            rows = events_screen(snapshot, *size, selected=selected)
+        elif place.kind == "compared":
+            from sparktop.panels.machine.detail import machines_screen  # late: as above
+
+            rows = machines_screen(snapshot, *size)
+        else:
+            from sparktop.panels.server.detail import backend_detail  # late: as above
+
+            nodes = {node.name: node for node in snapshot.nodes}
+            backend = snapshot.backends[place.index]
+            rows = backend_detail(backend, nodes, *size, self._axis, selected=selected)
         self._detail = rows
         self.layout = Layout((replace(place, height=len(rows)),), len(rows))
 
@@ -564,25 +535,12 @@ class Scene:
 
         return lambda width, height: group_picture(behind[0], self.snapshot, width, height, self._coarse)
 
-    def _layout(self, height: int, zoomed: PanelKey | None) -> Layout:
-        if zoomed is not None and (index := index_of(zoomed.kind, zoomed.name, self.snapshot)) is not None:
-            return Layout((Place(zoomed.kind, index, 0, 0, self.width, height),), height)
-        fleets = 0 if self._has_wall else len(self.snapshot.fleets)
-        return plan(self.snapshot, self.width, height, self.view, fleets=fleets, wall=self._is_wall)
-
     @property
     def _has_wall(self) -> bool:
         """Whether the first Prometheus has more servers than are read sample by sample."""
         fleets = self.snapshot.fleets
         first = fleets[0].fleet if fleets else None
         return first is not None and len(first.servers) > len(self.snapshot.backends)
-
-    def _time_window(self, coarse: int) -> TimeWindow:
-        """Return the time that all graphs show: as long as the view asks or more, in whole poll intervals."""
-        interval = coarse * self.snapshot.interval_s
-        slots = 2 * max(1, graph_columns(self.width)[1])
-        each = max(1, math.ceil(self.view.window_s / (slots * interval)))
-        return TimeWindow(self._axis.end, slots * each * interval)
 
     def _scale(self, group: str) -> GroupScale:
         """Return the scale of a group's graphs; only the scales of what is drawn are computed."""
@@ -662,11 +620,17 @@ class Scene:
             if rectangle.y + rectangle.height <= first or (end is not None and rectangle.y >= end):
                 drawn.append(Drawn(self._key(rectangle), rectangle, []))
             elif rectangle.kind in {"nodes", "groups", "table"}:
-                drawn += self._list(rectangle)
+                # A selectable place without rows for each visible entry follows, as for a wall's lines.
+                rows, entries = self._drawn_list(rectangle)
+                keys = self._list_keys(rectangle)
+                drawn.append(Drawn(PanelKey(rectangle.kind, ""), rectangle, rows))
+                drawn += [Drawn(keys[at.index], at, []) for at in entries]
             elif rectangle.kind in _WALLS:
-                drawn += self._wall_panel(rectangle)
-            elif rectangle.kind == "sweep":
-                drawn.append(self._sweep_band(rectangle))
+                wall = self._drawn_wall(rectangle)
+                drawn.append(Drawn(self._key(rectangle), rectangle, [merge_runs(row) for row in wall.rows]))
+                drawn += wall.spots if self._has_lines(rectangle) else []
+            elif rectangle.kind == "sweep" and self._sweep is not None:
+                drawn.append(Drawn(self._key(rectangle), rectangle, self._sweep_rows(rectangle, self._sweep)))
             else:
                 drawn.append(Drawn(self._key(rectangle), rectangle, self._rows(rectangle)))
         return drawn
@@ -690,34 +654,14 @@ class Scene:
                 return (name,)
         return ()
 
-    def _wall_panel(self, place: Place) -> list[Drawn]:
-        """Draw a wall as one panel, and add a selectable place without rows for each visible line."""
-        drawn = self._drawn_wall(place)
-        spots = drawn.spots if self._has_lines(place) else []
-        return [Drawn(self._key(place), place, [merge_runs(row) for row in drawn.rows]), *spots]
-
-    def _sweep_band(self, place: Place) -> Drawn:
+    def _sweep_rows(self, place: Place, sweep: SweepView | Countdown) -> list[Row]:
         """Draw the panel of a sweep (a benchmark) that is about to start, running or finished."""
-        key, sweep = self._key(place), self._sweep
+        from sparktop.panels.sweep.screen import countdown_band, sweep_band  # late: most scenes have no sweep
+
         size, selected = (place.width, place.height), self.selected == self._key(place)
         if isinstance(sweep, Countdown):
-            from sparktop.panels.sweep.screen import countdown_band  # late: as above
-
-            return Drawn(key, place, countdown_band(sweep, *size, selected=selected))
-        if sweep is None:
-            return Drawn(key, place, [])
-        from sparktop.panels.sweep.screen import sweep_band  # late: most scenes have no sweep
-
-        return Drawn(key, place, sweep_band(sweep, *size, selected=selected))
-
-    def _list(self, place: Place) -> list[Drawn]:
-        """Draw a list as one panel, and add a selectable place without rows for each visible entry."""
-        rows, entries = self._drawn_list(place)
-        keys = self._list_keys(place)
-        return [
-            Drawn(PanelKey(place.kind, ""), place, rows),
-            *(Drawn(keys[at.index], at, []) for at in entries),
-        ]
+            return countdown_band(sweep, *size, selected=selected)
+        return sweep_band(sweep, *size, selected=selected)
 
     def _drawn_list(self, place: Place) -> DrawnList:
         selected = self.selected.name if self.selected is not None else None

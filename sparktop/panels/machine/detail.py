@@ -805,28 +805,13 @@ def node_detail(
     height: int,
     axis: TimeAxis,
     *,
-    selected: bool = False,
-) -> list[Row]:
-    """Draw one node on the full screen as rows of `width` cells: `height` rows, or more if needed.
-
-    Those of `backends` that run on the node are named.
-    """
-    return drawn_node_detail(view, backends, width, height, axis, selected=selected)[0]
-
-
-def drawn_node_detail(
-    view: NodeView,
-    backends: Sequence[BackendView],
-    width: int,
-    height: int,
-    axis: TimeAxis,
-    *,
     order: ProcessOrder | None = None,
     selected: bool = False,
 ) -> tuple[list[Row], int]:
     """Draw one node on the full screen; return (rows, index of the first row of the process table).
 
-    The rows are those of `node_detail`, with the processes in the given order.
+    There are `height` rows, or more if needed. Those of `backends` that run on the node are named; the
+    processes are in the given order.
     """
     trouble = _failure_rows(view, width - 4)
     detail = Detail(

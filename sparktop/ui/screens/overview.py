@@ -224,7 +224,11 @@ class OverviewScreen(CanvasScreen):
         self._report_processes(scene.process_tables(self._scroll, self._scroll + room))
         board = flatten(self._drawn, width, self._board_height)[self._scroll : self._scroll + room]
         header = header_row(
-            shown, width, moment=self._moment_words(), notice=self.notice, sweep=self._sweep_word
+            shown,
+            width,
+            moment=self.timeline.word() if self.frozen else None,
+            notice=self.notice,
+            sweep=self._sweep_word,
         )
         return with_moved_keys([header, *board], self.key_table) + bar
 
@@ -385,12 +389,14 @@ class OverviewScreen(CanvasScreen):
         elif self._is_asking("filter"):
             self._close_line("filter")
             self._filter_by("")
-        elif self._call_off():
+        elif self._countdown:
+            self.desk.call_off()
             return
         elif (self.acts_on_processes or self._has_selectable_lines) and self._filter_words:
             self._filter_by("")
         elif self._has_lists and self.view.top:
-            self._drop_list()
+            self.selected, self._first_row = None, 0
+            self.show_as(replace(self.view, top=None))
         elif self.zoomed is not None:
             self._leave_panel()
         elif self.view.filter:
@@ -402,9 +408,13 @@ class OverviewScreen(CanvasScreen):
         self._paint()
 
     def _leave_panel(self) -> None:
-        """Return from the panel shown alone to all panels, or to the panel from which it was opened."""
-        if self._step_back():
+        """Return from the panel shown alone to all panels, or to what it was opened from, such as a wall."""
+        if self._steps and self._steps[-1].opened == self.zoomed:
+            step = self._steps.pop()
+            self.zoomed, self.selected, self._first_row = step.zoomed, step.selected, step.first_row
+            self._scroll = 0
             return
+        self._steps.clear()
         zoomed, self.zoomed = self.zoomed, None
         if zoomed is not None and zoomed.kind == "processes" and self._opened_in_detail:
             self.zoomed = PanelKey("node", zoomed.name)
@@ -512,9 +522,14 @@ class OverviewScreen(CanvasScreen):
         if y == 0:
             self.action_events()
         elif y > self._room:
-            self._point_at_bar(x)
-        elif panel is not None and panel.kind == "state":
-            self._filter_by_state(panel.name)
+            (first, cells), bar = self._bar_cells, self.timeline.bar()
+            if bar is not None and first <= x < first + cells:
+                self.timeline.go(time_of(bar, x - first, cells))
+                self.redraw()
+        elif panel is not None and panel.kind == "state":  # its word is added to the filter, or removed
+            words = f" {self._filter_words}".removesuffix(f" {panel.name}").lstrip()
+            self._first_row = self._scroll = 0
+            self._filter_by(words if words != self._filter_words else f"{words} {panel.name}".lstrip())
         elif panel is not None and self.selected == panel:
             if not self._open_line():
                 self.action_zoom()
@@ -659,11 +674,6 @@ class OverviewScreen(CanvasScreen):
         self.selected, self._first_row = None, 0
         self.show_as(replace(self.view, top=order[(order.index(self.view.top) + 1) % len(order)]))
 
-    def _drop_list(self) -> None:
-        """Return from a list of the worst to the groups."""
-        self.selected, self._first_row = None, 0
-        self.show_as(replace(self.view, top=None))
-
     def action_open(self) -> None:
         """Open what is selected, such as the line of a wall; on a balance, the evidence for its verdict.
 
@@ -700,7 +710,12 @@ class OverviewScreen(CanvasScreen):
             self._scroll = self._first_row = 0
             self._paint()
         elif kind == "server" and self.zoomed is not None:
-            self._read_each_sample(self._group_of(name))
+            begin, group = self.want_group, self._group_of(name)
+            self.notify(begin(group) if begin and group else "nothing is polled here", markup=False)
+            self._steps.clear()
+            self.zoomed = self.selected = None
+            self._scroll = self._first_row = 0
+            self._paint()
         else:
             self.notify("what the Prometheus has about this machine stands in its line", timeout=2)
         return True
@@ -729,25 +744,6 @@ class OverviewScreen(CanvasScreen):
         fleets = [view.fleet for view in self.shown.fleets] if self.shown is not None else []
         servers = (server for fleet in fleets if fleet is not None for server in fleet.servers)
         return next((candidate.group for candidate in servers if candidate.name == server), None)
-
-    def _read_each_sample(self, group: str | None) -> None:
-        """Begin to read a group of a Prometheus sample by sample, and show all panels."""
-        begin = self.want_group
-        self.notify(begin(group) if begin and group else "nothing is polled here", markup=False)
-        self._steps.clear()
-        self.zoomed = self.selected = None
-        self._scroll = self._first_row = 0
-        self._paint()
-
-    def _step_back(self) -> bool:
-        """Return to the wall or group from which the panel shown alone was opened, if it was from one."""
-        if not self._steps or self._steps[-1].opened != self.zoomed:
-            self._steps.clear()
-            return False
-        step = self._steps.pop()
-        self.zoomed, self.selected, self._first_row = step.zoomed, step.selected, step.first_row
-        self._scroll = 0
-        return True
 
     # Groups and ranks
 
@@ -895,12 +891,6 @@ class OverviewScreen(CanvasScreen):
         else:
             self.show_as(replace(view, filter=words))
 
-    def _filter_by_state(self, state: str) -> None:
-        """Add the word of a state to the filter; remove it if the filter ends with it."""
-        words = f" {self._filter_words}".removesuffix(f" {state}").lstrip()
-        self._first_row = self._scroll = 0
-        self._filter_by(words if words != self._filter_words else f"{words} {state}".lstrip())
-
     def action_go(self) -> None:
         """Open the line where a time is typed."""
         from sparktop.recording.when import EXAMPLES  # late: few type a time
@@ -943,9 +933,6 @@ class OverviewScreen(CanvasScreen):
         self.notify(self.timeline.refusal, timeout=3, markup=False)
         return True
 
-    def _moment_words(self) -> str | None:
-        return self.timeline.word() if self.frozen else None
-
     def _bar_rows(self, width: int) -> list[Row]:
         """Return the row of the time bar; empty while the present is shown."""
         bar = self.timeline.bar() if self.frozen else None
@@ -954,14 +941,6 @@ class OverviewScreen(CanvasScreen):
         row, *cells = time_bar_row(bar, width)
         self._bar_cells = cells[0], cells[1]
         return [row]
-
-    def _point_at_bar(self, x: int) -> None:
-        """Show the moment of a clicked cell of the bar."""
-        first, cells = self._bar_cells
-        bar = self.timeline.bar()
-        if bar is not None and first <= x < first + cells:
-            self.timeline.go(time_of(bar, x - first, cells))
-            self.redraw()
 
     def _time_keys(self) -> list[tuple[str, str]]:
         """Return (key, text) pairs that the footer shows first while a past moment is shown."""
@@ -1122,12 +1101,6 @@ class OverviewScreen(CanvasScreen):
             return meant
         self.desk.open_sweep()
         return True
-
-    def _call_off(self) -> bool:
-        """Cancel the sweep whose countdown is running; return False if there is no countdown."""
-        if self._countdown:
-            self.desk.call_off()
-        return self._countdown
 
     def _dismiss_sweep(self) -> bool:
         """Remove a finished sweep's panel from the board; return False if there is no such sweep."""

@@ -92,7 +92,7 @@ def gpu_text(view: NodeView, width: int = 54) -> str:
 def test_every_machine_fits_every_size(make: object, width: int, height: int) -> None:
     """Eight GPUs, none, and a machine that was never reached: every row is as wide as the board."""
     view = make()  # type: ignore[operator]  # one of the makers above
-    for rows in (node_detail(view, (), width, height, AXIS), node_panel(view, width, 8, WINDOW, 100.0)):
+    for rows in (node_detail(view, (), width, height, AXIS)[0], node_panel(view, width, 8, WINDOW, 100.0)):
         assert {row_width(row) for row in rows} == {width}
 
 
@@ -150,7 +150,7 @@ def test_each_speed_stands_beside_the_name(word: str, shown: str, role: str) -> 
     view = view_of(GpuReading(0), speed=SpeedState(word, "some rule"))
     assert state_run(view) == (shown, role)
     assert f"node n┌┐{shown}┌" in row_text(node_panel(view, 80, 8, WINDOW, 100.0)[0])
-    assert word in text_of(node_detail(view, (), 118, 34, AXIS))
+    assert word in text_of(node_detail(view, (), 118, 34, AXIS)[0])
 
 
 READINGS = st.builds(
@@ -173,7 +173,7 @@ READINGS = st.builds(
 def test_any_readings_fit(gpus: list[GpuReading], size: tuple[int, int]) -> None:
     """Whatever a driver reports about however many GPUs, each row is as wide as the board."""
     view = NodeView("n", "local", NodeSample(1.0, gpus=tuple(gpus)), age_s=0.1)
-    for rows in (node_detail(view, (), *size, AXIS), node_panel(view, size[0], 9, WINDOW, 100.0)):
+    for rows in (node_detail(view, (), *size, AXIS)[0], node_panel(view, size[0], 9, WINDOW, 100.0)):
         assert {row_width(row) for row in rows} == {size[0]}
 
 
