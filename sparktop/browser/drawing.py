@@ -50,22 +50,19 @@ def choice_section(page: Page, snapshot: Snapshot, width: int, *, has_lists: boo
 
     Return None where there is nothing to choose: fewer than two servers and two machines.
     """
-    choice = page.choice
-    words = [f"{sentence}." for sentence in choice.ignored]
-    if choice.filter and not snapshot.backends and not snapshot.nodes:
-        words.append(f"No server or machine matches “{choice.filter}”.")
+    words = [f"{sentence}." for sentence in page.ignored]
+    if page.filter and not snapshot.backends and not snapshot.nodes:
+        words.append(f"No server or machine matches “{page.filter}”.")
     rows: list[Row] = []
     links: list[Link] = []
     if has_lists:
         lists = {"groups": None, **{top.value: top for top in Top}}
-        pages = {
-            word: replace(page, choice=replace(choice, top=top, ignored=())) for word, top in lists.items()
-        }
-        now = "groups" if choice.top is None else choice.top.value
+        pages = {word: replace(page, top=top, ignored=()) for word, top in lists.items()}
+        now = "groups" if page.top is None else page.top.value
         rows, links = _choice_rows("lists", pages, now, KEY, width)
-    elif page.kind is Kind.BOARD and (choice.fields or max(len(snapshot.backends), len(snapshot.nodes)) > 1):
-        pages = {item.value: replace(page, choice=replace(choice, sort=item, ignored=())) for item in Sort}
-        rows, links = _choice_rows("sorted", pages, choice.sort.value, _SORT_KEY, width)
+    elif page.kind is Kind.BOARD and (page.fields or max(len(snapshot.backends), len(snapshot.nodes)) > 1):
+        pages = {item.value: replace(page, sort=item, ignored=()) for item in Sort}
+        rows, links = _choice_rows("sorted", pages, page.sort.value, _SORT_KEY, width)
     rows += [[(f" {line}", "warn")] for item in words for line in wrap_sentence(item, width - 2)]
     heading = "Lists" if has_lists else "Order"
     return Section(heading, width, tuple(map(row_html, rows)), tuple(links)) if rows else None
@@ -104,8 +101,8 @@ def edge_links(rows: Sequence[Row], page: Page) -> Iterator[Link]:
         yield Link(f"#{FILTER}", "filter", cell_width(left), len(rows) - 1, cell_width(filters))
     if left.endswith(lists):
         list_choices = [None, *Top]
-        following = list_choices[(list_choices.index(page.choice.top) + 1) % len(list_choices)]
-        after = replace(page, choice=replace(page.choice, top=following, ignored=()))
+        following = list_choices[(list_choices.index(page.top) + 1) % len(list_choices)]
+        after = replace(page, top=following, ignored=())
         words = "the groups" if following is None else f"the list {following.value}"
         start = cell_width(left.removesuffix(lists))
         yield Link(after.address, f"show {words}", start, len(rows) - 1, cell_width(lists))
@@ -207,7 +204,7 @@ def draw(page: Page, snapshot: Snapshot, width: int, orders: Orders | None = Non
             else notice_section(_NOTHING.get(page.kind, _NO_GROUP), width)
         )
         return page_picture(((section,),), snapshot, width, title=page.name, is_found=not page.name)
-    orders, view, shown = orders or Orders(), page.choice.view, snapshot
+    orders, view, shown = orders or Orders(), page.view, snapshot
     is_board_wall = is_wall(snapshot, width, _WALL_HEIGHT, view)
     if key is None and not is_board_wall:
         view = replace(view, top=None)
@@ -236,12 +233,14 @@ def page_picture(
 ) -> Picture:
     """Return sections as a page with the lines above them: the verdict, the totals and the time."""
     mark = "simulated · " if snapshot.simulated else ""
+    pieces = ["<b class=info>SIMULATED</b>"] if snapshot.simulated else []
+    pieces += [row_html(piece) for piece in total_pieces(snapshot)]
     return Picture(
         title=f"{clean(title, 80)} · {mark}sparktop" if title else f"{mark}sparktop",
         columns=width,
         bands=tuple(bands),
         verdict=_verdict_html(snapshot),
-        totals=_totals_html(snapshot),
+        totals=" ".join(f"<span>{piece}</span>" for piece in pieces),
         time=f"{snapshot.taken_at.astimezone():%H:%M:%S}",
         is_found=is_found,
     )
@@ -424,10 +423,3 @@ def _page_of_verdict(judged: Verdict, snapshot: Snapshot) -> Page | None:
         (Kind.NODE, [view.name for view in snapshot.nodes]),
     )
     return next((Page(kind, judged.subject) for kind, names in kinds if judged.subject in names), None)
-
-
-def _totals_html(snapshot: Snapshot) -> str:
-    pieces = [row_html(piece) for piece in total_pieces(snapshot)]
-    if snapshot.simulated:
-        pieces.insert(0, "<b class=info>SIMULATED</b>")
-    return " ".join(f"<span>{piece}</span>" for piece in pieces)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from urllib.parse import quote, unquote, urlencode
 
-from msgspec import Struct, field
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.analysis.wall import Top
 from sparktop.model.text import clean
@@ -32,52 +33,6 @@ _ENOUGH = 400
 """Characters of a value that are read."""
 _SORTS = {sort.name.lower(): sort for sort in Sort}
 _LISTS = {top.name.lower(): top for top in Top}
-
-
-class Choice(Struct, frozen=True):
-    """A viewer's choice; by default all servers and machines as configured, and the groups of a wall.
-
-    In a page's address: ?sort= is the order of machines and servers, ?filter= words that must all occur in a
-    server's name, model, state and so on, ?list= of a wall the list of the worst that is shown in full.
-    """
-
-    sort: Sort = Sort.CONFIG
-    filter: str = ""
-    top: Top | None = None
-    ignored: tuple[str, ...] = ()
-    """Sentences on values that are not known, cleaned."""
-
-    @property
-    def view(self) -> View:
-        """The settings of the board."""
-        return View(sort=self.sort, filter=self.filter, top=self.top)
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """The fields of the address, without those that have their default."""
-        fields = {
-            "sort": "" if self.sort is Sort.CONFIG else self.sort.name.lower(),
-            "filter": self.filter,
-            "list": "" if self.top is None else self.top.name.lower(),
-        }
-        return {name: value for name, value in fields.items() if value}
-
-    @property
-    def query(self) -> str:
-        """The query of the address with its "?"; "" where all is default."""
-        return f"?{urlencode(self.fields)}" if self.fields else ""
-
-
-def parse_choice(query: Mapping[str, str]) -> Choice:
-    """Return the choice in the fields of an address; values that are not known are ignored, and named."""
-    sort, top, words = (query.get(name, "")[:_ENOUGH] for name in ("sort", "list", "filter"))
-    ignored = tuple(
-        f"{name} “{clean(value, 40)}” is not known: it is one of {', '.join(choices)}"
-        for name, value, choices in (("sort", sort, _SORTS), ("list", top, _LISTS))
-        if value and value not in choices
-    )
-    words = clean(words, _ENOUGH)[:MOST_WORDS].strip()
-    return Choice(_SORTS.get(sort, Sort.CONFIG), words, _LISTS.get(top), ignored)
 
 
 _LONGEST = 400
@@ -111,11 +66,35 @@ _CHOSEN = frozenset({Kind.BOARD, Kind.PROMETHEUS, Kind.GROUP, Kind.MACHINES})
 
 
 class Page(Struct, frozen=True):
-    """A page: its kind, the name of the thing that it shows, "" for none, and what the viewer has chosen."""
+    """A page: its kind, the name of the thing that it shows, "" for none, and what the viewer has chosen.
+
+    By default all servers and machines stand as configured, and a wall shows its groups. In the address,
+    ?sort= is the order of machines and servers, ?filter= words that must all occur in a server's name, model,
+    state and so on, ?list= of a wall the list of the worst that is shown in full.
+    """
 
     kind: Kind = Kind.BOARD
     name: str = ""
-    choice: Choice = field(default_factory=Choice)
+    sort: Sort = Sort.CONFIG
+    filter: str = ""
+    top: Top | None = None
+    ignored: tuple[str, ...] = ()
+    """Sentences on values that are not known, cleaned."""
+
+    @property
+    def view(self) -> View:
+        """The settings of the board."""
+        return View(sort=self.sort, filter=self.filter, top=self.top)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The fields of the address, without those that have their default."""
+        fields = {
+            "sort": "" if self.sort is Sort.CONFIG else self.sort.name.lower(),
+            "filter": self.filter,
+            "list": "" if self.top is None else self.top.name.lower(),
+        }
+        return {name: value for name, value in fields.items() if value}
 
     @property
     def has_choice(self) -> bool:
@@ -125,7 +104,7 @@ class Page(Struct, frozen=True):
     @property
     def address(self) -> str:
         """The path and query of the page's address."""
-        return f"{self.path}{self.choice.query}"
+        return f"{self.path}?{urlencode(self.fields)}" if self.fields else self.path
 
     @property
     def path(self) -> str:
@@ -149,4 +128,18 @@ def parse_path(path: str, query: Mapping[str, str] | None = None) -> Page | None
         return None
     if kind is Kind.SWEEPS and name and not _NUMBER.fullmatch(name):
         return None
-    return Page(kind, name, parse_choice(query) if query and kind in _CHOSEN else Choice())
+    page = Page(kind, name)
+    return with_choice(page, query) if query and page.has_choice else page
+
+
+def with_choice(page: Page, query: Mapping[str, str]) -> Page:
+    """Return `page` with the choice in the fields of its address; unknown values are ignored, and named."""
+    sort, top, words = (query.get(name, "")[:_ENOUGH] for name in ("sort", "list", "filter"))
+    ignored = tuple(
+        f"{name} “{clean(value, 40)}” is not known: it is one of {', '.join(choices)}"
+        for name, value, choices in (("sort", sort, _SORTS), ("list", top, _LISTS))
+        if value and value not in choices
+    )
+    words = clean(words, _ENOUGH)[:MOST_WORDS].strip()
+    order = _SORTS.get(sort, Sort.CONFIG)
+    return replace(page, sort=order, filter=words, top=_LISTS.get(top), ignored=ignored)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from sparktop.browser.drawing import not_found_section, notice_section, page_picture
@@ -51,8 +52,7 @@ class ResultPages:
         self._clock = clock
         self._searched_at = float("-inf")
         self._rows: list[HistoryRow] = []
-        self._views: dict[str, tuple[HistoryRow, SweepView | None]] = {}
-        """By key, in the order of the last request: the row as it was, and its view; None if unreadable."""
+        self._load = lru_cache(maxsize=_MOST_VIEWS)(self._load_view)
         self._reading = asyncio.Lock()
 
     async def refresh(self) -> None:
@@ -104,17 +104,12 @@ class ResultPages:
         row = next((listed for listed in self._rows if listed.key == key), None)
         if row is None or row.problem is not None:
             return None
-        read = self._views.pop(key, None)
-        if read is None or read[0] != row:
-            read = (row, await asyncio.to_thread(self._load_view, key))
-        self._views[key] = read
-        while len(self._views) > _MOST_VIEWS:
-            del self._views[next(iter(self._views))]
-        return read[1]
+        return await asyncio.to_thread(self._load, row)
 
-    def _load_view(self, key: str) -> SweepView | None:
+    def _load_view(self, row: HistoryRow) -> SweepView | None:
+        """Return the view of a result whose row is as given; None if it cannot be read."""
         try:
-            return self._history.source(key).view()
+            return self._history.source(row.key).view()
         except SparktopError:
             return None
 
@@ -149,12 +144,7 @@ def _result_sections(view: SweepView, width: int) -> Iterator[Section]:
 
 
 def _rows_section(heading: str, width: int, rows: Sequence[Row], links: Sequence[Link] = ()) -> Section:
-    return Section(heading, width, tuple(map(row_html, _without_empty_rows(rows))), tuple(links))
-
-
-def _without_empty_rows(rows: Sequence[Row]) -> list[Row]:
-    """Return a panel's rows without the empty ones above its lower edge."""
     *body, edge = rows
-    while body and not row_text(body[-1]).strip("│ "):
+    while body and not row_text(body[-1]).strip("│ "):  # empty rows above the lower edge
         body.pop()
-    return [*body, edge]
+    return Section(heading, width, tuple(map(row_html, [*body, edge])), tuple(links))

@@ -22,10 +22,9 @@ from pathlib import Path
 from urllib.parse import parse_qs, parse_qsl, quote, unquote
 
 from aiohttp import web
-from msgspec import Struct
 
 from sparktop import __version__
-from sparktop.agent.access import Service, own_names
+from sparktop.agent.access import Service
 from sparktop.agent.gate import Limits, Rates
 from sparktop.agent.server import WebServer, page, text
 from sparktop.browser.drawing import FILTER
@@ -428,25 +427,21 @@ def _redirect(path: str) -> web.Response:
     return response
 
 
-class Place(Struct, frozen=True):
-    """Where the board is served: bound sockets with token and TLS, and the names of the server."""
-
-    service: Service
-    host: str
-    """The host that the user gave to listen on."""
-    names: Collection[str] = ()
-    """Further names under which browsers address the server, such as that of a proxy."""
-
-
 async def serve(
-    place: Place, watch: Watch, sweeps: Path, *, ready: Callable[[], None], simulated: bool = False
+    service: Service,
+    names: Collection[str],
+    watch: Watch,
+    sweeps: Path,
+    *,
+    ready: Callable[[], None],
+    simulated: bool = False,
 ) -> int:
     """Watch the targets of `watch` and serve the board until a signal arrives; return the exit code.
 
+    `service` has the bound sockets, token and TLS; `names` are those under which browsers address the server.
     `sweeps` is the folder of stored sweeps. `ready` is called once the server accepts connections.
     `simulated` marks the figures as simulated.
     """
-    service = place.service
     store = Store(watch, simulated=simulated)
     monitor = Monitor(watch, store)
     renderer = PageRenderer(store.snapshot, ResultPages(sweeps), show_processes=monitor.show_processes)
@@ -454,7 +449,7 @@ async def serve(
     server = BrowserServer(
         renderer,
         theme=watch.theme,
-        names=own_names(place.host, place.names),
+        names=names,
         token=service.token,
         sessions=None if service.token is None else Sessions(service.token, port),
         is_tls=service.tls is not None,

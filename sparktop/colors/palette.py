@@ -475,9 +475,10 @@ def all_colors(
     more = [mix(part, other, 0.4) for other in (background, full["text"]) for part in ours["parts"]]
     _add_missing_colors(full, PARTS, map(make_readable, (*ends, *ours["parts"], *more)), [], APART)
     strength = contrast(full["border"], background)
-    return full | {
-        edge: _paler_color(full[kind], background, strength) for edge, kind in zip(EDGES, KINDS, strict=True)
-    }
+    for edge, kind in zip(EDGES, KINDS, strict=True):  # as pale as the theme's border, of the kind's hue
+        mixes = (mix(full[kind], background, step / _MIXES) for step in range(_MIXES))
+        full[edge] = [full[kind], *(pale for pale in mixes if contrast(pale, background) >= strength)][-1]
+    return full
 
 
 def _add_missing_colors(
@@ -498,12 +499,6 @@ def _add_missing_colors(
         farthest = max(pool, key=apart.__getitem__)
         full[role] = next((color for color in pool if apart[color] >= least), farthest)
         chosen.append(full[role])
-
-
-def _paler_color(color: str, background: str, least: float) -> str:
-    """Return `color`, mixed with `background` as far as a contrast ratio of `least` allows."""
-    mixes = (mix(color, background, step / _MIXES) for step in range(_MIXES))
-    return [color, *(mixed for mixed in mixes if contrast(mixed, background) >= least)][-1]
 
 
 def distinct_gradients(

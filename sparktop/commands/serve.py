@@ -81,12 +81,15 @@ def _serve(
     import asyncio
 
     # Late: the port is bound before half a second of imports.
-    from sparktop.browser.server import Place, serve
+    from sparktop.agent.access import own_names
+    from sparktop.browser.server import serve
     from sparktop.sweep.result.store import sweeps_folder
 
     ready = partial(LISTENING.announce, service)
-    place = Place(service, host, arguments.names)
-    return asyncio.run(serve(place, watch, sweeps_folder(os.environ), ready=ready, simulated=simulated))
+    names = own_names(host, arguments.names)
+    return asyncio.run(
+        serve(service, names, watch, sweeps_folder(os.environ), ready=ready, simulated=simulated)
+    )
 
 
 def _on_demo(arguments: argparse.Namespace, show: partial[int]) -> int:

@@ -201,15 +201,10 @@ def _stack_heights(lower: Values, upper: Values, height: int, top: float) -> lis
             result.append((0, both))
         elif is_low and (b or 0.0) <= a:
             result.append((low, both))
-        else:
-            result.append(_heights_apart(low, both, dots))
+        else:  # at least one dot of the upper area
+            high = both if both > low else min(dots, low + 1)
+            result.append((low if low < high else high - 1, high))
     return result
-
-
-def _heights_apart(low: int, both: int, dots: int) -> tuple[int, int]:
-    """Return the two heights of a time slot with at least one dot of the upper area."""
-    high = both if both > low else min(dots, low + 1)
-    return (low if low < high else high - 1), high
 
 
 def _without_negative(values: Values) -> list[float | None]:
@@ -434,17 +429,16 @@ _BLOCKS_SPARSE = "▒"
 """Shown for a cell with one of the two dots in each quadrant, as inside the waiting requests."""
 
 
-def _block_char(bits: int) -> str:
-    filled = [bits & dots for dots in _QUADRANT_DOTS]
-    if all(0 < some < dots for some, dots in zip(filled, _QUADRANT_DOTS, strict=True)):
-        return _BLOCKS_SPARSE
-    return _QUADRANTS[sum(1 << bit for bit, some in enumerate(filled) if some)]
-
-
 @cache
 def block_table() -> Mapping[int, str]:
     """Return the table for `str.translate` with the block that stands for each braille character."""
-    return {0x2800 + bits: _block_char(bits) for bits in range(256)}
+    table = {}
+    for bits in range(256):
+        filled = [bits & dots for dots in _QUADRANT_DOTS]
+        sparse = all(0 < some < dots for some, dots in zip(filled, _QUADRANT_DOTS, strict=True))
+        quadrants = sum(1 << bit for bit, some in enumerate(filled) if some)
+        table[0x2800 + bits] = _BLOCKS_SPARSE if sparse else _QUADRANTS[quadrants]
+    return table
 
 
 NO_LAYER = -1

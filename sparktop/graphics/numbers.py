@@ -128,10 +128,6 @@ def _decimals(number: float, steps: tuple[tuple[float, int], ...]) -> int | None
     return None
 
 
-def _with_minus(text: str) -> str:
-    return f">{MINUS}{text[1:]}" if text[0] == "<" else MINUS + text
-
-
 def _number_text(value: float | None, width: int, units: tuple[_Unit, ...]) -> str:
     """Format `value` in `width` cells, in the first of `units` in which the text fits.
 
@@ -145,7 +141,9 @@ def _number_text(value: float | None, width: int, units: tuple[_Unit, ...]) -> s
     size = abs(finite)
     for unit in units:
         for text in _spellings(size, unit, finest=unit is units[0]):
-            shown = _with_minus(text) if finite < 0 else text
+            shown = text
+            if finite < 0:
+                shown = f">{MINUS}{text[1:]}" if text[0] == "<" else MINUS + text
             if len(shown) <= width:
                 return shown.rjust(width)
     base = next(unit for unit in units if unit.factor == 1.0)

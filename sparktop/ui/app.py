@@ -191,17 +191,14 @@ class SparktopApp(ThemedApp):
             gc.freeze()
             gc.enable()
         if self._monitor is not None:
-            self._start_sources(self._monitor)
+            self.overview.ask_ranks = self._monitor.ranks.ask
+            self.overview.look_closer = self._monitor.through.look_closer
+            self.overview.want_group = self._monitor.through.want_group
+            self.run_worker(self._monitor.start(), group="sources", exit_on_error=False)
+            self._schedule_drawing()
+            self._draw_on_first_answer(0, time.monotonic() + _FIRST_WITHIN_S)
         self._register_themes()
         self._report_theme_problems()
-
-    def _start_sources(self, monitor: Monitor) -> None:
-        self.overview.ask_ranks = monitor.ranks.ask
-        self.overview.look_closer = monitor.through.look_closer
-        self.overview.want_group = monitor.through.want_group
-        self.run_worker(monitor.start(), group="sources", exit_on_error=False)
-        self._schedule_drawing()
-        self._draw_on_first_answer(0, time.monotonic() + _FIRST_WITHIN_S)
 
     def _draw_on_first_answer(self, answered: int, until: float) -> None:
         """Draw when another source has answered for the first time, perhaps long before the next drawing.
@@ -237,7 +234,8 @@ class SparktopApp(ThemedApp):
         if not self.is_headless and not os.isatty(0):
             self.desk.hang_up()
             return
-        backlog = self._pending_writes()
+        # The writes that the terminal has not accepted yet.
+        backlog = self._driver.output.backlog if isinstance(self._driver, TerminalDriver) else 0
         self.cadence.note_drawing(backlog)
         if backlog > _MOST_UNREAD:
             self._picture()  # a sweep and the rewind need it nevertheless
@@ -248,10 +246,6 @@ class SparktopApp(ThemedApp):
             self._monitor.set_interval(self.cadence.interval_s)
         self._redraw()
         self._schedule_drawing()
-
-    def _pending_writes(self) -> int:
-        """Return the number of writes that the terminal has not accepted yet."""
-        return self._driver.output.backlog if isinstance(self._driver, TerminalDriver) else 0
 
     def _redraw(self) -> None:
         """Draw the topmost screen that changes by itself."""

@@ -28,29 +28,13 @@ from sparktop.graphics.cells import cell_width, is_narrow, is_plain
 from sparktop.panels.parts.text import Row
 from sparktop.ui.styles import RoleStyles
 
-_ATTRIBUTES = (
-    ("bold", "1"),
-    ("dim", "2"),
-    ("italic", "3"),
-    ("underline", "4"),
-    ("blink", "5"),
-    ("blink2", "6"),
-    ("reverse", "7"),
-    ("conceal", "8"),
-    ("strike", "9"),
-    ("underline2", "21"),
-    ("frame", "51"),
-    ("encircle", "52"),
-    ("overline", "53"),
-)
-"""Rich's text attributes, each with its parameter in an SGR escape sequence (ECMA-48)."""
 _SgrParts = tuple[str, str, str]
 
 
 @lru_cache(maxsize=1024)
 def _sgr_parts(style: Style, system: ColorSystem) -> _SgrParts:
     """Return (attributes, foreground, background) of a style as parameters of an SGR escape sequence."""
-    attributes = ";".join(code for name, code in _ATTRIBUTES if getattr(style, name))
+    attributes = style.without_color._make_ansi_codes(system)  # noqa: SLF001 - it is what Rich itself writes
     foreground = "" if style.color is None else ";".join(style.color.downgrade(system).get_ansi_codes())
     background = ""
     if style.bgcolor is not None:

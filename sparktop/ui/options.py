@@ -260,7 +260,13 @@ def pages(app: App[None], host: Host, configured: Configured) -> dict[str, Seque
         "program": [
             *_program_settings(host),
             *map(option, RECORDER),
-            _snapshot_setting(host),
+            Setting(
+                "save a snapshot",
+                lambda: "in this folder",
+                lambda _: host.action_save_snapshot(),
+                _SNAPSHOT,
+                host.overview.key_names.get("snapshot", ""),
+            ),
             _new_file_setting(app, host, configured),
         ],
     }
@@ -343,12 +349,6 @@ def _program_settings(host: Host) -> list[Setting]:
             file_name="low_bandwidth",
         ),
     ]
-
-
-def _snapshot_setting(host: Host) -> Setting:
-    key = host.overview.key_names.get("snapshot", "")
-    save = host.action_save_snapshot
-    return Setting("save a snapshot", lambda: "in this folder", lambda _: save(), _SNAPSHOT, key)
 
 
 def _new_file_setting(app: App[None], host: Host, configured: Configured) -> Setting:

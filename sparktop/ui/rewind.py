@@ -42,10 +42,10 @@ class Rewind:
     )
     """Names of the keys that the footer shows first while a past moment is shown, each with its text."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Show the present; `clock` (seconds) measures the time that passes while playing."""
+    def __init__(self) -> None:
+        """Show the present."""
         self.past = Past()
-        self._clock = clock
+        self._clock = time.monotonic
         self._shown: Picture | None = None
         self._playing_from: tuple[float, float] | None = None
         """Time of the clock and time shown at which playing began; None while paused."""

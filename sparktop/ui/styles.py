@@ -29,7 +29,13 @@ class RoleStyles:
     def __getitem__(self, role: str) -> Style:
         style = self._styles.get(role)
         if style is None:
-            style = self._styles[role] = self._style_of(role)
+            bold = True if role in BOLD else None
+            if self._color:
+                background = self.palette.color("background")
+                style = Style(color=self.palette.color(role), bgcolor=background, bold=bold)
+            else:
+                style = Style(bold=bold, dim=True if role == "stale" else None)
+            self._styles[role] = style
         return style
 
     def text(self, text: str, role: str) -> str:
@@ -40,13 +46,6 @@ class RoleStyles:
         if self.blocks and not text.isascii():
             text = text.translate(block_table())
         return text if self._color or role != "selected" else text.translate(_HEAVY)
-
-    def _style_of(self, role: str) -> Style:
-        bold = True if role in BOLD else None
-        if not self._color:
-            return Style(bold=bold, dim=True if role == "stale" else None)
-        background = self.palette.color("background")
-        return Style(color=self.palette.color(role), bgcolor=background, bold=bold)
 
 
 def textual_theme(palette: Palette) -> Theme:

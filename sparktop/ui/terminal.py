@@ -162,11 +162,9 @@ class TerminalDriver(LinuxDriver):
     starts a second writer thread and a second key reader, and the first ones are never stopped.
     """
 
-    def __init__(
-        self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
-    ) -> None:
+    def __init__(self, app: App[Any], **options: Any) -> None:  # noqa: ANN401 - those of Textual's driver
         """Prepare the output to the terminal; nothing is written yet."""
-        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        super().__init__(app, **options)
         self.output = TerminalOutput.to_terminal()
         self._mode = _Mode.LEFT
         self.exit_event = self._shutdown = WakingEvent()
@@ -284,13 +282,15 @@ def has_shell() -> bool:
     return False
 
 
+_RATE_S = 10.0
+"""Seconds over which the rate of bytes is averaged."""
+
+
 class TerminalMeter:
     """Counts the bytes that are sent to the terminal."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, window_s: float = 10.0) -> None:
-        """Start at 0; `rate` averages over `window_s` seconds of the monotonic `clock`."""
-        self._clock = clock
-        self._window_s = window_s
+    def __init__(self) -> None:
+        """Start at 0."""
         self._total = 0
         self._marks: deque[tuple[float, int]] = deque()
 
@@ -299,10 +299,10 @@ class TerminalMeter:
         self._total += len(data.encode(errors="backslashreplace"))
 
     def rate(self) -> float | None:
-        """Return the bytes per second over at most the last `window_s` seconds; None at the first call."""
-        now = self._clock()
+        """Return the bytes per second over at most the last `_RATE_S` seconds; None at the first call."""
+        now = time.monotonic()
         self._marks.append((now, self._total))
-        while len(self._marks) > 1 and now - self._marks[1][0] >= self._window_s:
+        while len(self._marks) > 1 and now - self._marks[1][0] >= _RATE_S:
             self._marks.popleft()
         start, total = self._marks[0]
         return (self._total - total) / (now - start) if now > start else None

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec.structs import replace
 from textual.app import App
-from textual.notifications import Notification, Notifications, Notify
-from textual.screen import Screen
+from textual.notifications import Notify
 from textual.theme import Theme
 from textual.widgets._toast import Toast, ToastHolder
 
@@ -31,37 +28,11 @@ Toast.-error { color: $error; text-style: bold; }
 """Style of a notice: one row, or up to three where a message is longer than the screen is wide."""
 
 
-class NoticeApp(App[None]):
-    """An application that shows its notices in the bottom row, only the newest of them."""
+class ThemedApp(App[None]):
+    """An application whose theme has a colour for each role of what is drawn, such as "title" or "warn".
 
-    def on_notify(self, event: Notify) -> None:
-        """Remove the notices that the new one replaces: all except those of a higher severity.
-
-        Textual calls this before its own handler, which adds the new notice.
-        """
-        for old in list(self._notifications):
-            if not _outranks(old, event.notification):
-                self._unnotify(old, refresh=False)
-        for screen in self.screen_stack:
-            _forget_outdated(screen, self._notifications)
-
-
-def _forget_outdated(screen: Screen[Any], notifications: Notifications) -> None:
-    """Remove what a screen shows of notices that are replaced or past.
-
-    Textual would remove the message alone. Its empty holder would keep a row: three would hide all notices.
+    It shows its notices in the bottom row, only the newest of them.
     """
-    for holder in screen.query(ToastHolder):
-        if not any(toast._notification in notifications for toast in holder.query(Toast)):  # noqa: SLF001 - there is no other way to it
-            holder.remove()
-
-
-def _outranks(old: Notification, new: Notification) -> bool:
-    return _GRAVITY[old.severity] > _GRAVITY[new.severity]
-
-
-class ThemedApp(NoticeApp):
-    """An application whose theme has a colour for each role of what is drawn, such as "title" or "warn"."""
 
     no_color_wanted: bool
     """Whether NO_COLOR is set: themes then have no effect."""
@@ -69,6 +40,20 @@ class ThemedApp(NoticeApp):
     """The present style of each role."""
     color_system: str | None = None
     """Colours of the terminal as Rich names them, such as "256"; None before they are known."""
+
+    def on_notify(self, event: Notify) -> None:
+        """Remove the notices that the new one replaces: all except those of a higher severity.
+
+        Textual calls this before its own handler, which adds the new notice. It would remove the message
+        alone; the empty holder would keep a row, and three of them would hide all notices.
+        """
+        for old in list(self._notifications):
+            if _GRAVITY[old.severity] <= _GRAVITY[event.notification.severity]:
+                self._unnotify(old, refresh=False)
+        for holder in (holder for screen in self.screen_stack for holder in screen.query(ToastHolder)):
+            toasts = holder.query(Toast)
+            if not any(toast._notification in self._notifications for toast in toasts):  # noqa: SLF001 - there is no other way to it
+                holder.remove()
 
     def _begin_with(self, theme: Theme) -> None:
         """Use `theme` from the start: after a change Textual parses all style sheets once more."""

@@ -14,12 +14,11 @@ from sparktop.browser.drawing import Orders, draw
 from sparktop.browser.page import (
     MOST_WORDS,
     WIDTHS,
-    Choice,
     Kind,
     Page,
-    parse_choice,
     parse_path,
     shared_width,
+    with_choice,
 )
 from sparktop.browser.picture import Picture, row_html
 from sparktop.browser.server import page_html, style_sheet, token_html
@@ -259,35 +258,40 @@ def servers_of(page: Page, shown: Snapshot, orders: Orders | None = None) -> lis
 
 
 @pytest.mark.parametrize(
-    "choice", [Choice(), Choice(Sort.TOKENS, "a b&c=d?é", Top.KV), Choice(top=Top.CLOCK), Choice(Sort.NAME)]
+    "page",
+    [
+        Page(),
+        Page(sort=Sort.TOKENS, filter="a b&c=d?é", top=Top.KV),
+        Page(top=Top.CLOCK),
+        Page(sort=Sort.NAME),
+    ],
 )
-def test_an_address_has_the_choice(choice: Choice) -> None:
+def test_an_address_has_the_choice(page: Page) -> None:
     """The choice is read from the address."""
-    path, _, query = Page(Kind.BOARD, "", choice).address.partition("?")
-    assert parse_path(path, dict(parse_qsl(query))) == Page(Kind.BOARD, "", choice)
+    path, _, query = page.address.partition("?")
+    assert parse_path(path, dict(parse_qsl(query))) == page
 
 
 def test_a_value_that_is_not_known_is_ignored_and_named() -> None:
     """Each unknown value is reported in one line; unknown fields are not mentioned."""
-    found = parse_choice({"sort": f"banana{HOSTILE}", "list": "worst", "filter": "x", "utm": "1"})
+    found = with_choice(Page(), {"sort": f"banana{HOSTILE}", "list": "worst", "filter": "x", "utm": "1"})
     assert (found.sort, found.top, found.filter) == (Sort.CONFIG, None, "x")
     assert [sentence.split(" is not known")[0][:12] for sentence in found.ignored] == [
         "sort “banana",
         "list “worst”",
     ]
     assert not any(char < " " or BIDI.search(char) for sentence in found.ignored for char in sentence)
-    html = draw(Page(choice=found), three(), 80).html
+    html = draw(found, three(), 80).html
     assert "list “worst” is not known" in html
     assert "<script>" not in html
 
 
 def test_a_filter_is_cleaned_cut_and_escaped() -> None:
     """The filter is cleaned, cut and escaped, on the board and in the form."""
-    found = parse_choice({"filter": HOSTILE * 20})
+    found = with_choice(Page(), {"filter": HOSTILE * 20})
     assert len(found.filter) <= MOST_WORDS
     assert not BIDI.search(found.filter)
-    page = Page(choice=found)
-    html = page_html(draw(page, three(), 80), page, theme="spark-dark", themes=("spark-dark",))
+    html = page_html(draw(found, three(), 80), found, theme="spark-dark", themes=("spark-dark",))
     assert "<script>alert" not in html
     assert "No server or machine matches" in html
 
@@ -296,9 +300,9 @@ def test_a_board_is_ordered_and_filtered_as_chosen() -> None:
     """Servers have the configured order by default; an order by live values is kept for some seconds."""
     shown, orders = three(), Orders()
     assert servers_of(Page(), shown) == ["b", "c", "a"]
-    assert servers_of(Page(choice=Choice(Sort.NAME)), shown) == ["a", "b", "c"]
-    assert servers_of(Page(choice=Choice(filter="s-c")), shown) == ["c"]
-    tokens = Page(choice=Choice(Sort.TOKENS))
+    assert servers_of(Page(sort=Sort.NAME), shown) == ["a", "b", "c"]
+    assert servers_of(Page(filter="s-c"), shown) == ["c"]
+    tokens = Page(sort=Sort.TOKENS)
     assert servers_of(tokens, shown, orders) == ["a", "c", "b"]
     swapped = tuple(
         replace(one, generation_tps=9000.0 if one.name == "s-b" else 1.0) for one in shown.backends

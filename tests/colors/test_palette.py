@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from sparktop.colors import palette
 from sparktop.colors.mixing import contrast
 from sparktop.colors.palette import (
+    ANSI_COLORS,
     COLOR_ROLES,
     EDGES,
     GRADIENT_ROLES,
@@ -24,25 +24,6 @@ from sparktop.colors.palette import (
 )
 from sparktop.errors import ConfigError
 
-# What a terminal's 16 colours look like in xterm's own table: the one palette with a published definition.
-XTERM = {
-    "black": "#000000",
-    "red": "#cd0000",
-    "green": "#00cd00",
-    "yellow": "#cdcd00",
-    "blue": "#0000ee",
-    "magenta": "#cd00cd",
-    "cyan": "#00cdcd",
-    "white": "#e5e5e5",
-    "bright_black": "#7f7f7f",
-    "bright_red": "#ff0000",
-    "bright_green": "#00ff00",
-    "bright_yellow": "#ffff00",
-    "bright_blue": "#5c5cff",
-    "bright_magenta": "#ff00ff",
-    "bright_cyan": "#00ffff",
-    "bright_white": "#ffffff",
-}
 NOT_TEXT = {"background", "cursor_background", "border", "bar_empty", "selected", *EDGES}
 
 
@@ -51,7 +32,7 @@ def shown(palette: Palette, color: str, *, background: bool = False) -> str:
         return color
     if color == "default":
         return "#000000" if background else "#e5e5e5"
-    return XTERM[color]
+    return ANSI_COLORS[color]
 
 
 @pytest.mark.parametrize("palette", shipped_palettes().values(), ids=lambda p: p.name)
@@ -103,17 +84,6 @@ def test_a_bad_theme_says_what_is_wrong(text: str, words: str) -> None:
 
 
 BTOP = 'theme[main_bg]="#101010"\ntheme[main_fg]="#eeeeee"'
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return an empty folder for the user's themes; clear the caches before and after the test."""
-    themes = tmp_path / "sparktop" / "themes"
-    themes.mkdir(parents=True)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    palette._palettes_and_problems.cache_clear()
-    yield themes
-    palette._palettes_and_problems.cache_clear()
 
 
 def test_every_theme_is_found_as_listed(folder: Path) -> None:

@@ -15,7 +15,7 @@ from sparktop.config.keys import KEYS
 from sparktop.model.event import Alert, Finding, Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import PanelKey
-from sparktop.panels.board.view import Preset, Sort, backend_order
+from sparktop.panels.board.view import Preset, Sort, backend_numbers, order_names
 from sparktop.ui.keys import clicked_key
 from sparktop.ui.remembered import recall
 from sparktop.ui.screens.dialogs import LimitsScreen, MarkScreen
@@ -159,7 +159,8 @@ async def test_v_and_o_go_through_views_and_orders_and_numbers_hide_boxes() -> N
         for _ in Sort:
             await board.press("o")
             sorts.append(board.overview.view.sort)
-            assert listed(board) == backend_order(four().backends, sorts[-1])
+            numbers = backend_numbers(four().backends, sorts[-1])
+            assert listed(board) == order_names(numbers, sorts[-1])
         assert sorts == [*list(Sort)[1:], Sort.CONFIG]
         await board.press("3", "4")
         assert "alerts and events" in board.text
@@ -252,13 +253,14 @@ async def test_a_full_stop_turns_the_row_of_keys() -> None:
 
 
 async def test_more_servers_than_fit_scroll() -> None:
-    """Of 40 servers on 80x24 the table says how many it shows; the selection brings the last one."""
+    """Of 40 servers on 80x24 the table says how many it shows; the heading stays, the selection scrolls."""
     async with Board(Rehearsal(backends=40).play(6).snapshot).on((80, 24)) as board:
         await board.press("v")
         assert "of 40" in board.text
         assert "spark-40" not in board.text
         await board.press("up")
-        assert "spark-40" in board.text
+        assert "▶spark-40" in board.text
+        assert "TTFT p95" in board.text
         assert board.rows[0].startswith(" SIMULATED")
 
 

@@ -31,13 +31,6 @@ async def shown_at(
         return [(str(toast.render()), toast.region) for toast in app.screen.query(Toast)]
 
 
-@pytest.mark.parametrize("size", [(60, 16), (80, 24), (200, 50)])
-async def test_a_notice_is_the_bottom_row(size: tuple[int, int]) -> None:
-    """It takes the row of the keys, over the whole width, and nothing of the graphs."""
-    ((_, region),) = await shown_at(SparktopApp(picture), [("sorted: load", "information")], size)
-    assert region == Region(0, size[1] - 1, size[0], 1)
-
-
 async def test_a_new_notice_takes_the_place_of_the_old() -> None:
     """Five in a row leave one, the newest; a warning stays beside what is said after it."""
     told = [(f"notice {number}", "information") for number in range(5)]

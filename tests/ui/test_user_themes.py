@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,17 +22,9 @@ from sparktop.colors.palette import (
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.help import HelpScreen
 from stage.rehearsal import Rehearsal
+from tests.colors.conftest import folder
 
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return the empty folder of the user's themes; all themes are read again before and after."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    place = tmp_path / "sparktop" / "themes"
-    place.mkdir(parents=True)
-    palette_module._palettes_and_problems.cache_clear()
-    yield place
-    palette_module._palettes_and_problems.cache_clear()
+__all__ = ["folder"]
 
 
 def own_toml(**colors: str) -> str:

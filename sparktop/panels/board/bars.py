@@ -22,6 +22,7 @@ from sparktop.panels.parts.figures import (
     alerts_sign,
     figure,
     label,
+    label_row,
     sum_run,
     wait_role,
 )
@@ -47,7 +48,7 @@ def _verdict_wordings(snapshot: Snapshot) -> list[Row]:
     worst, count = verdict(snapshot), len(snapshot.alerts)
     role = "good" if worst.severity is None else alert_role(worst.about, worst.severity)
     several = alerts_sign(worst.severity, count)
-    key: Row = [label(" ("), (worst.key, "key"), label(")")] if worst.key else []
+    key: Row = label_row(" (", (worst.key, "key"), ")") if worst.key else []
     hints: list[Row] = [[label(f" → {hint}")] for hint in (worst.hint, worst.short_hint) if hint]
     rows: list[Row] = [[(several + worst.words, role), *hint, *key] for hint in (*hints, [])]
     rows += [[(several + worst.short, role), *hint, *key] for hint in (*hints[1:], [])]
@@ -69,21 +70,15 @@ def header_row(
     moment: str | None = None,
     notice: str | None = None,
     sweep: str | None = None,
-    clock: datetime | None = None,
 ) -> Row:
     """Return the row above the board: totals, the worst thing that holds now, special modes, and the clock.
 
     `moment` is a text that names the past moment on the screen, and replaces the clock, which is in local
-    time. `sweep` is the state of a running sweep in a word or two. `clock` is the time to show instead of the
-    snapshot's. If not all fits, the least important pieces are left out; nothing wraps.
+    time. `sweep` is the state of a running sweep in a word or two. If not all fits, the least important
+    pieces are left out; nothing wraps.
     """
-    when = (clock or snapshot.taken_at).astimezone()
-    interval: Row = [
-        ("-", "key"),
-        label(f" poll {'–'.join(snapshot.poll_seconds)} s "),
-        ("+", "key"),
-        label("  "),
-    ]
+    when = snapshot.taken_at.astimezone()
+    interval: Row = label_row(("-", "key"), f" poll {'–'.join(snapshot.poll_seconds)} s ", ("+", "key"), "  ")
     now: Row = [figure("" if moment else f"{when:%H:%M:%S} ")]
     modes: list[Row] = [[("SIMULATED", "info")]] if snapshot.simulated else []
     is_bad = sweep is not None and sweep.endswith(" failed")
@@ -130,14 +125,13 @@ def total_pieces(snapshot: Snapshot) -> list[Row]:
     totals = snapshot.totals
     rate, prompt = totals.generation_tps, totals.prompt_tps
     some: Row = [label(f" ({rate.known} of {rate.of})")] if rate.sign else []
+    # A warning, unless a sweep of this program lets them wait.
+    waits = next((role for view in snapshot.backends if (role := wait_role(view)) != LIVE), LIVE)
     return [
         [sum_run(rate, numbers.rate, _rate_width(rate), LIVE), label(" tok/s"), *some],
-        [label("prompt "), sum_run(prompt, numbers.rate, _rate_width(prompt)), label(" tok/s")],
+        label_row("prompt ", sum_run(prompt, numbers.rate, _rate_width(prompt)), " tok/s"),
         [label("run "), sum_run(totals.running, numbers.count, _count_width(totals.running), LIVE)],
-        [
-            label("wait "),
-            sum_run(totals.waiting, numbers.count, _count_width(totals.waiting), _wait_role(snapshot)),
-        ],
+        label_row("wait ", sum_run(totals.waiting, numbers.count, _count_width(totals.waiting), waits)),
     ]
 
 
@@ -148,11 +142,6 @@ def _rate_width(total: Sum) -> int:
 
 def _count_width(total: Sum) -> int:
     return len(total.sign) + 3
-
-
-def _wait_role(snapshot: Snapshot) -> str:
-    """Return the role of the waiting requests: a warning, unless a sweep of this program lets them wait."""
-    return next((role for view in snapshot.backends if (role := wait_role(view)) != LIVE), LIVE)
 
 
 def _pieces_row(pieces: Sequence[Row], gap: int) -> Row:
@@ -213,7 +202,7 @@ def _keys_on_page(
         if left >= 0:
             pages[-1].append((key, piece))
     shown = pages[page % len(pages)]
-    return [*shown, *last, (more, [label(" "), (more, "key"), label(f" {len(others) - len(shown)} more")])]
+    return [*shown, *last, (more, label_row(" ", (more, "key"), f" {len(others) - len(shown)} more"))]
 
 
 def _key_piece(key: str, word: str) -> Row:
@@ -277,7 +266,12 @@ def time_bar_row(bar: TimeBar, width: int) -> tuple[Row, int, int]:
     if cells < _LEAST_WIDTH:
         left, right, cells = [], [], width
     row: Row = [(sign, "border" if sign == _LINE else "generation") for sign in _load_signs(bar, cells)]
-    for index, severity in _worst_by_cell(bar, cells).items():
+    worst: dict[int, Severity] = {}
+    for wall, severity in bar.events:
+        if bar.first <= wall <= bar.last:
+            cell = cell_of(bar, wall, cells)
+            worst[cell] = max(worst.get(cell, severity), severity, key=lambda either: either.rank)
+    for index, severity in worst.items():
         row[index] = _SIGNS[severity]
     row[cell_of(bar, bar.shown, cells)] = ("┃", "accent")
     return fit_row(merge_runs([*left, *row, *right]), width), row_width(left), cells
@@ -292,16 +286,6 @@ def cell_of(bar: TimeBar, wall: datetime, cells: int) -> int:
 def time_of(bar: TimeBar, cell: int, cells: int) -> datetime:
     """Return the time in the middle of the cell with the index `cell`; the bar has `cells` cells."""
     return bar.first + (bar.last - bar.first) * ((cell + 0.5) / cells)
-
-
-def _worst_by_cell(bar: TimeBar, cells: int) -> dict[int, Severity]:
-    """Return {index of a cell: highest severity of the events in the cell}, for cells with events."""
-    worst: dict[int, Severity] = {}
-    for wall, severity in bar.events:
-        if bar.first <= wall <= bar.last:
-            cell = cell_of(bar, wall, cells)
-            worst[cell] = max(worst.get(cell, severity), severity, key=lambda either: either.rank)
-    return worst
 
 
 def _load_signs(bar: TimeBar, cells: int) -> Iterable[str]:

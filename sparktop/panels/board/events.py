@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-
-from msgspec import Struct
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width
@@ -18,6 +16,7 @@ from sparktop.panels.parts.figures import (
     flow_pieces,
     heading,
     label,
+    label_row,
     wrap_sentence,
 )
 from sparktop.panels.parts.text import Row, frame_role, frame_rows, name_tab, row_width, shorten_piece
@@ -103,7 +102,7 @@ def events_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool 
     rows: list[Row] = []
     spare = height - 2 - len(entries)
     for entry in entries:
-        drawn = entry.rows(width - 2, 1 + max(0, spare))
+        drawn = _entry_rows(entry, width - 2, 1 + max(0, spare))
         spare -= len(drawn) - 1
         rows += drawn
     hidden = len(rows) - (height - 2)
@@ -118,7 +117,7 @@ def events_screen(snapshot: Snapshot, width: int, height: int, *, selected: bool
         ("alerts now", "events, newest first"), _alerts_and_events(snapshot), strict=True
     ):
         rows += [heading(title, "", width - 2)] if entries else []
-        rows += [row for entry in entries for row in entry.rows(width - 2, _MOST_ROWS)]
+        rows += [row for entry in entries for row in _entry_rows(entry, width - 2, _MOST_ROWS)]
     return _events_frame(rows, width, max(height, len(rows) + 2), [], selected=selected)
 
 
@@ -142,44 +141,40 @@ def _alerts_and_events(snapshot: Snapshot) -> tuple[list[_Entry], list[_Entry]]:
     return alerts, happened
 
 
-class _Entry(Struct, frozen=True):
-    """An alert or an event in the panel: a message, the text before the message, and the values after it."""
+_Entry = tuple[Row, str, str, tuple[str, ...]]
+"""An alert or event: sign, time and subject; the message, its role, and the values after it."""
 
-    head: Row
-    """Sign, time and subject."""
-    message: str
-    role: str
-    values: tuple[str, ...]
 
-    def rows(self, width: int, most: int) -> list[Row]:
-        """Return the entry in at most `most` rows, with the message wrapped.
+def _entry_rows(entry: _Entry, width: int, most: int) -> list[Row]:
+    """Return an entry in at most `most` rows, with the message wrapped.
 
-        If the message needs more rows, it is shortened to a single row.
-        """
-        indent = row_width(self.head)
-        below = width - indent < _LEAST_WRAPPED  # a long subject: the message begins in the next row
-        indent = _INDENT if below else indent
-        lines = wrap_sentence(self.message, width - indent)
-        if not 1 <= len(lines) <= most - below:
-            return [self._with_values(shorten_piece([*self.head, (self.message, self.role)], width), width)]
-        rows: list[Row] = [list(self.head)] if below else [[*self.head, (lines[0], self.role)]]
-        rows += [[label(" " * indent), (line, self.role)] for line in lines[0 if below else 1 :]]
-        apart = flow_pieces([[label(value)] for value in self.values], width - indent)
-        if row_width(rows[-1]) + row_width(apart[0] if apart else []) + 3 <= width and len(apart) < 2:
-            return [*rows[:-1], self._with_values(rows[-1], width)]
-        if len(rows) + len(apart) <= most:
-            return [*rows, *([label(" " * indent), *row] for row in apart)]
-        return [*rows[:-1], self._with_values(rows[-1], width)]
+    If the message needs more rows, it is shortened to a single row.
+    """
+    head, message, role, values = entry
+    indent = row_width(head)
+    below = width - indent < _LEAST_WRAPPED  # a long subject: the message begins in the next row
+    indent = _INDENT if below else indent
+    lines = wrap_sentence(message, width - indent)
+    if not 1 <= len(lines) <= most - below:
+        return [_with_values(shorten_piece([*head, (message, role)], width), values, width)]
+    rows: list[Row] = [list(head)] if below else [[*head, (lines[0], role)]]
+    rows += [[label(" " * indent), (line, role)] for line in lines[0 if below else 1 :]]
+    apart = flow_pieces([[label(value)] for value in values], width - indent)
+    beside = row_width(rows[-1]) + row_width(apart[0] if apart else []) + 3 <= width and len(apart) < 2
+    if not beside and len(rows) + len(apart) <= most:
+        return [*rows, *([label(" " * indent), *row] for row in apart)]
+    return [*rows[:-1], _with_values(rows[-1], values, width)]
 
-    def _with_values(self, row: Row, width: int) -> Row:
-        """Return `row` followed by as many of the entry's values as fit into `width` cells."""
-        left, said = width - row_width(row), ""
-        for value in self.values:
-            more = f"{said} · {value}"
-            if cell_width(more) > left:
-                break
-            said = more
-        return [*row, label(said)] if said else row
+
+def _with_values(row: Row, values: Sequence[str], width: int) -> Row:
+    """Return `row` followed by as many of the values as fit into `width` cells."""
+    left, said = width - row_width(row), ""
+    for value in values:
+        more = f"{said} · {value}"
+        if cell_width(more) > left:
+            break
+        said = more
+    return [*row, label(said)] if said else row
 
 
 def _entry(event: Alert | Event, time: str, subject_role: str, *, active: bool = False) -> _Entry:
@@ -194,7 +189,7 @@ def _entry(event: Alert | Event, time: str, subject_role: str, *, active: bool =
     is_over = isinstance(event, Event) and event.phase is Phase.END
     said = f"{event.subject} {event.message}"
     values = () if is_over else tuple(value_texts(event.values, said))
-    return _Entry(head, event.message, role if active else "muted", values)
+    return head, event.message, role if active else "muted", values
 
 
 def _time_of_day(time: datetime) -> str:
@@ -221,21 +216,19 @@ def value_texts(values: Values, said: str = "") -> Iterator[str]:
             continue
         if name.removeprefix("limit_") in values and name.startswith("limit_"):
             continue
-        shown = _as_in_sentences(name, value) if "rule" in values else value
-        text, limit = _named_value(name, shown), values.get(f"limit_{name}")
+        shown = value
+        if "rule" in values and not isinstance(value, str) and name in _ROUNDED:
+            short = name == "period_s" and value < _DECIMAL_BELOW
+            shown = round(value, 1) if short else float(round(value))
+        stem, figures = _value_with_unit(name, shown)
+        words = _PLAIN.get(name) or _PLAIN.get(stem, stem.replace("_", " "))
+        text, limit = f"{words} {figures}", values.get(f"limit_{name}")
         if text in said:
             continue
         if limit is not None and "rule" in values and _value_with_unit(name, value)[0] == name:
             continue
         word = "from" if "rule" in values else "limit"
         yield f"{text} ({word} {_value_with_unit(name, limit)[1]})" if limit else text
-
-
-def _as_in_sentences(name: str, value: float | str) -> float | str:
-    """Return a value of a verdict with the digits that its sentences give it."""
-    if isinstance(value, str) or name not in _ROUNDED:
-        return value
-    return round(value, 1) if name == "period_s" and value < _DECIMAL_BELOW else float(round(value))
 
 
 def _failed_polls_words(values: Values) -> str:
@@ -249,12 +242,6 @@ def _failed_polls_words(values: Values) -> str:
     limits = [f"{highest:.0f} polls"] if isinstance(highest, int | float) else []
     limits += [_value_with_unit("limit_s", longest_s)[1]] if longest_s else []
     return f"{said} (alert after {' or '.join(limits)})" if limits else said
-
-
-def _named_value(name: str, value: float | str) -> str:
-    """Return a value as text with its name in words; "figures of the last 60 s" for the time window."""
-    stem, shown = _value_with_unit(name, value)
-    return f"{_PLAIN.get(name) or _PLAIN.get(stem, stem.replace('_', ' '))} {shown}"
 
 
 def _value_with_unit(name: str, value: float | str) -> tuple[str, str]:
@@ -278,20 +265,20 @@ def self_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = 
     """Draw the cost of sparktop itself: CPU, memory, terminal output, duration of each poll."""
     cost = snapshot.self_cost
     rows: list[Row] = [
-        [
-            label(" cpu "),
+        label_row(
+            " cpu ",
             figure(numbers.rate(cost.cpu_percent, 5)),
-            label(" %  memory "),
+            " %  memory ",
             figure(numbers.data(cost.rss_bytes, 9).strip()),
-        ],
-        [
-            label(" terminal "),
+        ),
+        label_row(
+            " terminal ",
             figure(numbers.data_rate(cost.terminal_bytes_per_s, 9).strip()),
-            label("  (cpu: of one core)"),
-        ],
+            "  (cpu: of one core)",
+        ),
     ]
     rows += [
-        [label(" answer in "), figure(numbers.duration(ms / 1000, 7)), label(f" {name}")]
+        label_row(" answer in ", figure(numbers.duration(ms / 1000, 7)), f" {name}")
         for name, ms in sorted(cost.poll_ms.items())
     ]
     title = name_tab("self", "", "sparktop")

@@ -453,12 +453,15 @@ class Scene:
         index = None if zoomed is None else index_of(zoomed.kind, zoomed.name, snapshot)
         self._zoomed = zoomed = None if index is None else zoomed
         band = 0 if sweep is None else sweep_height(height)
-        wall = max(_LEAST_WALL, height // 3) if zoomed is None and self._has_wall else 0
+        first = snapshot.fleets[0].fleet if snapshot.fleets else None
+        # The first Prometheus has more servers than are read sample by sample.
+        has_wall = first is not None and len(first.servers) > len(snapshot.backends)
+        wall = max(_LEAST_WALL, height // 3) if zoomed is None and has_wall else 0
         room = height - band - wall
         if zoomed is not None and index is not None:
             self.layout = Layout((Place(zoomed.kind, index, 0, 0, width, room),), room)
         else:
-            fleets = 0 if wall else len(snapshot.fleets)
+            fleets = 0 if has_wall else len(snapshot.fleets)
             on_wall = is_wall(snapshot, width, height, self.view)
             self.layout = plan(snapshot, width, room, self.view, fleets=fleets, wall=on_wall)
         if wall:
@@ -534,13 +537,6 @@ class Scene:
         from sparktop.panels.group.panel import group_picture  # late: as above
 
         return lambda width, height: group_picture(behind[0], self.snapshot, width, height, self._coarse)
-
-    @property
-    def _has_wall(self) -> bool:
-        """Whether the first Prometheus has more servers than are read sample by sample."""
-        fleets = self.snapshot.fleets
-        first = fleets[0].fleet if fleets else None
-        return first is not None and len(first.servers) > len(self.snapshot.backends)
 
     def _scale(self, group: str) -> GroupScale:
         """Return the scale of a group's graphs; only the scales of what is drawn are computed."""

@@ -180,11 +180,6 @@ def order_names(numbers: Mapping[str, float | None], sort: Sort) -> list[str]:
     return sorted(numbers, key=lambda name: (numbers[name] is None, -(numbers[name] or 0.0)))
 
 
-def backend_order(backends: Sequence[BackendView], sort: Sort) -> list[str]:
-    """Return the names of `backends` in the order of `sort`."""
-    return order_names(backend_numbers(backends, sort), sort)
-
-
 def _has_all_words(words: list[str], texts: Sequence[str | None]) -> bool:
     haystack = " ".join(text for text in texts if text).casefold()
     return all(word in haystack for word in words)
@@ -256,10 +251,11 @@ class _Ranking:
         if self._at is None or at < self._at or sort not in _LEAST:
             self._order, self._means, self._ordered_at = order_names(numbers, sort), dict(numbers), at
         elif at > self._at:
-            weight = 1 - math.exp((self._at - at) / _LASTING_S)
-            self._means = {
-                name: _moving_mean(self._means.get(name), value, weight) for name, value in numbers.items()
-            }
+            weight, means = 1 - math.exp((self._at - at) / _LASTING_S), self._means
+            self._means = dict(numbers)
+            for name, value in numbers.items():
+                if (mean := means.get(name)) is not None and value is not None:
+                    self._means[name] = mean + weight * (value - mean)
         self._at = at
         names = [name for name in self._order if name in numbers]
         placed = set(names)
@@ -287,11 +283,6 @@ class _Ranking:
             return low is not None
         share = 0.0 if sort is Sort.STATE else _SHARE * max(abs(low), abs(high))
         return low - high > max(_LEAST[sort], share)
-
-
-def _moving_mean(mean: float | None, value: float | None, weight: float) -> float | None:
-    """Return the mean moved towards `value` by the part `weight`; `value` if one of the two is unknown."""
-    return value if mean is None or value is None else mean + weight * (value - mean)
 
 
 class Arrangement:

@@ -49,7 +49,7 @@ from sparktop.panels.board.wall_lines import (
 )
 from sparktop.panels.group.panel import edge_verdict
 from sparktop.panels.group.verdict import samples_apart
-from sparktop.panels.parts.figures import LIVE, figure, label, sum_run
+from sparktop.panels.parts.figures import LIVE, figure, label, label_row, sum_run
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.text import (
     Row,
@@ -239,7 +239,7 @@ def _empty_rows(look: Look, noun: str = "server or machine") -> list[Row]:
         return [[label(" no server yet")]]
     return [
         [(f" no {noun} matches “{look.words}”", "warn")],
-        [("  esc", "key"), label(" drops the filter, "), ("/", "key"), label(" changes it")],
+        label_row(("  esc", "key"), " drops the filter, ", ("/", "key"), " changes it"),
     ]
 
 
@@ -351,9 +351,7 @@ def _add_top_list(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: L
         return
     servers = [stated for stated, _ in wall.tops.get(top, ())]
     if servers:
-        drawn.add_row(
-            [label(" "), (top.value, "accent"), label("  "), (KEY, "key"), label(" shows the next list")]
-        )
+        drawn.add_row(label_row(" ", (top.value, "accent"), "  ", (KEY, "key"), " shows the next list"))
         _add_servers(drawn, servers, width, inside, look, grouped=True)
     else:
         drawn.rows += top_rows(wall, top, width, 2)
@@ -427,7 +425,7 @@ def _add_servers_in_need(drawn: DrawnWall, wall: Wall, width: int, room: int, lo
     wrong.sort(key=lambda stated: stated.rank)
     columns = server_columns(wrong, width, grouped=True)
     count = f"{len(wrong):,} server{'s' * (len(wrong) > 1)}"
-    drawn.rows += [[("─" * width, "border")], [label(" "), ("need attention", "accent"), label(f"  {count}")]]
+    drawn.rows += [[("─" * width, "border")], label_row(" ", ("need attention", "accent"), f"  {count}")]
     drawn.add_row(columns.heading)
     for stated in wrong[: room - 3]:
         entry = PanelKey(ATTENTION, stated.server.name)
@@ -523,7 +521,11 @@ def draw_place(
 ) -> DrawnWall:
     """Draw the wall `key` at `place`; without `orders`, its lines are in their present order."""
     kind, name = key.kind, key.name
-    shown = _fleet_view(kind, name, snapshot)
+    shown: FleetView | None = None  # the Prometheus whose wall it is; else that of what is watched directly
+    if kind == PROMETHEUS or (kind == MACHINES and name):
+        shown = _fleet(snapshot, name)
+    elif kind == SCRAPED:
+        shown = _fleet_of_group(snapshot, name)
     if shown is not None:
         look = _look_of_fleet(shown, kind, name, view, place.width)
         fleet = shown.fleet
@@ -534,13 +536,6 @@ def draw_place(
         look.trend = trend_axis(snapshot.at, snapshot.interval_s)
     look.marked, look.is_selected, look.first = selected, selected == key, first
     return draw_wall(wall if orders is None else orders.of(wall, snapshot.at, look), place, look)
-
-
-def _fleet_view(kind: str, name: str, snapshot: Snapshot) -> FleetView | None:
-    """Return the Prometheus whose wall a place shows; None for the wall of what is watched directly."""
-    if kind == PROMETHEUS or (kind == MACHINES and name):
-        return _fleet(snapshot, name)
-    return _fleet_of_group(snapshot, name) if kind == SCRAPED else None
 
 
 def _fleet(snapshot: Snapshot, name: str) -> FleetView | None:

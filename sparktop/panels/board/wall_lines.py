@@ -15,7 +15,7 @@ from sparktop.model.router import FleetNode, FleetServer
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView
 from sparktop.panels.group.verdict import verdict_line, word_role
-from sparktop.panels.parts.figures import LIVE, figure, label, quantile_text, share_role, sum_run
+from sparktop.panels.parts.figures import LIVE, figure, label, label_row, quantile_text, share_role, sum_run
 from sparktop.panels.parts.graph import TimeAxis, area_rows
 from sparktop.panels.parts.text import (
     Column,
@@ -124,11 +124,6 @@ def trend_axis(at: float, interval_s: float) -> TimeAxis:
     return TimeAxis((end_slot + 0.5) * step, step)
 
 
-def trend_heading(axis: TimeAxis) -> str:
-    """Return the words above the groups' graphs."""
-    return f"tok/s, {numbers.age(axis.span_s(CELLS))}"
-
-
 def trend_row(group: WallGroup, axis: TimeAxis) -> Row:
     """Return the token rate of a group over time in `CELLS` cells; its largest sum is as high as the row."""
     count = 2 * CELLS - (1 - axis.end_slot % 2)
@@ -205,13 +200,7 @@ class Lines(Struct, frozen=True):
         return self._line(stated.server.name, stated.server.group, stated.state, figures, selected=selected)
 
     def _line(self, name: str, group: str, state: str, figures: Row, *, selected: bool) -> Row:
-        row: Row = [
-            mark(selected=selected),
-            cell_of(state),
-            label(" "),
-            (self.names[name], "title"),
-            label(" "),
-        ]
+        row: Row = label_row(mark(selected=selected), cell_of(state), " ", (self.names[name], "title"), " ")
         if self.group:
             row.append(label(f"{fit(group_name(group), self.group)} "))
         return fit_row([*row, state_run(state, _STATE), *figures], self.width)
@@ -311,7 +300,8 @@ class GroupColumns(Struct, frozen=True):
         """The row above the groups."""
         state = "state of each" if self.cells + _COUNT > len("state of each") else "state"
         words = f" {fit('group', self.name)} {fit(state, self.cells + _COUNT)}"
-        words += f"{fit(trend_heading(self.trend), CELLS)} " if self.trend else ""
+        if self.trend:
+            words += f"{fit(f'tok/s, {numbers.age(self.trend.span_s(CELLS))}', CELLS)} "
         words += f"{'run':>6}{'wait':>6}{'KV':>6}{'tok/s':>8}{'TTFT p95':>9}"
         return fit_row([label(f"{words}  balance" if self.verdict else words)], self.width)
 
@@ -336,10 +326,10 @@ def group_name(name: str) -> str:
 
 def group_line(group: WallGroup, columns: GroupColumns, *, selected: bool = False) -> Row:
     """Return the line of a group: name, number of servers and the state of each, figures, verdict."""
-    row: Row = [
+    row: Row = label_row(
         mark(selected=selected),
         (fit_name(group_name(group.name), columns.name), "title"),
-        label(f"{len(group.servers):>{_COUNT - 1},} "),
+        f"{len(group.servers):>{_COUNT - 1},} ",
         *strip(group.states, columns.cells),
         label(ELLIPSIS if len(group.servers) > columns.cells else " "),
         *([*trend_row(group, columns.trend), label(" ")] if columns.trend else []),
@@ -348,9 +338,13 @@ def group_line(group: WallGroup, columns: GroupColumns, *, selected: bool = Fals
         (f"{numbers.percent(group.kv_percent, 5):>6}", share_role(group.kv_percent, 90, 98)),
         sum_run(group.generation_tps, numbers.rate, 8),
         figure(f"{numbers.duration(group.ttft_p95_s, 8):>9}"),
-        label("  "),
-        *_verdict_cells(group, columns.verdict),
-    ]
+        "  ",
+    )
+    balance = group.balance
+    if balance is not None and columns.verdict > _WORD:
+        row += verdict_line(balance, columns.verdict)
+    elif balance is not None and columns.verdict:
+        row.append((fit(balance.word.value, columns.verdict), word_role(balance)))
     return fit_row(row, columns.width)
 
 
@@ -359,25 +353,15 @@ def _waiting_run(value: float | None) -> Run:
     return (text, "warn" if value else "muted")
 
 
-def _verdict_cells(group: WallGroup, width: int) -> Row:
-    balance = group.balance
-    if not width or balance is None:
-        return []
-    if width > _WORD:
-        return fit_row(verdict_line(balance, width), width)
-    word = balance.word.value
-    return [(fit(word, width), word_role(balance))]
-
-
 def machines_line(nodes: Sequence[FleetNode], columns: GroupColumns, *, selected: bool = False) -> Row:
     """Return the line of all machines: the state of each, what is wrong, GPU use, power, heat, headroom."""
-    row: Row = [
+    row: Row = label_row(
         mark(selected=selected),
         (fit("machines", columns.name), "title"),
-        label(f"{len(nodes):>{_COUNT - 1},} "),
+        f"{len(nodes):>{_COUNT - 1},} ",
         *strip([node.state for node in nodes], columns.cells),
-        label(f"{ELLIPSIS} " if len(nodes) > columns.cells else "  "),
-    ]
+        f"{ELLIPSIS} " if len(nodes) > columns.cells else "  ",
+    )
     for piece in _machine_pieces(nodes):
         if row_width(row) + row_width(piece) <= columns.width:
             row += [*piece, label("  ")]
@@ -389,19 +373,15 @@ def wrong_servers(group: WallGroup, width: int) -> Row:
     wrong = group.servers[
         : next((at for at, server in enumerate(group.servers) if server.state in WELL), None)
     ]
-    return _named_in_row(
-        [(stated.state, stated.server.name, _state_figure(stated)) for stated in wrong[:_MOST_NAMED]],
-        len(wrong),
-        width,
-    )
-
-
-def _state_figure(stated: Stated) -> str:
-    """Return the figure that explains the state of a server, in a few cells; "" for none."""
-    if stated.state == "KV-full":
-        return numbers.percent(kv_percent(stated.server), 5).strip()
-    waiting = stated.server.waiting
-    return f"+{numbers.count(waiting, 5).strip()}" if stated.state == "queueing" and waiting else ""
+    named: list[tuple[str, str, str]] = []
+    for stated in wrong[:_MOST_NAMED]:
+        why, waiting = "", stated.server.waiting  # the figure that explains the state, in a few cells
+        if stated.state == "KV-full":
+            why = numbers.percent(kv_percent(stated.server), 5).strip()
+        elif stated.state == "queueing" and waiting:
+            why = f"+{numbers.count(waiting, 5).strip()}"
+        named.append((stated.state, stated.server.name, why))
+    return _named_in_row(named, len(wrong), width)
 
 
 def wrong_machines(nodes: Sequence[FleetNode], width: int) -> Row:
@@ -533,7 +513,9 @@ def top_keys(wall: Wall, top: Top, count: int) -> list[str]:
 
 def top_rows(wall: Wall, top: Top, width: int, height: int, *, selected: str | None = None) -> list[Row]:
     """Draw a list as exactly `height` rows of `width` cells: its heading, then an entry in each row."""
-    rows: list[Row] = [[label(" "), (top.value, "accent"), *_count_cells(wall, top)]]
+    rows: list[Row] = [[label(" "), (top.value, "accent")]]
+    if top is Top.CLOCK and wall.slow_nodes:
+        rows[0].append(label(f"  {len(wall.slow_nodes)} of {len(wall.nodes)} machines"))
     if top is Top.CLOCK:
         rows += _slow_machine_rows(wall.slow_nodes[: height - 1], width, selected)
     else:
@@ -551,11 +533,6 @@ def top_rows(wall: Wall, top: Top, width: int, height: int, *, selected: str | N
     return fit_rows(rows, width, height)
 
 
-def _count_cells(wall: Wall, top: Top) -> Row:
-    count = len(wall.slow_nodes) if top is Top.CLOCK else 0
-    return [label(f"  {count} of {len(wall.nodes)} machines")] if count else []
-
-
 def _top_server_row(stated: Stated, name: str, value: float, top: Top, width: int, *, selected: bool) -> Row:
     if top is Top.WAITING:
         text = numbers.count(value, 5)
@@ -563,15 +540,13 @@ def _top_server_row(stated: Stated, name: str, value: float, top: Top, width: in
         text = numbers.percent(value, 5)
     else:
         text = ttft_run(stated)[0]
-    return [
+    return label_row(
         mark(selected=selected),
         cell_of(stated.state),
         (f" {name}", "title"),
         (f"{text.strip():>{_FIGURE}}", "text"),
-        label(
-            f"  {fit(group_name(stated.server.group), max(0, width - _top_name_width(width) - _FIGURE - 6))}"
-        ),
-    ]
+        f"  {fit(group_name(stated.server.group), max(0, width - _top_name_width(width) - _FIGURE - 6))}",
+    )
 
 
 def _slow_machine_rows(nodes: Sequence[FleetNode], width: int, selected: str | None) -> list[Row]:
@@ -581,20 +556,19 @@ def _slow_machine_rows(nodes: Sequence[FleetNode], width: int, selected: str | N
     words = max((len(node.state) for node in nodes), default=0)
     name = max(8, min(max(longest, _top_name_width(width)), width - 3 - clock - 2 - words))
     names = fitted_names(tuple(node.name for node in nodes), name)
-    return [
-        _slow_machine_row(node, names[node.name], clock, selected=node.name == selected) for node in nodes
-    ]
-
-
-def _slow_machine_row(node: FleetNode, name: str, clock: int, *, selected: bool) -> Row:
-    text = numbers.UNKNOWN if node.sm_clock_mhz is None else f"{node.sm_clock_mhz:.0f} MHz"
-    return [
-        mark(selected=selected),
-        cell_of(node.state),
-        (f" {name}", "title"),
-        (f"{text:>{clock}}" if clock else "", "text"),
-        label(f"  {node.state}"),
-    ]
+    rows: list[Row] = []
+    for node in nodes:
+        text = numbers.UNKNOWN if node.sm_clock_mhz is None else f"{node.sm_clock_mhz:.0f} MHz"
+        rows.append(
+            label_row(
+                mark(selected=node.name == selected),
+                cell_of(node.state),
+                (f" {names[node.name]}", "title"),
+                (f"{text:>{clock}}" if clock else "", "text"),
+                f"  {node.state}",
+            )
+        )
+    return rows
 
 
 def _top_name_width(width: int) -> int:

@@ -15,7 +15,7 @@ from sparktop.model.balance import Balance
 from sparktop.model.router import RouterView, stale_s
 from sparktop.model.series import Series, known_mean, known_sum
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.panels.parts.figures import LIVE, figure, heading, label, ruled_line
+from sparktop.panels.parts.figures import LIVE, figure, heading, label, label_row, ruled_line
 from sparktop.panels.parts.graph import (
     CLIPPED,
     Slots,
@@ -77,14 +77,10 @@ def _lines_of_backend(view: BackendView, balance: Balance) -> Iterator[tuple[str
         name, history = f"{view.name}/{lane.lane}", lane.history
         if history is not None:
             series = history.running, history.waiting, history.generation_tps
-            yield name, LoadLine(f"lane {lane.lane}", *series, held_s, _mean_of_late(history.generation_tps))
-
-
-def _mean_of_late(series: Series) -> float | None:
-    """Return the mean of the last `_RATE_S`; None without a sample."""
-    if series.last_at is None:
-        return None
-    return known_mean(value for _, value in series.since(series.last_at - _RATE_S))
+            speed = history.generation_tps
+            late = () if speed.last_at is None else speed.since(speed.last_at - _RATE_S)
+            tps = known_mean(value for _, value in late)
+            yield name, LoadLine(f"lane {lane.lane}", *series, held_s, tps)
 
 
 def strategy_of(balance: Balance, routers: Sequence[RouterView]) -> tuple[str | None, bool]:
@@ -135,11 +131,6 @@ def line_slots(line: LoadLine, axis: TimeAxis, width: int) -> list[list[float | 
     return slots
 
 
-def sums_by_slot(columns: Sequence[Sequence[float | None]]) -> list[float | None]:
-    """Return for each time slot the sum over all columns; None where any of the columns is None."""
-    return [None if None in row else sum(filter(None, row)) for row in zip(*columns, strict=True)]
-
-
 GUTTER = 16
 """Width in cells of the column at the left of each graph, for its name, its current value and its scale."""
 MIN_TOP_LOAD = 4.0
@@ -173,16 +164,6 @@ class GroupSlots(Struct, frozen=True, eq=False):
     tps: tuple[float | None, ...]
     """Each backend's tokens per second of late, as its own panel has them."""
 
-    @property
-    def load_top(self) -> float:
-        """The value at the upper end of the scale of the loads."""
-        return self.load.end
-
-    @property
-    def whole_tps(self) -> float | None:
-        """The sum of `tps`; None if one is not known."""
-        return None if None in self.tps else known_sum(self.tps)
-
     def loads(self, width: int) -> list[Slots]:
         """Return each backend's running plus waiting requests, as one mean for each of `width` cells."""
         return [
@@ -196,7 +177,7 @@ def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, wid
     read = [line_slots(line, axis, width) for line in lines]
     running, waiting, speeds = ([slots[kind] for slots in read] for kind in range(3))
     loads = [load_slots(run, wait) for run, wait in zip(running, waiting, strict=True)]
-    group = sums_by_slot(speeds)
+    group = [None if None in row else sum(filter(None, row)) for row in zip(*speeds, strict=True)]
     even = _even_tps(balance, lines)
     return GroupSlots(
         names=tuple(line.name for line in lines),
@@ -300,7 +281,7 @@ def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
     if shown.even_tps is not None:
         more += f"┄ {numbers.rate(shown.even_tps, 6).strip()} if even · "
         rows = with_level(rows, shown.even_tps / shown.group_top)
-    words = [*tps_words("Σ", shown.whole_tps), label(" tok/s")]
+    words = [*tps_words("Σ", None if None in shown.tps else known_sum(shown.tps)), label(" tok/s")]
     gutter = [scale_end(words, numbers.tick(shown.group_top))]
     return [tps_heading("tok/s of the group", shown.group_top, width, more), *in_gutter(gutter, rows)]
 
@@ -336,26 +317,18 @@ def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: 
 
     A `lead_margin` of 0.2 means that a backend leads if its load is at least 20 % above its even share.
     """
-    load, speed, group = _graph_heights(height)
+    # Halves of the loads and of the token rates, one for each backend; no rates where rows are few.
+    room = height - 3  # two rules and the centre line
+    load, speed = max(1, room * 2 // 5), 0
+    group = max(2, room - 2 * load)
+    if room - 1 >= _SPEED_FROM:
+        load, speed = (room - 1) * 6 // 22, max(1, round((room - 1) * 2 / 22))
+        group = room - 1 - 2 * (load + speed)
     rows = [load_heading(shown, width), *_pair_loads(shown, lead_margin, width - GUTTER, load)]
     if speed:
         heading = tps_heading("tok/s of each", shown.tps_top, width)
         rows += [heading, *_pair_speeds(shown, width - GUTTER, speed)]
     return [*rows, *group_speed(shown, width, group)]
-
-
-def _graph_heights(height: int) -> tuple[int, int, int]:
-    """Return heights in rows: (half the load graph, half the token-rate graph, group's token-rate graph).
-
-    The load graph and the token-rate graph have a half for each of two backends. The second height is 0
-    where the backends' token rates are not drawn.
-    """
-    room = height - 3  # two rules and the centre line
-    if room - 1 >= _SPEED_FROM:
-        load, speed = (room - 1) * 6 // 22, max(1, round((room - 1) * 2 / 22))
-        return load, speed, room - 1 - 2 * (load + speed)
-    load = max(1, room * 2 // 5)
-    return load, 0, max(2, room - 2 * load)
 
 
 def load_heading(shown: GroupSlots, width: int) -> Row:
@@ -369,9 +342,9 @@ def load_heading(shown: GroupSlots, width: int) -> Row:
 def _pair_loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) -> list[Row]:
     up, down = zip(shown.running, shown.waiting, strict=True)
     above, below = opposed_rows(
-        up, down, width, half, shown.load_top, _LOAD_GRADIENTS, end_slot=shown.end_slot
+        up, down, width, half, shown.load.end, _LOAD_GRADIENTS, end_slot=shown.end_slot
     )
-    top = numbers.tick(shown.load_top)
+    top = numbers.tick(shown.load.end)
     counts_height = max(0, half - 1)
     first = [scale_end(_signed_name(UP, shown, 0), top), *_counts_rows(shown, 0)[:counts_height]]
     last = [*_counts_rows(shown, 1)[:counts_height], scale_end(_signed_name(DOWN, shown, 1), top)]
@@ -402,10 +375,7 @@ def _counts_rows(shown: GroupSlots, index: int) -> list[Row]:
     run, wait = newest(shown.running[index]), newest(shown.waiting[index])
     return [
         [label("  run "), figure(numbers.count(run, 5), LIVE)],
-        [
-            label("  wait"),
-            figure(numbers.count(wait, 5), "warn" if wait else LIVE),
-        ],
+        label_row("  wait", figure(numbers.count(wait, 5), "warn" if wait else LIVE)),
     ]
 
 
@@ -445,8 +415,10 @@ def many_rows(shown: GroupSlots, width: int, height: int) -> tuple[list[Row], li
     for index in range(count):
         loads += _load_row(shown, index, width - GUTTER, each)
     speeds = [tps_heading("tok/s of each", shown.tps_top, width)]
-    for index in range(count):
-        speeds += _speed_row(shown, index, width - GUTTER)
+    for index, values in enumerate(shown.generation_tps):
+        graph = area_rows(values, width - GUTTER, 1, shown.tps_top, "generation", end_slot=shown.end_slot)
+        now = figure(numbers.rate(newest(values), 5).strip())
+        speeds += in_gutter([_name_and_value(shown, index, now)], graph)
     above = [*loads, *(speeds if inside else ())]
     rows = [*above, *group_speed(shown, width, max(_GROUP, height - len(above) - 1))]
     return rows, [] if inside else speeds
@@ -457,20 +429,12 @@ def _load_row(shown: GroupSlots, index: int, width: int, height: int) -> list[Ro
     run, wait = newest(running), newest(waiting)
     text = f"{numbers.count(run, 4).strip()}+{numbers.count(wait, 4).strip()}"
     graph = stacked_rows(
-        running, waiting, width, height, shown.load_top, ("running", "waiting"), end_slot=shown.end_slot
+        running, waiting, width, height, shown.load.end, ("running", "waiting"), end_slot=shown.end_slot
     )
     gutter = _name_and_value(
         shown, index, (text, "warn" if wait else "title" if run is not None else "muted")
     )
     return in_gutter([gutter], graph)
-
-
-def _speed_row(shown: GroupSlots, index: int, width: int) -> list[Row]:
-    values = shown.generation_tps[index]
-    now = newest(values)
-    graph = area_rows(values, width, 1, shown.tps_top, "generation", end_slot=shown.end_slot)
-    text = numbers.rate(now, 5).strip()
-    return in_gutter([_name_and_value(shown, index, figure(text))], graph)
 
 
 def _name_and_value(shown: GroupSlots, index: int, value: tuple[str, str]) -> Row:

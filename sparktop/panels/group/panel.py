@@ -38,7 +38,7 @@ from sparktop.panels.group.verdict import (
     verdict_pieces,
     word_run,
 )
-from sparktop.panels.parts.figures import flow_pieces, heading, label, wrap_sentence
+from sparktop.panels.parts.figures import flow_pieces, heading, label, label_row, wrap_sentence
 from sparktop.panels.parts.graph import (
     TimeWindow,
     area_rows,
@@ -185,7 +185,9 @@ def _two_graphs(
     if shown.even_tps is not None:
         tokens = with_level(tokens, shown.even_tps / shown.group_top)
     words: Row = [("Σ tok/s", "generation")]
-    even = _even_words(shown)
+    even: Row = []
+    if shown.even_tps is not None:
+        even = label_row(f" ┄{numbers.rate(shown.even_tps, 6).strip()}", " if even")
     top = scale_words(numbers.tick(shown.group_top))
     left = [caption([*words, *even], top, width, [*words, *even[:1]], words), *tokens]
     right = (
@@ -203,24 +205,14 @@ def _lead_strip(lines: Sequence[LoadLine], width: int, window: TimeWindow) -> Ro
     """
     axis = window.axis(width)
     first, second = (load_slots(*line_slots(line, axis, width)[:2]) for line in lines)
-    ahead = [_lead_share(a, b) for a, b in zip(first, second, strict=True)]
+    # The lead of the first as a share of both loads, -1 to 1; None if one is unknown or both are 0.
+    ahead = [
+        None if a is None or b is None or a + b <= 0 else (a - b) / (a + b)
+        for a, b in zip(first, second, strict=True)
+    ]
     up = [value if value is not None and value >= 0 else None for value in ahead]
     down = [-value if value is not None and value < 0 else None for value in ahead]
     return [(draw_mirrored(up, down, width, 1, 1.0, end_slot=axis.end_slot)[0], "running")]
-
-
-def _lead_share(a: float | None, b: float | None) -> float | None:
-    """Return (a - b) / (a + b) for the loads a and b of two backends, -1 to 1.
-
-    None if a load is unknown or both are 0.
-    """
-    return None if a is None or b is None or a + b <= 0 else (a - b) / (a + b)
-
-
-def _even_words(shown: GroupSlots) -> Row:
-    if shown.even_tps is None:
-        return []
-    return [label(f" ┄{numbers.rate(shown.even_tps, 6).strip()}"), label(" if even")]
 
 
 def _pair_graph(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[Row]:
@@ -231,7 +223,7 @@ def _pair_graph(balance: Balance, shown: GroupSlots, width: int, height: int) ->
     up, down = zip(shown.running, shown.waiting, strict=True)
     half = (height - 1) // 2
     gradients = ("running", "waiting")
-    drawn = opposed_rows(up, down, width, half, shown.load_top, gradients, end_slot=shown.end_slot)
+    drawn = opposed_rows(up, down, width, half, shown.load.end, gradients, end_slot=shown.end_slot)
     words, short = (
         [(f"{UP}{above}", "running"), (f" {DOWN}{below}", "running")]
         for above, below in (shown.names, short_names(shown.names))
@@ -261,7 +253,7 @@ def _many_graph(shown: GroupSlots, width: int, height: int) -> list[Row]:
         (emptiest, nothing),
         width,
         half,
-        shown.load_top,
+        shown.load.end,
         ("running", "waiting"),
         end_slot=shown.end_slot,
     )
@@ -330,23 +322,19 @@ def answer_rows(balance: Balance, width: int) -> list[Row]:
 def _answer_head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
     """Return a row with the question and the figure that decides on it; two rows where one is too short."""
     check, answer = answered
+    limit = limit_text(check)
+    limit = f"needs {limit}" if check.code == "enough" else limit.replace("≥", "yes from")
     left: Row = [_SIGNS[answer], (check.question, "title" if answer else "text")]
-    right: Row = [
-        label(f"{check.shown or check.name} "),
+    right: Row = label_row(
+        f"{check.shown or check.name} ",
         (value_text(check), "text" if check.value is not None else "muted"),
-        label(f", {_limit_words(check)}{_BUT[answer] if check.within else ''}"),
-    ]
+        f", {limit}{_BUT[answer] if check.within else ''}",
+    )
     gap = width - row_width(left) - row_width(right)
     if gap < 1:
         indent = max(0, width - row_width(right))
         return [fit_row(left, width), fit_row([label(" " * indent), *right], width)]
     return [[*left, label(" " * gap), *right]]
-
-
-def _limit_words(check: Check) -> str:
-    """Return the limit as text with what it means: "needs ≥ 45 s", "yes from 75 %"."""
-    limit = limit_text(check)
-    return f"needs {limit}" if check.code == "enough" else limit.replace("≥", "yes from")
 
 
 def _rule_rows(answered: tuple[Check, bool | None], width: int) -> list[Row]:
@@ -394,7 +382,9 @@ def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Ro
             [heading(title, "", width), *empty_rows(nothing, width, height - 1)] for title in titles
         )
         return first, second
-    word = _period_word(balance, swing)
+    word = "" if swing.period_s is None else short_seconds(swing.period_s)
+    # Where the verdict names another period, by another rule, none is written beside the mark.
+    word = word if balance.period_s is None or word == short_seconds(balance.period_s) else ""
     return _autocorrelation_plot(swing, word, titles[0], width, height), _spectrum_plot(
         swing, word, balance.window_s, titles[1], width, height
     )
@@ -417,12 +407,6 @@ def _plot_with_scale(rows: list[Row], edges: dict[int, str], marks: str, axis: P
     result.append([label(" " * _EDGE), (marks, "title")])
     result.append([*spread_row([], [label("s ")], _EDGE), label(axis.labels())])
     return result
-
-
-def _period_word(balance: Balance, swing: Swing) -> str:
-    """Return the period to write beside its mark; "" where the verdict names another one, by another rule."""
-    word = "" if swing.period_s is None else short_seconds(swing.period_s)
-    return word if balance.period_s is None or word == short_seconds(balance.period_s) else ""
 
 
 def _autocorrelation_plot(swing: Swing, period: str, title: str, width: int, height: int) -> list[Row]:

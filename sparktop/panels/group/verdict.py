@@ -11,7 +11,7 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.balance import Balance, BalanceWord, short_seconds
 from sparktop.model.router import RouterView
 from sparktop.panels.group.graphs import strategy_of
-from sparktop.panels.parts.figures import WORD_ROLES, bar_runs, figure, label, sentence_rows
+from sparktop.panels.parts.figures import WORD_ROLES, bar_runs, figure, label, label_row, sentence_rows
 from sparktop.panels.parts.text import Row, Run, row_width
 
 _WORTH_A_FIGURE = 1.0
@@ -87,12 +87,16 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
         else:
             pieces.append([label("also "), (word.value, role)])
     if judged:
-        pieces += [*_lead_change_pieces(balance), *starved, *_lost_pieces(balance)]
+        flips = balance.lead_changes_per_min
+        if flips:
+            pace = figure(numbers.rate(flips, 5).strip())
+            pieces.append(label_row("lead changes ", pace, "/min"))
+        pieces += [*starved, *_lost_pieces(balance)]
     pieces += _window_pieces(balance)
     strategy, reported = strategy_of(balance, routers)
     if strategy is not None:
         name = figure(fit(strategy, min(24, cell_width(strategy))))
-        pieces.append([label("strategy "), name, label("" if reported else " (config)")])
+        pieces.append(label_row("strategy ", name, "" if reported else " (config)"))
     return pieces
 
 
@@ -153,14 +157,6 @@ def _pieces_that_fit(pieces: Sequence[Row], width: int) -> Row:
     return row
 
 
-def _lead_change_pieces(balance: Balance) -> list[Row]:
-    """Return a piece of text on how often another backend gets clearly the highest load; empty if never."""
-    flips = balance.lead_changes_per_min
-    if not flips:
-        return []
-    return [[label("lead changes "), figure(numbers.rate(flips, 5).strip()), label("/min")]]
-
-
 def _starved_pieces(balance: Balance, verb: Run = ("nearly empty ", "muted")) -> list[Row]:
     """Return a piece of text on the backend that was nearly empty most; empty if none was.
 
@@ -172,7 +168,7 @@ def _starved_pieces(balance: Balance, verb: Run = ("nearly empty ", "muted")) ->
         return []
     share = numbers.percent(percent[most_starved]).strip()
     name = fit(most_starved, min(16, cell_width(most_starved)))
-    return [[label(f"{name} "), verb, figure(share), label(" of the time")]]
+    return [label_row(f"{name} ", verb, figure(share), " of the time")]
 
 
 def _lost_pieces(balance: Balance) -> list[Row]:
@@ -186,7 +182,7 @@ def _lost_pieces(balance: Balance) -> list[Row]:
         now = f": {balance.lost_unknown}" if balance.lost_unknown else ""
         ago = label(f", {numbers.age(balance.lost_before_s)} ago")
         return [[label("throughput lost: about "), figure(before), ago], [label(f"not known now{now}")]]
-    return [[label("about "), figure(balance.lost_words), label(" of throughput lost")]]
+    return [label_row("about ", figure(balance.lost_words), " of throughput lost")]
 
 
 def _covers_needed_time(balance: Balance) -> bool:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
-from msgspec import Struct
-
 from sparktop.analysis.machines_compared import (
     DIFFER,
     NIC_FIRMWARE,
@@ -80,6 +78,7 @@ from sparktop.panels.parts.figures import (
     has_failed,
     is_stale,
     label,
+    label_row,
     legend,
     name_width,
     percent_bar,
@@ -92,7 +91,14 @@ from sparktop.panels.parts.figures import (
     two_columns,
     wrap_sentence,
 )
-from sparktop.panels.parts.graph import Detail, Graph, TimeAxis, aside_width, column_width, detail_rows
+from sparktop.panels.parts.graph import (
+    Graph,
+    TimeAxis,
+    aside_width,
+    column_width,
+    detail_rows,
+    percent_graph,
+)
 from sparktop.panels.parts.text import (
     Row,
     fit_row,
@@ -144,6 +150,8 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
     ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
     rx = known_sum(port.rx_bytes_per_s for port in ports)
     tx = known_sum(port.tx_bytes_per_s for port in ports)
+    traffic: Row = [label("in "), figure(numbers.data_rate(rx, 9).strip())]
+    traffic += [label("  out "), figure(numbers.data_rate(tx, 9).strip())]
     used_gib = None if memory.used_bytes is None else memory.used_bytes / 2**30
     total = "" if memory.total_bytes is None else f" of {memory.total_bytes / 2**30:.1f}"
     return [
@@ -155,16 +163,13 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
             "memory",
             share(memory.used_bytes, memory.total_bytes),
             "memory",
-            [
-                figure("    –" if used_gib is None else f"{used_gib:5.1f}"),
-                label(f"{total} GiB"),
-            ],
+            label_row(figure("    –" if used_gib is None else f"{used_gib:5.1f}"), f"{total} GiB"),
             width,
             TAIL,
         ),
         [
             label("RDMA", name_width(width)),
-            *([label("no port")] if not ports else _in_out_row(rx, tx)),
+            *([label("no port")] if not ports else traffic),
         ],
     ]
 
@@ -176,15 +181,6 @@ def _clock_row(clock: float | None, fastest: int | None, cells: int, view: NodeV
         label(of_total(fastest, " MHz")),
     ]
     return bar_row("clock", share(clock, fastest), "cpu", after, width, TAIL)
-
-
-def _in_out_row(rx: float | None, tx: float | None) -> Row:
-    return [
-        label("in "),
-        figure(numbers.data_rate(rx, 9).strip()),
-        label("  out "),
-        figure(numbers.data_rate(tx, 9).strip()),
-    ]
 
 
 _WITH_MARGIN = 52
@@ -213,10 +209,9 @@ def gpu_table(gpus: Sequence[GpuReading], minute: Mapping[str, float], width: in
     ]
     if minute:
         rows.append(
-            [
-                label("throttled, worst GPU, 60 s: "),
-                (", ".join(worst) or "never", "warn" if worst else "muted"),
-            ]
+            label_row(
+                "throttled, worst GPU, 60 s: ", (", ".join(worst) or "never", "warn" if worst else "muted")
+            )
         )
     return rows
 
@@ -225,14 +220,19 @@ def _gpu_table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left:
     use, margin, reasons = gpu.utilization_percent, margin_of(gpu), gpu.throttle_reasons
     heat, clock, role = gpu.temperature_c, gpu.sm_clock_mhz, margin_role(margin)
     words = "–" if reasons is None else ", ".join(reason.removeprefix("software ") for reason in reasons)
-    row: Row = [
-        label(f"{gpu.index:>2} "),
+    row: Row = label_row(
+        f"{gpu.index:>2} ",
         *bar_runs(None if use is None else use / 100, bar, "gpu"),
         *percent_run(use, 6),
         (" ", "text"),
-    ]
-    if not unified:
-        row += [*_used_of_total(gpu), (" ", "text")]
+    )
+    if not unified:  # used and total memory in GiB, such as "94.6/141"
+        used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+        first = numbers.UNKNOWN if used is None else f"{used / 2**30:.1f}"
+        second = numbers.UNKNOWN if total is None else f"{total / 2**30:.0f}"
+        percent = None if used is None or not total else 100 * used / total
+        size_role = "muted" if used is None else share_role(percent, 97, 101)
+        row += [(fit(f"{first}/{second}", 10, "right"), size_role), (" ", "text")]
     row += [
         figure(numbers.count(gpu.power_w, 5)),
         figure(numbers.count(heat, 4), role),
@@ -246,16 +246,6 @@ def _gpu_table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left:
     ]
 
 
-def _used_of_total(gpu: GpuReading) -> Row:
-    """Return used and total memory of a GPU in GiB, such as "94.6/141", in ten cells."""
-    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
-    first = numbers.UNKNOWN if used is None else f"{used / 2**30:.1f}"
-    second = numbers.UNKNOWN if total is None else f"{total / 2**30:.0f}"
-    percent = None if used is None or not total else 100 * used / total
-    text = f"{first}/{second}"
-    return [(fit(text, 10, "right"), "muted" if used is None else share_role(percent, 97, 101))]
-
-
 def _gpu_totals_row(gpus: Sequence[GpuReading], width: int) -> Row:
     """Return the table's last row in `width` cells: mean use, power and energy of the GPUs that report them.
 
@@ -263,7 +253,7 @@ def _gpu_totals_row(gpus: Sequence[GpuReading], width: int) -> Row:
     """
     use, watts, _ = gpu_totals(gpus)
     count = sum(gpu.power_w is not None for gpu in gpus)
-    row: Row = [label("all "), figure(numbers.percent(use).strip()), label(" mean, ")]
+    row: Row = label_row("all ", figure(numbers.percent(use).strip()), " mean, ")
     row += [figure(numbers.count(watts, 6).strip()), label(" W")]
     if 0 < count < len(gpus):
         row.append(label(f" of {count}"))
@@ -324,82 +314,46 @@ def _sentence_rows(name: str, first: Row, text: str, names: int, width: int) -> 
 
 
 def _gpu_rows(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
+    """Return all values of a GPU: bars up to its limits where these are reported, energy, throttling."""
     use, clock, fastest = gpu.utilization_percent, gpu.sm_clock_mhz, gpu.sm_clock_max_mhz
+    heat, margin, power, most_w = gpu.temperature_c, margin_of(gpu), gpu.power_w, gpu.power_limit_w
+    hottest = None if heat is None or margin is None else heat + margin
+    role = margin_role(margin)
+    to_limit = label(" to limit" if gpu.limit_margin_c is not None else " to slow")
+    after_heat: Row = [figure(numbers.count(heat, 6), role), label(" °C")]
+    after_heat += (
+        [label(", margin –")] if margin is None else [label(", "), (f"{margin:.0f}", role), to_limit]
+    )
+    watts = figure(numbers.rate(power, 6))
     rows = [
         percent_bar("load", use, "gpu", percent_run(use, 6), width, TAIL),
-        _temperature_row(gpu, width),
+        bar_row("temp", share(heat, hottest or 100.0), "load", after_heat, width, TAIL),
         _clock_row(clock, fastest, 6, view, width),
-        _power_row(gpu, width),
     ]
+    if most_w is None:
+        rows.append([label("power", width - TAIL), watts, label(" W, limit –")])
+    else:
+        after_power: Row = [watts, label(of_total(most_w, " W"))]
+        rows.append(bar_row("power", share(power, most_w), "load", after_power, width, TAIL))
     if gpu.memory_total_bytes is not None or gpu.memory_used_bytes is not None:
         used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
-        after: Row = [
-            figure(numbers.data(used, 9)),
-            label(f" of {numbers.data(total, 9).strip()}"),
-        ]
+        after: Row = label_row(figure(numbers.data(used, 9)), f" of {numbers.data(total, 9).strip()}")
         rows.append(bar_row("memory", share(used, total), "memory", after, width, TAIL))
-    return [
-        *rows,
-        *_energy_rows(gpu, width),
-        *_throttling_rows(gpu, view.throttled_percent, width),
-        *mig_rows(gpu, width),
-    ]
-
-
-def _power_row(gpu: GpuReading, width: int) -> Row:
-    """Return a row with the GPU's power, as a bar up to the power limit if the driver reports a limit."""
-    power, limit = gpu.power_w, gpu.power_limit_w
-    watts = figure(numbers.rate(power, 6))
-    if limit is None:
-        return [label("power", width - TAIL), watts, label(" W, limit –")]
-    return bar_row("power", share(power, limit), "load", [watts, label(of_total(limit, " W"))], width, TAIL)
-
-
-def _energy_rows(gpu: GpuReading, width: int) -> list[Row]:
-    """Return a list with a row for the energy that the GPU used; empty if the driver does not report it."""
-    if gpu.energy_j is None:
-        return []
-    return [
-        [
-            label("energy", name_width(width)),
-            figure(energy_text(gpu.energy_j)),
-            label(" since the driver was loaded"),
-        ]
-    ]
-
-
-def _temperature_row(gpu: GpuReading, width: int) -> Row:
-    """Return a row with the GPU's temperature as a bar up to its limit (temperature plus thermal margin)."""
-    heat, margin = gpu.temperature_c, margin_of(gpu)
-    limit = None if heat is None or margin is None else heat + margin
-    role = margin_role(margin)
-    words = " to limit" if gpu.limit_margin_c is not None else " to slow"
-    after: Row = [figure(numbers.count(heat, 6), role), label(" °C")]
-    after += [label(", margin –")] if margin is None else [label(", "), (f"{margin:.0f}", role), label(words)]
-    return bar_row("temp", share(heat, limit or 100.0), "load", after, width, TAIL)
-
-
-def _throttling_rows(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:
-    """Return rows with the current throttle reasons, then with each reason's share of the last minute."""
+    if gpu.energy_j is not None:
+        energy = figure(energy_text(gpu.energy_j))
+        rows.append([label("energy", name_width(width)), energy, label(" since the driver was loaded")])
     reasons = gpu.throttle_reasons
     words = "not reported by the driver" if reasons is None else ", ".join(reasons) or "nothing slows it down"
-    shares = label(" · % of 60 s:" if minute else "")
-    row: Row = [label("throttled", name_width(width)), (words, "warn" if reasons else "muted"), shares]
-    return [row, *_throttle_shares(gpu, minute, width)]
-
-
-def _throttle_shares(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:
-    """Return rows with each throttle reason's percentage of the last minute, two reasons per row.
-
-    If the last minute is not known yet, percentages are those of the last sampling interval.
-    """
+    minute = view.throttled_percent
+    of_time = label(" · % of 60 s:" if minute else "")
+    rows.append([label("throttled", name_width(width)), (words, "warn" if reasons else "muted"), of_time])
+    # Of the last minute, or while that is not known yet, of the last sampling interval.
     shares: Mapping[str, float | None] = minute or gpu.throttled_percent
-    each = width // 2
     cells: list[Row] = [
-        [label(short_reason(reason), each - 7), *percent_run(share, 5, role="warn" if share else "text")]
-        for reason, share in shares.items()
+        [label(short_reason(reason), width // 2 - 7), *percent_run(part, 5, role="warn" if part else "text")]
+        for reason, part in shares.items()
     ]
-    return two_columns(cells, width)
+    return [*rows, *two_columns(cells, width), *mig_rows(gpu, width)]
 
 
 _MOST_HOLDERS = 3
@@ -442,21 +396,37 @@ def memory_section(
     """
     percent, used, total = used_percent(memory), memory.used_bytes, memory.total_bytes
     rows: list[Row] = [
-        [
+        label_row(
             label("used", name_width(width)),
             figure(numbers.data(used, 9).strip()),
-            label(" of "),
+            " of ",
             figure(numbers.data(total, 9).strip()),
             (f" {numbers.percent(percent)}", share_role(percent, 85, 101)),
-        ]
+        )
     ]
     parts = memory_parts(memory)
     if total and parts:
         rows += [segmented_bar(parts, total, width), *legend(parts, width)]
         rows += _holder_rows(holders, width) if memory.unified else []
-    rows += [_headroom_row(memory, width), _trend_row(memory, headroom, width), *_swap_rows(memory, width)]
-    name = "unified memory" if memory.unified else "memory"
-    return Section(name, [*rows, _pressure_row(memory, width)], _memory_note(memory))
+    names, waited = name_width(width), memory.pressure_full_avg10
+    trend = trend_runs(headroom, width - names)
+    if headroom.slope_bytes_per_s is None:
+        trend = [label("–" if memory.headroom_bytes is None else "headroom has no clear rise or fall")]
+    pressure: Row = label_row(
+        label("pressure", names),
+        *percent_run(waited, 0 if waited is None else 5, role="warn" if waited else "text"),
+        "–" if waited is None else " of 10 s stalled for memory",
+    )
+    rows += [
+        _headroom_row(memory, width),
+        [label("trend", names), *trend],
+        *_swap_rows(memory, width),
+        pressure,
+    ]
+    window = "from huge pages" if memory.huge_pages else "now"
+    if memory.overlap_bytes:
+        window = f"{numbers.data(memory.overlap_bytes, 9).strip()} overlap, cut"
+    return Section("unified memory" if memory.unified else "memory", rows, window)
 
 
 def _holder_rows(holders: Sequence[ProcessLine], width: int) -> list[Row]:
@@ -474,16 +444,6 @@ def _holder_rows(holders: Sequence[ProcessLine], width: int) -> list[Row]:
         box = line.container if fits else line.container_id
         rows.append([*row, label(f" {box}")] if box and row_width(row) + 1 + len(box) <= width else row)
     return rows
-
-
-def _memory_note(memory: MemoryReading) -> str:
-    """Return the text at the right of the memory section's title.
-
-    It names overlapping parts or huge pages if there are any, and is "now" if not.
-    """
-    if memory.overlap_bytes:
-        return f"{numbers.data(memory.overlap_bytes, 9).strip()} overlap, cut"
-    return "from huge pages" if memory.huge_pages else "now"
 
 
 _HEADROOM_CELLS = 9
@@ -512,13 +472,6 @@ def _headroom_row(memory: MemoryReading, width: int) -> Row:
     return [*row, label(next((said for said in choices if cell_width(said) <= room), ""))]
 
 
-def _trend_row(memory: MemoryReading, headroom: Headroom, width: int) -> Row:
-    row: Row = [label("trend", name_width(width))]
-    if headroom.slope_bytes_per_s is None:
-        return [*row, label("–" if memory.headroom_bytes is None else "headroom has no clear rise or fall")]
-    return [*row, *trend_runs(headroom, width - name_width(width))]
-
-
 def _swap_rows(memory: MemoryReading, width: int) -> list[Row]:
     total, used = memory.swap_total_bytes, memory.swap_used_bytes
     row: Row = [label("swap", name_width(width))]
@@ -539,39 +492,11 @@ def _rate_cells(name: str, value: float | None, *, bad: bool = False) -> Row:
     return [label(name), figure(numbers.data_rate(value, 9).strip(), role)]
 
 
-def _pressure_row(memory: MemoryReading, width: int) -> Row:
-    waited = memory.pressure_full_avg10
-    return [
-        label("pressure", name_width(width)),
-        *percent_run(waited, 0 if waited is None else 5, role="warn" if waited else "text"),
-        label("–" if waited is None else " of 10 s stalled for memory"),
-    ]
-
-
 SINCE = "since the last poll"
 _WIDE, _NARROW = 66, 52
 """Widths in cells: from `_WIDE` on, link and bus have columns of their own; below `_NARROW`, use or speed is
 left out."""
 _KINDS = {"ethernet": "eth", "wifi": "wifi", "other": "other"}
-
-
-class _ColumnWidths(Struct, frozen=True):
-    """Widths in cells of the columns of the table of interfaces; 0 for a column that is left out."""
-
-    name: int
-    rate: int
-    speed: int
-    use: int
-    errors: int
-    wide: bool
-    """Whether link, bus and kind have columns of their own."""
-
-
-def _column_widths(width: int, *, rdma: bool) -> _ColumnWidths:
-    if width >= _WIDE:
-        return _ColumnWidths(width - 2 * 11 - 2 * 9 - 6 - 7, 11, 9, 6, 7, wide=True)
-    speed, use = (9, 6) if width >= _NARROW else (0, 6) if rdma else (9, 0)
-    return _ColumnWidths(width - 2 * 10 - speed - use - 4, 10, speed, use, 4, wide=False)
 
 
 def used_percent_of(link: NetworkReading) -> float | None:
@@ -590,31 +515,12 @@ def network_sections(links: Sequence[NetworkReading], width: int) -> list[Sectio
     order = sorted(links, key=lambda link: link.up is False)
     ports = [link for link in order if link.kind == RDMA]
     others = [link for link in order if link.kind != RDMA]
-    cells = _column_widths(width, rdma=False)
-    rows = [
-        _table_head("interface", "kind", cells),
-        *(row for link in others for row in _interface_rows(link, cells, width)),
-    ]
-    sections = [Section("network", rows if others else [[label("no other interface")]], SINCE)]
+    shown = _interface_rows(others, width, rdma=False) if others else [[label("no other interface")]]
+    sections = [Section("network", shown, SINCE)]
     if ports:
-        cells = _column_widths(width, rdma=True)
-        rows = [
-            _table_head("port", "PCIe", cells),
-            *(row for link in ports for row in _interface_rows(link, cells, width)),
-        ]
-        sections.append(Section("RDMA", rows, f"beside the network · {SINCE}" if cells.wide else SINCE))
+        window = f"beside the network · {SINCE}" if width >= _WIDE else SINCE
+        sections.append(Section("RDMA", _interface_rows(ports, width, rdma=True), window))
     return sections
-
-
-def _table_head(name: str, last: str, cells: _ColumnWidths) -> Row:
-    rates = f"{'in':>{cells.rate}}{'out':>{cells.rate}}"
-    if cells.wide:
-        tail = f"{'link':>{cells.speed}}{last:>{cells.speed}}{'use':>{cells.use}}{'errors':>{cells.errors}}"
-    else:
-        speed = (last if last == "PCIe" else "link").rjust(cells.speed) if cells.speed else ""
-        use = "use".rjust(cells.use) if cells.use else ""
-        tail = f"{speed}{use}{'err':>{cells.errors}}"
-    return [label(f"{name:<{cells.name}}{rates}{tail}")]
 
 
 def _speed_text(bits_per_s: float | None, width: int) -> str:
@@ -625,43 +531,49 @@ def _speed_text(bits_per_s: float | None, width: int) -> str:
     return f"{number} {digits[len(number) :]}b/s".rjust(width)
 
 
-def _interface_rows(link: NetworkReading, cells: _ColumnWidths, width: int) -> list[Row]:
-    """Return a row with an interface's values, and below it a row with its rising error counters, if any."""
-    shown = link.name
-    if link.kind == RDMA and link.netdev and len(link.name) + len(link.netdev) + 3 <= cells.name:
-        shown = f"{link.name} {link.netdev}"
-    name = (fit(shown, cells.name - 1) + " ", "text")
-    if link.up is False:
-        return [[name, label("down".rjust(cells.rate))]]
-    use, failed = used_percent_of(link), link.errors_per_s
-    row: Row = [name]
-    for value in (link.rx_bytes_per_s, link.tx_bytes_per_s):
-        text = numbers.data_rate(value, cells.rate - 1).rjust(cells.rate)
-        row.append((text, "text" if value is not None else "muted"))
-    if cells.wide:
-        row.append(label(_speed_text(link.link_bits_per_s, cells.speed)))
-        last = _speed_text(link.bus_bits_per_s, cells.speed)
-        row.append(
-            label(last if link.kind == RDMA else fit(_KINDS.get(link.kind, link.kind), cells.speed, "right"))
-        )
-    elif cells.speed:
-        row.append(label(_speed_text(link.capacity_bits_per_s, cells.speed)))
-    if cells.use:
-        row.append((numbers.percent(use, cells.use), share_role(use, 85, 101)))
-    row.append(figure(numbers.count(failed, cells.errors), "warn" if failed else "muted"))
-    return [row, *_error_rows(link, width)]
+def _interface_rows(links: Sequence[NetworkReading], width: int, *, rdma: bool) -> list[Row]:
+    """Return a heading and a row for each interface, and below it its rising error counters, if any.
 
-
-def _error_rows(link: NetworkReading, width: int) -> list[Row]:
-    """Return a list with a row of the error counters that rise, the fastest first; empty if none rises.
-
-    The counters have the driver's names.
+    Wide tables have columns of their own for link and bus, or kind; narrow ones lack use or speed. Rising
+    counters have the driver's names, the fastest first.
     """
-    moved = sorted(link.errors.items(), key=lambda error: (-error[1], error[0]))
-    if not moved:
-        return []
-    words = ", ".join(f"{name} {numbers.rate(rate, 6).strip()}/s" for name, rate in moved)
-    return [[label("  └ "), (fit(words, width - 4).rstrip(), "warn")]]
+    wide = width >= _WIDE
+    rate, failures = (11, 7) if wide else (10, 4)
+    speed, use = (9, 6) if width >= _NARROW else (0, 6) if rdma else (9, 0)
+    name = width - 2 * rate - speed * (1 + wide) - use - failures
+    titles = [("in", rate), ("out", rate), ("PCIe" if rdma and not wide else "link", speed)]
+    titles += [("PCIe" if rdma else "kind", speed)] if wide else []
+    titles += [("use", use), ("errors" if wide else "err", failures)]
+    head = "".join(title.rjust(cells) for title, cells in titles if cells)
+    rows: list[Row] = [[label(f"{'port' if rdma else 'interface':<{name}}{head}")]]
+    for link in links:
+        shown = link.name
+        if rdma and link.netdev and len(link.name) + len(link.netdev) + 3 <= name:
+            shown = f"{link.name} {link.netdev}"
+        row: Row = [(fit(shown, name - 1) + " ", "text")]
+        rows.append(row)
+        if link.up is False:
+            row.append(label("down".rjust(rate)))
+            continue
+        for value in (link.rx_bytes_per_s, link.tx_bytes_per_s):
+            text = numbers.data_rate(value, rate - 1).rjust(rate)
+            row.append((text, "text" if value is not None else "muted"))
+        if wide:
+            kind = fit(_KINDS.get(link.kind, link.kind), speed, "right")
+            row.append(label(_speed_text(link.link_bits_per_s, speed)))
+            row.append(label(_speed_text(link.bus_bits_per_s, speed) if rdma else kind))
+        elif speed:
+            row.append(label(_speed_text(link.capacity_bits_per_s, speed)))
+        if use:
+            percent = used_percent_of(link)
+            row.append((numbers.percent(percent, use), share_role(percent, 85, 101)))
+        failed = link.errors_per_s
+        row.append(figure(numbers.count(failed, failures), "warn" if failed else "muted"))
+        if link.errors:
+            rising = sorted(link.errors.items(), key=lambda error: (-error[1], error[0]))
+            words = ", ".join(f"{title} {numbers.rate(pace, 6).strip()}/s" for title, pace in rising)
+            rows.append([label("  └ "), (fit(words, width - 4).rstrip(), "warn")])
+    return rows
 
 
 _EMPTY = NodeSample(at=0.0)
@@ -707,11 +619,7 @@ def node_aside(view: NodeView, width: int) -> list[Section]:
 
 def _cpu_rows(cpu: CpuReading, width: int) -> list[Row]:
     percent = cpu.percent
-    after: Row = [
-        *percent_run(percent, 6),
-        label("  load "),
-        figure(numbers.rate(cpu.load1, 5).strip()),
-    ]
+    after: Row = label_row(*percent_run(percent, 6), "  load ", figure(numbers.rate(cpu.load1, 5).strip()))
     rows = [percent_bar("all cores", percent, "cpu", after, width, _TAIL)]
     cores = cpu.core_percent
     if len(cores) > _MOST_CORE_BARS:
@@ -753,18 +661,11 @@ def _core_rows(cores: Sequence[float], indices: Sequence[int], width: int) -> li
     for line in range(down):
         row: Row = []
         for core in listed[line::down]:
-            row += fit_row(_core_cell(core, cores[core], width // columns), width // columns)
+            bar = bar_runs(cores[core] / 100, width // columns - 9, "cpu")
+            cell = [label(f"{core:>2} "), *bar, figure(numbers.percent(cores[core])), (" ", "text")]
+            row += fit_row(cell, width // columns)
         rows.append(row)
     return rows
-
-
-def _core_cell(index: int, percent: float, width: int) -> Row:
-    return [
-        label(f"{index:>2} "),
-        *bar_runs(percent / 100, width - 9, "cpu"),
-        figure(numbers.percent(percent)),
-        (" ", "text"),
-    ]
 
 
 def _empty_row(view: NodeView, words: str) -> Row:
@@ -780,22 +681,18 @@ def _sensor_cell(sensor: SensorReading, width: int) -> Row:
     role = "text" if not critical else share_role(100 * heat / critical, 90, 98)
     names = width - 12
     limit = "" if critical is None or cell_width(sensor.name) > names else f"/{critical:.0f}"
-    return [
+    return label_row(
         (fit(sensor.name, names if limit else names + 4), "text"),
         figure(numbers.count(heat, 4), role),
-        label(f"{limit} °C"),
-    ]
+        f"{limit} °C",
+    )
 
 
 def _rail_cell(rail: PowerRail, width: int) -> Row:
     wide = width >= WIDE_FACTS // 2
     energy = "" if rail.energy_j is None or not wide else f" {energy_text(rail.energy_j)}"
     names = max(6, width - (18 if wide else 10))
-    return [
-        (fit(rail.name, names), "text"),
-        figure(numbers.rate(rail.power_w, 6)),
-        label(f" W{energy}"),
-    ]
+    return label_row((fit(rail.name, names), "text"), figure(numbers.rate(rail.power_w, 6)), f" W{energy}")
 
 
 def node_detail(
@@ -813,17 +710,23 @@ def node_detail(
     There are `height` rows, or more if needed. Those of `backends` that run on the node are named; the
     processes are in the given order.
     """
-    trouble = _failure_rows(view, width - 4)
-    detail = Detail(
-        lead=[_serves_row(view, backends, width - 3), *(trouble or [_speed_row(view, width - 3)])],
-        sections=node_sections(view, column_width(width)),
-        graphs=_graphs(view),
+    trouble: list[Row] = []
+    if view.failure is not None:
+        age = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
+        said = f"{'…' if is_stale(view) else '✖'} {view.failure.message}{age}"
+        trouble = [[(line, failure_role(view))] for line in wrap_sentence(said, width - 4)]
+    foot = detail_processes(view, order or ProcessOrder(), width - 3)
+    rows = detail_rows(
+        [_serves_row(view, backends, width - 3), *(trouble or [_speed_row(view, width - 3)])],
+        node_sections(view, column_width(width)),
+        _graphs(view),
+        width,
+        height,
+        axis,
         aside=node_aside(view, aside_width(width, 2)),
-        graphs_after=2,
-        foot=detail_processes(view, order or ProcessOrder(), width - 3),
+        foot=foot,
     )
-    rows = detail_rows(detail, width, height, axis)
-    processes_at = 1 + len(rows) - len(detail.foot)
+    processes_at = 1 + len(rows) - len(foot)
     if view.failure is not None or view.sample is None:
         # The rows after the first are the failure, which is current: it must not look stale.
         roles = ["stale", *[failure_role(view)] * len(trouble), *["stale"] * len(rows)]
@@ -844,20 +747,11 @@ def node_detail(
     return framed_rows, processes_at
 
 
-def _failure_rows(view: NodeView, width: int) -> list[Row]:
-    """Return rows with the failure of the newest poll and the values' age; empty without a failure."""
-    if view.failure is None:
-        return []
-    age = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
-    said = f"{'…' if is_stale(view) else '✖'} {view.failure.message}{age}"
-    return [[(line, failure_role(view))] for line in wrap_sentence(said, width)]
-
-
 def _speed_row(view: NodeView, width: int) -> Row:
     """Return the speed state of the GPUs in `width` cells, and its cause if known, else its reason."""
     speed = view.speed
     if view.sample is not None and not view.sample.gpus:
-        return [label("speed  "), label("no GPU here")]
+        return label_row("speed  ", "no GPU here")
     row: Row = [label("speed  "), (speed.word, speed_role(speed))]
     why = speed.cause or speed.reason
     return (
@@ -872,7 +766,16 @@ def _serves_row(view: NodeView, backends: Sequence[BackendView], width: int) -> 
 
     Manufacturer and CPU of the machine stand at the right end if they fit.
     """
-    row = _backends_row(view, backends)
+    row: Row = [label("serves ")]
+    for backend in backends:
+        if view.name in backend.nodes:
+            row += label_row(
+                (f" {backend.name} ", "title"),
+                (backend.state_text, state_role(backend)),
+                figure(f" {numbers.rate(backend.generation_tps, 6).strip()}"),
+                " tok/s  ",
+            )
+    row = row if len(row) > 1 else [label("no backend names this node as its own")]
     words = " · ".join(part for part in (view.identity.maker, view.identity.cpu) if part)
     words = words.replace(" x ", " × ")  # agents and stored results have the letter
     if words and row_width(row) + len(words) + 2 <= width:
@@ -880,24 +783,11 @@ def _serves_row(view: NodeView, backends: Sequence[BackendView], width: int) -> 
     return row
 
 
-def _backends_row(view: NodeView, backends: Sequence[BackendView]) -> Row:
-    row: Row = [label("serves ")]
-    for backend in backends:
-        if view.name in backend.nodes:
-            row += [
-                (f" {backend.name} ", "title"),
-                (backend.state_text, state_role(backend)),
-                figure(f" {numbers.rate(backend.generation_tps, 6).strip()}"),
-                label(" tok/s  "),
-            ]
-    return row if len(row) > 1 else [label("no backend names this node as its own")]
-
-
 def _graphs(view: NodeView) -> list[Graph]:
     """Return graphs of the node's values over time, the most important first."""
     history = view.history
-    cpu = _percent_graph("CPU", "cpu", history.cpu_percent)
-    memory = _percent_graph("memory", "memory", history.memory_percent)
+    cpu = percent_graph([("CPU", "cpu")], history.cpu_percent, "cpu")
+    memory = percent_graph([("memory", "memory")], history.memory_percent, "memory")
     network = _traffic_graph("network", history.rx_bytes_per_s, history.tx_bytes_per_s)
     headroom = _value_graph("headroom", "memory", history.headroom_gib, " GiB")
     ports = view.sample.network if view.sample is not None else ()
@@ -905,14 +795,14 @@ def _graphs(view: NodeView) -> list[Graph]:
     rdma = rdma if any(port.kind == RDMA for port in ports) else []
     if view.sample is not None and not view.sample.gpus:
         return [cpu, memory, network, headroom, *rdma]
-    heat = _percent_graph("temperature", "load", history.temperature_c, "100 °C")
+    heat = percent_graph([("temperature", "load")], history.temperature_c, "load", "100 °C")
     return [
-        _percent_graph("GPU", "gpu", history.gpu_percent),
+        percent_graph([("GPU", "gpu")], history.gpu_percent, "gpu"),
         _value_graph("power", "waiting", history.power_w, " W", 10.0),
         _value_graph("clock", "cpu", history.sm_clock_mhz, " MHz", 1000.0),
         heat,
         headroom,
-        _percent_graph("throttled", "waiting", history.throttled_percent),
+        percent_graph([("throttled", "waiting")], history.throttled_percent, "waiting"),
         cpu,
         *rdma,
         memory,
@@ -932,11 +822,6 @@ def _traffic_graph(name: str, rx: Series, tx: Series) -> Graph:
         over_gradient="generation",
         mirror=True,
     )
-
-
-def _percent_graph(name: str, gradient: str, series: Series, edge: str = "100 %") -> Graph:
-    """Return a graph with a fixed scale from 0 to 100; `edge` is the text for its upper edge."""
-    return Graph([(name, gradient)], series, gradient, lambda _: edge, 100.0, fixed=True)
 
 
 def _value_graph(name: str, gradient: str, series: Series, unit: str, least: float = 1.0) -> Graph:
@@ -993,46 +878,33 @@ def _group_sections(snapshot: Snapshot, width: int) -> Iterator[Section]:
             finding for finding in findings if (finding.subject, finding.kind, finding.key) not in named
         ]
         named |= {(finding.subject, finding.kind, finding.key) for finding in findings}
-        yield Section(_group_title(group), list(_group_rows(group, findings, width)), _count(group, findings))
-
-
-def _group_title(group: Group) -> str:
-    machines = ", ".join(group.names)
-    return machines if group.engine is None else f"{group.engine}: {machines}"
-
-
-def _count(group: Group, findings: Sequence[Finding]) -> str:
-    machines = f"{len(group.machines)} machines: "
-    alike, apart = len(alike_in(group)), sum(finding.kind == DIFFER for finding in findings)
-    wrong = len(findings) - apart
-    parts = [f"{apart} setting{' differs' if apart == 1 else 's differ'}"] if apart else []
-    parts += [f"{wrong} to mend"] if wrong else []
-    parts.append(f"{alike} alike" if apart else f"{alike} setting{'' if alike == 1 else 's'} alike")
-    return machines + ", ".join(parts)
+        title = ", ".join(group.names)
+        title = title if group.engine is None else f"{group.engine}: {title}"
+        alike, apart = len(alike_in(group)), sum(finding.kind == DIFFER for finding in findings)
+        wrong = len(findings) - apart
+        parts = [f"{apart} setting{' differs' if apart == 1 else 's differ'}"] if apart else []
+        parts += [f"{wrong} to mend"] if wrong else []
+        parts.append(f"{alike} alike" if apart else f"{alike} setting{'' if alike == 1 else 's'} alike")
+        count = f"{len(group.machines)} machines: {', '.join(parts)}"
+        yield Section(title, list(_group_rows(group, findings, width)), count)
 
 
 def _group_rows(group: Group, findings: Sequence[Finding], width: int) -> Iterator[Row]:
     for section in findings_section(findings, width):
         yield from section.rows
-    columns = (("alike", "text", alike_in(group)), ("not known", "muted", list(_unread(group))))
-    for name, role, pieces in columns:
-        for index, row in enumerate(flow_pieces([[(piece, role)] for piece in pieces], width - 12)):
-            yield [label("" if index else f"  {name}", 12), *row]
-
-
-def _unread(group: Group) -> Iterator[str]:
-    """Yield each setting that could not be read of some machines, with their names."""
-    for title, names in _machines_by_unread(group).items():
-        yield f"{title} of {', '.join(names)}" if len(names) < len(group.machines) else title
-
-
-def _machines_by_unread(group: Group) -> dict[str, list[str]]:
-    unread: dict[str, list[str]] = {}
+    unread: dict[str, list[str]] = {}  # the machines of which a setting could not be read, by its title
     for view in group.machines:
         for title, is_known in _readings(view, group.engine):
             if not is_known:
                 unread.setdefault(title, []).append(view.name)
-    return unread
+    unknown = [
+        f"{title} of {', '.join(names)}" if len(names) < len(group.machines) else title
+        for title, names in unread.items()
+    ]
+    columns = (("alike", "text", alike_in(group)), ("not known", "muted", unknown))
+    for name, role, pieces in columns:
+        for index, row in enumerate(flow_pieces([[(piece, role)] for piece in pieces], width - 12)):
+            yield [label("" if index else f"  {name}", 12), *row]
 
 
 def _readings(view: NodeView, engine: str | None) -> Iterator[tuple[str, bool]]:

@@ -10,8 +10,8 @@ from sparktop.graphics import numbers
 from sparktop.graphics.axes import nice_ceiling
 from sparktop.graphics.cells import cell_width, fit, sparkrow
 from sparktop.model.failure import NO_ANSWER, failure_words
-from sparktop.model.node import GpuReading, LostGpu, MemoryReading, MigInstance, NetworkReading, NodeSample
-from sparktop.model.series import Series, known_mean, known_sum
+from sparktop.model.node import GpuReading, LostGpu, MemoryReading, NetworkReading, NodeSample
+from sparktop.model.series import known_mean, known_sum
 from sparktop.model.snapshot import QUIET_SPEEDS, Headroom, NodeView, SpeedState
 from sparktop.panels.parts.figures import (
     LIVE,
@@ -26,11 +26,12 @@ from sparktop.panels.parts.figures import (
     has_failed,
     is_stale,
     label,
+    label_row,
     read_by,
     share_role,
     wrap_sentence,
 )
-from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption, scale_words
+from sparktop.panels.parts.graph import Graph, TimeWindow, area_rows, caption, percent_graph, scale_words
 from sparktop.panels.parts.text import (
     FIGURES_WIDTH,
     WIDE_FIGURES_WIDTH,
@@ -133,19 +134,12 @@ def mig_rows(gpu: GpuReading, width: int) -> list[Row]:
     if not gpu.mig:
         return []
     rows: list[Row] = [] if gpu.mig_instances else [[label("  └ MIG, no instance")]]
-    return rows + [_mig_row(instance, width) for instance in gpu.mig_instances]
-
-
-def _mig_row(instance: MigInstance, width: int) -> Row:
-    used, total = instance.memory_used_bytes, instance.memory_total_bytes
-    name = f"  └ MIG {instance.index} {instance.name or '–'}"
-    room = max(12, width - 26)
-    return [
-        (fit(name, room), "text"),
-        *bar_runs(share(used, total), 4, "memory"),
-        figure(numbers.data(used, 9)),
-        label(f" of {numbers.data(total, 9).strip()}"),
-    ]
+    for instance in gpu.mig_instances:
+        used, total = instance.memory_used_bytes, instance.memory_total_bytes
+        name = fit(f"  └ MIG {instance.index} {instance.name or '–'}", max(12, width - 26))
+        size: Row = [figure(numbers.data(used, 9)), label(f" of {numbers.data(total, 9).strip()}")]
+        rows.append([(name, "text"), *bar_runs(share(used, total), 4, "memory"), *size])
+    return rows
 
 
 def share(part: float | None, total: float | None) -> float | None:
@@ -235,16 +229,6 @@ def _cpu_row(sample: NodeSample, width: int) -> Row:
     return row
 
 
-def _memory_row(memory: MemoryReading, width: int) -> Row:
-    length, used = _BAR - max(0, FIGURES_WIDTH - width), used_percent(memory)
-    return [
-        label("mem", 4),
-        *_percent_bar(used, "memory", share_role(used, 85, 101), length=length),
-        (" ", "text"),
-        *_used_of_total(memory.used_bytes, memory.total_bytes, width - 4 - length - 7),
-    ]
-
-
 def _used_of_total(used: int | None, total: int | None, width: int) -> Row:
     """Return used and total memory, both in the unit of the total: "94.6 of 121.6 GiB".
 
@@ -254,12 +238,9 @@ def _used_of_total(used: int | None, total: int | None, width: int) -> Row:
         return [("– of ", "muted"), figure(numbers.data(total, 9).strip())]
     step, unit = (2**30, "GiB") if total >= 2**30 else (2**20, "MiB")
     rows: list[Row] = [
-        [
-            figure(f"{used / step:.{digits}f}"),
-            label(" of "),
-            figure(f"{total / step:.{digits}f}"),
-            label(f" {unit}"),
-        ]
+        label_row(
+            figure(f"{used / step:.{digits}f}"), " of ", figure(f"{total / step:.{digits}f}"), f" {unit}"
+        )
         for digits in (1, 0)
     ]
     return rows[0] if total < 1000 * step and row_width(rows[0]) <= width else rows[1]
@@ -267,11 +248,7 @@ def _used_of_total(used: int | None, total: int | None, width: int) -> Row:
 
 def _headroom_row(view: NodeView, memory: MemoryReading, width: int) -> Row:
     """Return a row with the memory headroom and its trend; with the used swap if there is no clear trend."""
-    row = [
-        label("headroom "),
-        figure(numbers.data(memory.headroom_bytes, 9)),
-        label(" "),
-    ]
+    row = label_row("headroom ", figure(numbers.data(memory.headroom_bytes, 9)), " ")
     if view.headroom.slope_bytes_per_s is not None:
         return [*row, *trend_runs(view.headroom, width - 19)]
     if memory.swap_total_bytes == 0:
@@ -280,35 +257,39 @@ def _headroom_row(view: NodeView, memory: MemoryReading, width: int) -> Row:
     return [*row, label(" swap "), figure(numbers.data(used, 9).strip())]
 
 
-def _swap_rates(memory: MemoryReading) -> Row:
-    swapped, out = memory.swap_in_bytes_per_s, memory.swap_out_bytes_per_s
-    return [
-        label("swap in "),
-        figure(numbers.data_rate(swapped, 9), "warn" if swapped else "text"),
-        label(" out "),
-        figure(numbers.data_rate(out, 9)),
-    ]
-
-
 def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
-    """Return two rows on the GPU or GPUs of a node; one row with the reason if there is no GPU."""
-    if not sample.gpus:
-        missing: Row = [(" ", "text"), lost_run(view.gpus_lost)] if view.gpus_lost else []
+    """Return two rows on the GPU or GPUs of a node; one row with the reason if there is no GPU.
+
+    Several GPUs have their mean use, total power and the hottest of them; then a small bar each, behind the
+    lost ones, which matter most.
+    """
+    gpus, lost = sample.gpus, view.gpus_lost
+    if not gpus:
+        missing: Row = [(" ", "text"), lost_run(lost)] if lost else []
         return [[label("GPU"), *missing, (f" {sample.gpu_note or '–'}", "muted")]]
-    if len(sample.gpus) > 1 or view.gpus_lost:
-        return _several_gpus_rows(sample.gpus, view.gpus_lost, width)
-    gpu = sample.gpus[0]
+    use, watts, hottest = gpu_totals(gpus)
+    gpu = hottest or gpus[0]
     margin = margin_of(gpu)
     first: Row = [
         label("GPU", 4),
-        *_percent_bar(gpu.utilization_percent, "gpu", LIVE),
-        *count_with_unit(gpu.power_w, 5, " W"),
+        *_percent_bar(use, "gpu", LIVE),
+        *count_with_unit(watts, 5, " W"),
         *count_with_unit(gpu.temperature_c, 4, " °C", margin_role(margin)),
     ]
+    if len(gpus) > 1 or lost:
+        shown = min(len(gpus), max(1, width - 32))
+        bars = sparkrow([gpu.utilization_percent for gpu in gpus][:shown], shown, 100.0)
+        second: Row = label_row("    ", *([lost_run(lost), label(" ")] if lost else []), (bars, "gpu"), " ")
+        used = [gpu.memory_used_bytes for gpu in gpus if gpu.memory_used_bytes is not None]
+        total = [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes is not None]
+        if len(used) == len(total) == len(gpus):
+            second += [figure(f"{sum(used) / _GIB:.0f}"), label(f" of {sum(total) / _GIB:.0f} GiB ")]
+        slowed = sum(1 for gpu in gpus if gpu.throttle_reasons)
+        return [first, [*second, (f"{slowed} slowed", "warn") if slowed else label("0 slowed")]]
     if margin is not None and width >= WIDE_FIGURES_WIDTH:
-        first += [label(", "), (f"{margin:.0f}", margin_role(margin)), label(" to limit")]
+        first += label_row(", ", (f"{margin:.0f}", margin_role(margin)), " to limit")
     clock_is = "muted" if gpu.sm_clock_mhz is None else clock_role(view.speed)
-    second: Row = [label("    "), (numbers.clock(gpu.sm_clock_mhz), clock_is)]
+    second = [label("    "), (numbers.clock(gpu.sm_clock_mhz), clock_is)]
     second.append(label(" MHz" if gpu.sm_clock_max_mhz is None else f"/{gpu.sm_clock_max_mhz} MHz"))
     if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None:
         room = width - row_width(second) - 2
@@ -330,34 +311,6 @@ def _throttle_run(gpu: GpuReading, view: NodeView) -> Run:
         worst = max(share, key=lambda name: share[name])
         return f"{worst} {numbers.percent(share[worst]).strip()}", "warn"
     return ("throttle –" if reasons is None else "not throttled"), "muted"
-
-
-def _several_gpus_rows(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], width: int) -> list[Row]:
-    """Return several GPUs as two rows: mean use, total power and hottest GPU; then a small bar per GPU.
-
-    Lost GPUs stand before the bars, because they matter most.
-    """
-    use, watts, hottest = gpu_totals(gpus)
-    first: Row = [
-        label("GPU", 4),
-        *_percent_bar(use, "gpu", LIVE),
-        *count_with_unit(watts, 5, " W"),
-        *count_with_unit(
-            None if hottest is None else hottest.temperature_c,
-            4,
-            " °C",
-            margin_role(None if hottest is None else margin_of(hottest)),
-        ),
-    ]
-    shown = min(len(gpus), max(1, width - 32))
-    bars = sparkrow([gpu.utilization_percent for gpu in gpus][:shown], shown, 100.0)
-    second: Row = [label("    "), *([lost_run(lost), label(" ")] if lost else []), (bars, "gpu"), label(" ")]
-    used = [gpu.memory_used_bytes for gpu in gpus if gpu.memory_used_bytes is not None]
-    total = [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes is not None]
-    if len(used) == len(total) == len(gpus):
-        second += [figure(f"{sum(used) / _GIB:.0f}"), label(f" of {sum(total) / _GIB:.0f} GiB ")]
-    slowed = sum(1 for gpu in gpus if gpu.throttle_reasons)
-    return [first, [*second, (f"{slowed} slowed", "warn") if slowed else label("0 slowed")]]
 
 
 def gpu_totals(gpus: Sequence[GpuReading]) -> tuple[float | None, float | None, GpuReading | None]:
@@ -398,13 +351,9 @@ def _bytes_per_s(reading: NetworkReading) -> float:
 
 
 def _traffic_row(rx: float | None, tx: float | None, name: str) -> Row:
-    return [
-        label("rx "),
-        figure(numbers.data_rate(rx, 9)),
-        label(" tx "),
-        figure(numbers.data_rate(tx, 9)),
-        label(f"  {name}"),
-    ]
+    return label_row(
+        "rx ", figure(numbers.data_rate(rx, 9)), " tx ", figure(numbers.data_rate(tx, 9)), f"  {name}"
+    )
 
 
 def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
@@ -413,10 +362,24 @@ def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
     gpus = _gpu_rows(view, sample, width)
     network = _network_rows(sample.network) if sample.network or (view.sample and not view.scrape) else []
     headroom = _headroom_row(view, sample.memory, width)
-    memory, cpu = _memory_row(sample.memory, width), _cpu_row(sample, width)
+    reading, cpu = sample.memory, _cpu_row(sample, width)
+    length, used = _BAR - max(0, FIGURES_WIDTH - width), used_percent(reading)
+    memory = [
+        label("mem", 4),
+        *_percent_bar(used, "memory", share_role(used, 85, 101), length=length),
+        (" ", "text"),
+        *_used_of_total(reading.used_bytes, reading.total_bytes, width - 4 - length - 7),
+    ]
     rows = [gpus[0], memory, cpu, *network[:1], headroom, *gpus[1:], *network[1:2]]
     if height >= len(rows) + 2:
-        above = [*gpus, memory, headroom, _swap_rates(sample.memory), cpu]
+        swapped, out = reading.swap_in_bytes_per_s, reading.swap_out_bytes_per_s
+        swap = label_row(
+            "swap in ",
+            figure(numbers.data_rate(swapped, 9), "warn" if swapped else "text"),
+            " out ",
+            figure(numbers.data_rate(out, 9)),
+        )
+        above = [*gpus, memory, headroom, swap, cpu]
         rows = [*above, *network[: max(1, height - len(above))]]
     return [fit_row(row, width) for row in rows[:height]]
 
@@ -429,35 +392,28 @@ def rows_below(view: NodeView, width: int, height: int) -> list[Row]:
     return [fit_row(cpu, width)] if height == 1 else figure_rows(view, width, height + 2)[2:]
 
 
-def _panel_graphs(
-    view: NodeView, since: float, power_top: float
-) -> list[tuple[list[Run], Series, str, float | None, str]]:
-    """Return the graphs of a node's panel as tuples, the most important first.
+def _panel_graphs(view: NodeView, since: float, power_top: float) -> list[Graph]:
+    """Return the graphs of a node's panel, the most important first.
 
-    Each tuple is (caption, series, gradient, value of the upper edge or None for a round number above the
-    peak, unit). The last graph shows the bytes received, by the RDMA ports or by the network interfaces,
-    whichever had the higher peak since the time `since`. `power_top` is the upper edge of the power in watts.
+    The last graph shows the bytes received, by the RDMA ports or by the network interfaces, whichever had the
+    higher peak since the time `since`. `power_top` is the upper edge of the power in watts.
     """
     history = view.history
-    graphs: list[tuple[list[Run], Series, str, float | None, str]] = [
-        ([("CPU", "cpu")], history.cpu_percent, "cpu", 100.0, " %"),
-    ]
+    graphs = [percent_graph([("CPU", "cpu")], history.cpu_percent, "cpu")]
     if view.sample is not None and view.sample.gpus:
-        graphs.insert(0, ([("GPU", "gpu")], history.gpu_percent, "gpu", 100.0, " %"))
-        graphs.append(([("power", "waiting")], history.power_w, "waiting", power_top, " W"))
-    graphs.append(([("memory", "memory")], history.memory_percent, "memory", 100.0, " %"))
+        graphs.insert(0, percent_graph([("GPU", "gpu")], history.gpu_percent, "gpu"))
+        words = f"{numbers.tick(power_top)} W"
+        graphs.append(
+            Graph([("power", "waiting")], history.power_w, "waiting", lambda _: words, power_top, fixed=True)
+        )
+    graphs.append(percent_graph([("memory", "memory")], history.memory_percent, "memory"))
     rdma = history.rdma_rx_bytes_per_s.peak(since) if history.rdma_rx_bytes_per_s.last is not None else None
-    if rdma and rdma >= (history.rx_bytes_per_s.peak(since) or 0.0):
-        graphs.append(([("RDMA in", "network")], history.rdma_rx_bytes_per_s, "network", None, "B/s"))
-    else:
-        graphs.append(([("rx", "network")], history.rx_bytes_per_s, "network", None, "B/s"))
-    return graphs
-
-
-def _upper_edge(top: float, unit: str) -> str:
-    if unit == "B/s":
-        return numbers.data_rate(top, 9).strip()
-    return f"{numbers.tick(top)}{unit}"
+    is_rdma = rdma and rdma >= (history.rx_bytes_per_s.peak(since) or 0.0)
+    name, series = ("RDMA in", history.rdma_rx_bytes_per_s) if is_rdma else ("rx", history.rx_bytes_per_s)
+    return [
+        *graphs,
+        Graph([(name, "network")], series, "network", lambda top: numbers.data_rate(top, 9).strip()),
+    ]
 
 
 def _graph_columns(
@@ -478,27 +434,8 @@ def _graph_columns(
     for column in range(count):
         graphs = wanted[column::count][:levels]
         pairs = zip(graphs, heights, strict=True)
-        columns.append([row for graph, tall in pairs for row in _graph_rows(*graph, each, tall, axis)])
+        columns.append([row for graph, tall in pairs for row in graph.rows(each, tall, axis)])
     return columns
-
-
-def _graph_rows(
-    words: list[Run],
-    series: Series,
-    gradient: str,
-    top: float | None,
-    unit: str,
-    width: int,
-    height: int,
-    axis: TimeAxis,
-) -> list[Row]:
-    """Return the rows of one graph, with a caption above it; `top` is None for a scale of its own."""
-    values = axis.values(series, width)
-    upper = top if top is not None else nice_ceiling(max((v for v in values if v), default=1.0))
-    return [
-        caption(words, scale_words(_upper_edge(upper, unit)), width),
-        *area_rows(values, width, height - 1, upper, gradient, end_slot=axis.end_slot),
-    ]
 
 
 def footnote(view: NodeView) -> Row:
@@ -665,7 +602,8 @@ def node_entry(
             axis.values(getattr(view.history, field), each),
             each,
             height,
-            100.0 * _scale_factor(height),
+            # The top row of dots stays free: graphs below each other would look like one area.
+            100.0 * _DOTS * height / (_DOTS * height - 1),
             gradient,
             end_slot=axis.end_slot,
         )
@@ -691,14 +629,6 @@ def _failure_rows(view: NodeView, line: Row, width: int, height: int) -> list[Ro
     lines = wrap_sentence(view.failure.message, width)
     kept = [*lines[: height - 1], " ".join(lines[height - 1 :])]
     return [fit_row([(text, failure_role(view))], width) for text in kept if text]
-
-
-def _scale_factor(height: int) -> float:
-    """Return by how much a scale grows so that the top row of dots stays free in a graph of `height` rows.
-
-    Without it the graphs of two nodes below each other would look like one area.
-    """
-    return _DOTS * height / (_DOTS * height - 1)
 
 
 def short_node(view: NodeView, shape: LineShape, *, selected: bool = False) -> Row:
@@ -746,9 +676,10 @@ def _value_pieces(view: NodeView, bar_width: int) -> list[Row]:
     use, watts, hottest = gpu_totals(sample.gpus)
     bar = bar_runs(None if use is None else use / 100, bar_width, "gpu") if bar_width else []
     pieces: list[Row] = [[*bar, figure(numbers.percent(use, _PERCENT), LIVE)]]
-    wrong = _gpu_trouble(view)
-    if wrong is not None:
-        pieces.append([(f" {wrong[0]}", wrong[1])])
+    quiet = view.speed.word in QUIET_SPEEDS
+    word, role = lost_run(view.gpus_lost) if view.gpus_lost else (view.speed.title, speed_role(view.speed))
+    if view.gpus_lost or not quiet:
+        pieces.append([(f" {word}", role)])
     else:
         pieces.append([_count_run(watts, 4), label(" W")])
     heat = None if hottest is None else hottest.temperature_c
@@ -761,10 +692,3 @@ def _count_run(value: float | None, width: int, role: str = "text") -> Run:
     """Return a count in `width` cells; in one cell more if no blank would be left before its digits."""
     cells = width + (value is not None and value >= 10 ** (width - 1) - 0.5)
     return figure(numbers.count(value, cells), role)
-
-
-def _gpu_trouble(view: NodeView) -> Run | None:
-    """Return what is wrong with a node's GPUs as a styled text segment; None if nothing is."""
-    if view.gpus_lost:
-        return lost_run(view.gpus_lost)
-    return None if view.speed.word in QUIET_SPEEDS else (view.speed.title, speed_role(view.speed))

@@ -12,7 +12,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.node import GpuProcess, NodeSample, ProcessReading, ProcessTable, Workload, Workloads
 from sparktop.model.snapshot import NodeView
-from sparktop.panels.parts.figures import figure, has_failed, heading, label
+from sparktop.panels.parts.figures import figure, has_failed, heading, label, label_row
 from sparktop.panels.parts.text import (
     Row,
     Run,
@@ -195,32 +195,6 @@ def chosen_processes(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[
     return sorted(kept, key=key)
 
 
-class _ColumnWidths(Struct, frozen=True):
-    """Widths of the columns in cells."""
-
-    name: int
-    serves: int
-    container: int
-    """0 where no process is in a container."""
-    size: int
-    cpu: int
-
-
-def _column_widths(width: int, lines: Sequence[ProcessLine]) -> _ColumnWidths:
-    serves, named = (
-        max((cell_width(text) for text in texts), default=0)
-        for texts in ([line.serves for line in lines], [line.container for line in lines])
-    )
-    size, cpu = (11, 7) if width >= 70 else (9, 6)
-    container = 0 if width < 70 else min(named, _ID_DIGITS if width < 100 else _MOST_CONTAINER)
-    most = 9 if width < 70 else 16 if width < 110 else 24
-    if container and width < 100:
-        most, size = 9, 9
-    serves = max(len("serves"), min(most, serves))
-    room = width - _PID - 1 - serves - 1 - 2 * size - cpu - 1 - (container + 1 if container else 0)
-    return _ColumnWidths(max(8, min(_MOST_NAME, room)), serves, container, size, cpu)
-
-
 _HEADS = {
     ProcessSort.PID: "pid",
     ProcessSort.NAME: "name",
@@ -230,51 +204,59 @@ _HEADS = {
 }
 
 
-def _table_head(order: ProcessOrder, cells: _ColumnWidths) -> Row:
-    """Return the heading row of the table; the sort column's heading is highlighted and begins with "▼"."""
+def _table_rows(
+    lines: Sequence[ProcessLine], shown: Sequence[ProcessLine], order: ProcessOrder, width: int
+) -> list[Row]:
+    """Return the heading and a row for each process of `shown`; all `lines` decide the widths of columns.
 
-    def word(sort: ProcessSort, width: int, *, right: bool = True) -> tuple[str, str]:
+    The sort column's heading is highlighted and begins with "▼". A container's ID stands for a name that does
+    not fit.
+    """
+    size, cpu = (11, 7) if width >= 70 else (9, 6)
+    named = max((cell_width(line.container) for line in lines), default=0)
+    boxes = 0 if width < 70 else min(named, _ID_DIGITS if width < 100 else _MOST_CONTAINER)
+    most = 9 if width < 70 else 16 if width < 110 else 24
+    if boxes and width < 100:
+        most, size = 9, 9
+    serves = max(len("serves"), min(most, max((cell_width(line.serves) for line in lines), default=0)))
+    room = width - _PID - 1 - serves - 1 - 2 * size - cpu - 1 - (boxes + 1 if boxes else 0)
+    names = max(8, min(_MOST_NAME, room))
+
+    def head(sort: ProcessSort, cells: int, *, right: bool = True) -> Run:
         chosen = sort is order.sort
         text = f"{'▼' if chosen else ''}{_HEADS[sort]}"
-        return fit(text, width, "right" if right else "left"), "accent" if chosen else "muted"
+        return fit(text, cells, "right" if right else "left"), "accent" if chosen else "muted"
 
-    return [
-        word(ProcessSort.PID, _PID),
-        (" ", "text"),
-        word(ProcessSort.NAME, cells.name, right=False),
-        (" ", "text"),
-        label("serves", cells.serves + 1),
-        *([label(fit("container", cells.container) + " ")] if cells.container else []),
-        word(ProcessSort.GPU, cells.size),
-        word(ProcessSort.MEMORY, cells.size),
-        word(ProcessSort.CPU, cells.cpu),
+    rows: list[Row] = [
+        [
+            head(ProcessSort.PID, _PID),
+            (" ", "text"),
+            head(ProcessSort.NAME, names, right=False),
+            (" ", "text"),
+            label("serves", serves + 1),
+            *([label(fit("container", boxes) + " ")] if boxes else []),
+            head(ProcessSort.GPU, size),
+            head(ProcessSort.MEMORY, size),
+            head(ProcessSort.CPU, cpu),
+        ]
     ]
-
-
-def _process_row(line: ProcessLine, cells: _ColumnWidths) -> Row:
-    return [
-        label(f"{line.pid:>{_PID}} "),
-        *_name_cells(line, cells.name),
-        (fit(line.serves, cells.serves) + " ", "accent" if line.of_engine else "muted"),
-        *_container_cells(line, cells.container),
-        *_size_cells(line.gpu_bytes, cells.size),
-        *_size_cells(line.memory_bytes, cells.size),
-        figure(numbers.percent(line.cpu_percent, cells.cpu)),
-    ]
-
-
-def _name_cells(line: ProcessLine, width: int) -> Row:
-    """Return the name in `width` cells, and in grey behind it what the name does not say."""
-    name: Run = (line.name, "title" if line.on_gpu else "text")
-    return [*fit_row([name, label(f" {line.about}")] if line.about else [name], width), (" ", "text")]
-
-
-def _container_cells(line: ProcessLine, width: int) -> Row:
-    """Return the container's name in `width` cells, its ID if the name does not fit; empty for no width."""
-    if not width:
-        return []
-    shown = line.container if len(line.container) <= width or width > _ID_DIGITS else line.container_id
-    return [label(fit(shown, width) + " ")]
+    for line in shown:
+        name: Row = [(line.name, "title" if line.on_gpu else "text")]
+        name += [label(f" {line.about}")] if line.about else []
+        box = line.container if len(line.container) <= boxes or boxes > _ID_DIGITS else line.container_id
+        rows.append(
+            label_row(
+                f"{line.pid:>{_PID}} ",
+                *fit_row(name, names),
+                (" ", "text"),
+                (fit(line.serves, serves) + " ", "accent" if line.of_engine else "muted"),
+                *([label(fit(box, boxes) + " ")] if boxes else []),
+                *_size_cells(line.gpu_bytes, size),
+                *_size_cells(line.memory_bytes, size),
+                figure(numbers.percent(line.cpu_percent, cpu)),
+            )
+        )
+    return rows
 
 
 def _size_cells(value: int | None, width: int) -> Row:
@@ -314,21 +296,16 @@ def detail_processes(view: NodeView, order: ProcessOrder, width: int) -> list[Ro
     hides some, blank rows take their place, so that what stands below does not move.
     """
     lines = chosen_processes(process_lines(view), order)
-    cells = _column_widths(width, lines)
-    rows = [heading("processes", _table_summary(view, len(lines), order), width), _table_head(order, cells)]
     shown = lines if len(lines) <= ROWS_IN_DETAIL else lines[: ROWS_IN_DETAIL - 1]
-    rows += [_process_row(line, cells) for line in shown]
+    rows = [heading("processes", _table_summary(view, len(lines), order), width)]
+    rows += _table_rows(lines, shown, order, width)
     if len(shown) < len(lines):
         rows.append([label(f"{'':{_PID + 1}}… {len(lines) - len(shown)} more")])
     if not lines:
         rows.append([label(f"{'':{_PID + 1}}{_empty_reason(view, order)}")])
-    rows += [[]] * (2 + min(ROWS_IN_DETAIL, _table_length(view)) - len(rows))
+    table = view.sample.processes if view.sample is not None else None
+    rows += [[]] * (2 + min(ROWS_IN_DETAIL, len(table.processes) if table else 0) - len(rows))
     return [fit_row(row, width) for row in rows]
-
-
-def _table_length(view: NodeView) -> int:
-    table: ProcessTable | None = view.sample.processes if view.sample is not None else None
-    return 0 if table is None else len(table.processes)
 
 
 def process_panel(
@@ -342,10 +319,8 @@ def process_panel(
     lines = chosen_processes(process_lines(view), order)
     room = max(1, height - 3)
     first = max(0, min(first, len(lines) - room))
-    inner = width - 3
-    cells = _column_widths(inner, lines)
     shown = lines[first : first + room]
-    rows: list[Row] = [_table_head(order, cells), *(_process_row(line, cells) for line in shown)]
+    rows = _table_rows(lines, shown, order, width - 3)
     if not lines:
         rows.append([label(f"{'':{_PID + 1}}{_empty_reason(view, order)}")])
     rows = [[(" ", "text"), *row] for row in rows]

@@ -35,6 +35,11 @@ def label(text: str, width: int = 0) -> Run:
     return (fit(text, width) if width else text, "muted")
 
 
+def label_row(*parts: str | Run) -> Row:
+    """Return a row of runs; a text alone is a label."""
+    return [label(part) if isinstance(part, str) else part for part in parts]
+
+
 LIVE = "title"
 """Role of what matters most now: token rates, requests that run or wait, GPU use. The only bold values."""
 
@@ -393,20 +398,17 @@ def segmented_bar(parts: Sequence[Part], total: float, width: int) -> Row:
 
 def legend(parts: Sequence[Part], width: int) -> list[Row]:
     """Return a legend of a bar's parts as rows: sign, name and size in bytes, two parts per row."""
-    each = width // 2
     size = 9 if width >= WIDE_FACTS else 8
-    return beside([_legend_cell(part, each, size) for part in parts], 2)
-
-
-def _legend_cell(part: Part, width: int, size: int) -> Row:
-    room = width - size - 3
-    text = numbers.data(part.size, size)
-    return fit_row(
-        [
-            (part.sign, part.role),
-            label(f" {fit(part.name, room - 1)} "),
-            figure(text),
-        ],
+    room = width // 2 - size - 3
+    return two_columns(
+        (
+            [
+                (part.sign, part.role),
+                label(f" {fit(part.name, room - 1)} "),
+                figure(numbers.data(part.size, size)),
+            ]
+            for part in parts
+        ),
         width,
     )
 

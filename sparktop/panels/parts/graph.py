@@ -227,7 +227,7 @@ def area_rows(
     return clip_marked(rows, clipped_cells(values, width, top, end_slot=end_slot))
 
 
-def clip_marked(rows: list[Row], cells: Sequence[int], mark: str = CLIPPED) -> list[Row]:
+def clip_marked(rows: list[Row], cells: Sequence[int]) -> list[Row]:
     """Return the rows of a graph with the mark of a clipped value in `cells` of the first row."""
     if not cells or not rows:
         return rows
@@ -237,7 +237,7 @@ def clip_marked(rows: list[Row], cells: Sequence[int], mark: str = CLIPPED) -> l
         chars = list(text)
         for cell in cells:
             if at <= cell < at + len(chars):
-                chars[cell - at] = mark
+                chars[cell - at] = CLIPPED
         first.append(("".join(chars), role))
         at += len(chars)
     return [first, *rows[1:]]
@@ -403,6 +403,11 @@ class Graph(Struct, frozen=True):
         return nice_ceiling(peak, self.least)
 
 
+def percent_graph(words: Sequence[Run], series: Series, gradient: str, edge: str = "100 %") -> Graph:
+    """Return a graph with a fixed scale from 0 to 100; `edge` is the text for its upper edge."""
+    return Graph(words, series, gradient, lambda _: edge, 100.0, fixed=True)
+
+
 def mirror_role(gradients: tuple[str, str], row: int, height: int) -> str:
     """Return the role (colour name) of a row of a mirrored graph, by its distance from the centre line.
 
@@ -458,6 +463,8 @@ WIDE_COLUMN = 54
 ASIDE_WIDTH = 60
 """Least width in cells of each section, where several stand side by side below the graphs."""
 _WIDE_FROM = 100
+_ABOVE_GRAPHS = 2
+"""Number of sections above the graphs, where graphs have no column of their own."""
 _LEAST_GRAPHS = 2 * GRAPH_HEIGHT + 1
 """Least height in rows of the graphs where sections stand below them."""
 
@@ -471,21 +478,6 @@ def column_width(width: int) -> int:
     if width >= _WIDE_FROM:
         return WIDE_COLUMN
     return NARROW_COLUMN if inner - NARROW_COLUMN - 2 >= GRAPH_WIDTH else inner
-
-
-class Detail(Struct, frozen=True):
-    """The content of the full-screen view of a node or backend, the most important entries first."""
-
-    lead: Sequence[Row]
-    """Rows above everything, as wide as the frame."""
-    sections: Sequence[Section]
-    graphs: Sequence[Graph]
-    aside: Sequence[Section] = ()
-    """Sections below the graphs where these are wide enough, else after `sections`."""
-    graphs_after: int = 2
-    """Number of sections above the graphs, where graphs have no column of their own."""
-    foot: Sequence[Row] = ()
-    """Rows below everything, as wide as the frame."""
 
 
 def aside_width(width: int, sections: int = 1) -> int:
@@ -517,35 +509,37 @@ def _aside_rows(sections: Sequence[Section], beside: int) -> list[Row]:
     return [fit_row(row, beside) for row in side_by_side(stacks, [each] * columns)]
 
 
-def detail_rows(detail: Detail, width: int, height: int, axis: TimeAxis) -> list[Row]:
+def detail_rows(
+    lead: Sequence[Row],
+    sections: Sequence[Section],
+    graphs: Sequence[Graph],
+    width: int,
+    height: int,
+    axis: TimeAxis,
+    *,
+    aside: Sequence[Section] = (),
+    foot: Sequence[Row] = (),
+) -> list[Row]:
     """Return the rows inside the frame of a full-screen view, which is `width` x `height` cells in size.
 
-    There are more rows if the content needs them.
+    The most important sections and graphs come first. `lead` and `foot` stand above and below everything, as
+    wide as the frame; `aside` below the graphs where these are wide enough, else after `sections`. There are
+    more rows if the content needs them.
     """
     inner = width - 3
-    lead = [fit_row(row, inner) for row in detail.lead]
-    foot = [fit_row(row, inner) for row in detail.foot]
-    room = height - 2 - len(lead) - len(foot)
-    column = column_width(width)
+    room, column = height - 2 - len(lead) - len(foot), column_width(width)
     if column == inner:
-        body = _one_column(detail, inner, axis)
+        bands = -(-min(4, len(graphs)) // grid_columns(inner))
+        drawn = grid_rows(graphs, inner, bands * GRAPH_HEIGHT + 1, axis)
+        first, rest = sections[:_ABOVE_GRAPHS], sections[_ABOVE_GRAPHS:]
+        body = [*stack(first, inner, 0), *drawn, *stack([*rest, *aside], inner, 0)]
     else:
-        body = _two_columns(detail, column, inner - column - 2, room, axis)
-    return [[(" ", "text"), *row] for row in [*lead, *body, *foot]]
-
-
-def _one_column(detail: Detail, width: int, axis: TimeAxis) -> list[Row]:
-    """Return the content of a narrow full-screen view: first sections, then graphs, then other sections."""
-    bands = -(-min(4, len(detail.graphs)) // grid_columns(width))
-    graphs = grid_rows(detail.graphs, width, bands * GRAPH_HEIGHT + 1, axis)
-    first, rest = detail.sections[: detail.graphs_after], detail.sections[detail.graphs_after :]
-    return [*stack(first, width, 0), *graphs, *stack([*rest, *detail.aside], width, 0)]
-
-
-def _two_columns(detail: Detail, column: int, beside: int, room: int, axis: TimeAxis) -> list[Row]:
-    below = beside >= NARROW_COLUMN and column == WIDE_COLUMN
-    aside = _aside_rows(detail.aside, beside) if below else []
-    left = stack([*detail.sections, *(() if below else detail.aside)], column, room)
-    tall = max(room, len(left), len(aside) + _LEAST_GRAPHS)
-    right = [*grid_rows(detail.graphs, beside, tall - len(aside), axis), *aside]
-    return side_by_side([left, right], [column, beside])
+        beside = inner - column - 2
+        below = beside >= NARROW_COLUMN and column == WIDE_COLUMN
+        under = _aside_rows(aside, beside) if below else []
+        left = stack([*sections, *(() if below else aside)], column, room)
+        tall = max(room, len(left), len(under) + _LEAST_GRAPHS)
+        right = [*grid_rows(graphs, beside, tall - len(under), axis), *under]
+        body = side_by_side([left, right], [column, beside])
+    fitted = [*(fit_row(row, inner) for row in lead), *body, *(fit_row(row, inner) for row in foot)]
+    return [[(" ", "text"), *row] for row in fitted]

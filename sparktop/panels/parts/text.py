@@ -190,16 +190,11 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 def _common_start(names: Sequence[str]) -> int:
     """Return the number of characters with which all `names` begin, less those of a number that is cut."""
-    start = _common_length(names)
+    places = enumerate(zip(*names, strict=False))
+    start = next((at for at, chars in places if len(set(chars)) > 1), min(map(len, names)))
     while start and any(name[start - 1 : start + 1].isdigit() for name in names):
         start -= 1
     return start
-
-
-def _common_length(names: Sequence[str]) -> int:
-    """Return the number of characters with which all `names` begin."""
-    places = enumerate(zip(*names, strict=False))
-    return next((at for at, chars in places if len(set(chars)) > 1), min(map(len, names)))
 
 
 @lru_cache(maxsize=64)

@@ -5,6 +5,7 @@ A *lane* is an engine core (data-parallel rank) of the server.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -12,14 +13,12 @@ from msgspec.structs import replace
 from sparktop.analysis.yardsticks import MOST_PROMPT, yardsticks
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
-from sparktop.model.figures import CounterFigure, How, also_reported
-from sparktop.model.node import NodeSample
+from sparktop.model.figures import How, also_reported
 from sparktop.model.ranks import (
     Communicator,
     MissingRank,
     Rank,
     RankStatus,
-    RanksVerdict,
     RanksView,
     RanksWord,
 )
@@ -40,6 +39,7 @@ from sparktop.panels.parts.figures import (
     findings_section,
     has_failed,
     label,
+    label_row,
     latency_role,
     live_words,
     name_width,
@@ -55,12 +55,12 @@ from sparktop.panels.parts.figures import (
 )
 from sparktop.panels.parts.graph import (
     WIDE_COLUMN,
-    Detail,
     Graph,
     TimeAxis,
     aside_width,
     column_width,
     detail_rows,
+    percent_graph,
 )
 from sparktop.panels.parts.text import Row, Run, frame_role, frame_rows, in_role, row_width, side_by_side
 from sparktop.panels.server.panel import (
@@ -79,6 +79,7 @@ _SEVERAL = 2
 _ROLES = {RanksWord.DIVERGED: "bad", RanksWord.MISSING: "bad", RanksWord.FAILED: "warn"}
 _WIDTHS = {"rank": 4, "count": 10, "clock": 5, "power": 4, "rdma": 8, "worker": 6}
 """Cells of the columns of the table, apart from the machine's name."""
+_NO_COUNT = ("–".rjust(_WIDTHS["count"]), "muted")
 _TITLES = {"clock": "MHz", "power": "W", "rdma": "RDMA", "worker": "CPU"}
 """Columns about the machine of a rank."""
 _LEAST_NAME, _MOST_NAME = 8, 16
@@ -109,34 +110,18 @@ def ranks_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) 
     verdict = ranks.verdict
     apart = verdict.apart is not None  # the rows above everything say it
     sentence, hint = ("", None) if apart else (verdict.sentence, verdict.hint)
-    rows: list[Row] = [[(line, ranks_role(verdict))] for line in wrap_sentence(sentence, width)]
+    rows: list[Row] = [[(line, _ROLES.get(verdict.word, "text"))] for line in wrap_sentence(sentence, width)]
     for words in (hint, ranks.warning):
         rows += [[label(line)] for line in wrap_sentence(words, width)] if words else []
     table = _table(view, ranks, nodes, width)
-    if not _ranks_are_on_nodes(view, ranks):
+    comm = _busiest_communicator(ranks)
+    named: list[Rank | MissingRank] = [] if comm is None else [*comm.ranks, *comm.missing]
+    if not any(ranks.place(rank.host) in view.nodes for rank in named):
         table += _machines(view, nodes, width)
-    return [Section("ranks", [*rows, *table], _answers_words(ranks))]
-
-
-def _ranks_are_on_nodes(view: BackendView, view_of_ranks: RanksView) -> bool:
-    """Return whether the addresses of ranks in NCCL's answer are those of the backend's machines."""
-    comm = _busiest_communicator(view_of_ranks)
-    ranks: list[Rank | MissingRank] = [] if comm is None else [*comm.ranks, *comm.missing]
-    return any(view_of_ranks.place(rank.host) in view.nodes for rank in ranks)
-
-
-def ranks_role(verdict: RanksVerdict) -> str:
-    """Return the colour role of a verdict."""
-    return _ROLES.get(verdict.word, "text")
-
-
-def _answers_words(ranks: RanksView) -> str:
-    if ranks.asking:
-        return f"asking {ranks.node} …"
-    verdict = ranks.verdict
-    rests = f"{verdict.answers} answer{'' if verdict.answers == 1 else 's'}"
     span = f" over {verdict.span_s:.0f} s" if verdict.answers > 1 else ""
-    return f"{rests}{span}, {numbers.age(ranks.age_s)} ago"
+    rests = f"{verdict.answers} answer{'' if verdict.answers == 1 else 's'}"
+    words = f"{rests}{span}, {numbers.age(ranks.age_s)} ago"
+    return [Section("ranks", [*rows, *table], f"asking {ranks.node} …" if ranks.asking else words)]
 
 
 def _table_head(count: str, width: int) -> Row:
@@ -153,7 +138,7 @@ def _name_cells(width: int) -> int:
 def _machines(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Row]:
     """Return the table of a backend's machines while the counts of the ranks are unknown."""
     rows = [
-        _table_row("–", name, _muted_cell("–"), _machine_cells(view, nodes.get(name), None), width)
+        _table_row("–", name, _NO_COUNT, _machine_cells(view, nodes.get(name), None), width)
         for name in view.nodes
     ]
     return [_table_head("NCCL ops", width), *rows] if len(rows) >= _SEVERAL else []
@@ -164,7 +149,10 @@ def _table(view: BackendView, ranks: RanksView, nodes: Mapping[str, NodeView], w
     comm = _busiest_communicator(ranks)
     if comm is None:
         return []
-    name = _most_launched_operation(comm)
+    totals: Counter[str] = Counter()
+    for counted in comm.ranks:
+        totals.update(counted.counts)
+    name = max(totals, key=totals.__getitem__, default="operations")
     most = max((rank.counts.get(name, 0) for rank in comm.ranks), default=0)
     rows = [_table_head(name, width)]
     shown: list[Rank | MissingRank] = [*comm.ranks[:_MOST_ROWS], *comm.missing[:_MOST_ROWS]]
@@ -189,12 +177,8 @@ def _count_cell(rank: Rank | MissingRank, name: str, most: int) -> Run:
     if rank.status is not RankStatus.RUNNING:
         return rank.status.value[: _WIDTHS["count"] - 1].rjust(_WIDTHS["count"]), "warn"
     if count is None:
-        return _muted_cell("–")
+        return _NO_COUNT
     return f"{count:,}".rjust(_WIDTHS["count"]), "warn" if count < most else "text"
-
-
-def _muted_cell(text: str) -> Run:
-    return text.rjust(_WIDTHS["count"]), "muted"
 
 
 def _machine_cells(view: BackendView, node: NodeView | None, device: int | None) -> Row:
@@ -205,32 +189,21 @@ def _machine_cells(view: BackendView, node: NodeView | None, device: int | None)
     gpus = [gpu for gpu in sample.gpus if gpu.index == device] or list(sample.gpus)
     clocks = [gpu.sm_clock_mhz for gpu in gpus if gpu.sm_clock_mhz is not None]
     clock, power = min(clocks, default=None), known_sum(gpu.power_w for gpu in gpus)
-    rdma = _rdma_bytes_per_s(sample)
+    ports = [port for port in sample.network if port.kind == "rdma" and port.up is not False]
+    rdma = known_sum(rate for port in ports for rate in (port.rx_bytes_per_s, port.tx_bytes_per_s))
+    ours = {process.pid for process in node.engine_processes if process.backend in {view.name, None}}
+    table = sample.processes.processes if sample.processes else ()
+    worker = known_sum(process.cpu_percent for process in table if process.pid in ours)
     cells = {
         "clock": "–" if clock is None else f"{clock}",
         "power": numbers.count(power, 3).strip(),
         "rdma": numbers.data_rate(rdma, _WIDTHS["rdma"] - 1).strip(),
-        "worker": numbers.percent(_worker_percent(view, node), _WIDTHS["worker"] - 1).strip(),
+        "worker": numbers.percent(worker, _WIDTHS["worker"] - 1).strip(),
     }
     return [
         (text.rjust(_WIDTHS[name]), "text" if text != numbers.UNKNOWN else "muted")
         for name, text in cells.items()
     ]
-
-
-def _rdma_bytes_per_s(sample: NodeSample) -> float | None:
-    """Return the traffic of a machine's RDMA ports, in and out, in bytes per second; None if unknown."""
-    ports = [port for port in sample.network if port.kind == "rdma" and port.up is not False]
-    return known_sum(rate for port in ports for rate in (port.rx_bytes_per_s, port.tx_bytes_per_s))
-
-
-def _worker_percent(view: BackendView, node: NodeView) -> float | None:
-    """Return the CPU use of the backend's processes on a node, in percent of a core; None if unknown."""
-    ours = {process.pid for process in node.engine_processes if process.backend in {view.name, None}}
-    table = node.sample.processes if node.sample is not None else None
-    return known_sum(
-        process.cpu_percent for process in (table.processes if table else ()) if process.pid in ours
-    )
 
 
 def _busiest_communicator(ranks: RanksView) -> Communicator | None:
@@ -247,15 +220,6 @@ def _busiest_communicator(ranks: RanksView) -> Communicator | None:
     return max(comms, key=launch_count, default=None)
 
 
-def _most_launched_operation(comm: Communicator) -> str:
-    """Return the name of the operation that was launched most often in a communicator."""
-    totals: dict[str, int] = {}
-    for rank in comm.ranks:
-        for name, count in rank.counts.items():
-            totals[name] = totals.get(name, 0) + count
-    return max(totals, key=lambda name: totals[name], default="operations")
-
-
 _WINDOWS = {How.RATE: " 10 s", How.PERCENT: " 60 s", How.MEAN: " 60 s", How.COUNT: " since start"}
 
 
@@ -268,20 +232,16 @@ def counter_sections(view: BackendView, width: int) -> list[Section]:
     room = width // 2 - name_width(width) - VALUE_WIDTH
     cells: dict[str, list[Row]] = {}
     for reported, value in also_reported(view.counter_figures):
-        cells.setdefault(reported.section, []).append(_counter_fact(reported, value, room))
+        unit, window = reported.shown_unit, _WINDOWS.get(reported.how, "")
+        unit += window if len(unit) + len(window) < room else ""
+        if reported.is_percent:
+            text = numbers.percent(value, 6)
+        else:
+            is_count = reported.how in {How.COUNT, How.GAUGE}
+            text = numbers.count(value, 6) if is_count else numbers.rate(value, 6)
+        shown = fact(reported.title, text, unit, role="warn" if reported.fault else "text")
+        cells.setdefault(reported.section, []).append(shown)
     return [Section(title, facts(rows, width)) for title, rows in cells.items()]
-
-
-def _counter_fact(reported: CounterFigure, value: float, room: int) -> Row:
-    """Return label, value and unit; the window follows the unit if both fit into `room` cells."""
-    unit, window = reported.shown_unit, _WINDOWS.get(reported.how, "")
-    if len(unit) + len(window) < room:
-        unit += window
-    role = "warn" if reported.fault else "text"
-    if reported.is_percent:
-        return fact(reported.title, numbers.percent(value, 6), unit, role=role)
-    text = numbers.count(value, 6) if reported.how in {How.COUNT, How.GAUGE} else numbers.rate(value, 6)
-    return fact(reported.title, text, unit, role=role)
 
 
 _LATENCY_CELLS = 8
@@ -339,10 +299,9 @@ def lanes_section(view: BackendView, width: int) -> list[Section]:
     if len(view.lanes) < 2:
         return []
     total = sum(lane.generation_tokens or 0.0 for lane in view.lanes)
-    head: Row = [
-        label(f"{'lane':<6}{'run':>5}{'wait':>6}  KV cache"),
-        label("share of tokens".rjust(width - 27)),
-    ]
+    head: Row = label_row(
+        f"{'lane':<6}{'run':>5}{'wait':>6}  KV cache", label("share of tokens".rjust(width - 27))
+    )
     verdict = "now" if view.lanes_balance is None else f"{lanes_words(view.lanes_balance)} · now"
     return [Section("lanes", [head, *(_lane_row(lane, total, width) for lane in view.lanes)], verdict)]
 
@@ -393,11 +352,11 @@ def _load_rows(view: BackendView, width: int) -> list[Row]:
     ]
     percent, capacity = view.kv_cache_percent, view.kv_capacity_tokens
     used = None if percent is None or capacity is None else capacity * percent / 100
-    after: Row = [
+    after: Row = label_row(
         (numbers.percent(percent), alarm(view, share_role(percent, 90, 98))),
         figure(numbers.count(used, 6)),
-        label(f" of {numbers.count(capacity, 5).strip()} tok"),
-    ]
+        f" of {numbers.count(capacity, 5).strip()} tok",
+    )
     return [*facts(cells, width), percent_bar("KV cache", percent, "memory", after, width, 24)]
 
 
@@ -508,19 +467,15 @@ def _acceptance_by_position(view: BackendView, width: int) -> list[Row]:
 
 def _roofline_rows(view: BackendView, width: int) -> list[Row]:
     percent, read, limit = view.roofline_percent, view.estimated_read_gb_per_s, view.roofline_tps
-    after: Row = [
-        *percent_run(percent),
-        figure(numbers.count(read, 6)),
-        label(" GB/s read"),
-    ]
+    after: Row = label_row(*percent_run(percent), figure(numbers.count(read, 6)), " GB/s read")
     per_token = view.tpot if view.tpot.count else view.itl
     stream = 1 / per_token.mean_s if per_token.mean_s else None
     of_limit = None if stream is None or limit is None else 100 * stream / limit
-    below: Row = [
+    below: Row = label_row(
         *percent_run(of_limit),
         figure(numbers.rate(stream, 6)),
-        label(" tok/s" if limit is None else f" of {numbers.rate(limit, 4).strip()} tok/s"),
-    ]
+        " tok/s" if limit is None else f" of {numbers.rate(limit, 4).strip()} tok/s",
+    )
     return [
         percent_bar("memory", percent, "load", after, width, 24),
         percent_bar("1 request", of_limit, "load", below, width, 24),
@@ -548,7 +503,7 @@ def _finished_rows(view: BackendView, width: int) -> list[Row]:
 def _server_rows(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Row]:
     up = numbers.age(view.uptime_s)
     cells = [
-        [label("up for"), figure(up), label("")],
+        label_row("up for", figure(up), ""),
         fact("restarts", numbers.count(view.restarts, 5), " seen", role="warn" if view.restarts else "text"),
     ]
     rows = facts(cells, width)
@@ -578,12 +533,9 @@ def _node_row(name: str, node: NodeView | None, width: int) -> Row:
     )
     if not gpus:
         return [*row, label(f" {node.sample.gpu_note or '–'}")]
-    row += [
-        label(" GPU"),
-        *percent_run(use, 5),
-        *count_with_unit(power, 6, " W"),
-        *count_with_unit(heat, 5, " °C"),
-    ]
+    row += label_row(
+        " GPU", *percent_run(use, 5), *count_with_unit(power, 6, " W"), *count_with_unit(heat, 5, " °C")
+    )
     return row if node.failure is None else [*in_role(row, "stale"), (" stale", "warn")]
 
 
@@ -604,19 +556,31 @@ def backend_detail(
     """Draw one backend on the full screen as rows of `width` cells: `height` rows, or more where needed."""
     limits = limit_rows(view.limited_by, width - 4)
     unknown: list[Row] = [[label(line)] for line in wrap_sentence(_unknown_yardsticks(view), width - 4)]
-    detail = Detail(
-        lead=[*_lead_rows(view, width), *limits, *unknown],
-        sections=_main_sections(view, nodes, width),
-        graphs=_graphs(view),
-        aside=_aside_sections(view, nodes, width),
-    )
-    rows = detail_rows(detail, width, height, axis)
+    column = column_width(width)
+    # The ranks come first where the engine stands still, and nothing fits beside the values.
+    is_first = view.progress is not None and column != WIDE_COLUMN
+    ranks = ranks_section(view, nodes, column)
+    aside: list[Section] = []
+    for _ in range(2):  # the first time to count them: each is as wide as their number allows
+        each = aside_width(width, max(1, len(aside)))
+        aside = [
+            *(() if is_first else ranks_section(view, nodes, each)),
+            *nodes_section(view, nodes, each),
+            *lanes_section(view, each),
+        ]
+    sections = [*(ranks if is_first else ()), *backend_sections(view, nodes, column)]
+    graphs = _graphs(view)
+    lead = [*_state_rows(view, width - 4), *loading_rows(view, width - 3), *ranks_lead(view, width - 3)]
+
+    def draw(above: Sequence[Row]) -> list[Row]:
+        return detail_rows(above, sections, graphs, width, height, axis, aside=aside)
+
+    rows = draw([*lead, *limits, *unknown])
     in_edge = False
     if len(rows) > height - 2:
         # Where all else then fits, what is unknown goes, or the limit stands in the frame: no need to scroll.
-        lead = _lead_rows(view, width)
         for shown in ([*lead, *limits], lead):
-            without = detail_rows(replace(detail, lead=shown), width, height, axis)
+            without = draw(shown)
             if len(without) <= height - 2:
                 in_edge, rows = len(shown) == len(lead) and bool(limits), without
                 break
@@ -639,11 +603,6 @@ def backend_detail(
     )
 
 
-def _lead_rows(view: BackendView, width: int) -> list[Row]:
-    """Return the rows with the state, the progress of a server that loads, and the verdict on its ranks."""
-    return [*_state_rows(view, width - 4), *loading_rows(view, width - 3), *ranks_lead(view, width - 3)]
-
-
 def _state_rows(view: BackendView, width: int) -> list[Row]:
     """Return the backend's state and the rule that led to it as rows of at most `width` cells."""
     because = " because "
@@ -651,31 +610,6 @@ def _state_rows(view: BackendView, width: int) -> list[Row]:
     rule = head.removeprefix(view.state_text).removeprefix(because)
     first: Row = [(view.state_text, state_role(view)), label(because), (rule, "text")]
     return [first, *([(line, "text")] for line in rest)]
-
-
-def _ranks_come_first(view: BackendView, width: int) -> bool:
-    """Return whether the ranks come first: the engine stands still, and nothing fits beside the values."""
-    return view.progress is not None and column_width(width) != WIDE_COLUMN
-
-
-def _main_sections(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
-    """Return the sections of the column of values."""
-    column = column_width(width)
-    first = ranks_section(view, nodes, column) if _ranks_come_first(view, width) else []
-    return [*first, *backend_sections(view, nodes, column)]
-
-
-def _aside_sections(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
-    """Return the sections on ranks, nodes and engine cores; each is as wide as their number allows."""
-    drawn: list[Section] = []
-    for _ in range(2):  # the first time to count them
-        each = aside_width(width, max(1, len(drawn)))
-        drawn = [
-            *([] if _ranks_come_first(view, width) else ranks_section(view, nodes, each)),
-            *nodes_section(view, nodes, each),
-            *lanes_section(view, each),
-        ]
-    return drawn
 
 
 def _graphs(view: BackendView) -> list[Graph]:
@@ -703,7 +637,7 @@ def _graphs(view: BackendView) -> list[Graph]:
             _LEAST_TPS,
         ),
         Graph(
-            [label("requests "), ("⣿run", "running"), label("+"), ("⡪wait", "waiting")],
+            label_row("requests ", ("⣿run", "running"), "+", ("⡪wait", "waiting")),
             history.running,
             "running",
             tokens,
@@ -713,11 +647,13 @@ def _graphs(view: BackendView) -> list[Graph]:
         ),
         _latency_graph("TTFT", view, view.ttft, "ttft"),
         _latency_graph("ITL", view, view.itl, "itl"),
-        _percent_graph("KV cache", "", "memory", view, "kv_cache_percent"),
+        percent_graph([("KV cache", "memory")], history.kv_cache_percent, "memory"),
         prompt,
         _latency_graph("E2E", view, view.e2e, "e2e"),
         _latency_graph("queue", view, view.queue, "queue"),
-        _percent_graph("prefix hits", " over 60 s", "prompt", view, "prefix_cache_hit_percent"),
+        percent_graph(
+            [("prefix hits", "prompt"), label(" over 60 s")], history.prefix_cache_hit_percent, "prompt"
+        ),
         Graph(
             [("batch", "running"), label(" tok/step over 60 s")], history.tokens_per_step, "running", tokens
         ),
@@ -745,8 +681,10 @@ def _rare_graphs(view: BackendView, edge: Callable[[float], str]) -> list[Graph]
         edge,
         1.0,
     )
-    accepted = _percent_graph(
-        "accepted drafts", " over 60 s", "generation", view, "spec_decode_accept_percent"
+    accepted = percent_graph(
+        [("accepted drafts", "generation"), label(" over 60 s")],
+        history.spec_decode_accept_percent,
+        "generation",
     )
     return [graph for graph in (reads, accepted, preempted) if graph.series.peak() is not None]
 
@@ -761,26 +699,10 @@ def _latency_graph(name: str, view: BackendView, latency: Latency, field: str) -
         [(name, "title"), label(" "), ("⣿p50", "running"), ("⡪p95", "waiting")],
         getattr(view.history, f"{field}_p50_s"),
         "running",
-        _seconds_text,
+        lambda top: f"{top:g} s" if top >= 1 else f"{1000 * top:g} ms",
         max(0.01, 3 * bound),  # a value that is only known to be below a bound must not fill the graph
         over=getattr(view.history, f"{field}_p95_s"),
         over_gradient="waiting",
         over_holds_both=True,
         empty="too few for quantiles" if latency.count else none_seen(latency),
     )
-
-
-def _percent_graph(name: str, window: str, gradient: str, view: BackendView, field: str) -> Graph:
-    return Graph(
-        [(name, gradient), label(window)],
-        getattr(view.history, field),
-        gradient,
-        lambda _: "100 %",
-        100.0,
-        fixed=True,
-    )
-
-
-def _seconds_text(top: float) -> str:
-    """Format a round number of seconds, such as "50 ms" or "2.5 s"."""
-    return f"{top:g} s" if top >= 1 else f"{1000 * top:g} ms"

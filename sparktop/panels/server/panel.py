@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -27,6 +26,7 @@ from sparktop.panels.parts.figures import (
     finding_note,
     has_failed,
     label,
+    label_row,
     latency_row,
     rate_words,
     scrape_row,
@@ -89,7 +89,7 @@ def loading_rows(view: BackendView, width: int) -> list[Row]:
     if loading.share is not None:
         after: Row = [label(" "), figure(numbers.percent(100 * loading.share, 5))]
         if loading.left_s is not None:
-            after += [label(" ~"), figure(minutes(loading.left_s)), label(" left")]
+            after += label_row(" ~", figure(minutes(loading.left_s)), " left")
         bar = max(_LEAST_BAR, min(_MOST_BAR, width - 8 - row_width(after)))
         rows.append([label("loading "), *bar_runs(loading.share, bar, "generation"), *after])
     phase, _, times = words.rpartition(", ") if cell_width(words) > width else ("", "", words)
@@ -190,32 +190,17 @@ def widest_scale(scales: Iterable[GroupScale]) -> GroupScale:
     )
 
 
-def _rates_row(view: BackendView) -> Row:
-    """Return the row of token rates with their window: the graph beside it shows single seconds."""
-    return [
-        label("gen "),
-        figure(numbers.rate(view.generation_tps, 6), LIVE),
-        label(" prompt"),
-        figure(numbers.rate(view.prompt_tps, 6), LIVE),
-        label(f" tok/s of {rate_words(view).removeprefix('over ')}"),
-    ]
-
-
-def _latency_head() -> Row:
-    return [label("latency over 60 s")]
-
-
 def _requests_row(view: BackendView) -> Row:
     slots = f"/{view.slots}" if view.slots else ""
-    return [
+    return label_row(
         label("run", 4),
         figure(numbers.count(view.running, 5), LIVE),
         (f"{slots:<5}", "muted"),
-        label("wait "),
+        "wait ",
         figure(numbers.count(view.waiting, 5), wait_role(view)),
-        label("  req/s "),
+        "  req/s ",
         figure(numbers.rate(view.requests_per_s, 5)),
-    ]
+    )
 
 
 def _kv_row(view: BackendView, width: int) -> Row:
@@ -234,34 +219,30 @@ def _kv_row(view: BackendView, width: int) -> Row:
 def _cache_row(view: BackendView) -> Row:
     hits, preempted = view.prefix_cache_hit_percent, view.preemptions_per_s
     role = alarm(view, "bad" if preempted else "text")
-    return [
-        label("prefix hits "),
+    return label_row(
+        "prefix hits ",
         figure(numbers.percent(hits)),
-        label("  preempted/s "),
+        "  preempted/s ",
         figure(numbers.rate(preempted, 5), role),
-    ]
+    )
 
 
 def _speculation_row(view: BackendView) -> Row:
     accepted, read = view.spec_decode_accept_percent, view.estimated_read_gb_per_s
-    return [
-        label("spec accept "),
-        figure(numbers.percent(accepted)),
-        label("  reads "),
-        figure(numbers.count(read, 5)),
-        label(" GB/s"),
-    ]
+    return label_row(
+        "spec accept ", figure(numbers.percent(accepted)), "  reads ", figure(numbers.count(read, 5)), " GB/s"
+    )
 
 
 def _totals_row(view: BackendView) -> Row:
     finished = sum(view.finished.values()) if view.finished else None
-    return [
-        label("done "),
+    return label_row(
+        "done ",
         figure(numbers.count(finished, 6)),
-        label(" req  "),
+        " req  ",
         figure(numbers.count(view.generation_tokens, 6)),
-        label(" tokens out"),
-    ]
+        " tokens out",
+    )
 
 
 def _lane_rows(view: BackendView, height: int, width: int) -> list[Row]:
@@ -272,14 +253,14 @@ def _lane_rows(view: BackendView, height: int, width: int) -> list[Row]:
     if len(view.lanes) < 2 or height < 1:
         return []
     rows: list[Row] = [
-        [
+        label_row(
             label(f"lane {lane.lane}", 9),
             figure(numbers.count(lane.running, 4)),
-            label(" run "),
+            " run ",
             figure(numbers.count(lane.waiting, 4)),
-            label(" wait  KV "),
+            " wait  KV ",
             figure(numbers.percent(lane.kv_cache_percent)),
-        ]
+        )
         for lane in view.lanes
     ]
     if len(rows) > height:
@@ -290,17 +271,19 @@ def _lane_rows(view: BackendView, height: int, width: int) -> list[Row]:
 
 def further_rows(view: BackendView, width: int, height: int) -> list[Row]:
     """Return at most `height` rows with a backend's values other than rates and requests, by importance."""
-    rows: list[Callable[[], Row]] = [
-        partial(latency_row, "TTFT", view.ttft, width),
-        partial(latency_row, "ITL", view.itl, width),
-        partial(_kv_row, view, width),
-        partial(latency_row, "E2E", view.e2e, width),
-        partial(latency_row, "queue", view.queue, width),
-        partial(_cache_row, view),
-        partial(_totals_row, view),
-        partial(_speculation_row, view),
+    if height < 1:
+        return []
+    rows = [
+        latency_row("TTFT", view.ttft, width),
+        latency_row("ITL", view.itl, width),
+        _kv_row(view, width),
+        latency_row("E2E", view.e2e, width),
+        latency_row("queue", view.queue, width),
+        _cache_row(view),
+        _totals_row(view),
+        _speculation_row(view),
     ]
-    return [fit_row(row(), width) for row in rows[: max(0, height)]]
+    return [fit_row(row, width) for row in rows[:height]]
 
 
 def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
@@ -308,18 +291,21 @@ def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
 
     Blank rows separate groups of values if they fit.
     """
-    load: list[Callable[[], Row]] = [
-        partial(_rates_row, view),
-        partial(_requests_row, view),
-        partial(_kv_row, view, width),
+    rates = [
+        label("gen "),
+        figure(numbers.rate(view.generation_tps, 6), LIVE),
+        label(" prompt"),
+        figure(numbers.rate(view.prompt_tps, 6), LIVE),
+        label(f" tok/s of {rate_words(view).removeprefix('over ')}"),  # the graph shows single seconds
     ]
+    load = [rates, _requests_row(view), _kv_row(view, width)]
     latencies = (("TTFT", view.ttft), ("ITL", view.itl), ("E2E", view.e2e), ("queue", view.queue))
-    waits = [partial(latency_row, name, latency, width) for name, latency in latencies]
-    rest = [partial(_cache_row, view), partial(_totals_row, view), partial(_speculation_row, view)]
-    flat: list[Callable[[], Row]] = [*load, *waits, *rest]
+    waits = [latency_row(name, latency, width) for name, latency in latencies]
+    rest = [_cache_row(view), _totals_row(view), _speculation_row(view)]
+    flat = [*load, *waits, *rest]
     if height >= len(flat) + 3:
-        flat = [*load, list, _latency_head, *waits, list, *rest]
-    rows = [fit_row(row(), width) for row in flat[:height]]
+        flat = [*load, [], [label("latency over 60 s")], *waits, [], *rest]
+    rows = [fit_row(row, width) for row in flat[:height]]
     if height > len(rows) + 1:
         rows += [fit_row((), width), *_lane_rows(view, height - len(rows) - 1, width)]
     return rows
@@ -331,22 +317,11 @@ def lanes_words(lanes: Balance) -> str:
     return ", ".join(part for part in (lanes.word.value, cost) if part)
 
 
-def token_caption(top: Top, width: int) -> Row:
-    """Return the row above a graph of the token rate with the scale 0 to `top`."""
-    return caption([("tok/s", "generation")], top_words(top), width)
-
-
 def load_caption(top: Top, width: int) -> Row:
     """Return the row above a graph of the running and waiting requests with the scale 0 to `top`."""
     words: list[Run] = [("⣿run", "running"), label("+"), ("⡪wait", "waiting")]
     short: list[Run] = [("run", "running"), label("+"), ("wait", "waiting")]
     return caption([label("requests "), *words], top_words(top), width, words, short, [("load", "running")])
-
-
-def token_rows(view: BackendView, width: int, height: int, axis: TimeAxis, top: float) -> list[Row]:
-    """Draw a backend's token rate over time as `height` rows of `width` cells, on a scale from 0 to `top`."""
-    values = axis.values(view.history.generation_tps, width)
-    return area_rows(values, width, height, top, "generation", end_slot=axis.end_slot)
 
 
 def load_rows(view: BackendView, width: int, height: int, axis: TimeAxis, top: float) -> list[Row]:
@@ -358,7 +333,8 @@ def load_rows(view: BackendView, width: int, height: int, axis: TimeAxis, top: f
 def graph_captions(width: int, scale: GroupScale) -> list[Row]:
     """Return the rows above the graphs of a panel or list of `width` cells, one for each graph."""
     count, each = graph_columns(width)
-    return [token_caption(scale.generation_tps, each), load_caption(scale.load, each)][2 - count :]
+    tokens = caption([("tok/s", "generation")], top_words(scale.generation_tps), each)
+    return [tokens, load_caption(scale.load, each)][2 - count :]
 
 
 def graph_rows(
@@ -373,7 +349,10 @@ def graph_rows(
         return []
     axis = window.axis(each)
     load = load_rows(view, each, height, axis, scale.load.end)
-    return [load] if count == 1 else [token_rows(view, each, height, axis, scale.generation_tps.end), load]
+    if count == 1:
+        return [load]
+    values, top = axis.values(view.history.generation_tps, each), scale.generation_tps.end
+    return [area_rows(values, each, height, top, "generation", end_slot=axis.end_slot), load]
 
 
 def name_and_state(view: BackendView) -> tuple[Row, Run]:
@@ -517,12 +496,6 @@ def _place_note(view: BackendView, *, on_board: bool) -> Row:
     return [(f" {words} ", "muted")] if words else []
 
 
-def _edge_room(width: int, *, timed: bool) -> int:
-    """Return the cells for texts in a panel's lower edge; of a `timed` one, those before the time axis."""
-    starts = graph_starts(width)
-    return starts[-1] - 4 if timed and starts else width - 8
-
-
 def backend_panel(
     view: BackendView,
     width: int,
@@ -551,7 +524,9 @@ def backend_panel(
         rows = [row if index < len(loads) else in_role(row, "stale") for index, row in enumerate(rows)]
     title, state = name_and_state(view)
     timed = last and view.failure is None and view.state is not BackendState.UNKNOWN
-    lower, note = footnote(view, on_board=True, room=_edge_room(width, timed=timed))
+    starts = graph_starts(width)
+    room = starts[-1] - 4 if timed and starts else width - 8  # before the time axis, where the edge has one
+    lower, note = footnote(view, on_board=True, room=room)
     role = frame_role("backend", selected=selected, failed=has_failed(view))
     drawn_rows = frame_rows(
         rows,
@@ -582,21 +557,21 @@ def _tile_figures(view: BackendView, width: int) -> Row:
     run = figure(numbers.count(view.running, 3).strip(), LIVE)
     wait = figure(numbers.count(view.waiting, 3).strip(), wait_role(view))
     percent = numbers.percent(view.kv_cache_percent).strip()
-    requests: Row = [label(" run "), run, label(" wait "), wait]
+    requests: Row = label_row(" run ", run, " wait ", wait)
     words: Row = [rate, label(" tok/s"), *requests]
     window = rate_words(view).removeprefix("over ")
     choices: tuple[Row, ...] = (
-        [
+        label_row(
             rate,
-            label(f" tok/s {window}"),
+            f" tok/s {window}",
             *requests,
-            label("  KV "),
+            "  KV ",
             (percent, alarm(view, share_role(view.kv_cache_percent, 90, 98))),
-        ],
+        ),
         [*words, label("  KV "), (percent, alarm(view, share_role(view.kv_cache_percent, 90, 98)))],
         words,
-        [rate, label(" tok/s "), run, label("+"), wait],
-        [rate, label(" "), run, label("+"), wait],
+        label_row(rate, " tok/s ", run, "+", wait),
+        label_row(rate, " ", run, "+", wait),
     )
     chosen = next((row for row in choices if row_width(row) <= width), choices[-1])
     return fit_row([(" " * (row_width(chosen) < width), "text"), *chosen], width)

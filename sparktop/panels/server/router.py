@@ -8,7 +8,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import EMPTY, fit, segments
 from sparktop.model.event import Progress
 from sparktop.model.router import LITELLM, UNKNOWN_KIND, Deployment, RouterView
-from sparktop.panels.parts.figures import figure, label, part_role
+from sparktop.panels.parts.figures import figure, label, label_row, part_role
 from sparktop.panels.parts.text import Row, Run, fit_row, frame_role, frame_rows, in_role, name_tab, row_width
 
 _FILLS = "■▬▮▰"
@@ -20,6 +20,8 @@ _ID = 12
 """Cells of a backend's name, and of its id at the router."""
 _LEAST_LOADS = 10
 """Least height in rows of the loads of the backends below the deployments."""
+_LISTED = 2
+"""Up to this many rows inside its frame, a router's deployments have no rows of their own."""
 _UNMAPPED = "✖ unmapped"
 _STATE_ROLES = {
     "loading": "warn",
@@ -45,7 +47,12 @@ def router_panel(
     """
     inner, inside = width - 4, height - 2
     # The share comes from the backends: it is as fresh as their samples, even if the router failed.
-    deployments = _deployment_rows(view, inner, inside)
+    if inside <= 1:
+        deployments = [_deployments_count(view)]
+    elif inside == _LISTED:
+        deployments = [_deployments_row(view, inner)]
+    else:
+        deployments = [[], *_deployments_table(view, inner, inside - 2)]
     if view.failure is not None or view.age_s is None:
         deployments = [in_role(row, "stale") for row in deployments]
     if inside <= 1:
@@ -56,7 +63,8 @@ def router_panel(
     if below is not None and room >= _LEAST_LOADS:
         rows += [[], *below(inner, room)[:room]]
     rows = [fit_row([(" ", "text"), *row], width - 2) for row in rows]
-    state, since = _state_and_since(view)
+    state: Run = ("slow", "warn") if view.ok and view.slow else (view.state, _STATE_ROLES[view.state])
+    since = view.answering_since if view.ok else view.failing_since if view.failure is not None else None
     footnote, note = _footnotes(view, inside)
     return frame_rows(
         rows,
@@ -66,28 +74,9 @@ def router_panel(
         title=name_tab("router", view.name),
         state=state,
         about=_software_row(view),
-        status=since,
+        status=[] if since is None else [label(f" since {since.astimezone():%H:%M:%S} ")],
         footnote=footnote,
         note=note,
-    )
-
-
-_LISTED = 2
-"""Up to this many rows inside its frame, a router's deployments have no rows of their own."""
-
-
-def _deployment_rows(view: RouterView, width: int, inside: int) -> list[Row]:
-    """Return rows on the router's deployments, as detailed as the number of rows `inside` the panel allows.
-
-    With one row the deployments are counted, with two they are listed in one row, with more each has a
-    row.
-    """
-    if inside <= 1:
-        return [_deployments_count(view)]
-    return (
-        [_deployments_row(view, width)]
-        if inside == _LISTED
-        else [[], *_deployments_table(view, width, inside - 2)]
     )
 
 
@@ -108,13 +97,6 @@ def _own_counts(view: RouterView) -> Iterator[str]:
     for title, value in (("queued", view.sample.queued), ("in flight", view.sample.in_flight)):
         if value is not None:
             yield f"{title} {numbers.count(value, 6).strip()}"
-
-
-def _state_and_since(view: RouterView) -> tuple[Run, Row]:
-    """Return (state of the router, text on since when it has been in this state)."""
-    word: Run = ("slow", "warn") if view.ok and view.slow else (view.state, _STATE_ROLES[view.state])
-    since = view.answering_since if view.ok else view.failing_since if view.failure is not None else None
-    return word, [] if since is None else [label(f" since {since.astimezone():%H:%M:%S} ")]
 
 
 def _footnotes(view: RouterView, inside: int) -> tuple[Row, Row]:
@@ -146,7 +128,10 @@ def _footnotes(view: RouterView, inside: int) -> tuple[Row, Row]:
 def _shares_row(view: RouterView, width: int) -> Row:
     """Return a row with each backend's share of the requests that run now: a bar of parts, then numbers."""
     head = label("run ")
-    parts = _running_by_backend(view)
+    parts = {name: view.running.get(name) for name in view.backends}
+    if not parts:  # none is watched: what the router itself counts, by its own names
+        sent = (view.sample.sent or {}).items()
+        parts = {name.partition("://")[2] or name: load for name, load in sent}
     if not parts:
         words = ", ".join(_own_counts(view)) or "no backend that is watched is behind it"
         return [head, (words, "muted")]
@@ -156,7 +141,12 @@ def _shares_row(view: RouterView, width: int) -> Row:
     key[-1] = key[-1][:-1]  # no gap after the last part
     room = width - row_width([head]) - 2 - sum(row_width(part) for part in key)
     length = min(_BAR_MAX, max(_BAR_MIN, 3 * len(key), room))
-    row: Row = [head, *_parts_bar(loads, total, length), ("  ", "text")]
+    track = EMPTY if any(load is not None for load in loads) else numbers.UNKNOWN
+    bar: Row = [(track * length, "bar_empty")]
+    if total:
+        widths = segments([load or 0.0 for load in loads], total, length)
+        bar = [(_part_sign(at) * cells, part_role(at)) for at, cells in enumerate(widths[:-1]) if cells]
+    row: Row = [head, *bar, ("  ", "text")]
     left = width - row_width(row)
     for number, part in enumerate(key):
         rest = f"+{len(key) - number}"
@@ -168,38 +158,20 @@ def _shares_row(view: RouterView, width: int) -> Row:
     return row
 
 
-def _running_by_backend(view: RouterView) -> Mapping[str, float | None]:
-    """Return the running requests of each backend behind the router.
-
-    If none of them is watched, they are what the router itself counts, by its own names.
-    """
-    if view.backends:
-        return {name: view.running.get(name) for name in view.backends}
-    return {name.partition("://")[2] or name: load for name, load in (view.sample.sent or {}).items()}
-
-
 def _part_sign(index: int) -> str:
     """Return the sign of a backend's part of the bar; letters are those of a sweep's targets."""
     return _FILLS[index % len(_FILLS)]
 
 
-def _parts_bar(loads: list[float | None], total: float, length: int) -> Row:
-    if not total:
-        track = EMPTY if any(load is not None for load in loads) else numbers.UNKNOWN
-        return [(track * length, "bar_empty")]
-    widths = segments([load or 0.0 for load in loads], total, length)
-    return [(_part_sign(index) * cells, part_role(index)) for index, cells in enumerate(widths[:-1]) if cells]
-
-
 def _parts_legend(parts: Mapping[str, float | None], total: float) -> list[Row]:
     return [
-        [
+        label_row(
             (_part_sign(index), part_role(index)),
             (f" {fit(name, _NAME).rstrip()}", "text"),
             figure(numbers.count(load, 4)),
             label(numbers.percent(100 * load / total if load is not None and total else None, 6)),
-            label("   "),
-        ]
+            "   ",
+        )
         for index, (name, load) in enumerate(parts.items())
     ]
 
@@ -230,32 +202,22 @@ def _deployments_row(view: RouterView, width: int) -> Row:
     if view.sample.deployments is None:
         row.append(("(config) ", "muted"))
     for number, (name, backend) in enumerate(sent):
-        sign: Row = [(" ▲", "warn")] if name in view.deployment_troubles else []
-        piece = [label(" · " if number else ""), *_deployment_piece(name, backend), *sign]
-        rest = _hidden_deployments([backend for _, backend in sent[number:]])
+        short, shown = (fit(name, _ID).rstrip(), "muted"), (fit(backend or "", _NAME).rstrip(), "text")
+        piece: Row = [label(" · " if number else "")]
+        if backend is None:
+            piece += [short, (f" {_UNMAPPED}", "warn")]
+        else:
+            piece += [shown] if name == backend else [short, (" → ", "muted"), shown]
+        piece += [(" ▲", "warn")] if name in view.deployment_troubles else []
+        hidden = [behind for _, behind in sent[number:]]
+        unmapped = hidden.count(None)
+        rest: Row = [label(f" +{len(hidden)} more")]
+        rest += [(f", {unmapped} {_UNMAPPED}", "warn")] if unmapped else []
         later = 0 if number == len(sent) - 1 else row_width(rest)
         if row_width([*row, *piece]) + later > width:
             return [*row, *rest]
         row += piece
     return row
-
-
-def _hidden_deployments(backends: list[str | None]) -> Row:
-    """Return a row that counts the deployments that did not fit, and how many lack a watched backend.
-
-    `backends` has the watched backend of each deployment that did not fit; None if there is none.
-    """
-    unmapped = backends.count(None)
-    row: Row = [label(f" +{len(backends)} more")]
-    return [*row, (f", {unmapped} {_UNMAPPED}", "warn")] if unmapped else row
-
-
-def _deployment_piece(name: str, backend: str | None) -> Row:
-    short = (fit(name, _ID).rstrip(), "muted")
-    if backend is None:
-        return [short, (f" {_UNMAPPED}", "warn")]
-    shown = (fit(backend, _NAME).rstrip(), "text")
-    return [shown] if name == backend else [short, (" → ", "muted"), shown]
 
 
 def _deployments_table(view: RouterView, width: int, height: int) -> list[Row]:

@@ -84,7 +84,8 @@ class AskScreen(Dialog[bool]):
             box.border_subtitle = key_hints(hints, getattr(self.app, "role_styles", None))
             with VerticalScroll(can_focus=False):
                 yield Static(self._text)
-            options = OptionList(*(Option(self._line(key, word), name) for name, key, word in self._answers))
+            lines = [Text.assemble((f"{key}  ", "bold"), word) for _, key, word in self._answers]
+            options = OptionList(*map(Option, lines, (_YES, _NO)))
             options.highlighted = self._first
             yield options
 
@@ -96,13 +97,6 @@ class AskScreen(Dialog[bool]):
         """Limit the question's height so that the answers stay visible; a style sheet cannot do this."""
         room = int(self.size.height * _SHARE) - _FRAME - len(self._answers)
         self.query_one(VerticalScroll).styles.max_height = max(1, room)
-
-    @staticmethod
-    def _line(key: str, word: str) -> Text:
-        line = Text()
-        line.append(f"{key}  ", style="bold")
-        line.append(word)
-        return line
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Close the dialog with the selected answer."""

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
-from msgspec import Struct
-from msgspec.structs import replace
 from rich.style import Style
 from rich.text import Text
 from textual import events
@@ -101,31 +99,10 @@ _SWEEP_FIGURES = (
 )
 
 
-class Entry(Struct, frozen=True):
-    """A line of the help: what it explains, the explanation, and the key whose action it describes."""
-
-    head: str
-    text: str
-    key: Key | None = None
-
-
-class Section(Struct, frozen=True):
-    """A group of entries under a heading."""
-
-    title: str
-    entries: tuple[Entry, ...]
-
-    def entries_with(self, words: Sequence[str]) -> Section:
-        """Return the section with only those entries that contain all `words`, in upper or lower case.
-
-        If the heading contains them, all entries are kept.
-        """
-        if _contains(self.title, words):
-            return self
-        return replace(
-            self,
-            entries=tuple(entry for entry in self.entries if _contains(f"{entry.head} {entry.text}", words)),
-        )
+Entry = tuple[str, str, Key | None]
+"""A line of the help: what it explains, the explanation, and the key whose action it describes."""
+Section = tuple[str, Sequence[Entry]]
+"""A heading and its entries."""
 
 
 def _contains(text: str, words: Sequence[str]) -> bool:
@@ -134,12 +111,12 @@ def _contains(text: str, words: Sequence[str]) -> bool:
 
 def key_section(title: str, keys: Sequence[Key]) -> Section:
     """Return a section with an entry for each of `keys` that has a key at all."""
-    return Section(title, tuple(Entry(key.shown, key.help, key) for key in keys if key.keys))
+    return title, [(key.shown, key.help, key) for key in keys if key.keys]
 
 
 def word_section(title: str, pairs: Sequence[tuple[str, str]]) -> Section:
     """Return a section of explanations; `pairs` are (label or sign, meaning)."""
-    return Section(title, tuple(Entry(head, text) for head, text in pairs))
+    return title, [(head, text, None) for head, text in pairs]
 
 
 def explained_section(
@@ -154,12 +131,12 @@ def option_section() -> Section:
     """Return a section with the settings of the options menu; each has the key that opens the menu there."""
     from sparktop.config.options import ALL, shown_place  # late: most starts need none of it
 
-    entries = []
+    entries: list[Entry] = []
     for option in ALL:
         path = shown_place(option)
         key = Key(path, (), "", f"app.menu('{path}')", option.help)
-        entries.append(Entry("", f"{option.name}: {option.help}", key))
-    return Section("Options (enter opens the menu there)", tuple(entries))
+        entries.append(("", f"{option.name}: {option.help}", key))
+    return "Options (enter opens the menu there)", entries
 
 
 class HelpScreen(Dialog[None]):
@@ -241,8 +218,12 @@ class HelpScreen(Dialog[None]):
             if words and self.offers_options and getattr(self.app, "has_options", False)
             else []
         )
-        sections = [section.entries_with(words) for section in (*self.sections(self._keys), *options)]
-        return [section for section in sections if section.entries]
+        sections: list[Section] = []
+        for title, entries in (*self.sections(self._keys), *options):
+            whole = _contains(title, words)
+            kept = [entry for entry in entries if whole or _contains(f"{entry[0]} {entry[1]}", words)]
+            sections += [(title, kept)] if kept else []
+        return sections
 
     def action_turn(self, step: int) -> None:
         """Scroll to the next (1) or previous (-1) heading."""
@@ -259,12 +240,7 @@ class HelpScreen(Dialog[None]):
         """Return the keys that were found, in their order; empty while nothing is searched."""
         if not self._words.strip():
             return []
-        return [
-            entry.key
-            for section in self._matching_sections()
-            for entry in section.entries
-            if entry.key is not None
-        ]
+        return [key for _, entries in self._matching_sections() for _, _, key in entries if key is not None]
 
     def _draw(self) -> None:
         box = self.query_one(VerticalScroll)
@@ -338,15 +314,15 @@ def _sections_text(
         return Style() if styles is None else styles[role]
 
     text = Text()
-    for number, section in enumerate(sections):
-        title = "\n".join(wrap_sentence(section.title, width))
-        text.append(f"{'' if not number else chr(10)}{title}\n", style("accent"))
-        for entry in section.entries:
-            head = _HEAD if entry.head else 0
-            mark = "▸" if marked is not None and entry.key is marked else " "
-            alone = cell_width(entry.head) >= _HEAD
-            text.append(mark + (f"{entry.head}\n" if alone else fit(entry.head, head)), style("key"))
-            for line, part in enumerate(wrap_sentence(entry.text, width - head - 1)):
+    for number, (title, entries) in enumerate(sections):
+        words = "\n".join(wrap_sentence(title, width))
+        text.append(f"{'' if not number else chr(10)}{words}\n", style("accent"))
+        for said, explanation, key in entries:
+            head = _HEAD if said else 0
+            mark = "▸" if marked is not None and key is marked else " "
+            alone = cell_width(said) >= _HEAD
+            text.append(mark + (f"{said}\n" if alone else fit(said, head)), style("key"))
+            for line, part in enumerate(wrap_sentence(explanation, width - head - 1)):
                 text.append(f"{' ' * (head + 1) if line or alone else ''}{part}\n", style("text"))
     if not sections:
         text.append("nothing found: fewer letters find more\n", style("muted"))

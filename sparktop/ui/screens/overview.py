@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 from textual import events, on
 from textual.app import ComposeResult
@@ -59,15 +58,6 @@ SWEEP = PanelKey("sweep", "")
 """Identifies the sweep's panel on the board."""
 HEADER = 1
 """Rows above the board."""
-
-
-class _Step(Struct, frozen=True):
-    """A step into a wall: what was opened, and what was shown and selected before."""
-
-    opened: PanelKey
-    zoomed: PanelKey | None
-    selected: PanelKey | None
-    first_row: int
 
 
 class OverviewScreen(CanvasScreen):
@@ -144,17 +134,16 @@ class OverviewScreen(CanvasScreen):
         """Rows of the screen for the board."""
         self._is_wall = False
         """Whether the board shows what is watched directly as a wall."""
-        self._steps: list[_Step] = []
+        self._steps: list[tuple[PanelKey, PanelKey | None, PanelKey | None, int]] = []
+        """Steps into a wall: what was opened, and what was shown alone, selected and the first row before."""
         self._opened_in_detail = False
         self._why_on_board = False
         """Whether the evidence was opened from the board, to which Esc then returns."""
         self._bar_cells = (0, 0)
+        """First cell and number of cells of the time bar on the screen."""
         self._happened: tuple[datetime, Moment | str | None] | None = None
         """The past moment whose minutes were read last, and these; why they could not be."""
-        self._happened_page: tuple[tuple[datetime, int, int], list[Row]] | None = None
-        """(Moment, width, height) of the page of what happened that was drawn last, and its rows."""
         self._reads_happened = False
-        """First cell and number of cells of the time bar on the screen."""
 
     def compose(self) -> ComposeResult:
         """Yield the widget that shows all rows, and the input lines, which are hidden at first."""
@@ -409,9 +398,8 @@ class OverviewScreen(CanvasScreen):
 
     def _leave_panel(self) -> None:
         """Return from the panel shown alone to all panels, or to what it was opened from, such as a wall."""
-        if self._steps and self._steps[-1].opened == self.zoomed:
-            step = self._steps.pop()
-            self.zoomed, self.selected, self._first_row = step.zoomed, step.selected, step.first_row
+        if self._steps and self._steps[-1][0] == self.zoomed:
+            _, self.zoomed, self.selected, self._first_row = self._steps.pop()
             self._scroll = 0
             return
         self._steps.clear()
@@ -457,10 +445,7 @@ class OverviewScreen(CanvasScreen):
         if at is None or moment is None or isinstance(moment, str):
             said = moment if isinstance(moment, str) else "reading the minutes around this moment"
             return happened_frame([[(f" {said}", "muted")]], width, height)
-        key = (at, width, height)
-        if self._happened_page is None or self._happened_page[0] != key:
-            self._happened_page = key, happened_screen(moment, at, width, height)
-        return self._happened_page[1]
+        return happened_screen(moment, at, width, height)
 
     def _read_happened(self) -> None:
         """Read the minutes around the past moment on the screen, unless it goes on or they are being read."""
@@ -705,7 +690,7 @@ class OverviewScreen(CanvasScreen):
         kind, name = self.selected.kind, self.selected.name
         opened = self._panel_of_line(kind, name)
         if opened is not None:
-            self._steps.append(_Step(opened, self.zoomed, self.selected, self._first_row))
+            self._steps.append((opened, self.zoomed, self.selected, self._first_row))
             self.zoomed, self.selected = opened, None
             self._scroll = self._first_row = 0
             self._paint()

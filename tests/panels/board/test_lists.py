@@ -15,7 +15,7 @@ from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.panels.board.bars import TimeBar, cell_of, time_bar_row, time_of
 from sparktop.panels.board.events import events_panel, events_screen
 from sparktop.panels.board.layout import PanelKey
-from sparktop.panels.board.view import FLEET, Arrangement, Sort, View, backend_order
+from sparktop.panels.board.view import FLEET, Arrangement, Sort, View, backend_numbers, order_names
 from sparktop.panels.parts.text import row_text, row_width
 from stage.rehearsal import Rehearsal
 
@@ -106,7 +106,7 @@ def test_by_state_the_order_is_that_of_a_wall(four: Snapshot) -> None:
     for worse, better in pairwise(GRAVITY):
         states = [better, worse, better, worse]
         shown = [replace(one, state=state) for one, state in zip(four.backends, states, strict=True)]
-        order = backend_order(shown, Sort.STATE)
+        order = order_names(backend_numbers(shown, Sort.STATE), Sort.STATE)
         walled = wall_of(replace(four, backends=tuple(replace(one, group="") for one in shown))).groups
         assert order == ["spark-b", "spark-d", "spark-a", "spark-c"]
         assert walled[0].states == [worse, worse, better, better]

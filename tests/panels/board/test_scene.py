@@ -43,23 +43,12 @@ from sparktop.panels.parts.text import Row, row_text, row_width
 from sparktop.ui.keys import keys_to_unseen
 from sparktop.watch.discovery import USUAL_PORTS
 from stage.rehearsal import START, Outage, Rehearsal
-from tests.panels.drawn import board, flat, text_of
+from tests.panels.drawn import board, text_of
 
 
 @pytest.fixture(scope="module")
 def broken() -> Snapshot:
     return Rehearsal(outage=Outage(1, 30)).play(60).snapshot()
-
-
-@pytest.mark.long
-def test_a_dead_backend_keeps_its_place_and_says_why(playing: Snapshot, broken: Snapshot) -> None:
-    """A dead backend moves no panel of the fleet, and its own panel says why it is unreachable."""
-    alive, dead = Scene(playing, 120, 34), Scene(broken, 120, 34)
-    assert alive.layout == dead.layout
-    text = text_of(board(broken, (120, 34)))
-    assert "unreachable" in text
-    assert "connection refused" in text
-    assert "since " in text
 
 
 @pytest.mark.long
@@ -133,19 +122,6 @@ def test_the_header_has_the_sign_of_the_panel_for_what_does_not_answer(broken: S
     mild = tuple(replace(one, severity=Severity.WARNING) for one in broken.alerts)
     assert "✖2 spark-b" in row_text(header_row(replace(broken, alerts=(*broken.alerts, mild[0])), width))
     assert "▲ spark-b" in row_text(header_row(replace(broken, alerts=mild), width))
-
-
-@pytest.mark.long
-def test_a_table_keeps_its_heading_and_shows_the_selected_row() -> None:
-    """With too many rows the heading stays, the selected row is in sight, and the frame counts them."""
-    snapshot = Rehearsal(backends=20).play(12).snapshot()
-    last = PanelKey("backend", snapshot.backends[-1].name)
-    scene = Scene(snapshot, 80, 22, View(preset=Preset.COMPACT), selected=last)
-    text = text_of(flat(scene))
-    assert "tok/s" in next(line for line in text.splitlines() if "TTFT p95" in line)
-    assert f"▶{last.name}" in text
-    assert "of 20" in text
-    assert scene.keys()[-1] == last
 
 
 @pytest.mark.long

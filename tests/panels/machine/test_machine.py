@@ -64,10 +64,10 @@ from sparktop.panels.machine.processes import (
     process_panel,
 )
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow
-from sparktop.panels.parts.text import Row, row_text, row_width
+from sparktop.panels.parts.text import row_text, row_width
 from stage.fleet import RehearsedFleet
 from stage.rehearsal import Rehearsal
-from tests.panels.drawn import SIZES, board, texts
+from tests.panels.drawn import SIZES, board, text_of, texts
 from tests.panels.machines import CAUSE, FIX, SLOW, dead, many_gpus, no_gpu
 
 AXIS = TimeAxis(130.0, 2.0)
@@ -79,12 +79,8 @@ def view_of(gpu: GpuReading, **more: object) -> NodeView:
     return NodeView("n", "local", sample, age_s=0.1, **more)  # type: ignore[arg-type]  # each test gives its own
 
 
-def text_of(rows: list[Row]) -> str:
-    return "\n".join(row_text(row) for row in rows)
-
-
 def gpu_text(view: NodeView, width: int = 54) -> str:
-    return "\n".join(row_text(row) for section in gpu_sections(view, width) for row in section.lines(width))
+    return text_of(row for section in gpu_sections(view, width) for row in section.lines(width))
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)

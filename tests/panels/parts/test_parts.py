@@ -205,10 +205,6 @@ def series(points: Sequence[tuple[float, float | None]]) -> Series:
 
 def test_nothing_is_held_beyond_the_newest_sample() -> None:
     """After the last sample every slot is empty, and a history without samples has none."""
-    assert (
-        held_slots((series([(1.0, 4.0), (1.25, 4.0)]),), 8, 0.25, 5)[0]
-        == [4.0, 4.0, None, None, None][:1] + [4.0] + [None] * 3
-    )
     history = series([(1.0, 4.0), (1.25, 4.0)])
     assert held_slots((history,), 8, 0.25, 5) == [[4.0, 4.0, None, None, None]]
     assert held_slots((Series(),), 8, 0.25, 5) == [[None] * 5]

@@ -17,10 +17,9 @@ from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.server.router import router_panel
 from stage.rehearsal import START, Outage, Rehearsal, RouterPart
+from tests.panels.drawn import SIZES, texts
 
 pytestmark = pytest.mark.long
-
-SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ ALIVE = RouterSample(0.0, "litellm", alive=True)
 
 
 def panel(view: RouterView, width: int = 118, height: int = 4) -> list[str]:
-    return [row_text(row) for row in router_panel(view, width, height)]
+    return texts(router_panel(view, width, height))
 
 
 def router() -> RouterView:

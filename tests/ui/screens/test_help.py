@@ -29,7 +29,7 @@ def told(board: Board) -> list[str]:
 
 def test_every_key_is_in_a_group() -> None:
     """Once, under a heading, whatever its name is."""
-    found = [entry.key for section in HelpScreen.sections(KEYS) for entry in section.entries if entry.key]
+    found = [key for _, entries in HelpScreen.sections(KEYS) for _, _, key in entries if key]
     assert sorted(key.name for key in found) == sorted(key.name for key in KEYS)
 
 
@@ -48,9 +48,9 @@ async def test_wrapped_lines_keep_their_indent_and_tab_goes_from_group_to_group(
             width = board.app.screen.query_one("#help", Static).content_region.width
             assert max(map(len, lines)) <= width
             headings = {
-                part for one in HelpScreen.sections(KEYS) for part in wrap_sentence(one.title, width - 1)
+                part for title, _ in HelpScreen.sections(KEYS) for part in wrap_sentence(title, width - 1)
             }
-            words = {entry.head for one in HelpScreen.sections(KEYS) for entry in one.entries}
+            words = {head for _, entries in HelpScreen.sections(KEYS) for head, _, _ in entries}
             for line in lines[: lines.index("Graphs")]:
                 assert not line or line in headings or line.startswith(" ")
                 assert line[:13].strip() == "" or line in headings or line[12] == " " or line[1:] in words
