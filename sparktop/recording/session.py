@@ -170,7 +170,7 @@ class Recordings:
         return f"recording to {clean(path, 200)}"
 
     def write(self, instant: Instant, call: Call) -> None:
-        """Record the view of a sweep that the overview screen shows, if it has changed; do not raise.
+        """Record the view of a sweep that the overview screen shows; do not raise.
 
         `call` is not recorded here. A running sweep's view is recorded every `SWEEP_EVERY_S` seconds, and one
         that has ended every `ENDED_SWEEP_EVERY_S` seconds.
@@ -180,7 +180,7 @@ class Recordings:
         is_same = view is not None and old is not None and view.status is old.status
         every_s = SWEEP_EVERY_S if view and not view.status.over else ENDED_SWEEP_EVERY_S
         is_early = is_same and instant.at - self._sweep_at < every_s
-        if view is old or is_early or (view is not None and old is not None and _is_equal(view, old)):
+        if view is old or is_early:
             return
         self._sweep, self._sweep_at = view, instant.at
         for recorder in (self._flight, self._own):
@@ -319,8 +319,3 @@ def _has_content(path: Path) -> bool:
         return path.stat().st_size > 0
     except OSError:
         return False
-
-
-def _is_equal(view: SweepView, other: SweepView) -> bool:
-    """Return whether two views of a sweep are equal in every field; `==` compares only their identity."""
-    return all(getattr(view, name) == getattr(other, name) for name in view.__struct_fields__)
