@@ -17,6 +17,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.recording import recorder as recording_file
+from sparktop.recording.frames import FrameReader, Record
 from sparktop.recording.player import Player, Recording
 from sparktop.recording.recorder import Recorder, RecordingFile
 from sparktop.store import SourceKey, Store
@@ -53,12 +54,22 @@ class Recorded:
         )
         self.recorder.start(self.store)
 
-    def second(self) -> None:
-        """Advance the clock by a second, with a failed poll and a judgement."""
-        self.at += 1.0
+    def begin(self) -> None:
+        """Record a second, and wait until some of it is in the file."""
+        self.second()
+        wait(lambda: self.path.exists() and self.path.stat().st_size)
+
+    def second(self, later_s: float = 1.0) -> None:
+        """Advance the clock, with a failed poll and a judgement."""
+        self.at += later_s
         failure = Failure(FailureKind.REFUSED, "refused", self.at)
         self.store.accept(SourceKey.backend("a"), failure, 1.0)
         self.store.judge()
+
+    def stop(self, folder: Path) -> tuple[list[Record], FrameReader]:
+        """End the recording; return what was recorded, read from a copy in `folder`."""
+        self.recorder.stop("quit")
+        return read(folder / "copy", self.path.read_bytes())
 
 
 def wait(condition: Callable[[], object]) -> None:
@@ -77,10 +88,8 @@ def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
         BackendTarget("b", f"http://x:{CANARY}@10.0.0.1:8000/v1?token={CANARY}#{CANARY}", api_key=CANARY)
     )
     run.store.note("discovery", "a note without values")
-    run.at += 60.0
-    run.second()
-    run.recorder.stop("quit")
-    records, _ = read(tmp_path / "copy", run.path.read_bytes())
+    run.second(61.0)
+    records, _ = run.stop(tmp_path)
     assert [record.kind for record in records].count("head") == 3
     assert run.problems == []
     assert len(records) > 4
@@ -100,8 +109,7 @@ def test_a_full_disk_pauses_the_recording(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(recording_file, "require_room", require_room)
     monkeypatch.setattr("sparktop.recording.recorder.RETRY_S", 0.1)
     run = Recorded(tmp_path / "a")
-    run.second()
-    wait(lambda: run.path.exists() and run.path.stat().st_size)
+    run.begin()
     full = True
     run.second()
     wait(lambda: run.problems)
@@ -111,8 +119,7 @@ def test_a_full_disk_pauses_the_recording(tmp_path: Path, monkeypatch: pytest.Mo
     full = False
     run.second()
     wait(lambda: len(run.problems) > 1)
-    run.recorder.stop("quit")
-    after, reader = read(tmp_path / "copy", run.path.read_bytes())
+    after, reader = run.stop(tmp_path)
     assert after[: len(before)] == before
     assert len(after) > len(before)
     assert (run.problems[1:], reader.damage) == (["recording goes on"], [])
@@ -124,33 +131,39 @@ def refuse(*_: object) -> None:
     raise OSError(errno.ENOSPC, "no space left on device")
 
 
-@pytest.mark.parametrize("lost", ["folder", "queue"])
+@pytest.mark.parametrize("lost", ["folder", "queue", "fault"])
 def test_what_is_watched_is_known_although_its_record_was_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
-    """A target added while nothing could be written, or dropped from a full queue, is in the next head."""
+    """A target whose record could not be written is in the next head; what was lost is counted."""
     monkeypatch.setattr("sparktop.recording.recorder.RETRY_S", 0.0)
     monkeypatch.setattr("sparktop.recording.recorder.FLUSH_S", 0.01)
+
+    def broken(*_: object) -> None:
+        raise TypeError("a fault of the program")
+
     folder = tmp_path / "there"
     folder.mkdir()
     run = Recorded(folder / "a")
-    run.second()
-    wait(lambda: run.path.exists() and run.path.stat().st_size)
-    if lost == "folder":
-        (folder / "a").rename(tmp_path / "kept")
-        folder.rmdir()
-    else:
-        monkeypatch.setattr("sparktop.recording.recorder.MAX_WAITING_ITEMS", 0)
-    run.store.add(BackendTarget("late", "http://127.0.0.1:9"))
-    run.second()
-    if lost == "folder":
-        wait(lambda: run.problems)
-        folder.mkdir()
-    else:
-        monkeypatch.setattr("sparktop.recording.recorder.MAX_WAITING_ITEMS", 100)
-    run.at += 60.0
-    run.second()
-    run.recorder.stop("quit")
+    run.begin()
+    with monkeypatch.context() as trouble:
+        if lost == "folder":
+            (folder / "a").rename(tmp_path / "kept")
+            folder.rmdir()
+        elif lost == "queue":
+            trouble.setattr("sparktop.recording.recorder.MAX_WAITING_ITEMS", 0)
+        else:
+            trouble.setattr(run.recorder, "_encode_item", broken)
+        run.store.add(BackendTarget("late", "http://127.0.0.1:9"))
+        if lost != "fault":
+            run.second()
+        if lost != "queue":
+            wait(lambda: run.problems)
+    folder.mkdir(exist_ok=True)
+    run.second(61.0)
+    records, _ = run.stop(tmp_path)
+    if lost == "fault":
+        assert [record.fields["dropped"] for record in records if record.kind == "lag"] == [1]
     player = Player(Recording([run.path]))
     player.play(instant(run.at).wall)
     assert [one.name for one in player.snapshot().backends] == ["a", "late"]
@@ -163,8 +176,7 @@ def test_a_value_that_cannot_be_written_costs_only_its_own_record(tmp_path: Path
     run.store.measure_self(math.inf, 1)
     run.store.note("discovery", "m" * 100_000)
     run.second()
-    run.recorder.stop("quit")
-    records, reader = read(tmp_path / "copy", run.path.read_bytes())
+    records, reader = run.stop(tmp_path)
     kinds = [record.kind for record in records if record.kind not in {"head", "lag"}]
     assert kinds == ["fail", "tick", "fail", "tick", "end"]
     assert (run.problems, reader.damage) == ([], [])
@@ -209,10 +221,8 @@ def test_a_next_file_that_cannot_be_opened_closes_nothing_else(tmp_path: Path) -
         return tmp_path / "a"
 
     run = Recorded(tmp_path / "a", next_path, part_s=30.0)
-    run.second()
-    wait(lambda: run.path.exists() and run.path.stat().st_size)
-    run.at += 60.0
-    run.second()
+    run.begin()
+    run.second(61.0)
     wait(lambda: run.problems)
     run.recorder.stop("quit")
     assert run.problems[0].startswith("recording pauses: no more files")
@@ -248,8 +258,7 @@ def test_items_dropped_from_the_queue_are_counted_although_none_was_left(
     """Their number is in the next record, also where that is the last one."""
     monkeypatch.setattr("sparktop.recording.recorder.FLUSH_S", 0.01)
     run = Recorded(tmp_path / "a")
-    run.second()
-    wait(lambda: run.path.exists() and run.path.stat().st_size)
+    run.begin()
     flushes = 0
     flush = run.recorder._flush
 
@@ -262,32 +271,5 @@ def test_items_dropped_from_the_queue_are_counted_although_none_was_left(
     monkeypatch.setattr("sparktop.recording.recorder.MAX_WAITING_ITEMS", 0)
     run.second()
     wait(lambda: flushes > 1)
-    run.recorder.stop("quit")
-    records, _ = read(tmp_path / "copy", run.path.read_bytes())
+    records, _ = run.stop(tmp_path)
     assert [record.fields["dropped"] for record in records if record.kind == "lag"] == [2]
-
-
-def test_an_error_of_the_program_costs_no_call_of_the_head(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A target that was added with the record that failed is in the next head; the loss is counted."""
-    monkeypatch.setattr("sparktop.recording.recorder.RETRY_S", 0.0)
-    run = Recorded(tmp_path / "a")
-    run.second()
-    wait(lambda: run.path.exists() and run.path.stat().st_size)
-
-    def broken(*_: object) -> None:
-        raise TypeError("a fault of the program")
-
-    with monkeypatch.context() as fault:
-        fault.setattr(run.recorder, "_encode_item", broken)
-        run.store.add(BackendTarget("late", "http://127.0.0.1:9"))
-        wait(lambda: run.problems)
-    run.at += 60.0
-    run.second()
-    run.recorder.stop("quit")
-    records, _ = read(tmp_path / "copy", run.path.read_bytes())
-    assert [record.fields["dropped"] for record in records if record.kind == "lag"] == [1]
-    player = Player(Recording([run.path]))
-    player.play(instant(run.at).wall)
-    assert [one.name for one in player.snapshot().backends] == ["a", "late"]

@@ -171,17 +171,14 @@ def test_a_step_back_while_a_moment_is_played_stays(taped: Tape, clock: Clock) -
     recording.close()
 
 
-def test_any_speed_can_be_changed(taped: Tape) -> None:
+def test_any_speed_can_be_changed(replay: Replay) -> None:
     """Also one between those that the keys choose; beyond the highest and the lowest nothing changes."""
-    recording = Recording([taped.path])
-    replay = Replay(recording, speed=3)
+    replay.speed = 3
     replay.faster(1)
     assert replay.speed == 4
-    replay.faster(-1)
-    replay.faster(-1)
-    replay.faster(-1)
+    for _ in range(3):
+        replay.faster(-1)
     assert replay.speed == 1
-    recording.close()
 
 
 def test_events_are_found(replay: Replay) -> None:
