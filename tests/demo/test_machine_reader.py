@@ -1,4 +1,4 @@
-"""Readings of a simulated machine while its engine works."""
+"""Readings of a simulated machine while its engine works, and its RAS thread under each fault."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import socket
 
 import pytest
 
-from sparktop.demo.machine import SLOW_MHZ, Machine, MachineHeat, MachineReader
+from sparktop.analysis.ranks import judge_ranks
+from sparktop.demo.faults import FAULTS
+from sparktop.demo.machine import NO_SYMPTOMS, Machine, MachineHeat, MachineReader, Symptoms
+from sparktop.demo.ras import DEAD_AFTER_S, SimulatedJob
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample, end_marks
+from sparktop.model.ranks import RanksReading, RanksVerdict, RanksWord
 from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
 from sparktop.simulation.engine import Engine, SimulatedRequest
 from sparktop.simulation.thermal import AMBIENT_C
@@ -18,17 +22,14 @@ GIB = 2**30
 
 
 class Bench:
-    """An engine on its machines under a steady load, with their readers, advanced by the test."""
+    """An engine on its machine under a steady load, with its reader, advanced by the test."""
 
-    def __init__(self, clock: Clock, *, machine: Machine | None = None, ambient_c: float = AMBIENT_C) -> None:
+    def __init__(self, clock: Clock) -> None:
         """Start without load."""
-        profile = CLUSTER_TP2 if machine is not None and machine.rank is not None else SOLO
         self.clock = clock
-        self.thermals = [MachineHeat(ambient_c=ambient_c, at=clock.now) for _ in range(profile.nodes)]
-        if machine is not None and machine.slow_clock:
-            self.thermals[0].pinned_mhz = SLOW_MHZ
-        self.engine = Engine(profile, nodes=self.thermals, start_s=clock.now, token_events=False)
-        self.reader = MachineReader(self.thermals[0], machine or Machine(), name="spark-a", clock=clock)
+        heat = MachineHeat(ambient_c=AMBIENT_C, at=clock.now)
+        self.engine = Engine(SOLO, nodes=[heat], start_s=clock.now, token_events=False)
+        self.reader = MachineReader(heat, Machine(), name="spark-a", clock=clock)
         self.reader.attach(self.engine)
         self._made = 0
 
@@ -107,3 +108,69 @@ def test_connections_of_a_server_are_those_at_its_port(clock: Clock) -> None:
             assert server.port == reader.port
             assert server.sockets is not None
             assert end_marks(*client.getsockname()) in server.sockets.clients
+
+
+class Cluster:
+    """An engine on two machines, whose clock only the test advances."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+        heats = [MachineHeat(ambient_c=24.0, at=self.at) for _ in range(2)]
+        self.readers = [
+            MachineReader(
+                heat,
+                Machine(rank=rank),
+                name=f"spark-{'ab'[rank]}",
+                clock=lambda: self.at,
+                address=f"192.168.100.{11 + rank}",
+            )
+            for rank, heat in enumerate(heats)
+        ]
+        self.engine = Engine(CLUSTER_TP2, nodes=heats, seed="0", start_s=self.at)
+        for reader in self.readers:
+            reader.attach(self.engine)
+        self.job = SimulatedJob(self.readers, seed="0", clock=lambda: self.at)
+
+    def show(self, symptoms: tuple[Symptoms, ...]) -> None:
+        """Set the symptoms of the machines."""
+        for place, reader in enumerate(self.readers):
+            reader.symptoms = symptoms[min(place, len(symptoms) - 1)]
+
+    def verdict(self) -> RanksVerdict:
+        """Return the verdict on three reports within 10 s while the engine stands still."""
+        since, readings = self.at, []
+        for _ in range(3):
+            readings.append(RanksReading(self.at, "spark-a", self.job.report()))
+            self.at += 5.0
+        return judge_ranks(readings, since, lambda host: host or "?")
+
+
+def test_diverged_ranks_of_hang_a() -> None:
+    """In hang A, the rank on the second machine lags by one AllReduce."""
+    cluster = Cluster()
+    cluster.show(FAULTS["hang-a"].symptoms)
+    found = cluster.verdict()
+    assert (found.word, found.least and found.least.rank) == (RanksWord.DIVERGED, 1)
+
+
+def test_a_dead_rank_is_held_to_be_dead_after_a_minute() -> None:
+    """A dead rank is missing at first, with a timeout, and reported as dead after a minute."""
+    cluster = Cluster()
+    cluster.show(FAULTS["dead-rank"].symptoms)
+    first = cluster.job.report()
+    assert (first.timeouts, first.communicators[0].missing[0].dead) == (1, False)
+    cluster.at += DEAD_AFTER_S
+    assert cluster.job.report().communicators[0].missing[0].dead
+    found = cluster.verdict()
+    assert (found.word, [one.rank for one in found.missing]) == (RanksWord.MISSING, [1])
+
+
+def test_a_fault_that_ends_leaves_nothing_behind() -> None:
+    """After a fault, all ranks answer with equal counts."""
+    cluster = Cluster()
+    cluster.show(FAULTS["dead-rank"].symptoms)
+    cluster.job.report()
+    cluster.show((NO_SYMPTOMS,))
+    report = cluster.job.report()
+    assert report.timeouts == 0
+    assert not any(comm.missing for comm in report.communicators)

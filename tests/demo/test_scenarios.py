@@ -11,8 +11,6 @@ from functools import cache
 
 import pytest
 
-from sparktop.analysis.balance.judge import judge
-from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.demo.command import demo_sweeps
 from sparktop.demo.faults import FAULTS
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
@@ -27,33 +25,22 @@ pytestmark = pytest.mark.long
 Loads = tuple[float, ...]
 
 
-class Played:
-    """A scenario that is played once, as far as any test needs: loads and snapshot of each second."""
-
-    def __init__(self, name: str) -> None:
-        """Prepare the scenario, without playing it."""
-        self._rehearsal = Rehearsal(nodes=2, scenario=SCENARIOS[name])
-        self._loads: list[Loads] = []
-        self._pictures: list[Snapshot] = []
-
-    def until(self, seconds: int) -> tuple[tuple[Loads, ...], Snapshot]:
-        """Return the loads of each second up to `seconds`, and the last snapshot."""
-        while len(self._loads) < seconds:
-            snapshot = self._rehearsal.play(1.0).snapshot()
-            self._loads.append(tuple((one.running or 0) + (one.waiting or 0) for one in snapshot.backends))
-            self._pictures.append(snapshot)
-        return tuple(self._loads[:seconds]), self._pictures[seconds - 1]
+@cache
+def played(name: str) -> tuple[Rehearsal, list[Loads], list[Snapshot]]:
+    """Return a scenario that is played once, as far as any test needs, with what each second showed."""
+    return Rehearsal(nodes=2, scenario=SCENARIOS[name]), [], []
 
 
-played = cache(Played)
-
-
-def watched(name: str, seconds: int = 90) -> tuple[tuple[Loads, ...], Snapshot]:
+def watched(name: str, seconds: int = 90) -> tuple[list[Loads], Snapshot]:
     """Return the loads of both servers for each second, and the last snapshot."""
-    return played(name).until(seconds)
+    rehearsal, loads, pictures = played(name)
+    while len(loads) < seconds:
+        pictures.append(rehearsal.play(1.0).snapshot())
+        loads.append(tuple((one.running or 0) + (one.waiting or 0) for one in pictures[-1].backends))
+    return loads[:seconds], pictures[seconds - 1]
 
 
-def leads(loads: tuple[Loads, ...]) -> list[int]:
+def leads(loads: list[Loads]) -> list[int]:
     """Return which server holds over 90 % of the requests, one entry for each change."""
     told: list[int] = []
     for load in loads:
@@ -128,15 +115,10 @@ def test_the_faulty_clock_is_seen() -> None:
 @pytest.mark.parametrize(
     ("name", "word"), [("oscillation", "oscillating"), ("cooldown", "oscillating"), ("steady", "balanced")]
 )
-def test_the_judge_of_balance_has_the_word_within_75_seconds(name: str, word: str) -> None:
-    """The judge reaches the expected verdict from samples of 75 s."""
-    loads, snapshot = watched(name, 75)
-    times = [float(second) for second in range(1, 76)]
-    tracks = [
-        LoadTrack(f"spark-{place}", times, [load[place] for load in loads], slots=48) for place in (0, 1)
-    ]
-    lives = [backend.e2e.mean_s for backend in snapshot.backends if backend.e2e.mean_s]
-    assert judge(GroupLoad("proxy", tracks, e2e_s=sum(lives) / len(lives)), 75.0).word == word
+def test_the_verdict_on_balance_has_the_word_within_75_seconds(name: str, word: str) -> None:
+    """The group of both servers has the expected word, newest window or announced."""
+    (group,) = watched(name, 75)[1].balance
+    assert group.word_now == word
 
 
 STOPS_S, GOES_ON_S = 45, 285
