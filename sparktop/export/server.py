@@ -17,7 +17,6 @@ from aiohttp import web
 
 from sparktop.agent.access import Service
 from sparktop.agent.exposition import content_type_of, encode_page
-from sparktop.agent.gate import Limits
 from sparktop.agent.server import WebServer, page, text
 from sparktop.export.metrics import EventCounts, NewestSweep, page_families
 from sparktop.model.targets import Watch
@@ -45,12 +44,11 @@ class ExportServer(WebServer):
         sweep: NewestSweep,
         *,
         token: str | None = None,
-        limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
         names: Collection[str] | None = None,
     ) -> None:
         """Serve the state of `store` and the levels of `sweep`; other parameters as of `WebServer`."""
-        super().__init__(token=token, limits=limits, clock=clock, names=names)
+        super().__init__(token=token, clock=clock, names=names)
         self._store = store
         self._sweep = sweep
         self._events = EventCounts()

@@ -62,6 +62,8 @@ MAX_WAITING_BYTES = 64 << 20
 """Bytes of metrics pages that may wait for a slow disk; beyond them the oldest items are dropped."""
 MAX_WAITING_ITEMS = 100_000
 """Calls that may wait, as for `MAX_WAITING_BYTES`."""
+MOST_PART_BYTES = 1 << 30
+"""Bytes after which a new file begins."""
 RETRY_S = 10.0
 """Seconds between two tries to write after an error."""
 END_S = 3.0
@@ -91,7 +93,6 @@ class Recorder:
         *,
         next_path: Callable[[Instant], Path],
         part_s: float | None = None,
-        part_bytes: int = 1 << 30,
         on_problem: Callable[[str], None] = lambda _: None,
         on_part: Callable[[Path], None] = lambda _: None,
         on_written: Callable[[Instant], None] = lambda _: None,
@@ -99,13 +100,13 @@ class Recorder:
         """Prepare to record a store that watches `watch`; nothing is written before `start`.
 
         `next_path` returns the path of the file that begins at an instant. A new file begins after `part_s`
-        seconds (None: no limit) or `part_bytes` bytes. `on_part` receives the path of each file when it has
-        been opened, `on_written` the time of the newest record each time records have been written. They and
-        `on_problem` are called in the recorder's thread.
+        seconds (None: no limit) or `MOST_PART_BYTES` bytes. `on_part` receives the path of each file when it
+        has been opened, `on_written` the time of the newest record each time records have been written. They
+        and `on_problem` are called in the recorder's thread.
         """
         self._watch = watch
         self._next_path = next_path
-        self._part_s, self._part_bytes = part_s, part_bytes
+        self._part_s = part_s
         self._on_problem, self._on_part, self._on_written = on_problem, on_part, on_written
         self._snapshot: Callable[[], Snapshot] | None = None
         self._items: deque[tuple[Instant, Item]] = deque()
@@ -319,7 +320,7 @@ class Recorder:
         if self._file is None:
             return False
         old = self._part_s is not None and instant.at - self._part_at >= self._part_s
-        return old or self._file.length >= self._part_bytes
+        return old or self._file.length >= MOST_PART_BYTES
 
     def _encode_item(self, instant: Instant, item: Item) -> bytes:
         """Return the bytes of the record of `item`; empty if it has none that can be encoded."""
