@@ -24,7 +24,8 @@ from sparktop.cli import main as sparktop
 from sparktop.config import schema
 from sparktop.config.keys import KEYS
 from sparktop.config.options import ALL
-from sparktop.config.schema import SETTINGS, Kind, Reach, default_toml
+from sparktop.config.schema import SETTINGS, Kind, Reach
+from sparktop.config.watch import default_toml
 from sparktop.export.metrics import metric_tables
 from sparktop.model.explained import ALERTS, BALANCE, FINDINGS, LIMITS, RANKS, SPEEDS, STATES, Explained
 from sparktop.sweep.plan.capacity import PUBLISHED_LIMITS

@@ -60,20 +60,22 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.what == "themes":
         return _list_themes()
     # Late: as above.
-    from sparktop.config import schema as config
     from sparktop.config import trust
+    from sparktop.config.schema import check
+    from sparktop.config.watch import default_toml
+    from sparktop.files import find_config, usual_places
 
     if arguments.default:
-        write_out(config.default_toml())
+        write_out(default_toml())
         return 0
     if arguments.trust is not None:
         return _approve(Path(arguments.trust or FILE_NAME))
-    path = config.find_config(arguments.check, os.environ)
+    path = find_config(arguments.check, os.environ)
     if path is None:
-        places = ", ".join(clean(location, 300) for location in config.usual_places(os.environ))
+        places = ", ".join(clean(location, 300) for location in usual_places(os.environ))
         raise ConfigError(f"no configuration file: looked for {places}; sparktop config --default prints one")
     text, about, is_found = trust.read_used(arguments.check, path, os.environ)
-    loaded = config.check(path, text)
+    loaded = check(path, text)
     if is_found:
         powers = loaded.powers()
         if powers and not trust.Approvals(os.environ).has(path, about, text):

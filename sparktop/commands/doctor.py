@@ -181,10 +181,11 @@ def read_configuration(
     """
     # Late: as above.
     from sparktop.config import trust
-    from sparktop.config.schema import check, find_config
+    from sparktop.config.schema import check
     from sparktop.doctor.check import Check, Status
     from sparktop.doctor.machine import check_hook
     from sparktop.errors import ConfigError
+    from sparktop.files import find_config
     from sparktop.model.targets import Watch
     from sparktop.model.text import clean
 

@@ -25,16 +25,13 @@ from sparktop.config.checks import CHECKS, Problem, config_error, shown_value
 from sparktop.config.toml_text import Path as KeyPath
 from sparktop.config.toml_text import key_lines, key_name, line_of
 from sparktop.config.watch import (
-    MOST_BYTES,
     PUBLIC_KEYS,
-    default_toml,
     read_config,
     unset_variables,
     variable_words,
     watch_of,
 )
 from sparktop.errors import ConfigError, did_you_mean
-from sparktop.files import find_config, usual_places
 from sparktop.model.event import ALERT_KINDS
 from sparktop.model.instant import MAX_INTERVAL_S, MAX_TIMEOUT_S, MIN_INTERVAL_S, MIN_TIMEOUT_S
 from sparktop.model.plain import hide_in_repr
@@ -50,8 +47,6 @@ from sparktop.model.targets import (
     Watch,
 )
 from sparktop.model.text import clean
-
-__all__ = ["MOST_BYTES", "SETTINGS", "Config", "default_toml", "find_config", "load", "usual_places"]
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A name of an environment variable, or of a label in Prometheus."""

@@ -15,8 +15,10 @@ from msgspec.structs import asdict, replace
 from sparktop.commands.config import write_targets
 from sparktop.config.checks import MOST
 from sparktop.config.from_targets import toml_of_targets
-from sparktop.config.schema import SETTINGS, check, default_toml, find_config, load
+from sparktop.config.schema import SETTINGS, check, load
+from sparktop.config.watch import default_toml
 from sparktop.errors import ConfigError, UsageError
+from sparktop.files import find_config
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity
 from sparktop.model.router import Deployment, RouterSample, RouterView

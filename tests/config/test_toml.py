@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from sparktop.config.checks import Problem
 from sparktop.config.options import ALERTS, EVENTS, GUARD, INTERVAL, LOW_BANDWIDTH, RECORDER, STATES
-from sparktop.config.schema import SETTINGS, default_toml
+from sparktop.config.schema import SETTINGS
 from sparktop.config.toml_text import Path, Place, Value, key_lines, with_values
+from sparktop.config.watch import default_toml
 from sparktop.errors import ConfigError
 
 TEXT = """# mine
