@@ -250,20 +250,12 @@ _BEGIN_S = 3.0
 """Assumed seconds until the first level: the load generator starts and calibrates each prompt length."""
 
 
-class _Point(Struct, frozen=True):
-    """Times of a measured level: `run_s` is the mean duration of a load run, `first_s` the mean TTFT."""
-
-    load: Load
-    output_tokens: int
-    run_s: float
-    first_s: float
-
-
 class EarlierSweep(Struct, frozen=True):
     """One earlier sweep of a target, with the times that a forecast uses."""
 
     result: SweepResult
-    points: tuple[_Point, ...]
+    times: Mapping[tuple[int, int], Mapping[int, tuple[float, float]]]
+    """(Mean seconds of a load run, mean TTFT in seconds) by concurrency, for each (prompt, output) length."""
 
     def slots(self, url: str) -> int | None:
         """Return the number of requests that the target at `url` could run at once; None if unknown."""
@@ -275,20 +267,18 @@ class EarlierSweep(Struct, frozen=True):
         The measured levels with the nearest prompt and output lengths are scaled to the requested lengths,
         and then interpolated over concurrency on logarithmic scales.
         """
-        near = min(
-            ((point.load.prompt_tokens, point.output_tokens) for point in self.points),
+        prompt, output = min(
+            self.times,
             key=lambda lengths: (
                 abs(math.log(lengths[0] / load.prompt_tokens)) + abs(math.log(lengths[1] / output_tokens))
             ),
         )
         # The time to first token scales with the prompt length, the rest with the output length.
-        same = {
-            point.load.concurrency: point.first_s * load.prompt_tokens / near[0]
-            + (point.run_s - point.first_s) * output_tokens / near[1]
-            for point in self.points
-            if (point.load.prompt_tokens, point.output_tokens) == near
-        }
-        return _interpolate(sorted(same.items()), load.concurrency)
+        scaled = [
+            (at, first_s * load.prompt_tokens / prompt + (run_s - first_s) * output_tokens / output)
+            for at, (run_s, first_s) in self.times[prompt, output].items()
+        ]
+        return _interpolate(sorted(scaled), load.concurrency)
 
     def sure(self, wanted: Iterable[Load], output_tokens: int) -> int:
         """Return how directly this sweep measured the loads `wanted`, as a rank; 0 is the best.
@@ -296,12 +286,10 @@ class EarlierSweep(Struct, frozen=True):
         0: it measured all of them. 1: it measured all their prompt and output lengths, but some only at other
         concurrencies. 2: it did not measure some of the lengths.
         """
-        measured = {(point.load, point.output_tokens) for point in self.points}
-        lengths = {(point.load.prompt_tokens, point.output_tokens) for point in self.points}
-        asked = list(wanted)
-        if all((load, output_tokens) in measured for load in asked):
-            return 0
-        return 1 if all((load.prompt_tokens, output_tokens) in lengths for load in asked) else 2
+        asked = [(load, self.times.get((load.prompt_tokens, output_tokens), {})) for load in wanted]
+        if not all(times for _, times in asked):
+            return 2
+        return int(any(load.depth or load.concurrency not in times for load, times in asked))
 
 
 class AssumedPace(Struct, frozen=True):
@@ -331,25 +319,26 @@ def earlier_sweep(target: SweepTarget, plan: Plan, results: Sequence[SweepResult
         for measured in result.targets:
             if measured.url != target.url or (target.model or measured.model) != measured.model:
                 continue
-            points = tuple(
-                point for level in measured.levels if (point := _measured_point(level, result)) is not None
-            )
-            if points:
-                usable.append(EarlierSweep(result, points))
+            times: dict[tuple[int, int], dict[int, tuple[float, float]]] = {}
+            for level in measured.levels:
+                lengths = level.pp or result.plan.pp, level.tg or result.plan.tg
+                if lengths[0] and lengths[1] and (taken := _level_times(level, result)) is not None:
+                    times.setdefault((lengths[0], lengths[1]), {})[level.concurrency] = taken
+            if times:
+                usable.append(EarlierSweep(result, times))
     ordered = sorted(usable, key=lambda sweep: (-sweep.sure(asked, plan.tg), sweep.result.started_at))
     return ordered[-1] if ordered else None
 
 
-def _measured_point(level: LevelResult, result: SweepResult) -> _Point | None:
-    """Return the mean duration of a load run and the mean TTFT of a measured level.
+def _level_times(level: LevelResult, result: SweepResult) -> tuple[float, float] | None:
+    """Return (mean duration of a load run, mean TTFT) of a measured level in seconds.
 
     In steady mode, the mean duration of a request stands for that of a run. Return None if requests failed,
     if none succeeded, if the level was cut short, or if its axis is not the concurrency.
     """
-    prompt, output = level.pp or result.plan.pp, level.tg or result.plan.tg
     cut = any(mark.code == CUT_SHORT for mark in level.validity)
     cut = cut or level.load is not LoadKind.CONCURRENCY or level.depth > 0
-    if not prompt or not output or cut or level.requests.failed or not level.requests.ok:
+    if cut or level.requests.failed or not level.requests.ok:
         return None
     if result.plan.mode is LoadMode.STEADY:
         run_s = level.e2e_ms.mean / 1000 if level.e2e_ms is not None else 0.0
@@ -358,7 +347,7 @@ def _measured_point(level: LevelResult, result: SweepResult) -> _Point | None:
     if not run_s > 0:
         return None
     first_s = level.ttft_ms.mean / 1000 if level.ttft_ms is not None else 0.0
-    return _Point(Load(prompt, level.concurrency), output, run_s, min(first_s, run_s))
+    return run_s, min(first_s, run_s)
 
 
 def _interpolate(points: Sequence[tuple[int, float]], concurrency: int) -> float:

@@ -241,7 +241,7 @@ async def prepare(
     if calibrations.error is not None or not accepted:
         error = calibrations.error or next(iter(refused.values()))
         return PreparedTarget(target, asks, model=_clean_name(calibrations.model), error=error)
-    prepared = _with_refused_lengths(_with_servers(plan, target, asks, accepted, snapshot()), calibrations)
+    prepared = _with_refused_lengths(_with_servers(calibrations, target, snapshot()), calibrations)
     foreign = [name for name in prepared.backends if name in busy]
     if foreign:
         note = f"{target.name}: other clients had requests before the first level on {', '.join(foreign)}"
@@ -249,14 +249,9 @@ async def prepare(
     return prepared
 
 
-def _with_servers(
-    plan: Plan,
-    target: SweepTarget,
-    asks: WorkerTarget,
-    accepted: Mapping[int, Calibrated],
-    snapshot: Snapshot,
-) -> PreparedTarget:
-    """Return a target with what is known of its servers and machines; `accepted` are its prompt lengths."""
+def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Snapshot) -> PreparedTarget:
+    """Return a target that was calibrated with what is known of its servers and machines."""
+    plan, asks, accepted = calibrations.plan, calibrations.asks, calibrations.accepted
     views = _server_views(target, snapshot)
     first = next(iter(accepted.values()))
     router = next((view for view in snapshot.routers if view.url == target.url), None)

@@ -135,6 +135,11 @@ def _count_errors(grown: Counters | None) -> float:
 
 def _load_track(name: str, points: Sequence[ServerPoint], errors: float | None) -> LoadTrack:
     waiting = [_nan_if_unknown(point.waiting) for point in points]
+    # Requests that had arrived by the time of each sample: finished, running and waiting ones.
+    arrived = [
+        _nan_if_unknown(point.counters.finished) + (point.running or 0.0) + (point.waiting or 0.0)
+        for point in points
+    ]
     return LoadTrack(
         name=name,
         times_s=[point.at for point in points],
@@ -142,22 +147,8 @@ def _load_track(name: str, points: Sequence[ServerPoint], errors: float | None) 
         waiting=None if all(map(math.isnan, waiting)) else waiting,
         generation_tps=_token_rates(points),
         errors=None if errors is None else round(errors),
-        arrived=_arrived_requests(points),
+        arrived=None if all(map(math.isnan, arrived)) else arrived,
     )
-
-
-def _arrived_requests(points: Sequence[ServerPoint]) -> list[float] | None:
-    """Return how many requests had arrived by the time of each sample: finished, running and waiting ones.
-
-    None if the server does not count finished requests.
-    """
-    ended = [_nan_if_unknown(point.counters.finished) for point in points]
-    if all(map(math.isnan, ended)):
-        return None
-    return [
-        count + sum(part for part in (point.running, point.waiting) if part is not None)
-        for count, point in zip(ended, points, strict=True)
-    ]
 
 
 def _token_rates(points: Sequence[ServerPoint]) -> list[float]:

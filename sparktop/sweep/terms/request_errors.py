@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -275,8 +275,7 @@ def faulty_fields(body: bytes, fields: Collection[str]) -> frozenset[str]:
     `fields` that stands in quotes in the message is the fault, else the first that stands there at all: what
     follows lists what is supported, or repeats the request.
     """
-    refusal = _parse_json(body)
-    named = {last for path in _named_fields(refusal) if (last := path.rpartition(".")[2]) in fields}
+    named = {last for path in _named_fields(body) if (last := path.rpartition(".")[2]) in fields}
     if named:
         return frozenset(named)
     words = server_words(body, None, _MOST_CHARACTERS)
@@ -287,15 +286,12 @@ def faulty_fields(body: bytes, fields: Collection[str]) -> frozenset[str]:
     return frozenset()
 
 
-def _parse_json(body: bytes) -> Any:  # noqa: ANN401 - JSON of any shape
-    try:
-        return json.loads(body.strip().removeprefix(b"data:"))
-    except (ValueError, RecursionError):
-        return None
-
-
-def _named_fields(refusal: Any) -> Iterator[str]:  # noqa: ANN401 - as above
+def _named_fields(body: bytes) -> Iterator[str]:
     """Yield the dotted path of each field that an error names as its fault."""
+    try:
+        refusal = json.loads(body.strip().removeprefix(b"data:"))
+    except (ValueError, RecursionError):
+        return
     if not isinstance(refusal, dict):
         return
     for holder in (refusal.get("error"), refusal):
