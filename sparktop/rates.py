@@ -11,8 +11,9 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
+from itertools import chain
 from operator import add, attrgetter, sub
 from typing import Any
 
@@ -44,35 +45,86 @@ _counters_of = attrgetter(*LANE_COUNTERS)
 _histograms_of = attrgetter(*LATENCIES)
 
 
+class TallyLayout:
+    """The names of a tally's counters and histograms, the histograms' bounds, and where the values stand."""
+
+    __slots__ = ("bounds", "counters", "places")
+
+    def __init__(self, counters: Mapping[str, float], histograms: Mapping[str, Histogram]) -> None:
+        """Describe the tallies that have these names and bounds."""
+        self.counters = {name: index for index, name in enumerate(counters)}
+        self.places: dict[str, tuple[int, int]] = {}
+        """By histogram name: index of its first count and of its sum, which follows the last count."""
+        self.bounds = {name: histogram.bounds for name, histogram in histograms.items()}
+        at = len(self.counters)
+        for name, histogram in histograms.items():
+            self.places[name] = (at, at + len(histogram.cumulative))
+            at += len(histogram.cumulative) + 1
+
+    def fits(self, counters: Mapping[str, float], histograms: Mapping[str, Histogram]) -> bool:
+        """Return whether a tally with these counters and histograms, in this order, has this layout."""
+        return (
+            list(counters) == list(self.counters)
+            and list(histograms) == list(self.bounds)
+            and [histogram.bounds for histogram in histograms.values()] == list(self.bounds.values())
+        )
+
+
 class Tally(Struct, frozen=True):
     """Running totals of a server's counters and histograms at one time, summed over its engine cores.
 
-    The totals begin at the server's first sample.
+    The totals begin at the server's first sample. They are in one array, and tallies alike share their names:
+    a server has one for each second of the last minute, and as mappings and histograms they would be most of
+    the memory that it takes, and most of what the garbage collector visits.
     """
 
     at: float
     """Time of the newest sample in the totals, in monotonic seconds."""
-    counters: Mapping[str, float]
-    """Total of each counter, by field name of `LaneSample`. Added to these are "finished" (finished
-    requests, for any reason), "steps" (engine steps) and "stepped" (tokens processed in these steps). A
-    counter that no engine core reports is absent."""
-    histograms: Mapping[str, Histogram]
-    """Total of each latency histogram, by name in `LATENCIES`, from any beginning: only differences count. A
-    histogram that no engine core reports is absent."""
+    layout: TallyLayout
+    values: array[float]
+    """The counters, then the counts and the sum of each histogram."""
 
     def counter(self, name: str) -> float | None:
-        """Return the total of a counter; None if the tally lacks it."""
-        return self.counters.get(name)
+        """Return the total of a counter; None if no engine core reports it.
 
-    def histogram(self, name: str) -> Histogram:
-        """Return the total of a histogram that the tally has."""
-        return self.histograms[name]
+        Counters have the names of fields of `LaneSample`. Added to these are "finished" (finished requests,
+        for any reason), "steps" (engine steps) and "stepped" (tokens processed in these steps).
+        """
+        index = self.layout.counters.get(name)
+        return None if index is None else self.values[index]
+
+    def histogram(self, name: str) -> Histogram | None:
+        """Return the total of a latency histogram of `LATENCIES`; None if no engine core reports it.
+
+        It counts from any beginning: only differences count.
+        """
+        if name not in self.layout.places:
+            return None
+        start, stop = self.layout.places[name]
+        return Histogram(self.layout.bounds[name], self.values[start:stop], self.values[stop])
+
+
+def make_tally(
+    at: float, counters: Mapping[str, float], histograms: Mapping[str, Histogram], before: Tally | None = None
+) -> Tally:
+    """Return a tally of these totals; it shares with `before`, the one before it, what is equal."""
+    layout = before.layout if before is not None and before.layout.fits(counters, histograms) else None
+    if layout is None:
+        layout = TallyLayout(counters, histograms)
+    parts = list(counters.values())
+    for histogram in histograms.values():
+        parts += histogram.cumulative
+        parts.append(histogram.sum)
+    values = array("d", parts)
+    if before is not None and before.layout is layout and before.values == values:
+        values = before.values  # an idle server's window costs no memory
+    return Tally(at, layout, values)
 
 
 def lane_counters(lane: LaneSample) -> dict[str, float]:
     """Return the counters that an engine core (lane) reports, by name.
 
-    They include the derived counters that `Tally.counters` lists.
+    They include the derived counters that `Tally.counter` lists.
     """
     reported = {
         name: value
@@ -104,16 +156,14 @@ def advance(tally: Tally | None, baseline: EngineSample | None, sample: EngineSa
             step = value - earlier.get(name, value)
             counters[name] = counters.get(name, 0.0) + (step if step > 0 else 0.0)
     if tally is not None:
-        before = tally.counters
         for name, counted in counters.items():
-            counters[name] = before.get(name, 0.0) + counted
-    return Tally(sample.at, counters, _histograms(tally, lanes, sample))
+            counters[name] = (tally.counter(name) or 0.0) + counted
+    return make_tally(sample.at, counters, _histograms(tally, lanes, sample), tally)
 
 
 def _histograms(
     tally: Tally | None, earlier: Mapping[str, LaneSample], sample: EngineSample
 ) -> dict[str, Histogram]:
-    kept = tally.histograms if tally is not None else {}
     reported: dict[str, Histogram] = {}
     for index, name in enumerate(LATENCIES):
         lanes: list[Histogram] = []
@@ -128,7 +178,7 @@ def _histograms(
             step = difference(newer, older) if older else None
             if step is not None:
                 steps.append(step)
-        total = _next_total(kept.get(name), lanes, steps)
+        total = _next_total(None if tally is None else tally.histogram(name), lanes, steps)
         if total is not None:
             reported[name] = total
     return reported
@@ -166,17 +216,17 @@ class Window:
     def __init__(self) -> None:
         self.newest: Tally | None = None
         """The tally that was added last; None if there are no tallies."""
-        self._recent: deque[PackedTally] = deque()
+        self._recent: deque[Tally] = deque()
         """The tallies of the newest seconds before that."""
-        self._past: deque[PackedTally] = deque()
+        self._past: deque[Tally] = deque()
         self._reported_since: dict[str, float] = {}
         """By counter name: monotonic time since which every tally has had the counter."""
         self._bounds_since: dict[str, float] = {}
         """By histogram name: monotonic time since which every tally has had the histogram with its current
         bounds."""
-        self._latencies: dict[str, tuple[float, float, Histogram, Latency]] = {}
-        """By latency name: count and sum at the start of the window, the histogram at its end, and the
-        latency computed from them (cached)."""
+        self._latencies: dict[str, tuple[tuple[float, ...], Latency]] = {}
+        """By latency name: counts and sums at the start and the end of the window, and the latency computed
+        from them (cached)."""
 
     def __len__(self) -> int:
         return len(self._recent) + len(self._past) + (self.newest is not None)
@@ -195,13 +245,18 @@ class Window:
         kept, for a minute.
         """
         before, recent, past = self.newest, self._recent, self._past
-        self._update_since(before, tally)
+        reported, since = self._reported_since, self._bounds_since
+        counters, bounds = (before.layout.counters, before.layout.bounds) if before else ({}, {})
+        self._reported_since = {
+            name: reported[name] if name in counters else tally.at for name in tally.layout.counters
+        }
+        self._bounds_since = {
+            name: since[name] if bounds.get(name) == own else tally.at
+            for name, own in tally.layout.bounds.items()
+        }
         self.newest = tally
         if before is not None:
-            kept = recent or past
-            recent.append(
-                pack_tally(before.at, before.counters, before.histograms, kept[-1] if kept else None)
-            )
+            recent.append(before)
         while recent and recent[0].at < tally.at - short_s:
             old = recent.popleft()
             if not past or old.at - past[-1].at >= LIVE_SPAN_S:
@@ -209,33 +264,10 @@ class Window:
         while past and past[0].at < tally.at - max(LATENCY_WINDOW_S, short_s) - EDGE_SLACK_S:
             past.popleft()
 
-    def _update_since(self, before: Tally | None, tally: Tally) -> None:
-        """Keep since when every tally has had each counter, and each histogram with its bounds."""
-        counters = before.counters if before else {}
-        reported, bounds = self._reported_since, self._bounds_since
-        self._reported_since = {
-            name: reported[name] if name in counters else tally.at for name in tally.counters
-        }
-        earlier = before.histograms if before else {}
-        self._bounds_since = {
-            name: bounds[name] if name in earlier and earlier[name].bounds == total.bounds else tally.at
-            for name, total in tally.histograms.items()
-        }
-
-    def _oldest_since(self, since: float) -> PackedTally | None:
-        """Return the oldest tally at or after the monotonic time `since`; None if only the newest one is.
-
-        The search begins at the oldest tally, because the result is usually near it.
-        """
-        past = bool(self._past) and self._past[-1].at >= since
-        for tally in self._past if past else self._recent:
-            if tally.at >= since:
-                return tally
-        return None
-
-    def _window_start(self, newest: Tally, window_s: float, since: float) -> Tally | PackedTally:
+    def _window_start(self, newest: Tally, window_s: float, since: float) -> Tally:
         """Return the oldest tally of the newest `window_s` seconds that is not before the time `since`."""
-        return self._oldest_since(max(since, newest.at - window_s - EDGE_SLACK_S)) or newest
+        begin = max(since, newest.at - window_s - EDGE_SLACK_S)
+        return next((tally for tally in chain(self._past, self._recent) if tally.at >= begin), newest)
 
     def rate(self, name: str, window_s: float, least_s: float = 0.0) -> float | None:
         """Return the increase per second of counter `name` over the newest `window_s` seconds.
@@ -261,7 +293,7 @@ class Window:
         two tallies in it, or if the newest tally lacks the counter.
         """
         newest = self.newest
-        total = newest.counters.get(name) if newest else None
+        total = newest.counter(name) if newest else None
         if newest is None or total is None:
             return None
         oldest = self._window_start(newest, window_s, self._reported_since[name])
@@ -295,15 +327,16 @@ class Window:
         moment of the gap. None also if no tally is old enough, or if a tally lacks the counter.
         """
         newest = self.newest
-        if newest is None or name not in newest.counters:
+        total = None if newest is None else newest.counter(name)
+        if newest is None or total is None:
             return None
-        later: Tally | PackedTally = newest
-        for tally in self._tallies_backwards():
+        later = newest
+        for tally in chain(reversed(self._recent), reversed(self._past)):
             before = tally.counter(name)
             if later.at - tally.at > MISSED_INTERVALS * interval_s or before is None:
                 return None
             if newest.at - tally.at >= LIVE_SPAN_S:
-                return newest.counters[name] - before, newest.at - tally.at
+                return total - before, newest.at - tally.at
             later = tally
         return None
 
@@ -315,97 +348,23 @@ class Window:
         not report it.
         """
         newest = self.newest
-        total = newest.histograms.get(name) if newest else None
+        total = newest.histogram(name) if newest else None
         if newest is None or total is None:
             return NO_LATENCY
         oldest = self._window_start(newest, window_s, self._bounds_since[name])
-        span_s = newest.at - oldest.at
-        if span_s <= 0:
+        first, span_s = oldest.histogram(name), newest.at - oldest.at
+        if span_s <= 0 or first is None:
             return NO_LATENCY
-        first = oldest.histogram(name)
-        cached = self._latencies.get(name)
-        if cached is not None and cached[:2] == (first.count, first.sum) and cached[2] is total:
+        ends = (first.count, first.sum, total.count, total.sum)
+        if name in self._latencies and self._latencies[name][0] == ends:
             # Nothing entered or left the window since the last call: request latencies between requests.
-            return replace(cached[3], window_s=span_s)
+            return replace(self._latencies[name][1], window_s=span_s)
         observed = difference(total, first)
         if observed is None:
             return NO_LATENCY
         reported = histogram_latency(observed, span_s)
-        self._latencies[name] = (first.count, first.sum, total, reported)
+        self._latencies[name] = ends, reported
         return reported
-
-    def _tallies_backwards(self) -> Iterator[PackedTally]:
-        """Yield all tallies except the newest one, in the order from new to old."""
-        yield from reversed(self._recent)
-        yield from reversed(self._past)
-
-
-class TallyLayout:
-    """The names of a tally's counters and histograms, the histograms' bounds, and where the values stand."""
-
-    __slots__ = ("bounds", "counters", "places")
-
-    def __init__(self, counters: Mapping[str, float], histograms: Mapping[str, Histogram]) -> None:
-        """Describe the tallies that have these names and bounds."""
-        self.counters = {name: index for index, name in enumerate(counters)}
-        self.places: dict[str, tuple[int, int]] = {}
-        """By histogram name: index of its first count and of its sum, which follows the last count."""
-        self.bounds = {name: histogram.bounds for name, histogram in histograms.items()}
-        at = len(self.counters)
-        for name, histogram in histograms.items():
-            self.places[name] = (at, at + len(histogram.cumulative))
-            at += len(histogram.cumulative) + 1
-
-    def fits(self, counters: Mapping[str, float], histograms: Mapping[str, Histogram]) -> bool:
-        """Return whether a tally with these counters and histograms, in this order, has this layout."""
-        return (
-            list(counters) == list(self.counters)
-            and list(histograms) == list(self.bounds)
-            and [histogram.bounds for histogram in histograms.values()] == list(self.bounds.values())
-        )
-
-
-class PackedTally(Struct, frozen=True):
-    """A tally of the past in a few bytes: its values in one array, its names shared by all tallies alike.
-
-    A server has a tally for each second of the last minute. As mappings and histograms they would be most of
-    the memory that a server takes, and most of what the garbage collector visits.
-    """
-
-    at: float
-    layout: TallyLayout
-    values: array[float]
-    """The counters, then the counts and the sum of each histogram."""
-
-    def counter(self, name: str) -> float | None:
-        """Return the total of a counter; None if the tally lacks it."""
-        index = self.layout.counters.get(name)
-        return None if index is None else self.values[index]
-
-    def histogram(self, name: str) -> Histogram:
-        """Return the total of a histogram that the tally has."""
-        start, stop = self.layout.places[name]
-        return Histogram(self.layout.bounds[name], self.values[start:stop], self.values[stop])
-
-
-def pack_tally(
-    at: float,
-    counters: Mapping[str, float],
-    histograms: Mapping[str, Histogram],
-    before: PackedTally | None,
-) -> PackedTally:
-    """Return a tally as a packed one; it shares with `before`, the one before it, what is equal."""
-    layout = before.layout if before is not None and before.layout.fits(counters, histograms) else None
-    if layout is None:
-        layout = TallyLayout(counters, histograms)
-    parts = list(counters.values())
-    for histogram in histograms.values():
-        parts += histogram.cumulative
-        parts.append(histogram.sum)
-    values = array("d", parts)
-    if before is not None and before.layout is layout and before.values == values:
-        values = before.values  # an idle server's window costs no memory
-    return PackedTally(at, layout, values)
 
 
 START_TOLERANCE_S = 1.0

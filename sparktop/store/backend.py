@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from sparktop.analysis.evidence import prefill_s
+from sparktop.analysis.evidence import growth, prefill_s
 from sparktop.analysis.placement import launched_count, launched_slots
 from sparktop.analysis.speed_state import StepPace
 from sparktop.analysis.stall import StandstillClock
@@ -129,7 +129,16 @@ class BackendTrack:
         self._gpu_percent: float | None = None
         self.loaded_until = -math.inf
         """Monotonic time until which the backend shows the load of a sweep of this program."""
-        self.view = _first_view(target)
+        self.view = BackendView(
+            target.name,
+            target.url,
+            "",
+            engine=None if target.engine == "auto" else target.engine,
+            nodes=target.nodes,
+            slots=target.slots,
+            capture_sizes=target.capture_sizes,
+            scrape=target.scrape,
+        )
 
     def uptime_s(self, at: float, wall_at: float) -> float | None:
         """Return the seconds since the server's process started, at `at` (monotonic) and `wall_at` (Unix).
@@ -192,14 +201,6 @@ class BackendTrack:
         ran = sum(bool(running) for _, running, _ in self._held)
         return self._gpu_percent if 2 * ran > len(self._held) else None
 
-    def begin_own_load(self) -> None:
-        """Record that a sweep of this program loads the backend: that it is full is what the sweep wants."""
-        self.loaded_until = math.inf
-
-    def end_own_load(self, at: float) -> None:
-        """Record that the sweep has ended at `at` (monotonic); states still cover its last seconds."""
-        self.loaded_until = at + self._thresholds.window_s
-
     def growth(self, name: str, window_s: float) -> tuple[float, float] | None:
         """Return (increase of a counter, elapsed seconds) over `window_s` seconds; None if it is unknown."""
         return self._window.growth(name, window_s)
@@ -259,11 +260,14 @@ class BackendTrack:
         last_at = self._lineage.last.at if self._lineage.last else -math.inf
         self._quick = sample.at - last_at < _QUICK_SHARE * interval_s
         kind = self._count_sample(sample, wall_at, interval_s)
-        self._keep_role_and_slots(sample)
+        self.reported_role = sample.role
+        # What a user wrote counts most.
+        slots = self.target.slots or self.identity.slots or sample.slots or self.launched_slots
         self.health.good(sample.at)
         at, lanes, continues = sample.at, sample.lanes, kind is LinkKind.CONTINUES
         histories = self.lanes.note(at, lanes, continues=continues, interval_s=interval_s)
-        view = with_limits(with_figures(self.view, lanes, self._window, interval_s), self._thresholds)
+        before = replace(self.view, slots=slots)
+        view = with_limits(with_figures(before, lanes, self._window, interval_s), self._thresholds)
         if view.kv_capacity_tokens is None and self.identity.kv_capacity_tokens is not None:
             view = replace(view, kv_capacity_tokens=float(self.identity.kv_capacity_tokens))
         step_ms = self._step_ms(sample, view, interval_s)
@@ -302,13 +306,6 @@ class BackendTrack:
     def _window_s(self, interval_s: float) -> float:
         """Return for how many seconds all counters are kept."""
         return max(RATE_WINDOW_S, self._thresholds.window_s, MISSED_INTERVALS * interval_s)
-
-    def _keep_role_and_slots(self, sample: EngineSample) -> None:
-        """Keep the role that the page reports, and the number of slots: what a user wrote counts most."""
-        self.reported_role = sample.role
-        slots = self.target.slots or self.identity.slots or sample.slots or self.launched_slots
-        if slots != self.view.slots:
-            self.view = replace(self.view, slots=slots)
 
     def _with_state(self, view: BackendView, figures: LoadFigures) -> BackendView:
         """Return `view` with the state that `figures` give, and with their standstill."""
@@ -351,9 +348,7 @@ class BackendTrack:
         before = self._window.newest
         tally = advance(before, link.baseline, sample)
         self._window.append(tally, short_s)
-        if before is not None and tally.counters.get("preemptions", 0.0) > before.counters.get(
-            "preemptions", math.inf
-        ):
+        if before is not None and growth(before.counter("preemptions"), tally.counter("preemptions")):
             self.preempted_at = sample.at
         return link.kind
 
@@ -473,21 +468,6 @@ class BackendTrack:
         sample = self._lineage.last
         names = sample.models if sample else ()
         return self.identity.model if self.identity.model in names or not names else names[0]
-
-
-def _first_view(target: BackendTarget) -> BackendView:
-    """Return the view of a backend before its first poll."""
-    engine = None if target.engine == "auto" else target.engine
-    return BackendView(
-        target.name,
-        target.url,
-        "",
-        engine=engine,
-        nodes=target.nodes,
-        slots=target.slots,
-        capture_sizes=target.capture_sizes,
-        scrape=target.scrape,
-    )
 
 
 def _lane_view(lane: LaneSample, history: LaneHistory | None) -> LaneView:

@@ -80,7 +80,7 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
     rate = partial(window.rate, window_s=short_s, least_s=least_s)
     prompt, generated = prompt_counter(window), rate("generation_tokens")
     live_tps, live_s = _live_generation(lanes, window, generated, interval_s)
-    ended = window.latency("e2e", long_s)
+    ended, read = window.latency("e2e", long_s), rate("read_bytes_per_gpu")
     return replace(
         view,
         running=total["running"],
@@ -111,7 +111,7 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
         steps_per_s=rate("steps"),
         counter_figures=_counter_figures(lanes, window, short_s, least_s, long_s),
         spec_accept_by_position=_by_position(lanes, window, long_s),
-        estimated_read_gb_per_s=_in_gb(rate("read_bytes_per_gpu")),
+        estimated_read_gb_per_s=None if read is None else read / 1e9,
         ttft=_before_the_end(window.latency("ttft", long_s), ended),
         itl=window.latency("itl", long_s),
         e2e=ended,
@@ -243,7 +243,7 @@ def prompt_counter(window: Window) -> str:
     cache; else the counter of all prompt tokens.
     """
     newest = window.newest
-    is_counted = newest is not None and "prompt_tokens_computed" in newest.counters
+    is_counted = newest is not None and newest.counter("prompt_tokens_computed") is not None
     return "prompt_tokens_computed" if is_counted else "prompt_tokens"
 
 
@@ -282,7 +282,7 @@ def _counter_figures(
 ) -> Mapping[str, float | None]:
     """Return the figures of `COUNTER_FIGURES` by name; None for what the server does not report."""
     result = dict(_NO_FIGURES)
-    counters = window.newest.counters if window.newest else {}
+    counters = window.newest.layout.counters if window.newest else {}
     for computed in _COMPUTED:
         if computed.counter in counters:
             result[computed.name] = window.figure(computed, rate_s, least_s, ratio_s)
@@ -306,10 +306,6 @@ def _by_position(lanes: _Lanes, window: Window, window_s: float) -> tuple[float 
     return tuple(None if share is None else 100.0 * share for share in shares)
 
 
-def _in_gb(size_bytes: float | None) -> float | None:
-    return None if size_bytes is None else size_bytes / 1e9
-
-
 def _hit_percent(lanes: _Lanes, window: Window, window_s: float) -> float | None:
     gauges = [lane.prefix_cache_hit_percent for lane in lanes]
     return _percent_of_growth(window, "prefix_cache_hits", "prefix_cache_queries", window_s, gauges)
@@ -330,7 +326,7 @@ def _percent_of_growth(
     parts, wholes = window.growth(part, window_s), window.growth(whole, window_s)
     if parts and wholes:
         return 100.0 * parts[0] / wholes[0] if wholes[0] > 0 else None
-    counts = window.newest is not None and whole in window.newest.counters
+    counts = window.newest is not None and window.newest.counter(whole) is not None
     return None if counts else known_mean(gauges)
 
 

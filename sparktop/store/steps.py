@@ -298,7 +298,10 @@ class WorkLog:
         at, polls = sample.at, self.polls
         if polls and at - polls[-1].at < _APART_S:
             return
-        total = (tally.counters if tally is not None else {}).get
+
+        def total(name: str) -> float | None:
+            return None if tally is None else tally.counter(name)
+
         polls.append(
             Poll(
                 at,

@@ -14,7 +14,6 @@ from sparktop.model.snapshot import BackendState, Quantile
 from sparktop.model.targets import BackendTarget, StateThresholds
 from sparktop.rates import (
     EDGE_SLACK_S,
-    Tally,
     Window,
     difference,
     histogram_latency,
@@ -22,6 +21,7 @@ from sparktop.rates import (
     kv_fullest_percent,
     kv_used_percent,
     lane_sum,
+    make_tally,
     merge,
 )
 from sparktop.store.backend import BackendTrack
@@ -150,7 +150,7 @@ def test_a_sample_just_before_the_window_opens_it(early_s: float) -> None:
     window = Window()
     for second in range(11):
         at = second - (early_s if second == 0 else 0.0)
-        window.append(Tally(at, {"generation_tokens": 100.0 * second}, {}), 10.0)
+        window.append(make_tally(at, {"generation_tokens": 100.0 * second}, {}), 10.0)
     assert window.rate("generation_tokens", 10.0) == pytest.approx(1000.0 / (10.0 + early_s))
 
 
@@ -172,16 +172,16 @@ def test_a_window_reaches_back_over_unbroken_tallies_only(
         at += gap_s
         for name, more in counted.items():
             totals[name] += more
-        tally = Tally(at, {name: totals[name] for name in counted}, {})
+        tally = make_tally(at, {name: totals[name] for name in counted}, {})
         window.append(tally, short_s)
         told.append(tally)
     for name in "ab":
         expected = None
         for oldest in reversed(told):
-            if name not in oldest.counters or oldest.at < at - window_s - EDGE_SLACK_S:
+            if (before := oldest.counter(name)) is None or oldest.at < at - window_s - EDGE_SLACK_S:
                 break
             if oldest.at < at:
-                expected = (totals[name] - oldest.counters[name], at - oldest.at)
+                expected = (totals[name] - before, at - oldest.at)
         assert window.growth(name, window_s) == expected
 
 
