@@ -67,7 +67,8 @@ class StartClock:
         self.started_at = started_at
         self.from_begin = first_at - started_at <= _SEEN_FROM_S
         """Whether all phases were seen."""
-        self._step = START
+        self.step = START
+        """Index of the phase in `PHASES`."""
         self._began: list[tuple[float, int]] = [(started_at, START)]
         """(time, phase) of each change; a phase can occur twice."""
         self._samples: deque[tuple[float, int]] = deque()
@@ -75,11 +76,6 @@ class StartClock:
         self._still_bytes: int | None = None
         """Memory when the weights seemed complete."""
         self.memory_bytes: int | None = None
-
-    @property
-    def step(self) -> int:
-        """Index of the phase in `PHASES`."""
-        return self._step
 
     def note(
         self,
@@ -101,15 +97,15 @@ class StartClock:
         while self._samples[-1] is not self._samples[0] and self._samples[1][0] <= at - _WINDOW_S:
             self._samples.popleft()
         receives = (received_bytes_per_s or 0.0) >= _DOWNLOAD_BYTES_PER_S
-        self._downloads = receives and self._step <= CONTEXT and self._growth_bytes(at) < _STILL_BYTES
+        self._downloads = receives and self.step <= CONTEXT and self._growth_bytes(at) < _STILL_BYTES
         step = self._next_phase(at, memory, has_context=memory > 0 if on_gpu else has_engine)
-        if step != self._step:
-            self._step = step
+        if step != self.step:
+            self.step = step
             self._began.append((at, step))
 
     def _next_phase(self, at: float, memory: int, *, has_context: bool) -> int:
         """Return the phase that a sample with `memory` bytes shows: the present one or, mostly, the next."""
-        step = self._step
+        step = self.step
         if step <= CONTEXT:
             beyond = memory > _CONTEXT_BYTES and has_context
             return WEIGHTS if beyond else CONTEXT if has_context else step
@@ -159,7 +155,7 @@ class StartClock:
         if not self.from_begin:
             return {}
         times: dict[str, float] = {}
-        for (began_at, step), (ended_at, _) in pairwise([*self._began, (at, self._step)]):
+        for (began_at, step), (ended_at, _) in pairwise([*self._began, (at, self.step)]):
             times[PHASES[step]] = times.get(PHASES[step], 0.0) + max(0.0, ended_at - began_at)
         return times
 
@@ -174,14 +170,14 @@ class StartClock:
         left_s, basis = None, None
         if past is not None:
             left_s, basis = self._left_s(elapsed_s, phase_s, past), LAST_TIME
-        elif self._step == WEIGHTS and checkpoint_bytes is not None:
+        elif self.step == WEIGHTS and checkpoint_bytes is not None:
             rate = self._growth_bytes(at) / _WINDOW_S
             if rate > 0:
                 left_s, basis = max(0.0, checkpoint_bytes - (self.memory_bytes or 0)) / rate, GROWTH
         return Loading(
             elapsed_s=elapsed_s,
-            phase=DOWNLOAD if self._downloads else PHASES[self._step],
-            step=self._step + 1,
+            phase=DOWNLOAD if self._downloads else PHASES[self.step],
+            step=self.step + 1,
             phase_s=phase_s,
             left_s=left_s,
             expected_s=None if past is None else past.total_s,
@@ -192,10 +188,10 @@ class StartClock:
 
     def _left_s(self, elapsed_s: float, phase_s: float, past: PastStart) -> float:
         """Return the seconds left by an earlier start: the rest of this phase and all later phases."""
-        here = past.phases.get(PHASES[self._step])
+        here = past.phases.get(PHASES[self.step])
         if here is None:
             return max(0.0, past.total_s - elapsed_s)
-        later = sum(past.phases.get(name, 0.0) for name in PHASES[self._step + 1 :])
+        later = sum(past.phases.get(name, 0.0) for name in PHASES[self.step + 1 :])
         return max(0.0, here - phase_s) + later
 
 

@@ -164,8 +164,11 @@ def wall_of(snapshot: Snapshot, words: str = "") -> Wall:
     by_member = {name: balance for balance in balances.values() for name in balance.backends}
     kept = _filter_servers(result, words)
     groups = _wall_groups(kept, balances, by_member)
-    alerted = _alert_kinds_by_node(snapshot)
-    nodes = [node_of(view, alerted.get(view.name, frozenset())) for view in snapshot.nodes]
+    alerts = [alert for alert in snapshot.alerts if alert.id.startswith("node:")]
+    nodes = [
+        node_of(view, frozenset(kind_of(alert.id) for alert in alerts if alert.subject == view.name))
+        for view in snapshot.nodes
+    ]
     return Wall(groups, _filter_nodes(nodes, words), len(result), len(nodes), _top_lists(kept))
 
 
@@ -242,15 +245,6 @@ def _state_word(view: BackendView, late_s: float) -> str:
     return STALE if late else view.state.value
 
 
-def _alert_kinds_by_node(snapshot: Snapshot) -> dict[str, frozenset[str]]:
-    """Return the kinds of alerts on each machine, by its name."""
-    result: dict[str, frozenset[str]] = {}
-    for alert in snapshot.alerts:
-        if alert.id.startswith("node:"):
-            result[alert.subject] = result.get(alert.subject, frozenset()) | {kind_of(alert.id)}
-    return result
-
-
 def node_of(view: NodeView, alerts: frozenset[str] = frozenset()) -> FleetNode:
     """Return a machine that is watched directly as a machine on a wall; `alerts` are the kinds that hold."""
     sample, failure = view.sample, view.failure
@@ -273,11 +267,7 @@ def node_of(view: NodeView, alerts: frozenset[str] = frozenset()) -> FleetNode:
         headroom_bytes=sample.memory.headroom_bytes,
         load1=sample.cpu.load1,
         backends=tuple(
-            {
-                engine_process.backend: None
-                for engine_process in view.engine_processes
-                if engine_process.backend
-            }
+            dict.fromkeys(process.backend for process in view.engine_processes if process.backend)
         ),
     )
 

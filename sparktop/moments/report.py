@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -250,6 +250,7 @@ _MOST_GAPS = 5
 """Times without readings, and damaged parts, that are listed."""
 _MOST_ON_PAGE = 1000
 """Lines on what happened, on a page that a browser scrolls."""
+_SERVER = Column("Server", Kind.NAME)
 _FEW = 8
 """With more servers or machines than this, Markdown has no table of their figures: forum posts are short."""
 _LINES = "Lines at events: ▲ warning, ✖ critical, M mark; pale lines: others."
@@ -354,11 +355,8 @@ def _count_words(number: int, noun: str) -> str:
 def _all_names(moment: Moment, kind: str) -> list[str]:
     """Return the names of all servers or machines with values; those watched at the range's end first."""
     views = moment.shown.backends if kind == BACKEND else moment.shown.nodes
-    return list(
-        dict.fromkeys(
-            [*(view.name for view in views), *(name for of, name, _ in moment.series if of == kind)]
-        )
-    )
+    others = (name for of, name, _ in moment.series if of == kind)
+    return list(dict.fromkeys((*(view.name for view in views), *others)))
 
 
 def _about_line(moment: Moment) -> str:
@@ -390,7 +388,7 @@ def _missing_sentences(moment: Moment) -> Iterator[str]:
         left_out = _count_words(readings.events_left_out, "earlier event")
         yield f"Nothing was replayed around {left_out}: too many."
     if gaps:
-        shown = ", ".join(_gap_words(*gap) for gap in gaps[:_MOST_GAPS])
+        shown = ", ".join(f"{cell.time_of(start)} to {cell.time_of(end)}" for start, end in gaps[:_MOST_GAPS])
         more = f" and {len(gaps) - _MOST_GAPS} more times" if len(gaps) > _MOST_GAPS else ""
         yield f"**No readings** {shown}{more}."
     if readings.dropped:
@@ -400,10 +398,6 @@ def _missing_sentences(moment: Moment) -> Iterator[str]:
         yield f"**The recording is damaged**, readings are lost: {parts}."
     if readings.unreadable:
         yield f"{_count_words(readings.unreadable, 'record')} could not be used."
-
-
-def _gap_words(start: datetime, end: datetime) -> str:
-    return f"{cell.time_of(start)} to {cell.time_of(end)}"
 
 
 def _table_sections(width: int | None, *tables: Table) -> Iterator[Section]:
@@ -434,11 +428,7 @@ def _figures_table(moment: Moment, kind: str, *, on_page: bool) -> Iterator[Tabl
 
 
 def _states_table(moment: Moment) -> Table:
-    columns = (
-        Column("Server", Kind.NAME),
-        Column("At the end", Kind.WORD),
-        Column("Share of the time", Kind.WORD),
-    )
+    columns = (_SERVER, Column("At the end", Kind.WORD), Column("Share of the time", Kind.WORD))
     last = {backend.name: backend.state.value for backend in moment.shown.backends}
     rows = (
         (
@@ -516,13 +506,7 @@ def _sweep_lines(moment: Moment) -> Iterator[str]:
 
 def _watched_tables(moment: Moment) -> Sequence[Table]:
     """Return the tables of what was watched: engines and models, machines, routers."""
-    columns = (
-        Column("Machine", Kind.NAME),
-        Column("Product", Kind.NAME),
-        Column("GPU", Kind.NAME),
-        Column("Driver", Kind.NAME),
-        Column("Memory"),
-    )
+    columns = [Column(title, Kind.NAME) for title in ("Machine", "Product", "GPU", "Driver")]
     rows = tuple(_machine_row(node) for node in moment.shown.nodes)
     # A table of their own: long names of kernels are not cut for the width of the other.
     systems = tuple((cell.name(node.name), cell.name(node.identity.os)) for node in moment.shown.nodes)
@@ -532,10 +516,10 @@ def _watched_tables(moment: Moment) -> Sequence[Table]:
     return (
         tables.backend_servers(moment.shown.backends, detailed=False),
         *_models_table(moment),
-        Table("Machines", columns, rows),
+        Table("Machines", (*columns, Column("Memory")), rows),
         Table("Operating systems", (columns[0], Column("System", Kind.NAME)), systems),
         tables.routers(without_stale(moment.shown)),
-        Table("Addresses", (Column("Server", Kind.NAME), Column("URL", Kind.NAME)), urls),
+        Table("Addresses", (_SERVER, Column("URL", Kind.NAME)), urls),
     )
 
 
@@ -549,7 +533,7 @@ def _models_table(moment: Moment) -> Iterator[Table]:
         for time, model in (first, *((event.at, event.values.get("model")) for event in server_swaps)):
             rows.append((cell.name(server), _time_words(moment, time), cell.name(str(model))))
     if rows:
-        columns = (Column("Server", Kind.NAME), Column("From", Kind.NAME), Column("Model served", Kind.NAME))
+        columns = (_SERVER, Column("From", Kind.NAME), Column("Model served", Kind.NAME))
         yield Table("Models in turn", columns, tuple(rows))
 
 
@@ -872,7 +856,6 @@ _VERSIONS = frozenset({"version", "driver", "os", "cpu", "product", "about", "id
 """Fields whose numbers with points are no addresses, and ids that no report shows."""
 _LONGEST = 1000
 """Characters of a text; a longer one is cut."""
-Value = TypeVar("Value")
 
 
 def shown_moment(moment: Moment, privacy: Privacy, targets: Iterable[Target] = ()) -> Moment:
@@ -895,16 +878,11 @@ def shown_moment(moment: Moment, privacy: Privacy, targets: Iterable[Target] = (
     machines += [name for kind, name, _ in moment.series if kind == NODE]
     privacy.know(servers, dict.fromkeys(machines), {*_known_hosts(moment), *_target_hosts(targets)})
     copy: Moment = _private_copy(moment, "", privacy)
-    return replace(copy, series=_rename_keys(moment.series, privacy), ranges=moment.ranges)
-
-
-def _rename_keys(
-    series: Mapping[tuple[str, str, str], Value], privacy: Privacy
-) -> dict[tuple[str, str, str], Value]:
-    return {
+    series = {
         (kind, clean(privacy.machine(name) if kind == NODE else privacy.name(name)), field): values
-        for (kind, name, field), values in series.items()
+        for (kind, name, field), values in moment.series.items()
     }
+    return replace(copy, series=series, ranges=moment.ranges)
 
 
 def _known_hosts(moment: Moment) -> Iterator[str]:

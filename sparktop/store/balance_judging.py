@@ -42,10 +42,9 @@ from sparktop.graphics import numbers
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Event, Phase, Severity, Values
 from sparktop.model.instant import Instant
-from sparktop.model.router import RouterSample, Scrape, stale_s
+from sparktop.model.router import RouterSample, stale_s
 from sparktop.store.balance_groups import BalanceWatch, JudgedGroup, Member
 from sparktop.store.load_log import Role, length_variation, median_life_s
-from sparktop.store.routers import RouterTrack
 
 _SKEW_POLLS = 8
 """Newest polls of which the skew is computed."""
@@ -68,7 +67,12 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     counted = router.failures_since(since) if router else None
     errors = _errors(group, counted, since)
     variation = length_variation(logs, since)
-    blamed = _errors_to_blame(errors, [member.name for member in group.members], router, counted)
+    blamed: Mapping[str, float] = errors
+    if router is not None and router.sample.cooldowns_disabled:
+        blamed = dict.fromkeys((member.name for member in group.members), 0.0)  # no server is taken out
+    elif router is not None and counted is None:
+        # A backend does not see every failure that its router counts: that it has none needs both.
+        blamed = {name: count for name, count in errors.items() if count}
     scrapes = [member.scrape for member in group.members if member.scrape is not None]
     slow_s = slow_step_s(tracks := _tracks(group, since, blamed))
     if slow_s is None and scrapes and have_quick_samples_ended(_tracks(group, at - REQUESTS_S, {}), at):
@@ -202,7 +206,9 @@ def _judge_slow_samples(
     old = [
         scrape
         for member, track in zip(group.members, tracks, strict=True)
-        if (scrape := _outdated_scrape(member, track, at))
+        if (scrape := member.scrape)
+        and len(track.times_s)
+        and at - track.times_s[-1] > stale_s(scrape.every_s)
     ]
     if len(old) > len(tracks) - 2:  # a balance is between two that are known
         said = f"no new samples through {', '.join(sorted({scrape.source for scrape in old}))}"
@@ -217,34 +223,6 @@ def _judge_slow_samples(
         lanes_of=group.lanes_of,
         within=group.within,
     )
-
-
-def _outdated_scrape(member: Member, track: LoadTrack, at: float) -> Scrape | None:
-    """Return where a member is read from, if its newest sample is too old to stand for `at`; else None."""
-    scrape = member.scrape
-    if scrape is None or not len(track.times_s) or at - track.times_s[-1] <= stale_s(scrape.every_s):
-        return None
-    return scrape
-
-
-def _errors_to_blame(
-    errors: Mapping[str, float],
-    members: Sequence[str],
-    router: RouterTrack | None,
-    counted: RouterSample | None,
-) -> Mapping[str, float]:
-    """Return for each member the number of errors that may have made the member's load swing.
-
-    A backend does not see every failure that its router counts (a refused connection, for example). So a
-    member with 0 errors is certain only if the router counts failures too; otherwise such a member is left
-    out. If the router never takes a failing backend out of rotation (cooldowns disabled), errors cannot
-    cause a swing: return 0 for all members.
-    """
-    if router is None:
-        return errors
-    if router.sample.cooldowns_disabled:
-        return dict.fromkeys(members, 0.0)
-    return errors if counted is not None else {name: count for name, count in errors.items() if count}
 
 
 def _tracks(group: JudgedGroup, since: float, errors: Mapping[str, float]) -> list[LoadTrack]:

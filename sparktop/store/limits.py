@@ -201,14 +201,17 @@ def _peers(
     for router, group in routed:
         if name not in group.backends:
             continue
+        others = (backends[other] for other in group.backends if other != name and other in backends)
         beside = [
             other
-            for other in (
-                backends[backend] for backend in group.backends if backend != name and backend in backends
-            )
+            for other in others
             if other.view.model == model and other.role is track.role and _is_serving(other)
         ]
-        return (router, group), tuple(_least_and_most_loaded(beside))
+        by_load = sorted((other for other in beside if other.work.polls), key=_requests_at)
+        chosen = dict.fromkeys((*by_load[:_MOST_PEERS], *by_load[-_MOST_PEERS:]))
+        return (router, group), tuple(
+            Peer(peer.target.name, tuple(peer.work.polls), peer.view.slots) for peer in chosen
+        )
     return None, ()
 
 
@@ -243,12 +246,3 @@ def _requests_at(track: BackendTrack) -> float:
 def _is_serving(track: BackendTrack) -> bool:
     """Return whether a backend answers and makes progress: a router did not choose what a stuck one holds."""
     return track.health.failure is None and track.view.state not in STUCK
-
-
-def _least_and_most_loaded(tracks: Iterable[BackendTrack]) -> Iterable[Peer]:
-    by_load = sorted(
-        (track for track in tracks if track.work.polls),
-        key=_requests_at,
-    )
-    chosen = {id(track): track for track in (*by_load[:_MOST_PEERS], *by_load[-_MOST_PEERS:])}
-    return (Peer(peer.target.name, tuple(peer.work.polls), peer.view.slots) for peer in chosen.values())

@@ -339,29 +339,24 @@ def _swap_gauge(sample: NodeSample, thresholds: NodeThresholds, window_s: float 
 
 
 def _rdma_gauge(sample: NodeSample, thresholds: NodeThresholds, window_s: float | None) -> Gauge:
-    """Return the gauge of the RDMA port with the most errors per second."""
+    """Return the gauge of the RDMA port with the most errors per second, and what grew fastest."""
     ports = [link for link in sample.network if link.kind == "rdma" and link.errors_per_s is not None]
-    port = max(ports, key=lambda link: link.errors_per_s or 0.0, default=None)
+    port = max(ports, key=lambda link: link.errors_per_s or 0.0, default=NetworkReading("", "rdma"))
+    moved = {name: rate for name, rate in port.errors.items() if rate > 0 and name not in CONGESTION}
+    counters = sorted(moved, key=lambda name: (-moved[name], name))[:_COUNTERS_NAMED]
+    names = ", ".join(f"{name} {moved[name]:.3g}/s" for name in counters)
     return Gauge(
         "rdma-errors",
-        port.errors_per_s if port else None,
-        lambda: _rdma_errors_text(port) if port else "",
+        port.errors_per_s,
+        lambda: f"{port.name}: {port.errors_per_s:.3g} RDMA errors/s{f' ({names})' if names else ''}",
         thresholds.rdma_errors_warn_per_s,
         clear_factor=RATE_CLEARS_AT,
         quiet_s=QUIET_S,
         unit="per_s",
         quantity="errors",
         window_s=window_s,
-        more={"port": clean(port.name, 64) if port else None},
+        more={"port": clean(port.name, 64) or None},
     )
-
-
-def _rdma_errors_text(port: NetworkReading) -> str:
-    """Return a message with a port's RDMA errors/s and the error counters that grew fastest."""
-    moved = {name: rate for name, rate in port.errors.items() if rate > 0 and name not in CONGESTION}
-    counters = sorted(moved, key=lambda name: (-moved[name], name))[:_COUNTERS_NAMED]
-    names = ", ".join(f"{name} {moved[name]:.3g}/s" for name in counters)
-    return f"{port.name}: {port.errors_per_s:.3g} RDMA errors/s{f' ({names})' if names else ''}"
 
 
 def _sensors_gauge(sample: NodeSample) -> Gauge:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -138,8 +139,10 @@ class Store:
         """
         self.simulated = simulated
         self._journal = journal
-        self._interval_s = watch.interval_s
-        self._searching: tuple[str, ...] = ()
+        self.interval_s = watch.interval_s
+        """Configured seconds between two polls of a backend; a much longer gap means missing samples."""
+        self.searching: tuple[str, ...] = ()
+        """Hosts on which no server has been found yet."""
         self._clock, self._now = clock, now
         self._tracks = Tracks(Thresholds(watch.thresholds, watch.node_thresholds))
         self._placement = Placement(self._tracks.backends, self._tracks.nodes)
@@ -154,16 +157,6 @@ class Store:
         self._self_cost = SelfView()
         self._listeners: tuple[Hear, ...] = ()
         self._add(*watch.nodes, *watch.backends, *watch.routers, *watch.prometheus)
-
-    @property
-    def interval_s(self) -> float:
-        """Configured seconds between two polls of a backend; a much longer gap means missing samples."""
-        return self._interval_s
-
-    @property
-    def searching(self) -> tuple[str, ...]:
-        """Hosts on which no server has been found yet."""
-        return self._searching
 
     def targets(self) -> tuple[Target, ...]:
         """Return everything that is watched at present."""
@@ -187,7 +180,7 @@ class Store:
     def set_interval(self, interval_s: float) -> None:
         """Set the seconds between two polls of a backend."""
         self._record_call(Change.SET_INTERVAL, interval_s)
-        self._interval_s = interval_s
+        self.interval_s = interval_s
 
     @property
     def thresholds(self) -> Thresholds:
@@ -202,7 +195,7 @@ class Store:
     def set_searching(self, hosts: tuple[str, ...]) -> None:
         """Set the hosts on which no server has been found yet."""
         self._record_call(Change.SET_SEARCHING, hosts)
-        self._searching = hosts
+        self.searching = hosts
 
     def add(self, *targets: Target) -> None:
         """Also watch `targets`; of a backend that is watched already, its machines and group may change."""
@@ -348,12 +341,13 @@ class Store:
     def begin_own_load(self, names: frozenset[str]) -> None:
         """Suppress alerts about load and balance of these backends and routers until `end_own_load`."""
         self._record_call(Change.BEGIN_OWN_LOAD, names)
-        self._tracks.begin_own_load(names)
+        self._tracks.set_own_load(names, math.inf)
         self.balance.begin_own_load(names)
 
     def end_own_load(self, names: frozenset[str]) -> None:
         """End the suppression of `begin_own_load`; alerts return one minute after the last `judge`."""
-        self._tracks.end_own_load(names, self._record_call(Change.END_OWN_LOAD, names).at)
+        ended_at = self._record_call(Change.END_OWN_LOAD, names).at
+        self._tracks.set_own_load(names, ended_at + self.thresholds.states.window_s)  # states cover its end
         self.balance.end_own_load(names)
 
     def judge(self) -> None:

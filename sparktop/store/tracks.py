@@ -6,8 +6,8 @@ A *track* is what the store keeps of one source.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
-from typing import TypeAlias
+from itertools import chain, islice
+from typing import Any, TypeAlias
 
 from sparktop.analysis.placement import address_of, place_backends, with_backends
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, StepPace
@@ -133,6 +133,12 @@ class Tracks:
         self.routers: dict[str, RouterTrack] = {}
         self.fleets: dict[str, FleetTrack] = {}
         self.thresholds = thresholds
+        self._by_kind: dict[SourceKind, dict[str, Any]] = {
+            SourceKind.NODE: self.nodes,
+            SourceKind.BACKEND: self.backends,
+            SourceKind.ROUTER: self.routers,
+            SourceKind.PROMETHEUS: self.fleets,
+        }
         self._each_once = EachOnce()
         self._wall_figures = WallFigures()
 
@@ -167,29 +173,15 @@ class Tracks:
 
     def get(self, key: SourceKey) -> Track | None:
         """Return the track of a source; None if it is not watched."""
-        return self._tracks_of_kind(key.kind).get(key.name)
+        return self._by_kind[key.kind].get(key.name)
 
     def remove(self, key: SourceKey) -> None:
         """Forget the track of a source, if there is one."""
-        self._tracks_of_kind(key.kind).pop(key.name, None)
-
-    def _tracks_of_kind(
-        self, kind: SourceKind
-    ) -> dict[str, BackendTrack] | dict[str, NodeTrack] | dict[str, RouterTrack] | dict[str, FleetTrack]:
-        match kind:
-            case SourceKind.BACKEND:
-                return self.backends
-            case SourceKind.NODE:
-                return self.nodes
-            case SourceKind.ROUTER:
-                return self.routers
-            case SourceKind.PROMETHEUS:
-                return self.fleets
+        self._by_kind[key.kind].pop(key.name, None)
 
     def targets(self) -> tuple[Target, ...]:
         """Return everything that is watched: nodes, backends, routers and each Prometheus."""
-        homes = (self.nodes, self.backends, self.routers, self.fleets)
-        tracks: Iterable[Track] = (track for home in homes for track in home.values())
+        tracks: Iterable[Track] = chain.from_iterable(home.values() for home in self._by_kind.values())
         return tuple(track.target for track in tracks)
 
     def size(self) -> int:
@@ -269,18 +261,10 @@ class Tracks:
         track.accept_failure(Failure(FailureKind.LATE, message, at), instant.wall, None)
         return True
 
-    def begin_own_load(self, names: Iterable[str]) -> None:
-        """Record that a sweep of this program loads the backends among `names`."""
-        for track in self._backends_named(names):
-            track.begin_own_load()
-
-    def end_own_load(self, names: Iterable[str], at: float) -> None:
-        """Record that the sweep that loaded the backends among `names` has ended at `at` (monotonic)."""
-        for track in self._backends_named(names):
-            track.end_own_load(at)
-
-    def _backends_named(self, names: Iterable[str]) -> list[BackendTrack]:
-        return [self.backends[name] for name in names if name in self.backends]
+    def set_own_load(self, names: Iterable[str], until: float) -> None:
+        """Record until when (monotonic seconds) the backends among `names` show a sweep of this program."""
+        for name in self.backends.keys() & set(names):
+            self.backends[name].loaded_until = until
 
     def poll_ms(self) -> dict[str, float]:
         """Return the duration of the newest poll in ms, by the label of the source; unknown ones left out."""

@@ -79,7 +79,7 @@ class Yards:
 
     def of(self, name: str) -> Yard:
         """Return what a backend is compared with, as of its newest poll."""
-        return self._yards.get(name, _NO_YARD)
+        return self._yards.get(name, Yard())
 
     def forget(self, name: str) -> None:
         """Forget a backend that is another server now, or is not watched any more; its setups stay."""
@@ -172,10 +172,11 @@ class Yards:
         identities = [node.view.identity for node in nodes]
         setups = [identity.setup for identity in identities if identity.setup is not None]
         processes = [process for node in nodes if (process := process_of(node.view, view.name)) is not None]
+        is_on = None if server is not None or view.prefix is None else view.prefix.cache.on
         facts = {
             ENGINE_VERSION: view.version,
             FLAGS: None if server is None or server.flags is None else " ".join(server.flags) or NO_FLAGS,
-            "prefix cache": None if server is not None else _on_words(view),
+            "prefix cache": None if is_on is None else "on" if is_on else "off",
             "model revision": None if server is None else server.revision,
             "kernel": _known_texts(identity.os for identity in identities),
             "driver": _known_texts(identity.driver for identity in identities),
@@ -224,12 +225,6 @@ def are_same_model(name: str, other: str) -> bool:
     return name.lower().rpartition("/")[2] == other.lower().rpartition("/")[2]
 
 
-def _on_words(view: BackendView) -> str | None:
-    """Return whether the prefix cache of a server is on, where its page says so."""
-    on = None if view.prefix is None else view.prefix.cache.on
-    return None if on is None else "on" if on else "off"
-
-
 def _known_texts(values: Iterable[str | None]) -> str:
     """Return the different values that are known, sorted, as one text."""
     return ", ".join(sorted({value for value in values if value}))
@@ -247,6 +242,3 @@ def _best_of(before: SteadyLoad, load: SteadyLoad) -> SteadyLoad:
         return before
     rates = [steps.tps for steps in (before, load) if steps.tps is not None]
     return replace(load if faster else before, tps=max(rates, default=None), at=load.at)
-
-
-_NO_YARD = Yard()
