@@ -136,18 +136,11 @@ def test_a_signal_ends_a_program_whatever_holds_it(held_by: str, number: signal.
 
 @pytest.mark.process
 @pytest.mark.timeout(600)
-def test_a_thread_that_waits_does_not_hold_the_interpreter() -> None:
-    """A thread that never ends does not hold up the process once its exit code is known."""
-    with started(STUCK_THREADS) as process:
-        assert process.wait() == 5
-
-
-@pytest.mark.process
-@pytest.mark.timeout(600)
-def test_the_kernel_ends_what_no_code_of_ours_can() -> None:
-    """If the interpreter blocks in its last write and our forced end fails, SIGALRM ends the process."""
-    with started(FINALIZING) as process:
-        assert process.wait() == -signal.SIGALRM
+@pytest.mark.parametrize(("program", "code"), [(STUCK_THREADS, 5), (FINALIZING, -signal.SIGALRM)])
+def test_a_thread_or_a_last_write_does_not_hold_the_interpreter(program: str, code: int) -> None:
+    """A thread that never ends holds nothing up; where our forced end fails too, SIGALRM ends the process."""
+    with started(program) as process:
+        assert process.wait() == code
 
 
 Make = Callable[[float], AbstractAsyncContextManager[object]]

@@ -198,13 +198,20 @@ def test_a_restart_begins_anew() -> None:
     assert look(2, 3) == []
 
 
-def test_what_lmcache_adds() -> None:
-    """It is named beside the server's own cache, as sure as turns are seen."""
+def after_turns(share: float, *, lmcache: bool = False) -> list[Finding]:
+    """Return what is found after prompts that grow, of whose tokens a share was found."""
     rule, last = EachServer(PrefixCacheRule), []
     for index in range(31):
         tokens = sum(growing(3000, 200)[:index])
-        use = PrefixUse(HYBRID, float(index), tokens, tokens, 0.0, lmcache_tokens=(tokens, 0.0))
+        looked = (tokens, 0.0) if lmcache else None
+        use = PrefixUse(HYBRID, float(index), tokens, tokens, share * tokens, lmcache_tokens=looked)
         last = list(rule.look(Situation(10.0 * index, EPOCH, {"b": replace(VIEW, prefix=use)})))
+    return last
+
+
+def test_what_lmcache_adds() -> None:
+    """It is named beside the server's own cache, as sure as turns are seen."""
+    last = after_turns(0.0, lmcache=True)
     assert [(one.key, one.sure) for one in last] == [("", Sure.LIKELY), ("lmcache", Sure.LIKELY)]
     assert last[1].line == "LMCache never hits: 0 of 177,000 prompt tokens"
 
@@ -212,12 +219,8 @@ def test_what_lmcache_adds() -> None:
 @pytest.mark.parametrize("share", [0.02, HARDLY_PERCENT / 100 + 0.01])
 def test_turns_whose_tokens_are_hardly_found(share: float) -> None:
     """Of prompts that grow, three quarters could be found: 2 % is too little, 11 % is not named."""
-    rule, last = EachServer(PrefixCacheRule), []
-    for index in range(31):
-        tokens = sum(growing(3000, 200)[:index])
-        use = PrefixUse(HYBRID, float(index), tokens, tokens, share * tokens)
-        last = list(rule.look(Situation(10.0 * index, EPOCH, {"b": replace(VIEW, prefix=use)})))
-    assert [one.line[:24] for one in last] == (["prefix cache hardly hits"] if share < 0.1 else [])
+    lines = [one.line[:24] for one in after_turns(share)]
+    assert lines == (["prefix cache hardly hits"] if share < 0.1 else [])
 
 
 def test_turns_of_conversations_that_alternate() -> None:

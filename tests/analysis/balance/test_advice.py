@@ -8,6 +8,7 @@ import random
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import cache
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -129,54 +130,48 @@ def test_a_flat_skew_of_minutes_under_least_busy_is_counter_drift() -> None:
     assert found.hint == "restart the proxy, or try simple-shuffle"
 
 
+def lasting(
+    name: str, running: float, waiting: float = 0.0, tps: float | None = None, slots: int | None = None
+) -> LoadTrack:
+    """Return the load of a backend that stays the same for 80 s."""
+    times = [index / 2 for index in range(160)]
+    rates = None if tps is None else [tps] * 160
+    return LoadTrack(name, times, [running] * 160, [waiting] * 160, rates, slots=slots)
+
+
+def judged_lasting(*tracks: LoadTrack, prefills: bool = False) -> Balance:
+    """Judge such backends at the end."""
+    return judge(GroupLoad("proxy", tracks, 6.0, prefills=prefills), 79.5)
+
+
 def test_one_that_holds_requests_and_makes_nothing_is_stuck() -> None:
     """A backend that holds requests but generates no token while the other one does is named as stuck."""
-    times = [index / 2 for index in range(160)]
-    tracks = [
-        LoadTrack("rank0", times, [20.0] * 160, [0.0] * 160, [300.0] * 160),
-        LoadTrack("rank1", times, [20.0] * 160, [0.0] * 160, [0.0] * 160),
-    ]
-    found = judge(GroupLoad("lanes", tracks, 6.0), 79.5)
+    found = judged_lasting(lasting("rank0", 20.0, tps=300.0), lasting("rank1", 20.0, tps=0.0))
     assert found.cause == "rank1 holds requests and makes no token"
     assert found.word is Is.BALANCED
-    tracks[0] = replace(tracks[0], generation_tps=[0.0] * 160)
-    assert judge(GroupLoad("lanes", tracks, 6.0), 79.5).cause is None
+    assert judged_lasting(lasting("rank0", 20.0, tps=0.0), lasting("rank1", 20.0, tps=0.0)).cause is None
 
 
 def test_a_group_whose_loaded_servers_all_stand_still_is_not_balanced() -> None:
     """If no loaded server generates a token, the verdict on an even split is "unknown", with the reason."""
-    times = [index / 2 for index in range(160)]
-    zeros = [0.0] * 160
-    tracks = [LoadTrack(name, times, [20.0] * 160, zeros, zeros) for name in ("a", "b")]
-    found = judge(GroupLoad("proxy", tracks, 6.0), 79.5)
+    tracks = [lasting(name, 20.0, tps=0.0) for name in ("a", "b")]
+    found = judged_lasting(*tracks)
     assert found.word is Is.UNKNOWN
     assert found.reasons[0] == "a and b hold requests, and no token in 60 s"
-    prefills = judge(GroupLoad("proxy", tracks, 6.0, prefills=True), 79.5)
-    assert prefills.word is Is.BALANCED
-    silent = [replace(track, generation_tps=None) for track in tracks]
-    assert judge(GroupLoad("proxy", silent, 6.0), 79.5).word is Is.BALANCED
+    assert judged_lasting(*tracks, prefills=True).word is Is.BALANCED
+    assert judged_lasting(lasting("a", 20.0), lasting("b", 20.0)).word is Is.BALANCED
 
 
 def test_a_free_slot_beside_a_queue_is_said() -> None:
-    """If requests wait at one backend while another has a free slot, this is a reason of its own."""
-    times = [index / 2 for index in range(160)]
-    tracks = [
-        LoadTrack("a", times, [12.0] * 160, [6.0] * 160, slots=12),
-        LoadTrack("b", times, [10.0] * 160, [0.0] * 160, slots=12),
-    ]
-    found = judge(GroupLoad("proxy", tracks, 6.0), 79.5)
+    """If requests wait at one backend while another has a free slot, this is a reason of its own.
+
+    One that waits beside free slots awaits the next step or room in the KV cache.
+    """
+    found = judged_lasting(lasting("a", 12.0, 6.0, slots=12), lasting("b", 10.0, slots=12))
     assert found.free_slot_percent == 100.0
     assert "in 100 % of 60 s requests waited beside a free slot elsewhere" in found.reasons
-
-
-def test_a_request_that_waits_beside_free_slots_is_not_held_up_by_the_split() -> None:
-    """It awaits the next step or room in the KV cache: a free slot elsewhere is no reason."""
-    times = [index / 2 for index in range(160)]
-    tracks = [
-        LoadTrack("a", times, [8.0] * 160, [1.0] * 160, slots=48),
-        LoadTrack("b", times, [8.0] * 160, [0.0] * 160, slots=48),
-    ]
-    assert judge(GroupLoad("proxy", tracks, 6.0), 79.5).free_slot_percent == 0.0
+    awaits = judged_lasting(lasting("a", 8.0, 1.0, slots=48), lasting("b", 8.0, slots=48))
+    assert awaits.free_slot_percent == 0.0
 
 
 # A loss of throughput is shown only if step times are certain enough; limits for late polls and failures.
@@ -422,26 +417,26 @@ def judged(tracks: Sequence[LoadTrack]) -> tuple[Is, str, tuple[str, ...]]:
     return found.word, "; ".join(found.reasons), found.backends
 
 
-@pytest.mark.parametrize("count", [3, 36])
-def test_a_member_without_enough_samples_is_left_out_by_name(count: int) -> None:
-    """One of several that has 88 % of its samples does not take the verdict from the others."""
+@pytest.mark.parametrize(
+    ("count", "left_out", "why"),
+    [
+        (3, {"missing": 8}, "has only 8"),
+        (36, {"missing": 8}, "has only 8"),
+        (5, {"every_s": 2.0}, "is polled every 2 s, the others every 1 s; judged without it"),
+        (5, {"every_s": 10.0}, "is polled every 10 s, the others every 1 s; judged without it"),
+    ],
+)
+def test_a_member_without_enough_samples_is_left_out_by_name(
+    count: int, left_out: dict[str, Any], why: str
+) -> None:
+    """One that has 88 % of its samples, or whose page takes seconds, does not silence the others."""
     others = [polled_every(f"spark-{number}") for number in range(count - 1)]
-    word, said, backends = judged([*others, polled_every("late", missing=8)])
+    word, said, backends = judged([*others, polled_every("late", **left_out)])
     assert word is Is.BALANCED
-    assert "late has only 8" in said
-    assert said.endswith("% of its samples; judged without it")
+    assert f"late {why}" in said
+    assert said.endswith("; judged without it")
     assert "late" not in backends
     assert len(backends) == count - 1
-
-
-@pytest.mark.parametrize("every_s", [2.0, 10.0])
-def test_a_member_that_is_polled_more_slowly_is_left_out_by_name(every_s: float) -> None:
-    """A server whose page takes seconds neither coarsens the samples of the others nor silences them."""
-    others = [polled_every(f"spark-{number}") for number in range(4)]
-    word, said, backends = judged([*others, polled_every("slow", every_s)])
-    assert word is Is.BALANCED
-    assert f"slow is polled every {every_s:g} s, the others every 1 s; judged without it" in said
-    assert "slow" not in backends
 
 
 def test_of_two_none_is_left_out() -> None:
