@@ -397,16 +397,6 @@ class LinkKind(Enum):
     this machine slept. Or another engine answers, whose counters are others."""
 
 
-class Link(Struct, frozen=True):
-    """How a sample relates to the previous sample, and the baseline from which its increases are counted."""
-
-    kind: LinkKind
-    baseline: EngineSample | None
-    """The sample to subtract from the new sample; None if no increase can be computed for the new sample.
-    After a restart, this is a made-up sample with all counters at zero, dated at the time when the server
-    began to count."""
-
-
 class Lineage(Struct, frozen=True):
     """What is known about the server processes that have answered at one address."""
 
@@ -429,70 +419,76 @@ class Lineage(Struct, frozen=True):
     """Whether several servers answer at this address: the counters of one were left and came back to."""
 
 
-def follow_server(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Lineage, Link]:
-    """Return the lineage with `sample` added, and how `sample` relates to the previous sample.
+def follow_server(
+    lineage: Lineage, sample: EngineSample, wall_at: float
+) -> tuple[Lineage, LinkKind, EngineSample | None]:
+    """Return the lineage with `sample` added, how `sample` relates to the previous sample, and its baseline.
+
+    The baseline is the sample to subtract from `sample`; None if no increase can be computed. After a restart
+    it is a made-up sample with all counters at zero, dated at the time when the server began to count.
 
     `wall_at` is the wall clock (Unix time) at `sample.at`. A start time newer than all seen at this address,
     or a counter that fell, means that the server restarted. Another start time that is not newer means that
     another server answered. If servers report no start time, several servers are recognised by counters that
     interleave and come back; those of a process that restarts again and again begin at zero each time.
     """
-    link, resumed = _link_to_previous(lineage, sample, wall_at)
+    kind, baseline, resumed = _link_to_previous(lineage, sample, wall_at)
     last = lineage.last
     left_behind = tuple(old for old in lineage.left_behind if old is not resumed)
-    if last is not None and link.kind not in (LinkKind.FIRST, LinkKind.CONTINUES):
+    if last is not None and kind not in (LinkKind.FIRST, LinkKind.CONTINUES):
         left_behind = (*left_behind, last)[-_REMEMBERED:]
     highest_tps = lineage.highest_tps
-    if last is not None and link.kind is LinkKind.CONTINUES and sample.at - last.at >= _RATED_SPAN_S:
+    if last is not None and kind is LinkKind.CONTINUES and sample.at - last.at >= _RATED_SPAN_S:
         highest_tps = max(highest_tps, (_total_tokens(sample) - _total_tokens(last)) / (sample.at - last.at))
     start, newest = sample.start_time, lineage.newest_start
-    return Lineage(
+    followed = Lineage(
         last=sample,
         last_wall_at=wall_at,
         start_time=lineage.start_time if start is None else start,
         newest_start=newest if start is None else max(start, start if newest is None else newest),
         highest_tps=highest_tps,
         left_behind=left_behind,
-        jumped_at=sample.at if _is_jump(lineage, link, sample) else lineage.jumped_at,
-        shared=lineage.shared or link.kind is LinkKind.OTHER_SERVER,
-    ), link
+        jumped_at=sample.at if _is_jump(lineage, kind, sample) else lineage.jumped_at,
+        shared=lineage.shared or kind is LinkKind.OTHER_SERVER,
+    )
+    return followed, kind, baseline
 
 
 def _link_to_previous(
     lineage: Lineage, sample: EngineSample, wall_at: float
-) -> tuple[Link, EngineSample | None]:
-    """Return (how `sample` relates to the previous sample, last sample of an earlier server, or None).
+) -> tuple[LinkKind, EngineSample | None, EngineSample | None]:
+    """Return (how `sample` relates to the previous sample, its baseline, last sample of an earlier server).
 
     The earlier server is one that answers again at this address: its counters continue in `sample`. None if
     no such server was recognised.
     """
     last, start, earlier_start = lineage.last, sample.start_time, lineage.start_time
     if last is None:
-        return Link(LinkKind.FIRST, None), None
+        return LinkKind.FIRST, None, None
     both_known = start is not None and earlier_start is not None
     if start is not None and earlier_start is not None and abs(start - earlier_start) > START_TOLERANCE_S:
         if start <= (lineage.newest_start or 0.0) + START_TOLERANCE_S:
-            return Link(LinkKind.OTHER_SERVER, None), None
-        return Link(LinkKind.RESTARTED, _zero_at_start(last, sample, wall_at)), None
+            return LinkKind.OTHER_SERVER, None, None
+        return LinkKind.RESTARTED, _zero_at_start(last, sample, wall_at), None
     fallen = has_fallen(last, sample)
     resumed = None if both_known else _resumed_server(lineage.left_behind, last, sample, fallen=fallen)
     jumps = not both_known and not _is_plausible(lineage, last, sample, fallen=fallen)
     again = lineage.jumped_at is not None and sample.at - lineage.jumped_at <= _RETURNS_WITHIN_S
     comes_back = resumed is not None and (lineage.shared or jumps or (fallen and again))
     if comes_back or (fallen and jumps and again):
-        return Link(LinkKind.OTHER_SERVER if fallen or lineage.shared else LinkKind.JUMPED, None), resumed
+        return LinkKind.OTHER_SERVER if fallen or lineage.shared else LinkKind.JUMPED, None, resumed
     if fallen:
         # It began to count at an unknown time since the last sample, so that rates begin with this one.
-        return Link(LinkKind.RESTARTED, None), None
+        return LinkKind.RESTARTED, None, None
     slept = wall_at - lineage.last_wall_at - (sample.at - last.at) > SLEPT_S
     goes_on = not slept and sample.engine == last.engine
-    return Link(LinkKind.CONTINUES, last) if goes_on else Link(LinkKind.JUMPED, None), None
+    return (LinkKind.CONTINUES, last, None) if goes_on else (LinkKind.JUMPED, None, None)
 
 
-def _is_jump(lineage: Lineage, link: Link, sample: EngineSample) -> bool:
+def _is_jump(lineage: Lineage, kind: LinkKind, sample: EngineSample) -> bool:
     """Return whether a sample without a known start is no plausible continuation of its predecessor."""
     last = lineage.last
-    if last is None or sample.start_time is not None or link.kind in (LinkKind.FIRST, LinkKind.CONTINUES):
+    if last is None or sample.start_time is not None or kind in (LinkKind.FIRST, LinkKind.CONTINUES):
         return False
     return not _is_plausible(lineage, last, sample, fallen=has_fallen(last, sample))
 

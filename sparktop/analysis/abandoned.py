@@ -256,14 +256,10 @@ def _connections(view: BackendView, now: Situation) -> tuple[float, Sockets] | N
 def _router_of(view: BackendView, now: Situation, routed: Mapping[str, _Routed]) -> RouterView | None:
     """Return the only router before a server, if its count of requests in flight can be believed."""
     mine = [router for router in now.routers if view.name in router.backends]
-    if (
-        len(mine) != 1
-        or not mine[0].ok
-        or mine[0].sample.kind == UNKNOWN_KIND
-        or mine[0].sample.in_flight is None
-    ):
+    router = mine[0] if len(mine) == 1 and mine[0].ok and mine[0].sample.kind != UNKNOWN_KIND else None
+    if router is None or router.sample.in_flight is None or not routed[router.name].is_believed:
         return None
-    return mine[0] if routed[mine[0].name].is_believed else None
+    return router
 
 
 def _hosts(router: RouterView, view: BackendView, now: Situation) -> frozenset[int]:

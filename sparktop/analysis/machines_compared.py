@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from sparktop.model.event import Finding, Severity, Sure
 from sparktop.model.explained import FINDINGS
-from sparktop.model.node import UNLIMITED, EngineSetup, MachineSetup, NetworkReading, Rail
+from sparktop.model.node import UNLIMITED, EngineSetup, Gid, MachineSetup, NetworkReading, Rail
 from sparktop.model.snapshot import NodeView, Situation
 
 DIFFER, SETUP = "machines-differ", "machine-setup"
@@ -462,7 +462,7 @@ _MEMLOCK = Fact("memlock", "memlock")
 _HCA = Fact("hca", "NCCL_IB_HCA")
 _GID = Fact("gid-index", "GID index")
 _TABLES = Fact("gid-table", "GID tables", None, Sure.UNKNOWN)
-_ROCE2, _ETHERNET = "RoCE v2", "Ethernet"
+_ROCE2, _ETHERNET, _IPV4 = "RoCE v2", "Ethernet", 4
 _CUT = "…"
 """At the end of a value that was too long to keep."""
 
@@ -574,14 +574,12 @@ def _wrong_gids(view: NodeView, group: Group, variables: Mapping[str, str]) -> I
         for rail in _used_rails(other, variables)
         if (version := _version(rail, index)) is not None
     )
-    usual = max(versions, key=lambda version: (versions[version], -version), default=4)
+    usual = max(versions, key=lambda version: (versions[version], -version), default=_IPV4)
     for rail in _used_rails(view, variables):
         if rail.gids is None or any(gid.kind is None for gid in rail.gids):
             continue
         entry = next((gid for gid in rail.gids if gid.index == index), None)
-        other = next(
-            (f"; {gid.index} is {_ROCE2}" for gid in rail.gids if _is_ipv4(gid.kind, gid.address)), ""
-        )
+        other = next((f"; {gid.index} is {_ROCE2}" for gid in rail.gids if _ip_version(gid) == _IPV4), "")
         if entry is None:
             yield f"GID index {index} of {rail.name} is empty{other}"
         elif entry.kind != _ROCE2:
@@ -594,19 +592,14 @@ def _wrong_gids(view: NodeView, group: Group, variables: Mapping[str, str]) -> I
 
 
 def _version(rail: Rail, index: int) -> int | None:
-    entry = next((gid for gid in rail.gids or () if gid.index == index and gid.kind == _ROCE2), None)
-    return None if entry is None else _ip_version(entry.address)
+    return next((_ip_version(gid) for gid in rail.gids or () if gid.index == index), None)
 
 
-def _ip_version(address: str) -> int | None:
-    try:
-        return ip_address(address).version
-    except ValueError:
-        return None
-
-
-def _is_ipv4(kind: str | None, address: str) -> bool:
-    return kind == _ROCE2 and _ip_version(address) == 4  # noqa: PLR2004 - the version
+def _ip_version(gid: Gid) -> int | None:
+    """Return the IP version of an entry of a table of GIDs; None unless it is of RoCE v2."""
+    with suppress(ValueError):
+        return ip_address(gid.address).version if gid.kind == _ROCE2 else None
+    return None
 
 
 def _unread_tables(
@@ -618,7 +611,7 @@ def _unread_tables(
     first = {
         view.name: sorted(
             {
-                next((gid.index for gid in rail.gids if _is_ipv4(gid.kind, gid.address)), -1)
+                next((gid.index for gid in rail.gids if _ip_version(gid) == _IPV4), -1)
                 for rail, _ in live_rails(view)
                 if rail.gids is not None and rail.link_layer == _ETHERNET
             }

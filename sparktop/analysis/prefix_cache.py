@@ -185,9 +185,15 @@ class _Prompts:
             line = f"prefix cache hardly hits: {cached} of {asked} prompt tokens"
         grows = self.grow
         sure, severity = Sure.LIKELY, Severity.WARNING if grows else None
-        full, option = self._is_full, self._smaller
+        full, option = self._is_full, "--block-size 16"
+        if cache.states:
+            option = "--mamba-ssm-cache-dtype bfloat16, if it is float32"
         if not cache.on:
-            line, case, option = f"prefix cache is off: {asked} prompt tokens computed", "it is off", self._on
+            line, case = f"prefix cache is off: {asked} prompt tokens computed", "it is off"
+            compare = ", then compare answers: new for hybrid models" if cache.states is not None else ""
+            option = f"--enable-prefix-caching{compare}"
+            if view.engine == "sglang":
+                option = "start it without --disable-radix-cache"
             sure, severity = Sure.KNOWN, Severity.INFO if grows else None
         elif block and view.max_model_len and block > view.max_model_len:
             line += f", a block has {block:,}"
@@ -279,19 +285,6 @@ class _Prompts:
         mean = sum(step.tokens for step in self._steps) / count
         squares = sum(step.prompts * (step.tokens / step.prompts - mean) ** 2 for step in self._steps)
         return squares / (len(self._steps) - 1) <= (_EVEN * mean) ** 2
-
-    @property
-    def _smaller(self) -> str:
-        states = self._cache.states
-        return "--mamba-ssm-cache-dtype bfloat16, if it is float32" if states else "--block-size 16"
-
-    @property
-    def _on(self) -> str:
-        """Return how to turn the cache on."""
-        if self._view.engine == "sglang":
-            return "start it without --disable-radix-cache"
-        compare = ", then compare answers: new for hybrid models" if self._cache.states is not None else ""
-        return f"--enable-prefix-caching{compare}"
 
 
 def turns(lengths: Sequence[float]) -> tuple[int, int] | None:

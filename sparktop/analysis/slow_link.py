@@ -107,7 +107,13 @@ class SlowLink:
         machines = [now.nodes[name] for name in view.nodes if name in now.nodes]
         if not 1 < len(view.nodes) == len(machines):
             return ()
-        self._note_sample(now.at, view, machines)
+        times = tuple(node.sample.at for node in machines if node.sample is not None)
+        sample = None if times == self._read_at else _link_sample(now.at, view, machines)
+        self._read_at = times
+        if sample is not None:
+            self._samples.append(sample)
+            if sample.ratio is not None and sample.ratio <= _WELL:
+                self._well.append((sample.power_w, sample.clock_mhz))
         if 0 <= now.at - self._judged_at < _JUDGED_AGAIN_S:
             return self._found
         self._judged_at = now.at
@@ -120,17 +126,6 @@ class SlowLink:
             newest = self._found
         self._found = newest
         return newest
-
-    def _note_sample(self, at: float, view: BackendView, machines: Sequence[NodeView]) -> None:
-        """Add a sample if the machines were read since the last one."""
-        times = tuple(node.sample.at for node in machines if node.sample is not None)
-        if times == self._read_at:
-            return
-        self._read_at = times
-        if (sample := _link_sample(at, view, machines)) is not None:
-            self._samples.append(sample)
-            if sample.ratio is not None and sample.ratio <= _WELL:
-                self._well.append((sample.power_w, sample.clock_mhz))
 
 
 def _link_sample(at: float, view: BackendView, machines: Sequence[NodeView]) -> LinkSample | None:

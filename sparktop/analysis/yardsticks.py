@@ -327,12 +327,6 @@ class Yardsticks:
         )
 
 
-def _is_decoding(view: BackendView) -> bool:
-    """Return whether hardly any prompt is computed beside generated tokens; False where that is unknown."""
-    prompt, generated = view.prompt_tps, view.generation_tps
-    return prompt is not None and bool(generated) and prompt <= MOST_PROMPT * (generated or 0.0)
-
-
 def _least_kv_tokens(view: BackendView) -> float:
     """Return the least tokens in the KV cache of an engine core: each request's last block may be empty."""
     block = None if view.prefix is None else view.prefix.cache.block_tokens
@@ -356,7 +350,8 @@ def _rate_findings(view: BackendView, steady: SteadyLoad, tps: float, before: fl
         before=before,
         kv_tokens=_least_kv_tokens(view),
     )
-    if not _is_decoding(view):
+    prompt, generation = view.prompt_tps, view.generation_tps
+    if prompt is None or not generation or prompt > MOST_PROMPT * generation:
         prefill = "not compared: prompts are computed for part of the time"
         sticks = (
             sticks[0],

@@ -326,31 +326,31 @@ class BackendTrack:
         """
         short_s = self._window_s(interval_s)
         before_at = self._lineage.last.at if self._lineage.last else -math.inf
-        self._lineage, link = follow_server(self._lineage, sample, wall_at)
-        if link.kind is not LinkKind.CONTINUES:
+        self._lineage, kind, baseline = follow_server(self._lineage, sample, wall_at)
+        if kind is not LinkKind.CONTINUES:
             self._window.clear()
             self._held.clear()
             self._running.clear()
             self._baseline.clear()
-            if link.kind is not LinkKind.JUMPED:  # else it may stand still as before: its counters say so
+            if kind is not LinkKind.JUMPED:  # else it may stand still as before: its counters say so
                 self.standstill = StandstillClock()
             self.work.gap()
             self._pages.clear()
-            if link.baseline is not None:
-                self._window.append(advance(None, None, link.baseline), short_s)
+            if baseline is not None:
+                self._window.append(advance(None, None, baseline), short_s)
             self._first_at, self._before_at = sample.at, -math.inf
-        if link.kind is LinkKind.RESTARTED:
+        if kind is LinkKind.RESTARTED:
             self._before_at = before_at
             self.ended = None
             self.restarts += 1
             self.restarted_at.append(sample.at)
         self.standstill.note(sample, MISSED_INTERVALS * interval_s)
         before = self._window.newest
-        tally = advance(before, link.baseline, sample)
+        tally = advance(before, baseline, sample)
         self._window.append(tally, short_s)
         if before is not None and growth(before.counter("preemptions"), tally.counter("preemptions")):
             self.preempted_at = sample.at
-        return link.kind
+        return kind
 
     def _step_ms(self, sample: EngineSample, view: BackendView, interval_s: float) -> float | None:
         """Return the mean duration of an engine step in ms, over about the last 10 s.

@@ -78,6 +78,7 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
     least_s = least_rate_s(interval_s) * (1.0 if view.scrape is None else _BETWEEN_SCRAPES)
     total = {name: lane_sum(lanes, of) for name, of in _SUMMED.items()}
     rate = partial(window.rate, window_s=short_s, least_s=least_s)
+    percent = partial(_percent_of_growth, lanes, window, long_s)
     prompt, generated = prompt_counter(window), rate("generation_tokens")
     live_tps, live_s = _live_generation(lanes, window, generated, interval_s)
     ended, read = window.latency("e2e", long_s), rate("read_bytes_per_gpu")
@@ -102,8 +103,12 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
         rate_window_s=_rate_window_s(window, short_s, least_s),
         requests_per_s=rate("finished"),
         preemptions_per_s=rate("preemptions"),
-        prefix_cache_hit_percent=_hit_percent(lanes, window, long_s),
-        spec_decode_accept_percent=_accept_percent(lanes, window, long_s),
+        prefix_cache_hit_percent=percent(
+            "prefix_cache_hits", "prefix_cache_queries", "prefix_cache_hit_percent"
+        ),
+        spec_decode_accept_percent=percent(
+            "spec_accepted_tokens", "spec_draft_tokens", "spec_accept_percent"
+        ),
         spec_accepted_per_draft=window.ratio("spec_accepted_tokens", "spec_drafts", long_s),
         spec_drafts_per_s=rate("spec_drafts"),
         spec_draft_length=window.ratio("spec_draft_tokens", "spec_drafts", short_s),
@@ -306,28 +311,19 @@ def _by_position(lanes: _Lanes, window: Window, window_s: float) -> tuple[float 
     return tuple(None if share is None else 100.0 * share for share in shares)
 
 
-def _hit_percent(lanes: _Lanes, window: Window, window_s: float) -> float | None:
-    gauges = [lane.prefix_cache_hit_percent for lane in lanes]
-    return _percent_of_growth(window, "prefix_cache_hits", "prefix_cache_queries", window_s, gauges)
-
-
-def _accept_percent(lanes: _Lanes, window: Window, window_s: float) -> float | None:
-    gauges = [lane.spec_accept_percent for lane in lanes]
-    return _percent_of_growth(window, "spec_accepted_tokens", "spec_draft_tokens", window_s, gauges)
-
-
 def _percent_of_growth(
-    window: Window, part: str, whole: str, window_s: float, gauges: Sequence[float | None]
+    lanes: _Lanes, window: Window, window_s: float, part: str, whole: str, gauge: str
 ) -> float | None:
     """Return 100 * growth of the counter `part` / growth of the counter `whole`, over `window_s` seconds.
 
-    If the server lacks these counters, return the mean of `gauges`. Return None if nothing is known.
+    If the server lacks these counters, return the mean of the field `gauge` of its lanes. Return None if
+    nothing is known.
     """
     parts, wholes = window.growth(part, window_s), window.growth(whole, window_s)
     if parts and wholes:
         return 100.0 * parts[0] / wholes[0] if wholes[0] > 0 else None
     counts = window.newest is not None and window.newest.counter(whole) is not None
-    return None if counts else known_mean(gauges)
+    return None if counts else known_mean(map(attrgetter(gauge), lanes))
 
 
 def _finished_by_reason(lanes: _Lanes) -> Mapping[str, float]:

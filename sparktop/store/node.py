@@ -326,15 +326,12 @@ class MachineLog:
 
     def note(self, sample: NodeSample) -> None:
         """Add a sample."""
-        self._note_clock(_busiest_gpu(sample))
+        gpu = _busiest_gpu(sample)
+        if gpu and gpu.sm_clock_mhz is not None and (gpu.utilization_percent or 0.0) >= _LOADED_PERCENT:
+            self.usual_mhz = max(self.usual_mhz or 0.0, float(gpu.sm_clock_mhz))
         self.polls.append(machine_poll(sample))
         while self.polls[0].at < sample.at - _KEPT_S:
             self.polls.popleft()
-
-    def _note_clock(self, gpu: GpuReading | None) -> None:
-        if gpu is None or gpu.sm_clock_mhz is None or (gpu.utilization_percent or 0.0) < _LOADED_PERCENT:
-            return
-        self.usual_mhz = max(self.usual_mhz or 0.0, float(gpu.sm_clock_mhz))
 
 
 def machine_poll(sample: NodeSample) -> MachinePoll:
@@ -532,21 +529,17 @@ def _last_values(track: NodeTrack, when: Instant) -> Values:
         return {}
     series = track.view.history.headroom_gib.since(sample.at - SLOPE_S)
     points = [(time, value) for time, value in series if value is not None]
+    span_s = points[-1][0] - points[0][0] if points else 0.0
     return {
         "last_sample_age_s": max(0.0, when.at - sample.at),
         "headroom_gib": points[-1][1] if points else None,
-        "headroom_slope_gib_per_s": _slope_per_s(points),
+        "headroom_slope_gib_per_s": None
+        if span_s < _LEAST_SLOPE_S
+        else (points[-1][1] - points[0][1]) / span_s,
         "temperature_c": sample.hottest_c,
         "power_w": sample.gpu_power_w,
         "window_s": SLOPE_S,
     }
-
-
-def _slope_per_s(points: Sequence[tuple[float, float]]) -> float | None:
-    """Return the change per second from the first to the last (time, value); None where it is not known."""
-    if not points or points[-1][0] - points[0][0] < _LEAST_SLOPE_S:
-        return None
-    return (points[-1][1] - points[0][1]) / (points[-1][0] - points[0][0])
 
 
 # The GPUs that a machine has reported, and which of these are missing now.

@@ -191,7 +191,9 @@ class Standstills:
         # Without the seconds, which a replay from the middle does not know; the alert has its beginning.
         if view.word in _WORDS:
             alerts.clear(blocked_id, when, f"now {view.word.value}", timed=False)
-            message = f"{view.word.in_words} with {_held_text(track)}: no progress"
+            shown = track.view
+            waiting = f", {shown.waiting:.0f} waiting" if shown.waiting else ""
+            message = f"{view.word.in_words} with {shown.running or 0:.0f} running{waiting}: no progress"
             message += f". {view.why[:1].upper()}{view.why[1:]}" if view.why else ""
             alerts.hold(stuck_id, _WORDS[view.word], key.name, message, view.evidence, when, since=since)
             return
@@ -319,12 +321,6 @@ class _Machines:
             fact_s=clock.fact_s,
         )
         return result, now, core
-
-
-def _held_text(track: BackendTrack) -> str:
-    view = track.view
-    waiting = f", {view.waiting:.0f} waiting" if view.waiting else ""
-    return f"{view.running or 0:.0f} running{waiting}"
 
 
 def _figures_behind(
