@@ -317,11 +317,12 @@ def _finding(
         "window_s": lasted_s,
         "limit_s": HOLD_S,
     }
+    background = "an unknown number of" if view.responses is None else f"{view.responses:,.0f}"
     evidence = [
         ("requests", f"{running:.0f} run, none has finished; at every poll for {numbers.age(lasted_s)}"),
         ("clients", f"{nobody}; readings without a client: {seen.readings} (from {LEAST_READINGS} on)"),
         ("tokens", "not counted" if made is None else f"{made:,.0f} since, prompts included"),
-        ("in the background", _background_words(view.responses)),
+        ("in the background", f"{background} requests of the Responses API since its start"),
         *([("hung up", f"{hung_up}: closed by the client, not yet by the server")] if hung_up else []),
     ]
     return Finding(
@@ -334,15 +335,6 @@ def _finding(
         evidence=tuple(evidence),
         values=values,
     )
-
-
-def _background_words(responses: float | None) -> str:
-    """Return what is known of requests that are meant to run without a connection."""
-    if responses is None:
-        return "not known: requests of the Responses API are not counted"
-    if not responses:
-        return "none: no request of the Responses API since its start"
-    return f"possible: {responses:,.0f} requests of the Responses API since its start"
 
 
 class Orphans:

@@ -43,8 +43,6 @@ _LAGS, _LONGEST_TURN, _GROWS = 4, 0.35, 0.5
 least share of the prompts that grow."""
 _CHANCE = 1e-4
 """Chance that as many prompts grow, rather than shrink, if their lengths have no order."""
-_EVEN = 0.02
-"""Relative standard deviation of lengths up to which all prompts are of one length, like a benchmark's."""
 _FULL_PERCENT = 90.0
 """KV cache usage from which on a prefix is likely evicted before its next turn."""
 
@@ -257,8 +255,6 @@ class _Prompts:
         if self._turns is not None:
             grown, of = self._turns
             yield "turns", f"{grown} of {of} prompts continue an earlier one (by their lengths, not texts)"
-        elif self._is_even:
-            yield "lengths", "all prompts have one length, like a benchmark's"
         else:
             yield "turns", "not seen: lengths of single prompts do not grow, or several come within a second"
         if full:
@@ -275,16 +271,6 @@ class _Prompts:
         if peak < _FULL_PERCENT and not preempted:
             return ""
         return f"up to {peak:.0f} % used, {preempted:,.0f} preemptions"
-
-    @property
-    def _is_even(self) -> bool:
-        """Return whether all prompts have one length: the spread of single ones from means of several."""
-        if len(self._steps) < LEAST_PROMPTS:
-            return False
-        count = sum(step.prompts for step in self._steps)
-        mean = sum(step.tokens for step in self._steps) / count
-        squares = sum(step.prompts * (step.tokens / step.prompts - mean) ** 2 for step in self._steps)
-        return squares / (len(self._steps) - 1) <= (_EVEN * mean) ** 2
 
 
 def turns(lengths: Sequence[float]) -> tuple[int, int] | None:

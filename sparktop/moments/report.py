@@ -515,26 +515,11 @@ def _watched_tables(moment: Moment) -> Sequence[Table]:
     )
     return (
         tables.backend_servers(moment.shown.backends, detailed=False),
-        *_models_table(moment),
         Table("Machines", (*columns, Column("Memory")), rows),
         Table("Operating systems", (columns[0], Column("System", Kind.NAME)), systems),
         tables.routers(without_stale(moment.shown)),
         Table("Addresses", (_SERVER, Column("URL", Kind.NAME)), urls),
     )
-
-
-def _models_table(moment: Moment) -> Iterator[Table]:
-    """Yield a table of the models of servers that served several, each from when on; nothing without one."""
-    rows: list[tuple[str, ...]] = []
-    swaps = [event for event in moment.events if event.kind == "model" and event.values]
-    for server in dict.fromkeys(event.subject for event in swaps):
-        server_swaps = [event for event in swaps if event.subject == server]
-        first = (moment.start, server_swaps[0].values.get("before"))
-        for time, model in (first, *((event.at, event.values.get("model")) for event in server_swaps)):
-            rows.append((cell.name(server), _time_words(moment, time), cell.name(str(model))))
-    if rows:
-        columns = (_SERVER, Column("From", Kind.NAME), Column("Model served", Kind.NAME))
-        yield Table("Models in turn", columns, tuple(rows))
 
 
 def _machine_row(node: NodeView) -> tuple[str, ...]:
