@@ -139,8 +139,6 @@ class FleetNode(Struct, frozen=True):
     """Of all its GPUs together."""
     sm_clock_mhz: float | None = None
     """Of the slowest GPU."""
-    gpu_memory_percent: float | None = None
-    """Used memory of GPUs that have their own; None on unified memory."""
     memory_total_bytes: float | None = None
     headroom_bytes: float | None = None
     """Memory of the machine that programs can still allocate."""

@@ -573,9 +573,6 @@ class MachineFeed:
             temperature_c=gpu.temperature_c,
             power_w=gpu.power_w,
             sm_clock_mhz=gpu.sm_clock_mhz,
-            gpu_memory_percent=None
-            if gpu.memory_used_bytes is None or not gpu.memory_total_bytes
-            else min(100.0, 100 * gpu.memory_used_bytes / gpu.memory_total_bytes),
             memory_total_bytes=memory.total_bytes,
             headroom_bytes=memory.left_bytes,
             load1=sample.cpu.load1,

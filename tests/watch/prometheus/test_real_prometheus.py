@@ -261,11 +261,10 @@ async def test_exporters_are_joined_to_machines_and_servers_are_placed_on_them(
     assert set(nodes) == set(wall) == {"spark-1", "spark-2", "h100-a"}
     spark, agent, large = wall["spark-1"], wall["spark-2"], wall["h100-a"]
     assert (spark.state, spark.gpus, spark.gpu_percent, spark.power_w) == ("busy", 1, 96, 41)
-    assert (spark.headroom_bytes, spark.gpu_memory_percent) == (38 * GIB, None)
+    assert spark.headroom_bytes == 38 * GIB
     assert spark.backends == ("spark-1:8000",)
     assert (agent.state, agent.gpu_percent, agent.headroom_bytes) == ("busy", 50, 57 * GIB)
     assert (large.state, large.gpus, large.power_w) == ("low memory", 8, 8 * 41)
-    assert large.gpu_memory_percent == pytest.approx(100 * 60 / 81)
     assert re.fullmatch(r" main every 1 s, \d+ s old ", row_text(read_by(nodes["spark-1"])))
     text = "".join(row_text(row) for row in figure_rows(nodes["spark-1"], 60, 9))
     assert "headroom  38.0 GiB" in text
