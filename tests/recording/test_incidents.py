@@ -46,13 +46,21 @@ class Saving:
         """The saved files, oldest first."""
         return sorted(self.folder.glob("*.rec.zst"))
 
+    @property
+    def names(self) -> list[str]:
+        """What the names of the saved files have after the time."""
+        return [path.name.partition("-")[2].removesuffix(".rec.zst") for path in self.copies]
+
+    def begin(self, at: float, about: str, phase: Phase = Phase.BEGIN) -> None:
+        """Tell of an alert that begins or ends."""
+        subject = about.split(":")[1]
+        event = Event(instant(at).wall, Severity.CRITICAL, subject, "down", at_s=at, about=about, phase=phase)
+        self.incidents.on_event(event)
+
     def alert(self, at: float, subject: str = "spark-a", kind: str = "unreachable") -> None:
         """Begin an alert, pass two minutes and wait until the copy is written."""
-        about = f"backend:{subject}:{kind}"
-        when = instant(at)
-        event = Event(when.wall, Severity.CRITICAL, subject, "down", at_s=at, about=about, phase=Phase.BEGIN)
-        self.incidents.on_event(event)
-        self.incidents.on_written(when)
+        self.begin(at, f"backend:{subject}:{kind}")
+        self.incidents.on_written(instant(at))
         self.incidents.on_written(instant(at + module.AFTER_S))
         self.incidents.finish()
 
@@ -128,31 +136,18 @@ def test_the_same_alert_is_saved_once_in_ten_minutes(saving: Saving) -> None:
     other = Saving(saving.folder)
     other.incidents.on_written(instant(0.0))
     other.alert(801.0)
-    names = [path.name.partition("-")[2] for path in saving.copies]
-    assert names == ["spark-a-unreachable.rec.zst"] * 2
+    assert saving.names == ["spark-a-unreachable"] * 2
     assert other.lines == []
-    begun = Event(
-        instant(2000.0).wall,
-        Severity.WARNING,
-        "n",
-        "",
-        at_s=2000.0,
-        about="node:n:headroom",
-        phase=Phase.BEGIN,
-    )
-    saving.incidents.on_event(begun)
+    saving.begin(2000.0, "node:n:headroom")
     saving.alert(2010.0)
-    assert [path.name.partition("-")[2] for path in saving.copies][2:] == ["n-headroom.rec.zst"]
+    assert saving.names[2:] == ["n-headroom"]
 
 
 def test_other_alerts_ends_and_what_holds_at_the_start_are_not_saved(saving: Saving) -> None:
     """An alert of the first minute has nothing before it."""
     saving.alert(-990.0)
     saving.alert(100.0, kind="kv-full")
-    ended = Event(
-        instant(200.0).wall, Severity.INFO, "a", "", at_s=200.0, about="a:unreachable", phase=Phase.END
-    )
-    saving.incidents.on_event(ended)
+    saving.begin(200.0, "backend:a:unreachable", Phase.END)
     saving.incidents.on_written(instant(900.0))
     saving.incidents.finish()
     assert (saving.copies, saving.lines) == ([], [])
@@ -162,11 +157,11 @@ def test_the_oldest_copies_are_deleted_first(saving: Saving, monkeypatch: pytest
     """Number and bytes of copies are limited; a single incident is cut to its newest frames."""
     for index in range(MOST_COPIES + 2):
         saving.alert(10_000.0 + 1_000 * index, f"s{index}")
-    assert [path.name.split("-")[1] for path in saving.copies] == [f"s{i}" for i in range(2, 12)]
+    assert saving.names == [f"s{i}-unreachable" for i in range(2, 12)]
     size = saving.copies[0].stat().st_size
     monkeypatch.setattr(module, "MOST_BYTES", 3 * size)
     saving.alert(50_000.0, "big")
-    assert [path.name.split("-")[1] for path in saving.copies] == ["s10", "s11", "big"]
+    assert saving.names == ["s10-unreachable", "s11-unreachable", "big-unreachable"]
     monkeypatch.setattr(module, "MOST_BYTES", 3 * size - size // 2)
     saving.alert(170.0, "cut")
     (path,) = saving.copies
