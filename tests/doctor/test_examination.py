@@ -37,7 +37,8 @@ from sparktop.model.node import GpuReading, MemoryReading, NodeIdentity, NodeSam
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.sources.replies import encode, make_reply
 from sparktop.watch.discovery import Found
-from tests.doctor.conftest import FakeNetwork, Serve, answer
+from tests.doctor.conftest import FakeNetwork
+from tests.sources.conftest import Serve, answer
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 

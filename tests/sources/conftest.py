@@ -121,8 +121,9 @@ async def serve() -> AsyncIterator[Serve]:
                     writer.write(reply.get(path, answer(b"Not Found", "404 Not Found")))
                 elif isinstance(reply, bytes):
                     writer.write(reply)
-                    return
                 await writer.drain()
+                if isinstance(reply, bytes):
+                    return
 
         server = RawServer(reply if callable(reply) else talk, tls)
         await server.start(port)
