@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from sparktop.events import PAUSES_S, Hook, Webhook, hook_environment
+from tests.sources import conftest as sources
 
 pytestmark = pytest.mark.outside
 
@@ -117,64 +118,51 @@ EVENT = b'{"schema": "sparktop.event/1"}\n'
 
 
 class Answers:
-    """A server that answers with a list of statuses, then always with the last one; 0 means no answer."""
+    """Answers with a list of statuses, then always with the last one; 0 means no answer."""
 
     def __init__(self) -> None:
         """Start with status 200."""
+        self.port = 0
         self.statuses = [200]
         self.requests: list[bytes] = []
         self.paused: list[float] = []
-        self._server: asyncio.Server | None = None
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = next(
-                int(line.partition(b":")[2])
-                for line in head.lower().splitlines()
-                if line.startswith(b"content-length:")
-            )
-            self.requests.append(head + await reader.readexactly(length))
-            status = self.statuses[0] if len(self.statuses) == 1 else self.statuses.pop(0)
-            if status:
-                writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\nno".encode())
-                await writer.drain()
-            else:
-                await reader.read()
-        finally:
-            writer.close()
-
-    async def start(self) -> int:
-        """Listen on a free port."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return int(self._server.sockets[0].getsockname()[1])
-
-    def stop(self) -> None:
-        """Stop listening."""
-        if self._server is not None:
-            self._server.close()
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request."""
+        head = await reader.readuntil(b"\r\n\r\n")
+        (length,) = re.findall(rb"content-length: (\d+)", head.lower())
+        self.requests.append(head + await reader.readexactly(int(length)))
+        status = self.statuses[0] if len(self.statuses) == 1 else self.statuses.pop(0)
+        if status:
+            writer.write(sources.answer(b"no", f"{status} X"))
+            await writer.drain()
+        else:
+            await reader.read()
 
     async def pause(self, seconds: float) -> None:
         """Record a pause."""
         self.paused.append(seconds)
 
 
+serve = sources.serve
+"""The fixture that starts a server with a handler."""
+
+
 @pytest.fixture
-async def answers() -> AsyncIterator[Answers]:
+async def answers(serve: sources.Serve) -> Answers:
     made = Answers()
-    yield made
-    made.stop()
+    made.port = (await serve(made.serve)).port
+    return made
 
 
 async def send(answers: Answers, token: str | None = None, deadline_s: float = 5.0) -> str | None:
-    port = await answers.start()
-    url = f"http://127.0.0.1:{port}/secret-path/?wait=true"
+    url = f"http://127.0.0.1:{answers.port}/secret-path/?wait=true"
     webhook = Webhook(url, token, sleep=answers.pause, deadline_s=deadline_s)
     try:
         problem = await webhook.send(EVENT)
     finally:
         await webhook.close()
-    return None if problem is None else problem.replace(str(port), "PORT")
+    return None if problem is None else problem.replace(str(answers.port), "PORT")
 
 
 async def test_one_post_with_the_document_and_the_token(answers: Answers) -> None:
