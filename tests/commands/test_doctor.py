@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.cli import main
-
-ROOT = Path(__file__).parent.parent.parent
+from tests.agent.agent_process import environment
 
 
 @pytest.fixture(autouse=True)
@@ -46,10 +45,9 @@ def closed() -> Iterator[str]:
 
 
 def ran(words: list[str], tmp_path: Path) -> tuple[int, str, str]:
-    env = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(  # noqa: S603 - our own program
         [sys.executable, "-m", "sparktop", *words],
-        env=env,
+        env=environment(tmp_path),
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -123,16 +121,9 @@ def test_the_bundle_is_a_private_file_whose_path_is_printed(
 def test_on_a_terminal_it_is_asked(tmp_path: Path, closed: str) -> None:
     """On a terminal the width of braille is queried and reported, and the query is erased."""
     ours, theirs = pty.openpty()
-    env = {
-        **os.environ,
-        "HOME": str(tmp_path),
-        "PYTHONPATH": str(ROOT),
-        "TERM": "xterm-256color",
-        "LANG": "C.UTF-8",
-    }
     with subprocess.Popen(  # noqa: S603 - our own program
         [sys.executable, "-m", "sparktop", "doctor", closed],
-        env=env,
+        env=environment(tmp_path, TERM="xterm-256color", LANG="C.UTF-8"),
         cwd=tmp_path,
         stdin=theirs,
         stdout=theirs,
