@@ -108,18 +108,15 @@ def edge_links(rows: Sequence[Row], page: Page) -> Iterator[Link]:
         yield Link(after.address, f"show {words}", start, len(rows) - 1, cell_width(lists))
 
 
+_ALONE = (
+    *(Kind.BALANCE, Kind.BACKEND, Kind.NODE, Kind.ROUTER, Kind.EVENTS),
+    *(Kind.GROUP, Kind.MACHINES, Kind.PROMETHEUS, Kind.WHY),
+)
 _KINDS: dict[str, Kind] = {
-    "node": Kind.NODE,
-    "backend": Kind.BACKEND,
-    "router": Kind.ROUTER,
-    "balance": Kind.BALANCE,
-    "events": Kind.EVENTS,
+    **{kind.value: kind for kind in _ALONE},
     "groups": Kind.BALANCE,
     "wall": Kind.GROUP,
-    "machines": Kind.MACHINES,
-    "prometheus": Kind.PROMETHEUS,
-    ATTENTION: Kind.BACKEND,
-    **dict.fromkeys(Top, Kind.BACKEND),
+    **dict.fromkeys((ATTENTION, *Top), Kind.BACKEND),
     Top.CLOCK: Kind.NODE,
 }
 """The page that shows a kind of panel, or of line of a wall, alone."""
@@ -136,27 +133,16 @@ _HEADINGS: dict[str, str] = {
     "events": "Alerts and events",
     "empty": "No server",
     "wall": "Servers",
-    "members": "Servers of",
-    "scraped": "Servers of",
+    **dict.fromkeys(("members", "scraped"), "Servers of"),
     "machines": "Machines",
     "prometheus": "Prometheus",
-    ATTENTION: "Server",
-    **dict.fromkeys(Top, "Server"),
+    **dict.fromkeys((ATTENTION, *Top), "Server"),
     Top.CLOCK: "Machine",
     "self": "sparktop",
 }
 """Headings by the kind of a panel; the name of what it shows follows."""
-_ZOOMED = {
-    Kind.BALANCE: "balance",
-    Kind.WHY: "evidence",
-    Kind.BACKEND: "backend",
-    Kind.NODE: "node",
-    Kind.ROUTER: "router",
-    Kind.EVENTS: "events",
-    Kind.GROUP: "members",
-    Kind.MACHINES: "machines",
-    Kind.PROMETHEUS: "prometheus",
-}
+_ZOOMED = {kind: kind.value for kind in _ALONE} | {Kind.WHY: "evidence", Kind.GROUP: "members"}
+"""The panel that a page shows alone."""
 _WALLS = frozenset({"wall", "members", "scraped", "machines", "prometheus"})
 """Kinds of panels with the keys of a wall in their lower edge."""
 _PAIR = 2

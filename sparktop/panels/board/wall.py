@@ -113,10 +113,6 @@ class DrawnWall(Struct):
         rectangle = Place("row", 0, self.place.x + 1 + x, self.place.y + 1 + y, width, height)
         self.spots.append(Drawn(key, rectangle, []))
 
-    def add_row(self, row: Row) -> None:
-        """Add a row that is not selectable."""
-        self.rows.append(row)
-
     def add_line(self, key: PanelKey, rows: Sequence[Row], width: int) -> None:
         """Add the rows of a line of `width` cells; a click on any of them selects `key`."""
         self.add_spot(key, 0, len(self.rows), width, len(rows))
@@ -277,7 +273,7 @@ def _totals_row(wall: Wall, groups: Sequence[WallGroup], total: int, width: int)
 def _add_head(drawn: DrawnWall, wall: Wall, groups: Sequence[WallGroup], width: int, inside: int) -> None:
     """Add the totals, and the legend where there is room."""
     total = wall.total if len(groups) == len(wall.groups) else 0
-    drawn.add_row(_totals_row(wall, groups, total, width))
+    drawn.rows.append(_totals_row(wall, groups, total, width))
     if inside >= _LEGEND_FROM:
         _add_legend(drawn, counts_of(groups), width)
 
@@ -289,7 +285,7 @@ def _add_legend(drawn: DrawnWall, counts: Mapping[str, int], width: int) -> None
         cells = min(len(row_text(piece).rstrip()), width - row_width(row))
         drawn.add_spot(PanelKey(STATE, state), row_width(row), len(drawn.rows), cells)
         row += piece
-    drawn.add_row(row)
+    drawn.rows.append(row)
 
 
 def _add_opened_group(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
@@ -316,7 +312,7 @@ def _add_machines(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: L
         drawn.rows += _empty_rows(look, "machine") if is_filtered else top_rows(wall, Top.CLOCK, width, 2)
         return
     columns = machine_columns(nodes, width)
-    drawn.add_row(columns.heading)
+    drawn.rows.append(columns.heading)
     drawn.add_list(
         [PanelKey("node" if look.is_direct else "machine", node.name) for node in nodes],
         lambda at, selected: [columns.machine(nodes[at], selected=selected)],
@@ -331,7 +327,7 @@ def _add_servers(
     drawn: DrawnWall, servers: Sequence[Stated], width: int, inside: int, look: Look, *, grouped: bool
 ) -> None:
     columns = server_columns(servers, width, grouped=grouped)
-    drawn.add_row(columns.heading)
+    drawn.rows.append(columns.heading)
     drawn.add_list(
         [PanelKey("backend" if look.is_direct else "server", stated.server.name) for stated in servers],
         lambda at, selected: [columns.server(servers[at], selected=selected)],
@@ -351,7 +347,7 @@ def _add_top_list(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: L
         return
     servers = [stated for stated, _ in wall.tops.get(top, ())]
     if servers:
-        drawn.add_row(label_row(" ", (top.value, "accent"), "  ", (KEY, "key"), " shows the next list"))
+        drawn.rows.append(label_row(" ", (top.value, "accent"), "  ", (KEY, "key"), " shows the next list"))
         _add_servers(drawn, servers, width, inside, look, grouped=True)
     else:
         drawn.rows += top_rows(wall, top, width, 2)
@@ -387,7 +383,7 @@ def _add_groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look)
     end = len(drawn.rows) + room
     has_machines = bool(wall.nodes) and room > 1
     if room > 1 + has_machines:
-        drawn.add_row(columns.heading)
+        drawn.rows.append(columns.heading)
     spare_rows = room - 1 - len(wall.groups) - bool(wall.nodes)
 
     def spend_on(row: Row) -> list[Row]:
@@ -426,7 +422,7 @@ def _add_servers_in_need(drawn: DrawnWall, wall: Wall, width: int, room: int, lo
     columns = server_columns(wrong, width, grouped=True)
     count = f"{len(wrong):,} server{'s' * (len(wrong) > 1)}"
     drawn.rows += [[("─" * width, "border")], label_row(" ", ("need attention", "accent"), f"  {count}")]
-    drawn.add_row(columns.heading)
+    drawn.rows.append(columns.heading)
     for stated in wrong[: room - 3]:
         entry = PanelKey(ATTENTION, stated.server.name)
         drawn.keys.append(entry)
@@ -452,7 +448,7 @@ def _add_lists_below(
 ) -> None:
     """Add the lists below the rows that are there; `form` is (lists side by side, width, rows of each)."""
     abreast, width, height = form
-    drawn.add_row([("─" * width, "border")])
+    drawn.rows.append([("─" * width, "border")])
     for first in range(0, len(tops), abreast):
         y = len(drawn.rows)
         each = width // abreast

@@ -18,6 +18,8 @@ from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.parts.figures import LIVE, figure, heading, label, label_row, ruled_line
 from sparktop.panels.parts.graph import (
     CLIPPED,
+    LEAST_LOAD,
+    LEAST_TPS,
     Slots,
     TimeAxis,
     area_rows,
@@ -133,9 +135,7 @@ def line_slots(line: LoadLine, axis: TimeAxis, width: int) -> list[list[float | 
 
 GUTTER = 16
 """Width in cells of the column at the left of each graph, for its name, its current value and its scale."""
-MIN_TOP_LOAD = 4.0
 _PAIR = 2
-_MIN_TOP_TPS = 10.0
 _WORTH_A_LINE = 3.0
 """Least percentage of tokens lost for which the graph shows the token rate of an even split."""
 _RATE_S = 10.0
@@ -185,11 +185,11 @@ def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, wid
         waiting=waiting,
         generation_tps=speeds,
         end_slot=axis.end_slot,
-        load=top_without_spikes(loads, MIN_TOP_LOAD),
-        tps_top=nice_ceiling(_highest(speeds), _MIN_TOP_TPS),
+        load=top_without_spikes(loads, LEAST_LOAD),
+        tps_top=nice_ceiling(_highest(speeds), LEAST_TPS),
         group_tps=group,
         even_tps=even,
-        group_top=nice_ceiling(max(_highest([group]), even or 0.0), _MIN_TOP_TPS),
+        group_top=nice_ceiling(max(_highest([group]), even or 0.0), LEAST_TPS),
         tps=tuple(line.tps for line in lines),
     )
 

@@ -117,6 +117,9 @@ def _chars_with_top_dot(row: int) -> str:
     return "".join(chr(0x2800 + bits) for bits in range(256) if bits & _DOT_ROWS[row] and not bits & above)
 
 
+LEAST_TPS = 10.0
+LEAST_LOAD = 4.0
+"""Least tops of the scales of token rates and of requests: noise of an idle server stays low."""
 CLIPPED = "↑"
 """Highest cell of a column of a graph with a value above the end of the scale."""
 _BY_HEIGHT = re.compile(

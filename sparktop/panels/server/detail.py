@@ -54,6 +54,8 @@ from sparktop.panels.parts.figures import (
     wrap_sentence,
 )
 from sparktop.panels.parts.graph import (
+    LEAST_LOAD,
+    LEAST_TPS,
     WIDE_COLUMN,
     Graph,
     TimeAxis,
@@ -539,11 +541,6 @@ def _node_row(name: str, node: NodeView | None, width: int) -> Row:
     return row if node.failure is None else [*in_role(row, "stale"), (" stale", "warn")]
 
 
-_LEAST_TPS = 10.0
-_LEAST_LOAD = 4.0
-"""Least tops of the scales of token rates and of requests: noise of an idle server stays low."""
-
-
 def backend_detail(
     view: BackendView,
     nodes: Mapping[str, NodeView],
@@ -624,7 +621,7 @@ def _graphs(view: BackendView) -> list[Graph]:
         history.prompt_tps,
         "prompt",
         tokens,
-        _LEAST_TPS,
+        LEAST_TPS,
         over=history.prompt_cached_tps,
         over_gradient="generation",
     )
@@ -634,14 +631,14 @@ def _graphs(view: BackendView) -> list[Graph]:
             history.generation_tps,
             "generation",
             tokens,
-            _LEAST_TPS,
+            LEAST_TPS,
         ),
         Graph(
             label_row("requests ", ("⣿run", "running"), "+", ("⡪wait", "waiting")),
             history.running,
             "running",
             tokens,
-            _LEAST_LOAD,
+            LEAST_LOAD,
             over=history.waiting,
             over_gradient="waiting",
         ),

@@ -37,6 +37,8 @@ from sparktop.panels.parts.figures import (
     wait_role,
 )
 from sparktop.panels.parts.graph import (
+    LEAST_LOAD,
+    LEAST_TPS,
     TimeAxis,
     TimeWindow,
     area_rows,
@@ -144,9 +146,6 @@ def limit_note(limit: Limit) -> Row:
     return [(f" {limit.title}", _limit_role(limit)), (f": {dated}{end} ", "muted")]
 
 
-_MIN_TOP_TPS = 10.0
-_MIN_TOP_LOAD = 4.0
-"""Least tops of the scales of token rates and of requests: noise of an idle server stays low."""
 _STANDING_ROLES = {Progress.STILL: "warn", Progress.SUSPECT: "warn", Progress.STUCK: "bad"}
 
 
@@ -178,15 +177,15 @@ def group_scale(backends: list[BackendView], axis: TimeAxis, width: int) -> Grou
                 for r, w in zip(running, waiting, strict=True)
             ]
         )
-    return GroupScale(top_without_spikes(rates, _MIN_TOP_TPS), top_without_spikes(loads, _MIN_TOP_LOAD))
+    return GroupScale(top_without_spikes(rates, LEAST_TPS), top_without_spikes(loads, LEAST_LOAD))
 
 
 def widest_scale(scales: Iterable[GroupScale]) -> GroupScale:
     """Return the largest upper ends of `scales`, for a list with the backends of several groups."""
     scale_list = list(scales)
     return GroupScale(
-        widest_top([scale.generation_tps for scale in scale_list], _MIN_TOP_TPS),
-        widest_top([scale.load for scale in scale_list], _MIN_TOP_LOAD),
+        widest_top([scale.generation_tps for scale in scale_list], LEAST_TPS),
+        widest_top([scale.load for scale in scale_list], LEAST_LOAD),
     )
 
 

@@ -43,10 +43,6 @@ _BOXES = {"nodes": "nodes", "backends": "backends", "events-box": "events", "sel
 """Field of `Boxes` by the name of the key that shows or hides it."""
 _NO_BOXES = "this view is one backend alone, without boxes: {view} shows the next view, {events} the events"
 _FOOTER_ACTIONS = {"↓": "select(1)", "↑": "select(-1)", "esc": "back"}
-_GRAVITY = tuple(word for word in BalanceWord if word.bad) + tuple(
-    word for word in BalanceWord if not word.bad
-)
-"""All verdicts on a group's balance, bad ones first, each in the order of the enum."""
 _BOARD_WORDS = "filter: words in name, model, URL, state … esc drops it"
 _PROCESS_WORDS = "processes: words in pid, name, backend, engine … esc drops it"
 _LINED = frozenset({"prometheus", "members", "scraped", "machines"})
@@ -790,7 +786,8 @@ class OverviewScreen(CanvasScreen):
         name = (self.zoomed or self.selected or PanelKey("", "")).name
         chosen = [group for group in groups if name in {group.group, group.lanes_of, *group.backends}]
         first = balances_read_first(chosen or groups) or chosen
-        return min(first, key=lambda balance: _GRAVITY.index(balance.word)).group
+        words = list(BalanceWord)
+        return min(first, key=lambda balance: (not balance.word.bad, words.index(balance.word))).group
 
     def _slowly_sampled_group(self) -> str | None:
         """Return the group that is shown alone, if it is judged by samples too seldom to see a swing."""
