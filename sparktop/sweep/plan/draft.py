@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from sparktop.errors import UsageError
 from sparktop.files import write_whole
@@ -21,8 +19,10 @@ from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSpec
 from sparktop.model.text import clean, reason_of
 from sparktop.sweep.plan.arrivals import parse_pattern, rates_or_auto
+from sparktop.sweep.plan.conversations import find_conversations
 from sparktop.sweep.plan.plan import Api, Order, Plan, SweepTarget
 from sparktop.sweep.plan.presets import DEFAULT, STEADY_S, make_plan, replay_of
+from sparktop.sweep.plan.slo import parse_slo
 from sparktop.sweep.plan.traces import FORMAT_NAMES, SPEEDS, Replay, parse_range
 from sparktop.sweep.terms.definitions import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
 from sparktop.typed import climbing_numbers, number, number_or_more, seconds, whole_number, whole_numbers
@@ -94,6 +94,15 @@ class Draft(Struct, frozen=True):
     """Model to request; empty: the server's first or only model."""
 
 
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "kind": tuple(kind.value for kind in DraftKind),
+    "mode": (LoadMode.BURST.value, LoadMode.STEADY.value),
+    "order": tuple(order.value for order in Order),
+    "api": tuple(api.value for api in Api),
+    "context": (SENT_BEFORE, SENT_TOGETHER),
+    "trace_format": (AUTO_FORMAT, *FORMAT_NAMES),
+}
+"""The words of the fields that have one of a few."""
 _COMMON = ("kind", "order", "api", "model", "headroom", "gpu")
 """Fields of every kind of load."""
 FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -123,11 +132,9 @@ _EXAMPLES: Mapping[str, Mapping[str, str]] = {
     DraftKind.TRACE: {"trace_speed": "1"},
 }
 """What fills the empty fields of a kind that the user chooses."""
-_USUAL_ENDS: Mapping[str, Mapping[str, str]] = {
-    DraftKind.CONCURRENCY: {"runs": "3+", "duration": "", "requests": "", "mode": LoadMode.BURST.value},
-}
+_BURST_ENDS = {"runs": "3+", "duration": "", "requests": "", "mode": LoadMode.BURST.value}
 _ONE_RUN = {"runs": "1", "duration": "", "requests": "", "depth": ""}
-"""How levels end of a kind that the user chooses: for the kinds not in `_USUAL_ENDS`, after one run."""
+"""How levels end of a kind that the user chooses: those of requests at once, and all others."""
 
 
 def shown_fields(draft: Draft) -> tuple[str, ...]:
@@ -195,7 +202,8 @@ def _with_axis(draft: Draft, preset: SweepSpec) -> Draft:
             )
         case _:
             levels = preset.concurrency or Plan(()).concurrency
-            return replace(draft, concurrency=_levels_text(levels, preset.climb_to))
+            more = preset.climb_to if (preset.climb_to or 0) > max(levels) else None
+            return replace(draft, concurrency=_comma_list(levels) + ("" if more is None else f"..{more}"))
 
 
 def with_preset(draft: Draft, preset: SweepSpec, guard: GuardLimits, names: Collection[str]) -> Draft:
@@ -214,7 +222,7 @@ def with_kind(draft: Draft, kind: str) -> Draft:
     Runs, duration and requests get the defaults of that kind, because those of another have other meanings.
     """
     examples = {name: text for name, text in _EXAMPLES[kind].items() if not getattr(draft, name).strip()}
-    texts = {"kind": kind, **examples, **_USUAL_ENDS.get(kind, _ONE_RUN)}
+    texts = {"kind": kind, **examples, **(_BURST_ENDS if kind == DraftKind.CONCURRENCY else _ONE_RUN)}
     return replace(draft, **texts)  # type: ignore[arg-type]  # fields that hold texts
 
 
@@ -250,20 +258,14 @@ def _comma_list(values: Sequence[int]) -> str:
     return ",".join(map(str, values))
 
 
-def _levels_text(values: Sequence[int], climb_to: int | None) -> str:
-    farther = climb_to is not None and climb_to > max(values)
-    return _comma_list(values) + (f"..{climb_to}" if farther else "")
-
-
 def _number_text(value: float | None) -> str:
     return "" if value is None else f"{value:.10g}"
 
 
 Value = TypeVar("Value")
-Word = TypeVar("Word", bound=StrEnum)
 
 WHOLE = "whole"
-"""Key in `CheckedDraft.problems` for a problem that concerns several fields together."""
+"""Key of a problem that concerns several fields together."""
 READING = "the file is being read"
 """The problem of a trace whose requests are not counted yet."""
 _OPTION = re.compile(r"--([a-z][a-z-]*)")
@@ -299,15 +301,6 @@ FindReplay = Callable[[SweepSpec], Replay | None]
 used."""
 
 
-class CheckedDraft(Struct, frozen=True):
-    """The plan that a draft makes, or the problems that prevent a plan."""
-
-    plan: Plan | None
-    problems: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Error messages of one line, by the name of the field of `Draft` or `WHOLE`; empty if there is a
-    plan."""
-
-
 def check_draft(
     draft: Draft,
     targets: Sequence[SweepTarget],
@@ -315,8 +308,10 @@ def check_draft(
     seed: int | None = None,
     find: FindReplay = replay_of,
     preset: SweepSpec | None = None,
-) -> CheckedDraft:
-    """Return the plan that a draft makes, or its problems if any field is not valid.
+) -> tuple[Plan | None, Mapping[str, str]]:
+    """Return (the plan that a draft makes, its problems); there is a plan exactly if there is no problem.
+
+    A problem is a line by the name of the field of `Draft` or `WHOLE`.
 
     `targets` are all targets that can be selected. Without a `seed` a random one is used, for new prompts.
     `find` returns the traffic of a trace. `preset` is what the fields were filled from: what it adds to
@@ -332,11 +327,11 @@ def check_draft(
     form.check_bounds()
     form.check_search()
     if form.problems:
-        return CheckedDraft(None, form.problems)
+        return None, form.problems
     try:
-        return CheckedDraft(make_plan(spec, chosen, guard=limits, replay=replay))
+        return make_plan(spec, chosen, guard=limits, replay=replay), {}
     except UsageError as error:
-        return CheckedDraft(None, {WHOLE: _field_message(error)})
+        return None, {WHOLE: _field_message(error)}
 
 
 class _Form:
@@ -366,18 +361,6 @@ class _Form:
             self.problems[name] = _field_message(error)
             return None
 
-    def choice(self, name: str, kind: type[Word]) -> Word | None:
-        """Return the field `name` as a member of the enumeration `kind`.
-
-        If the field is not the value of a member, add it to `problems` and return None.
-        """
-        word = str(getattr(self.draft, name))
-        for member in kind:
-            if member.value == word:
-                return member
-        self.problems[name] = f"must be {' or '.join(member.value for member in kind)}"
-        return None
-
     def targets(self, selectable: Sequence[SweepTarget]) -> list[SweepTarget]:
         by_name = {target.name: target for target in selectable}
         gone = [name for name in self.draft.targets if name not in by_name]
@@ -391,24 +374,22 @@ class _Form:
 
     def spec(self) -> SweepSpec:
         """Return the sweep that the fields describe; what is wrong or empty is left open."""
-        given: dict[str, Any] = {"name": self.draft.preset}
-        for name, (kind, key) in _CHOICES.items():
-            if name == "mode" and name not in self._shown:
-                continue
-            if (word := self.choice(name, kind)) is not None and key:
-                given[key] = word.value
+        draft = self.draft
+        given: dict[str, Any] = {"name": draft.preset, "order": draft.order, "api": draft.api}
+        if "mode" in self._shown:
+            given["mode"] = draft.mode
         for name, (keys, how, needs) in _TYPED_FIELDS.items():
             value = self.read(name, how, needs)
             if value is not None:
                 given |= zip(keys, value, strict=True) if len(keys) > 1 else {keys[0]: value}
         if "warmup" in self._shown:
-            given["warmup"] = self.draft.warmup
-        if self.draft.kind != DraftKind.CONCURRENCY:
+            given["warmup"] = draft.warmup
+        if draft.kind != DraftKind.CONCURRENCY:
             given.pop("more_runs", None)
         if given.get("depths"):
-            given["whole"] = self.draft.context == SENT_TOGETHER
-        if self.draft.trace_format != AUTO_FORMAT:
-            given["trace_format"] = self.draft.trace_format
+            given["whole"] = draft.context == SENT_TOGETHER
+        if draft.trace_format != AUTO_FORMAT:
+            given["trace_format"] = draft.trace_format
         return SweepSpec(**given)
 
     def replay(self, spec: SweepSpec, find: FindReplay) -> Replay | None:
@@ -440,27 +421,26 @@ class _Form:
         given = [name for name in _BOUNDS if str(getattr(self.draft, name)).strip()]
         if self.draft.mode == LoadMode.STEADY.value:
             if "runs" not in given:
-                self._add_problem("runs", "write how many, as in 3")
+                self.problems.setdefault("runs", "write how many, as in 3")
             if given in ([], ["runs"]):
-                self._add_problem("duration", "steady load needs seconds or requests")
+                self.problems.setdefault("duration", "steady load needs seconds or requests")
             return
         if not given:
-            self._add_problem("runs", "write how many, or give seconds or requests")
+            self.problems.setdefault("runs", "write how many, or give seconds or requests")
         for name in given[1:]:
             first, second = _BOUNDS[given[0]], _BOUNDS[name]
-            self._add_problem(name, f"a burst level ends by {first} or by {second}: empty one of them")
+            self.problems.setdefault(name, f"a burst level ends by {first} or by {second}: empty one of them")
 
     def check_search(self) -> None:
         """Add a message to `problems` if another field rules out a search with the SLO conditions."""
         if "slo" not in self._shown or not self.draft.slo.strip() or "slo" in self.problems:
             return
         if len([part for part in re.split(r"[,\s]+", self.draft.pp.strip()) if part]) > 1:
-            self._add_problem("slo", "looks for the limit under one prompt length: write one")
+            self.problems.setdefault("slo", "looks for the limit under one prompt length: write one")
         if self.draft.mode == LoadMode.BURST.value and not self.draft.runs.strip():
-            self._add_problem("slo", "makes as many runs as it takes: give runs, not seconds or requests")
-
-    def _add_problem(self, name: str, line: str) -> None:
-        self.problems.setdefault(name, line)
+            self.problems.setdefault(
+                "slo", "makes as many runs as it takes: give runs, not seconds or requests"
+            )
 
 
 def _text_checked_by(parse: Callable[[str], object]) -> Callable[[str], str]:
@@ -473,16 +453,8 @@ def _text_checked_by(parse: Callable[[str], object]) -> Callable[[str], str]:
     return read
 
 
-def _check_conditions(text: str) -> None:
-    from sparktop.sweep.plan.slo import parse_slo  # late: it loads the modules of result files
-
-    parse_slo(text)
-
-
 def _check_workload(text: str) -> str:
     """Return the name of a workload, or the path of its file, after reading it."""
-    from sparktop.sweep.plan.conversations import find_conversations  # late: few sweeps need it
-
     name = str(_expand_path(text)) if text.endswith(".toml") else text
     find_conversations(name)
     return name
@@ -506,13 +478,6 @@ def _field_message(error: UsageError) -> str:
     return _OPTION.sub(lambda option: _NAMES.get(option[1], option[1]), line)
 
 
-_CHOICES: Mapping[str, tuple[type[StrEnum], str]] = {
-    "kind": (DraftKind, ""),
-    "order": (Order, "order"),
-    "mode": (LoadMode, "mode"),
-    "api": (Api, "api"),
-}
-"""The fields with words to choose from: the words, and the setting that they are; "" for none."""
 _TYPED_FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any], str]] = {
     "concurrency": (
         ("concurrency", "climb_to"),
@@ -544,7 +509,7 @@ _TYPED_FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any], str]] =
     ),
     "trace_speed": (("trace_speed",), lambda text: number(text, *SPEEDS), ""),
     "trace_range": (("trace_range",), _text_checked_by(parse_range), ""),
-    "slo": (("slo",), _text_checked_by(_check_conditions), ""),
+    "slo": (("slo",), _text_checked_by(parse_slo), ""),
 }
 """The fields that are typed: the settings that they are, how they are read, and what an empty one needs."""
 
@@ -555,38 +520,20 @@ _MOST_TARGETS = 256
 """Targets that are read from the file."""
 _MOST_BYTES = 256 * 1024
 """Bytes that are read of the file."""
-_WORDS: Mapping[str, frozenset[str]] = {
-    **{name: frozenset(word.value for word in kind) for name, (kind, _) in _CHOICES.items()},
-    "context": frozenset((SENT_BEFORE, SENT_TOGETHER)),
-    "trace_format": frozenset((AUTO_FORMAT, *FORMAT_NAMES)),
-}
-"""The words that a kept field may have, where it may not have any."""
 
 
 def recall(path: Path) -> Draft | None:
     """Return the editor's last settings from the file `path`; None if the file is missing or not valid."""
     try:
         with path.open("rb") as stream:
-            data = json.loads(stream.read(_MOST_BYTES))
-    except (OSError, ValueError, RecursionError):
+            draft = msgspec.json.decode(stream.read(_MOST_BYTES), type=Draft)
+    except (OSError, msgspec.DecodeError, RecursionError):
         return None
-    if not isinstance(data, dict):
+    if any(getattr(draft, name) not in words for name, words in CHOICES.items()):
         return None
-    kept = {name: value for name, value in data.items() if isinstance(value, str)}
-    texts = {name: clean(kept[name], _LONGEST) for name in Draft.__struct_fields__ if name in kept}
-    texts = {name: text for name, text in texts.items() if text in _WORDS.get(name, {text})}
-    texts.pop("targets", None)
-    texts.pop("warmup", None)
-    if "concurrency" not in texts:
-        return None
-    listed = data.get("targets")
-    names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
-    warmup = data.get("warmup")
-    return replace(
-        Draft(**texts),  # type: ignore[arg-type]  # what is left are fields that hold texts
-        targets=tuple(dict.fromkeys(clean(name, _LONGEST) for name in names[:_MOST_TARGETS])),
-        warmup=warmup if isinstance(warmup, bool) else True,
-    )
+    texts = {name: clean(text, _LONGEST) for name, text in asdict(draft).items() if isinstance(text, str)}
+    targets = dict.fromkeys(clean(name, _LONGEST) for name in draft.targets[:_MOST_TARGETS])
+    return replace(draft, targets=tuple(targets), **texts)  # type: ignore[arg-type]  # fields that hold texts
 
 
 def without_missing(draft: Draft, presets: Collection[str], targets: Collection[str]) -> Draft:

@@ -21,6 +21,7 @@ from sparktop.sweep.plan.conversations import DEFAULT as WORKLOAD
 from sparktop.sweep.plan.conversations import ConversationPreset, find_conversations
 from sparktop.sweep.plan.own_requests import checked_body, checked_headers, find_prompts
 from sparktop.sweep.plan.plan import Api, Order, Plan, SweepTarget, Timeouts, runs_words, timeouts_for
+from sparktop.sweep.plan.slo import parse_slo
 from sparktop.sweep.plan.texts import TEXTS
 from sparktop.sweep.plan.traces import Replay, TraceChoice, TraceFormat, parse_range, read_replay
 
@@ -144,8 +145,6 @@ def make_plan(
     settings |= {name: kind(given[name]) for name, kind in _ENUMERATIONS.items() if name in given}
     settings |= _axis_settings(spec, replay) | _request_settings(spec)
     if spec.slo is not None:
-        from sparktop.sweep.plan.slo import parse_slo  # late: it loads the modules of result files
-
         settings["slo"] = parse_slo(spec.slo)
     plan = _without_unfit_settings(
         Plan(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sparktop.model.load import LoadMode
-from sparktop.sweep.plan.draft import AUTO_FORMAT, SENT_BEFORE, SENT_TOGETHER, DraftKind
-from sparktop.sweep.plan.plan import Api, Order
-from sparktop.sweep.plan.traces import FORMAT_NAMES
+from sparktop.sweep.plan.draft import CHOICES as DRAFT_CHOICES
+from sparktop.sweep.plan.draft import DraftKind
 
 WARM, COLD = "yes", "no"
 LABELS = {
@@ -119,15 +117,7 @@ ABOUT: Mapping[str, str] = {
     "slo": "limit that a level must hold; the sweep finds the highest level that does",
 }
 """What each field means, in one row of a dialog of 80 columns."""
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    "kind": tuple(kind.value for kind in DraftKind),
-    "mode": (LoadMode.BURST.value, LoadMode.STEADY.value),
-    "order": tuple(order.value for order in Order),
-    "api": tuple(api.value for api in Api),
-    "warmup": (WARM, COLD),
-    "context": (SENT_BEFORE, SENT_TOGETHER),
-    "trace_format": (AUTO_FORMAT, *FORMAT_NAMES),
-}
+CHOICES = {**DRAFT_CHOICES, "warmup": (WARM, COLD)}
 
 
 def placeholder(name: str, kind: str) -> str:

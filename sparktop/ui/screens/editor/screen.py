@@ -21,7 +21,6 @@ from sparktop.model.text import clean
 from sparktop.sweep.plan.draft import (
     FIELDS,
     WHOLE,
-    CheckedDraft,
     Draft,
     check_draft,
     is_changed,
@@ -36,7 +35,7 @@ from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import replay_of
 from sparktop.sweep.plan.traces import Replay
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.forecast import Forecast, forecast, pieces, requests_words
+from sparktop.sweep.run.forecast import forecast, pieces, requests_words
 from sparktop.sweep.view.live import plan_forecast
 from sparktop.ui.keys import bindings
 from sparktop.ui.screens.base import Dialog, read_in_thread
@@ -185,7 +184,8 @@ class SweepEditor(Dialog[Draft]):
         self._known = tuple(known)
         self._snapshot = snapshot
         self._keep = keep
-        self._checked = CheckedDraft(None)
+        self._made: Plan | None = None
+        self._problems: Mapping[str, str] = {}
         self._fields: dict[str, Field] = {}
         self._traces = TraceReading(self._trace_read)
         self._bindings = BindingsMap(bindings([key for key in EDITOR_KEYS if key.keys]))
@@ -201,7 +201,7 @@ class SweepEditor(Dialog[Draft]):
 
         It has the preset's name only if it is of the preset's kind of load.
         """
-        plan, preset = self._checked.plan, self._presets.get(self._draft.preset)
+        plan, preset = self._made, self._presets.get(self._draft.preset)
         if plan is None or (preset is not None and kind_of(preset) == self._draft.kind):
             return plan
         return replace(plan, preset=None)
@@ -302,11 +302,10 @@ class SweepEditor(Dialog[Draft]):
         have been typed already, and writing the value back would lose them.
         """
         draft = self._draft
-        self._checked = check_draft(
-            draft, self._targets, find=self._traces.find, preset=self._presets.get(draft.preset)
-        )
-        problems = self._checked.problems
-        changed = is_changed(draft, self._presets.get(draft.preset), self._guard)
+        preset = self._presets.get(draft.preset)
+        self._made, self._problems = check_draft(draft, self._targets, find=self._traces.find, preset=preset)
+        problems = self._problems
+        changed = is_changed(draft, preset, self._guard)
         shown = shown_fields(draft)
         for name, field in self._fields.items():
             inside = field.inside
@@ -329,22 +328,18 @@ class SweepEditor(Dialog[Draft]):
             self._show(fill=False)
 
     def _show_cost(self) -> None:
-        problems, plan = self._checked.problems, self._checked.plan
+        problems, plan = self._problems, self._made
         cost = self.query_one("#cost", Static)
         cost.display = plan is not None
         if plan is not None:
-            sent, tokens, time = pieces(self._forecast(plan))
+            snapshot, known = self._snapshot, self._known
+            expected = forecast(plan, known) if snapshot is None else plan_forecast(plan, snapshot, known)
+            sent, tokens, time = pieces(expected)
             load = f"{sent} · {tokens}" if plan.conversations is None else requests_words(plan)
             words = f"{load}\n{time}"
             if words != str(cost.content):
                 cost.update(Text(words))
         self.query_one("#wrong", Problem).report(_why_not_startable(problems) if problems else None)
-
-    def _forecast(self, plan: Plan) -> Forecast:
-        """Return the forecast of a plan, from the watched servers too if there is a snapshot of them."""
-        if self._snapshot is None:
-            return forecast(plan, self._known)
-        return plan_forecast(plan, self._snapshot, self._known)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Start the sweep, or close the editor without starting a sweep, depending on the button."""
@@ -355,9 +350,8 @@ class SweepEditor(Dialog[Draft]):
 
     def action_start(self) -> None:
         """Close with the draft; if the draft has an error, focus the first faulty field instead."""
-        problems = self._checked.problems
-        if problems:
-            name = next((name for name in ("targets", *LABELS) if name in problems), None)
+        if self._problems:
+            name = next((name for name in ("targets", *LABELS) if name in self._problems), None)
             if name is not None:
                 self.query_one(f"#field-{name}").focus()
             return
@@ -392,14 +386,13 @@ def _trace_choice(spec: SweepSpec) -> _Choice:
 
 
 class TraceReading:
-    """The traces read so far; one file is read at a time, then the one requested last."""
+    """The traces read so far; one file is read at a time."""
 
     def __init__(self, read: Callable[[], None]) -> None:
-        """Call `read` on the event loop each time a file has been read."""
+        """Call `read` on the event loop each time a file has been read; it asks again for what it needs."""
         self._read = read
         self._found: dict[_Choice, Replay | UsageError] = {}
         self._busy = False
-        self._next: SweepSpec | None = None
 
     def find(self, spec: SweepSpec) -> Replay | None:
         """Return the traffic of a spec's trace; None while it is being read.
@@ -414,25 +407,14 @@ class TraceReading:
         replay = self._found.get(_trace_choice(spec))
         if isinstance(replay, UsageError):
             raise replay
-        if replay is None:
-            self._begin_reading(spec)
+        if replay is None and not self._busy:
+            self._busy = True
+            read_in_thread(str(path), lambda: replay_of(spec), lambda replay: self._end_reading(spec, replay))
         return replay
-
-    def _begin_reading(self, spec: SweepSpec) -> None:
-        if self._busy:
-            self._next = spec
-            return
-        self._busy = True
-        read_in_thread(
-            spec.trace or "", lambda: replay_of(spec), lambda replay: self._end_reading(spec, replay)
-        )
 
     def _end_reading(self, spec: SweepSpec, result: Replay | UsageError) -> None:
         while len(self._found) >= _MOST_KEPT:
             self._found.pop(next(iter(self._found)))
         self._found[_trace_choice(spec)] = result
         self._busy = False
-        following, self._next = self._next, None
-        if following is not None and _trace_choice(following) not in self._found:
-            self._begin_reading(following)
         self._read()
