@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
 from time import monotonic
-from typing import Protocol
 
 from sparktop.errors import OutputError, SparktopError
 from sparktop.model.event import Severity
@@ -49,39 +48,6 @@ class Stage(Enum):
     OVER = "over"
 
 
-class Runner(Protocol):
-    """Interface of the object that executes a sweep: a `sparktop.sweep.run.runner.SweepRunner`."""
-
-    @property
-    def result(self) -> SweepResult:
-        """The sweep's result so far."""
-        ...
-
-    def listen(self, hear: Callable[[SweepEvent], None]) -> None:
-        """Call the given function with each event of the sweep from now on."""
-        ...
-
-    def cancel(self, reason: str = "cancelled") -> None:
-        """Cancel the sweep; levels measured so far stay in the result, and `reason` is stored in it."""
-        ...
-
-    async def run(self) -> SweepResult:
-        """Execute the sweep, and return its result at the end."""
-        ...
-
-
-Save = Callable[[SweepResult], None]
-"""Keeps the result of a sweep."""
-MakeRunner = Callable[[Plan, Store, Mapping[str, ModelFacts], Save | None], Runner]
-"""Returns a runner for a plan, the store of samples, facts by model, and a function that saves the result."""
-
-
-def real_runner(plan: Plan, store: Store, models: Mapping[str, ModelFacts], keep: Save | None) -> Runner:
-    """Return the runner that sends real requests; `keep` saves the result, None for no file."""
-    simulated = store.snapshot().simulated
-    return SweepRunner(plan, store, models=models, save=keep, simulated=simulated)
-
-
 class Sweeping:
     """Manages the one sweep that the screen can run at a time: counts down, starts, saves, stops."""
 
@@ -93,7 +59,7 @@ class Sweeping:
         models: Mapping[str, ModelFacts] | None = None,
         say: Callable[[str, Severity], None],
         changed: Callable[[], None],
-        make_runner: MakeRunner = real_runner,
+        make_runner: Callable[..., SweepRunner] = SweepRunner,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -116,7 +82,7 @@ class Sweeping:
         self._plan: Plan | None = None
         self._began_at = 0.0
         self._source: LiveView | None = None
-        self._runner: Runner | None = None
+        self._runner: SweepRunner | None = None
         self._counting: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._what = ""
@@ -140,7 +106,13 @@ class Sweeping:
     def band(self) -> SweepView | Countdown | None:
         """Return what the main screen shows of a sweep: its countdown, its view, or None without a sweep."""
         if self.stage is Stage.COUNTDOWN and self._plan is not None:
-            return self._countdown(self._plan)
+            return countdown_of(
+                self._plan,
+                self._store.snapshot(),
+                plan_words=LiveView(self._plan, clock=self._clock).view().plan_words,
+                left_s=COUNTDOWN_S - (self._clock() - self._began_at),
+                whole_s=COUNTDOWN_S,
+            )
         source = self.source
         return None if source is None else source.view()
 
@@ -161,7 +133,9 @@ class Sweeping:
     def call_off(self) -> None:
         """Cancel the countdown, during which no request is sent; do nothing without a countdown."""
         if self.stage is Stage.COUNTDOWN:
-            self._end_counting()
+            if self._counting is not None:
+                self._counting.cancel()
+                self._counting = None
             self._change_stage(Stage.NONE)
 
     def stop(self, reason: str = "stopped by hand") -> None:
@@ -200,7 +174,13 @@ class Sweeping:
         self._what = f"{plan.preset or 'sweep'} of {now.astimezone():%H:%M:%S}"
         source = LiveView(plan, clock=self._clock)
         self._source = source
-        runner = self._make_runner(plan, self._store, self._models, self._keep if self.path else None)
+        runner = self._make_runner(
+            plan,
+            self._store,
+            models=self._models,
+            save=self._keep if self.path else None,
+            simulated=self._store.snapshot().simulated,
+        )
         runner.listen(self._take_event)
         self._runner = runner
         names = ", ".join(target.name for target in plan.targets)
@@ -216,14 +196,15 @@ class Sweeping:
         except Exception:  # noqa: BLE001 - whatever it is, the sweep goes on
             _log.exception("the picture of a sweep could not take %s", type(event).__name__)
 
-    async def _run(self, runner: Runner, source: LiveView, plan: Plan) -> None:
+    async def _run(self, runner: SweepRunner, source: LiveView, plan: Plan) -> None:
         try:
             with self._store.loaded_from_here(plan.loaded), announced_load(plan.loaded_urls):
                 await runner.run()
         except SparktopError as error:
             source.failure = str(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, the monitor goes on
-            source.failure = _log_bug(error)
+            _log.exception("a sweep ended unexpectedly")
+            source.failure = f"this is a bug: {type(error).__name__}: {clean(error)}; the log has more"
         self._drop_empty_file()
         view = source.view()
         kept = f"kept in {shown_path(self.path)}" if self.path is not None else "not kept in a file"
@@ -254,28 +235,9 @@ class Sweeping:
                 self.path.unlink()
             self.path = None
 
-    def _countdown(self, plan: Plan) -> Countdown:
-        return countdown_of(
-            plan,
-            self._store.snapshot(),
-            plan_words=LiveView(plan, clock=self._clock).view().plan_words,
-            left_s=COUNTDOWN_S - (self._clock() - self._began_at),
-            whole_s=COUNTDOWN_S,
-        )
-
-    def _end_counting(self) -> None:
-        counting, self._counting = self._counting, None
-        if counting is not None:
-            counting.cancel()
-
     def _change_stage(self, stage: Stage) -> None:
         self.stage = stage
         self._changed()
-
-
-def _log_bug(error: Exception) -> str:
-    _log.error("a sweep ended unexpectedly", exc_info=error)
-    return f"this is a bug: {type(error).__name__}: {clean(error)}; the log has more"
 
 
 def shown_path(path: Path) -> str:

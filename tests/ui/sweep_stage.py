@@ -164,7 +164,7 @@ class SweepStage(Board):
             folder=self.folder,
             say=self.app.desk.say,
             changed=self.app.sweep_changed,
-            make_runner=self._runner,
+            make_runner=self._runner,  # type: ignore[arg-type]  # played by hand
             sleep=self._sleep,
             clock=self.clock,
         )
@@ -173,12 +173,15 @@ class SweepStage(Board):
         self,
         plan: Plan,
         store: Store,
+        *,
         models: Mapping[str, ModelFacts],
-        keep: Callable[[SweepResult], None] | None,
+        save: Callable[[SweepResult], None] | None,
+        simulated: bool,
     ) -> PlayedRunner:
         assert store is self.store
         assert models is not None
-        self.runners.append(PlayedRunner(plan, keep))
+        assert simulated
+        self.runners.append(PlayedRunner(plan, save))
         return self.runners[-1]
 
     async def _sleep(self, _: float) -> None:

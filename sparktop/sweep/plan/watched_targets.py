@@ -9,16 +9,13 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from sparktop.hardware.identity import read_addresses
-from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.model.targets import BackendTarget, RouterTarget, Watch
+from sparktop.model.targets import ARGUMENTS, BackendTarget, RouterTarget, Watch
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 """Names of this machine in any URL."""
-_TYPED = "arguments"
-"""Value of `Watch.source` for targets typed on the command line, which are not in the configuration."""
 MOST_UNMARKED = 16
 """Servers that a key loads all together where none of them is marked."""
 _GROUPS = frozenset({"balance", "evidence"})
@@ -31,30 +28,36 @@ _NODES = frozenset({"node", "processes"})
 """Kinds of panels of a machine."""
 
 
-def watched_targets(
-    watch: Watch, snapshot: Snapshot, *, configured: Collection[str] | None = None
-) -> tuple[SweepTarget, ...]:
+def watched_targets(watch: Watch, snapshot: Snapshot) -> tuple[SweepTarget, ...]:
     """Return all watched routers, then all watched backends, as targets, in the order of the screen.
 
     Routers that the configuration lists only for sweeps follow the watched routers. They are left out if the
     user typed the targets on the command line. `watch` has the targets known at the start, with API keys;
-    `snapshot` also has those found since. `configured` has the names of targets that may be loaded without
-    confirmation. If it is None, these are all names in `watch`, or no names if the user typed the targets or
-    the configuration file was only found.
+    `snapshot` also has those found since. Those in `watch` may be loaded without confirmation, unless the
+    user typed them or the configuration file was only found.
     """
-    typed = watch.source == _TYPED
-    asked = (*watch.routers, *(() if typed else watch.sweep_routers))
-    if configured is None:
-        names = {target.name for target in watch.backends} | {target.name for target in asked}
-        configured = () if typed or not watch.is_trusted else names
+    typed = watch.source == ARGUMENTS
+    routers = {router.name: router for router in (*watch.routers, *(() if typed else watch.sweep_routers))}
+    backends = {backend.name: backend for backend in watch.backends}
+    configured = () if typed or not watch.is_trusted else {*routers, *backends}
     own_names = own_hosts()
-    backends = _all_backends(watch, snapshot)
-    routers = {router.name: router for router in asked}
     views = {view.name: view for view in snapshot.routers}
+    shown = {view.name: _backend_target(backends.get(view.name), view) for view in snapshot.backends}
+    backends = shown | {name: backend for name, backend in backends.items() if name not in shown}
     targets = []
     for name in dict.fromkeys((*views, *routers)):
-        is_known = name in configured or is_here((routers.get(name) or views[name]).url, own_names)
-        targets.append(_watched_router(routers.get(name), views.get(name), backends, known=is_known))
+        view, router = views.get(name), routers.get(name)
+        reported = {} if view is None else view.deployments or {}
+        router = router or RouterTarget(name, views[name].url)
+        names = dict.fromkeys((*router.backends, *(view.backends if view else ())))
+        targets.append(
+            router_target(
+                router,
+                [backends[backend] for backend in names if backend in backends],
+                deployments={id_: backend for id_, backend in reported.items() if backend is not None},
+                known=name in configured or is_here(router.url, own_names),
+            )
+        )
     for backend in backends.values():
         is_known = backend.name in configured or is_here(backend.url, own_names)
         targets.append(engine_target(backend, known=is_known))
@@ -160,40 +163,15 @@ def _servers_of_group(engines: Sequence[str], snapshot: Snapshot, group: str) ->
     return of_group or [engine for engine in engines if engine == group]
 
 
-def _all_backends(watch: Watch, snapshot: Snapshot) -> dict[str, BackendTarget]:
-    """Return every watched backend by name: first those in `snapshot`, then those only in `watch`."""
-    asked = {backend.name: backend for backend in watch.backends}
-    shown = {view.name: _backend_target(asked.get(view.name), view) for view in snapshot.backends}
-    return shown | {name: backend for name, backend in asked.items() if name not in shown}
-
-
 def _backend_target(asked: BackendTarget | None, view: BackendView) -> BackendTarget:
     """Return the watched backend `view` as a target.
 
     `asked` is the configuration of this backend, or None: then the target gets the watched URL and no key. If
     no machines are configured, it gets the discovered ones.
     """
-    if asked is not None and asked.nodes:
-        return asked
-    if asked is not None:
-        return replace(asked, nodes=view.nodes)
-    return BackendTarget(view.name, view.url, nodes=view.nodes)
-
-
-def _watched_router(
-    asked: RouterTarget | None, view: RouterView | None, backends: Mapping[str, BackendTarget], *, known: bool
-) -> SweepTarget:
-    """Return a watched router as a target, from its configuration and what it reports."""
-    names = (*(asked.backends if asked else ()), *(view.backends if view else ()))
-    behind = [backends[name] for name in dict.fromkeys(names) if name in backends]
-    reported = (view.deployments if view else None) or {}
-    deployments = {id_: name for id_, name in reported.items() if name is not None}
-    return router_target(
-        asked or RouterTarget(view.name if view else "", view.url if view else ""),
-        behind,
-        deployments=deployments,
-        known=known,
-    )
+    if asked is None:
+        return BackendTarget(view.name, view.url, nodes=view.nodes)
+    return asked if asked.nodes else replace(asked, nodes=view.nodes)
 
 
 def engine_target(backend: BackendTarget, *, model: str | None = None, known: bool) -> SweepTarget:

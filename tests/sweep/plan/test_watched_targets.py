@@ -84,13 +84,11 @@ def test_what_stands_in_the_configuration_is_known(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_was_typed_is_in_no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Targets of the command line are strangers, unless the configuration is said to name them."""
+    """Targets of the command line are strangers."""
     monkeypatch.setattr(module, "own_hosts", frozenset)
     typed = Watch(backends=WATCH.backends, source="arguments")
     seen = picture(*SEEN.backends[:2])
     assert [one.name for one in strangers(watched_targets(typed, seen))] == ["spark-a", "spark-b"]
-    named = watched_targets(typed, seen, configured={"spark-b"})
-    assert [one.name for one in strangers(named)] == ["spark-a"]
 
 
 TARGETS = watched_targets(WATCH, SEEN)
