@@ -43,10 +43,6 @@ if TYPE_CHECKING:
 
 AGAIN_S = 3.0
 """A key that stops a sweep must be pressed a second time within this many seconds."""
-_SAID_EACH_S = 4.0
-"""Seconds between two messages that a trace is still being read."""
-_LONG_BYTES = 1_000_000
-"""Size of a trace from which on a message says that it is being read."""
 _TOAST = {
     Severity.INFO: "information",
     Severity.WARNING: "warning",
@@ -244,47 +240,37 @@ class SweepDesk:
         targets = self.targets(preset.targets, selected)
         if targets is None:
             return
-        if preset.trace is None:
-            self._announce(preset, self._plan(preset, targets))
-            return
-        if self._reading is not None:
+        if self._reading is not None and preset.trace is not None:
             self.say(f"the trace of preset {self._reading} is still being read", Severity.WARNING)
             return
 
+        def make() -> Plan:
+            from sparktop.sweep.plan.presets import make_plan
+
+            return make_plan(preset, targets, guard=self.watch.guard)
+
         def on_plan(made: Plan | UsageError) -> None:
+            if isinstance(made, UsageError):
+                self.say(f"preset {preset.name}: {made}", Severity.WARNING)
+            else:
+                self.announce(made)
+
+        def on_read(made: Plan | UsageError) -> None:
             self._reading = None
             # Another sweep may have begun meanwhile.
             if isinstance(made, UsageError) or self.targets(preset.targets, selected) is not None:
-                self._announce(preset, made)
+                on_plan(made)
 
-        self._reading = preset.name
-        self._say_reading(preset.name, preset.trace)
-        read_in_thread(preset.trace, lambda: self._plan(preset, targets), on_plan)
-
-    def _plan(self, preset: SweepSpec, targets: Sequence[SweepTarget]) -> Plan | UsageError:
-        from sparktop.sweep.plan.presets import make_plan
-
+        if preset.trace is not None:
+            self._reading = preset.name
+            file = clean(Path(preset.trace).name, 60)
+            self.say(f"preset {preset.name}: reading {file}, then the countdown begins")
+            read_in_thread(preset.trace, make, on_read)
+            return
         try:
-            return make_plan(preset, targets, guard=self.watch.guard)
+            on_plan(make())
         except UsageError as error:
-            return error
-
-    def _say_reading(self, name: str, path: str) -> None:
-        """Show that the trace of a preset is being read, again every few seconds; nothing of a short one."""
-        try:
-            size = Path(path).stat().st_size
-        except OSError:
-            return  # the plan says what is wrong
-        if self._reading == name and size >= _LONG_BYTES:
-            file = clean(Path(path).name, 60)
-            self.say(f"preset {name}: reading {file} ({size / 1e6:,.0f} MB), then the countdown begins")
-            asyncio.get_running_loop().call_later(_SAID_EACH_S, self._say_reading, name, path)
-
-    def _announce(self, preset: SweepSpec, made: Plan | UsageError) -> None:
-        if isinstance(made, UsageError):
-            self.say(f"preset {preset.name}: {made}", Severity.WARNING)
-        else:
-            self.announce(made)
+            on_plan(error)
 
     def targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
         """Return the targets in `wanted`, else the selected panel's; None, after a warning, if unusable."""
@@ -463,11 +449,8 @@ class SweepDesk:
 
         self._app.push_screen(SweepScreen(self._host.role_styles, source, desk=self))
 
-    def history(self) -> None:
+    def history(self, marked: tuple[str, ...] = ()) -> None:
         """Show the stored results of sweeps. If their screen is open below others, return to it."""
-        self._show_history(())
-
-    def _show_history(self, marked: tuple[str, ...]) -> None:
         from sparktop.sweep.history import History
         from sparktop.ui.screens.sweep_history import HistoryScreen
 
@@ -486,7 +469,7 @@ class SweepDesk:
         """Show the stored results, from which the user chooses one to compare with `source`."""
         sweeping = self.sweeping
         is_running = sweeping is not None and source is sweeping.source and sweeping.path is not None
-        self._show_history((sweeping.path.name,) if is_running and sweeping and sweeping.path else ())
+        self.history((sweeping.path.name,) if is_running and sweeping and sweeping.path else ())
         self.say("mark a result with space and go to the other one; c compares them")
 
     def ask_to_leave(self) -> bool:

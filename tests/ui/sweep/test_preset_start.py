@@ -73,7 +73,7 @@ async def test_the_loop_goes_on_while_a_trace_is_read(
     desk = Desk()
     desk.watch = Watch(sweeps=(SweepSpec("traffic", trace=str(path)), PRESET))
     desk.start_preset(0, None)
-    assert desk.said == ["preset traffic: reading day.jsonl (2 MB), then the countdown begins"]
+    assert desk.said == ["preset traffic: reading day.jsonl, then the countdown begins"]
     desk.start_preset(1, None)
     assert desk.said[-1] == "the trace of preset traffic is still being read"
     assert desk.announced == []
