@@ -26,9 +26,8 @@ from sparktop.sweep.terms.definitions import LEAST_S, MOST_CONCURRENCY, MOST_S, 
 from sparktop.typed import whole_numbers
 
 if TYPE_CHECKING:
-    from sparktop.commands.sweep.targets import Chosen
     from sparktop.model.load import LoadKind
-    from sparktop.model.targets import SweepSpec
+    from sparktop.model.targets import SweepSpec, Watch
     from sparktop.sweep.plan.plan import Capacity, Plan
     from sparktop.sweep.result.results import SweepResult
 
@@ -147,11 +146,11 @@ def run(arguments: argparse.Namespace) -> int:
     capacity = capacity_of(arguments)
     watch = configured_watch(arguments.config, os.environ) or Watch()
     keys = target_keys(arguments.api_key_env, arguments.targets, os.environ)
-    chosen = asyncio.run(choose_targets(list(arguments.targets), [], watch, arguments.model, keys))
+    targets, watch = asyncio.run(choose_targets(list(arguments.targets), [], watch, arguments.model, keys))
     guard = GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard
-    plan = make_capacity_plan(capacity, chosen.targets, _spec(arguments), guard=guard)
-    ask_first(chosen.targets, is_sure=arguments.yes)
-    return _make(plan, chosen, form, output)
+    plan = make_capacity_plan(capacity, targets, _spec(arguments), guard=guard)
+    ask_first(targets, is_sure=arguments.yes)
+    return _make(plan, watch, form, output)
 
 
 _SENDING = ("targets", "workload", "arrivals", "tg", "prompts", "duration", "most", "seed", "header", "model")
@@ -275,14 +274,14 @@ def _spec(arguments: argparse.Namespace) -> SweepSpec:
     )
 
 
-def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
+def _make(plan: Plan, watch: Watch, form: str, output: Path | None) -> int:
     """Run the search, write its result, and return the exit code."""
     from sparktop.commands.sweep.run import measure  # late: as above
     from sparktop.sweep.run.forecast import plan_sentences
 
     for line in plan_sentences(plan, datetime.now().astimezone()):
         tell(line)
-    return verdict(measure(plan, chosen.watch, form, output, render), plan)
+    return verdict(measure(plan, watch, form, output, render), plan)
 
 
 def render(result: SweepResult, form: str) -> str:

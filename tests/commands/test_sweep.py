@@ -80,30 +80,28 @@ def test_who_is_asked_may_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_names_of_the_configuration_are_targets() -> None:
     """Configured names are targets with their keys, machines and backends; only these are watched."""
-    chosen = await choose_targets(["proxy", "spark-a"], [], WATCH, "m")
-    proxy, spark = chosen.targets
+    (proxy, spark), watch = await choose_targets(["proxy", "spark-a"], [], WATCH, "m")
     assert (proxy.kind, dict(proxy.backends)) == (
         TargetKind.ROUTER,
         {"spark-a": "http://10.0.0.1:8000", "spark-b": "http://10.0.0.2:8000"},
     )
     assert (spark.api_key, spark.nodes, spark.model, spark.known) == ("k", ("n1",), "m", True)
-    assert {one.name for one in chosen.watch.backends} == {"spark-a", "spark-b"}
-    assert [one.name for one in chosen.watch.nodes] == ["n1"]
-    assert chosen.watch.interval_s == 0.5
+    assert {one.name for one in watch.backends} == {"spark-a", "spark-b"}
+    assert [one.name for one in watch.nodes] == ["n1"]
+    assert watch.interval_s == 0.5
 
 
 async def test_a_url_of_the_configuration_is_its_entry() -> None:
     """A configured URL, also under another name, uses the key and machines of its entry."""
-    chosen = await choose_targets([], [("mine", "http://10.0.0.1:8000/v1")], WATCH, None)
-    (target,) = chosen.targets
+    (target,), watch = await choose_targets([], [("mine", "http://10.0.0.1:8000/v1")], WATCH, None)
     assert (target.name, target.api_key, target.known) == ("mine", "k", True)
-    assert [one.name for one in chosen.watch.backends] == ["spark-a"]
+    assert [one.name for one in watch.backends] == ["spark-a"]
 
 
 async def test_without_words_everything_watched_is_meant() -> None:
     """Without targets, all watched backends are measured, then all routers."""
-    chosen = await choose_targets([], [], WATCH, None)
-    assert [one.name for one in chosen.targets] == ["spark-a", "spark-b", "proxy"]
+    targets, _ = await choose_targets([], [], WATCH, None)
+    assert [one.name for one in targets] == ["spark-a", "spark-b", "proxy"]
 
 
 @pytest.mark.parametrize("word", ["rival", "http://10.0.0.9:4001"])
@@ -111,11 +109,11 @@ async def test_a_router_that_is_not_watched_is_a_target_where_it_is_named(word: 
     """A router for sweeps only is a target if it is named, by name or URL, with its key and backends."""
     rival = RouterTarget("rival", "http://10.0.0.9:4001", backends=("spark-a", "spark-b"), api_key="r")
     watch = replace(WATCH, sweep_routers=(rival,))
-    (target,) = (await choose_targets([word], [], watch, None)).targets
+    (target,), _ = await choose_targets([word], [], watch, None)
     assert (target.name, target.kind, target.api_key, target.known) == ("rival", TargetKind.ROUTER, "r", True)
     assert set(target.backends) == {"spark-a", "spark-b"}
-    everything = await choose_targets([], [], watch, None)
-    assert "rival" not in {one.name for one in everything.targets}
+    everything, _ = await choose_targets([], [], watch, None)
+    assert "rival" not in {one.name for one in everything}
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,7 @@ from sparktop.sweep.terms.definitions import LEAST_S, MOST_CONCURRENCY, MOST_RUN
 from sparktop.typed import climbing_numbers, number_or_more, whole_numbers
 
 if TYPE_CHECKING:
-    from sparktop.commands.sweep.targets import Chosen
-    from sparktop.model.targets import SweepSpec
+    from sparktop.model.targets import SweepSpec, Watch
     from sparktop.sweep.plan.plan import Plan, SweepTarget
     from sparktop.sweep.result.results import SweepResult
 
@@ -383,12 +382,12 @@ def run(arguments: argparse.Namespace) -> int:
     keys = target_keys(arguments.api_key_env, given, os.environ, targets=len(words) + len(named))
     if not given:
         words = list(spec.targets)
-    chosen = asyncio.run(choose_targets(words, named, watch, arguments.model, keys))
-    plan = replace(plan, targets=chosen.targets)
+    targets, watch = asyncio.run(choose_targets(words, named, watch, arguments.model, keys))
+    plan = replace(plan, targets=targets)
     if form == "llama-benchy":
         _check_llama_benchy(plan)
-    ask_first(chosen.targets, is_sure=arguments.yes)
-    return _make(plan, chosen, form, output)
+    ask_first(targets, is_sure=arguments.yes)
+    return _make(plan, watch, form, output)
 
 
 def _list_presets(configured: Sequence[SweepSpec]) -> int:
@@ -526,14 +525,14 @@ def ask_first(targets: tuple[SweepTarget, ...], *, is_sure: bool) -> None:
         raise UsageError("nothing was sent")
 
 
-def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
+def _make(plan: Plan, watch: Watch, form: str, output: Path | None) -> int:
     """Run the sweep, write its result, and return the exit code."""
     from sparktop.commands.sweep.run import measure, plan_line  # late: as above
     from sparktop.sweep.view.result import result_view
 
     for line in plan_line(plan).splitlines():
         tell(line)
-    result = measure(plan, chosen.watch, form, output, render)
+    result = measure(plan, watch, form, output, render)
     _draw(result)
     code = verdict(result, plan)
     headline = result_view(result).headline

@@ -6,17 +6,16 @@ Its progress is on standard error: a line per finished level and, on a terminal,
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
-from typing import Self, TextIO
-
-from msgspec import Struct
+from typing import TextIO
 
 from sparktop.commands.output import fold_line, tell, write_file, write_markdown, write_out
 from sparktop.errors import OutputError
@@ -30,7 +29,7 @@ from sparktop.model.text import clean
 from sparktop.stopping import on_signals
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan
-from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.sweep.result.results import LevelResult, Rate, SweepResult
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
 from sparktop.sweep.run.forecast import forecast, pieces, requests_words
 from sparktop.sweep.run.open_loop import replay_sentences
@@ -42,6 +41,7 @@ from sparktop.sweep.run.progress import (
     SweepEnded,
     SweepEvent,
 )
+from sparktop.sweep.run.result_builder import plan_result
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.marks import marks_of
@@ -58,70 +58,36 @@ Render = Callable[[SweepResult, str], str]
 """Returns a result as text in a format."""
 
 
-class Keeper(Struct):
-    """Writes the result of a sweep to a file in the store of sweeps, and to the user's output file."""
-
-    stored: Path | None
-    output: Path | None
-    form: str
-    render: Render
-
-    @classmethod
-    def open(cls, env: Mapping[str, str], plan: Plan, output: Path | None, form: str, render: Render) -> Self:
-        """Create an empty file in the store and return the keeper.
-
-        If no file can be made, print why and write only to `output`.
-
-        Raises:
-            OutputError: no file can be made in the store, and there is no `output`.
-        """
-        try:
-            stored = new_file(sweeps_folder(env), datetime.now(UTC), plan.preset or "sweep")
-        except OutputError as error:
-            if output is None:
-                raise
-            tell(str(error))
-            stored = None
-        return cls(stored, output, form, render)
-
-    def keep(self, result: SweepResult) -> None:
-        """Write the result of the sweep, complete or not, to the store and the output file.
-
-        Raises:
-            OutputError: a file cannot be written; it keeps its previous content.
-        """
-        if self.stored is not None:
-            save(self.stored, result)
-        if self.output is not None:
-            write_file(self.output, self.render(result, self.form))
-
-    def finish(self, result: SweepResult) -> None:
-        """Write the final result, and print the paths of the written files to standard error.
-
-        A result without a level is not kept in the store: there is nothing to look at or to compare.
-
-        Raises:
-            OutputError: a file cannot be written.
-        """
-        if self.stored is not None and not result.has_levels:
-            self.stored.unlink(missing_ok=True)
-            self.stored = None
-        self.keep(result)
-        if self.stored is None and self.output is None:
-            return
-        places = [clean(path, 300) for path in (self.stored, self.output) if path is not None]
-        tell(f"kept in {' and in '.join(places)}")
-
-
 def measure(plan: Plan, watch: Watch, form: str, output: Path | None, render: Render) -> SweepResult:
     """Run a sweep, keep its result after each level and at the end, and print it unless `output` is a file.
 
+    Results are kept in the store of sweeps and in `output`. If no file can be made in the store, print why
+    and write only to `output`. A result without a level is not kept in the store.
+
     Raises:
-        OutputError: the result cannot be written.
+        OutputError: the result cannot be written, or kept nowhere.
     """
-    keeper = Keeper.open(os.environ, plan, output, form, render)
-    result = asyncio.run(make_sweep(plan, watch, keeper.keep))
-    keeper.finish(result)
+    stored = None
+    try:
+        stored = new_file(sweeps_folder(os.environ), datetime.now(UTC), plan.preset or "sweep")
+    except OutputError as error:
+        if output is None:
+            raise
+        tell(str(error))
+
+    def keep(result: SweepResult) -> None:
+        if stored is not None:
+            save(stored, result)
+        if output is not None:
+            write_file(output, render(result, form))
+
+    result = asyncio.run(make_sweep(plan, watch, keep))
+    if stored is not None and not result.has_levels:
+        stored.unlink(missing_ok=True)
+        stored = None
+    keep(result)
+    if places := [clean(path, 300) for path in (stored, output) if path is not None]:
+        tell(f"kept in {' and in '.join(places)}")
     if output is None and result.has_levels:
         (write_markdown if form == "md" else write_out)(render(result, form))
     return result
@@ -136,7 +102,8 @@ async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], Non
     store = Store(watch)
     monitor = Monitor(watch, store)
     runner = SweepRunner(plan, store, models=watch.models, save=keep)
-    line = SweepLine(plan, live=_is_live(), width=shutil.get_terminal_size().columns)
+    is_live = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    line = SweepLine(plan, live=is_live, width=shutil.get_terminal_size().columns)
     runner.listen(line.take)
 
     def interrupt(_: signal.Signals) -> None:
@@ -151,11 +118,6 @@ async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], Non
     finally:
         await monitor.stop()
         undo()
-
-
-def _is_live() -> bool:
-    """Return True if standard error is a terminal that understands escape sequences."""
-    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 REDRAW_S = 0.2
@@ -181,7 +143,7 @@ class SweepLine:
         self._live = LiveView(plan, clock=clock) if live else None
         self._width = width
         self._clock = clock
-        self._drawn_at: float | None = None
+        self._drawn_at = -math.inf
 
     def take(self, event: SweepEvent) -> None:
         """Handle an event of the sweep.
@@ -203,12 +165,10 @@ class SweepLine:
                 pass
         if self._live is not None:
             self._live.take(event)
-            if isinstance(event, PhaseChanged) or self._is_due():
-                self._drawn_at = self._clock()
+            now = self._clock()
+            if isinstance(event, PhaseChanged) or now - self._drawn_at >= REDRAW_S:
+                self._drawn_at = now
                 self._write(_ERASE + progress_line(self._live.line_view(), self._width - 1))
-
-    def _is_due(self) -> bool:
-        return self._drawn_at is None or self._clock() - self._drawn_at >= REDRAW_S
 
     def _print(self, line: str) -> None:
         words = f"sparktop: {clean(line, 1000)}"
@@ -234,32 +194,18 @@ def plan_line(plan: Plan) -> str:
 
     That is one line, for recorded traffic a few.
     """
-    if plan.conversations is not None:
-        return conversations_line(plan)
     if plan.trace is not None:
         return "\n".join((*replay_sentences(plan.trace), pieces(forecast(plan, ()))[2]))
     expected = forecast(plan, ())
-    more = expected.most_concurrency
-    return f"{', '.join([_axis_words(plan, more), *_request_words(plan)])}: {', '.join(pieces(expected))}"
-
-
-def conversations_line(plan: Plan) -> str:
-    """Return a line on what a sweep of agents is about to do, and how long it takes at least."""
-    numbers = ", ".join(point.words for point in plan.axis)
-    levels, each_s = len(plan.axis) * len(plan.targets), plan.duration_s or 0.0
-    name = plan.conversations.name if plan.conversations is not None else ""
+    if plan.conversations is None:
+        words = (_axis_words(plan, expected.most_concurrency), *plan_result(plan).request_words)
+        return f"{', '.join(words)}: {', '.join(pieces(expected))}"
+    points, levels = plan.axis, len(plan.axis) * len(plan.targets)
+    names = plan.kind.value if len(points) > 1 or points[0].value != 1 else plan.kind.value[:-1]
+    time = "" if expected.time is None else f", {range_words(expected.time.least_s, expected.time.most_s)}"
+    what = f"{', '.join(point.words for point in points)} {names} (workload {plan.conversations.name})"
     noun = "level" if levels == 1 else "levels"
-    names = plan.kind.value if len(plan.axis) > 1 or plan.axis[0].value != 1 else plan.kind.value[:-1]
-    total = forecast(plan, ()).time
-    time = "" if total is None else f", {range_words(total.least_s, total.most_s)}"
-    what = f"{numbers} {names} (workload {name}): {levels} {noun} of {each_s:g} s"
-    return f"{what}{time}; {requests_words(plan)}"
-
-
-def _request_words(plan: Plan) -> tuple[str, ...]:
-    from sparktop.sweep.run.result_builder import plan_result  # late: it loads the modules of result files
-
-    return plan_result(plan).request_words
+    return f"{what}: {levels} {noun} of {plan.duration_s or 0.0:g} s{time}; {requests_words(plan)}"
 
 
 def _axis_words(plan: Plan, more: int | None) -> str:
@@ -311,44 +257,32 @@ def _rate_parts(moment: Moment) -> list[str]:
 
 def level_line(target: str, level: LevelResult) -> str:
     """Return a one-line summary of a finished level of the target `target`."""
+    loop, ttft, ttft_due = level.open_loop, level.ttft_ms, level.ttft_due_ms
+    name = f"{clean(target, 40)}: {level.point.label}" + (f" @ {level.depth:,}" if level.depth else "")
+    name += f", pp {level.pp}" if level.pp and level.agents is None else ""
+    output = f"output {_rate_words(level.output_tps, 1)}"
     if level.error is not None:
-        return f"{clean(target, 40)}: {level.point.label}, pp {level.pp} · ❌ {clean(level.error, 300)}"
-    if level.open_loop is not None:
-        return " · ".join((*_open_loop_parts(target, level), *_doubt_parts(level)))
-    if level.agents is not None:
-        tps = f"output {numbers.decimal(level.output_tps.mean if level.output_tps else None, 1)} tok/s"
-        name = f"{clean(target, 40)}: {level.point.label}"
-        return " · ".join((name, conversation_words(level.agents), tps, *_doubt_parts(level)))
-    depth = f" @ {level.depth:,}" if level.depth else ""
-    decode = level.decode_tps or level.sustained_tps
-    output = level.output_tps if decode is None else None
-    prefill = level.prefill_tps
-    ttft = level.ttft_ms
-    parts = [
-        f"{clean(target, 40)}: {level.point.label}{depth}" + (f", pp {level.pp}" if level.pp else ""),
-        f"prefill {numbers.decimal(prefill.mean if prefill else None, 0)} tok/s",
-        f"output {numbers.decimal(output.mean, 1)} tok/s"
-        if output
-        else f"decode {numbers.decimal(decode.mean if decode else None, 1)} tok/s",
-        f"TTFT mean {numbers.milliseconds(ttft.mean if ttft else None)}",
-    ]
+        parts = [name, f"❌ {clean(level.error, 300)}"]
+    elif loop is not None:
+        completed = "–" if loop.completed_per_s is None else f"{loop.completed_per_s:.2f}"
+        due = f"TTFT p50 {numbers.milliseconds(ttft_due.p50 if ttft_due else None)} from due time"
+        late = f"rate too high: {loop.growth_words}" if loop.unstable else due
+        parts = [name, f"{completed} /s completed", output, late]
+    elif level.agents is not None:
+        parts = [name, conversation_words(level.agents), output]
+    else:
+        decode = level.decode_tps or level.sustained_tps
+        parts = [
+            name,
+            f"prefill {_rate_words(level.prefill_tps, 0)}",
+            f"decode {_rate_words(decode, 1)}" if decode or level.output_tps is None else output,
+            f"TTFT mean {numbers.milliseconds(ttft.mean if ttft else None)}",
+        ]
     return " · ".join((*parts, *_doubt_parts(level)))
 
 
-def _open_loop_parts(target: str, level: LevelResult) -> list[str]:
-    """Return the rates of an open-loop level, and its latency from the due time or its growth."""
-    loop = level.open_loop
-    completed = None if loop is None else loop.completed_per_s
-    ttft = level.ttft_due_ms
-    output = level.output_tps.mean if level.output_tps else None
-    return [
-        f"{clean(target, 40)}: {level.point.label}" + (f", pp {level.pp}" if level.pp else ""),
-        f"{'–' if completed is None else format(completed, '.2f')} /s completed",
-        f"output {numbers.decimal(output, 1)} tok/s",
-        f"rate too high: {loop.growth_words}"
-        if loop is not None and loop.unstable
-        else f"TTFT p50 {numbers.milliseconds(ttft.p50 if ttft else None)} from due time",
-    ]
+def _rate_words(rate: Rate | None, decimals: int) -> str:
+    return f"{numbers.decimal(rate.mean if rate else None, decimals)} tok/s"
 
 
 def _doubt_parts(level: LevelResult) -> list[str]:

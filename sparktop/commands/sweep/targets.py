@@ -5,7 +5,8 @@ Also decides which servers and machines are watched while the sweep runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -26,13 +27,6 @@ INTERVAL_S = 0.5
 """Longest poll interval in seconds of servers during a sweep from the command line."""
 _ROUTER_DEADLINE_S = 3.0
 """Seconds for the poll that tells a router from a server."""
-
-
-class Chosen(Struct, frozen=True):
-    """The targets of a sweep, and the servers and machines to watch while it runs."""
-
-    targets: tuple[SweepTarget, ...]
-    watch: Watch
 
 
 class _Place(Struct, frozen=True):
@@ -67,8 +61,10 @@ async def choose_targets(
     watch: Watch,
     model: str | None,
     keys: Mapping[str, str] = MappingProxyType({}),
-) -> Chosen:
+) -> tuple[tuple[SweepTarget, ...], Watch]:
     """Return the targets that the TARGET arguments `words` and the (name, URL) pairs `named` mean.
+
+    With them comes what to watch while the sweep runs: their servers and machines.
 
     `watch` is the content of the configuration. Without words and pairs, return all servers and routers of
     `watch`, or else those found on this machine's usual ports. `model` is the model to request, None for the
@@ -84,7 +80,8 @@ async def choose_targets(
         places += [replace(listed, name=name) for listed in await _find_places(url, watch, key)]
     if not words and not named:
         # A router that is configured only for sweeps must be named to be used.
-        places = [_Place(target.name, target, is_configured=True) for target in _watched_targets(watch)]
+        servers: list[BackendTarget | RouterTarget] = [*watch.backends, *watch.routers]
+        places = [_Place(server.name, server, is_configured=True) for server in servers]
         places = places or await _discover_places("127.0.0.1")
     extra: list[BackendTarget] = []
     checked = []
@@ -101,28 +98,22 @@ async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list
     Raises:
         UsageError: it means none.
     """
-    for configured in _configured_targets(watch):
-        if configured.name == word:
-            return [_make_place(configured, word, keys, is_configured=True)]
-    target = parse_target(word)
-    with_key(target, word, keys)  # of a host or an agent there is none
-    if isinstance(target, NodeTarget):
-        raise UsageError(f"{clean(word, 60)}: is a node's agent; a sweep needs a server or a router")
-    if isinstance(target, str):
-        return await _discover_places(target)
-    if (note := shortened_message(word, target)) is not None:
-        tell(note)
-    for configured in _configured_targets(watch):
-        if configured.url == target.url:
-            return [_make_place(configured, word, keys, is_configured=True)]
-    return [_make_place(target, word, keys, is_configured=False)]
-
-
-def _make_place(
-    target: BackendTarget | RouterTarget, word: str, keys: Mapping[str, str], *, is_configured: bool
-) -> _Place:
-    with_its_key = replace(target, api_key=with_key(target, word, keys) or target.api_key)
-    return _Place(target.name, with_its_key, is_configured)
+    configured: list[BackendTarget | RouterTarget] = [*watch.backends, *watch.routers, *watch.sweep_routers]
+    target = next((server for server in configured if server.name == word), None)
+    is_configured = target is not None
+    if target is None:
+        parsed = parse_target(word)
+        with_key(parsed, word, keys)  # of a host or an agent there is none
+        if isinstance(parsed, NodeTarget):
+            raise UsageError(f"{clean(word, 60)}: is a node's agent; a sweep needs a server or a router")
+        if isinstance(parsed, str):
+            return await _discover_places(parsed)
+        if (note := shortened_message(word, parsed)) is not None:
+            tell(note)
+        target = next((server for server in configured if server.url == parsed.url), parsed)
+        is_configured = target is not parsed
+    target = replace(target, api_key=with_key(target, word, keys) or target.api_key)
+    return [_Place(target.name, target, is_configured)]
 
 
 async def _discover_places(host: str) -> list[_Place]:
@@ -131,14 +122,6 @@ async def _discover_places(host: str) -> list[_Place]:
         raise UnreachableError(f"nothing to put load on: {'; '.join(discovered.notes) or clean(host, 80)}")
     servers: list[BackendTarget | RouterTarget] = [*discovered.backends, *discovered.routers]
     return [_Place(target.name, target, is_configured=False) for target in servers]
-
-
-def _configured_targets(watch: Watch) -> list[BackendTarget | RouterTarget]:
-    return [*_watched_targets(watch), *watch.sweep_routers]
-
-
-def _watched_targets(watch: Watch) -> list[BackendTarget | RouterTarget]:
-    return [*watch.backends, *watch.routers]
 
 
 async def _as_router(place: _Place) -> tuple[_Place, list[BackendTarget]]:
@@ -157,26 +140,20 @@ async def _as_router(place: _Place) -> tuple[_Place, list[BackendTarget]]:
         await source.close()
     if not isinstance(reading, RouterSample) or reading.kind != LITELLM:
         return place, []
-    addresses = [deployment.address for deployment in reading.deployments or () if deployment.address]
-    behind = {backend.url: backend for backend in _backends_at(addresses)}
+    behind: dict[str, BackendTarget] = {}
+    for deployment in reading.deployments or ():
+        with suppress(UsageError):  # a provider's own address: nothing to watch there
+            backend = parse_target(deployment.address or "")
+            if isinstance(backend, BackendTarget):
+                behind[backend.url] = backend
     names = tuple(backend.name for backend in behind.values())
     router = RouterTarget(target.name, target.url, backends=names, api_key=target.api_key)
     return replace(place, target=router), list(behind.values())
 
 
-def _backends_at(addresses: Iterable[str]) -> Iterator[BackendTarget]:
-    for address in addresses:
-        try:
-            target = parse_target(address)
-        except UsageError:
-            continue  # a provider's own address: nothing to watch there
-        if isinstance(target, BackendTarget):
-            yield target
-
-
 def _choose(
     places: Sequence[_Place], watch: Watch, extra: Sequence[BackendTarget], model: str | None
-) -> Chosen:
+) -> tuple[tuple[SweepTarget, ...], Watch]:
     """Return the targets of `places`, and what is watched while they are loaded.
 
     `extra` has backends behind routers that are not in the configuration.
@@ -201,7 +178,7 @@ def _choose(
             sweep_target = engine_target(replace(target, name=listed.name), model=model, known=known_here)
         targets.append(sweep_target)
     wanted = tuple(backends.values())
-    return Chosen(
+    return (
         tuple(targets),
         replace(
             watch,

@@ -18,7 +18,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from sparktop.commands.sweep.run import conversations_line, plan_line
+from sparktop.commands.sweep.run import plan_line
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import Level, LoadMode
 from sparktop.model.targets import SweepSpec
@@ -193,10 +193,10 @@ def test_the_duration_of_a_sweep_of_agents_is_that_of_its_levels() -> None:
 
 def test_a_short_level_says_before_that_it_has_too_few_requests() -> None:
     """The plan's line names how many requests the lowest level can have."""
-    line = conversations_line(plan_of(SweepSpec("a", agents=(1,), duration_s=20.0)))
+    line = plan_line(plan_of(SweepSpec("a", agents=(1,), duration_s=20.0)))
     assert line.startswith("1 agent (workload coder-quick): 1 level of 20 s, ")
     assert "too few for a 90th percentile, which takes 36" in line
-    long = conversations_line(plan_of(SweepSpec("a", agents=(8, 16), duration_s=600.0)))
+    long = plan_line(plan_of(SweepSpec("a", agents=(8, 16), duration_s=600.0)))
     assert "too few" not in long
 
 
