@@ -31,7 +31,7 @@ from sparktop.sweep.compare.ratio import main_rate
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.plan.presets import DEFAULT
 from sparktop.sweep.result.results import LevelResult, SweepResult
-from sparktop.sweep.result.store import StoredSweep, load, parse, read_json, read_value
+from sparktop.sweep.result.store import StoredSweep, load, parse, read_value
 from sparktop.sweep.view.capacity import capacity_title
 from sparktop.sweep.view.result import StoredSource, imported_source, status_of, stored_source
 
@@ -220,7 +220,7 @@ class History(Struct, eq=False):
         try:
             if _is_import(key):
                 return self._read_import(key, path, stamp)
-            result = parse(_without_requests(read_json(path)), str(path))
+            result = parse(_without_requests(read_value(path)), str(path))
         except UsageError as error:
             row = stored_row(StoredSweep(path, None, self.short(error)), key)
             # A sweep reserves an empty file before its first level is done.

@@ -35,7 +35,7 @@ from sparktop.sweep.result.results import (
     SweepResult,
     TargetResult,
 )
-from sparktop.sweep.result.store import read_json
+from sparktop.sweep.result.store import read_value
 from sparktop.sweep.terms.definitions import GROWTH, SHORT_PROMPT
 from sparktop.sweep.terms.statistics import value_of, value_of_range
 
@@ -510,7 +510,7 @@ def load_reference(name: str) -> Reference:
     if word not in names:
         near = did_you_mean(word, names) or f" (known: {', '.join(names)})"
         raise UsageError(f"no reference '{clean(word, 60)}'{near}; sparktop compare --list shows them")
-    return msgspec.convert(read_json(FOLDER / f"{word}.json"), Reference, str_keys=True)
+    return msgspec.convert(read_value(FOLDER / f"{word}.json"), Reference, str_keys=True)
 
 
 def fact_lines(facts: Mapping[str, object]) -> list[str]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise, repeat
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
 from sparktop.model.load import CallStart, ConversationCall, EndReason, Level, LoadKind, LoadMode, TokenSource
 from sparktop.model.snapshot import LimitKind
@@ -38,7 +38,6 @@ from sparktop.sweep.result.results import (
     ReplayPhase,
     RequestColumns,
     Requests,
-    TargetResult,
     TimeShares,
     TokenCounts,
     axis_fields,
@@ -110,6 +109,7 @@ def _closed_result(
     added = sorted(ms for trace in finished if (ms := trace.router_ms) is not None)
     starts = run_starts(traces)
     asked_prompt, counted_prompt = _prompt_lengths(level, finished)
+    names = {trace.request_id for trace in counted}
     result = LevelResult(
         **_load_fields(level),
         asked_prompt_tokens=asked_prompt,
@@ -129,7 +129,7 @@ def _closed_result(
         router_overhead_from="router" if added else None,
         stream_tps=_stream_rates(finished),
         served_by=Counter(end.served_by for end in ends if end.served_by is not None),
-        runs_split=split_by_run(counted),
+        runs_split=_count_by_run((trace.run, trace.served_by) for trace in counted),
         each=RequestColumns(
             **_request_columns(finished, starts),
             stream_tps=tuple(trace.stream_tps for trace in finished),
@@ -139,11 +139,12 @@ def _closed_result(
         if len(finished) <= MOST_EACH
         else None,
         uncounted=uncounted_columns(
-            _uncounted_requests(traces, counted), starts, {trace.request_id for trace in counted}
+            [trace for trace in traces if not trace.ok or trace.request_id not in names], starts, names
         ),
     )
     latencies = {name: _latency(_values_s(name, finished)) for name in LATENCIES if name not in DUE_LATENCIES}
-    return result.model_copy(update={**_rates(level, runs), **latencies})
+    rates = {name: Rate.of_runs([rule(run) for run in runs]) for name, rule in rate_rules(level).items()}
+    return result.model_copy(update={**rates, **latencies})
 
 
 def _prompt_lengths(level: Level, finished: Sequence[RequestTrace]) -> tuple[float | None, float | None]:
@@ -155,26 +156,14 @@ def _prompt_lengths(level: Level, finished: Sequence[RequestTrace]) -> tuple[flo
     counted = [trace for trace in finished if trace.counted_prompt_tokens is not None]
     if not counted:
         return None, None
-    each = [
-        trace.expected_prompt_tokens if _has_unlike_prompts(level) else level.depth + level.prompt_tokens
-        for trace in counted
-    ]
-    asked_lengths = [length for length in each if length is not None]
-    asked = fmean(asked_lengths) if len(asked_lengths) == len(counted) and not level.own_prompts else None
+    asked = None
+    if not level.own_prompts:
+        are_unlike = level.point.trace is not None or level.point.kind is LoadKind.AGENTS
+        whole = level.depth + level.prompt_tokens
+        lengths = [trace.expected_prompt_tokens if are_unlike else whole for trace in counted]
+        known_lengths = [length for length in lengths if length is not None]
+        asked = fmean(known_lengths) if len(known_lengths) == len(counted) else None
     return asked, fmean(trace.counted_prompt_tokens or 0 for trace in counted)
-
-
-def _has_unlike_prompts(level: Level) -> bool:
-    """Return whether the prompts of a level have different lengths."""
-    return level.point.trace is not None or level.point.kind is LoadKind.AGENTS
-
-
-def _uncounted_requests(
-    traces: Sequence[RequestTrace], counted: Sequence[RequestTrace]
-) -> list[RequestTrace]:
-    """Return the requests that do not count for latencies: they failed, or are not measured."""
-    names = {trace.request_id for trace in counted}
-    return [trace for trace in traces if not trace.ok or trace.request_id not in names]
 
 
 def refused_level(level: Level, words: str) -> LevelResult:
@@ -213,11 +202,6 @@ def _worst_source(traces: Iterable[RequestTrace]) -> TokenSource | None:
 def _stream_rates(finished: Sequence[RequestTrace]) -> Quantiles | None:
     streams = sorted(tps for trace in requests_for_gaps(finished) if (tps := trace.stream_tps) is not None)
     return Quantiles(p10=quantile(streams, 0.1), p50=quantile(streams, 0.5)) if streams else None
-
-
-def _rates(level: Level, runs: Sequence[Sequence[RequestTrace]]) -> dict[str, Rate | None]:
-    """Return every rate of a level by metric name; None for a rate that has no value in any run."""
-    return {name: Rate.of_runs([rule(run) for run in runs]) for name, rule in rate_rules(level).items()}
 
 
 def _latency(values_s: Iterable[tuple[int, float]]) -> Latency | None:
@@ -260,6 +244,9 @@ def agents_result(traces: Sequence[RequestTrace], windows: Mapping[int, Span]) -
     prompt, cached = cached_tokens(trace for trace, _ in answered)
     prompt_all, cached_all = cached_tokens(trace for trace, _ in calls)
     early = [trace.ended.error for trace, _ in counted if trace.ended and trace.ended.error is not None]
+    in_flight_s = sum(_overlap_s((trace.start, trace.end), windows[trace.run]) for trace in traces)
+    measured_s = _seconds(windows)
+    lengths = [trace.prompt_tokens + trace.tokens for trace, _ in answered if trace.prompt_tokens is not None]
     return AgentsResult(
         calls=len(counted),
         unanswered=sum(is_unanswered(trace) for trace, _ in counted),
@@ -283,19 +270,11 @@ def agents_result(traces: Sequence[RequestTrace], windows: Mapping[int, Span]) -
         compactions=sum(call.compacted for _, call in counted),
         early=Counter(error_word(error) for error in early),
         early_message=early[-1].message if early else None,
-        context_tokens=_mean_context(answered),
+        context_tokens=fmean(lengths) if lengths else None,
         interactivity_tps=_interactivity_tps(answered),
-        in_flight_mean=_in_flight_mean(traces, windows),
+        in_flight_mean=in_flight_s / measured_s if measured_s > 0 else None,
         shares=_time_shares(calls, windows),
     )
-
-
-def _in_flight_mean(traces: Iterable[RequestTrace], windows: Mapping[int, Span]) -> float | None:
-    """Return the mean number of requests in flight in the measured time of their runs."""
-    measured_s = _seconds(windows)
-    if measured_s <= 0:
-        return None
-    return sum(_overlap_s((trace.start, trace.end), windows[trace.run]) for trace in traces) / measured_s
 
 
 def _seconds(windows: Mapping[int, Span]) -> float:
@@ -352,12 +331,6 @@ def _new_tokens(calls: Iterable[CallTrace]) -> int | None:
             return None
         total += max(trace.prompt_tokens - call.known_tokens, call.new_tokens)
     return total
-
-
-def _mean_context(answered: Sequence[CallTrace]) -> float | None:
-    """Return the mean tokens of prompt and answer; None if no prompt's length is known."""
-    lengths = [trace.prompt_tokens + trace.tokens for trace, _ in answered if trace.prompt_tokens is not None]
-    return fmean(lengths) if lengths else None
 
 
 def _interactivity_tps(answered: Sequence[CallTrace]) -> float | None:
@@ -442,35 +415,22 @@ def phases(
     length_s = fmean(to - at for at, to in windows.values()) / PHASES
     if length_s <= 0:
         return ()
-    return tuple(
-        _phase_figures(
-            due[phase],
-            ended[phase],
-            (from_s + phase * length_s * speed, from_s + (phase + 1) * length_s * speed),
-            length_s * runs,
-            stable=stable,
+    parts = []
+    for phase in range(PHASES):
+        ttfts = due_values_s("ttft_due_ms", due[phase]) if stable else ()
+        values = sorted(1000 * value for _, value in ttfts)
+        parts.append(
+            ReplayPhase(
+                from_s=from_s + phase * length_s * speed,
+                to_s=from_s + (phase + 1) * length_s * speed,
+                requests=len(due[phase]),
+                arrived_per_s=len(due[phase]) / (length_s * runs),
+                completed_per_s=ended[phase] / (length_s * runs),
+                ttft_due_p50_ms=quantile(values, 0.5) if values else None,
+                ttft_due_p90_ms=quantile(values, 0.9) if len(values) >= P90_FROM else None,
+            )
         )
-        for phase in range(PHASES)
-    )
-
-
-def _phase_figures(
-    due: Sequence[RequestTrace], ended: int, span: Span, seconds: float, *, stable: bool
-) -> ReplayPhase:
-    """Return the figures of a phase, of the requests that were `due` and the number that `ended` in it.
-
-    `span` is its part of the file, `seconds` its length in all runs.
-    """
-    values = sorted(1000 * value for _, value in due_values_s("ttft_due_ms", due)) if stable else []
-    return ReplayPhase(
-        from_s=span[0],
-        to_s=span[1],
-        requests=len(due),
-        arrived_per_s=len(due) / seconds,
-        completed_per_s=ended / seconds,
-        ttft_due_p50_ms=quantile(values, 0.5) if values else None,
-        ttft_due_p90_ms=quantile(values, 0.9) if len(values) >= P90_FROM else None,
-    )
+    return tuple(parts)
 
 
 def _phase_number(at: float, span: Span | None) -> int | None:
@@ -502,7 +462,10 @@ def uncounted_columns(
     return RequestColumns(
         **_request_columns(traces, starts),
         ok=tuple(trace.ok for trace in traces),
-        missed=tuple(_reason_missed(trace) if trace.request_id in counted else None for trace in traces),
+        missed=tuple(
+            None if trace.request_id not in counted else "error" if trace.is_failed else "unanswered"
+            for trace in traces
+        ),
     )
 
 
@@ -524,12 +487,6 @@ def _request_columns(traces: Sequence[RequestTrace], starts: Mapping[int, float]
     }
 
 
-def _reason_missed(trace: RequestTrace) -> Literal["error", "unanswered"]:
-    """Return how a measured request ended that has no latency."""
-    is_error = trace.ended is not None and trace.ended.reason is EndReason.ERROR
-    return "error" if is_error else "unanswered"
-
-
 def _call_word(call: ConversationCall) -> str:
     if call.compacted:
         return "compacted"
@@ -546,11 +503,6 @@ _PAIR = 2
 """Requests of a run, and servers, from which on a distribution can be uneven."""
 
 
-def split_by_run(traces: Iterable[RequestTrace]) -> tuple[dict[str, int], ...]:
-    """Return the number of requests by backend for each run, in order; empty if no answer named a backend."""
-    return _count_by_run((trace.run, trace.served_by) for trace in traces)
-
-
 def level_split(level: LevelResult) -> tuple[Split, ...]:
     """Return the number of requests by backend for each run of a stored level; empty if unknown.
 
@@ -558,8 +510,13 @@ def level_split(level: LevelResult) -> tuple[Split, ...]:
     """
     if level.runs_split:
         return level.runs_split
-    columns = [part for part in (level.each, level.uncounted) if part is not None]
-    return _count_by_run(pair for part in columns for pair in _run_and_backend(part))
+    pairs: list[tuple[int, str | None]] = []
+    for part in (level.each, level.uncounted):
+        if part is not None:
+            names = dict(enumerate(part.backends))
+            served = (None if index is None else names.get(index) for index in part.served_by or repeat(None))
+            pairs += zip(part.run, served, strict=False)
+    return _count_by_run(pairs)
 
 
 def run_shares(runs: Sequence[Split]) -> tuple[float, ...]:
@@ -569,14 +526,6 @@ def run_shares(runs: Sequence[Split]) -> tuple[float, ...]:
     """
     totals = [(max(split.values(), default=0), sum(split.values())) for split in runs]
     return tuple(_PERCENT * most / total for most, total in totals if total >= _PAIR)
-
-
-def largest_run_share(level: LevelResult) -> float | None:
-    """Return the largest percentage of a run's requests that went to one backend, over all runs of a level.
-
-    Return None if no run has two requests with known backends.
-    """
-    return max(run_shares(level_split(level)), default=None)
 
 
 def split_words(level: LevelResult) -> str | None:
@@ -605,14 +554,6 @@ def _count_by_run(pairs: Iterable[tuple[int, str | None]]) -> tuple[dict[str, in
     return split if any(split) else ()
 
 
-def _run_and_backend(part: RequestColumns) -> Iterable[tuple[int, str | None]]:
-    """Yield (run, name of the backend, None if unknown) of each stored request."""
-    places = part.served_by or repeat(None)
-    names = part.backends
-    for run, index in zip(part.run, places, strict=False):
-        yield run, names[index] if index is not None and 0 <= index < len(names) else None
-
-
 LIMITS_OF_STEPS = (LimitKind.BANDWIDTH.value, LimitKind.DECODE.value)
 """Limits of decode steps, which the same regression separates."""
 
@@ -630,20 +571,10 @@ def common_cause(levels: Iterable[LevelResult]) -> str | None:
     return Counter(kinds).most_common(1)[0][0]
 
 
-def with_common_cause(levels: Mapping[float, LevelResult]) -> dict[float, LevelResult]:
-    """Return the levels of a search by load, those limited by steps with the cause of most of them."""
-    cause = common_cause(levels.values())
-    return {value: level if cause is None else _with_cause(level, cause) for value, level in levels.items()}
-
-
-def with_common_causes(targets: Iterable[TargetResult]) -> tuple[TargetResult, ...]:
-    """Return the targets of a search with one cause for the levels of each."""
-    changed = []
-    for target in targets:
-        cause = common_cause(target.levels)
-        levels = (level if cause is None else _with_cause(level, cause) for level in target.levels)
-        changed.append(target.model_copy(update={"levels": tuple(levels)}))
-    return tuple(changed)
+def with_common_cause(levels: Sequence[LevelResult]) -> tuple[LevelResult, ...]:
+    """Return the levels of a search, those limited by steps with the cause of most of them."""
+    cause = common_cause(levels)
+    return tuple(level if cause is None else _with_cause(level, cause) for level in levels)
 
 
 def _with_cause(level: LevelResult, cause: str) -> LevelResult:

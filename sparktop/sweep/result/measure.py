@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from sparktop.model.load import (
     ConversationCall,
+    EndReason,
     FirstToken,
     Level,
     LoadEvent,
@@ -67,6 +68,11 @@ class RequestTrace(Struct, eq=False):
     def ok(self) -> bool:
         """True if the server completed the request; False while it runs."""
         return self.ended is not None and self.ended.ok
+
+    @property
+    def is_failed(self) -> bool:
+        """True if the request ended with an error."""
+        return self.ended is not None and self.ended.reason is EndReason.ERROR
 
     @property
     def served_by(self) -> str | None:
@@ -150,16 +156,11 @@ class RequestTrace(Struct, eq=False):
         return self.first_token - self.hidden_before * (self._tpot_s or 0.0)
 
     @property
-    def last_token(self) -> float | None:
-        """Time of the latest read that brought tokens; None before the first such read."""
-        return self.arrivals[-1][0] if self.arrivals else None
-
-    @property
     def end(self) -> float:
         """Time when the request ended; while it runs, the time of its latest event."""
         if self.ended is not None:
             return self.ended.at
-        return max(self.start, self.first_event or self.start, self.last_token or self.start)
+        return max(self.start, self.first_event or self.start, *(at for at, _ in self.arrivals[-1:]))
 
     @property
     def ttfr_s(self) -> float | None:
@@ -327,30 +328,24 @@ def prompt_tokens(run: Sequence[RequestTrace], most: int | None = None) -> int |
     return sum(known_counts) if len(known_counts) == len(counts) else None
 
 
-def new_tokens(level: Level) -> int | None:
-    """Return how many tokens of each prompt of a level with context are new; None without context.
-
-    What the server counts beyond them is the context, however long that came out.
-    """
-    return level.prompt_tokens if level.depth else None
-
-
 def rate_rules(level: Level) -> dict[str, Callable[[Sequence[RequestTrace]], float | None]]:
     """Return by metric name the functions that compute a run's rates from the traces of its requests.
 
     A function returns tokens/s or requests/s, or None where the rate is unknown. Levels in closed-loop mode
     have no `prefill_tps` and `decode_tps`, levels in burst mode have no `sustained_tps`.
     """
+    # What the server counts beyond the new tokens of a prompt is its context, however long that came out.
+    new = level.prompt_tokens if level.depth else None
     rules: dict[str, Callable[[Sequence[RequestTrace]], float | None]] = {
         "pure_decode_tps": lambda run: pure_decode_tps(run, level.concurrency),
         "peak_tps": peak_tps,
         "output_tps": output_tps,
-        "total_tps": lambda run: total_tps(run, new_tokens(level)),
+        "total_tps": lambda run: total_tps(run, new),
         "requests_per_s": requests_per_s,
     }
     if level.mode is LoadMode.BURST:
         return rules | {
-            "prefill_tps": lambda run: prefill_tps(run, new_tokens(level)),
+            "prefill_tps": lambda run: prefill_tps(run, new),
             "decode_tps": decode_tps,
         }
     return rules | {"sustained_tps": lambda run: sustained_tps(run, level.concurrency)}

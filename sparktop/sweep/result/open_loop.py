@@ -95,14 +95,11 @@ def windows(
             spans[run] = (begin, begin + (last - begin) * len(dues) / (len(dues) - 1))
         else:
             spans[run] = (begin, max(trace.end for trace in traces if trace.run == run))
-    return {run: _span_until_end(span, run, traces) for run, span in spans.items()} if is_cut else spans
-
-
-def _span_until_end(span: Span, run: int, traces: Sequence[RequestTrace]) -> Span:
-    """Return the part of a run's measured time up to the end of its last request."""
-    begin, end = span
-    last = max((trace.end for trace in traces if trace.run == run), default=begin)
-    return begin, min(end, max(begin, last))
+    if is_cut:
+        for run, (begin, end) in spans.items():
+            last = max((trace.end for trace in traces if trace.run == run), default=begin)
+            spans[run] = (begin, min(end, max(begin, last)))
+    return spans
 
 
 def due_values_s(name: str, traces: Iterable[RequestTrace]) -> Iterator[tuple[int, float]]:
@@ -112,21 +109,16 @@ def due_values_s(name: str, traces: Iterable[RequestTrace]) -> Iterator[tuple[in
     have no latency.
     """
     for trace in traces:
-        value = None if trace.due is None else _due_value_s(name, trace, trace.due)
-        if value is not None:
-            yield trace.run, value
-
-
-def _due_value_s(name: str, trace: RequestTrace, due: float) -> float | None:
-    """Return the value of one request that was `due`; see `due_values_s`."""
-    wait_s = trace.start - due
-    if name == "client_wait_ms":
-        return wait_s
-    if trace.ended is not None and trace.ended.reason is EndReason.ERROR:
-        return None
-    if name == "ttft_due_ms" and trace.first_token is not None:
-        return None if trace.ttft_s is None else trace.ttft_s + wait_s
-    return trace.end - due
+        if trace.due is None:
+            continue
+        wait_s = trace.start - trace.due
+        if name == "client_wait_ms":
+            yield trace.run, wait_s
+        elif name == "ttft_due_ms" and trace.first_token is not None and not trace.is_failed:
+            if trace.ttft_s is not None:
+                yield trace.run, trace.ttft_s + wait_s
+        elif not trace.is_failed:
+            yield trace.run, trace.end - trace.due
 
 
 def open_rates(run: Sequence[RequestTrace], window: Span) -> dict[str, float | None]:
@@ -175,7 +167,10 @@ def open_loop_figures(
     growth = _growth(traces, spans, counted, (begin, end))
     waits = sorted(trace.start - due for due, trace in counted)
     wait_p99_s = quantile(waits, 0.99)
-    ttfts_s = sorted(_ttft_due_s(due, trace, last) for due, trace in counted)
+    # A request that has not ended is as old as the run at its last event.
+    ttfts_s = sorted(
+        (trace.first_token or (last if trace.ended is None else trace.end)) - due for due, trace in counted
+    )
     late = wait_p99_s > LATE_P99_S or quantile(waits, 0.5) > max(
         LATE_P50_S, LATE_SHARE * quantile(ttfts_s, 0.5)
     )
@@ -247,16 +242,6 @@ def _ttft_slope(edges: Sequence[float], counted: Sequence[tuple[float, RequestTr
         waits_s = [first - due for due, first in part if first is not None]
         means.append(fmean(waits_s) if waits_s and len(waits_s) == len(part) else None)
     return _slope(edges, means)
-
-
-def _ttft_due_s(due: float, trace: RequestTrace, last: float) -> float:
-    """Return the time from the due time to the first token; without a token the request's age.
-
-    A request that has not ended is as old as the run at its `last` event.
-    """
-    if trace.first_token is not None:
-        return trace.first_token - due
-    return (last if trace.ended is None else trace.end) - due
 
 
 class _InFlight:

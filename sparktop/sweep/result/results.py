@@ -168,11 +168,8 @@ class ReplayResult(Part):
     @property
     def cached_percent(self) -> float | None:
         """Prompt tokens from the prefix cache in percent, by the answers, else by the servers' counters."""
-        if self.cached_tokens is not None and self.prompt_tokens:
-            return 100 * self.cached_tokens / self.prompt_tokens
-        if self.server_cached_tokens is not None and self.server_queried_tokens:
-            return 100 * self.server_cached_tokens / self.server_queried_tokens
-        return None
+        answers = _percent(self.cached_tokens, self.prompt_tokens)
+        return _percent(self.server_cached_tokens, self.server_queried_tokens) if answers is None else answers
 
 
 class AxisPart(Part):
@@ -295,18 +292,17 @@ class PlanResult(Part):
     @property
     def request_words(self) -> tuple[str, ...]:
         """What a user gave for each request, in words: prompts, further fields and headers, a time limit."""
-        body, prompts = json.dumps(self.extra_body, ensure_ascii=False), self.prompts
-        noun = "header" if len(self.headers) == 1 else "headers"
-        return (
-            *(
-                []
-                if prompts is None
-                else [prompts.words if prompts.texts else f"own prompts of {prompts.words}"]
-            ),
-            *([f"each request with {clean(body, _LONGEST_BODY)}"] if self.extra_body else []),
-            *([f"with the {noun} {', '.join(self.headers)}"] if self.headers else []),
-            *([] if self.timeout_s is None else [f"failed after {self.timeout_s:g} s without a token"]),
-        )
+        words, prompts = [], self.prompts
+        if prompts is not None:
+            words.append(prompts.words if prompts.texts else f"own prompts of {prompts.words}")
+        if self.extra_body:
+            body = clean(json.dumps(self.extra_body, ensure_ascii=False), _LONGEST_BODY)
+            words.append(f"each request with {body}")
+        if self.headers:
+            words.append(f"with the header{'s'[: len(self.headers) - 1]} {', '.join(self.headers)}")
+        if self.timeout_s is not None:
+            words.append(f"failed after {self.timeout_s:g} s without a token")
+        return tuple(words)
 
     def context_of(self, prompt_tokens: int) -> int:
         """Return how many tokens of such a request are context; 0 if context and prompt were apart."""
@@ -316,10 +312,8 @@ class PlanResult(Part):
     def axis(self) -> tuple[LoadPoint, ...]:
         """The planned levels on the axis of the sweep."""
         if self.load is LoadKind.CONCURRENCY:
-            texts = () if self.prompts is None else self.prompts.texts
-            return tuple(
-                concurrency_point(level, text) for level in self.concurrency for text in texts or (None,)
-            )
+            texts = (self.prompts and self.prompts.texts) or (None,)
+            return tuple(concurrency_point(level, text) for level in self.concurrency for text in texts)
         points = (_point_of(self.load, level) for level in self.points)
         name = None if self.trace is None else self.trace.name
         return tuple(replace(point, trace=name) for point in points if point is not None)
@@ -340,9 +334,8 @@ def _point_of(kind: LoadKind, words: str) -> LoadPoint | None:
         value, rises_to = float(first), float(last) if rises else None
     except ValueError:
         return None
-    return (
-        LoadPoint(kind, value, rises_to) if math.isfinite(value) and math.isfinite(rises_to or 0.0) else None
-    )
+    is_finite = math.isfinite(value) and math.isfinite(rises_to or 0.0)
+    return LoadPoint(kind, value, rises_to) if is_finite else None
 
 
 class Rate(Part):
@@ -735,14 +728,8 @@ class ComparisonResult(Part):
 
     def row(self, metric: str, point: LoadPoint, pp: int | None, depth: int = 0) -> ComparisonRow | None:
         """Return the row of a metric under a load with `pp` prompt tokens; None if there is no such row."""
-        return next(
-            (
-                row
-                for row in self.rows
-                if (row.metric, row.point, row.depth) == (metric, point, depth) and row.pp in {None, pp}
-            ),
-            None,
-        )
+        same = (row for row in self.rows if (row.metric, row.point, row.depth) == (metric, point, depth))
+        return next((row for row in same if row.pp in {None, pp}), None)
 
     capacity: CapacityComparison | None = None
     """The answers of capacity searches; None unless at least two of the series have one."""
@@ -824,8 +811,8 @@ class AgentsResult(Part):
     def latency(self, metric: str) -> Latency | None:
         """Return the latency `metric` of `CALL_LATENCIES`; None if it was not measured."""
         names = ("after_tool_ms", "after_human_ms", "request_ms")
-        field_of = dict(zip(CALL_LATENCIES, names, strict=True))
-        return getattr(self, field_of[metric]) if metric in field_of else None
+        name = dict(zip(CALL_LATENCIES, names, strict=True)).get(metric)
+        return None if name is None else getattr(self, name)
 
     @property
     def early_words(self) -> str:
@@ -1223,11 +1210,8 @@ class LevelResult(AxisPart):
         powers = [side.power_w_mean for side in self.hardware.values()]
         rate = self.output_tps.mean if self.output_tps is not None else 0.0
         known_powers = [power for power in powers if power is not None]
-        return (
-            sum(known_powers) / rate
-            if rate > 0 and known_powers and len(known_powers) == len(powers)
-            else None
-        )
+        is_known = rate > 0 and powers and len(known_powers) == len(powers)
+        return sum(known_powers) / rate if is_known else None
 
     def rate(self, metric: str) -> Rate | None:
         """Return the rate `metric`; None if it was not measured or its name is not in `RATES`."""
@@ -1410,15 +1394,10 @@ class SweepResult(Part):
         measured = self.target(target)
         if measured is None:
             raise ValueError(f"the sweep has no target {target}")
-        others = (
-            measured_level
-            for measured_level in measured.levels
-            if measured_level.same_load != level.same_load
-        )
+        others = (other for other in measured.levels if other.same_load != level.same_load)
         return self.with_target(measured.model_copy(update={"levels": (*others, level)}))
 
     def with_target(self, target: TargetResult) -> Self:
         """Return a copy of the result with `target` added, or replaced where a target has the same name."""
-        others = [listed if listed.name != target.name else target for listed in self.targets]
-        is_listed = any(listed.name == target.name for listed in self.targets)
-        return self.model_copy(update={"targets": tuple(others if is_listed else [*others, target])})
+        targets = {listed.name: listed for listed in self.targets} | {target.name: target}
+        return self.model_copy(update={"targets": tuple(targets.values())})

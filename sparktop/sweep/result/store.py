@@ -23,37 +23,28 @@ MOST_BYTES = 256 << 20
 
 
 def read_value(path: Path) -> object:
-    """Return as `read_json`; of a file that is no JSON by its first character the text, a string.
+    """Return the value of a JSON file, a list with the values of a JSON Lines file, or the text of another.
+
+    What a file is shows its first character. NaN and infinities become None.
 
     Raises:
         UsageError: the file cannot be read, is too large, or is broken JSON; the message is one line.
     """
-    data = _read_bytes(path)
-    text = data.decode("utf-8", errors="replace").removeprefix("\ufeff")
-    if text.lstrip()[:1] in {"", "{", "["} or b"\0" in data:
-        return _parse_json(path, data)
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def read_json(path: Path) -> object:
-    """Return the value of a JSON file, or a list with the values of a JSON Lines file.
-
-    NaN and infinities become None.
-
-    Raises:
-        UsageError: the file cannot be read, is too large, or is not JSON; the message is one line.
-    """
-    return _parse_json(path, _read_bytes(path))
-
-
-def _parse_json(path: Path, data: bytes) -> object:
-    """Return the value of a file's content; see `read_json`."""
     name = clean(path)
+    try:
+        data, _ = read_bounded(path, MOST_BYTES)
+    except (OSError, ValueError) as error:
+        reason = reason_of(error)
+        raise UsageError(f"{name}: cannot be read: {reason}; give the result file of a sweep") from None
+    if len(data) > MOST_BYTES:
+        raise UsageError(
+            f"{name}: is over {MOST_BYTES >> 20} MiB; give the summary instead of the raw records"
+        )
     if not data.strip():
         raise UsageError(f"{name}: is empty: the sweep that made it had not finished its first level")
+    text = data.decode("utf-8", errors="replace").removeprefix("\ufeff")
+    if text.lstrip()[:1] not in {"{", "["} and b"\0" not in data:
+        return text
     try:
         return _parse_lines(data)
     except UnicodeDecodeError as error:
@@ -73,21 +64,6 @@ def _parse_json(path: Path, data: bytes) -> object:
         ) from None
     except (RecursionError, ValueError) as error:
         raise UsageError(f"{name}: is not readable as JSON: {clean(error, 80)}") from None
-
-
-def _read_bytes(path: Path) -> bytes:
-    """Return the content of a file, at most `MOST_BYTES`; see `read_json`."""
-    name = clean(path)
-    try:
-        data, _ = read_bounded(path, MOST_BYTES)
-    except (OSError, ValueError) as error:
-        reason = reason_of(error)
-        raise UsageError(f"{name}: cannot be read: {reason}; give the result file of a sweep") from None
-    if len(data) > MOST_BYTES:
-        raise UsageError(
-            f"{name}: is over {MOST_BYTES >> 20} MiB; give the summary instead of the raw records"
-        )
-    return data
 
 
 def _parse_lines(data: bytes) -> object:
@@ -172,7 +148,7 @@ def load(path: Path) -> SweepResult:
     Raises:
         UsageError: the file cannot be read, or is not a sweep result; the message is one line.
     """
-    return parse(read_json(path), str(path))
+    return parse(read_value(path), str(path))
 
 
 def parse(data: object, where: str) -> SweepResult:

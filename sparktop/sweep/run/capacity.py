@@ -140,7 +140,8 @@ def _limit_at_border(levels: dict[float, LevelResult], holds: float | None, bord
     if limit.kind is None:
         return limit
     elsewhere: dict[str, tuple[float, ...]] = {}
-    for load, level in sorted(with_common_cause(levels).items()):
+    loads = sorted(levels)
+    for load, level in zip(loads, with_common_cause([levels[load] for load in loads]), strict=True):
         kind = None if level.limited_by is None else level.limited_by.kind
         if kind is not None and (load == holds or load > border) and kind not in {limit.kind, *_NO_REASON}:
             elsewhere[kind] = (*elsewhere.get(kind, ()), load)

@@ -17,7 +17,7 @@ from sparktop.sweep.plan.own_requests import request_digest, without_texts
 from sparktop.sweep.plan.plan import Load, Plan, TargetKind
 from sparktop.sweep.plan.slo import words_of
 from sparktop.sweep.plan.texts import texts_digest
-from sparktop.sweep.result.level import with_common_causes
+from sparktop.sweep.result.level import with_common_cause
 from sparktop.sweep.result.results import (
     CapacityResult,
     ClientResult,
@@ -164,7 +164,9 @@ class ResultBuilder:
         """Store how the sweep ended, compare the targets if several were measured, and return the result."""
         self._change(status=status, stop_reason=reason, finished_at=finished_at.astimezone(UTC))
         if self.result.capacity is not None:
-            self._change(targets=with_common_causes(self.result.targets))
+            targets = self.result.targets
+            changed = [one.model_copy(update={"levels": with_common_cause(one.levels)}) for one in targets]
+            self._change(targets=tuple(changed))
         series = [curve for curve in series_of(self.result) if curve.levels]
         if len(series) > 1:
             self._change(comparison=compare(series))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sparktop.errors import OutputError, UsageError
 from sparktop.sweep.result import store as result_store
 from sparktop.sweep.result.results import SweepResult, TracePlan
-from sparktop.sweep.result.store import read_json
+from sparktop.sweep.result.store import read_value
 from tests.sweep.made_results import BEGAN, made_level, made_sweep
 
 CONTRACT = {
@@ -150,7 +150,7 @@ def test_the_list_tells_every_file_the_broken_ones_too(tmp_path: Path) -> None:
     [
         (b"", "is empty"),
         (b'{"schema": "sparktop.sweep/1", ', "line 1, column 32"),
-        (b"\xff\xfe{}", "byte 0 is not UTF-8"),
+        (b"{\xff\xfe}", "byte 1 is not UTF-8"),
         (b"[" * 100_000, "not readable as JSON"),
         (b'{"schema": "sparktop.snapshot/1"}', 'its schema is "sparktop.snapshot/1"'),
         (b"[1, 2]", "it names no schema"),
@@ -176,7 +176,7 @@ def test_a_file_over_the_cap_is_not_read(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("sparktop.sweep.result.store.MOST_BYTES", 10)
     (tmp_path / "big.json").write_bytes(b"[" + b" " * 20 + b"]")
     with pytest.raises(UsageError, match="is over 0 MiB"):
-        read_json(tmp_path / "big.json")
+        read_value(tmp_path / "big.json")
 
 
 JSON = st.recursive(
