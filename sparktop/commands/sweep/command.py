@@ -21,7 +21,8 @@ from sparktop.commands.arguments import (
 from sparktop.commands.output import check_file, tell, write_out
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
-from sparktop.sweep.plan.traces import FORMAT_NAMES, SPEEDS
+from sparktop.sweep.plan.arrivals import parse_pattern, rates_or_auto
+from sparktop.sweep.plan.traces import FORMAT_NAMES, SPEEDS, parse_range
 from sparktop.sweep.terms.definitions import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
 from sparktop.typed import climbing_numbers, number_or_more, whole_numbers
 
@@ -89,31 +90,22 @@ def settings(
     return argument_type(parse)
 
 
-def _check_text(text: str, prefix: str, parse: Callable[[str], object]) -> str:
-    """Return a text that `parse` accepts; what it raises begins with `prefix`."""
-    try:
-        parse(text)
-    except UsageError as error:
-        raise UsageError(f"{prefix}{error}") from None
-    return text
+def _checked(parse: Callable[[str], object], prefix: str = "") -> Callable[[str], str]:
+    """Return a function that returns its text if `parse` accepts it; what it raises begins with `prefix`."""
+
+    def read(text: str) -> str:
+        try:
+            parse(text)
+        except UsageError as error:
+            raise UsageError(f"{prefix}{error}") from None
+        return text
+
+    return read
 
 
-def _rate(text: str) -> dict[str, object]:
-    from sparktop.sweep.plan.arrivals import rates_or_auto  # late: --help needs none
-
-    return {"rate": _check_text(text, "", rates_or_auto)}
-
-
-def _arrivals(text: str) -> str:
-    from sparktop.sweep.plan.arrivals import parse_pattern  # late: as above
-
-    return _check_text(text, "arrivals ", parse_pattern)
-
-
-def _trace_range(text: str) -> str:
-    from sparktop.sweep.plan.traces import parse_range  # late: as above
-
-    return _check_text(text, "", parse_range)
+_rate = _checked(rates_or_auto)
+_arrivals = _checked(parse_pattern, "arrivals ")
+_trace_range = _checked(parse_range)
 
 
 def _format_name(text: str) -> str:
@@ -186,7 +178,7 @@ def _add_levels(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--rate",
         action=_Settings,
-        type=settings(_rate, arrivals=("arrivals", _arrivals)),
+        type=settings(lambda text: {"rate": _rate(text)}, arrivals=("arrivals", _arrivals)),
         metavar="R[,R…]",
         help="requests a second, level by level, sent whether or not earlier ones have ended; 0.5..4: one "
         "level, rising; auto: the highest rate that a target keeps up with; R,arrivals=HOW: poisson "

@@ -8,35 +8,56 @@ from sparktop.sweep.plan.draft import CHOICES as DRAFT_CHOICES
 from sparktop.sweep.plan.draft import DraftKind
 
 WARM, COLD = "yes", "no"
-LABELS = {
-    "preset": "preset",
-    "kind": "load",
-    "concurrency": "concurrency",
-    "rate": "requests/s",
-    "arrivals": "arrivals",
-    "agents": "agents",
-    "trace_speed": "speed",
-    "trace_range": "part",
-    "trace_format": "format",
-    "pp": "prompt tokens",
-    "tg": "output tokens",
-    "runs": "runs",
-    "duration": "seconds",
-    "requests": "requests",
-    "mode": "sent",
-    "order": "order",
-    "warmup": "warm-up run",
-    "api": "api",
-    "headroom": "min free GiB",
-    "gpu": "max GPU °C",
-    "trace": "file",
-    "workload": "workload",
-    "depth": "context tokens",
-    "context": "context sent",
-    "model": "model",
-    "slo": "slo",
+Fields = Mapping[str, tuple[str, str]]
+"""(Label, what it means) of fields by name, in the order in which they stand."""
+_HEAD: Fields = {
+    "preset": ("preset", "values that belong together; each can be changed below"),
+    "kind": ("load", "how requests are sent: so many at once, at a rate, by agents"),
 }
+"""Fields above all others."""
+_FIRST: Fields = {
+    "trace": ("file", "file with recorded traffic: times and lengths of requests"),
+    "workload": ("workload", "what agents send: lengths, turns, tools"),
+}
+"""Fields above the columns, because their values are long."""
+_LEFT: Fields = {
+    "concurrency": ("concurrency", "requests in flight at once; 1,4,16..256 goes on while tok/s rise"),
+    "rate": ("requests/s", "requests per second, whatever the servers do; auto looks for the border"),
+    "arrivals": ("arrivals", "the times between requests: by chance, constant, or in bursts"),
+    "agents": ("agents", "programs whose calls use tools and repeat a long prefix"),
+    "trace_speed": ("speed", "factor by which the recorded times are shortened"),
+    "trace_range": ("part", "the part of the recording that is sent, such as 10m..1h"),
+    "trace_format": ("format", "how the file is read; recognised by its first line"),
+    "pp": ("prompt tokens", "tokens of each prompt; several lengths are levels of their own"),
+    "tg": ("output tokens", "tokens that each request generates"),
+    "runs": ("runs", "runs of each level; 3+: at least 3, and more until 10 s are measured"),
+    "duration": ("seconds", "seconds of each level, if it shall end by time"),
+    "requests": ("requests", "requests of each run; at least as many as are in flight"),
+}
+"""Fields in the left column."""
+_RIGHT: Fields = {
+    "mode": ("sent", "burst: all begin together; steady: one ends, the next begins"),
+    "order": ("order", "order of levels and targets; abba cancels a slow drift"),
+    "warmup": ("warm-up run", "an unmeasured run before each level, so that compilation is over"),
+    "api": ("api", "chat or plain completions"),
+    "headroom": ("min free GiB", "stops below this much free memory on a machine with unified memory"),
+    "gpu": ("max GPU °C", "stops above this GPU temperature"),
+}
+"""Fields in the right one."""
+_LAST: Fields = {
+    "depth": ("context tokens", "tokens of context before each prompt"),
+    "context": ("context sent", "the context is sent by a request before, or with the prompt"),
+    "model": ("model", "name of the model that is requested"),
+    "slo": ("slo", "limit that a level must hold; the sweep finds the highest level that does"),
+}
+"""Fields below them."""
+_PARTS = (_HEAD, _FIRST, _LEFT, _RIGHT, _LAST)
+FIRST, LEFT, RIGHT, LAST = tuple(_FIRST), tuple(_LEFT), tuple(_RIGHT), tuple(_LAST)
+LABELS = {name: label for part in _PARTS for name, (label, _) in part.items()}
 """Labels of the fields, in the order in which a fault is looked for."""
+ABOUT = {name: about for part in _PARTS for name, (_, about) in part.items()}
+ABOUT["targets"] = "what gets the load: a router or single servers; space marks one"
+"""What each field means, in one row of a dialog of 80 columns."""
 _EMPTY = {
     "concurrency": "1,4,16",
     "rate": "0.5,1,2; 0.5..4 rises; auto",
@@ -62,24 +83,6 @@ _EMPTY_OF: Mapping[tuple[str, str], str] = {
     (DraftKind.AGENTS, "duration"): "by the workload",
     **{(kind, "runs"): "1" for kind in DraftKind if kind is not DraftKind.CONCURRENCY},
 }
-LEFT = (
-    "concurrency",
-    "rate",
-    "arrivals",
-    "agents",
-    "trace_speed",
-    "trace_range",
-    "trace_format",
-    "pp",
-    "tg",
-    "runs",
-    "duration",
-    "requests",
-)
-RIGHT = ("mode", "order", "warmup", "api", "headroom", "gpu")
-FIRST = ("trace", "workload")
-LAST = ("depth", "context", "model", "slo")
-"""Fields above and below the two columns, because their values are long."""
 KIND_TITLES: Mapping[str, str] = {
     DraftKind.CONCURRENCY.value: "at once",
     DraftKind.RATE.value: "per second",
@@ -87,36 +90,6 @@ KIND_TITLES: Mapping[str, str] = {
     DraftKind.TRACE.value: "recorded",
 }
 """Titles of the pages of the editor, one for each kind of load."""
-ABOUT: Mapping[str, str] = {
-    "preset": "values that belong together; each can be changed below",
-    "kind": "how requests are sent: so many at once, at a rate, by agents",
-    "targets": "what gets the load: a router or single servers; space marks one",
-    "concurrency": "requests in flight at once; 1,4,16..256 goes on while tok/s rise",
-    "rate": "requests per second, whatever the servers do; auto looks for the border",
-    "arrivals": "the times between requests: by chance, constant, or in bursts",
-    "agents": "programs whose calls use tools and repeat a long prefix",
-    "trace_speed": "factor by which the recorded times are shortened",
-    "trace_range": "the part of the recording that is sent, such as 10m..1h",
-    "trace_format": "how the file is read; recognised by its first line",
-    "pp": "tokens of each prompt; several lengths are levels of their own",
-    "tg": "tokens that each request generates",
-    "runs": "runs of each level; 3+: at least 3, and more until 10 s are measured",
-    "duration": "seconds of each level, if it shall end by time",
-    "requests": "requests of each run; at least as many as are in flight",
-    "mode": "burst: all begin together; steady: one ends, the next begins",
-    "order": "order of levels and targets; abba cancels a slow drift",
-    "warmup": "an unmeasured run before each level, so that compilation is over",
-    "api": "chat or plain completions",
-    "headroom": "stops below this much free memory on a machine with unified memory",
-    "gpu": "stops above this GPU temperature",
-    "trace": "file with recorded traffic: times and lengths of requests",
-    "workload": "what agents send: lengths, turns, tools",
-    "depth": "tokens of context before each prompt",
-    "context": "the context is sent by a request before, or with the prompt",
-    "model": "name of the model that is requested",
-    "slo": "limit that a level must hold; the sweep finds the highest level that does",
-}
-"""What each field means, in one row of a dialog of 80 columns."""
 CHOICES = {**DRAFT_CHOICES, "warmup": (WARM, COLD)}
 
 
