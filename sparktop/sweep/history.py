@@ -31,7 +31,7 @@ from sparktop.sweep.compare.ratio import main_rate
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.plan.presets import DEFAULT
 from sparktop.sweep.result.results import LevelResult, SweepResult
-from sparktop.sweep.result.store import StoredSweep, load, parse, read_value
+from sparktop.sweep.result.store import StoredSweep, parse, read_value
 from sparktop.sweep.view.capacity import capacity_title
 from sparktop.sweep.view.result import StoredSource, imported_source, status_of, stored_source
 
@@ -103,7 +103,8 @@ class History(Struct, eq=False):
         rows = []
         for entry in entries:
             row = entry.row
-            if not entry.ended and now - _written_at(entry.stamp) < FRESH:
+            written_at = datetime.fromtimestamp(entry.stamp[0] / 1e9, UTC)
+            if not entry.ended and now - written_at < FRESH:
                 row = replace(row, status=UNFINISHED, problem=None)
             rows.append(row)
         return rows
@@ -120,11 +121,8 @@ class History(Struct, eq=False):
         Raises:
             UsageError: the file cannot be read.
         """
-        path = self.path(key)
-        if not _is_import(key):
-            return load(path)
-        data = read_value(path)
-        return parse(data, str(path)) if text_at(data, "schema") is not None else None
+        data = read_value(self.path(key))
+        return None if _is_foreign(key, data) else parse(data, str(self.path(key)))
 
     def series(self, key: str) -> list[Series]:
         """Read the result `key` for a comparison: return one series per target.
@@ -218,21 +216,16 @@ class History(Struct, eq=False):
     def _read_entry(self, key: str, stamp: Stamp) -> _ReadFile:
         path = self.path(key)
         try:
-            if _is_import(key):
-                return self._read_import(key, path, stamp)
-            result = parse(_without_requests(read_value(path)), str(path))
+            data = read_value(path)
+            if _is_foreign(key, data):
+                return _ReadFile(stamp, imported_row(key, read_file(path), started_at(data)), ended=True)
+            result = parse(_without_requests(data), str(path))
         except UsageError as error:
             row = stored_row(StoredSweep(path, None, self.short(error)), key)
             # A sweep reserves an empty file before its first level is done.
             return _ReadFile(stamp, row, ended=stamp[1] > 0)
-        return _ReadFile(stamp, stored_row(StoredSweep(path, result), key), ended=result.status is not None)
-
-    def _read_import(self, key: str, path: Path, stamp: Stamp) -> _ReadFile:
-        data = read_value(path)
-        if text_at(data, "schema") is not None:
-            result = parse(_without_requests(data), str(path))
-            return _ReadFile(stamp, stored_row(StoredSweep(path, result), key), ended=True)
-        return _ReadFile(stamp, imported_row(key, read_file(path), started_at(data)), ended=True)
+        is_ended = result.status is not None or key.startswith(f"{IMPORTS}/")
+        return _ReadFile(stamp, stored_row(StoredSweep(path, result), key), ended=is_ended)
 
     def short(self, error: SparktopError) -> str:
         """Return the text of an error with the path of the folder of results removed."""
@@ -258,8 +251,9 @@ def _without_requests(data: object) -> object:
     return data
 
 
-def _is_import(key: str) -> bool:
-    return key.startswith(f"{IMPORTS}/")
+def _is_foreign(key: str, data: object) -> bool:
+    """Return whether a stored file is another tool's result."""
+    return key.startswith(f"{IMPORTS}/") and text_at(data, "schema") is None
 
 
 def _stamp(path: Path) -> Stamp | None:
@@ -268,10 +262,6 @@ def _stamp(path: Path) -> Stamp | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size
-
-
-def _written_at(stamp: Stamp) -> datetime:
-    return datetime.fromtimestamp(stamp[0] / 1e9, UTC)
 
 
 def _newest_last(entry: _ReadFile) -> tuple[float, str]:

@@ -19,7 +19,7 @@ from sparktop.model.text import clean
 from sparktop.sweep.plan.conversations import find_conversations
 from sparktop.sweep.plan.plan import Capacity, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
-from sparktop.sweep.plan.slo import SHARES, parse_condition, parts_of
+from sparktop.sweep.plan.slo import SHARES, parse_slo, parts_of
 
 DEFAULT_CONDITIONS = "ttft_p90_ms=2000,stream_tps=15"
 """What a search holds against, if nothing else is given."""
@@ -94,9 +94,7 @@ def parse_conditions(text: str, kind: LoadKind) -> tuple[SloCondition, ...]:
         UsageError: a condition is invalid, or limits something else than single requests.
     """
     more = _AGENTS_ONLY if kind is LoadKind.AGENTS else ()
-    conditions = tuple(parse_condition(part, more) for part in text.split(",") if part.strip())
-    if not conditions:
-        raise UsageError(f"--slo names no condition; write for example {DEFAULT_CONDITIONS}")
+    conditions = parse_slo(text, more)
     for condition in conditions:
         if parts_of(condition.figure)[1] == "mean" or condition.figure.startswith("client_wait"):
             raise UsageError(

@@ -13,6 +13,7 @@ from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from random import Random
+from statistics import NormalDist
 from typing import Annotated
 
 from msgspec import Meta, Struct, ValidationError, convert, field
@@ -80,12 +81,8 @@ class Draw(Struct, frozen=True, forbid_unknown_fields=True):
         if most is None:
             return mean
         at = math.log(most / median) / sigma
-        return mean * _normal_cdf(at - sigma) + most * (1 - _normal_cdf(at))
-
-
-def _normal_cdf(at: float) -> float:
-    """Return the probability that a standard normal value is below `at`."""
-    return 0.5 * (1 + math.erf(at / math.sqrt(2)))
+        cdf = NormalDist().cdf
+        return mean * cdf(at - sigma) + most * (1 - cdf(at))
 
 
 class ConversationPreset(Struct, frozen=True, forbid_unknown_fields=True):

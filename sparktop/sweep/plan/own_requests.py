@@ -204,16 +204,7 @@ def find_prompts(path: str) -> PromptFile:
     Raises:
         UsageError: the file cannot be used; the message has the line, or the entry of a list.
     """
-    try:
-        about = Path(path).stat()
-    except (OSError, ValueError):
-        return _read_once(path, None)
-    return _read_once(path, (about.st_ino, about.st_size, about.st_mtime_ns))
-
-
-@lru_cache(maxsize=2)
-def _read_once(path: str, _state: tuple[int, ...] | None) -> PromptFile:
-    digest, prompts = _read_file(path)
+    digest, prompts = _read_file(path, _state_of(path))
     total = sum(map(letters, prompts))
     has_messages = any(not isinstance(prompt, str) for prompt in prompts)
     about = max(1, round(total / _LETTERS_PER_TOKEN / len(prompts)))
@@ -227,10 +218,19 @@ def read_prompts(file: PromptFile) -> tuple[Prompt, ...]:
     Raises:
         UsageError: the file cannot be used, or has changed since.
     """
-    digest, prompts = _read_file(file.path)
+    digest, prompts = _read_file(file.path, _state_of(file.path))
     if digest != file.digest:
         raise UsageError(f"{file.name}: has changed since the sweep began")
     return prompts
+
+
+def _state_of(path: str) -> tuple[int, ...] | None:
+    """Return what differs after a change of a file; None for one that is not there."""
+    try:
+        about = Path(path).stat()
+    except (OSError, ValueError):
+        return None
+    return about.st_ino, about.st_size, about.st_mtime_ns
 
 
 def prompt_at(file: PromptFile, number: int, salt: str) -> tuple[Prompt, None]:
@@ -243,7 +243,8 @@ def prompt_at(file: PromptFile, number: int, salt: str) -> tuple[Prompt, None]:
     return prompts[(start + number) % len(prompts)], None
 
 
-def _read_file(path: str) -> tuple[str, tuple[Prompt, ...]]:
+@lru_cache(maxsize=2)
+def _read_file(path: str, _state: tuple[int, ...] | None) -> tuple[str, tuple[Prompt, ...]]:
     """Return (SHA-256, prompts) of a file.
 
     Raises:

@@ -33,24 +33,21 @@ _LATENCY = re.compile(r"([a-z0-9_]+)_(mean|p50|p90|p95|p99)_ms")
 """A latency in a condition: quantity and statistic."""
 
 
-def parse_slo(text: str) -> tuple[SloCondition, ...]:
+def parse_slo(text: str, more: tuple[str, ...] = ()) -> tuple[SloCondition, ...]:
     """Parse conditions such as `ttft_p90_ms=2000,stream_tps=15`: maximum of a latency, minimum of a rate.
+
+    `more` are names of further metrics that they may limit.
 
     Raises:
         UsageError: a condition is invalid.
     """
-    conditions = tuple(parse_condition(part) for part in text.split(",") if part.strip())
+    conditions = tuple(_parse_condition(part, more) for part in text.split(",") if part.strip())
     if not conditions:
         raise UsageError("--slo names no condition; write for example ttft_p90_ms=2000,stream_tps=15")
     return conditions
 
 
-def parse_condition(part: str, more: tuple[str, ...] = ()) -> SloCondition:
-    """Parse one condition such as `ttft_p90_ms=2000`; `more` are names of further metrics that it may limit.
-
-    Raises:
-        UsageError: the condition is invalid.
-    """
+def _parse_condition(part: str, more: tuple[str, ...]) -> SloCondition:
     name, sign, value = (word.strip() for word in part.partition("="))
     try:
         limit = float(value)
@@ -156,22 +153,6 @@ def rises(condition: SloCondition) -> bool:
     This is the case for conditions on a rate of the whole server, such as its tokens/s.
     """
     return condition.figure in RATES
-
-
-def any_rises(conditions: Iterable[SloCondition]) -> bool:
-    """Return whether any condition gets better as concurrency grows.
-
-    Such a condition may hold only from a certain concurrency on.
-    """
-    return any(rises(condition) for condition in conditions)
-
-
-def any_falls(conditions: Iterable[SloCondition]) -> bool:
-    """Return whether any condition gets worse as concurrency grows.
-
-    Such a condition may hold only up to a certain concurrency.
-    """
-    return any(not rises(condition) for condition in conditions)
 
 
 def requests_needed(conditions: Iterable[SloCondition]) -> int:

@@ -246,8 +246,6 @@ def recognise(text: str) -> TraceFormat:
 
 LONGEST_LINE = 64 << 20
 """Maximum bytes of a line; a conversation of a thousand long requests takes 20 MB."""
-_BOM = "\ufeff"
-"""The mark that some programs write at the begin of a text file."""
 
 
 class TraceError(UsageError):
@@ -275,25 +273,18 @@ def numbered_lines(path: str) -> Iterator[tuple[int, str]]:
             number = 0
             while raw := file.readline(LONGEST_LINE + 1):
                 number += 1
-                text = _text(path, number, raw)
+                if len(raw) > LONGEST_LINE:
+                    raise TraceError(path, f"longer than {LONGEST_LINE >> 20} MiB: not a trace", number)
+                if b"\0" in raw:
+                    raise TraceError(path, "NUL bytes: not a text file", number)
+                try:
+                    text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+                except UnicodeDecodeError:
+                    raise TraceError(path, "not UTF-8: not a text file", number) from None
                 if text:
                     yield number, text
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
         raise TraceError(path, f"cannot be read: {reason_of(error)}") from error
-
-
-def _text(path: str, number: int, raw: bytes) -> str:
-    if len(raw) > LONGEST_LINE:
-        raise TraceError(path, f"longer than {LONGEST_LINE >> 20} MiB: not a trace", number)
-    if b"\0" in raw:
-        raise TraceError(path, "NUL bytes: not a text file", number)
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError:
-        raise TraceError(path, "not UTF-8: not a text file", number) from None
-    if number == 1:
-        text = text.removeprefix(_BOM)
-    return text.strip()
 
 
 MOST_REQUESTS = 1_000_000
@@ -389,12 +380,15 @@ class Trace:
             )
         self._number += 1
         self.conversations += after is None
+        # A request that has its own time in the file has no pause before it.
+        pause_s = 0.0 if after is None or stated.due_s is not None else stated.delay_s
+        self.shortened += pause_s > LONGEST_PAUSE_S
         return replace(
             stated,
             number=number,
             due_s=None if at_s is None else (at_s - choice.from_s) / choice.speed,
             after=after,
-            delay_s=self._pause_s(stated, after) / choice.speed,
+            delay_s=min(pause_s, LONGEST_PAUSE_S) / choice.speed,
         )
 
     def _time_s(self, stated: TracedRequest, *, follows: bool) -> float | None:
@@ -411,13 +405,6 @@ class Trace:
             raise FaultError(f"the clock steps back by {self._newest_s - at_s:.3g} s: sort the file by time")
         self._newest_s, self._begun = at_s, True
         return at_s
-
-    def _pause_s(self, stated: TracedRequest, after: int | None) -> float:
-        """Return the pause before a request, at most `LONGEST_PAUSE_S`; 0 where the file has its time."""
-        if after is None or stated.due_s is not None:
-            return 0.0
-        self.shortened += stated.delay_s > LONGEST_PAUSE_S
-        return min(stated.delay_s, LONGEST_PAUSE_S)
 
     def _why_empty(self, *, has_lines: bool) -> str:
         """Return why the replay has no request."""

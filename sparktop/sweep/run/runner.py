@@ -24,7 +24,7 @@ from sparktop.sweep.compare.ratio import LEAST_RUNS as LEAST_RATIO_RUNS
 from sparktop.sweep.generator.connection import limit_message
 from sparktop.sweep.plan.capacity import with_fitting_conversations
 from sparktop.sweep.plan.plan import Load, Plan, RunBatch, level_of, load_at, run_batches, run_numbers
-from sparktop.sweep.plan.slo import LEAST_RUNS, MOST_CONCURRENCY, any_falls, any_rises, runs_needed
+from sparktop.sweep.plan.slo import LEAST_RUNS, MOST_CONCURRENCY, rises, runs_needed
 from sparktop.sweep.result.level import refused_level
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.capacity import (
@@ -436,8 +436,8 @@ class SweepRunner:
         if plan.runs < LEAST_RUNS:
             few = f"each level gets {LEAST_RUNS} runs: fewer have no interval to judge by"
             self._emit(Notice(f"{name}: {few}"))
-        falls, rises = any_falls(plan.slo), any_rises(plan.slo)
-        search = SloSearch(plan.concurrency, limit, falls=falls, rises=rises)
+        of_server = [rises(condition) for condition in plan.slo]
+        search = SloSearch(plan.concurrency, limit, falls=not all(of_server), rises=any(of_server))
         return search, partial(slo_drift, conditions=plan.slo)
 
     def _judge_searched(
