@@ -87,21 +87,30 @@ def chosen_names(
     routers = [router for router in all_routers if router in watched]
     engines = [target.name for target in targets if target.kind is TargetKind.ENGINE]
     named_routers = [router for router in routers if router == name]
-    chosen: list[str] = []
+    members = {name}
+    if kind in _GROUPS:
+        members = {view.name for view in snapshot.backends if view.group == name}
+        balances = (balance for balance in snapshot.balance if balance.group == name)
+        members |= {backend for balance in balances for backend in balance.backends}
+        # The engine cores (data-parallel ranks) of one server are a group that has its name.
+        members = members.intersection(engines) or {name}
+    elif kind in _WALL_GROUPS:
+        from sparktop.analysis.wall import wall_of  # late: most boards have no wall
+
+        groups = (part for part in wall_of(snapshot).groups if part.name == name)
+        members = {server.server.name for part in groups for server in part.servers}
+    elif kind in _NODES:
+        members = {view.name for view in snapshot.backends if name in view.nodes}
+        members |= {target.name for target in targets if name in target.nodes}
+    of_panel = [engine for engine in engines if engine in members]
+    chosen = of_panel
     if kind == "router":
         chosen = named_routers
     elif kind in _GROUPS:
-        chosen = named_routers or _servers_of_group(engines, snapshot, name)
+        chosen = named_routers or of_panel
     elif kind in _WALL_GROUPS:
-        members = _servers_on_wall(engines, snapshot, name)
-        left = members if shown is None else [member for member in members if member in shown]
-        chosen = left if len(left) < len(members) else named_routers or members
-    elif kind in _NODES:
-        on_machine = {view.name for view in snapshot.backends if name in view.nodes}
-        on_machine |= {target.name for target in targets if name in target.nodes}
-        chosen = [engine for engine in engines if engine in on_machine]
-    elif name:
-        chosen = [engine for engine in engines if engine == name]
+        left = of_panel if shown is None else [member for member in of_panel if member in shown]
+        chosen = left if len(left) < len(of_panel) else named_routers or of_panel
     if not chosen and shown is not None:
         return tuple(engine for engine in engines if engine in shown)
     return tuple(chosen or routers or engines)
@@ -140,27 +149,6 @@ def why_too_many(
     which = f"all {len(loaded)} servers" if is_marked else f"the {len(loaded)} servers that the filter leaves"
     fewer = f"filter (/) until at most {MOST_UNMARKED} are left"
     return f"this would load {which}: mark a server or a group, {fewer}, or choose in the editor (S)"
-
-
-def _servers_on_wall(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str]:
-    """Return the names of the backends in a group of the wall that are also in `engines`."""
-    from sparktop.analysis.wall import wall_of  # late: most boards have no wall
-
-    groups = (part for part in wall_of(snapshot).groups if part.name == group)
-    members = {server.server.name for part in groups for server in part.servers}
-    return [engine for engine in engines if engine in members]
-
-
-def _servers_of_group(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str]:
-    """Return the names of the backends in the balance group `group` that are also in `engines`.
-
-    If the group consists of the engine cores (lanes: data-parallel ranks) of one server, `group` is the name
-    of this server; return this name.
-    """
-    members = {view.name for view in snapshot.backends if view.group == group}
-    members |= {name for balance in snapshot.balance if balance.group == group for name in balance.backends}
-    of_group = [engine for engine in engines if engine in members]
-    return of_group or [engine for engine in engines if engine == group]
 
 
 def _backend_target(asked: BackendTarget | None, view: BackendView) -> BackendTarget:
