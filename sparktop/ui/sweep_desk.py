@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 AGAIN_S = 3.0
 """A key that stops a sweep must be pressed a second time within this many seconds."""
+_EARLIER = 40
+"""Newest results from which the editor estimates how long a sweep takes."""
 _TOAST = {
     Severity.INFO: "information",
     Severity.WARNING: "warning",
@@ -385,11 +387,12 @@ class SweepDesk:
     async def _edit(self, selected: PanelKey | None) -> None:
         from sparktop.sweep.plan.draft import draft_of, recall, remember, without_missing
         from sparktop.sweep.plan.presets import DEFAULT
-        from sparktop.sweep.result.store import newest_results
+        from sparktop.sweep.result.store import stored_sweeps
         from sparktop.ui.screens.editor.screen import SweepEditor
 
         folder = self.folder()
-        earlier = [] if folder is None else await asyncio.to_thread(newest_results, folder)
+        stored = [] if folder is None else await asyncio.to_thread(stored_sweeps, folder, _EARLIER)
+        earlier = [sweep.result for sweep in stored if sweep.result is not None]
         targets, presets, guard = self._watched_targets(), self.presets(), self.watch.guard
         meant = self._names_to_load(targets, (), selected)
         meant = () if self._why_not_all(targets, meant, selected) else meant  # the user chooses some

@@ -168,7 +168,6 @@ class Script(Struct, frozen=True):
     every level gets the same conversations.
     """
 
-    number: int
     own_tokens: int
     """Tokens of its own context, sent with the first call in addition to the call's own."""
     calls: tuple[Call, ...]
@@ -192,7 +191,7 @@ def script(preset: ConversationPreset, seed: int | str, number: int) -> Script:
     own_tokens = preset.own_tokens.count(random)
     calls = tuple(islice(_calls(preset, random), MOST_CALLS))
     pause_after_s = preset.human_pause_s.value(random)
-    return Script(number, own_tokens, calls, pause_after_s, random.uniform(_LIFE_FROM, _LIFE_TO))
+    return Script(own_tokens, calls, pause_after_s, random.uniform(_LIFE_FROM, _LIFE_TO))
 
 
 def _calls(preset: ConversationPreset, random: Random) -> Iterator[Call]:

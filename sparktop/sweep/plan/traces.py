@@ -327,8 +327,7 @@ class Trace:
         """Requests that do not wait for another one."""
         self._end_s = math.inf if choice.to_s is None else choice.to_s
         self._origin_s: float | None = None
-        self._newest_s = 0.0
-        self._begun = False
+        self._newest_s: float | None = None
         self._number = 0
         self._latest: OrderedDict[str | None, int | None] = OrderedDict()
         """Number of the latest request of each session, None if it is not replayed."""
@@ -351,7 +350,7 @@ class Trace:
                     yield request
             except FaultError as error:
                 raise TraceError(path, str(error), line) from None
-            if self._newest_s >= self._end_s:
+            if (self._newest_s or 0.0) >= self._end_s:
                 break
         if self._number == 0:
             raise TraceError(path, self._why_empty(has_lines=line > 0))
@@ -396,14 +395,15 @@ class Trace:
         if stated.due_s is None:
             if follows:
                 return None
-            at_s = self._newest_s + (CONVERSATION_GAP_S if self._begun else 0.0)
+            at_s = 0.0 if self._newest_s is None else self._newest_s + CONVERSATION_GAP_S
         else:
             if self._origin_s is None:
                 self._origin_s = stated.due_s
             at_s = stated.due_s - self._origin_s
-        if at_s < self._newest_s:
-            raise FaultError(f"the clock steps back by {self._newest_s - at_s:.3g} s: sort the file by time")
-        self._newest_s, self._begun = at_s, True
+        back_s = (self._newest_s or 0.0) - at_s
+        if back_s > 0:
+            raise FaultError(f"the clock steps back by {back_s:.3g} s: sort the file by time")
+        self._newest_s = at_s
         return at_s
 
     def _why_empty(self, *, has_lines: bool) -> str:
@@ -412,10 +412,9 @@ class Trace:
             return "is empty"
         if self.skipped:
             return f"no request with a prompt and an answer; {self.skipped:,} failed when they were recorded"
-        if not self._begun:
+        if self._newest_s is None:
             return "no request, only a header"
-        last = f"the last request is at {self._newest_s:,.0f} s"
-        return f"no request in the chosen part: {last}"
+        return f"no request in the chosen part: the last request is at {self._newest_s:,.0f} s"
 
 
 _MOST_BLOCKS = 2_000_000

@@ -251,10 +251,11 @@ def collect_into(traces: dict[str, RequestTrace], event: LoadEvent) -> None:
             event.resent,
             expected_prompt_tokens=event.prompt_tokens,
         )
-    elif isinstance(event, ResponseStarted | FirstToken | Tokens | RequestEnded):
-        trace = traces.get(event.request_id)
-        if trace is not None:
-            _add_event(trace, event)
+    elif (
+        isinstance(event, ResponseStarted | FirstToken | Tokens | RequestEnded)
+        and (trace := traces.get(event.request_id)) is not None
+    ):
+        _add_event(trace, event)
 
 
 def _add_event(trace: RequestTrace, event: ResponseStarted | FirstToken | Tokens | RequestEnded) -> None:
@@ -264,8 +265,7 @@ def _add_event(trace: RequestTrace, event: ResponseStarted | FirstToken | Tokens
         if event.prompt_tokens is not None:
             trace.prompt_tokens = trace.counted_prompt_tokens = event.prompt_tokens
         return
-    if trace.first_event is None:
-        trace.first_event = event.at
+    trace.first_event = event.at if trace.first_event is None else trace.first_event
     if isinstance(event, ResponseStarted):
         return
     if trace.first_answer is None and not event.reasoning:

@@ -186,15 +186,12 @@ def _without_removed(data: object) -> object:
     return {**cast("dict[str, object]", data), "plan": plan, **of_levels}
 
 
-def stored_sweeps(folder: Path) -> list[StoredSweep]:
-    """Read all results in a folder, oldest first; an unreadable file is included with its problem.
+def stored_sweeps(folder: Path, newest: int = 0) -> list[StoredSweep]:
+    """Read all results in a folder, or so many of the `newest`; the oldest comes first.
 
-    Return an empty list if the folder cannot be read.
+    An unreadable file is included with its problem. The list is empty if the folder cannot be read.
     """
-    try:
-        paths = sorted(path for path in folder.glob("*.json") if not path.name.startswith("."))
-    except OSError:
-        return []
+    paths = sorted(folder.glob("[!.]*.json"))[-newest:]
     sweeps = []
     for path in paths:
         try:
@@ -202,14 +199,3 @@ def stored_sweeps(folder: Path) -> list[StoredSweep]:
         except UsageError as error:
             sweeps.append(StoredSweep(path, None, str(error)))
     return sweeps
-
-
-def newest_results(folder: Path, most: int = 40) -> list[SweepResult]:
-    """Return at most `most` of the newest results in a folder; files that cannot be read are skipped."""
-    results: list[SweepResult] = []
-    for path in sorted(folder.glob("[!.]*.json"))[-most:]:
-        try:
-            results.append(load(path))
-        except UsageError:
-            continue
-    return results
