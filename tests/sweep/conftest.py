@@ -24,10 +24,17 @@ from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.run.worker_process import RunRecord
 from tests.sweep.stream_server import Behave, StreamServer
+from tests.sweep.test_sweep_command import Command
 from tests.sweep.trouble_bench import Bench, bench_on
 
 StartServer = Callable[..., Awaitable[StreamServer]]
 QUICK = Timeouts(connect_s=5.0, first_token_s=20.0, between_tokens_s=20.0, whole_s=30.0)
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    """`sparktop sweep` in a home of its own."""
+    return Command(tmp_path)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,21 +34,6 @@ PROMPTS = [
     {"conversations": [{"from": "human", "value": "third gamma"}, {"from": "gpt", "value": "answer"}]},
     {"body": {"model": "x", "messages": [{"role": "user", "content": "fourth delta"}]}},
 ]
-
-
-@pytest.fixture
-def command(tmp_path: Path) -> Command:
-    """The command in a home of its own."""
-    return Command(tmp_path)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[StreamServer]:
-    """A server that streams what it is asked for."""
-    found = StreamServer()
-    await found.start()
-    yield found
-    await found.stop()
 
 
 def _words(server: StreamServer, file: Path) -> list[str]:

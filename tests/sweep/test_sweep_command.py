@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psutil
@@ -56,19 +55,6 @@ class Command:
         out, err = await process.communicate()
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
-
-
-@pytest.fixture
-def command(tmp_path: Path) -> Command:
-    return Command(tmp_path)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[StreamServer]:
-    found = StreamServer()
-    await found.start()
-    yield found
-    await found.stop()
 
 
 async def lines_until(process: asyncio.subprocess.Process, words: str) -> None:

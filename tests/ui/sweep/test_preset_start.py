@@ -1,4 +1,7 @@
-"""A preset with a recorded trace is read beside the screen, which says so."""
+"""A preset with a recorded trace is read beside the screen, which says so.
+
+The key that asks how many agents the selection can take.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from typing import Any
 import pytest
 
 from sparktop.errors import UsageError
+from sparktop.model.load import LoadKind
+from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import SweepSpec, Watch
 from sparktop.sweep.plan import presets as module
 from sparktop.sweep.plan.plan import SweepTarget
@@ -21,12 +26,12 @@ PRESET = SweepSpec("traffic", trace="day.jsonl")
 
 
 class Desk(SweepDesk):
-    """Keeps what is said and announced; targets are there until `occupied` is set."""
+    """Keeps what is said and announced; its target is there until `occupied` is set."""
 
-    def __init__(self) -> None:
-        """Start with nothing."""
-        app = SimpleNamespace()
-        super().__init__(app, app, watch=Watch(), store=None, env=None, state=None)  # type: ignore[arg-type]  # not used
+    def __init__(self, *views: BackendView) -> None:
+        """Start with these servers on the screen."""
+        app = SimpleNamespace(overview=SimpleNamespace(shown=SimpleNamespace(backends=views)))
+        super().__init__(app, app, watch=Watch(), store=None, env=None, state=None)  # type: ignore[arg-type]  # what it calls
         self.said: list[str] = []
         self.announced: list[Any] = []
         self.occupied = False
@@ -37,13 +42,13 @@ class Desk(SweepDesk):
         return None if self.occupied else [SweepTarget("spark", "http://127.0.0.1:1")]
 
     def say(self, message: str, severity: object = None) -> None:
-        """Note a message."""
+        """Keep a message."""
         del severity
         self.said.append(message)
 
     def announce(self, plan: object, note: str = "") -> None:
-        """Note a plan."""
-        del note
+        """Keep a plan, and what is said with it."""
+        self.said += [note] if note else []
         self.announced.append(plan)
 
 
@@ -82,3 +87,18 @@ async def test_the_loop_goes_on_while_a_trace_is_read(
     await until(lambda: desk._reading is None)
     assert desk.announced == (["the plan"] if ends == "plan" else [])
     assert (desk.said[-1] == "preset traffic: no request") is (ends == "error")
+
+
+def test_the_key_announces_a_search_for_agents_whose_context_fits() -> None:
+    """With the default conditions; a short context is asked about chats, as nothing longer is answered."""
+    desk = Desk()
+    desk.occupied = True
+    desk.start_capacity(None)
+    assert desk.announced == []
+    for context, workload in ((4096, "chat"), (131_072, "coder-quick")):
+        desk = Desk(BackendView("spark", "http://127.0.0.1:1", "g", max_model_len=context))
+        desk.start_capacity(None)
+        (plan,) = desk.announced
+        assert (plan.kind, plan.preset, plan.conversations.name) == (LoadKind.AGENTS, "capacity", workload)
+        words = "workload chat instead of coder-quick, which needs about 8,796 tokens a request: "
+        assert desk.said == ([f"{words}spark takes at most 4,096"] if context < 8796 else [])
