@@ -27,8 +27,8 @@ from sparktop.typed import whole_numbers
 
 if TYPE_CHECKING:
     from sparktop.model.load import LoadKind
-    from sparktop.model.targets import SweepSpec
-    from sparktop.sweep.plan.plan import Capacity
+    from sparktop.model.targets import SweepSpec, Watch
+    from sparktop.sweep.plan.plan import Capacity, Plan
     from sparktop.sweep.result.results import SweepResult
 
 FORMATS = ("txt", *SWEEP_FORMATS[:4])
@@ -132,12 +132,10 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from sparktop.commands.choice import configured_watch, target_keys
-    from sparktop.commands.sweep.run import measure
     from sparktop.commands.sweep.targets import choose_targets
     from sparktop.logfile import open_log
     from sparktop.model.targets import GuardLimits, Watch
     from sparktop.sweep.plan.capacity import make_capacity_plan
-    from sparktop.sweep.run.forecast import plan_sentences
 
     open_log(os.environ)
     output = output_file(arguments.output)
@@ -152,9 +150,7 @@ def run(arguments: argparse.Namespace) -> int:
     guard = GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard
     plan = make_capacity_plan(capacity, targets, _spec(arguments), guard=guard)
     ask_first(targets, is_sure=arguments.yes)
-    for line in plan_sentences(plan, datetime.now().astimezone()):
-        tell(line)
-    return verdict(measure(plan, watch, form, output, render), plan)
+    return _make(plan, watch, form, output)
 
 
 _SENDING = ("targets", "workload", "arrivals", "tg", "prompts", "duration", "most", "seed", "header", "model")
@@ -276,6 +272,16 @@ def _spec(arguments: argparse.Namespace) -> SweepSpec:
         timeout_s=arguments.timeout_s,
         **own_settings(arguments),
     )
+
+
+def _make(plan: Plan, watch: Watch, form: str, output: Path | None) -> int:
+    """Run the search, write its result, and return the exit code."""
+    from sparktop.commands.sweep.run import measure  # late: as above
+    from sparktop.sweep.run.forecast import plan_sentences
+
+    for line in plan_sentences(plan, datetime.now().astimezone()):
+        tell(line)
+    return verdict(measure(plan, watch, form, output, render), plan)
 
 
 def render(result: SweepResult, form: str) -> str:

@@ -352,10 +352,6 @@ class SweepDesk:
                 self._names = tuple(target.name for target in plan.targets)
                 sweeping.announce(plan)
 
-        def on_answer(yes: bool | None) -> None:  # noqa: FBT001 - Textual hands the answer over by place
-            if yes:
-                start()
-
         lines: list[str] = []
         if unknown := strangers(plan.targets):
             lines += [f"{target.name}: {target.url}" for target in unknown]
@@ -376,7 +372,7 @@ class SweepDesk:
         title, yes = (
             ("sweep", "start the sweep") if plan.capacity is None else ("how many?", "start the search")
         )
-        self._app.push_screen(AskScreen(title, lines, yes=yes), on_answer)
+        self._app.push_screen(AskScreen(title, lines, yes=yes), lambda yes: start() if yes else None)
 
     def edit(self, selected: PanelKey | None) -> None:
         """Open the editor with the last draft, or else with the default preset on the selected target."""
@@ -482,12 +478,9 @@ class SweepDesk:
             return False
         from sparktop.ui.screens.dialogs import QuitScreen
 
-        def on_answer(yes: bool | None) -> None:  # noqa: FBT001 - Textual hands the answer over by place
-            if yes:
-                self._leave("the program was left", 0)
-
+        why = "the program was left"
         if not isinstance(self._app.screen, QuitScreen):
-            self._app.push_screen(QuitScreen(), on_answer)
+            self._app.push_screen(QuitScreen(), lambda yes: self._leave(why, 0) if yes else None)
         return True
 
     def handle_signals(self) -> None:

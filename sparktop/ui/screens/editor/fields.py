@@ -70,7 +70,6 @@ class Choice(Static, can_focus=True):
         self._field = name
         self._words = list(words)
         self.value = value
-        self._after = ""
 
     def on_mount(self) -> None:
         """Draw the initial word."""
@@ -78,7 +77,7 @@ class Choice(Static, can_focus=True):
 
     def show(self, value: str, after: str = "") -> None:
         """Show the word `value`, followed by the text `after`, without posting a change."""
-        self.value, self._after = value, after
+        self.value = value
         line = Text()
         line.append("◂ ", style="dim")
         line.append(clean(value, 60), style="bold")

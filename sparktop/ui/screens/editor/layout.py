@@ -55,8 +55,8 @@ _PARTS = (_HEAD, _FIRST, _LEFT, _RIGHT, _LAST)
 FIRST, LEFT, RIGHT, LAST = tuple(_FIRST), tuple(_LEFT), tuple(_RIGHT), tuple(_LAST)
 LABELS = {name: label for part in _PARTS for name, (label, _) in part.items()}
 """Labels of the fields, in the order in which a fault is looked for."""
-ABOUT = {name: about for part in _PARTS for name, (_, about) in part.items()}
-ABOUT["targets"] = "what gets the load: a router or single servers; space marks one"
+_TARGETS = "what gets the load: a router or single servers; space marks one"
+ABOUT = {"targets": _TARGETS} | {name: about for part in _PARTS for name, (_, about) in part.items()}
 """What each field means, in one row of a dialog of 80 columns."""
 _EMPTY = {
     "concurrency": "1,4,16",

@@ -373,10 +373,6 @@ def _why_not_startable(problems: Mapping[str, str]) -> str:
     return f"cannot start: {', '.join(names)} {'is' if len(names) == 1 else 'are'} not right yet"
 
 
-_MOST_KEPT = 8
-"""Traces that are kept after they were read, each a few megabytes."""
-
-
 _Choice = tuple[str | None, str | None, float | None, str | None]
 
 
@@ -386,7 +382,7 @@ def _trace_choice(spec: SweepSpec) -> _Choice:
 
 
 class TraceReading:
-    """The traces read so far; one file is read at a time."""
+    """The trace read last; one file is read at a time."""
 
     def __init__(self, read: Callable[[], None]) -> None:
         """Call `read` on the event loop each time a file has been read; it asks again for what it needs."""
@@ -413,8 +409,6 @@ class TraceReading:
         return replay
 
     def _end_reading(self, spec: SweepSpec, result: Replay | UsageError) -> None:
-        while len(self._found) >= _MOST_KEPT:
-            self._found.pop(next(iter(self._found)))
-        self._found[_trace_choice(spec)] = result
+        self._found = {_trace_choice(spec): result}
         self._busy = False
         self._read()
