@@ -86,7 +86,6 @@ class Sweeping:
         self._counting: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._what = ""
-        self._saved = False
 
     @property
     def busy(self) -> bool:
@@ -170,7 +169,7 @@ class Sweeping:
 
     def _start(self, plan: Plan) -> None:
         now = datetime.now(UTC)
-        self.path, self._saved = self._reserve(plan, now), False
+        self.path = self._reserve(plan, now)
         self._what = f"{plan.preset or 'sweep'} of {now.astimezone():%H:%M:%S}"
         source = LiveView(plan, clock=self._clock)
         self._source = source
@@ -205,7 +204,10 @@ class Sweeping:
         except Exception as error:  # noqa: BLE001 - whatever it is, the monitor goes on
             _log.exception("a sweep ended unexpectedly")
             source.failure = f"this is a bug: {type(error).__name__}: {clean(error)}; the log has more"
-        self._drop_empty_file()
+        with suppress(OSError):
+            if self.path is not None and self.path.stat().st_size == 0:  # nothing was measured
+                self.path.unlink()
+                self.path = None
         view = source.view()
         kept = f"kept in {shown_path(self.path)}" if self.path is not None else "not kept in a file"
         severity = Severity.INFO if view.status is SweepStatus.DONE else Severity.WARNING
@@ -226,14 +228,6 @@ class Sweeping:
         """Save the current result; called in a thread after each level, and on the event loop at the end."""
         if self.path is not None and result.has_levels:
             save(self.path, result)
-            self._saved = True
-
-    def _drop_empty_file(self) -> None:
-        """Delete the file that was created for a sweep if nothing was measured that it could hold."""
-        if self.path is not None and not self._saved:
-            with suppress(OSError):
-                self.path.unlink()
-            self.path = None
 
     def _change_stage(self, stage: Stage) -> None:
         self.stage = stage

@@ -18,7 +18,7 @@ from sparktop.model.targets import AXES, GuardLimits, SweepSpec
 from sparktop.model.text import clean
 from sparktop.sweep.plan.arrivals import check_arrivals, parse_pattern, rates_or_auto
 from sparktop.sweep.plan.conversations import DEFAULT as WORKLOAD
-from sparktop.sweep.plan.conversations import ConversationPreset, find_conversations
+from sparktop.sweep.plan.conversations import find_conversations
 from sparktop.sweep.plan.own_requests import checked_body, checked_headers, find_prompts
 from sparktop.sweep.plan.plan import Api, Order, Plan, SweepTarget, Timeouts, runs_words, timeouts_for
 from sparktop.sweep.plan.slo import parse_slo
@@ -143,7 +143,13 @@ def make_plan(
     given = spec.given
     settings = {name: given[name] for name in _SAME if name in given}
     settings |= {name: kind(given[name]) for name, kind in _ENUMERATIONS.items() if name in given}
-    settings |= _axis_settings(spec, replay) | _request_settings(spec)
+    settings |= _axis_settings(spec, replay)
+    checked_body(dict(spec.extra_body))
+    checked_headers(spec.headers)
+    if spec.prompts is not None:
+        settings["prompts"] = find_prompts(spec.prompts)
+    if spec.timeout_s is not None:
+        settings["timeouts"] = timeouts_for(spec.timeout_s)
     if spec.slo is not None:
         settings["slo"] = parse_slo(spec.slo)
     plan = _without_unfit_settings(
@@ -161,6 +167,10 @@ def make_plan(
     plan = replace(plan, pp=plan.lengths[0])
     _check(plan)
     return plan
+
+
+_AGENT_TIMEOUTS = Timeouts(first_token_s=1800.0, between_tokens_s=120.0, whole_s=3600.0)
+"""Warm-up calls send the pasts of all conversations at once."""
 
 
 def _axis_settings(spec: SweepSpec, replay: Replay | None) -> dict[str, Any]:
@@ -185,27 +195,20 @@ def _axis_settings(spec: SweepSpec, replay: Replay | None) -> dict[str, Any]:
             settings |= {"duration_s": spec.duration_s or OPEN_S}
         case "agents":
             conversations = find_conversations(spec.workload or WORKLOAD)
-            points = tuple(LoadPoint(LoadKind.AGENTS, count) for count in spec.agents)
-            settings |= {"mode": LoadMode.AGENTS, "points": points, **_conversation_settings(conversations)}
-            settings |= {"duration_s": spec.duration_s or conversations.duration_s}
+            settings |= {
+                "mode": LoadMode.AGENTS,
+                "points": tuple(LoadPoint(LoadKind.AGENTS, count) for count in spec.agents),
+                "conversations": conversations,
+                # Token counts are means per call.
+                "prompt_lengths": (max(1, round(conversations.new_tokens.typical)),),
+                "tg": max(1, round(conversations.output_tokens.typical)),
+                "timeouts": _AGENT_TIMEOUTS,
+                "warmup": False,  # conversations have warm-up calls of their own
+                "duration_s": spec.duration_s or conversations.duration_s,
+            }
         case _:
             return {}
     return settings
-
-
-_AGENT_TIMEOUTS = Timeouts(first_token_s=1800.0, between_tokens_s=120.0, whole_s=3600.0)
-"""Warm-up calls send the pasts of all conversations at once."""
-
-
-def _conversation_settings(preset: ConversationPreset) -> dict[str, Any]:
-    """Return the settings of a plan of agents: token counts are means per call of the conversations."""
-    return {
-        "conversations": preset,
-        "prompt_lengths": (max(1, round(preset.new_tokens.typical)),),
-        "tg": max(1, round(preset.output_tokens.typical)),
-        "timeouts": _AGENT_TIMEOUTS,
-        "warmup": False,  # conversations have warm-up calls of their own
-    }
 
 
 def replay_of(spec: SweepSpec) -> Replay:
@@ -217,22 +220,6 @@ def replay_of(spec: SweepSpec) -> Replay:
     begin, end = (0.0, None) if spec.trace_range is None else parse_range(spec.trace_range)
     form = TraceFormat(spec.trace_format) if spec.trace_format else None
     return read_replay(TraceChoice(spec.trace or "", form, spec.trace_speed or 1.0, begin, end))
-
-
-def _request_settings(spec: SweepSpec) -> dict[str, Any]:
-    """Return the settings of what each request has beside its load.
-
-    Raises:
-        UsageError: the prompts, the fields of bodies or the headers cannot be used.
-    """
-    checked_body(dict(spec.extra_body))
-    checked_headers(spec.headers)
-    settings: dict[str, Any] = {}
-    if spec.prompts is not None:
-        settings["prompts"] = find_prompts(spec.prompts)
-    if spec.timeout_s is not None:
-        settings["timeouts"] = timeouts_for(spec.timeout_s)
-    return settings
 
 
 def _without_unfit_settings(plan: Plan) -> Plan:

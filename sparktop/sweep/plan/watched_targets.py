@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from sparktop.hardware.identity import read_addresses
-from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import ARGUMENTS, BackendTarget, RouterTarget, Watch
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
@@ -42,8 +42,12 @@ def watched_targets(watch: Watch, snapshot: Snapshot) -> tuple[SweepTarget, ...]
     configured = () if typed or not watch.is_trusted else {*routers, *backends}
     own_names = own_hosts()
     views = {view.name: view for view in snapshot.routers}
-    shown = {view.name: _backend_target(backends.get(view.name), view) for view in snapshot.backends}
-    backends = shown | {name: backend for name, backend in backends.items() if name not in shown}
+    shown = {}
+    for server in snapshot.backends:
+        # One that is not configured has no key; if no machines are configured, it has the discovered ones.
+        backend = backends.pop(server.name, BackendTarget(server.name, server.url))
+        shown[server.name] = backend if backend.nodes else replace(backend, nodes=server.nodes)
+    backends = shown | backends
     targets = []
     for name in dict.fromkeys((*views, *routers)):
         view, router = views.get(name), routers.get(name)
@@ -149,17 +153,6 @@ def why_too_many(
     which = f"all {len(loaded)} servers" if is_marked else f"the {len(loaded)} servers that the filter leaves"
     fewer = f"filter (/) until at most {MOST_UNMARKED} are left"
     return f"this would load {which}: mark a server or a group, {fewer}, or choose in the editor (S)"
-
-
-def _backend_target(asked: BackendTarget | None, view: BackendView) -> BackendTarget:
-    """Return the watched backend `view` as a target.
-
-    `asked` is the configuration of this backend, or None: then the target gets the watched URL and no key. If
-    no machines are configured, it gets the discovered ones.
-    """
-    if asked is None:
-        return BackendTarget(view.name, view.url, nodes=view.nodes)
-    return asked if asked.nodes else replace(asked, nodes=view.nodes)
 
 
 def engine_target(backend: BackendTarget, *, model: str | None = None, known: bool) -> SweepTarget:

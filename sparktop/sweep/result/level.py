@@ -107,6 +107,7 @@ def _closed_result(
     finished = [trace for trace in counted if trace.ok]
     ends = [trace.ended for trace in counted if trace.ended is not None]
     added = sorted(ms for trace in finished if (ms := trace.router_ms) is not None)
+    streams = sorted(tps for trace in requests_for_gaps(finished) if (tps := trace.stream_tps) is not None)
     starts = run_starts(traces)
     asked_prompt, counted_prompt = _prompt_lengths(level, finished)
     names = {trace.request_id for trace in counted}
@@ -127,7 +128,7 @@ def _closed_result(
         tokens_from=_worst_source(finished or counted),
         router_overhead_ms=quantile(added, 0.5) if added else None,
         router_overhead_from="router" if added else None,
-        stream_tps=_stream_rates(finished),
+        stream_tps=Quantiles(p10=quantile(streams, 0.1), p50=quantile(streams, 0.5)) if streams else None,
         served_by=Counter(end.served_by for end in ends if end.served_by is not None),
         runs_split=_count_by_run((trace.run, trace.served_by) for trace in counted),
         each=RequestColumns(
@@ -197,11 +198,6 @@ def _worst_source(traces: Iterable[RequestTrace]) -> TokenSource | None:
     sources = [trace.ended.token_source for trace in traces if trace.ended is not None]
     known_sources = [source for source in sources if source is not None]
     return max(known_sources, key=list(TokenSource).index, default=None)
-
-
-def _stream_rates(finished: Sequence[RequestTrace]) -> Quantiles | None:
-    streams = sorted(tps for trace in requests_for_gaps(finished) if (tps := trace.stream_tps) is not None)
-    return Quantiles(p10=quantile(streams, 0.1), p50=quantile(streams, 0.5)) if streams else None
 
 
 def _latency(values_s: Iterable[tuple[int, float]]) -> Latency | None:

@@ -439,7 +439,12 @@ def sustained_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None
     whole = [(begin, end) for begin, end in spans if end - begin >= SUSTAINED_LEAST_S]
     if sum(end - begin for begin, end in whole) < SUSTAINED_SHARE * run_duration_s(run):
         return None
-    return _rate_within(run, whole)
+    times, upto = _arrivals(run)
+    before = [0, *upto]
+    tokens = sum(
+        before[bisect_right(times, end)] - before[bisect_right(times, begin)] for begin, end in whole
+    )
+    return _per_second(tokens, sum(end - begin for begin, end in whole))
 
 
 def peak_tps(run: Sequence[RequestTrace]) -> float | None:
@@ -533,15 +538,6 @@ def _own_tps(arrivals: Sequence[tuple[float, int]], begin: float, end: float) ->
         return None
     tokens = sum(count for _, count in arrivals[first + 1 : last + 1])
     return _per_second(tokens, arrivals[last][0] - arrivals[first][0])
-
-
-def _rate_within(run: Sequence[RequestTrace], spans: Sequence[Span]) -> float | None:
-    times, upto = _arrivals(run)
-    before = [0, *upto]
-    tokens = sum(
-        before[bisect_right(times, end)] - before[bisect_right(times, begin)] for begin, end in spans
-    )
-    return _per_second(tokens, sum(end - begin for begin, end in spans))
 
 
 def _arrivals(run: Sequence[RequestTrace]) -> tuple[list[float], list[int]]:
