@@ -14,11 +14,7 @@ from typing import Any
 import pytest
 
 from sparktop.cli import main
-from sparktop.errors import UsageError
-from sparktop.model.targets import SweepSpec
 from sparktop.sweep.formats.written import repeat_command
-from sparktop.sweep.plan.plan import SweepTarget
-from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.texts import TEXTS, text_at
 from sparktop.sweep.result.store import load, stored_sweeps
 from sparktop.sweep.view.curves import sweep_plots
@@ -315,24 +311,6 @@ async def test_each_kind_of_text_has_a_level_with_its_acceptance(tmp_path: Path,
     assert "built-in texts: code, prose, table, agent" in text
     assert "own prompts" not in text
     assert "c2 code" in text
-
-
-@pytest.mark.parametrize(
-    ("other", "words"),
-    [
-        (SweepSpec(rate="1"), "--rate"),
-        (SweepSpec(agents=(1,)), "--agents"),
-        (SweepSpec(depths=(0, 100)), "--depth"),
-        (SweepSpec(slo="ttft_p90_ms=9"), "--slo"),
-        (SweepSpec(prompt_lengths=(100, 200)), "--pp"),
-        (SweepSpec(texts=("poem",)), "there is no text 'poem'"),
-    ],
-)
-def test_kinds_of_text_are_measured_alone(other: SweepSpec, words: str) -> None:
-    """Options that make prompts or levels of their own are refused by name."""
-    target = SweepTarget("solo", "http://127.0.0.1:8000")
-    with pytest.raises(UsageError, match=words):
-        make_plan(find_preset("kinds") | other, [target])
 
 
 @pytest.mark.parametrize("kind", TEXTS)

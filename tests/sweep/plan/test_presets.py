@@ -108,6 +108,12 @@ def test_the_guard_of_the_configuration_is_in_the_plan() -> None:
         (SweepSpec(rate="auto", order="abba"), "leave out --order abba"),
         (SweepSpec(rate="2", arrivals="weibull"), "poisson, constant"),
         (SweepSpec(rate="0"), "is not a rate"),
+        (SweepSpec(texts=("code",), rate="1"), "--rate"),
+        (SweepSpec(texts=("code",), agents=(1,)), "--agents"),
+        (SweepSpec(texts=("code",), depths=(0, 100)), "--depth"),
+        (SweepSpec(texts=("code",), slo="ttft_p90_ms=9"), "--slo"),
+        (SweepSpec(texts=("code",), prompt_lengths=(100, 200)), "--pp"),
+        (SweepSpec(texts=("poem",)), "there is no text 'poem'"),
     ],
 )
 def test_settings_that_contradict_each_other_are_told(spec: SweepSpec, words: str) -> None:
