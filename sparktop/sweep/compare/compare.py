@@ -701,5 +701,5 @@ def _compare_answers(
 def _answer_range(search: CapacityResult, answer: CapacityAnswer) -> tuple[float, float | None]:
     """Return (smallest, largest) answer within the 95 % interval; the largest is None if it is not known."""
     low, fails = answer.interval
-    highest = None if fails is None else fails - 1 if search.is_whole else fails
+    highest = None if fails is None else fails if search.load is LoadKind.RATE else fails - 1
     return low or 0.0, highest

@@ -575,11 +575,6 @@ class CapacityResult(Part):
     stored: bool = False
     """True if the answers are those of the levels of a stored result: nothing was sent for them."""
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the load is a whole number; a rate is none."""
-        return self.load is not LoadKind.RATE
-
     def point(self, value: float) -> LoadPoint:
         """Return the point of a load on the axis of the search."""
         return LoadPoint(self.load, value)

@@ -46,14 +46,9 @@ class Problem(Static):
     """The line under a field that shows the error in its value; hidden if there is none."""
 
     def report(self, line: str | None) -> None:
-        """Show `line`, or hide this widget if `line` is None or "". `READING` has no mark of an error.
-
-        The same line again costs no layout: all problems are reported at each key.
-        """
-        shown = f"{'…' if line == READING else '✗'} {line}" if line else ""
-        if shown != str(self.content):
-            self.display = bool(line)
-            self.update(Text(shown))
+        """Show `line`, or hide this widget if `line` is None or "". `READING` has no mark of an error."""
+        self.display = bool(line)
+        self.update(Text(f"{'…' if line == READING else '✗'} {line}" if line else ""))
 
 
 class Choice(Static, can_focus=True):

@@ -336,9 +336,7 @@ class SweepEditor(Dialog[Draft]):
             expected = forecast(plan, known) if snapshot is None else plan_forecast(plan, snapshot, known)
             sent, tokens, time = pieces(expected)
             load = f"{sent} · {tokens}" if plan.conversations is None else requests_words(plan)
-            words = f"{load}\n{time}"
-            if words != str(cost.content):
-                cost.update(Text(words))
+            cost.update(Text(f"{load}\n{time}"))
         self.query_one("#wrong", Problem).report(_why_not_startable(problems) if problems else None)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
