@@ -15,7 +15,7 @@ from sparktop.model.sweep import MarkKind
 from sparktop.model.text import clean, spreadsheet_text
 from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED
 from sparktop.sweep.compare.series import Series
-from sparktop.sweep.result.level import level_split, run_shares
+from sparktop.sweep.result.level import run_shares
 from sparktop.sweep.result.results import (
     ContextPart,
     LevelResult,
@@ -140,7 +140,7 @@ def _level_fields(
     yield "text", spreadsheet_text(level.text or "")
     yield from _fields("", level.replay, _REPLAY)
     yield from _fields("stream_tps_", level.stream_tps, ("p10", "p50"))
-    yield "largest_run_share_percent", max(run_shares(level_split(level)), default=None)
+    yield "largest_run_share_percent", max(run_shares(level.runs_split), default=None)
     yield "router_overhead_ms", level.own_overhead_ms
     yield "router_overhead_from", level.router_overhead_from
     yield from _fields("", level.server, ("spec_accept_percent", "spec_accepted_per_draft"))

@@ -25,7 +25,7 @@ from sparktop.report.markdown import code
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Load, Series, are_same_row, load_of, loads
 from sparktop.sweep.plan.plan import TargetKind
-from sparktop.sweep.result.level import level_split, run_shares
+from sparktop.sweep.result.level import run_shares
 from sparktop.sweep.result.results import (
     ComparisonResult,
     ComparisonRow,
@@ -584,7 +584,7 @@ def split_grid(target: TargetResult) -> Grid:
             batch = level.busy_batch.get(name)
             count = level.served_by.get(name, 0 if level.served_by else None)
             cells += [UNKNOWN if count is None else str(count), UNKNOWN if batch is None else f"{batch:.1f}"]
-        shares = [f"{share:.0f}" for share in sorted(run_shares(level_split(level)))]
+        shares = [f"{share:.0f}" for share in sorted(run_shares(level.runs_split))]
         ends = dict.fromkeys((*shares[:1], *shares[-1:]))
         rows.append((*cells, f"{' to '.join(ends)} %" if ends else UNKNOWN))
     heads: list[Cell] = [points_head(level.point for level in levels)]

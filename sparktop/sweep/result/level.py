@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise, repeat
+from itertools import chain, pairwise
 from statistics import fmean
 from typing import Any
 
@@ -108,6 +108,7 @@ def _closed_result(
     ends = [trace.ended for trace in counted if trace.ended is not None]
     added = sorted(ms for trace in finished if (ms := trace.router_ms) is not None)
     streams = sorted(tps for trace in requests_for_gaps(finished) if (tps := trace.stream_tps) is not None)
+    split = tuple(Counter(sorted(name for trace in run if (name := trace.served_by))) for run in runs)
     starts = run_starts(traces)
     asked_prompt, counted_prompt = _prompt_lengths(level, finished)
     names = {trace.request_id for trace in counted}
@@ -130,7 +131,7 @@ def _closed_result(
         router_overhead_from="router" if added else None,
         stream_tps=Quantiles(p10=quantile(streams, 0.1), p50=quantile(streams, 0.5)) if streams else None,
         served_by=Counter(end.served_by for end in ends if end.served_by is not None),
-        runs_split=_count_by_run((trace.run, trace.served_by) for trace in counted),
+        runs_split=split if any(split) else (),
         each=RequestColumns(
             **_request_columns(finished, starts),
             stream_tps=tuple(trace.stream_tps for trace in finished),
@@ -499,22 +500,6 @@ _PAIR = 2
 """Requests of a run, and servers, from which on a distribution can be uneven."""
 
 
-def level_split(level: LevelResult) -> tuple[Split, ...]:
-    """Return the number of requests by backend for each run of a stored level; empty if unknown.
-
-    For files of older versions without `runs_split`, the requests that are stored individually are counted.
-    """
-    if level.runs_split:
-        return level.runs_split
-    pairs: list[tuple[int, str | None]] = []
-    for part in (level.each, level.uncounted):
-        if part is not None:
-            names = dict(enumerate(part.backends))
-            served = (None if index is None else names.get(index) for index in part.served_by or repeat(None))
-            pairs += zip(part.run, served, strict=False)
-    return _count_by_run(pairs)
-
-
 def run_shares(runs: Sequence[Split]) -> tuple[float, ...]:
     """Return, for each run, the percentage of its requests that went to its most used backend.
 
@@ -529,7 +514,7 @@ def split_words(level: LevelResult) -> str | None:
 
     Return None for a single server, for runs of a single request, or if no answer named a backend.
     """
-    runs = level_split(level)
+    runs = level.runs_split
     shares = run_shares(runs)
     servers = {*level.backends, *(name for split in runs for name in split)}
     if not shares or len(servers) < _PAIR:
@@ -537,17 +522,6 @@ def split_words(level: LevelResult) -> str | None:
     low, high = round(min(shares)), round(max(shares))
     span = f"{high} %" if low == high else f"{low} to {high} %"
     return f"{span} of {'the' if len(runs) == 1 else 'each'} run's requests on one server"
-
-
-def _count_by_run(pairs: Iterable[tuple[int, str | None]]) -> tuple[dict[str, int], ...]:
-    """Return the number of requests by backend for each run, from (run, backend) of each request."""
-    runs: dict[int, Counter[str]] = {}
-    for run, name in pairs:
-        counts = runs.setdefault(run, Counter())
-        if name is not None:
-            counts[name] += 1
-    split = tuple(dict(sorted(runs[run].items())) for run in sorted(runs))
-    return split if any(split) else ()
 
 
 LIMITS_OF_STEPS = (LimitKind.BANDWIDTH.value, LimitKind.DECODE.value)

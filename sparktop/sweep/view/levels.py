@@ -38,7 +38,7 @@ from sparktop.model.sweep import (
 from sparktop.model.yardsticks import YARDSTICK_WORDS
 from sparktop.sweep.compare.ratio import clearly_best, main_rate
 from sparktop.sweep.plan.plan import Load, Order, Plan, TargetKind, loads
-from sparktop.sweep.result.level import level_split, split_words
+from sparktop.sweep.result.level import split_words
 from sparktop.sweep.result.results import (
     ComparisonResult,
     Latency,
@@ -664,7 +664,7 @@ def _split_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
         return
     yield "Served by", ", ".join(f"{name} {count}" for name, count in sorted(level.served_by.items()))
     if (words := split_words(level)) is not None:
-        runs = level_split(level)
+        runs = level.runs_split
         names = level.known_servers
         each = ", ".join(":".join(str(run.get(name, 0)) for name in names) for run in runs[:_MOST_RUNS])
         more = f" and {len(runs) - _MOST_RUNS} more" if len(runs) > _MOST_RUNS else ""

@@ -22,7 +22,6 @@ from sparktop.sweep.plan.plan import Capacity, TargetKind
 from sparktop.sweep.result.level import (
     common_cause,
     level_result,
-    level_split,
     split_words,
     with_common_cause,
 )
@@ -120,13 +119,6 @@ def test_each_run_has_its_own_split() -> None:
     assert split_words(HERDED) == "100 % of each run's requests on one server"
     assert split_words(herded("aabb", "aaab")) == "50 to 75 % of each run's requests on one server"
     assert split_words(herded("aaab")) == "75 % of the run's requests on one server"
-
-
-def test_older_files_are_split_by_their_requests() -> None:
-    """They keep run and server of every request."""
-    old = HERDED.model_copy(update={"runs_split": ()})
-    assert level_split(old) == HERDED.runs_split
-    assert level_split(old.model_copy(update={"each": None})) == ()
 
 
 def test_the_comparison_states_single_runs_and_busy_batches() -> None:
