@@ -313,19 +313,18 @@ _NAME_LENGTH = 60
 """Most characters of a name in the list."""
 
 
-def stored_row(stored: StoredSweep, key: str | None = None) -> HistoryRow:
-    """Return the row of a stored sweep; `key` defaults to the file's name.
+def stored_row(stored: StoredSweep, key: str) -> HistoryRow:
+    """Return the row of a stored sweep, which has this key.
 
     The row of an unreadable file has the status "unreadable" and the reason as `problem`.
     """
     result, name = stored.result, clean(stored.path.stem, _NAME_LENGTH)
-    wanted = stored.path.name if key is None else key
     if result is None:
-        return HistoryRow(wanted, None, name, "unreadable", problem=stored.problem)
+        return HistoryRow(key, None, name, "unreadable", problem=stored.problem)
     levels = [level for target in result.targets for level in target.levels]
     models = dict.fromkeys(target.model for target in result.targets if target.model is not None)
     return HistoryRow(
-        key=wanted,
+        key=key,
         started_at=result.started_at,
         name=_traffic_name(result) or result.plan.preset or name,
         status=status_of(result).value,

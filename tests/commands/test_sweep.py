@@ -80,7 +80,7 @@ def test_who_is_asked_may_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_names_of_the_configuration_are_targets() -> None:
     """Configured names are targets with their keys, machines and backends; only these are watched."""
-    (proxy, spark), watch = await choose_targets(["proxy", "spark-a"], [], WATCH, "m")
+    (proxy, spark), watch = await choose_targets(["proxy", "spark-a"], [], WATCH, "m", {})
     assert (proxy.kind, dict(proxy.backends)) == (
         TargetKind.ROUTER,
         {"spark-a": "http://10.0.0.1:8000", "spark-b": "http://10.0.0.2:8000"},
@@ -93,14 +93,14 @@ async def test_names_of_the_configuration_are_targets() -> None:
 
 async def test_a_url_of_the_configuration_is_its_entry() -> None:
     """A configured URL, also under another name, uses the key and machines of its entry."""
-    (target,), watch = await choose_targets([], [("mine", "http://10.0.0.1:8000/v1")], WATCH, None)
+    (target,), watch = await choose_targets([], [("mine", "http://10.0.0.1:8000/v1")], WATCH, None, {})
     assert (target.name, target.api_key, target.known) == ("mine", "k", True)
     assert [one.name for one in watch.backends] == ["spark-a"]
 
 
 async def test_without_words_everything_watched_is_meant() -> None:
     """Without targets, all watched backends are measured, then all routers."""
-    targets, _ = await choose_targets([], [], WATCH, None)
+    targets, _ = await choose_targets([], [], WATCH, None, {})
     assert [one.name for one in targets] == ["spark-a", "spark-b", "proxy"]
 
 
@@ -109,10 +109,10 @@ async def test_a_router_that_is_not_watched_is_a_target_where_it_is_named(word: 
     """A router for sweeps only is a target if it is named, by name or URL, with its key and backends."""
     rival = RouterTarget("rival", "http://10.0.0.9:4001", backends=("spark-a", "spark-b"), api_key="r")
     watch = replace(WATCH, sweep_routers=(rival,))
-    (target,), _ = await choose_targets([word], [], watch, None)
+    (target,), _ = await choose_targets([word], [], watch, None, {})
     assert (target.name, target.kind, target.api_key, target.known) == ("rival", TargetKind.ROUTER, "r", True)
     assert set(target.backends) == {"spark-a", "spark-b"}
-    everything, _ = await choose_targets([], [], watch, None)
+    everything, _ = await choose_targets([], [], watch, None, {})
     assert "rival" not in {one.name for one in everything}
 
 
@@ -154,12 +154,13 @@ def test_the_live_line_has_the_figures_of_the_moment() -> None:
     moment = Moment("running", key, 2, 3, 16, 183.44, 412.0, failed=1)
     words = "solo, c = 16: run 2 of 3"
     view = SweepView("quick", SweepStatus.RUNNING, words, left=left, moment=moment)
-    assert progress_line(view) == (
+    assert progress_line(view, 200) == (
         f"{words} · 16 in flight · 183.4 tok/s · TTFT p50 412 ms · 1 failed · 2 to 4 min left"
     )
     unknown = replace(view, moment=Moment("running", key, 1))
-    assert "– tok/s · TTFT p50 –" in progress_line(unknown)
-    assert progress_line(replace(view, words="settling", moment=Moment("settling"), left=None)) == "settling"
+    assert "– tok/s · TTFT p50 –" in progress_line(unknown, 200)
+    settling = replace(view, words="settling", moment=Moment("settling"), left=None)
+    assert progress_line(settling, 200) == "settling"
     assert progress_line(view, 86) == f"{words} · 16 in flight · 183.4 tok/s · 1 failed · 2 to 4 min left"
     assert progress_line(view, 72) == f"{words} · 183.4 tok/s · 1 failed · 2 to 4 min left"
 

@@ -222,7 +222,7 @@ def _axis_words(plan: Plan, more: int | None) -> str:
             return f"{levels} {kind.value}"
 
 
-def progress_line(view: SweepView, width: int | None = None) -> str:
+def progress_line(view: SweepView, width: int) -> str:
     """Return the text of the live line: what the sweep does, live values and estimated time left.
 
     Where all of it is wider than `width` cells, leave out whole parts, those that matter least first.
@@ -236,10 +236,10 @@ def progress_line(view: SweepView, width: int | None = None) -> str:
             spare.insert(0, failed)
     if view.left is not None:
         parts.append(f"{range_words(view.left.least_s, view.left.most_s)} left")
-    while width is not None and cell_width(" · ".join(parts)) > width and spare:
+    while cell_width(" · ".join(parts)) > width and spare:
         parts.remove(spare.pop(0))
     line = " · ".join(parts)
-    while width is not None and cell_width(line) > width:
+    while cell_width(line) > width:
         line = line[:-1]
     return line
 

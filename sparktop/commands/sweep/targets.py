@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -60,7 +59,7 @@ async def choose_targets(
     named: Sequence[tuple[str, str]],
     watch: Watch,
     model: str | None,
-    keys: Mapping[str, str] = MappingProxyType({}),
+    keys: Mapping[str, str],
 ) -> tuple[tuple[SweepTarget, ...], Watch]:
     """Return the targets that the TARGET arguments `words` and the (name, URL) pairs `named` mean.
 

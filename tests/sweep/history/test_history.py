@@ -224,7 +224,7 @@ def test_a_sweep_of_agents_is_named_by_its_workload_and_has_a_rate() -> None:
     made = made_sweep(("a", (level,)))
     agents = {"load": LoadKind.AGENTS, "mode": LoadMode.AGENTS, "workload": "coder", "preset": "quick"}
     result = made.model_copy(update={"plan": made.plan.model_copy(update=agents)})
-    row = stored_row(StoredSweep(Path("one.json"), result))
+    row = stored_row(StoredSweep(Path("one.json"), result), "one.json")
     assert (row.name, row.decode_tps) == ("agents coder", 75.0)
     assert row.most is not None
     assert row.most.label == "4 agents"

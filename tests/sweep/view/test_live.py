@@ -272,7 +272,7 @@ def test_the_board_says_how_far_the_replay_is() -> None:
     assert "2.00 /s sent, 1.00 /s completed" in text
     words = "a, 0.00741 /s of mooncake.jsonl: run 1 of 1"
     assert words in text
-    line = progress_line(view.line_view())
+    line = progress_line(view.line_view(), 200)
     assert line.startswith(f"{words} · 1 min of 11 min 15 s · 2.00 /s sent, 1.00 /s completed · 3 in flight")
 
 

@@ -63,7 +63,7 @@ class Opened(Board):
         self.answers: list[Draft | None] = []
         presets = all_presets([SweepSpec("mine", targets=("spark-b",), concurrency=(3,))])
         self.editor = SweepEditor(
-            targets, draft, presets=presets, guard=GUARD, known=known, keep=self.kept.append
+            targets, draft, presets=presets, guard=GUARD, known=known, snapshot=None, keep=self.kept.append
         )
 
     @asynccontextmanager

@@ -73,10 +73,6 @@ _LEAST_FORM = 3
 """Least rows of the form, however small the screen."""
 
 
-def _ignore(_: Draft) -> None:
-    """Do nothing; for callers of the editor that do not keep the edited sweep."""
-
-
 class _Form(VerticalScroll, inherit_bindings=False):
     """The fields, which scroll to the focused one; the arrow keys stay with the fields and the editor."""
 
@@ -167,9 +163,9 @@ class SweepEditor(Dialog[Draft]):
         *,
         presets: Mapping[str, SweepSpec],
         guard: GuardLimits,
-        known: Sequence[SweepResult] = (),
-        snapshot: Snapshot | None = None,
-        keep: Callable[[Draft], None] = _ignore,
+        known: Sequence[SweepResult],
+        snapshot: Snapshot | None,
+        keep: Callable[[Draft], None],
     ) -> None:
         """Start with `draft`; targets and a preset that no longer exist are removed from it.
 
