@@ -172,8 +172,6 @@ def _stored_answer(arguments: argparse.Namespace) -> SweepResult:
     if given:
         what = "TARGET" if given[0] == "targets" else f"--{given[0]}"
         raise UsageError(f"--from sends nothing: leave out {what}")
-    if arguments.pp is not None and len(arguments.pp) > 1:
-        raise UsageError("--pp: the answer is for one prompt length")
     result = load(Path(result_path(arguments.stored)))
     asked = any((arguments.agents, arguments.rate, arguments.concurrency))
     kind = kind_of(arguments) if asked else result.plan.load
@@ -187,14 +185,11 @@ def kind_of(arguments: argparse.Namespace) -> LoadKind:
     """Return the kind of load that the arguments choose; agents by default."""
     from sparktop.model.load import LoadKind  # late: --help needs it not
 
-    named = {
-        LoadKind.RATE: arguments.rate,
-        LoadKind.CONCURRENCY: arguments.concurrency,
-    }
-    chosen = next((kind for kind, is_chosen in named.items() if is_chosen), None)
-    if chosen is None and arguments.preset is not None and not arguments.agents:
-        return LoadKind.RATE  # published limits are those of rates
-    return chosen or LoadKind.AGENTS
+    if arguments.concurrency:
+        return LoadKind.CONCURRENCY
+    # Published limits are those of rates.
+    is_rate = arguments.rate or (arguments.preset is not None and not arguments.agents)
+    return LoadKind.RATE if is_rate else LoadKind.AGENTS
 
 
 def capacity_of(arguments: argparse.Namespace) -> Capacity:
@@ -216,8 +211,6 @@ def capacity_of(arguments: argparse.Namespace) -> Capacity:
     for option, value, kinds in of_kinds:
         if value is not None and kind not in kinds:
             raise UsageError(f"{option} goes with {' or '.join(f'--{kind.value}' for kind in kinds)}")
-    if arguments.pp is not None and len(arguments.pp) > 1:
-        raise UsageError("--pp: the search is for one prompt length")
     return _conditions(arguments, kind)
 
 
@@ -243,6 +236,8 @@ def _conditions(arguments: argparse.Namespace, kind: LoadKind) -> Capacity:
     if arguments.preset is not None:
         conditions, share = find_limits(arguments.preset)
     largest = arguments.most or DEFAULT_MOST[kind]
+    if arguments.pp is not None and len(arguments.pp) > 1:
+        raise UsageError("--pp: the answer is for one prompt length")
     return Capacity(
         kind,
         parse_conditions(conditions, kind),

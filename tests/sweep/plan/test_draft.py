@@ -27,6 +27,7 @@ from sparktop.sweep.plan.draft import (
     remember,
     shown_fields,
     with_kind,
+    without_missing,
 )
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, make_plan
@@ -258,6 +259,12 @@ CHOSEN = replace(
     slo="ttft_p90_ms=2000",
     model="tiny",
 )
+
+
+def test_what_no_longer_exists_is_dropped() -> None:
+    """A remembered preset or target that is gone is not among the fields, and nothing else is lost."""
+    gone = replace(QUICK, preset="gone", targets=("gone", "a"), concurrency="5")
+    assert without_missing(gone, {"quick"}, {"a", "b"}) == replace(QUICK, concurrency="5")
 
 
 def test_a_choice_comes_back_whole(tmp_path: Path) -> None:

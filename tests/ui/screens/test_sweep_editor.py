@@ -324,14 +324,6 @@ async def test_the_mouse_does_it_all() -> None:
     assert opened.answers == [replace(QUICK, targets=("spark-b", "found"))]
 
 
-async def test_what_no_longer_exists_is_dropped() -> None:
-    """A remembered preset or target that is gone is not among the fields, and nothing else is lost."""
-    opened = Opened(replace(QUICK, preset="gone", targets=("gone", "spark-b"), concurrency="5"))
-    async with opened.on():
-        assert opened.draft == replace(QUICK, targets=("spark-b",), concurrency="5")
-        assert "quick, changed" in opened.words()
-
-
 async def test_an_earlier_sweep_gives_the_time_and_names_of_others_are_no_markup() -> None:
     """With a stored result of the target the cost ends in minutes; names in brackets stand as they are."""
     stored = made_sweep(("spark-a", (made_level(1), made_level(2))))

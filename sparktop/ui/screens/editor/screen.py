@@ -29,7 +29,6 @@ from sparktop.sweep.plan.draft import (
     with_kind,
     with_mode,
     with_preset,
-    without_missing,
 )
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import replay_of
@@ -167,14 +166,14 @@ class SweepEditor(Dialog[Draft]):
         snapshot: Snapshot | None,
         keep: Callable[[Draft], None],
     ) -> None:
-        """Start with `draft`; targets and a preset that no longer exist are removed from it.
+        """Start with `draft`, whose targets and preset exist.
 
         The duration is estimated from `known`, results of earlier sweeps, and from the servers in `snapshot`.
         `keep` is called with the draft when the editor closes, whether a sweep starts or not.
         """
         super().__init__()
         self._targets = tuple(targets)
-        self._draft = without_missing(draft, presets, {target.name for target in targets})
+        self._draft = draft
         self._presets = presets
         self._guard = guard
         self._known = tuple(known)
