@@ -280,8 +280,6 @@ _BOUNDS = {"runs": "runs", "duration": "seconds", "requests": "requests"}
 """The fields that can limit a level in burst mode, with their names in error messages."""
 _NAMES = _BOUNDS | {"trace-format": "format", "trace-range": "part"}
 """Names of fields by option, where they differ."""
-_NUMBERS = "write one number or several, as in 1,4,16"
-"""What an empty field of levels needs."""
 _WITHOUT_FIELDS = (
     "prompts",
     "texts",
@@ -342,18 +340,18 @@ class _Form:
         self.problems: dict[str, str] = {}
         self._shown = FIELDS.get(draft.kind, ())
 
-    def read(self, name: str, how: Callable[[str], Value], needs: str = "") -> Value | None:
+    def read(self, name: str, how: Callable[[str], Value]) -> Value | None:
         """Return the field `name` as parsed by the function `how`.
 
         None if it is empty, not valid, or has no effect on the kind of load. If it is not valid, store the
-        error message in `problems`. If it is empty and `needs` is not "", store the message `needs` there.
+        error message in `problems`. If it must not be empty, store there what it needs.
         """
         if name not in self._shown:
             return None
         text = str(getattr(self.draft, name)).strip()
         if not text:
-            if needs:
-                self.problems[name] = needs
+            if name in _NEEDS:
+                self.problems[name] = _NEEDS[name]
             return None
         try:
             return how(text)
@@ -378,8 +376,8 @@ class _Form:
         given: dict[str, Any] = {"name": draft.preset, "order": draft.order, "api": draft.api}
         if "mode" in self._shown:
             given["mode"] = draft.mode
-        for name, (keys, how, needs) in _TYPED_FIELDS.items():
-            value = self.read(name, how, needs)
+        for name, (keys, how) in _TYPED_FIELDS.items():
+            value = self.read(name, how)
             if value is not None:
                 given |= zip(keys, value, strict=True) if len(keys) > 1 else {keys[0]: value}
         if "warmup" in self._shown:
@@ -478,40 +476,33 @@ def _field_message(error: UsageError) -> str:
     return _OPTION.sub(lambda option: _NAMES.get(option[1], option[1]), line)
 
 
-_TYPED_FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any], str]] = {
-    "concurrency": (
-        ("concurrency", "climb_to"),
-        lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY),
-        _NUMBERS,
-    ),
-    "pp": (
-        ("prompt_lengths",),
-        lambda text: whole_numbers(text, 1, MOST_TOKENS),
-        "write the tokens of a prompt, as in 128",
-    ),
-    "tg": (("tg",), lambda text: whole_number(text, 1, MOST_TOKENS), "write how many, as in 64"),
-    "depth": (("depths",), lambda text: whole_numbers(text, 0, MOST_TOKENS), ""),
-    "runs": (("runs", "more_runs"), lambda text: number_or_more(text, 1, MOST_RUNS), ""),
-    "duration": (("duration_s",), lambda text: seconds(text, LEAST_S, MOST_S), ""),
-    "requests": (("requests",), lambda text: whole_number(text, 1, MOST_TOKENS), ""),
-    "rate": (
-        ("rate",),
-        _text_checked_by(rates_or_auto),
-        "write requests per second, as in 0.5,1,2, or auto",
-    ),
-    "arrivals": (("arrivals",), _text_checked_by(parse_pattern), ""),
-    "agents": (("agents",), lambda text: whole_numbers(text, 1, MOST_CONCURRENCY), _NUMBERS),
-    "workload": (("workload",), _check_workload, ""),
-    "trace": (
-        ("trace",),
-        lambda text: str(_expand_path(text)),
-        "write the path of a file of recorded traffic",
-    ),
-    "trace_speed": (("trace_speed",), lambda text: number(text, *SPEEDS), ""),
-    "trace_range": (("trace_range",), _text_checked_by(parse_range), ""),
-    "slo": (("slo",), _text_checked_by(parse_slo), ""),
+_TYPED_FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
+    "concurrency": (("concurrency", "climb_to"), lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY)),
+    "pp": (("prompt_lengths",), lambda text: whole_numbers(text, 1, MOST_TOKENS)),
+    "tg": (("tg",), lambda text: whole_number(text, 1, MOST_TOKENS)),
+    "depth": (("depths",), lambda text: whole_numbers(text, 0, MOST_TOKENS)),
+    "runs": (("runs", "more_runs"), lambda text: number_or_more(text, 1, MOST_RUNS)),
+    "duration": (("duration_s",), lambda text: seconds(text, LEAST_S, MOST_S)),
+    "requests": (("requests",), lambda text: whole_number(text, 1, MOST_TOKENS)),
+    "rate": (("rate",), _text_checked_by(rates_or_auto)),
+    "arrivals": (("arrivals",), _text_checked_by(parse_pattern)),
+    "agents": (("agents",), lambda text: whole_numbers(text, 1, MOST_CONCURRENCY)),
+    "workload": (("workload",), _check_workload),
+    "trace": (("trace",), lambda text: str(_expand_path(text))),
+    "trace_speed": (("trace_speed",), lambda text: number(text, *SPEEDS)),
+    "trace_range": (("trace_range",), _text_checked_by(parse_range)),
+    "slo": (("slo",), _text_checked_by(parse_slo)),
 }
-"""The fields that are typed: the settings that they are, how they are read, and what an empty one needs."""
+"""The fields that are typed: the settings that they are, and how they are read."""
+_NEEDS = {
+    "concurrency": "write one number or several, as in 1,4,16",
+    "pp": "write the tokens of a prompt, as in 128",
+    "tg": "write how many, as in 64",
+    "rate": "write requests per second, as in 0.5,1,2, or auto",
+    "agents": "write one number or several, as in 1,4,16",
+    "trace": "write the path of a file of recorded traffic",
+}
+"""What the fields need that must not be empty."""
 
 
 _LONGEST = 400
