@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,10 @@ from sparktop.commands.arguments import (
 from sparktop.commands.output import check_file, tell, write_out
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
-from sparktop.sweep.plan.arrivals import parse_pattern, rates_or_auto
-from sparktop.sweep.plan.traces import FORMAT_NAMES, SPEEDS, parse_range
-from sparktop.sweep.terms.definitions import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
-from sparktop.typed import climbing_numbers, number_or_more, whole_numbers
+from sparktop.sweep.plan.arrivals import parse_pattern
+from sparktop.sweep.plan.draft import TYPED_FIELDS, read_settings
+from sparktop.sweep.plan.traces import FORMAT_NAMES, SPEEDS
+from sparktop.sweep.terms.definitions import LEAST_S, MOST_S, MOST_TOKENS
 
 if TYPE_CHECKING:
     from sparktop.model.targets import SweepSpec, Watch
@@ -90,22 +91,15 @@ def settings(
     return argument_type(parse)
 
 
-def _checked(parse: Callable[[str], object], prefix: str = "") -> Callable[[str], str]:
-    """Return a function that returns its text if `parse` accepts it; what it raises begins with `prefix`."""
-
-    def read(text: str) -> str:
-        try:
-            parse(text)
-        except UsageError as error:
-            raise UsageError(f"{prefix}{error}") from None
-        return text
-
-    return read
+def _arrivals(text: str) -> str:
+    try:
+        parse_pattern(text)
+    except UsageError as error:
+        raise UsageError(f"arrivals {error}") from None
+    return text
 
 
-_rate = _checked(rates_or_auto)
-_arrivals = _checked(parse_pattern, "arrivals ")
-_trace_range = _checked(parse_range)
+_trace_range = TYPED_FIELDS["trace_range"][1]
 
 
 def _format_name(text: str) -> str:
@@ -167,18 +161,14 @@ def _add_levels(group: argparse._ActionsContainer) -> None:
         "-c",
         "--concurrency",
         action=_Settings,
-        type=settings(
-            lambda text: dict(
-                zip(("concurrency", "climb_to"), climbing_numbers(text, 1, MOST_CONCURRENCY), strict=True)
-            )
-        ),
+        type=settings(partial(read_settings, "concurrency")),
         metavar="N[,N…][..N]",
         help="requests at once, level by level; 1,4,16..256 goes on to at most 256 while tok/s rise",
     )
     group.add_argument(
         "--rate",
         action=_Settings,
-        type=settings(lambda text: {"rate": _rate(text)}, arrivals=("arrivals", _arrivals)),
+        type=settings(partial(read_settings, "rate"), arrivals=("arrivals", _arrivals)),
         metavar="R[,R…]",
         help="requests a second, level by level, sent whether or not earlier ones have ended; 0.5..4: one "
         "level, rising; auto: the highest rate that a target keeps up with; R,arrivals=HOW: poisson "
@@ -187,9 +177,7 @@ def _add_levels(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--agents",
         action=_Settings,
-        type=settings(
-            lambda text: {"agents": whole_numbers(text, 1, MOST_CONCURRENCY)}, workload=("workload", str)
-        ),
+        type=settings(partial(read_settings, "agents"), workload=("workload", str)),
         metavar="N[,N…]",
         help="conversations at the same time, level by level, with pauses for tools and people; the "
         "server's answers become part of the next prompt; N,workload=NAME: chat, coder, coder-quick "
@@ -222,9 +210,7 @@ def _add_lengths(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--pp",
         action=_Settings,
-        type=settings(
-            lambda text: {"prompt_lengths": whole_numbers(text, 1, MOST_TOKENS)}, longest=("longest", None)
-        ),
+        type=settings(partial(read_settings, "pp"), longest=("longest", None)),
         metavar="N[,N…]",
         help="prompt tokens, as in 128,4k; 64k,longest also measures the largest that fits, if 64k does not",
     )
@@ -232,7 +218,7 @@ def _add_lengths(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--depth",
         action=_Settings,
-        type=settings(lambda text: {"depths": whole_numbers(text, 0, MOST_TOKENS)}, whole=("whole", None)),
+        type=settings(partial(read_settings, "depth"), whole=("whole", None)),
         metavar="N[,N…]",
         help="tokens of context before each prompt, as in 0,4k,16k: sent first, so that the prefix cache has "
         "them; 0,4k,whole: context and prompt in one request",
@@ -245,9 +231,7 @@ def _add_runs(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--runs",
         action=_Settings,
-        type=settings(
-            lambda text: dict(zip(("runs", "more_runs"), number_or_more(text, 1, MOST_RUNS), strict=True))
-        ),
+        type=settings(partial(read_settings, "runs")),
         metavar="N[+]",
         help="runs of each level; 3+: more where these last less than 10 s",
     )

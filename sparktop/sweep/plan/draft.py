@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -376,10 +377,8 @@ class _Form:
         given: dict[str, Any] = {"name": draft.preset, "order": draft.order, "api": draft.api}
         if "mode" in self._shown:
             given["mode"] = draft.mode
-        for name, (keys, how) in _TYPED_FIELDS.items():
-            value = self.read(name, how)
-            if value is not None:
-                given |= zip(keys, value, strict=True) if len(keys) > 1 else {keys[0]: value}
+        for name in TYPED_FIELDS:
+            given |= self.read(name, partial(read_settings, name)) or {}
         if "warmup" in self._shown:
             given["warmup"] = draft.warmup
         if draft.kind != DraftKind.CONCURRENCY:
@@ -476,7 +475,7 @@ def _field_message(error: UsageError) -> str:
     return _OPTION.sub(lambda option: _NAMES.get(option[1], option[1]), line)
 
 
-_TYPED_FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
+TYPED_FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "concurrency": (("concurrency", "climb_to"), lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY)),
     "pp": (("prompt_lengths",), lambda text: whole_numbers(text, 1, MOST_TOKENS)),
     "tg": (("tg",), lambda text: whole_number(text, 1, MOST_TOKENS)),
@@ -494,6 +493,19 @@ _TYPED_FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "slo": (("slo",), _text_checked_by(parse_slo)),
 }
 """The fields that are typed: the settings that they are, and how they are read."""
+
+
+def read_settings(name: str, text: str) -> dict[str, Any]:
+    """Return the settings that a text is in the field, or option of the command line, `name`.
+
+    Raises:
+        UsageError: the text is none.
+    """
+    keys, how = TYPED_FIELDS[name]
+    value = how(text)
+    return dict(zip(keys, value, strict=True)) if len(keys) > 1 else {keys[0]: value}
+
+
 _NEEDS = {
     "concurrency": "write one number or several, as in 1,4,16",
     "pp": "write the tokens of a prompt, as in 128",
