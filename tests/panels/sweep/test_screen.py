@@ -74,7 +74,7 @@ def _difference(width: int, height: int) -> list[Row]:
 
 
 def _history(width: int, height: int) -> list[Row]:
-    rows = [stored_row(StoredSweep(Path("1.json"), result()))] * 60
+    rows = [stored_row(StoredSweep(Path("1.json"), result()), "1.json")] * 60
     return history_screen(rows, width, height, chosen="1.json")
 
 

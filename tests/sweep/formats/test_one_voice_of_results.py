@@ -178,7 +178,7 @@ Texts = list[tuple[str, str]]
 def texts_of(result: SweepResult) -> Iterator[tuple[str, str]]:
     """Yield (form, text) of all that a user reads of a result."""
     view = result_view(result)
-    row = stored_row(StoredSweep(Path("1.json"), result))
+    row = stored_row(StoredSweep(Path("1.json"), result), "1.json")
     for width, height in ((80, 24), (120, 36), (200, 50)):
         drawn = {
             "screen": sweep_screen(view, width, height),
@@ -272,7 +272,7 @@ def check_best(result: SweepResult, texts: Texts) -> None:
     if best is not None:
         signed = [row for row in map(row_text, table_rows(view, 200, 30)) if f"{BEST}{best[2]} " in row]
         assert any(f" c{best[1]} " in row for row in signed)
-        listed = stored_row(StoredSweep(Path("1.json"), result)).decode_tps
+        listed = stored_row(StoredSweep(Path("1.json"), result), "1.json").decode_tps
         assert METRICS["decode_tps"].text(listed) == best[2]
 
 
