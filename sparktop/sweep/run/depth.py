@@ -54,7 +54,10 @@ def context_part(
         return None
     sent = level_result(replace(level, prompt_tokens=level.depth, depth=0), contexts)
     each = sent.each
-    context = counted_context(level, prompts)
+    # The tokens that the server counted before the prompts.
+    counts = [prompt.counted_prompt_tokens for prompt in prompts if prompt.ok]
+    beyond = [max(0, count - level.prompt_tokens) for count in counts if count is not None]
+    context = fmean(beyond) if beyond else None
     # What a chat template adds for the context's message is not looked for in the cache.
     least = min(level.depth, context or level.depth)
     by_counters = _share_by_counters(least, prompts, grown)
@@ -83,13 +86,6 @@ def context_part(
         asked_tokens=None if grown is None else grown.cache_queries,
         counted_percent=by_counters,
     )
-
-
-def counted_context(level: Level, prompts: Sequence[RequestTrace]) -> float | None:
-    """Return the mean tokens of context that the server counted before the prompts; None without counts."""
-    counts = [prompt.counted_prompt_tokens for prompt in prompts if prompt.ok]
-    beyond = [max(0, count - level.prompt_tokens) for count in counts if count is not None]
-    return fmean(beyond) if beyond else None
 
 
 def _share_by_counters(depth: float, prompts: Sequence[RequestTrace], grown: Counters | None) -> float | None:

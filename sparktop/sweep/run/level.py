@@ -838,10 +838,16 @@ class LevelMaker(Struct, eq=False):
         fresh = "" if prepared.takes_salt or plan.prompts is not None else f"/{run_id}"
         steady = plan.mode is LoadMode.STEADY and not is_warm_up
         mode = LoadMode.BURST if is_warm_up else plan.mode
+        concurrency = load.concurrency
+        if plan.mode is LoadMode.OPEN:
+            # What the limit of open files allows. A warm-up is one request: the run has arrivals before the
+            # measured ones.
+            most = self.worker.most_connections or concurrency
+            concurrency = 1 if is_warm_up else min(concurrency, most)
         return RunLoad(
             id=run_id,
             target=prepared.asks,
-            concurrency=self._most_in_flight(load, is_warm_up=is_warm_up),
+            concurrency=concurrency,
             prompt_tokens=load.prompt_tokens,
             output_tokens=plan.tg,
             mode=mode,
@@ -859,16 +865,6 @@ class LevelMaker(Struct, eq=False):
             text=load.point.text,
             warm_up=is_warm_up,
         )
-
-    def _most_in_flight(self, load: Load, *, is_warm_up: bool) -> int:
-        """Return the most requests in flight in a run: in an open loop what the limit of open files allows.
-
-        The warm-up of an open loop is a single request; it has arrivals of its own before the measured ones.
-        """
-        if self.plan.mode is not LoadMode.OPEN:
-            return load.concurrency
-        fit = self.worker.most_connections
-        return 1 if is_warm_up else min(load.concurrency, fit or load.concurrency)
 
     async def _messages(
         self, record: LevelRecord, command: RunLoad, run: RunRecord

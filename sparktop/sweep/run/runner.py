@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic
@@ -247,8 +247,13 @@ class SweepRunner:
 
         A target that fails is left out from then on; of a level that its server refuses only that is stored.
         """
-        self._todo = list(self._run_batches(targets))
-        self._estimate.most = most_concurrencies(self._plan.climb_to, targets, maker.worker.most_connections)
+        plan = self._plan
+        self._todo = list(run_batches(plan, [prepared.target for prepared in targets.values()]))
+        for prepared in targets.values():
+            for length in prepared.extra_lengths:
+                extra = [load_at(plan, point, length) for point in plan.axis]
+                self._todo += [RunBatch(prepared.target, load, run_numbers(plan, load)) for load in extra]
+        self._estimate.most = most_concurrencies(plan.climb_to, targets, maker.worker.most_connections)
         records: dict[tuple[str, Load], LevelRecord] = {}
         while self._todo and not self._is_stopped():
             batch = self._todo[0]
@@ -361,18 +366,6 @@ class SweepRunner:
         await asyncio.to_thread(self._save_now)
         self._emit(Notice(f"{name}: {words}"))
         return True
-
-    def _run_batches(self, targets: Mapping[str, PreparedTarget]) -> Iterator[RunBatch]:
-        """Yield the batches of runs of the plan and of extra prompt lengths.
-
-        If a target refuses a length of the plan, its extra length is the largest one that it accepts.
-        """
-        plan = self._plan
-        yield from run_batches(plan, [target.target for target in targets.values()])
-        for prepared in targets.values():
-            for length in prepared.extra_lengths:
-                for load in (load_at(plan, point, length) for point in plan.axis):
-                    yield RunBatch(prepared.target, load, run_numbers(plan, load))
 
     async def _enter_refused(self, batch: RunBatch, words: str) -> None:
         """Store a level that the server refuses, with `words` as error; save, and skip the level's runs.
