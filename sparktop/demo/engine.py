@@ -33,7 +33,6 @@ from sparktop.demo.scenario import Restarts, Server
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.engine import Engine, EngineEvent, Gauges, SimulatedRequest
 from sparktop.simulation.routers import Router, make_router
-from sparktop.simulation.thermal import NodeThermal
 
 SERVER = "sparktop demo (simulated)"
 """Value of the `Server` header of every response."""
@@ -248,7 +247,6 @@ class EngineSite:
     def __init__(
         self,
         server: Server,
-        thermals: Sequence[NodeThermal],
         readers: Sequence[MachineReader],
         *,
         seed: str,
@@ -256,12 +254,11 @@ class EngineSite:
     ) -> None:
         """Store the settings without listening.
 
-        `thermals` and `readers` have the thermal model and the sample reader of each machine of the engine;
-        `visitors` is notified of requests that are not the demo's own load.
+        `readers` are those of the engine's machines; `visitors` is notified of requests that are not the
+        demo's own load.
         """
         self._visitors = visitors
         self._server = server
-        self._thermals = tuple(thermals)
         self._readers = tuple(readers)
         self._seed = seed
         self._starts = 0
@@ -310,9 +307,8 @@ class EngineSite:
         profile = self._server.profile
         of_core = slice(rank * profile.nodes, (rank + 1) * profile.nodes)
         histograms = EngineHistograms(profile.max_model_len)
-        engine = Engine(
-            profile, nodes=self._thermals[of_core], seed=seed, start_s=now, on_end=histograms.count_end
-        )
+        heats = [reader.thermal for reader in self._readers[of_core]]
+        engine = Engine(profile, nodes=heats, seed=seed, start_s=now, on_end=histograms.count_end)
         for reader in self._readers[of_core]:
             reader.attach(engine)
         return LiveEngine(engine, histograms)

@@ -32,7 +32,7 @@ from sparktop.demo.load import Driver, ExternalClients, LoadPause
 from sparktop.demo.machine import MachineReader
 from sparktop.demo.proxy import Proxy
 from sparktop.demo.ras import RasServer, SimulatedJob
-from sparktop.demo.scenario import Plan, Scenario, backend_name
+from sparktop.demo.scenario import Plan, backend_name
 from sparktop.hardware.ras import RasReader
 from sparktop.simulation.routers import make_router
 
@@ -59,22 +59,19 @@ async def run_engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
         ports: list[int] = []
         agents: list[int] = []
         for backend, server in enumerate(scenario.servers(plan.backends)):
-            readers = [
-                _make_reader(scenario, next(places), now, rank if server.profile.nodes > 1 else None)
-                for rank in range(server.machines)
-            ]
-            site = EngineSite(
-                server,
-                [reader.thermal for reader in readers],
-                readers,
-                seed=f"{plan.seed}/{backend}",
-                visitors=visitors,
-            )
+            readers, spans = list[MachineReader](), server.profile.nodes > 1
+            for rank in range(server.machines):
+                index = next(places)
+                heat = scenario.thermal_of(index, start_s=now)
+                machine = replace(scenario.machine_of(index, start_s=now), rank=rank if spans else None)
+                address = f"192.168.100.{11 + index}" if spans else None
+                readers.append(MachineReader(heat, machine, name=backend_name(index), address=address))
+            site = EngineSite(server, readers, seed=f"{plan.seed}/{backend}", visitors=visitors)
             stack.push_async_callback(site.close)
             await site.open()
             ports.append(site.port)
             ras = []
-            if server.profile.nodes > 1:  # an engine on one machine has no RAS thread
+            if spans:  # an engine on one machine has no RAS thread
                 job = SimulatedJob(readers[: server.profile.nodes], seed=f"{plan.seed}/{backend}")
                 thread = RasServer(job.report)
                 await thread.open()
@@ -86,17 +83,6 @@ async def run_engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
             if scenario.fault is not None and not backend:
                 site.keep_failing(scenario.fault)
         yield {"engines": ports, "agents": agents}
-
-
-def _make_reader(scenario: Scenario, index: int, start_s: float, rank: int | None) -> MachineReader:
-    """Create the reader of the simulated machine with the index `index`.
-
-    `rank` is the machine's tensor-parallel rank in an engine that spans several machines, else None.
-    """
-    thermal = scenario.thermal_of(index, start_s=start_s)
-    machine = replace(scenario.machine_of(index, start_s=start_s), rank=rank)
-    address = None if rank is None else f"192.168.100.{11 + index}"
-    return MachineReader(thermal, machine, name=backend_name(index), address=address)
 
 
 def _start_agent(stack: AsyncExitStack, reader: MachineReader, ras: Sequence[tuple[str, int]]) -> int:

@@ -27,7 +27,7 @@ def reader() -> MachineReader:
 @pytest.fixture
 async def site(reader: MachineReader) -> AsyncIterator[EngineSite]:
     """Yield an open site."""
-    made = EngineSite(STEADY.servers(1)[0], [reader.thermal], [reader], seed="1")
+    made = EngineSite(STEADY.servers(1)[0], [reader], seed="1")
     await made.open()
     yield made
     await made.close()
