@@ -19,14 +19,8 @@ import msgspec
 from msgspec.structs import replace
 
 from sparktop.config.toml_text import toml_lines, toml_value
-from sparktop.demo.scenario import (
-    DEFAULT_SCENARIO,
-    KEY,
-    KEY_VARIABLE,
-    QUIET_S,
-    Plan,
-    backend_name,
-)
+from sparktop.config.watch import DEMO_KEY, DEMO_KEY_VARIABLE
+from sparktop.demo.scenario import DEFAULT_SCENARIO, QUIET_S, Plan, backend_name
 from sparktop.ending import ENDING
 from sparktop.errors import OutputError, SparktopError
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSpec, Watch
@@ -92,8 +86,8 @@ def _toml_lines(watch: Watch) -> Iterator[str]:
         fields = _fields(router, ("name", "url", "strategy", "backends"))
         yield from ("", "[[routers]]", *toml_lines(fields))
         if router.api_key is not None:
-            used = f"{KEY} is used, and lists its deployments"
-            yield f'api_key_env = "{KEY_VARIABLE}"  # need not be set: {used}'
+            used = f"{DEMO_KEY} is used, and lists its deployments"
+            yield f'api_key_env = "{DEMO_KEY_VARIABLE}"  # need not be set: {used}'
         if router in watch.sweep_routers:
             yield "watched = false  # only sweeps load it"
     for model, facts in watch.models.items():
@@ -252,8 +246,8 @@ class DemoCluster:
         ports = self._send_plan("proxy", replace(servers, urls=urls), deadline)["proxies"]
         proxy, rival = (f"http://{_HOST}:{port}" for port in ports)
         other = scenario.second_strategy
-        self.routers = (RouterTarget("proxy", proxy, scenario.strategy, names, api_key=KEY),)
-        self.rivals = (RouterTarget(other, rival, other, names, api_key=KEY),)
+        self.routers = (RouterTarget("proxy", proxy, scenario.strategy, names, api_key=DEMO_KEY),)
+        self.rivals = (RouterTarget(other, rival, other, names, api_key=DEMO_KEY),)
         if "load" in self._children:
             self._send_plan("load", replace(load, urls=(proxy,)), deadline)
 

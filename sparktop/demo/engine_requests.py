@@ -331,8 +331,7 @@ def _json(value: object) -> str:
 
 VOCABULARY = 200_000
 """Number of token ids that a text can have."""
-_SPECIAL = VOCABULARY
-START, END, MESSAGE, STOP = _SPECIAL, _SPECIAL + 1, _SPECIAL + 2, _SPECIAL + 3
+START, END, MESSAGE, STOP = range(VOCABULARY, VOCABULARY + 4)
 """Special tokens that occur in no text: three around the parts of a chat's messages, one at an answer's
 end."""
 _ASSISTANT = "assistant"

@@ -13,9 +13,9 @@ import aiohttp
 from aiohttp import web
 from msgspec import Struct
 
+from sparktop.config.watch import DEMO_KEY
 from sparktop.demo.engine import MOST_BODY_BYTES, set_server_header
 from sparktop.demo.load import MARK, MARKED, ExternalClients
-from sparktop.demo.scenario import KEY
 from sparktop.model.text import clean
 from sparktop.simulation.routers import Faults, Router
 from sparktop.sources.router import ANSWERS, FAILED_REQUESTS, FAILURES
@@ -293,7 +293,7 @@ async def _respond_readiness(_: web.Request) -> web.Response:
 
 def _check_key(request: web.Request) -> None:
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), KEY.encode())
+    same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), DEMO_KEY.encode())
     if scheme.lower() == "bearer" and same:
         return
     content = {

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.config.watch import DEMO_KEY, DEMO_KEY_VARIABLE
 from sparktop.demo.faults import FAULTS, Fault
 from sparktop.demo.machine import SLOW_MHZ, Machine, MachineHeat, setup_of
 from sparktop.simulation.calibration import (
@@ -433,12 +432,6 @@ def lengths_of(scenario: Scenario) -> Lengths:
         return round(scenario.prompt_tokens * factor[0]), max(2, round(scenario.output_tokens * factor[1]))
 
     return draw
-
-
-KEY = DEMO_KEY
-"""API key for the proxy's routes about itself; completions need no key, so that any client can use them."""
-KEY_VARIABLE = DEMO_KEY_VARIABLE
-"""Environment variable that may hold the key in a configuration of the demo."""
 
 
 class Plan(Struct, frozen=True):

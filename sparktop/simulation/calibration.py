@@ -79,10 +79,9 @@ KV_BLOCKS = 24_000
 """KV cache of 384,000 tokens, an assumption; of all reference runs, only 256 simultaneous requests of
 2,176 tokens need more."""
 
-_CAPTURED = (1, 2, 4, *range(8, 257, 8), *range(272, 1025, 16))
-CAPTURE_SIZES_DEFAULT = _CAPTURED
+CAPTURE_SIZES_DEFAULT = (1, 2, 4, *range(8, 257, 8), *range(272, 1025, 16))
 """The 83 batch sizes for which the recipe without a list of its own captures CUDA graphs."""
-CAPTURE_SIZES_PATCHED = tuple(sorted({*_CAPTURED, 5, 10}))
+CAPTURE_SIZES_PATCHED = tuple(sorted({*CAPTURE_SIZES_DEFAULT, 5, 10}))
 
 SOLO = EngineProfile(
     name="solo",

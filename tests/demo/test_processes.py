@@ -21,8 +21,9 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.config.schema import load as load_config
+from sparktop.config.watch import DEMO_KEY, DEMO_KEY_VARIABLE
 from sparktop.demo.command import DemoCluster, as_toml, demo_sweeps
-from sparktop.demo.scenario import KEY, KEY_VARIABLE, Plan
+from sparktop.demo.scenario import Plan
 from sparktop.engines import read_page
 from sparktop.errors import SparktopError
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSpec, Watch
@@ -96,7 +97,7 @@ def running(target: BackendTarget) -> float:
 
 def strategy_of(router: RouterTarget) -> str:
     """Return the strategy that a router reports."""
-    settings = json.loads(fetch(f"{router.url}/router/settings", Authorization=f"Bearer {KEY}"))
+    settings = json.loads(fetch(f"{router.url}/router/settings", Authorization=f"Bearer {DEMO_KEY}"))
     return str(settings["current_values"]["routing_strategy"])
 
 
@@ -159,7 +160,7 @@ def test_serving_prints_a_configuration_and_stops_on_a_signal() -> None:
         ("f5", ["proxy"]),
         ("f6", ["proxy", "simple-shuffle", "spark-a"]),
     ]
-    assert KEY not in json.dumps(config)
+    assert DEMO_KEY not in json.dumps(config)
     assert process.returncode == 130
 
 
@@ -170,7 +171,7 @@ def test_the_configuration_says_the_same_as_the_watch(tmp_path: Path) -> None:
     backend = BackendTarget(name, "http://127.0.0.1:1", engine="vllm", slots=16, nodes=(name,))
     graphs = replace(backend, name="graphs", capture_sizes=(1, 2, 4))
     eager = replace(backend, name="eager", capture_sizes=())
-    router = RouterTarget("proxy", "http://127.0.0.1:3", "least-busy", (name,), api_key=KEY)
+    router = RouterTarget("proxy", "http://127.0.0.1:3", "least-busy", (name,), api_key=DEMO_KEY)
     sweeps = (
         *demo_sweeps((backend,), (router,)),
         SweepSpec(
@@ -200,7 +201,7 @@ def test_the_configuration_says_the_same_as_the_watch(tmp_path: Path) -> None:
     path = tmp_path / "sparktop.toml"
     path.write_text(as_toml(watch), encoding="utf-8")
     config = load_config(path)
-    for env in ({}, {KEY_VARIABLE: KEY}):
+    for env in ({}, {DEMO_KEY_VARIABLE: DEMO_KEY}):
         assert replace(config.watch(env), source=watch.source) == watch
         assert config.warnings(env) == []
 

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
+from sparktop.config.watch import DEMO_KEY
 from sparktop.demo.proxy import Proxy
-from sparktop.demo.scenario import KEY
 from sparktop.model.failure import Failure
 from sparktop.model.targets import RouterTarget
 from sparktop.simulation.routers import Router, RouterSettings, make_router
@@ -85,7 +85,7 @@ async def test_a_backend_that_is_not_there_is_tried_again_elsewhere(
     assert "Connection error" in body.decode()
 
 
-@pytest.mark.parametrize("key", [None, "Bearer wrong", f"Basic {KEY}"])
+@pytest.mark.parametrize("key", [None, "Bearer wrong", f"Basic {DEMO_KEY}"])
 async def test_what_tells_of_the_proxy_wants_the_key(
     http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str], key: str | None
 ) -> None:
@@ -95,7 +95,7 @@ async def test_what_tells_of_the_proxy_wants_the_key(
         url + "/model/info", headers={} if key is None else {"Authorization": key}
     ) as response:
         assert response.status == 401
-    async with http.get(url + "/model/info", headers={"Authorization": f"Bearer {KEY}"}) as response:
+    async with http.get(url + "/model/info", headers={"Authorization": f"Bearer {DEMO_KEY}"}) as response:
         assert response.status == 200
 
 
@@ -104,7 +104,7 @@ async def test_sparktops_own_router_source_reads_it_as_litellm(
 ) -> None:
     """The router source of sparktop reads strategy, version and deployments of the proxy."""
     url = await start_proxy(pair, make_router("least-busy", 2))
-    source = RouterSource(RouterTarget("proxy", url, api_key=KEY))
+    source = RouterSource(RouterTarget("proxy", url, api_key=DEMO_KEY))
     try:
         sample = await source.poll(10.0)
     finally:
