@@ -385,6 +385,14 @@ def evidences(draw: st.DrawFn) -> Evidence:
     )
 
 
+def test_a_small_level_of_an_own_sweep_is_the_sweeps_choice() -> None:
+    """While a sweep of this program loads the group, neither its router nor another client is suspected."""
+    calm = replace(UNEVEN, word=BalanceWord.BALANCED, word_now=BalanceWord.BALANCED, in_sweep=True)
+    found = judged(Served(running=0, swing=3), router="proxy", split=calm)
+    assert found.kind is LimitKind.CLIENT
+    assert found.reason.endswith("; this sweep sends no more")
+
+
 @given(evidences())
 def test_every_clause_of_a_limit_held(evidence: Evidence) -> None:
     """What a sentence says of requests, of the GPU, of cores and of the router is so."""

@@ -117,6 +117,17 @@ def test_few_requests_that_keep_the_gpu_busy_are_no_boredom() -> None:
     assert backend_state(load, LIMITS).state is Is.BORED
 
 
+def test_a_server_around_the_limit_of_busy_does_not_flicker() -> None:
+    """A moment below half of the slots is busy while the mean of the window is not, and the rule says so."""
+    load = LoadFigures(seen=True, running=22.0, running_mean=25.5, slots=48, window_s=10.0)
+    found = backend_state(load, LIMITS)
+    assert (found.state, found.rule) == (
+        Is.BUSY,
+        "running 22 of 48 slots, 25.5 on average; busy from 24",
+    )
+    assert backend_state(replace(load, running_mean=23.0), LIMITS).state is Is.BORED
+
+
 def test_one_long_prompt_is_busy() -> None:
     """A single request in prefill makes a server busy: no token, but a growing KV cache."""
     load = LoadFigures(seen=True, running=1.0, waiting=0.0, slots=256, window_s=10.0, prefill_s=12.0)

@@ -13,7 +13,7 @@ from sparktop.analysis.wall import wall_of
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.panels.board.bars import TimeBar, cell_of, time_bar_row, time_of
-from sparktop.panels.board.events import events_panel, events_screen
+from sparktop.panels.board.events import events_panel, events_screen, value_texts
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.view import FLEET, Arrangement, Sort, View, backend_numbers, order_names
 from sparktop.panels.parts.text import row_text, row_width
@@ -188,3 +188,11 @@ def test_load_between_two_samples_is_held_and_a_gap_is_a_line() -> None:
 def test_a_cell_is_found_again_by_its_time() -> None:
     """A click on a cell shows the moment that the cell stands for."""
     assert [cell_of(BAR, time_of(BAR, cell, 60), 60) for cell in range(60)] == [*range(60)]
+
+
+def test_values_of_an_event_begin_with_their_window_and_end_with_limits() -> None:
+    """What the message on ended processes says is not repeated, nor the time that it covers."""
+    stalled = {"limit_s": 60.0, "power_w": 19.0, "running": 11.0, "window_s": 45.0}
+    said = ["in the last 45 s", "GPU power 19 W", "requests running 11", "alert after 60 s"]
+    assert [*value_texts(stalled)] == said
+    assert [*value_texts({"processes": 1.0, "window_s": 6.0, "limit_s": 5.0})] == ["alert after 5 s"]
