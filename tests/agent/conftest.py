@@ -7,11 +7,11 @@ import ssl
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sparktop.agent.access import bind
-from sparktop.agent.gate import Limits
 from sparktop.agent.reader import Sampler
 from sparktop.agent.server import AgentServer
 from tests.agent.fake_machine import FakeMachine
@@ -25,13 +25,10 @@ async def start_agent() -> AsyncIterator[StartAgent]:
     """Return a function that starts an agent on a free port of loopback."""
     agents: list[Agent] = []
 
-    async def start(
-        token: str | None = None, *, limits: Limits | None = None, tls: ssl.SSLContext | None = None
-    ) -> Agent:
+    async def start(token: str | None = None, *, tls: ssl.SSLContext | None = None, **how: Any) -> Agent:  # noqa: ANN401 - of a server
         loop = asyncio.get_running_loop()
         machine = FakeMachine(loop.time)
-        sampler = Sampler(machine, clock=loop.time)
-        server = AgentServer(sampler, token=token, limits=limits, clock=loop.time)
+        server = AgentServer(Sampler(machine, clock=loop.time), token=token, clock=loop.time, **how)
         listeners = bind("127.0.0.1", 0)
         server.start(listeners, tls=tls)
         agents.append(Agent(listeners[0].getsockname()[1], server, machine))

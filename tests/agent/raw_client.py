@@ -93,13 +93,22 @@ async def connect(port: int, *, tls: ssl.SSLContext | None = None, source: str |
 def request(path: str, *headers: str, method: str = "GET", token: str | None = None) -> bytes:
     """Return the head of a request."""
     bearer = [] if token is None else [f"Authorization: Bearer {token}"]
-    lines = [f"{method} {path} HTTP/1.1", "Host: spark", *bearer, *headers]
+    host = [] if any(one.startswith("Host: ") for one in headers) else ["Host: spark"]
+    lines = [f"{method} {path} HTTP/1.1", *host, *bearer, *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n"
 
 
-async def ask(port: int, path: str, *headers: str, method: str = "GET", token: str | None = None) -> Answer:
-    """Send one request on a connection of its own and return the response."""
-    client = await connect(port)
+async def ask(
+    port: int,
+    path: str,
+    *headers: str,
+    method: str = "GET",
+    token: str | None = None,
+    tls: ssl.SSLContext | None = None,
+    source: str | None = None,
+) -> Answer:
+    """Send one request on a connection of its own, as `connect` opens it, and return the response."""
+    client = await connect(port, tls=tls, source=source)
     try:
         await client.send(request(path, *headers, method=method, token=token))
         answer = await client.answer()

@@ -106,12 +106,7 @@ async def test_tls_serves_those_who_trust_the_certificate(
     tls = open_tls(str(cert), str(key))
     agent = await start_agent(TOKEN, tls=tls)
     trusting = ssl.create_default_context(cafile=str(cert))
-    client = await connect(agent.port, tls=trusting)
-    await client.send(request("/v1/sample", token=TOKEN))
-    answer = await client.answer()
-    client.close()
-    assert answer is not None
-    assert answer.status == 200
+    assert (await ask(agent.port, "/v1/sample", token=TOKEN, tls=trusting)).status == 200
     plain = await connect(agent.port)
     await plain.send(request("/healthz"))
     assert b"HTTP/1.1" not in await plain.closed()

@@ -110,13 +110,7 @@ async def test_a_peer_that_asks_too_often_is_refused(start_agent: StartAgent) ->
     """A hundred requests of an address are served at once, later ones get 429; others are unaffected."""
     agent = await start_agent(limits=Limits(requests_per_s=0.001))
     async with watching(agent.port) as viewer:
-        statuses = []
-        for _ in range(110):
-            client = await connect(agent.port, source="127.0.0.9")
-            await client.send(request("/healthz"))
-            answer = await client.answer()
-            client.close()
-            statuses.append(None if answer is None else answer.status)
+        statuses = [(await ask(agent.port, "/healthz", source="127.0.0.9")).status for _ in range(110)]
     assert statuses == [200] * 100 + [429] * 10
     assert viewer.was_served()
 
@@ -217,10 +211,5 @@ async def test_a_handshake_that_stalls_ends(
         assert agent.server.connections <= 64
     await until(lambda: agent.server.connections <= 8)
     trusting = ssl.create_default_context(cafile=str(cert))
-    viewer = await connect(agent.port, tls=trusting)
-    await viewer.send(request("/v1/sample", token=TOKEN))
-    answer = await viewer.answer()
-    assert answer is not None
-    assert answer.status == 200
+    assert (await ask(agent.port, "/v1/sample", token=TOKEN, tls=trusting)).status == 200
     assert {await one.closed() for one in clients} <= {b""}
-    viewer.close()

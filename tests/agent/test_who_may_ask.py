@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from sparktop.agent.access import bind, is_own, own_names
-from sparktop.agent.reader import Sampler
-from sparktop.agent.server import AgentServer
+from sparktop.agent.access import is_own, own_names
 from sparktop.demo.ras import RasServer
 from sparktop.hardware.ras import RasReader
 from sparktop.model.failure import Failure
 from sparktop.model.targets import NodeTarget
 from sparktop.sources.agent import AgentSource
 from sparktop.sources.replies import ASKS_RANKS
-from tests.agent.fake_machine import FakeMachine
-from tests.agent.raw_client import AMPLE_S, connect
+from tests.agent.conftest import StartAgent
+from tests.agent.raw_client import AMPLE_S, ask
 from tests.hardware.ras.examples import answer
 
 pytestmark = pytest.mark.outside
@@ -36,35 +33,20 @@ async def ras() -> AsyncIterator[RasServer]:
 
 
 @pytest.fixture
-async def start(ras: RasServer) -> AsyncIterator[Start]:
+def start(ras: RasServer, start_agent: StartAgent) -> Start:
     """Return a function that starts an agent with a token or None, and returns its port."""
-    servers: list[AgentServer] = []
 
     async def begin(token: str | None) -> int:
         reader = RasReader(root=Path("/nonexistent"), addresses=[ras.address])
-        sampler = Sampler(FakeMachine(asyncio.get_running_loop().time))
         names = own_names("localhost", ["board.lan"]) if token is None else None
-        server = AgentServer(sampler, token=token, ranks=reader, names=names)
-        servers.append(server)
-        listeners = bind("127.0.0.1", 0)
-        server.start(listeners)
-        return int(listeners[0].getsockname()[1])
+        return (await start_agent(token, ranks=reader, names=names)).port
 
-    yield begin
-    for server in servers:
-        await server.close()
+    return begin
 
 
 async def status(port: int, *headers: str, path: str = "/v1/sample", method: str = "GET") -> int:
     """Return the status of a request with these headers."""
-    client = await connect(port)
-    try:
-        await client.send("\r\n".join([f"{method} {path} HTTP/1.1", *headers, "", ""]).encode())
-        got = await client.answer()
-        assert got is not None
-        return got.status
-    finally:
-        client.close()
+    return (await ask(port, path, *headers, method=method)).status
 
 
 IMAGE = ("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image")

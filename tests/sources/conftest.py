@@ -7,13 +7,22 @@ import heapq
 import itertools
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from sparktop.model.targets import BackendTarget
+from sparktop.model.failure import Failure
+from sparktop.model.node import NodeSample
+from sparktop.model.router import RouterSample
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+from sparktop.sources.agent import AgentSource
+from sparktop.sources.router import RouterSource
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Serve = Callable[..., Awaitable["RawServer"]]
+AgentAt = Callable[..., AgentSource]
+"""Makes a source for a URL and whatever else a target has."""
+OpenRouter = Callable[..., Awaitable[tuple["RawServer", RouterSource]]]
 
 HEALTHY_PAGE = b"""\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -180,3 +189,55 @@ class FakeClock:
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
+
+
+@pytest.fixture
+async def agent_at(clock: FakeClock) -> AsyncIterator[AgentAt]:
+    """Return a function that makes a source for the URL of an agent; all are closed at the end."""
+    sources: list[AgentSource] = []
+
+    def make(url: str, **how: Any) -> AgentSource:  # noqa: ANN401 - fields of a target
+        target = NodeTarget("n", "agent", url, **how)
+        sources.append(AgentSource(target, clock=clock, sleep=lambda _: asyncio.sleep(0)))
+        return sources[-1]
+
+    yield make
+    for source in sources:
+        await source.close()
+
+
+@pytest.fixture
+async def router(serve: Serve, clock: FakeClock) -> AsyncIterator[OpenRouter]:
+    """Return a function that starts a server as `serve` does, and returns it and a router source for it."""
+    sources: list[RouterSource] = []
+
+    async def start(
+        reply: dict[str, bytes] | Handler, key: str | None = None
+    ) -> tuple[RawServer, RouterSource]:
+        server = await serve(reply)
+        sources.append(RouterSource(RouterTarget("proxy", server.url, api_key=key), clock=clock))
+        return server, sources[-1]
+
+    yield start
+    for source in sources:
+        await source.close()
+
+
+async def poll_router(source: RouterSource) -> RouterSample:
+    """Poll once for a sample."""
+    reading = await source.poll(2.0)
+    assert isinstance(reading, RouterSample), reading
+    return reading
+
+
+async def sample_of(source: AgentSource) -> NodeSample:
+    reading = await source.poll(5.0)
+    assert isinstance(reading, NodeSample), reading
+    return reading
+
+
+async def failure_of(source: AgentSource, deadline_s: float = 5.0) -> Failure:
+    reading = await source.poll(deadline_s)
+    assert isinstance(reading, Failure), reading
+    assert reading.message.isprintable()
+    return reading

@@ -6,7 +6,6 @@ Servers behind TLS whose certificate a private authority signed: `tls_ca` of bac
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gzip
 import json
 import socket
@@ -16,8 +15,7 @@ import sys
 import tracemalloc
 import unicodedata
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -40,7 +38,7 @@ from sparktop.watch.monitor import Monitor
 from sparktop.watch.scheduler import PollGroup
 from tests.sources.conftest import HEALTHY_PAGE, Handler, RawServer, Serve, answer
 from tests.sweep.stream_server import StreamServer
-from tests.watch.prometheus.certificates import make_certificates
+from tests.watch.prometheus.certificates import make_certificates, signed
 
 AMPLE_S = 100.0
 SHORT_S = 0.15
@@ -163,37 +161,32 @@ class Impatient(EngineSource):
         return await super().poll(min(deadline_s, self.deadline_s))
 
 
-class Watched:
-    """What a group of one server under test and one healthy server delivered."""
-
-    def __init__(self) -> None:
-        self.tested: list[Reading] = []
-        self.healthy: list[Reading] = []
-        self.enough = asyncio.Event()
-
-    def deliver(self, name: str, reading: Reading, took_ms: float | None) -> None:
-        """Keep a reading; one of the tested server and three of the healthy one are enough."""
-        assert took_ms is not None
-        (self.tested if name == "tested" else self.healthy).append(reading)
-        if self.tested and len(self.healthy) >= 3:
-            self.enough.set()
-
-
-async def watch(tested: BackendTarget, serve: Serve, deadline_s: float = AMPLE_S) -> Watched:
-    """Poll `tested` beside a healthy server until both have answered often enough."""
+async def watch(tested: BackendTarget, serve: Serve, deadline_s: float = AMPLE_S) -> Failure:
+    """Poll `tested` beside a healthy server until both have answered often enough; return its failure."""
     healthy = await serve({"/metrics": answer(HEALTHY_PAGE)})
-    watched = Watched()
+    read: dict[str, list[Reading]] = {"tested": [], "healthy": []}
+    enough = asyncio.Event()
+
+    def deliver(name: str, reading: Reading, _: float | None) -> None:
+        read[name].append(reading)
+        if read["tested"] and len(read["healthy"]) >= 3:
+            enough.set()
+
     session = SharedSession()
     impatient = Impatient(tested, session=session)
     impatient.deadline_s = deadline_s
     sources = [impatient, EngineSource(healthy.target("healthy"), session=session)]
-    group = PollGroup("group", sources, 0.005, watched.deliver, longest_s=AMPLE_S)
+    group = PollGroup("group", sources, 0.005, deliver, longest_s=AMPLE_S)
     task = asyncio.ensure_future(group.run())
-    await watched.enough.wait()
+    await enough.wait()
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
+    with suppress(asyncio.CancelledError):
         await task
-    return watched
+    assert all(isinstance(reading, EngineSample) for reading in read["healthy"])
+    failure = read["tested"][0]
+    assert isinstance(failure, Failure)
+    check_line(failure.message)
+    return failure
 
 
 def check_line(text: str) -> None:
@@ -210,27 +203,21 @@ async def test_a_bad_answer_is_one_clean_line(case: str, serve: Serve) -> None:
     server: RawServer = await serve(reply)
     tracemalloc.start()
     try:
-        watched = await watch(
+        failure = await watch(
             server.target("tested"), serve, SHORT_S if case == "nothing at all" else AMPLE_S
         )
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    failure = watched.tested[0]
-    assert isinstance(failure, Failure)
     assert (failure.kind, words in failure.message) == (kind, True), failure
-    check_line(failure.message)
     assert peak_bytes < PEAK_BYTES
-    assert all(isinstance(reading, EngineSample) for reading in watched.healthy)
 
 
 async def test_a_closed_port_is_refused(serve: Serve) -> None:
     """The failure names the port on which nothing listens, with its address."""
     server: RawServer = await serve(b"")
     await server.stop()
-    watched = await watch(server.target("tested"), serve)
-    failure = watched.tested[0]
-    assert isinstance(failure, Failure)
+    failure = await watch(server.target("tested"), serve)
     assert failure.kind is FailureKind.REFUSED
     assert failure.message == f"nothing listens on 127.0.0.1:{server.port} (connection refused)"
 
@@ -238,12 +225,8 @@ async def test_a_closed_port_is_refused(serve: Serve) -> None:
 async def test_a_real_tls_port_asked_in_http_says_https(serve: Serve) -> None:
     """Whatever a real TLS server makes of plain HTTP, the line says to try https://."""
     server: RawServer = await serve(b"", tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
-    plain = BackendTarget("tested", f"http://127.0.0.1:{server.port}")
-    watched = await watch(plain, serve)
-    failure = watched.tested[0]
-    assert isinstance(failure, Failure)
+    failure = await watch(BackendTarget("tested", f"http://127.0.0.1:{server.port}"), serve)
     assert "https://" in failure.message
-    check_line(failure.message)
 
 
 async def test_https_to_a_plain_port_says_http(serve: Serve) -> None:
@@ -254,38 +237,14 @@ async def test_https_to_a_plain_port_says_http(serve: Serve) -> None:
         writer.write(answer(b"bad request", "400 Bad Request"))
 
     server: RawServer = await serve(complain)
-    server_url = f"https://127.0.0.1:{server.port}"
-    watched = await watch(BackendTarget("tested", server_url), serve)
-    failure = watched.tested[0]
-    assert isinstance(failure, Failure)
+    failure = await watch(BackendTarget("tested", f"https://127.0.0.1:{server.port}"), serve)
     assert failure.kind is FailureKind.TLS
     assert "http://" in failure.message
-    check_line(failure.message)
-
-
-PAGE = """\
-# HELP vllm:num_requests_running Number of requests in model execution batches.
-# TYPE vllm:num_requests_running gauge
-vllm:num_requests_running{{engine="0",model_name="{model}"}} {running}
-vllm:num_requests_waiting{{engine="0",model_name="{model}"}} 0.0
-vllm:generation_tokens_total{{engine="0",model_name="{model}"}} {tokens}
-"""
-
-
-def page(model: str = "tiny", running: str = "1.0", tokens: str = "5.0") -> bytes:
-    return PAGE.format(model=model, running=running, tokens=tokens).encode()
 
 
 # Hostile servers beside a healthy one, from the socket to the screen and the JSON.
 
-HEALTHY = """\
-# TYPE vllm:num_requests_running gauge
-process_start_time_seconds 1.0
-vllm:num_requests_running{engine="0",model_name="tiny"} 3.0
-vllm:num_requests_waiting{engine="0",model_name="tiny"} 1.0
-vllm:generation_tokens_total{engine="0",model_name="tiny"} 50.0
-"""
-
+HEALTHY = HEALTHY_PAGE.decode()
 ANSWERS = {
     "healthy": answer(HEALTHY.encode()),
     "evil-name": answer(HEALTHY.replace("tiny", EVIL.replace("\x1b", "\\u001b")).encode()),
@@ -295,27 +254,9 @@ ANSWERS = {
     "error": answer(f'{{"error": {{"message": "{EVIL}"}}}}'.encode(), "500 Internal Server Error"),
     "locked": answer(b"", "401 Unauthorized"),
     "moved": answer(b"", "302 Found", f"Location: http://[red]{'x' * 900}/"),
-    "numbers": answer(HEALTHY.replace("3.0", "NaN").replace("50.0", "-7").encode()),
+    "numbers": answer(HEALTHY.replace("3.0", "NaN").replace("1200.0", "-7").encode()),
     "twice": answer((HEALTHY + HEALTHY).encode()),
 }
-
-
-async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-    """Accept the request and never answer."""
-    await reader.read()
-
-
-def replying(
-    data: bytes,
-) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
-    """Answer every request of a connection with `data`, then close it."""
-
-    async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(data)
-        await writer.drain()
-
-    return reply
 
 
 async def watched(servers: dict[str, RawServer]) -> Snapshot:
@@ -346,8 +287,7 @@ def printable(text: str) -> bool:
 
 async def test_hostile_servers_cost_one_clean_line_each(serve: Serve) -> None:
     """Each hostile server ends as one clean line on screen and in reports; the healthy one goes on."""
-    servers = {name: await serve(replying(data)) for name, data in ANSWERS.items()}
-    servers["silent"] = await serve(silent)
+    servers = {name: await serve(data) for name, data in (ANSWERS | {"silent": say_nothing}).items()}
     snapshot = await watched(servers)
     views = {view.name: view for view in snapshot.backends}
     assert views["healthy"].running == 3.0
@@ -380,48 +320,21 @@ PAGES = {
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Files of a private authority and of a server that it signed, by name."""
-    return make_certificates(tmp_path_factory.mktemp("tls"))
+def ca(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """File of a private authority; that of a server that it signed is beside it."""
+    return make_certificates(tmp_path_factory.mktemp("tls"))["ca"]
 
 
-@asynccontextmanager
-async def behind_tls(port: int, certificates: dict[str, Path]) -> AsyncIterator[str]:
-    """Yield the https:// URL of a front that passes bytes on to `port`."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificates["server"], certificates["server-key"])
-
-    async def passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await reader.read(1 << 16):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(passed(reader, back), passed(there, writer))
-
-    front = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
-    try:
-        yield f"https://127.0.0.1:{front.sockets[0].getsockname()[1]}"
-    finally:
-        front.close()
-
-
-async def test_a_backend_is_polled_with_its_own_authority(
-    serve: Serve, certificates: dict[str, Path], tmp_path: Path
-) -> None:
+async def test_a_backend_is_polled_with_its_own_authority(serve: Serve, ca: Path, tmp_path: Path) -> None:
     """Without `tls_ca` the line names it; with it the page is read; a file that is none of that is named."""
-    server = await serve(PAGES)
+    server = await serve(PAGES, tls=signed(ca))
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("no certificate", encoding="utf-8")
-    async with behind_tls(server.port, certificates) as url:
-        found = []
-        for tls_ca in (None, str(certificates["ca"]), str(wrong)):
-            source = EngineSource(BackendTarget("a", url, engine="vllm", tls_ca=tls_ca))
-            found.append(await source.poll(5.0))
-            await source.close()
+    found = []
+    for tls_ca in (None, str(ca), str(wrong)):
+        source = EngineSource(BackendTarget("a", server.url, engine="vllm", tls_ca=tls_ca))
+        found.append(await source.poll(5.0))
+        await source.close()
     unknown, known, unreadable = found
     assert isinstance(unknown, Failure)
     assert unknown.kind is FailureKind.TLS
@@ -434,26 +347,23 @@ async def test_a_backend_is_polled_with_its_own_authority(
 
 @pytest.mark.process
 @pytest.mark.timeout(60)
-async def test_load_is_put_on_a_server_of_a_private_authority(
-    certificates: dict[str, Path], tmp_path: Path
-) -> None:
+async def test_load_is_put_on_a_server_of_a_private_authority(ca: Path, tmp_path: Path) -> None:
     """A sweep takes `tls_ca` of a backend from the configuration."""
     server = StreamServer()
-    await server.start()
-    folder = str(certificates["ca"].parent)
-    async with behind_tls(server.port, certificates) as url:
-        config = tmp_path / "sparktop.toml"
-        config.write_text(
-            f'[[backends]]\nname = "a"\nurl = "{url}"\ntls_ca = "{folder}/ca.pem"\n', encoding="utf-8"
-        )
-        words = f"sweep a --config {config} -c 1 --runs 1 --pp 40 --tg 9".split()
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "sparktop", *words, "--format", "json"),
-            env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TERM": "dumb"},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate()
+    await server.start(signed(ca))
+    config = tmp_path / "sparktop.toml"
+    config.write_text(
+        f'[[backends]]\nname = "a"\nurl = "https://127.0.0.1:{server.port}"\ntls_ca = "{ca}"\n',
+        encoding="utf-8",
+    )
+    words = f"sweep a --config {config} -c 1 --runs 1 --pp 40 --tg 9".split()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "sparktop", *words, "--format", "json"),
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TERM": "dumb"},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
     await server.stop()
     assert process.returncode == 0, (out + err).decode()

@@ -31,9 +31,8 @@ from sparktop.sources.replies import encode_ranks
 from sparktop.sources.ssh import SshSource
 from tests.agent.fake_machine import BOOT_ID, TABLE, FakeMachine
 from tests.hardware.ras.examples import answer
-from tests.sources.agent_sources import Make, Waits, agent_sources, failure_of, sample_of
-from tests.sources.conftest import FakeClock
-from tests.watch.prometheus.certificates import make_certificates
+from tests.sources.conftest import AgentAt, FakeClock, failure_of, sample_of
+from tests.watch.prometheus.certificates import make_certificates, signed
 
 pytestmark = pytest.mark.outside
 NOTHING = Path("/nonexistent")
@@ -137,13 +136,6 @@ NODE_AHEAD_S = 5000.0
 """The node's clock has nothing to do with ours."""
 
 
-@pytest.fixture
-async def watch(clock: FakeClock) -> AsyncIterator[Make]:
-    """Return a function that makes a source for a URL; all are closed at the end."""
-    async with agent_sources(clock, Waits()) as make:
-        yield make
-
-
 @asynccontextmanager
 async def real_agent(
     clock: FakeClock, *, token: str | None = None, tls: ssl.SSLContext | None = None
@@ -163,10 +155,10 @@ async def real_agent(
         await server.close()
 
 
-async def test_the_real_agent_is_read(watch: Make, clock: FakeClock) -> None:
+async def test_the_real_agent_is_read(agent_at: AgentAt, clock: FakeClock) -> None:
     """A real agent's samples arrive at their times, with the process table once that is wanted."""
     async with real_agent(clock) as url:
-        source = watch(url)
+        source = agent_at(url)
         first = await sample_of(source)
         clock.now += 1.0
         source.show_processes = True
@@ -178,17 +170,19 @@ async def test_the_real_agent_is_read(watch: Make, clock: FakeClock) -> None:
     assert source.identity == NodeIdentity(os="Debian", hostname="spark-a", boot_id=BOOT_ID)
 
 
-async def test_a_changed_token_file_is_read_again(watch: Make, clock: FakeClock, tmp_path: Path) -> None:
+async def test_a_changed_token_file_is_read_again(
+    agent_at: AgentAt, clock: FakeClock, tmp_path: Path
+) -> None:
     """The token is the file's first line; after a refusal the file is read again."""
     file = tmp_path / "token"
     file.write_text(f"{OTHER_TOKEN}\nmore\n", encoding="utf-8")
     async with real_agent(clock, token=TOKEN) as url:
-        source = watch(url, token_file=str(file))
+        source = agent_at(url, token_file=str(file))
         refused = await failure_of(source)
         file.write_text(f"  {TOKEN}\n", encoding="utf-8")
         await sample_of(source)
-        missing = await failure_of(watch(url, token_file=str(tmp_path / "none")))
-        nothing = await failure_of(watch(url))
+        missing = await failure_of(agent_at(url, token_file=str(tmp_path / "none")))
+        nothing = await failure_of(agent_at(url))
         await source.close()
     assert "refuses the token" in refused.message
     assert "cannot be read: No such file" in missing.message
@@ -196,16 +190,16 @@ async def test_a_changed_token_file_is_read_again(watch: Make, clock: FakeClock,
     assert {one.kind for one in (refused, missing, nothing)} == {FailureKind.UNAUTHORIZED}
 
 
-async def test_a_private_certificate_needs_tls_ca(watch: Make, clock: FakeClock, tmp_path: Path) -> None:
+async def test_a_private_certificate_needs_tls_ca(
+    agent_at: AgentAt, clock: FakeClock, tmp_path: Path
+) -> None:
     """An unknown certificate is refused, and the line names the setting with which it is accepted."""
-    certificates = make_certificates(tmp_path)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificates["server"], certificates["server-key"])
-    async with real_agent(clock, tls=tls) as url:
-        unknown = await failure_of(watch(url))
-        known = watch(url, tls_ca=str(certificates["ca"]))
+    ca = make_certificates(tmp_path)["ca"]
+    async with real_agent(clock, tls=signed(ca)) as url:
+        unknown = await failure_of(agent_at(url))
+        known = agent_at(url, tls_ca=str(ca))
         await sample_of(known)
-        plain = await failure_of(watch(url.replace("https", "http")))
+        plain = await failure_of(agent_at(url.replace("https", "http")))
         await known.close()
     assert unknown.message.endswith("tls_ca in the config names the file that signs it")
     assert plain.kind in {FailureKind.TLS, FailureKind.UNREACHABLE, FailureKind.MALFORMED}

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.router import RouterSample
-from sparktop.model.targets import BackendTarget, RouterTarget
+from sparktop.model.targets import BackendTarget
 from sparktop.sources.engine_http import EngineSource
-from sparktop.sources.router import METRICS, RouterSource, read_counts
-from tests.sources.conftest import FakeClock, RawServer, Serve, answer
+from sparktop.sources.router import METRICS, read_counts
+from tests.sources.conftest import FakeClock, OpenRouter, Serve, answer, poll_router
 
 FAILED = "litellm_deployment_failure_responses_total"
 PAGE = f"""\
@@ -28,28 +27,13 @@ litellm_requests_metric_total{{model="m"}} 512.0
 """.encode()
 
 
-def settings_of(**values: object) -> bytes:
-    return answer(json.dumps({"current_values": {"routing_strategy": "least-busy", **values}}).encode())
-
-
-def table(**values: object) -> dict[str, bytes]:
-    listed = {"data": [{"model_name": "m", "litellm_params": {}, "model_info": {"id": "spark-1"}}]}
-    return {
-        "/health/liveliness": answer(b'"I\'m alive!"'),
-        "/health/readiness": answer(b'{"status": "healthy", "litellm_version": "1.106.2"}'),
-        "/model/info": answer(json.dumps(listed).encode()),
-        "/router/settings": settings_of(**values),
-    }
-
-
-async def poll(source: RouterSource) -> RouterSample:
-    reading = await source.poll(2.0)
-    assert isinstance(reading, RouterSample), reading
-    return reading
-
-
-def router(server: RawServer, clock: FakeClock) -> RouterSource:
-    return RouterSource(RouterTarget("proxy", server.url, api_key="sk-1"), clock=clock)
+LISTED = {"data": [{"model_name": "m", "litellm_params": {}, "model_info": {"id": "spark-1"}}]}
+ROUTES = {
+    "/health/liveliness": answer(b'"I\'m alive!"'),
+    "/health/readiness": answer(b'{"status": "healthy", "litellm_version": "1.106.2"}'),
+    "/model/info": answer(json.dumps(LISTED).encode()),
+    "/router/settings": answer(b'{"current_values": {"routing_strategy": "least-busy"}}'),
+}
 
 
 def test_a_page_gives_failures_by_deployment() -> None:
@@ -73,17 +57,15 @@ def test_hostile_labels_and_values_are_cleaned_and_left_out() -> None:
     assert (found.failures, found.cooldowns, found.refusals) == ({"[2Jx": 1.0}, 0.0, 0.0)
 
 
-async def test_counters_are_asked_every_ten_seconds(serve: Serve, clock: FakeClock) -> None:
+async def test_counters_are_asked_every_ten_seconds(router: OpenRouter, clock: FakeClock) -> None:
     """If the page exists, each sample has its newest counters."""
-    server = await serve(table() | {METRICS: answer(PAGE)})
-    source = router(server, clock)
-    first = await poll(source)
+    server, source = await router(ROUTES | {METRICS: answer(PAGE)}, "sk-1")
+    first = await poll_router(source)
     clock.now += 5.0
-    second = await poll(source)
+    second = await poll_router(source)
     assert server.paths.count(METRICS) == 1
     clock.now += 5.0
-    await poll(source)
-    await source.close()
+    await poll_router(source)
     assert server.paths.count(METRICS) == 2
     assert (first.failures, first.cooldowns, first.refusals) == ({"spark-1": 5, "spark-2": 1}, 4, 9)
     assert second.failures == first.failures
@@ -108,33 +90,27 @@ def page(name: str) -> bytes:
     ],
 )
 async def test_a_router_is_known_by_its_page(
-    name: str, kind: str, queued: float | None, in_flight: float | None, serve: Serve
+    name: str, kind: str, queued: float | None, in_flight: float | None, router: OpenRouter
 ) -> None:
     """LiteLLM's route is tried once; then one request of the page is a poll."""
-    server = await serve({"/metrics": page(name)})
-    source = RouterSource(RouterTarget("front", server.url))
+    server, source = await router({"/metrics": page(name)})
     for _ in range(2):
-        sample = await source.poll(2.0)
-        assert isinstance(sample, RouterSample)
+        sample = await poll_router(source)
         assert (sample.kind, sample.alive, sample.queued, sample.in_flight) == (kind, True, queued, in_flight)
-    await source.close()
     assert server.paths == ["/health/liveliness", "/metrics", "/metrics"]
 
 
-async def test_a_router_that_stops_answering_is_a_failure_and_then_anything(serve: Serve) -> None:
+async def test_a_router_that_stops_answering_is_a_failure_and_then_anything(router: OpenRouter) -> None:
     """If its page disappears, a router is a failure; a server that is not a router has a note, as ever."""
     routes = {"/metrics": page("router-stack")}
-    server = await serve(routes)
-    source = RouterSource(RouterTarget("front", server.url))
-    assert isinstance(await source.poll(2.0), RouterSample)
+    _, source = await router(routes)
+    await poll_router(source)
     routes["/metrics"] = answer(b"oops", "500 Internal Server Error")
     failure = await source.poll(2.0)
     assert isinstance(failure, Failure)
     assert failure.kind is FailureKind.HTTP
     routes["/metrics"] = answer(b"hello")
-    sample = await source.poll(2.0)
-    await source.close()
-    assert isinstance(sample, RouterSample)
+    sample = await poll_router(source)
     assert sample.note is not None
     assert (sample.kind, sample.alive) == ("unknown", None)
 

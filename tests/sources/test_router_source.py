@@ -8,9 +8,8 @@ import json
 import pytest
 
 from sparktop.model.router import Deployment, RouterSample
-from sparktop.model.targets import RouterTarget
-from sparktop.sources.router import PAGE, PATHS, RouterSource
-from tests.sources.conftest import FakeClock, RawServer, Serve
+from sparktop.sources.router import PAGE, PATHS
+from tests.sources.conftest import FakeClock, OpenRouter, poll_router
 from tests.sources.conftest import answer as reply
 
 KEY = "sk-quite-secret"
@@ -38,23 +37,10 @@ OPEN = {
 LOCKED = answer({"error": {"message": "Authentication Error, No api key passed in."}}, "401 Unauthorized")
 
 
-def router(server: RawServer, clock: FakeClock | None = None, key: str | None = None) -> RouterSource:
-    target = RouterTarget("proxy", server.url, api_key=key)
-    return RouterSource(target, clock=clock) if clock else RouterSource(target)
-
-
-async def poll(source: RouterSource) -> RouterSample:
-    reading = await source.poll(2.0)
-    assert isinstance(reading, RouterSample), reading
-    return reading
-
-
-async def test_the_first_poll_tells_everything(serve: Serve) -> None:
+async def test_the_first_poll_tells_everything(router: OpenRouter) -> None:
     """Kind, version, strategy and deployments are complete after a single poll."""
-    server = await serve(OPEN)
-    source = router(server, key=KEY)
-    sample = await poll(source)
-    await source.close()
+    _, source = await router(OPEN, KEY)
+    sample = await poll_router(source)
     assert (sample.kind, sample.alive, sample.version) == ("litellm", True, "1.106.2")
     assert (sample.strategy, sample.note) == ("least-busy", None)
     assert sample.deployments == (
@@ -64,7 +50,7 @@ async def test_the_first_poll_tells_everything(serve: Serve) -> None:
     assert sample.answer_ms is not None
 
 
-async def test_only_routes_that_read_are_asked(serve: Serve, clock: FakeClock) -> None:
+async def test_only_routes_that_read_are_asked(router: OpenRouter, clock: FakeClock) -> None:
     """Over minutes and whatever fails, it sends only GETs of six known paths, and never of /health."""
     asked: set[str] = set()
     doors: list[dict[str, bytes]] = [
@@ -78,12 +64,10 @@ async def test_only_routes_that_read_are_asked(serve: Serve, clock: FakeClock) -
     ]
     for table in doors:
         for key in (None, KEY):
-            server = await serve(table)
-            source = router(server, clock, key)
+            server, source = await router(table, key)
             for _ in range(3):
                 await source.poll(2.0)
                 clock.now += 61.0
-            await source.close()
             asked |= {head.split(b" HTTP")[0].decode() for head in server.heads}
     assert asked == {f"GET {path}" for path in (*PATHS, PAGE, "/workers", "/running")}
     assert set(PATHS) == {
@@ -97,18 +81,16 @@ async def test_only_routes_that_read_are_asked(serve: Serve, clock: FakeClock) -
     assert PAGE == "/metrics"
 
 
-async def test_facts_are_asked_once_a_minute(serve: Serve, clock: FakeClock) -> None:
+async def test_facts_are_asked_once_a_minute(router: OpenRouter, clock: FakeClock) -> None:
     """Between two requests for the facts only the liveness is asked; samples repeat the known facts."""
-    server = await serve(OPEN)
-    source = router(server, clock)
-    first = await poll(source)
+    server, source = await router(OPEN)
+    first = await poll_router(source)
     clock.now += 59.0
-    second = await poll(source)
+    second = await poll_router(source)
     assert server.paths.count("/model/info") == 1
     assert second.deployments == first.deployments is not None
     clock.now += 1.0
-    await poll(source)
-    await source.close()
+    await poll_router(source)
     assert server.paths.count("/model/info") == server.paths.count("/router/settings") == 2
     assert server.paths.count("/health/liveliness") == 3
 
@@ -122,41 +104,37 @@ async def test_facts_are_asked_once_a_minute(serve: Serve, clock: FakeClock) -> 
     ],
 )
 async def test_a_refusal_is_one_line_and_final(
-    serve: Serve, clock: FakeClock, key: str | None, refusal: bytes, note: str
+    router: OpenRouter, clock: FakeClock, key: str | None, refusal: bytes, note: str
 ) -> None:
     """Without the right key it is still alive, says what to do, and the list is not requested again."""
-    server = await serve(OPEN | {"/model/info": refusal})
-    source = router(server, clock, key)
+    server, source = await router(OPEN | {"/model/info": refusal}, key)
     for _ in range(3):
-        sample = await poll(source)
+        sample = await poll_router(source)
         clock.now += 61.0
-    await source.close()
     assert (sample.alive, sample.deployments, sample.strategy) == (True, None, None)
     assert (sample.note or "").removesuffix(": [[routers]] with api_key_env") == note
     assert server.paths.count("/model/info") == 1
     assert "/router/settings" not in server.paths
 
 
-async def test_a_passing_trouble_keeps_what_is_known(serve: Serve, clock: FakeClock) -> None:
+async def test_a_passing_trouble_keeps_what_is_known(router: OpenRouter, clock: FakeClock) -> None:
     """A server error with the right key loses no known fact, and the note says so."""
     table = dict(OPEN)
-    server = await serve(table)
-    source = router(server, clock, KEY)
-    first = await poll(source)
+    _, source = await router(table, KEY)
+    first = await poll_router(source)
     table["/model/info"] = answer({"detail": "database is slow"}, "500 Internal Server Error")
     clock.now += 60.0
-    second = await poll(source)
+    second = await poll_router(source)
     assert (second.deployments, second.strategy) == (first.deployments, None)
     assert second.note is not None
     assert "database is slow" in second.note
     table |= OPEN
     clock.now += 15.0
-    third = await poll(source)
-    await source.close()
+    third = await poll_router(source)
     assert (third.deployments, third.strategy, third.note) == (first.deployments, "least-busy", None)
 
 
-async def test_a_slow_fact_never_costs_the_sign_of_life(serve: Serve) -> None:
+async def test_a_slow_fact_never_costs_the_sign_of_life(router: OpenRouter) -> None:
     """A list of deployments that never arrives does not prevent an alive sample within the deadline."""
     stop = asyncio.Event()
 
@@ -168,26 +146,23 @@ async def test_a_slow_fact_never_costs_the_sign_of_life(serve: Serve) -> None:
             writer.write(OPEN[path])
             await writer.drain()
 
-    server = await serve(talk)
-    source = router(server)
+    server, source = await router(talk)
     reading = await source.poll(0.3)
     stop.set()
-    await source.close()
     assert isinstance(reading, RouterSample)
     assert reading.alive
     assert reading.note is not None
     assert "could not be read" in reading.note
 
 
-async def test_hostile_words_are_cleaned(serve: Serve) -> None:
+async def test_hostile_words_are_cleaned(router: OpenRouter) -> None:
     """Escapes, bidi marks and passwords in what a router says never get in."""
     listed = [
         one("\x1b[2Jid\u202e", "http://user:pass@h:1/v1?key=x#y", "m\x07\n" * 9),
         one("b", "http://user:pass@[bad"),
     ]
-    source = router(await serve(OPEN | {"/model/info": answer({"data": listed})}))
-    deployments = (await poll(source)).deployments
-    await source.close()
+    _, source = await router(OPEN | {"/model/info": answer({"data": listed})})
+    deployments = (await poll_router(source)).deployments
     assert deployments is not None
     assert [(one.id, one.address) for one in deployments] == [("[2Jid", "http://h:1/v1"), ("b", None)]
     assert "\x07" not in (deployments[0].model or "")

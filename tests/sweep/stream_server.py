@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -185,9 +186,11 @@ class StreamServer:
         self.someone_waits.set()
         await self.held.wait()
 
-    async def start(self) -> None:
+    async def start(self, tls: ssl.SSLContext | None = None) -> None:
         """Listen on a free port."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=2048, limit=1 << 22)
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", 0, backlog=2048, limit=1 << 22, ssl=tls
+        )
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

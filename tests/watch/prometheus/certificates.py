@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 from pathlib import Path
 
@@ -26,3 +27,10 @@ def make_certificates(folder: Path) -> dict[str, Path]:
             timeout=300,
         )
     return made
+
+
+def signed(ca: Path) -> ssl.SSLContext:
+    """Return the TLS of the server that the authority of this file signed."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(ca.with_name("server.pem"), ca.with_name("server.key"))
+    return context
