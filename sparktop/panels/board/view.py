@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,6 +33,12 @@ def keeping_place(order: list[str], before: Sequence[str], held: str | None) -> 
     return [*others[:index], held, *others[index:]]
 
 
+def _with_new_last(order: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Return `names` in their order in `order`; those that are new stand last."""
+    present = dict.fromkeys(names)
+    return list(dict.fromkeys(name for name in order if name in present) | present)
+
+
 class HeldOrder:
     """The order of some rows, which changes at most every `HOLD_S` seconds."""
 
@@ -52,13 +58,11 @@ class HeldOrder:
         if self._at is None or at < self._at or chosen != self._chosen:
             self._names, self._ordered_at = list(names), at
         elif at - self._ordered_at >= HOLD_S:
-            shown = set(names)
-            before = [name for name in self._names if name in shown]
+            present = set(names)
+            before = [name for name in self._names if name in present]
             self._names, self._ordered_at = keeping_place(list(names), before, held), at
         else:
-            present, placed = set(names), set(self._names)
-            kept = [name for name in self._names if name in present]
-            self._names = [*kept, *(name for name in names if name not in placed)]
+            self._names = _with_new_last(self._names, names)
         self._at, self._chosen = at, chosen
         return self._names
 
@@ -257,9 +261,7 @@ class _Ranking:
                 if (mean := means.get(name)) is not None and value is not None:
                     self._means[name] = mean + weight * (value - mean)
         self._at = at
-        names = [name for name in self._order if name in numbers]
-        placed = set(names)
-        self._order = [*names, *(name for name in numbers if name not in placed)]
+        self._order = _with_new_last(self._order, numbers)
         if at - self._ordered_at >= HOLD_S:
             self._ordered_at = at
             self._order = keeping_place(self._order_by_means(sort), self._order, held)

@@ -30,7 +30,7 @@ from sparktop.panels.board.layout import (
     arrange,
     entry_rows,
 )
-from sparktop.panels.board.scene import Scene, empty_rows, flatten
+from sparktop.panels.board.scene import Scene, empty_rows
 from sparktop.panels.board.view import (
     Preset,
     View,
@@ -43,7 +43,7 @@ from sparktop.panels.parts.text import Row, row_text, row_width
 from sparktop.ui.keys import keys_to_unseen
 from sparktop.watch.discovery import USUAL_PORTS
 from stage.rehearsal import START, Outage, Rehearsal
-from tests.panels.drawn import board, text_of
+from tests.panels.drawn import board, flat, text_of
 
 
 @pytest.fixture(scope="module")
@@ -242,10 +242,8 @@ def shown(group: BalanceWord, lanes: Balance = SWINGS) -> Snapshot:
 def test_the_board_has_one_row_for_the_group_and_the_lanes_on_their_panel(width: int, height: int) -> None:
     """Lanes have no panel of their own; the edge of their server's panel names the swing in full."""
     scene = Scene(shown(BalanceWord.BALANCED), width, height)
-    drawn = scene.draw()
-    assert [one.key.name for one in drawn if one.key.kind == "balance"] == ["m"]
-    rows = ["".join(text for text, _ in row) for row in flatten(drawn, width, height)]
-    assert sum("▲ lanes oscillating, every 6 s" in row for row in rows) == 1
+    assert [one.key.name for one in scene.draw() if one.key.kind == "balance"] == ["m"]
+    assert text_of(flat(scene)).count("▲ lanes oscillating, every 6 s") == 1
 
 
 @pytest.mark.parametrize(

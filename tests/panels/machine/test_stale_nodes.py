@@ -17,12 +17,12 @@ from sparktop.model.router import Scrape
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import NodeTarget, PrometheusTarget, Watch
 from sparktop.panels.board.layout import PanelKey
-from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.machine.panel import line_shape, node_line, short_node
 from sparktop.panels.parts.text import Row
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
 from sparktop.store import SourceKey, Store
+from tests.panels.drawn import board
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 EVERY_S, STALE_S = 15.0, 37.5
@@ -68,8 +68,7 @@ def stale() -> Snapshot:
 
 def drawn(shown: Snapshot, zoomed: PanelKey | None = None) -> list[Row]:
     """Return the board of 80×24."""
-    scene = Scene(shown, 80, 22, zoomed=zoomed)
-    return flatten(scene.draw(), 80, scene.layout.height)
+    return board(shown, (80, 22), zoomed=zoomed)
 
 
 def bright(rows: list[Row]) -> str:

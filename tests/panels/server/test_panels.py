@@ -30,7 +30,7 @@ from sparktop.model.snapshot import (
 from sparktop.model.targets import StateThresholds, Thresholds
 from sparktop.model.yardsticks import SteadyLoad, Yard
 from sparktop.panels.board.layout import PanelKey
-from sparktop.panels.board.scene import Scene, flatten
+from sparktop.panels.board.scene import Scene
 from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.figures import latency_role
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow, column_width
@@ -43,6 +43,7 @@ from sparktop.report.text_snapshot import render as text
 from stage.fleet import RehearsedFleet
 from stage.rehearsal import Rehearsal
 from tests.hardware.ras.examples import answer
+from tests.panels.drawn import board, text_of, texts
 
 WINDOW = TimeWindow(130.0, 60.0)
 
@@ -257,10 +258,7 @@ def servers(count: int, prefix: str = "") -> Snapshot:
 
 def table(snapshot: Snapshot, width: int, height: int) -> list[str]:
     """Return the rows of the table of all servers, each checked to be as wide as the board."""
-    scene = Scene(snapshot, width, height, COMPACT)
-    rows = flatten(scene.draw(), width, height)
-    assert {row_width(row) for row in rows} == {width}
-    return [row_text(row) for row in rows]
+    return texts(board(snapshot, (width, height), COMPACT))
 
 
 GIB = 2**30
@@ -300,9 +298,7 @@ def snapshot(*views: BackendView) -> Snapshot:
 
 
 def screen(width: int, height: int, *views: BackendView) -> str:
-    rows = flatten(Scene(snapshot(*views), width, height).draw(), width, height)
-    assert {row_width(row) for row in rows} == {width}
-    return "\n".join(row_text(row) for row in rows)
+    return text_of(board(snapshot(*views), (width, height)))
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 22), (120, 34), (200, 48)])
