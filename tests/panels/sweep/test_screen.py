@@ -55,7 +55,6 @@ from tests.panels.sweep_views import (
     done,
     evidence,
     finished,
-    published,
     renamed,
     result,
     running,
@@ -68,43 +67,64 @@ Draw = Callable[[int, int], list[Row]]
 WIDTHS, HEIGHTS = st.integers(60, 200), st.integers(16, 50)
 
 
-def _difference(width: int, height: int) -> list[Row]:
+def history(count: int, preview: SweepView | None) -> Draw:
+    row = stored_row(StoredSweep(Path("1.json"), result()), "1.json")
+    rows = [replace(row, key=f"{index}.json") for index in range(count)]
+    return lambda width, height: history_screen(rows, width, height, chosen="0.json", preview=preview)
+
+
+def _difference(scroll: int | None) -> Draw:
     before, after = series_of(result())
-    return difference_screen(difference(before, after), width, height)
+    return lambda width, height: difference_screen(difference(before, after), width, height, scroll=scroll)
 
 
-def _history(width: int, height: int) -> list[Row]:
-    rows = [stored_row(StoredSweep(Path("1.json"), result()), "1.json")] * 60
-    return history_screen(rows, width, height, chosen="1.json")
+def sweep(view: Callable[[], SweepView], *, curves: bool = True) -> Draw:
+    return lambda width, height: sweep_screen(view(), width, height, curves=curves)
+
+
+def topologies(width: int, height: int) -> list[Row]:
+    found = done().topologies
+    assert found is not None
+    return topology_screen(found, width, height, plots=done().plots)
 
 
 WHOLE: dict[str, Draw] = {
-    "running": lambda w, h: sweep_screen(running(), w, h),
-    "done": lambda w, h: sweep_screen(done(), w, h),
-    "finished": lambda w, h: sweep_screen(finished(), w, h),
-    "tracks after the end": lambda w, h: sweep_screen(finished(), w, h, curves=False),
+    "running": sweep(running),
+    "done": sweep(done),
+    "one target": sweep(lambda: replace(done(), rows=done().rows[:3], levels=done().levels[:3])),
+    "finished": sweep(finished),
+    "tracks after the end": sweep(finished, curves=False),
+    "history": history(60, done()),
+    "history of 1": history(1, done()),
+    "four servers": sweep(lambda: with_servers(running(), 4)),
+    "wide name": sweep(lambda: renamed(running(), "東京の計算機・とても長い名前です")),
+    "searching": sweep(lambda: replace(running(), searches=(SEARCH,))),
+    "searched": sweep(lambda: replace(finished(), searches=(SEARCH,))),
+    "changes": _difference(0),
+    **{one.value: sweep(lambda one=one: view_of(one)) for one in SweepStatus if one.over},  # type: ignore[misc] # a default binds the loop's value
+}
+LOW: dict[str, Draw] = {
     "band": lambda w, h: sweep_band(running(), w, h),
     "band of a file": lambda w, h: sweep_band(done(), w, h),
-    "history": _history,
-    "before anything": lambda w, h: sweep_screen(starting(), w, h),
+    "history without preview": history(60, None),
+    "before anything": sweep(starting),
     "band before anything": lambda w, h: sweep_band(starting(), w, h),
-    "four servers": lambda w, h: sweep_screen(with_servers(running(), 4), w, h),
-    "wide name": lambda w, h: sweep_screen(renamed(running(), "東京の計算機・とても長い名前です"), w, h),
 }
+"""Pictures that may have large empty areas."""
 LONG: dict[str, Draw] = {
     "curves": lambda w, h: curves_screen(done(), w, h),
-    "topologies": lambda w, h: topology_screen(published(), w, h),
+    "topologies": topologies,
     "evidence": lambda w, h: evidence_screen(evidence(), w, h),
-    "difference": _difference,
+    "difference": _difference(None),
 }
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", [*WHOLE, *LOW])
 @given(width=WIDTHS, height=HEIGHTS)
 @settings(max_examples=6, deadline=None)
 def test_a_screen_fills_its_place_exactly(name: str, width: int, height: int) -> None:
     """Whatever the terminal's size, there are `height` rows of `width` cells."""
-    rows = WHOLE[name](width, height)
+    rows = (WHOLE | LOW)[name](width, height)
     assert [row_width(row) for row in rows] == [width] * height
 
 
@@ -118,11 +138,11 @@ def test_a_long_screen_has_whole_rows_and_at_least_the_height(name: str, width: 
     assert {row_width(row) for row in rows} == {width}
 
 
-@pytest.mark.parametrize("name", [*WHOLE, *LONG])
+@pytest.mark.parametrize("name", [*WHOLE, *LOW, *LONG])
 def test_every_role_is_one_that_themes_have(name: str) -> None:
     """No panel asks a theme for a colour that it does not know."""
     palette = shipped_palettes()["spark-dark"]
-    rows = (WHOLE | LONG)[name](120, 40)
+    rows = (WHOLE | LOW | LONG)[name](120, 40)
     for role in {role for row in rows for _, role in row}:
         assert palette.color(role)
 
@@ -134,7 +154,7 @@ def text(rows: Sequence[Row]) -> str:
 @pytest.mark.parametrize("name", ["running", "done", "band", "curves"])
 def test_simulated_figures_are_called_so(name: str) -> None:
     """A picture of the simulation cannot be mistaken for a measurement."""
-    assert "simulated" in text((WHOLE | LONG)[name](80, 24))
+    assert "simulated" in text((WHOLE | LOW | LONG)[name](80, 24))
 
 
 def test_a_live_screen_shows_servers_and_machines() -> None:
@@ -297,7 +317,7 @@ BARS = (
     ),
     ConditionBar("p90 E2E", "–", "9 s"),
 )
-SEARCH = SearchView("spark", TRIED, "between 4 and 5", BARS, "5 agents, 17 requests so far")
+SEARCH: SearchView = SearchView("spark", TRIED, "between 4 and 5", BARS, "5 agents, 17 requests so far")
 
 
 def drawn(view: SearchView, width: int, most: int = 20) -> list[str]:
@@ -403,16 +423,6 @@ def view_of(status: SweepStatus) -> SweepView:
     )
 
 
-def sweep(view: Callable[[], SweepView], *, curves: bool = True) -> Draw:
-    return lambda width, height: sweep_screen(view(), width, height, curves=curves)
-
-
-def history(count: int) -> Draw:
-    at = datetime(2026, 1, 2, tzinfo=UTC)
-    rows = [HistoryRow(f"{index}.json", at, "quick", "done", ("proxy",)) for index in range(count)]
-    return lambda width, height: history_screen(rows, width, height, preview=done())
-
-
 def test_the_history_counts_levels_with_a_warning_in_its_colour() -> None:
     """The number of levels with a warning has the colour of warnings; a result without one has no number."""
     at = datetime(2026, 1, 2, tzinfo=UTC)
@@ -422,41 +432,12 @@ def test_the_history_counts_levels_with_a_warning_in_its_colour() -> None:
     assert "!" not in row_text(second)
 
 
-def topologies(width: int, height: int) -> list[Row]:
-    found = done().topologies
-    assert found is not None
-    return topology_screen(found, width, height, plots=done().plots)
-
-
-def changes(width: int, height: int) -> list[Row]:
-    before, after = series_of(result())
-    return difference_screen(difference(before, after), width, height, scroll=0)
-
-
-STATES: dict[str, Draw] = {
-    "running": sweep(running),
-    "running on 4 servers": sweep(lambda: with_servers(running(), 4)),
-    "finished": sweep(finished),
-    "finished, over time": sweep(finished, curves=False),
-    "stored": sweep(done),
-    "stored, one target": sweep(lambda: replace(done(), rows=done().rows[:3], levels=done().levels[:3])),
-    **{one.value: sweep(lambda one=one: view_of(one)) for one in SweepStatus if one.over},  # type: ignore[misc] # a default binds the loop's value
-    "searching": sweep(lambda: replace(running(), searches=(SEARCH,))),
-    "searched": sweep(lambda: replace(finished(), searches=(SEARCH,))),
-    "topologies": topologies,
-    "evidence": lambda width, height: evidence_screen(evidence(), width, height),
-    "history of 1": history(1),
-    "history of 60": history(60),
-    "difference": changes,
-}
-
-
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", [*WHOLE, "topologies", "evidence"])
 def test_no_large_area_is_empty(state: str, size: tuple[int, int]) -> None:
     """A screen that has something to show uses its room: at most a quarter of it in one place is empty."""
     width, height = size[0], size[1] - 1
-    rows = texts(STATES[state](width, height))[:height]
+    rows = texts((WHOLE | LONG)[state](width, height))[:height]
     assert largest_blank(rows) <= MOST_EMPTY * size[0] * size[1], "\n".join(rows)
 
 

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import html
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+from sparktop.commands.sweep.run import level_line
+from sparktop.panels.parts.text import row_text
+from sparktop.panels.sweep.history import history_screen
+from sparktop.panels.sweep.screen import curves_screen, notices_screen, sweep_band, sweep_screen
+from sparktop.panels.sweep.topology import topology_screen
+from sparktop.sweep.formats.written import sweep_report
+from sparktop.sweep.history import stored_row
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import (
     Holds,
@@ -16,6 +27,8 @@ from sparktop.sweep.result.results import (
     TargetResult,
     Validity,
 )
+from sparktop.sweep.result.store import StoredSweep
+from sparktop.sweep.view.result import result_view
 from tests.sweep.made_results import made_level, made_sweep
 
 NODES = ("node-x", "node-y")
@@ -69,3 +82,31 @@ def full_sweep(
         TargetResult(name=alone, url="http://10.1.2.4:8000", model=model, levels=tuple(levels)),
     )
     return result.model_copy(update={"targets": targets, "slo": slo, "guard": "stops below 8 GiB on node-x"})
+
+
+def texts_of(result: SweepResult) -> Iterator[tuple[str, str]]:
+    """Yield (form, text) of all that a user reads of a result."""
+    view = result_view(result)
+    row = stored_row(StoredSweep(Path("1.json"), result), "1.json")
+    for width, height in ((80, 24), (120, 36), (200, 50)):
+        drawn = {
+            "screen": sweep_screen(view, width, height),
+            "curves": curves_screen(view, width, height),
+            "notices": notices_screen(view, width, height),
+            "band": sweep_band(view, width, 14),
+            "results": history_screen([row], width, height, chosen="1.json"),
+        }
+        if view.topologies is not None:
+            drawn["topologies"] = topology_screen(view.topologies, width, height)
+        yield from ((f"{form} {width}", "\n".join(map(row_text, rows))) for form, rows in drawn.items())
+    for form in ("md", "post", "html"):
+        text = sweep_report(result, form)
+        text = html.unescape(re.sub(r"<style.*?</style>|<svg.*?</svg>|<[^>]+>", " ", text, flags=re.DOTALL))
+        yield form, re.sub(r"[`*]", "", text)
+    yield "json", str(json.loads(sweep_report(result, "json"))["headline"])
+    yield "headline", view.headline or ""
+    yield "verdict", "\n".join(view.verdict)
+    yield (
+        "lines",
+        "\n".join(level_line(target.name, one) for target in result.targets for one in target.levels),
+    )

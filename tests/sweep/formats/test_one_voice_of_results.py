@@ -7,8 +7,6 @@ and agents, simulated. `tests/sweep/view/test_findings.py` holds what they say o
 
 from __future__ import annotations
 
-import html
-import json
 import random
 import re
 from collections.abc import Iterator
@@ -16,14 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.commands.sweep.run import level_line
 from sparktop.model.load import LoadKind
 from sparktop.panels.parts.text import row_text
-from sparktop.panels.sweep.history import history_screen
-from sparktop.panels.sweep.screen import curves_screen, notices_screen, sweep_band, sweep_screen
 from sparktop.panels.sweep.table import BEST, table_rows
-from sparktop.panels.sweep.topology import topology_screen
-from sparktop.sweep.formats.written import sweep_report
 from sparktop.sweep.history import stored_row
 from sparktop.sweep.result.results import (
     AgentsResult,
@@ -41,6 +34,7 @@ from sparktop.sweep.terms.definitions import ALL_LATENCIES, METRICS, RATES
 from sparktop.sweep.view.marks import ttft_error_words
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.words import recommendation
+from tests.sweep.formats.full_results import texts_of
 from tests.sweep.made_results import made_level, made_sweep
 
 NAMES = ("alpha", "beta", "gamma")
@@ -173,34 +167,6 @@ def a_result(kind: str, seed: int) -> SweepResult:
 
 
 Texts = list[tuple[str, str]]
-
-
-def texts_of(result: SweepResult) -> Iterator[tuple[str, str]]:
-    """Yield (form, text) of all that a user reads of a result."""
-    view = result_view(result)
-    row = stored_row(StoredSweep(Path("1.json"), result), "1.json")
-    for width, height in ((80, 24), (120, 36), (200, 50)):
-        drawn = {
-            "screen": sweep_screen(view, width, height),
-            "curves": curves_screen(view, width, height),
-            "notices": notices_screen(view, width, height),
-            "band": sweep_band(view, width, 14),
-            "results": history_screen([row], width, height, chosen="1.json"),
-        }
-        if view.topologies is not None:
-            drawn["topologies"] = topology_screen(view.topologies, width, height)
-        yield from ((f"{form} {width}", "\n".join(map(row_text, rows))) for form, rows in drawn.items())
-    for form in ("md", "post", "html"):
-        text = sweep_report(result, form)
-        text = html.unescape(re.sub(r"<style.*?</style>|<svg.*?</svg>|<[^>]+>", " ", text, flags=re.DOTALL))
-        yield form, re.sub(r"[`*]", "", text)
-    yield "json", str(json.loads(sweep_report(result, "json"))["headline"])
-    yield "headline", view.headline or ""
-    yield "verdict", "\n".join(view.verdict)
-    yield (
-        "lines",
-        "\n".join(level_line(target.name, one) for target in result.targets for one in target.levels),
-    )
 
 
 def _numbers(level: LevelResult, name: str) -> Iterator[float | None]:

@@ -6,15 +6,14 @@ The marks of a level: what limited it stands in the first label, which narrow ta
 
 Whatever was measured: no two texts of one result name other figures, rivals or verdicts for one thing.
 
-The texts are read as a reader reads them: leads ("a +20 % against b"), the level called the best, and
-the signs in tables. What they say is held against the values of the levels, computed here.
+The texts are read as a reader reads them: leads ("a +20 % against b"). What they say is held against the
+values of the levels, computed here.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -26,11 +25,10 @@ from sparktop.model.load import concurrency_point
 from sparktop.model.sweep import NOT_CERTAIN, WITHIN_NOISE, Difference, DifferenceRow, Value
 from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.table import ALIKE, BEST, table_rows
-from sparktop.panels.sweep.topology import difference_screen, topology_screen
+from sparktop.panels.sweep.topology import difference_screen
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Load, Series, load_reference, series_of
 from sparktop.sweep.formats.report import comparison_markdown
-from sparktop.sweep.formats.written import sweep_report
 from sparktop.sweep.result.results import (
     Holds,
     LevelResult,
@@ -46,6 +44,7 @@ from sparktop.sweep.view.curves import curve_plots, sweep_plots
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.result import result_view, topologies
+from tests.sweep.formats.full_results import texts_of
 from tests.sweep.made_results import made_level, made_series, made_sweep
 
 
@@ -276,20 +275,6 @@ def swept(targets: Sequence[Sequence[tuple[float, float, str, int]]]) -> SweepRe
     return made_sweep(*named)
 
 
-def texts_of(result: SweepResult) -> Iterator[str]:
-    """Yield every text that a user gets of a result: screens, reports, the post, JSON's headline."""
-    view = result_view(result)
-    yield view.headline or ""
-    yield from view.verdict
-    if view.topologies is not None:
-        yield from (row_text(row) for row in topology_screen(view.topologies, 200, 40))
-        yield from view.topologies.sentences
-    for form in ("md", "post", "html"):
-        # HTML's tags and Markdown's signs are no words.
-        yield re.sub(r"<[^>]+>|[`*]", "", sweep_report(result, form)).replace("\n", " ")
-    yield str(json.loads(sweep_report(result, "json"))["headline"])
-
-
 def mean_of(result: SweepResult, name: str, concurrency: int) -> float:
     """Return the decode rate of a target's level."""
     target = result.target(name)
@@ -335,7 +320,7 @@ def test_a_lead_has_one_figure_and_a_level_one_verdict(
             rest = {name: mean for name, mean in means.items() if name != row.winner}
             assert means[row.against or ""] == max(rest.values())
     said: dict[str, set[tuple[str, str]]] = {}
-    for text in texts_of(result):
+    for _, text in texts_of(result):
         assert true_leads.issuperset(_LEAD.findall(text)), text
         for part in re.findall(r"Decode: ([^.\n]*? at c.*?)(?:Peak|Total|Output|Pure|TTFT|ITL|E2E|$)", text):
             for name, word, first, last in _VERDICTS.findall(part):
@@ -354,7 +339,7 @@ def test_the_best_level_is_the_best_in_every_text(levels: list[tuple[float, floa
     at = LEVELS[levels.index(highest)]
     named = {
         (int(concurrency), float(rate.replace(",", "")))
-        for text in texts_of(result)
+        for _, text in texts_of(result)
         for concurrency, rate in _BEST.findall(text)
     }
     assert named == {(at, highest[0])}

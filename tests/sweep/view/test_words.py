@@ -17,8 +17,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.sweep import Rank
@@ -220,25 +218,6 @@ def test_a_target_that_beats_some_but_not_all_is_no_winner() -> None:
 def decoding_only(made: LevelResult) -> LevelResult:
     """Return the level without a prefill rate and without TTFT."""
     return made.model_copy(update={"prefill_tps": None, "ttft_ms": None})
-
-
-_RATES = st.lists(st.sampled_from((0.5, 50.0, 51.0, 90.0, 100.0, 300.0)), min_size=1, max_size=3)
-_LEVEL = st.tuples(st.sampled_from((1, 4)), _RATES)
-_TARGET = st.lists(_LEVEL, min_size=1, max_size=2, unique_by=lambda one: one[0])
-
-
-@settings(max_examples=6, deadline=None)
-@given(st.lists(_TARGET, min_size=2, max_size=4))
-def test_any_targets_have_a_headline(found: Sequence[Sequence[tuple[int, list[float]]]]) -> None:
-    """Whatever was measured, each format has an answer."""
-    made = [
-        (f"t{number}", [decoding_only(level(at, *rates)) for at, rates in levels])
-        for number, levels in enumerate(found)
-    ]
-    result = made_sweep(*made)
-    assert result_view(result).headline
-    assert sweep_report(result, "post").startswith("## ")
-    assert sweep_report(result, "md")
 
 
 def latency(p50: float, p90: float | None = None, count: int = 40) -> Latency:
