@@ -311,19 +311,13 @@ def _metric_rows(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
         figures = table.figures(metric.name, load)
         if len(figures) < _LEAST_FIGURES:
             continue
-        ranked = sorted(
-            figures, key=lambda name: _ranking_value(figures[name], metric), reverse=metric.more_is_better
-        )
+        worse = min if metric.more_is_better else max
+        # By the mean, or the worse end of a range.
+        by_rank = {name: worse(value.span or (value.mean,)) for name, value in figures.items()}
+        ranked = sorted(figures, key=by_rank.__getitem__, reverse=metric.more_is_better)
         first_ahead = first_ahead or ranked[0]
         crossed = crossed or ranked[0] != first_ahead
         yield _row_at_load(table, metric, load, ranked, crossed=crossed)
-
-
-def _ranking_value(figure: Value, metric: Metric) -> float:
-    """Return the value by which targets are ranked: the mean, or the worse end of a range."""
-    if figure.span is None:
-        return figure.mean
-    return min(figure.span) if metric.more_is_better else max(figure.span)
 
 
 def _row_at_load(
@@ -680,7 +674,13 @@ def _compare_answers(
     search: CapacityResult, answers: Mapping[str, CapacityAnswer], *, alike: bool
 ) -> CapacityComparison:
     """Return the comparison of answers to one question; see `CapacityComparison`."""
-    ranges = {name: _answer_range(search, answer) for name, answer in answers.items()}
+    ranges: dict[str, tuple[float, float | None]] = {}
+    for name, answer in answers.items():
+        low, fails = answer.interval
+        ranges[name] = (
+            low or 0.0,
+            fails - 1 if fails is not None and search.load is not LoadKind.RATE else fails,
+        )
     more = [
         name
         for name, (low, _) in ranges.items()
@@ -696,10 +696,3 @@ def _compare_answers(
         ranges={**ranges},
         takes_more=more[0] if more and alike else None,
     )
-
-
-def _answer_range(search: CapacityResult, answer: CapacityAnswer) -> tuple[float, float | None]:
-    """Return (smallest, largest) answer within the 95 % interval; the largest is None if it is not known."""
-    low, fails = answer.interval
-    highest = None if fails is None else fails if search.load is LoadKind.RATE else fails - 1
-    return low or 0.0, highest

@@ -176,14 +176,12 @@ class SweepScreen(CanvasScreen):
         several = self._evidence is not None and len(self._evidence.timelines) > 1
         keys = []
         for name in names:
-            word = (table[name].shown, self._footer_word(table[name]))
+            word = (table[name].shown, table[name].footer or "")
+            if name == "reference" and self.reference is not None:
+                shown = self.reference.name
+                word = (table[name].shown, f"published: {fit(shown, min(24, len(shown)))}")
             keys += [word] if name != "turn" else [("tab", "other run")] if several else []
         return [*scroll_keys(self._scroll, self._height - self.room - self._scroll), *keys]
-
-    def _footer_word(self, key: Key) -> str:
-        if key.name == "reference" and self.reference is not None:
-            return f"published: {fit(self.reference.name, min(24, len(self.reference.name)))}"
-        return key.footer or ""
 
     def _selected_level(self, view: SweepView) -> LevelKey | None:
         """Return the selected level, else the best or the newest one; None if there is no level."""
@@ -347,10 +345,13 @@ class SweepScreen(CanvasScreen):
 
     def action_report(self) -> None:
         """Write a report of the sweep into the current folder."""
-        self.run_worker(self._save_report(), group="report", exclusive=True, exit_on_error=False)
 
-    async def _save_report(self) -> None:
-        self._say(await save_report(self._source, () if self.reference is None else self.reference.series))
+        async def save() -> None:
+            self._say(
+                await save_report(self._source, () if self.reference is None else self.reference.series)
+            )
+
+        self.run_worker(save(), group="report", exclusive=True, exit_on_error=False)
 
     def action_help(self) -> None:
         """Show the help on the keys of this screen."""

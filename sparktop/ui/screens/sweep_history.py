@@ -219,18 +219,16 @@ class HistoryScreen(CanvasScreen):
         self._unread = 1  # the first scan has yet to find out that there is nothing
         self._paint()
         self._scan()
-        self.set_interval(_SCAN_EVERY_S, self._scan_again)
+        self.set_interval(_SCAN_EVERY_S, self._scan)
 
     def on_screen_resume(self) -> None:
         """Scan the folder when another screen is closed: a result may have been stored meanwhile."""
         if self.is_mounted:
             self._scan()
 
-    def _scan_again(self) -> None:
-        if self.is_current:
-            self._scan()
-
     def _scan(self) -> None:
+        if not self.is_current:
+            return
         self.run_worker(self._read(), group="history-reading", exclusive=True, exit_on_error=False)
 
     async def _read(self) -> None:

@@ -130,7 +130,7 @@ async def test_a_result_that_is_stored_meanwhile_appears(shown: Shown) -> None:
     async with shown.on():
         await shown.press("down")
         shown.keep("9.json", days=9)
-        shown.screen._scan_again()
+        shown.screen._scan()
         await shown.settled()
         assert "6 results" in shown.rows[0]
         assert shown.current == "03.json"

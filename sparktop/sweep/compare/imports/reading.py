@@ -151,15 +151,14 @@ def by_axis(series: Series) -> list[Series]:
     parts = [replace(series, levels=others)] if others or not rates else []
     if rates:
         parts.append(replace(series, name=name, levels=rates, shape=LoadShape.OPEN_LOOP))
-    return [_with_own_definitions(part) for part in parts]
+    for at, part in enumerate(parts):
+        used = part.metrics()
+        own = {key: text for key, text in part.definitions.items() if key in used}
+        parts[at] = replace(part, definitions=own)
+    return parts
 
 
-def _with_own_definitions(series: Series) -> Series:
-    used = series.metrics()
-    return replace(series, definitions={key: text for key, text in series.definitions.items() if key in used})
-
-
-_TIME_KEYS = (("start_time",), ("timestamp",), ("date",))
+_TIME_KEYS = ("start_time", "timestamp", "date")
 """Keys under which aiperf, llama-benchy and `vllm bench serve` write the start time."""
 _COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)")
 """A time as `vllm bench serve` writes it: 20260322-180405."""
@@ -171,8 +170,8 @@ def started_at(data: object) -> datetime | None:
     A time without a time zone is local time.
     """
     first = value_at(data, 0) if isinstance(data, list) else data
-    for path in _TIME_KEYS:
-        text = text_at(first, *path)
+    for key in _TIME_KEYS:
+        text = text_at(first, key)
         if text is not None and (time := _parse_time(text)) is not None:
             return time
     seconds = number_at(first, "benchmarks", 0, "start_time")  # guidellm

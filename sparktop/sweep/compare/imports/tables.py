@@ -154,10 +154,15 @@ def read(text: str, name: str, source: str) -> list[Series]:
 
 def _series_of_target(target: str, targets: _Targets, source: str, definitions: Mapping[str, str]) -> Series:
     """Return the series of a target, with its runs as far as the text has them apart."""
+
+    def over_runs(runs: Sequence[Value]) -> Value:
+        values = tuple(run.mean for run in runs)
+        return runs[0] if len(runs) == 1 else value_of(fmean(values), values, stdev(values))
+
     levels = tuple(
         SeriesLevel(
             load,
-            {metric: _value_over_runs(list(runs.values())) for metric, runs in figures.items()},
+            {metric: over_runs(list(runs.values())) for metric, runs in figures.items()},
             runs=max(map(len, figures.values()))
             if any("" not in runs for runs in figures.values())
             else None,
@@ -174,11 +179,6 @@ def _series_of_target(target: str, targets: _Targets, source: str, definitions: 
         published=not any(figure.runs for level in levels for figure in level.figures.values()),
         notes=(twice,) if target in targets.contradictory else (),
     )
-
-
-def _value_over_runs(runs: Sequence[Value]) -> Value:
-    values = tuple(run.mean for run in runs)
-    return runs[0] if len(runs) == 1 else value_of(fmean(values), values, stdev(values))
 
 
 def _single_length_in(kind: str, text: str) -> int | None:
@@ -344,12 +344,19 @@ def _read_table(table: Table, name: str, pp: int | None, tg: int | None, targets
         _read_tests(table, test, name, targets)
         return
     axes = [(index, kind) for index, head in enumerate(heads) if (kind := _axis_of(head)) is not None]
-    prompt, output, run = (_column_index(heads, wanted) for wanted in (_PROMPT, _OUTPUT, _RUN))
+    prompt, output, run = (
+        next((index for index, head in enumerate(heads) if wanted.fullmatch(head)), None)
+        for wanted in (_PROMPT, _OUTPUT, _RUN)
+    )
     if not axes and prompt is None:
         return
     by_row = _naming_column(table)
     not_metrics = {index for index, _ in axes} | {prompt, output, run, by_row}
-    columns = {index: wanted for index, wanted in _metric_columns(table).items() if index not in not_metrics}
+    columns: _Columns = {
+        index: ("", metric, head)
+        for index, head in enumerate(table.heads)
+        if index not in not_metrics and (metric := _metric_of(head)) is not None
+    }
     if not columns and axes:
         columns = {
             index: wanted for index, wanted in _target_columns(table).items() if index not in not_metrics
@@ -367,13 +374,6 @@ def _read_table(table: Table, name: str, pp: int | None, tg: int | None, targets
 
 _Columns = dict[int, tuple[str, str, str]]
 """(Target, "" for that of the row; metric; text that may state its unit) by index of the column."""
-
-
-def _metric_columns(table: Table) -> _Columns:
-    metrics = {index: _metric_of(head) for index, head in enumerate(table.heads)}
-    return {
-        index: ("", metric, table.heads[index]) for index, metric in metrics.items() if metric is not None
-    }
 
 
 def _target_columns(table: Table) -> _Columns:
@@ -396,10 +396,6 @@ def _naming_column(table: Table) -> int | None:
         if _TARGETS.fullmatch(head.lower()) and len({_cell(row, index) for row in table.rows}) > 1:
             return index
     return None
-
-
-def _column_index(heads: Sequence[str], pattern: re.Pattern[str]) -> int | None:
-    return next((index for index, head in enumerate(heads) if pattern.fullmatch(head)), None)
 
 
 def _cell(row: Sequence[str], index: int | None) -> str:
@@ -442,7 +438,8 @@ def figure_of(cell: str, head: str = "", *, is_latency: bool = False) -> Value |
     low = None if match is None else _parse_number(match["low"])
     if match is None or low is None:
         return None
-    unit = match["unit"].strip().lower() or _time_unit(head)
+    units = re.findall(r"\((?:ms|s|sec|seconds)\)|\bms\b|_ms\b|_s\b", head.lower())
+    unit = match["unit"].strip().lower() or next(iter(units), "").strip("()_")
     in_seconds = is_latency and unit in {"s", "sec", "seconds"}
     scale = 1000.0 if in_seconds or unit.startswith("k") else 1.0
     high, std = _parse_number(match["high"]), _parse_number(match["std"])
@@ -451,11 +448,6 @@ def figure_of(cell: str, head: str = "", *, is_latency: bool = False) -> Value |
     if high is not None and high > low:
         return value_of_range(scale * (low + high) / 2, (scale * low, scale * high))
     return value_of(scale * low, std=None if std is None else scale * std)
-
-
-def _time_unit(head: str) -> str:
-    units = re.findall(r"\((ms|s|sec|seconds)\)|\b(ms)\b|_(ms|s)\b", head.lower())
-    return next((part for units_of_head in units for part in units_of_head if part), "")
 
 
 def _parse_number(text: str | None) -> float | None:
