@@ -7,7 +7,7 @@ needs two points.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from msgspec import Struct
@@ -213,12 +213,6 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     values, cells = [point.value for point in points], max(4, width - _EDGE - beside)
     grid = DotGrid(cells, tall)
     place = _PlotPlaces(_axis_of_points(values, cells), grid, *plot_ends(plot))
-    met = _shared_ends(place, plot)
-    if met and cells >= _LEAST_GRAPH:
-        first, longest = place.x(values[-1]) // 2, max(len(text) for text in met.values())
-        # A narrower axis leaves room for the letters; a cell more, because its margin shrinks, too.
-        over = first + longest - cells
-        place = replace(place, axis=_axis_of_points(values, cells - over - 1 if over > 0 else cells))
     for limit in plot.limits:
         if not _is_hidden_by_point(place, plot, limit):
             _draw_limit(place, limit)
@@ -231,8 +225,6 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     _draw_curves(place, plot, worst_first)
     for limit in plot.limits:
         _label_limit(place, limit)
-    if cells >= _LEAST_GRAPH:
-        _draw_shared_ends(place, plot, met)
     names = _names_rows(plot, place, worst_first[::-1], beside) if beside else [[]] * tall
     parts = zip(_scale_rows(tall, place), grid.rows(), names, strict=True)
     roles = {NO_LAYER: "text", _LIMIT: "title", _MISSED: "bad"}
@@ -379,15 +371,6 @@ def _draw_curves(place: _PlotPlaces, plot: CurvePlot, worst_first: Sequence[int]
             _draw_interval(place, point, index)
 
 
-def _draw_shared_ends(place: _PlotPlaces, plot: CurvePlot, met: Mapping[int, str]) -> None:
-    """Write the letters of `_shared_ends` beside the last points, each in the colour of its line."""
-    layers = {line_letter(plot.lines, index): index for index in range(len(plot.lines))}
-    first = place.x(max(line.points[-1].point.value for line in plot.lines)) // 2
-    for row, text in met.items():
-        for offset, char in enumerate(text):
-            place.grid.put(first + offset, row, char, layers.get(char, NO_LAYER))
-
-
 def _names_width(plot: CurvePlot, width: int) -> int:
     """Return the width in cells of the names at the right of the curves; 0 for one curve, or without room."""
     if len(plot.lines) < 2:
@@ -418,24 +401,6 @@ def _names_rows(plot: CurvePlot, place: _PlotPlaces, best_first: Sequence[int], 
         rows[first] = [(f" {line_letter(plot.lines, index)} {name}", part_role(index))]
         first += 1
     return [fit_row(row, width) for row in rows]
-
-
-def _shared_ends(place: _PlotPlaces, plot: CurvePlot) -> dict[int, str]:
-    """Return {row: letters} such as "A=C" for the ends of lines that share a cell; {} if none do.
-
-    Of more than three lines only the first two letters are included, and the number of the others.
-    """
-    last = max(line.points[-1].point for line in plot.lines)
-    rows: dict[int, list[str]] = {}
-    for index, line in enumerate(plot.lines):
-        if line.points[-1].point == last:
-            row = place.grid.row_of(place.y(line.points[-1].value.mean))
-            rows.setdefault(row, []).append(line_letter(plot.lines, index))
-    return {
-        row: "=".join(letters) if len(letters) < 4 else f"{letters[0]}={letters[1]}+{len(letters) - 2}"
-        for row, letters in rows.items()
-        if len(letters) > 1
-    }
 
 
 def plots_rows(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:

@@ -15,7 +15,6 @@ from sparktop.panels.parts.figures import (
     sentence_rows,
     wrap_sentence,
 )
-from sparktop.panels.parts.graph import area_rows
 from sparktop.panels.parts.text import Row, fit_row, side_by_side
 from sparktop.panels.sweep.live import means, timeline_rows
 from sparktop.panels.sweep.table import MARK_SIGNS, framed_sweep, page_title
@@ -24,8 +23,6 @@ _FIGURE = 9
 """Width in cells of a figure of a server."""
 _NAME = 13
 """Width in cells of the name of a value."""
-_LEAST_TALL = 2
-"""Least height in rows of the graph of a server's running requests below the timelines."""
 _WIDE = 130
 """Width in cells from which on values and servers stand side by side."""
 _ROLES = {word.value: role for word, role in WORD_ROLES.items()}
@@ -57,7 +54,6 @@ def evidence_screen(
     else:
         rows += [*_fact_rows(evidence, inner), *_share_rows(evidence, inner), *_balance_rows(evidence, inner)]
     rows += _timelines_rows(evidence, inner, run, height - 2 - len(rows))
-    rows += _running_rows(evidence, inner, height - 2 - len(rows))
     key = evidence.row.key
     name = level_name(key.point, key.prompt_tokens, lengths=lengths, wide=True, depth=key.depth)
     title: Row = [*page_title("why?", key.target), (f"{name} ", "title")]
@@ -130,28 +126,6 @@ def _share_row(share: BackendShare, index: int, names: int, room: int, top: floa
         values = means(share.running, max(1, -(-len(share.running) // room)))
         row += [(" ", "text"), (sparkrow(values, room, top), part_role(index))]
     return row
-
-
-def _running_rows(evidence: LevelEvidence, width: int, room: int) -> list[Row]:
-    """Return a graph of each server's running requests over the level, all on one scale, in `room` rows.
-
-    Empty if these are too few rows, or the requests are not known.
-    """
-    shares = [share for share in evidence.shares if any(share.running)]
-    tall = (room - 1) // max(1, len(shares))
-    if not shares or tall < _LEAST_TALL:
-        return []
-    names = min(16, max(len(share.name) for share in shares)) + 1
-    top = nice_ceiling(max(value or 0.0 for share in shares for value in share.running), 4.0)
-    words = f"requests in all runs of the level, 0 to {numbers.tick(top)}"
-    rows = [heading("running at once", words, width)]
-    for index, share in enumerate(shares):
-        part, cells = part_role(index), width - names
-        values = [share.running[at * len(share.running) // (2 * cells)] for at in range(2 * cells)]
-        for row, graph in enumerate(area_rows(values, cells, tall, top, "running", end_slot=1)):
-            name: Row = [] if row else [(share.name, part)]
-            rows.append([*fit_row(name, names), *((text, part) for text, _ in graph)])
-    return [fit_row(row, width) for row in rows]
 
 
 def _balance_rows(evidence: LevelEvidence, width: int) -> list[Row]:

@@ -220,8 +220,6 @@ def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row
         shown = text if cells <= room else []
         row += [("▏", "border"), *shown, ("─" * (room - row_width(shown)), "border")]
         used = stop
-        if span.ended_at is None and not shown:
-            row = _with_last_words(fit_row(row, used), [("▏", "border"), *text])
     unit = " c =" if any(name.isdigit() for _, name in words) else ""
     return merge_runs([*fit_row([label(f"levels{unit}")], GUTTER), *fit_row(row, axis.width)])
 
@@ -263,21 +261,6 @@ def _level_spellings(
         return sum(len(letter + name) <= room for (letter, name), room in zip(words, rooms, strict=True))
 
     return max(spellings, key=fitting_count)
-
-
-def _with_last_words(row: Row, word: Row) -> Row:
-    """Return `row` with its last cells replaced by `word`: a level that just began is named, too."""
-    left = row_width(row) - row_width(word)
-    if left < 0:
-        return row
-    kept: Row = []
-    for text, role in row:
-        if len(text) > left:
-            # A name that is cut would be read as another one.
-            return [*kept, ("─" * left, "border"), *word]
-        kept.append((text, role))
-        left -= len(text)
-    return row
 
 
 def time_row(axis: SweepAxis) -> Row:

@@ -205,18 +205,6 @@ def _ratio_of_ranges(first: Value, second: Value) -> Ratio | None:
     return None
 
 
-class BestLevel(Struct, frozen=True):
-    """The level with the highest token rate among levels of one target with the same lengths."""
-
-    level: LevelResult
-    metric: str
-    """Name of the token rate."""
-    alike: tuple[LevelResult, ...] = ()
-    """Levels whose rate is not clearly lower."""
-    untested: bool = False
-    """Whether a level has too few runs to test whether its rate is clearly lower."""
-
-
 def main_rate(levels: Sequence[LevelResult]) -> str | None:
     """Return the name of the main token rate that most of `levels` have; None if none has any."""
     return main_rate_of([[name for name in MAIN_RATES if level.rate(name) is not None] for level in levels])
@@ -244,10 +232,13 @@ def clearly_best(best: Value, other: Value) -> bool | None:
     return clear
 
 
-def best_level(levels: Sequence[LevelResult], metric: str) -> BestLevel:
-    """Return the best of `levels`, at least one, each with the rate `metric`: the first of equals.
+def best_level(
+    levels: Sequence[LevelResult], metric: str
+) -> tuple[LevelResult, tuple[LevelResult, ...], bool]:
+    """Return (the best of `levels`, those not clearly below it, whether too few runs test one of the others).
 
-    The other levels are compared with it as in the table of levels.
+    `levels`, at least one, have the rate `metric`; of equals the first is the best. The other levels are
+    compared with it as in the table of levels.
     """
     best = max(levels, key=lambda level: rate.mean if (rate := level.rate(metric)) is not None else 0.0)
     first = best.figure(metric)
@@ -257,9 +248,5 @@ def best_level(levels: Sequence[LevelResult], metric: str) -> BestLevel:
         if level is not best and first is not None and (second := level.figure(metric)) is not None
         if (ratio := ratio_of(first, second)) is not None
     ]
-    return BestLevel(
-        best,
-        metric,
-        tuple(level for level, test, _ in tests if test is False),
-        any(test is None and beyond for _, test, beyond in tests),
-    )
+    alike = tuple(level for level, test, _ in tests if test is False)
+    return best, alike, any(test is None and beyond for _, test, beyond in tests)

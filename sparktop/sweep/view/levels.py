@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
 from statistics import fmean
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
@@ -358,50 +358,48 @@ class _RequestTimes(Struct, eq=False):
     """Open loop: when the request was due."""
 
 
-class RequestBars(Struct, eq=False):
-    """The requests of a running sweep, collected from the events of measured runs, by level and run."""
-
-    _runs: dict[LevelKey, dict[int, dict[str, _RequestTimes]]] = field(default_factory=dict)
-
-    def take(self, key: LevelKey, event: LoadEvent, only: str | None) -> float | None:
-        """Add a load event of the level `key`; return the TTFT in ms if it is a first token, else None.
-
-        `only` is the only backend that can have answered, used if the answer does not name a backend; None
-        if there are several or it is unknown.
-        """
-        runs = self._runs.setdefault(key, {})
-        match event:
-            case RequestStarted():
-                bars = runs.setdefault(event.run, {})
-                if len(bars) < MOST_BARS:
-                    bars[event.request_id] = _RequestTimes(event.at, backend=only, due=event.due)
-            case FirstToken():
-                bar = _request_of(runs, event.request_id)
-                if bar is not None and bar.first_token is None:
-                    bar.first_token = event.at
-                    return 1000 * (event.at - (bar.start if bar.due is None else bar.due))
-            case RequestEnded():
-                bar = _request_of(runs, event.request_id)
-                if bar is not None:
-                    bar.end, bar.ok = event.at, event.ok
-                    bar.backend = event.served_by or bar.backend
-            case _:
-                pass
-        return None
-
-    def timelines(
-        self, key: LevelKey, now: float | None, prefill_s: Mapping[str, float]
-    ) -> tuple[Timeline, ...]:
-        """Return a timeline for each run of the level `key`; requests that still run are drawn up to `now`.
-
-        `prefill_s` has the mean prefill time in seconds that each server reports. The part of a request's
-        time to first token that exceeds its server's mean is shown as waiting.
-        """
-        runs = {run: list(bars.values()) for run, bars in self._runs.get(key, {}).items() if bars}
-        return _timelines(key, runs, now, prefill_s)
+Runs = dict[int, dict[str, _RequestTimes]]
+"""The requests of measured runs of a level, by number of the run, then by name of the request."""
 
 
-def _request_of(runs: dict[int, dict[str, _RequestTimes]], request_id: str) -> _RequestTimes | None:
+def take_request(runs: Runs, event: LoadEvent, only: str | None) -> float | None:
+    """Update `runs` from a load event of their level; return the TTFT in ms of a first token, else None.
+
+    `only` is the only backend that can have answered, used if the answer does not name a backend; None if
+    there are several or it is unknown.
+    """
+    match event:
+        case RequestStarted():
+            bars = runs.setdefault(event.run, {})
+            if len(bars) < MOST_BARS:
+                bars[event.request_id] = _RequestTimes(event.at, backend=only, due=event.due)
+        case FirstToken():
+            bar = _request_of(runs, event.request_id)
+            if bar is not None and bar.first_token is None:
+                bar.first_token = event.at
+                return 1000 * (event.at - (bar.start if bar.due is None else bar.due))
+        case RequestEnded():
+            bar = _request_of(runs, event.request_id)
+            if bar is not None:
+                bar.end, bar.ok = event.at, event.ok
+                bar.backend = event.served_by or bar.backend
+        case _:
+            pass
+    return None
+
+
+def running_timelines(
+    key: LevelKey, runs: Runs, now: float, prefill_s: Mapping[str, float]
+) -> tuple[Timeline, ...]:
+    """Return a timeline for each run of the level `key`; requests that still run are drawn up to `now`.
+
+    `prefill_s` has the mean prefill time in seconds that each server reports. The part of a request's time to
+    first token that exceeds its server's mean is shown as waiting.
+    """
+    return _timelines(key, {run: list(bars.values()) for run, bars in runs.items() if bars}, now, prefill_s)
+
+
+def _request_of(runs: Runs, request_id: str) -> _RequestTimes | None:
     # Newest first: most requests in progress belong to that run.
     return next((bars[request_id] for bars in reversed(runs.values()) if request_id in bars), None)
 

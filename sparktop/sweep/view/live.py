@@ -55,11 +55,13 @@ from sparktop.sweep.run.server_side import watched_backends, watched_nodes, watc
 from sparktop.sweep.view.capacity import RunningSearch
 from sparktop.sweep.view.levels import (
     LevelProgress,
-    RequestBars,
+    Runs,
     key_of,
     level_facts,
     level_of,
+    running_timelines,
     stored_prefill_s,
+    take_request,
 )
 from sparktop.sweep.view.marks import balance_fields
 from sparktop.sweep.view.result import end_words, plan_words, result_view, status_of
@@ -287,8 +289,8 @@ class LiveView:
         self._began = clock()
         self._ended_at: float | None = None
         self._curves = SweepCurves(TimeGrid(self._began))
-        self._bars = RequestBars()
-        self._beside_bars = RequestBars()
+        self._bars: dict[LevelKey, Runs] = {}
+        self._beside_bars: dict[LevelKey, Runs] = {}
         """Requests while long prompts arrive, and these."""
         self._levels = LevelProgress(plan)
         self._share = 0.0
@@ -412,7 +414,8 @@ class LiveView:
         level = None if self._result is None else level_of(self._result, key)
         # A measured level uses the values of its file, so that it is drawn the same when opened later.
         prefill_s = samples.prefill_s() if level is None else stored_prefill_s(level) or samples.prefill_s()
-        timelines = self._bars.timelines(key, self._clock() if now is None else now, prefill_s)
+        at = self._clock() if now is None else now
+        timelines = running_timelines(key, self._bars.get(key, {}), at, prefill_s)
         if level is None and not timelines and key != self._current.key:
             return None
         row = next(
@@ -449,7 +452,7 @@ class LiveView:
             if isinstance(event, LevelEnded):
                 current.in_flight = 0
                 continue
-            ttft_ms = None if bars is None else bars.take(key, event, only)
+            ttft_ms = None if bars is None else take_request(bars.setdefault(key, {}), event, only)
             if ttft_ms is not None:
                 self._curves.add_first_token(event.at, ttft_ms)
             if not batch.warm_up and ttft_ms is not None:

@@ -36,7 +36,7 @@ from sparktop.model.sweep import (
     short_tokens,
 )
 from sparktop.model.text import names_in_words
-from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, BestLevel, best_level, main_rate, rate_ratio
+from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, best_level, main_rate, rate_ratio
 from sparktop.sweep.plan.slo import STREAM, parts_of, plain_words, stored_condition
 from sparktop.sweep.result.results import AgentsResult, Holds, Latency, LevelResult, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import (
@@ -656,8 +656,7 @@ def _headline_of_length(
     result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], metric: str, start: str
 ) -> str:
     """Return the headline of one target's levels with the same prompt length, in ascending order."""
-    highest = best_level(levels, metric)
-    best = highest.level
+    best, alike, is_untested = best_level(levels, metric)
     words = f"{best.point.label}, {_rate_words(best, metric)}"
     if len(levels) > 1:
         ended = result.status in {"done", None}
@@ -666,12 +665,13 @@ def _headline_of_length(
     parts = [words + _warning(best)]
     if best.ttft_ms is not None:
         parts.append(f"mean TTFT {METRICS['ttft_ms'].text(best.ttft_ms.mean)} ms")
-    if highest.alike:
-        others = names_in_words([f"c = {level.concurrency}" for level in highest.alike])
+    if alike:
+        others = names_in_words([f"c = {level.concurrency}" for level in alike])
         parts.append(f"no clear lead over {others}")
-    parts += [NOT_TESTED] if highest.untested else []
-    return "; ".join(parts) + (
-        "" if len(levels) == 1 else _words_beyond_best(result, target, levels, highest)
+    parts += [NOT_TESTED] if is_untested else []
+    words = "; ".join(parts)
+    return (
+        words if len(levels) == 1 else words + _words_beyond_best(result, target, levels, best, alike, metric)
     )
 
 
@@ -711,17 +711,22 @@ def _warnings(level: LevelResult, but: Collection[str]) -> list[str]:
 
 
 def _words_beyond_best(
-    result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], highest: BestLevel
+    result: SweepResult,
+    target: TargetResult,
+    levels: Sequence[LevelResult],
+    best: LevelResult,
+    alike: Sequence[LevelResult],
+    metric: str,
 ) -> str:
-    """Return what is known of loads above the best: ", still rising: try c = 64"; "" if nothing."""
-    best, top, metric = highest.level, levels[-1], highest.metric
+    """Return what is known of loads above the best: ", still rising: try c = 64"; "" if nothing.
+
+    `alike` are the levels not clearly below the best.
+    """
+    top = levels[-1]
     if top is not best:
-        ratio = None if top in highest.alike else rate_ratio(top, best, metric)
-        return (
-            ""
-            if ratio is None
-            else f"; {top.point.label} gives {whole_percent_change(ratio.percent)}{_warning(top)}"
-        )
+        ratio = None if top in alike else rate_ratio(top, best, metric)
+        change = "" if ratio is None else f"{whole_percent_change(ratio.percent)}{_warning(top)}"
+        return f"; {top.point.label} gives {change}" if change else ""
     if target.slots is not None and best.concurrency >= target.slots:
         counts = target.slots_each
         are_alike = len(counts) > 1 and len(set(counts)) == 1 and sum(counts) == target.slots
@@ -730,7 +735,7 @@ def _words_beyond_best(
             return f"; {best.concurrency} requests for {slots} slots"
         return f"; {best.concurrency} requests = all {slots} slots"
     ratio = rate_ratio(best, levels[-2], metric)
-    if ratio is None or not ratio.is_beyond(NOISE_FLOOR_PERCENT) or levels[-2] in highest.alike:
+    if ratio is None or not ratio.is_beyond(NOISE_FLOOR_PERCENT) or levels[-2] in alike:
         return ""
     if best.concurrency == result.plan.climb_to:
         return f"; still rising at the limit of {best.concurrency}"

@@ -6,8 +6,8 @@ The marks of a level: what limited it stands in the first label, which narrow ta
 
 Whatever was measured: no two texts of one result name other figures, rivals or verdicts for one thing.
 
-The texts are read as a reader reads them: leads ("a +20 % against b"). What they say is held against the
-values of the levels, computed here.
+The texts are read as a reader reads them: leads ("a +20 % against b"), the level called the best, and
+the signs in tables. What they say is held against the values of the levels, computed here.
 """
 
 from __future__ import annotations
