@@ -522,31 +522,27 @@ def _picture_rows(view: SweepView, width: int, height: int, *, curves: bool) -> 
     Curves are drawn if there is no time series, or if the sweep is over, `curves` is True and there are
     plots.
     """
-    if view.searches:
-        several, over = len(view.targets) > 1, view.status.over
-        rows = capacity_rows(view.searches, width, height if over else height - 1, named=several)
-        rest = height - len(rows)
-        if rest < _LEAST_BELOW:
-            return [*rows, *([[]] * rest)]
-        return [*rows, *_load_rows(view, width, rest, curves=curves)]
-    return _load_rows(view, width, height, curves=curves)
+    several, room = len(view.targets) > 1, height if view.status.over else height - 1
+    rows = capacity_rows(view.searches, width, room, named=several)
+    rest = height - len(rows)
+    if rows and rest < _LEAST_BELOW:
+        return [*rows, *([[]] * rest)]
+    return [*rows, *_load_rows(view, width, rest, curves=curves)]
 
 
 def _load_rows(view: SweepView, width: int, height: int, *, curves: bool) -> list[Row]:
     """Draw graphs or curves below a search, if there is one: of a few rows what each agent does."""
-    live = view.live
+    live, names = view.live, letters([target.name for target in view.targets])
     doing = None if live is None else live.activities
     if view.searches and live is not None and doing is not None and not view.status.over:
         agents = conversations_height(doing, height)
         if height - agents < _LEAST_GRAPHS:
             return conversations_rows(doing, width, height)
-        names = letters([target.name for target in view.targets])
         graphs = live_rows(replace(live, activities=None), names, width, height - agents)
         return [*graphs, *conversations_rows(doing, width, agents)]
     if view.searches and view.status.over and height < _LEAST_GRAPHS:
         return [[]] * height
     if live is not None and not (view.status.over and curves and view.plots):
-        names = letters([target.name for target in view.targets])
         return live_rows(live, names, width, height, lengths=view.several_lengths)
     legend = [] if has_one_level(view.plots) else legend_rows(view.plots, width)[: max(0, height // 4)]
     return [*plots_rows(view.plots, width, height - len(legend)), *legend]

@@ -246,10 +246,16 @@ def why_words(search: CapacityResult, probe: ProbeResult) -> str:
         if condition.figure is not None and condition.met_percent is not None
     ]
     if search.load is LoadKind.RATE:
+        together = next((condition for condition in probe.conditions if condition.figure is None), None)
+        if together is None or together.met_percent is None:
+            return "no request was measured"
+        low = together.interval_percent[0] if together.interval_percent else None
+        beside = [] if low is None else [f"95 % sure of {low:.1f} %"]
+        beside += [] if together.needed_percent is None else [f"needs {together.needed_percent:g} %"]
+        share = f"{together.met_percent:.1f} % of {together.requests} requests met the conditions"
+        share += f" ({', '.join(beside)})" if beside else ""
         worst = min(single, key=lambda condition: condition.met_percent or 0.0, default=None)
-        share = _share_words(probe)
-        words = [share, *([] if worst is None else [condition_words(worst)])]
-        return "; ".join(words) if share else "no request was measured"
+        return share if worst is None else f"{share}; {condition_words(worst)}"
     missed = [condition for condition in single if _is_missed(condition)]
     worst = min(missed or single, key=room_left, default=None)
     if worst is None:
@@ -259,19 +265,6 @@ def why_words(search: CapacityResult, probe: ProbeResult) -> str:
         return reason
     many = f"{worst.requests} requests" if worst.requests else "the requests"
     return f"{reason}, {met:.0f} % of {many} met it (needs {needed:g} %)"
-
-
-def _share_words(probe: ProbeResult) -> str:
-    """Return how many requests at a rate met all conditions, and what is certain; "" if none was measured."""
-    together = next((condition for condition in probe.conditions if condition.figure is None), None)
-    if together is None or together.met_percent is None:
-        return ""
-    low = together.interval_percent[0] if together.interval_percent else None
-    surely = "" if low is None else f"95 % sure of {low:.1f} %"
-    needs = "" if together.needed_percent is None else f"needs {together.needed_percent:g} %"
-    beside = ", ".join(filter(None, (surely, needs)))
-    share = f"{together.met_percent:.1f} % of {together.requests} requests met the conditions"
-    return f"{share} ({beside})" if beside else share
 
 
 def room_left(condition: ConditionResult) -> float:

@@ -210,11 +210,12 @@ def result_view(
 
 def end_words(status: SweepStatus, result: SweepResult) -> str:
     """Return a line of text that states how a sweep ended, why, and how many levels were measured."""
-    made = sum(len(target.levels) for target in result.targets)
-    refused = sum(level.error is not None for target in result.targets for level in target.levels)
-    kept = f"{made - refused} level{'' if made - refused == 1 else 's'}"
+    levels = [level for target in result.targets for level in target.levels]
+    refused = sum(level.error is not None for level in levels)
+    failed = sum(level.requests.failed for level in levels)
+    made = len(levels) - refused
+    kept = f"{made} level{'' if made == 1 else 's'}"
     kept += f", {refused} refused by the server" if refused else ""
-    failed = sum(level.requests.failed for target in result.targets for level in target.levels)
     kept += f", {failed:,} request{'' if failed == 1 else 's'} failed" if failed else ""
     if status is SweepStatus.DONE:
         return f"done: {kept}"
@@ -246,19 +247,15 @@ def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
         each = "" if plan.duration_s is None else f", {plan.duration_s:g} s each"
         return f"{plan.workload or '?'}{each}"
     # The user's own prompts are the first of the words on each request: they stand in place of a length.
-    length, more_words = several or _count_text(plan.pp), plan.request_words
+    length, more_words = several or ("?" if plan.pp is None else str(plan.pp)), plan.request_words
     if plan.prompts is not None:
         length, more_words = plan.prompts.words, more_words[1:]
-    tokens = ", ".join([f"{length} → {_count_text(plan.tg)} tokens", *more_words])
+    tokens = ", ".join([f"{length} → {'?' if plan.tg is None else plan.tg} tokens", *more_words])
     shape = _SHAPES[plan.mode] + (
         f" ({plan.arrivals})" if plan.arrivals and plan.mode is LoadMode.OPEN else ""
     )
     runs = "" if plan.runs is None else f", {runs_words(plan.runs, more_runs=plan.more_runs)}"
     return f"{tokens}, {shape}{runs}{order}"
-
-
-def _count_text(count: int | None) -> str:
-    return "?" if count is None else str(count)
 
 
 class SweepSource(Protocol):
@@ -416,12 +413,9 @@ def _imported_facts(series: Series, level: SeriesLevel) -> Iterator[tuple[str, s
             words = _figure_words(name, level.figures[name]).removeprefix(f"{metric.title} ")
             definition = series.definitions.get(name)
             yield metric.title, words if definition is None else f"{words}: {definition}"
-    load = level.load
-    if load.pp is not None or load.tg is not None:
-        yield (
-            "Tokens",
-            f"{_count_text(load.pp)} of the prompt, {_count_text(load.tg)} generated, each request",
-        )
+    prompt, output = ("?" if count is None else str(count) for count in (level.load.pp, level.load.tg))
+    if {prompt, output} != {"?"}:
+        yield "Tokens", f"{prompt} of the prompt, {output} generated, each request"
     yield "Runs", "not reported" if level.runs is None else str(level.runs)
     if level.label:
         yield "Called", level.label
@@ -431,10 +425,8 @@ def _imported_facts(series: Series, level: SeriesLevel) -> Iterator[tuple[str, s
 def _imported_plan_words(series: Sequence[Series]) -> Iterator[str]:
     """Yield the lengths of the levels, if they all have the same, and how requests follow one another."""
     loads = {(level.load.pp, level.load.tg) for a_series in series for level in a_series.levels}
-    if len(loads) == 1:
-        prompt, output = loads.pop()
-        if prompt is not None or output is not None:
-            yield f"{_count_text(prompt)} → {_count_text(output)} tokens"
+    if len(loads) == 1 and loads != {(None, None)}:
+        yield " → ".join("?" if count is None else str(count) for count in loads.pop()) + " tokens"
     yield from dict.fromkeys(
         a_series.shape.value.partition(":")[0] for a_series in series if a_series.shape is not None
     )
