@@ -351,3 +351,36 @@ def test_running_totals_place_every_token(sizes: list[int]) -> None:
     assert found.source is TokenSource.CHUNK_USAGE
     assert sum(found.counts) + found.hidden_before == found.generated == sum(sizes)
     assert min(found.counts) > 0
+
+
+COMPARED = ("has_begun", "tokens", "done", "error", "fault", "finish_reason", "usage", "text", "times")
+
+
+@given(
+    st.lists(
+        st.builds(
+            chunk,
+            TEXTS,
+            st.one_of(st.none(), st.lists(st.integers(0, 9), max_size=3)),
+            st.sampled_from([None, "stop", "absent"]),
+            chat=st.booleans(),
+            total=st.one_of(st.none(), st.integers(0, 20)),
+        ),
+        max_size=8,
+    ),
+    st.sampled_from([{}, {"reasoning": "r"}, {"tool_calls": [{}]}, {"role": "assistant"}, {"content": None}]),
+)
+def test_whole_events_count_as_events_in_two_reads_do(
+    chunks: list[dict[str, Any]], beside: dict[str, Any]
+) -> None:
+    """The short way for a read of one plain event gives what any way of reading it does."""
+    streams = TokenStream(keep_text=True), TokenStream(keep_text=True)
+    for at, event in enumerate(chunks):
+        event["choices"][0].get("delta", {}).update(beside)
+        data = b"data: " + json.dumps(event).encode() + b"\n\n"
+        streams[0].feed(float(at), data)
+        streams[1].feed(float(at), data[:-1])
+        streams[1].feed(float(at), data[-1:])
+    whole, split = ({name: getattr(stream, name) for name in COMPARED} for stream in streams)
+    assert whole == split
+    assert streams[0].count_tokens() == streams[1].count_tokens()
