@@ -832,7 +832,7 @@ def _unknown_while_unbalanced(evidence: Evidence) -> Limit | None:
     split = evidence.split
     if split is None or split.word is not BalanceWord.UNKNOWN or split.window_s >= split.needed_s:
         return None
-    return Limit(LimitKind.UNKNOWN, "perhaps uneven load: the balance is not judged yet")
+    return Limit(LimitKind.UNKNOWN, "perhaps uneven; the balance is not judged yet")
 
 
 def _limit_inside(evidence: Evidence, load: Load) -> Limit:
