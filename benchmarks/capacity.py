@@ -29,16 +29,16 @@ from msgspec.structs import replace
 from sparktop.model.load import Level, LoadEvent, LoadKind, LoadMode, LoadPoint
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_VANILLA, LONG_CONTEXT, SOLO
 from sparktop.simulation.engine import Engine, EngineProfile
-from sparktop.sweep.plan.arrivals import Pattern, due_times
-from sparktop.sweep.plan.capacity import Pace, default_seconds, level_plan, parse_conditions
+from sparktop.sweep.plan.arrivals import due_times, parse_pattern
+from sparktop.sweep.plan.capacity import DEFAULT_S, Pace, level_plan, parse_conditions
 from sparktop.sweep.plan.conversations import find_conversations
 from sparktop.sweep.plan.plan import Capacity, Plan
 from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.result.open_loop import open_loop_figures
-from sparktop.sweep.run.forecast import most_seconds, usual_seconds
+from sparktop.sweep.run.forecast import most_seconds
 from sparktop.sweep.run.judgement import LoadVerdict, judge
 from sparktop.sweep.run.open_loop import warm_up_s
-from sparktop.sweep.run.search import CapacitySearch
+from sparktop.sweep.run.search import LEVEL_OVERHEAD, CapacitySearch
 from sparktop.sweep.run.validity import agents_tail_s, ramp_s
 from stage.clients import ClosedLoop, DirectDestination, OpenLoop, VirtualTime
 from stage.conversations import Conversations, planned_turns
@@ -93,7 +93,7 @@ def setup(seed: int) -> Setup:
     output = dice.choice((48, 120, 240) if fresh else (32, 128, 300))
     most = _MOST_CODER if family == "coder" else _MOST
     capacity = Capacity(kind, parse_conditions(conditions, kind), most=most)
-    plan = Plan(targets=(), pp=prompt, tg=output, runs=1, duration_s=default_seconds(kind))
+    plan = Plan(targets=(), pp=prompt, tg=output, runs=1, duration_s=DEFAULT_S[kind])
     lengths = f"{prompt} + {output} tokens"
     if kind is LoadKind.AGENTS:
         plan = replace(plan, conversations=find_conversations(family), mode=LoadMode.AGENTS)
@@ -133,7 +133,7 @@ def _arrivals(
 ) -> list[LoadEvent]:
     warm_s, tail = warm_up_s(plan), agents_tail_s(plan)
     end_s = warm_s + (plan.duration_s or 0.0)
-    due = due_times(Pattern(), LoadPoint(LoadKind.RATE, value), end_s + tail, seed)
+    due = due_times(parse_pattern("poisson"), LoadPoint(LoadKind.RATE, value), end_s + tail, seed)
     loop = OpenLoop(time, way, lambda _: (plan.pp, plan.tg))
     loop.start(due, (warm_s, end_s), end_s + tail)
     time.run(end_s + tail)
@@ -385,8 +385,17 @@ def row(seed: int) -> Row:
         truth(made, seed, found.tried[0]),
         sum(found.runs.values()),
         measured.seconds / 60,
-        (usual_seconds(made.plan) / 60, most_seconds(made.plan) / 60),
+        (_usual_s(made.plan) / 60, most_seconds(made.plan) / 60),
         made.capacity.kind is LoadKind.RATE,
+    )
+
+
+def _usual_s(plan: Plan) -> float:
+    """Return how long a search lasts where no decision is close."""
+    return (
+        0.0
+        if plan.capacity is None
+        else CapacitySearch(plan.capacity).levels_left() * LEVEL_OVERHEAD * (plan.duration_s or 0.0)
     )
 
 

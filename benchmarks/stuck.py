@@ -103,6 +103,11 @@ http_requests_total{{handler="/v1/models",method="GET",status="2xx"}} {noise.pol
     return page + more.encode()
 
 
+_E2E, _PROMPT = "e2e_request_latency_seconds", "request_prompt_tokens"
+_OUTPUT = "request_generation_tokens"
+"""Histograms of the simulated engine by their names on vLLM's page."""
+
+
 def _sglang(engine: Engine, histograms: EngineHistograms, noise: Noise) -> bytes:
     now, tally, labels = engine.gauges, engine.tally, 'model_name="m",tp_rank="0",pp_rank="0"'
     ended = sum(histograms.ended.values())
@@ -120,13 +125,13 @@ sglang:http_responses_total{{endpoint="/v1/chat/completions",status_code="400"}}
 
 def _sglang_old(engine: Engine, histograms: EngineHistograms, noise: Noise) -> bytes:
     now, tally = engine.gauges, engine.tally
-    tokens = histograms.generation_tokens.sum or bool(tally.generation_tokens)
+    tokens = histograms.by_name[_OUTPUT].sum or bool(tally.generation_tokens)
     return f"""sglang:num_running_reqs{{model_name="m"}} {now.running}
 sglang:num_queue_reqs{{model_name="m"}} {now.waiting}
 sglang:token_usage{{model_name="m"}} {now.kv_usage}
-sglang:prompt_tokens_total{{model_name="m"}} {histograms.prompt_tokens.sum}
+sglang:prompt_tokens_total{{model_name="m"}} {histograms.by_name[_PROMPT].sum}
 sglang:generation_tokens_total{{model_name="m"}} {tokens}
-sglang:num_requests_total{{model_name="m"}} {histograms.e2e_s.cumulative[-1]}
+sglang:num_requests_total{{model_name="m"}} {histograms.by_name[_E2E].cumulative[-1]}
 sglang:num_aborted_requests_total{{model_name="m"}} {noise.aborted}
 """.encode()
 
@@ -137,14 +142,18 @@ def _llamacpp(engine: Engine, histograms: EngineHistograms, noise: Noise) -> byt
     return f"""llamacpp:requests_processing {now.running}
 llamacpp:requests_deferred {now.waiting}
 llamacpp:prompt_tokens_total {tally.prompt_tokens}
-llamacpp:tokens_predicted_total {histograms.generation_tokens.sum}
-llamacpp:tokens_predicted_seconds_total {histograms.decode_s.sum}
+llamacpp:tokens_predicted_total {histograms.by_name[_OUTPUT].sum}
+llamacpp:tokens_predicted_seconds_total {histograms.by_name["request_decode_time_seconds"].sum}
 llamacpp:n_decode_total {tally.steps}
 """.encode()
 
 
 def _tgi(engine: Engine, histograms: EngineHistograms, noise: Noise) -> bytes:
-    now, tally, done = engine.gauges, engine.tally, histograms.e2e_s.cumulative[-1]
+    now, tally, done = (
+        engine.gauges,
+        engine.tally,
+        histograms.by_name[_E2E].cumulative[-1],
+    )
     received = tally.prompt_tokens + 200 * noise.arrived
     return f"""tgi_batch_current_size {max(0, now.running - noise.away)}
 tgi_queue_size {now.waiting}
@@ -153,37 +162,40 @@ tgi_request_failure{{err="validation"}} {noise.invalid}
 tgi_request_failure{{err="generation"}} {noise.aborted}
 tgi_request_count {done + noise.arrived}
 tgi_batch_inference_count{{method="decode"}} {tally.steps}
-tgi_request_duration_sum {histograms.e2e_s.sum}
+tgi_request_duration_sum {histograms.by_name[_E2E].sum}
 tgi_request_duration_count {done}
 tgi_request_input_length_sum {received}
 tgi_request_input_length_count {noise.arrived}
-tgi_request_generated_tokens_sum {histograms.generation_tokens.sum}
+tgi_request_generated_tokens_sum {histograms.by_name[_OUTPUT].sum}
 tgi_request_generated_tokens_count {done}
 """.encode()
 
 
 def _trtllm(engine: Engine, histograms: EngineHistograms, noise: Noise) -> bytes:
     now, tally = engine.gauges, engine.tally
-    done = histograms.e2e_s.cumulative[-1]
+    done = histograms.by_name[_E2E].cumulative[-1]
     latency = tally.busy_s % 0.1 + 0.01
     return f"""trtllm_num_requests_running{{model_name="m"}} {now.running}
 trtllm_num_requests_waiting{{model_name="m"}} {now.waiting}
 trtllm_kv_cache_utilization{{model_name="m"}} {now.kv_usage}
 trtllm_iteration_latency_seconds{{model_name="m"}} {latency}
-trtllm_prompt_tokens_total{{model_name="m"}} {histograms.prompt_tokens.sum}
-trtllm_generation_tokens_total{{model_name="m"}} {histograms.generation_tokens.sum}
+trtllm_prompt_tokens_total{{model_name="m"}} {histograms.by_name[_PROMPT].sum}
+trtllm_generation_tokens_total{{model_name="m"}} {histograms.by_name[_OUTPUT].sum}
 trtllm_request_success_total{{finished_reason="length",model_name="m"}} {done}
 trtllm_request_success_total{{finished_reason="cancelled",model_name="m"}} {noise.aborted}
 trtllm_request_error_total{{http_code="400",error_type="invalid",model_name="m"}} {noise.invalid}
 trtllm_e2e_request_latency_seconds_bucket{{le="+Inf",model_name="m"}} {done + noise.aborted}
 trtllm_e2e_request_latency_seconds_count{{model_name="m"}} {done + noise.aborted}
-trtllm_e2e_request_latency_seconds_sum{{model_name="m"}} {histograms.e2e_s.sum + 30 * noise.aborted}
+trtllm_e2e_request_latency_seconds_sum{{model_name="m"}} {histograms.by_name[_E2E].sum + 30 * noise.aborted}
 """.encode()
 
 
 def _triton(engine: Engine, histograms: EngineHistograms, noise: Noise) -> bytes:
     now, tally, model = engine.gauges, engine.tally, 'model="tensorrt_llm",version="1"'
-    done, spent_us = histograms.e2e_s.cumulative[-1], 1e6 * histograms.e2e_s.sum
+    done, spent_us = (
+        histograms.by_name[_E2E].cumulative[-1],
+        1e6 * histograms.by_name[_E2E].sum,
+    )
     return f"""nv_inference_request_success{{{model}}} {done}
 nv_inference_request_failure{{reason="CANCELED",{model}}} {noise.aborted}
 nv_inference_request_failure{{reason="REJECTED",{model}}} {noise.invalid}
@@ -193,7 +205,7 @@ nv_trt_llm_request_metrics{{request_type="waiting",{model}}} {now.waiting}
 nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="fraction",{model}}} {now.kv_usage}
 nv_trt_llm_general_metrics{{general_type="iteration_counter",{model}}} {tally.steps}
 nv_llm_input_token_len_sum{{{model}}} {tally.prompt_tokens + 200 * noise.arrived}
-nv_llm_output_token_len_sum{{{model}}} {histograms.generation_tokens.sum}
+nv_llm_output_token_len_sum{{{model}}} {histograms.by_name[_OUTPUT].sum}
 """.encode()
 
 

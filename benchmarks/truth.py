@@ -193,7 +193,7 @@ class Load:
     def late_ms(self) -> float:
         """Milliseconds from the server's last write until the last token was read."""
         wrote = max(stream.stamps[-1] for stream in self.streams.values())
-        return 1e3 * (max(trace.last_token or 0.0 for trace in self.traces.values()) - wrote)
+        return 1e3 * (max(trace.arrivals[-1][0] for trace in self.traces.values() if trace.arrivals) - wrote)
 
 
 class Generator:

@@ -413,7 +413,7 @@ def forecast(
     targets can run at once, by target name, as far as known.
     """
     if plan.capacity is not None:
-        levels, seconds = MOST_SEARCH_RUNS * len(plan.targets), _most_seconds(plan)
+        levels, seconds = MOST_SEARCH_RUNS * len(plan.targets), most_seconds(plan)
         time = TimeRange(seconds / 3, seconds)
         return Forecast(None, 0, None, None, None, "for the search", levels=levels, time=time)
     if plan.mode is LoadMode.OPEN:
@@ -667,7 +667,7 @@ def _conversation_forecast(plan: Plan) -> Forecast:
 _MINUTE_S = 60.0
 
 
-def _most_seconds(plan: Plan) -> float:
+def most_seconds(plan: Plan) -> float:
     """Return how long a search lasts at most, unless its requests are slow or its rates low."""
     return MOST_SEARCH_RUNS * LEVEL_OVERHEAD * longest_seconds(plan) * max(1, len(plan.targets))
 
@@ -680,7 +680,7 @@ def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
     what, conditions = _load_words(plan, capacity.kind), conditions_words(capacity)
     yield f"how many {what}? The largest number for which {conditions}"
     # What a search needs where no decision is close.
-    usual, seconds = CapacitySearch(capacity).levels_left(), _most_seconds(plan)
+    usual, seconds = CapacitySearch(capacity).levels_left(), most_seconds(plan)
     usual_s = usual * LEVEL_OVERHEAD * (plan.duration_s or 0.0) * max(1, len(plan.targets))
     is_rate = capacity.kind is LoadKind.RATE
     first = "1 ÷ E2E" if is_rate else "1"
