@@ -79,7 +79,8 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
     metrics = _metrics(result)
     changes, left_out = _published_cells(result, beside, metrics)
-    grids = list(_matrix_tables(comparison, series, metrics, changes))
+    doubted = [load_of(level) for level in _levels(result) if _has_marks(result) and _is_doubted(level)]
+    grids = list(_matrix_tables(comparison, series, metrics, changes, doubted))
     is_matrix = bool(grids)
     if not grids and metrics:
         grids = [_level_table(result, metrics, changes)]
@@ -90,6 +91,8 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
         first = advice[:1].upper() + advice[1:]
     elif is_matrix:
         others = [*_why_even(series), *others]
+    if not is_matrix and len(result.targets) == 1:
+        others += _alone_words(result.targets[0], metrics)
     others += _against_published(changes, metrics)
     lead = " ".join([f"**{first}.**", *_with_full_stops(others)])
     costs = " ".join(_with_full_stops(router_costs(named, comparison)))
@@ -181,11 +184,18 @@ def _load_item(result: SweepResult) -> str:
         sizes if plan.prompts is None else f"{sizes} on average",
         *map(plain, plan.request_words),
         f"{mode_words(plan)}{_MODES.get(plan.mode, '')}",
-        effort_words(plan),
+        effort_words(plan) if not plan.more_runs else _runs_words(result),
         "" if plan.seed is None else f"seed {plan.seed}",
     ]
     made = f"{result.started_at:%Y-%m-%d}, sparktop {result.sparktop}"
     return f"**Load:** {', '.join(filter(None, parts))}; {made}."
+
+
+def _runs_words(result: SweepResult) -> str:
+    """Return how many runs the levels have: "3 to 5 runs a level"."""
+    counts = [level.runs for level in _levels(result) if level.error is None] or [0]
+    low, high = min(counts), max(counts)
+    return f"{low if low == high else f'{low} to {high}'} runs a level"
 
 
 def _std_percents(series: Sequence[Series]) -> list[float]:
@@ -264,6 +274,15 @@ def _published_cells(
     return {key: changes for key, changes in cells.items() if key[0] in shown}, left_out
 
 
+def _alone_words(target: TargetResult, metrics: Sequence[Metric]) -> Iterator[str]:
+    """Yield what a request gets that runs alone, where that was measured beside other levels."""
+    level = next((level for level in target.levels if level.concurrency == 1 and level.error is None), None)
+    first = None if level is None else level.ttft_ms
+    if level is not None and first is not None and len(target.levels) > 1:
+        rate = _rate_text(level, metrics[0].name)
+        yield f"One request alone: {rate} tok/s, TTFT {METRICS['ttft_ms'].text(first.mean)} ms"
+
+
 def _against_published(changes: _Changes, metrics: Sequence[Metric]) -> Iterator[str]:
     """Yield how far targets are from their published values: in each metric the ends of the differences."""
     targets = []
@@ -335,6 +354,7 @@ def _matrix_tables(
     series: Sequence[Series],
     metrics: Sequence[Metric],
     changes: _Changes,
+    doubted: Sequence[Load],
 ) -> Iterator[Grid]:
     """Yield a table of levels by targets for each metric that targets have in common, with the winner."""
     for metric in metrics if comparison is not None else ():
@@ -345,16 +365,25 @@ def _matrix_tables(
             continue
         axis, *names, _ = grid.heads
         heads = (f"{axis} ({in_sentence(metric.title)}, {metric.unit})", *names, "Winner")
-        if metric is metrics[0]:
-            grid = replace(grid, rows=tuple(_with_deviations(grid, loads, series, metric)))
+        rows = tuple(_with_deviations(grid, loads, series, metric, doubted))
+        if all(row[-1] == EVEN_SIGN for row in rows):
+            heads, rows = heads[:-1], tuple(row[:-1] for row in rows)
+        grid = replace(grid, heads=heads, rows=rows)
         of_metric = {load: pairs for (name, load), pairs in changes.items() if name == metric.name}
-        yield _with_changes(replace(grid, heads=heads), loads, of_metric)
+        yield _with_changes(grid, loads, of_metric)
 
 
 def _with_deviations(
-    grid: Grid, loads: Sequence[Load], series: Sequence[Series], metric: Metric
+    grid: Grid,
+    loads: Sequence[Load],
+    series: Sequence[Series],
+    metric: Metric,
+    doubted: Sequence[Load],
 ) -> Iterator[tuple[Cell, ...]]:
-    """Yield the rows of a matrix with the standard deviation of the runs behind each value."""
+    """Yield the rows of a matrix with the standard deviation of the runs behind each value.
+
+    A row has a "?" if a target has a warning at it, which `doubted` has.
+    """
     names = [head.name for head in grid.heads if isinstance(head, Outside)]
     for load, row in zip_longest(loads, grid.rows):
         stds = {
@@ -370,7 +399,8 @@ def _with_deviations(
             else cell
             for name, cell in zip(names, cells, strict=True)
         )
-        yield (first, *texts, winner)
+        mark = " ?" if load and any(_is_row(load, other) for other in doubted) else ""
+        yield (f"{first}{mark}", *texts, winner)
 
 
 def _with_changes(

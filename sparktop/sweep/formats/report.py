@@ -800,8 +800,8 @@ def _share_of_engines_words(levels: Sequence[LevelResult], engines: IndependentE
         alone = f"{count} × {alone}"
     share = _range_words([percent for percent, _ in reached], " %")
     words = (
-        f"reaches {share} of the {in_sentence(METRICS[engines.metric].title)} rate of {alone} without it "
-        f"({_loss_words(reached)})"
+        f"reaches {share} of the {in_sentence(METRICS[engines.metric].title)} rate of {alone}, each with "
+        f"1/{count} of the requests ({_loss_words(reached)})"
     )
     lossy = [pair for pair in reached if pair[1].significant is not False and pair[0] < _WHOLE]
     worst = min(lossy, key=lambda pair: pair[0])[1].concurrency if lossy else None
@@ -821,7 +821,7 @@ def _loss_words(reached: Sequence[tuple[float, EnginesLevel]]) -> str:
     if all(level.significant is None for _, level in reached):
         return "single runs, no test possible"
     if min(percent for percent, _ in reached) < _WHOLE - NOISE_FLOOR_PERCENT:
-        return "no loss beyond chance"
+        return "a loss is not proven: the runs differ too much"
     return "no loss"
 
 

@@ -389,11 +389,22 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     assert table(post)[0][-1] == "`fast` (+50 %)"
 
 
+def test_a_table_without_a_winner_has_no_column_of_winners() -> None:
+    """Targets alike: the headline says so once; where a level has a winner, others have a sign."""
+    levels = [made_level(at) for at in (1, 2)]
+    alike = post_of(made_sweep(("a", levels), ("b", levels)))
+    assert "Winner" not in alike
+    assert [len(row) for row in table(alike)] == [3] * 6
+    faster = [levels[0], made_level(2, step=0.1)]
+    assert "Winner" in post_of(made_sweep(("a", levels), ("b", faster)))
+
+
 def test_the_best_level_is_named_once() -> None:
     """One target: in the headline; the table has the deviation of the runs of each level."""
     levels = [made_level(at) for at in (1, 2, 4)]
     post = post_of(made_sweep(("solo", levels)))
     assert len(re.findall("c = ?4|c4", paragraphs(post)[0])) == 1
+    assert "One request alone: " in paragraphs(post)[0]
     assert re.fullmatch(r"[0-9.]+ ± [0-9.]+", table(post)[0][1])
 
 
@@ -420,8 +431,8 @@ def test_a_router_has_its_loss_and_the_cause() -> None:
     post = post_of(routed_sweep(balance, split=({"alpha": 3, "omega": 1}, {"alpha": 2, "omega": 2})))
     cost = next(one for one in paragraphs(post) if "reaches" in one)
     assert (
-        " `proxy` (LiteLLM, least-busy) reaches 33 % of the decode rate of 2 × `alpha` without it "
-        "(loss: 67 % at c2 and 67 % at c4)"
+        " `proxy` (LiteLLM, least-busy) reaches 33 % of the decode rate of 2 × `alpha`, each with 1/2 of the "
+        "requests (loss: 67 % at c2 and 67 % at c4)"
     ) in cost
     assert (
         "oscillating, a swing every 9 s, `omega` nearly empty 23 % of the time, 50 to 75 % of each run"
@@ -438,6 +449,7 @@ def test_doubts_name_their_levels() -> None:
     result = made_sweep(("fast", [doubted, fast[1]]), ("slow", [made_level(at, step=0.3) for at in (2, 4)]))
     post = post_of(result)
     assert "throttled (1 of 4 levels: `fast` c2)" in post
+    assert [row[0] for row in table(post)][:2] == ["c2 ?", "c4"]
     assert "(warning at c = 2: throttled)" in paragraphs(post)[0]
 
 
