@@ -11,7 +11,7 @@ from itertools import zip_longest
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.judgement import NOT_TESTED, whole_percent_change
+from sparktop.model.judgement import NO_DIFFERENCE, NOT_TESTED, whole_percent_change
 from sparktop.model.load import LoadMode
 from sparktop.model.text import names_in_words
 from sparktop.report.document.document import Cell, Grid, Outside, bullets, plain, rows_in_markdown
@@ -366,7 +366,7 @@ def _matrix_tables(
         axis, *names, _ = grid.heads
         heads = (f"{axis} ({in_sentence(metric.title)}, {metric.unit})", *names, "Winner")
         rows = tuple(_with_deviations(grid, loads, series, metric, doubted))
-        if all(row[-1] == EVEN_SIGN for row in rows):
+        if all(row[-1] in {EVEN_SIGN, NO_DIFFERENCE} for row in rows):
             heads, rows = heads[:-1], tuple(row[:-1] for row in rows)
         grid = replace(grid, heads=heads, rows=rows)
         of_metric = {load: pairs for (name, load), pairs in changes.items() if name == metric.name}
