@@ -143,16 +143,19 @@ def conversation_sentence(target: TargetResult) -> str | None:
     """Return how many agents get their first token soon; None if nothing was measured.
 
     For example "4 agents: TTFT p90 520 ms after a tool, 1,112 ms after a person, 92 % of the prompts from the
-    cache; 8 agents: TTFT p90 after a tool over 2 s (3,410 ms)".
+    cache; 8 agents: TTFT after a tool p90 over 2 s (3,410 ms)". Without calls after a tool, those after a
+    person are judged; without these too, all calls ("TTFT p90 over 2 s").
     """
     quick = ""
     levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
     measured = [(level, level.agents) for level in levels if level.agents is not None]
     for level, agents in measured:
-        latency = agents.after_tool_ms or agents.after_human_ms or level.ttft_ms
+        tool, person = agents.after_tool_ms, agents.after_human_ms
+        latency = tool or person or level.ttft_ms
+        which = " after a tool" if tool else " after a person" if person else ""
         quantile, wait_ms = (latency and _quantile(latency)) or ("", 0.0)
         if wait_ms > LIMIT_MS:
-            over = f"TTFT after a tool {quantile} over {LIMIT_MS / 1000:g} s ({milliseconds(wait_ms)})"
+            over = f"TTFT{which} {quantile} over {LIMIT_MS / 1000:g} s ({milliseconds(wait_ms)})"
             slow = f"{level.point.label}: {over}{_warning(level, ())}"
             return f"{quick}; {slow}" if quick else slow
         quick = f"{level.point.label}: {conversation_words(agents)}{_warning(level, ())}"
@@ -457,13 +460,14 @@ def main_sentences(metrics: Sequence[ComparedMetric], name: Name = str) -> list[
     `name` escapes the names of targets for the output format.
     """
     main = main_metrics(metrics)
-    if main and not any(
-        outcome(level) is not Outcome.OPEN or level.beats or round(level.percent or 0.0)
-        for metric in main
-        for level in metric.levels
-    ):
+    if main and all(_is_level_alike(level) for metric in main for level in metric.levels):
         return [alike_words([in_sentence(metric.title) for metric in main])]
     return [metric_sentence(metric.title, metric.levels, name) for metric in main]
+
+
+def _is_level_alike(level: ComparedLevel) -> bool:
+    """Return whether no target differs from another one at a level, by a test or by a rounded percent."""
+    return outcome(level) is Outcome.OPEN and not level.beats and round(level.percent or 0.0) == 0
 
 
 def left_sentence(target: TargetResult) -> str | None:
@@ -577,7 +581,8 @@ def _text_words(target: TargetResult) -> tuple[str, list[LevelResult]]:
     )
     if not ranked:
         return "; ".join(f"{level.text} {_rate_words(level, metric)}" for level in levels), levels
-    ends = [ranked[0], *ranked[1:][-1:]]
+    most, least = ranked[0], ranked[-1]
+    ends = [most, least] if len(ranked) > 1 else [most]
     units = ("% of drafts accepted", "%")
     parts = [
         f"{level.text} {share:.0f} {unit}, {_rate_words(level, metric)}"
@@ -593,7 +598,9 @@ def headline(
 ) -> str | None:
     """Return the sweep's answer as one sentence; None if nothing was measured.
 
-    `compared` is the comparison of several targets; `name` escapes their names for the output format.
+    `compared` is the comparison of several targets; `name` escapes their names for the output format. The
+    answer is the first of these that there is: of hang-ups and of long prompts beside; of searches; of
+    depths; of kinds of text; of a single target; which of several wins; of each target by itself.
     """
     experiments = [
         words if len(result.targets) == 1 else f"{name(target.name)}: {words}"
@@ -755,8 +762,9 @@ def _comparison_headline(result: SweepResult, compared: Topologies, name: Callab
     metrics = main_metrics(compared.metrics)
     if not metrics:
         return ""
-    if metrics[0].metric in DUE_LATENCIES:  # neither of them decides alone
-        metrics.sort(key=lambda metric: all(level.winner is None for level in metric.levels))
+    if metrics[0].metric in DUE_LATENCIES:  # neither decides alone: one that has a winner is the first
+        won = [metric for metric in metrics if any(level.winner is not None for level in metric.levels)]
+        metrics = won + [metric for metric in metrics if metric not in won]
     first = metrics[0]
     winners = dict.fromkeys(level.winner for level in first.levels if level.winner is not None)
     if not winners:
@@ -779,8 +787,8 @@ def _level_warnings(
 ) -> str:
     """Return the warnings of what one target shows, " (warning at c = 4: hidden tokens)"; "" without one.
 
-    `won` are the levels. What only those of the target that it is compared with have counts too, with its
-    name. Those of `_NO_DOUBT_OF_WINS` are none.
+    `won` are the levels. Warnings that only the rival's level has count too, and name the rival; warnings in
+    `_NO_DOUBT_OF_WINS` are left out.
     """
     levels = {
         (target.name, level.point, level.depth): level
@@ -818,7 +826,7 @@ def _win_words(
             leads.append((metric, alike))
     against = [rivals(levels, name) for _, levels in leads]
     if len(set(against)) == 1:
-        against[:-1] = [""] * (len(leads) - 1)
+        against[:-1] = [""] * (len(leads) - 1)  # said once, at the end
     words = [
         " ".join(filter(None, (percents(levels), in_sentence(metric.title), whom)))
         for (metric, levels), whom in zip(leads, against, strict=True)
@@ -890,18 +898,19 @@ def recommendation(result: SweepResult, compared: Topologies, name: Name = str) 
         return None
     winners = {
         level.point: level.winner
-        for metric in reversed(metrics)
+        for metric in reversed(metrics)  # the main rate overwrites the TTFT
         for level in metric.levels
         if level.winner is not None
     }
-    ranges = [(pick, list(of)) for pick, of in groupby(levels, key=lambda level: winners.get(level.point))]
+    picks = groupby(levels, key=lambda level: winners.get(level.point))
+    ranges = [(pick, list(levels_of_pick)) for pick, levels_of_pick in picks]
     parts = []
-    for pick, of_pick in ranges:
+    for pick, levels_of_pick in ranges:
         if pick is not None:
-            why = [_why_words(metric, pick, of_pick, levels, name) for metric in metrics]
-            won = [level for level in of_pick if level.winner == pick]
+            why = [_why_words(metric, pick, levels_of_pick, levels, name) for metric in metrics]
+            won = [level for level in levels_of_pick if level.winner == pick]
             warning = _level_warnings(result, pick, won, name) if won else ""
-            where = _where_words(of_pick, levels)
+            where = _where_words(levels_of_pick, levels)
             parts.append(f"{name(pick)} {where} ({', '.join(filter(None, why))}){warning}")
     if not parts:
         return None
@@ -946,7 +955,9 @@ def verdict(
 def mark_sentences(rows: Sequence[ResultRow], name: Name = str) -> Iterator[str]:
     """Yield the warnings of measured levels with the levels that have them, and the largest small error."""
     several = len({row.key.target for row in rows}) > 1
-    names = [" ".join([name(row.key.target)] * several + [row.key.point.short]) for row in rows]
+    names = [
+        f"{name(row.key.target)} {row.key.point.short}" if several else row.key.point.short for row in rows
+    ]
     places: dict[str, list[str]] = {}
     for row, level in zip(rows, names, strict=True):
         for mark in row.marks:
