@@ -200,7 +200,8 @@ def _series_of_target(result: SweepResult, target: TargetResult, source: str) ->
     """Return the series of a target of a sweep."""
     plan, search = result.plan, result.capacity
     answer = None if search is None else search.answers.get(target.name)
-    added = list(plan.request_words[plan.prompts is not None :])
+    words = plan.request_words
+    added = list(words[1:] if plan.prompts is not None else words)  # the first names the prompts
     # Names alone may be equal where values differ.
     added += [] if plan.request_digest is None else [f"SHA {plan.request_digest}"]
     servers = {name for level in target.levels for name in level.known_servers}
@@ -281,17 +282,13 @@ def align_rows(series: Sequence[Series]) -> _Aligned:
     A row is identified by a load; levels whose loads are similar share a row. Series with other prompts than
     the first have none.
     """
-    if any(a_series.prompts != series[0].prompts for a_series in series):
-        alike = align_rows([a_series for a_series in series if a_series.prompts == series[0].prompts])
-        rows = iter(alike)
-        return [next(rows) if a_series.prompts == series[0].prompts else {} for a_series in series]
-    if not _need_lengths(series):
-        return [
-            {replace(level.load, pp=None, tg=None): level for level in a_series.levels} for a_series in series
-        ]
-    keys = _row_keys([[level.load for level in a_series.levels] for a_series in series])
+    levels = [a_series.levels if a_series.prompts == series[0].prompts else () for a_series in series]
+    if not _need_lengths([a_series for a_series in series if a_series.prompts == series[0].prompts]):
+        return [{replace(level.load, pp=None, tg=None): level for level in of_series} for of_series in levels]
+    keys = _row_keys([[level.load for level in of_series] for of_series in levels])
     return [
-        {keys[index][level.load]: level for level in a_series.levels} for index, a_series in enumerate(series)
+        {row_of[level.load]: level for level in of_series}
+        for row_of, of_series in zip(keys, levels, strict=True)
     ]
 
 
@@ -351,7 +348,8 @@ def _need_lengths(series: Sequence[Series]) -> bool:
 def _row_keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
     """Return, for each list of loads, a mapping from each load to the load that identifies its table row.
 
-    Two loads of one list are never mapped to the same row.
+    Two loads of one list are never mapped to the same row. Lengths within 10 % share a row; if that joins two
+    loads of one series, only equal ones do; if that does too, none.
     """
     keys: list[dict[Load, Load]] = [{} for _ in loads]
     pairs = sorted(

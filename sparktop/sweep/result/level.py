@@ -69,7 +69,7 @@ def level_result(
     `hardware` and `validity` stay empty; callers add them with `model_copy(update=…)`.
     """
     counted = _requests_that_count(level, traces)
-    made = _closed_result(level, traces, counted)
+    made = _common_result(level, traces, counted)
     if level.mode not in {LoadMode.OPEN, LoadMode.AGENTS} or not windows:
         return made
     runs = {run: [trace for trace in traces if trace.run == run] for run in sorted(windows)}
@@ -99,7 +99,7 @@ def _requests_that_count(level: Level, traces: Sequence[RequestTrace]) -> Sequen
             return traces
 
 
-def _closed_result(
+def _common_result(
     level: Level, traces: Sequence[RequestTrace], counted: Sequence[RequestTrace]
 ) -> LevelResult:
     """Compute the figures that all kinds of load have, from the requests that count (`counted`)."""
@@ -111,7 +111,8 @@ def _closed_result(
     split = tuple(Counter(sorted(name for trace in run if (name := trace.served_by))) for run in runs)
     starts = run_starts(traces)
     asked_prompt, counted_prompt = _prompt_lengths(level, finished)
-    names = {trace.request_id for trace in counted}
+    counted_ids = {trace.request_id for trace in counted}
+    others = [trace for trace in traces if not trace.ok or trace.request_id not in counted_ids]
     result = LevelResult(
         **_load_fields(level),
         asked_prompt_tokens=asked_prompt,
@@ -140,9 +141,7 @@ def _closed_result(
         )
         if len(finished) <= MOST_EACH
         else None,
-        uncounted=uncounted_columns(
-            [trace for trace in traces if not trace.ok or trace.request_id not in names], starts, names
-        ),
+        uncounted=uncounted_columns(others, starts, counted_ids),
     )
     latencies = {name: _latency(_values_s(name, finished)) for name in LATENCIES if name not in DUE_LATENCIES}
     rates = {name: Rate.of_runs([rule(run) for run in runs]) for name, rule in rate_rules(level).items()}
@@ -181,6 +180,14 @@ def _load_fields(level: Level) -> dict[str, Any]:
 
 
 def _token_counts(traces: Sequence[RequestTrace], finished: Sequence[RequestTrace]) -> TokenCounts:
+    """Return the token counts of a level.
+
+    Prompt tokens (of requests that delivered a token) and generated tokens are sums over all `traces`, failed
+    ones too; all other figures are over those in `finished`. Hidden tokens are those of unknown time and
+    those before the first read (`untimed_tokens`, `hidden_before`), of requests that lack a latency for it.
+    `first_read` is the mean number of tokens in a request's first read: the count of the first (time, count)
+    of its `arrivals`.
+    """
     hidden = [trace for trace in finished if trace.hides_tokens]
     first_reads = [trace.arrivals[0][1] for trace in finished if trace.arrivals]
     return TokenCounts(
@@ -529,12 +536,16 @@ LIMITS_OF_STEPS = (LimitKind.BANDWIDTH.value, LimitKind.DECODE.value)
 
 
 def common_cause(levels: Iterable[LevelResult]) -> str | None:
-    """Return the limit of steps that most levels have; None unless such limits change more than once."""
+    """Return the limit of steps that most levels have; None unless such limits change more than once.
+
+    With more load, the limit may pass once from one kind to the other; kinds that alternate are noise of the
+    regression that separates both.
+    """
     ordered = sorted(levels, key=lambda level: level.point.value)
     kinds = [
-        kind.limited_by.kind
-        for kind in ordered
-        if kind.limited_by is not None and kind.limited_by.kind in LIMITS_OF_STEPS
+        level.limited_by.kind
+        for level in ordered
+        if level.limited_by is not None and level.limited_by.kind in LIMITS_OF_STEPS
     ]
     if sum(kind != other for kind, other in pairwise(kinds)) <= 1:
         return None

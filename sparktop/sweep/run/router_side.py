@@ -23,6 +23,13 @@ from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.run.server_side import Counters, ServerPoint
 
+_BALANCE = (
+    *("group", "backends", "also", "confidence", "window_s", "needed_s", "samples_percent", "sample_hz"),
+    *("dispersion_z", "period_s", "lead_changes_per_min", "starved_percent", "mean_total", "mean_load"),
+    *("requests_share", "requests_chance", "lost_percent", "reasons", "cause", "hint"),
+)
+"""Fields of a balance that a level keeps."""
+
 
 def assignments(events: Iterable[LoadEvent]) -> list[str]:
     """Return the backend of each request, in the order in which the requests started.
@@ -66,10 +73,12 @@ def router_side(
         tracks = [_load_track(backend, points, failed.get(backend)) for backend, points in samples.items()]
         load = GroupLoad(name, tracks, e2e_s=e2e_s, strategy=strategy, router=name)
         shares = request_shares({backend: order.count(backend) for backend in samples}) if order else None
-        judged = weigh_requests(judge(load, until), shares, all_told=True)
-        kept = {name: getattr(judged, name) for name in _BALANCE}
+        # The level is over, so that its counts are complete.
+        balance = weigh_requests(judge(load, until), shares, all_told=True)
+        kept = {field: getattr(balance, field) for field in _BALANCE}
+        # To plain JSON values: lists for tuples, dicts for mappings.
         side |= msgspec.json.decode(msgspec.json.encode(kept, enc_hook=dict))
-        side |= {"verdict": judged.word.value, "since": None}
+        side |= {"verdict": balance.word.value, "since": None}
     return side
 
 
@@ -168,14 +177,6 @@ def _nan_if_unknown(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-_BALANCE = (
-    *("group", "backends", "also", "confidence", "window_s", "needed_s", "samples_percent", "sample_hz"),
-    *("dispersion_z", "period_s", "lead_changes_per_min", "starved_percent", "mean_total", "mean_load"),
-    *("requests_share", "requests_chance", "lost_percent", "reasons", "cause", "hint"),
-)
-"""Fields of a balance that a level keeps."""
-
-
 # Which backend answered: the monitor's name for it, and a test whether the router chooses at random.
 #
 # The runs test is Wald and Wolfowitz's (Annals of Mathematical Statistics 11, 1940) with the mean and
@@ -199,7 +200,7 @@ def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
     sequences of consecutive requests with the same backend, of which a random order has `expected_runs`.
     `runs_p` is the probability that a random order deviates at least as far from that, `totals_p` the
     probability that a random choice, with all backends equally likely, distributes the requests at least as
-    unevenly.
+    unevenly. `sentence` says the result in words.
     """
     counts = Counter(sequence)
     total = len(sequence)
@@ -208,8 +209,8 @@ def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
     result: dict[str, JsonValue] = {"word": "unknown", "requests": total, "runs": runs, "expected_runs": None}
     result |= {"runs_p": None, "totals_p": None}
     if len(counts) < 2:  # noqa: PLR2004 - an order needs two kinds
-        only = f"all {total} requests went to {split.rsplit(' ', 1)[0]}" if total else "not reported"
-        return {**result, "sentence": only}
+        sentence = f"all {total} requests went to {next(iter(counts))}" if total else "not reported"
+        return {**result, "sentence": sentence}
     totals_p = result["totals_p"] = _totals_p(counts, total)
     if total < LEAST:
         return {**result, "sentence": f"{split}: too few requests to judge the order"}
@@ -221,19 +222,20 @@ def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
     distance = max(0.0, abs(runs - mean) - 0.5) / math.sqrt(variance)
     runs_p = math.erfc(distance / math.sqrt(2))
     word = "random" if runs_p >= SIGNIFICANT else "bunched" if runs < mean else "alternating"
-    share = 100 * totals_p
-    rare = f"{f'{share:.1f}' if share >= _LEAST_PERCENT else f'under {_LEAST_PERCENT}'} % of cases"
-    uneven = "" if totals_p >= SIGNIFICANT else f"; random routing makes totals as uneven as these in {rare}"
-    changes = f"the server changed {runs - 1} times (random order: about {mean - 1:.0f}){uneven}"
-    if word == "bunched":
-        return {
-            **result,
-            "word": word,
-            "runs_p": runs_p,
-            "sentence": f"requests in a row often went to the same server: {split} in all; {changes}",
-        }
-    sentence = f"the order looks {word}: {split} in all; {changes}"
+    changes = f"the server changed {runs - 1} times (random order: about {mean - 1:.0f})"
+    sentence = _routing_sentence(word, split, changes, totals_p)
     return {**result, "word": word, "runs_p": runs_p, "sentence": sentence}
+
+
+def _routing_sentence(word: str, split: str, changes: str, totals_p: float) -> str:
+    same = "requests in a row often went to the same server"
+    order = same if word == "bunched" else f"the order looks {word}"
+    sentence = f"{order}: {split} in all; {changes}"
+    if totals_p >= SIGNIFICANT:
+        return sentence
+    share = 100 * totals_p
+    percent = f"{share:.1f}" if share >= _LEAST_PERCENT else f"under {_LEAST_PERCENT}"
+    return f"{sentence}; random routing makes totals as uneven as these in {percent} % of cases"
 
 
 def _expected_runs(counts: Mapping[str, int], total: int) -> tuple[float, float]:

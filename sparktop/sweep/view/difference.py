@@ -25,7 +25,7 @@ from sparktop.sweep.compare.series import (
     has_like_lengths,
     load_of,
 )
-from sparktop.sweep.result.results import Change
+from sparktop.sweep.result.results import Change, ComparisonResult
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
 from sparktop.sweep.view.capacity import compared_words
 
@@ -86,7 +86,6 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
                 change = changes.get((name, load)) if has_like_lengths(loads[0], loads[-1]) else None
                 floor = compared.noise_floor_percent.get(name, 0.0)
                 rows.append(_difference_row(name, load, values, change or Change(), floor))
-    unlike = next((note for note in compared.notes if note.startswith(UNLIKE_LENGTHS)), "")
     why = ""
     if compared.error_rate_percent is not None and any(row.undecided == NOT_CERTAIN for row in rows):
         why = (
@@ -98,9 +97,7 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
         before=names[0],
         after=names[1],
         rows=tuple(rows),
-        verdict=compared_words(compared.capacity)
-        if compared.capacity is not None
-        else (all(row.percent is None for row in rows) and unlike) or _verdict(rows),
+        verdict=_verdict_of(compared, rows),
         why=why,
         notes=compared.notes,
     )
@@ -129,14 +126,29 @@ def _difference_row(
     )
 
 
-def _verdict(rows: Sequence[DifferenceRow]) -> str:
-    """Return a sentence about the change of the token rate at the levels that both results have."""
+def _verdict_of(compared: ComparisonResult, rows: Sequence[DifferenceRow]) -> str:
+    """Return the verdict of a comparison: of its searches, else that lengths differ, else of its rows."""
+    if compared.capacity is not None:
+        return compared_words(compared.capacity)
+    unlike = next((note for note in compared.notes if note.startswith(UNLIKE_LENGTHS)), "")
+    if unlike and all(row.percent is None for row in rows):
+        return unlike
+    return _verdict_of_rows(rows)
+
+
+def _verdict_of_rows(rows: Sequence[DifferenceRow]) -> str:
+    """Return a sentence about the change of one metric at the levels that both results have.
+
+    The metric is the first of `_DECIDING`, token rates before latencies, that has such a level; else that of
+    the first row.
+    """
     both = [row for row in rows if row.percent is not None]
     if not both:
         return "the two have no level in common"
     lengths = have_several_lengths(row.prompt_tokens for row in rows)
     titles = [*(METRICS[name].title for name in _DECIDING), both[0].title]
-    chosen = next(rows for title in titles if (rows := [row for row in both if row.title == title]))
+    chosen_title = next(title for title in titles if any(row.title == title for row in both))
+    chosen = [row for row in both if row.title == chosen_title]
     if all(row.significant is None for row in chosen):
         spans = _percent_range(chosen)
         return f"{in_sentence(chosen[0].title)} {spans}: single runs, no test possible"

@@ -169,18 +169,20 @@ class SweepScreen(CanvasScreen):
         if view is None:
             return []
         table = {key.name: key for key in self.key_table}
-        hidden = _LIVE if view.status.over else _OVER
+        several_runs = self._evidence is not None and len(self._evidence.timelines) > 1
+        hidden = (_LIVE if view.status.over else _OVER) | (frozenset() if several_runs else {"turn"})
         names = [name for name in (*_FOOTERS[self.page], "help") if name not in hidden]
         if view.topologies is None and self.page is Page.MAIN:
             names.remove("topologies")
-        several = self._evidence is not None and len(self._evidence.timelines) > 1
         keys = []
         for name in names:
             word = (table[name].shown, table[name].footer or "")
-            if name == "reference" and self.reference is not None:
+            if name == "turn":
+                word = ("tab", "other run")
+            elif name == "reference" and self.reference is not None:
                 shown = self.reference.name
                 word = (table[name].shown, f"published: {fit(shown, min(24, len(shown)))}")
-            keys += [word] if name != "turn" else [("tab", "other run")] if several else []
+            keys.append(word)
         return [*scroll_keys(self._scroll, self._height - self.room - self._scroll), *keys]
 
     def _selected_level(self, view: SweepView) -> LevelKey | None:
@@ -316,7 +318,10 @@ class SweepScreen(CanvasScreen):
             self._desk.compare(self._source)
 
     def action_limits(self) -> None:
-        """Ask for limits, and show what the levels say of them, by the prompts of the selected level."""
+        """Ask for limits; open a screen that answers from the measured levels which load keeps them.
+
+        Of several prompt lengths, only levels with that of the selected level count.
+        """
         from sparktop.ui.screens.dialogs import LimitsScreen  # late: no first picture needs it
 
         view = self._view
@@ -334,9 +339,10 @@ class SweepScreen(CanvasScreen):
         if not typed or result is None or view is None:
             return
         kind, level = result.plan.load, self._selected_level(view)
-        pp = level.prompt_tokens if level is not None and view.several_lengths else None
+        prompt_tokens = level.prompt_tokens if level is not None and view.several_lengths else None
         try:
-            answers = answer_from_levels(result, Capacity(kind, parse_conditions(typed, kind)), pp)
+            limits = Capacity(kind, parse_conditions(typed, kind))
+            answers = answer_from_levels(result, limits, prompt_tokens)
         except UsageError as error:
             self._say(str(error))
         else:
