@@ -40,6 +40,8 @@ _SELDOM_PERCENT = 20.0
 """Positions that are accepted less often are worth a question."""
 _MOST_BATCHES = 64
 """Batches remembered of a server."""
+_ANY_TOKENS = 1.0
+"""Tokens of a step for the key of every batch: drafts change that number, and must not tell batches apart."""
 
 
 def best_length(
@@ -56,19 +58,15 @@ def best_length(
     gain is E(j) T(k) / (E(k) T(j)) - 1.
     """
     length = len(percents)
-    each_ms = (step_ms - other_ms) / (length - other_length)
+    position_ms = (step_ms - other_ms) / (length - other_length)
     tokens = [1 + sum(percents[:count]) / 100 for count in range(length + 1)]
-    gains = [
-        (
-            count,
-            tokens[count] * step_ms / (tokens[length] * (step_ms - (length - count) * each_ms)) - 1,
-            tokens[length] - tokens[count],
-            (length - count) * each_ms,
-        )
-        for count in range(other_length, length)
-    ]
-    best = max(gains, key=lambda gain: gain[1])
-    return best if best[1] > 0 else None
+
+    def gain(count: int) -> float:
+        return tokens[count] * step_ms / (tokens[length] * (step_ms - (length - count) * position_ms)) - 1
+
+    best = max(range(other_length, length), key=gain)
+    better = best, gain(best), tokens[length] - tokens[best], (length - best) * position_ms
+    return better if gain(best) > 0 else None
 
 
 def shown_line(findings: Sequence[Finding]) -> str | None:
@@ -131,8 +129,9 @@ class DraftLengthRule:
         better = None if batch is None or length is None else _better_length(view, length, batch, before)
         if better is None and before is not None and not _is_comparable(batch, length):
             known_at, known_length, restarts = self._compared
-            same = length in {None, 0, known_length} and restarts == view.restarts
-            better = before if same and at - known_at < _UNJUDGED_S else None
+            # Steps without drafts (0), or of which only some have them (None), show no other setting.
+            is_same = length in {None, 0, known_length} and restarts == view.restarts
+            better = before if is_same and at - known_at < _UNJUDGED_S else None
         elif better is not None:
             self._compared = at, length, view.restarts
         if better is not None:
@@ -149,14 +148,14 @@ class DraftLengthRule:
     def _keep_sample(self, view: BackendView, length: int | None) -> dict[int, _Steps] | None:
         """Keep a sample; return the samples of similar batches by length of drafts, None if it is unusable.
 
-        Their numbers of requests and the fill of their KV caches are of one class; drafts make other tokens.
+        Their numbers of requests and the fill of their KV caches are of one class; their tokens may differ.
         """
         rate, running = view.generation_tps, view.running
         if length is None or not rate or not running or view.step_ms is None:
             return None
         if (view.prompt_tps or 0.0) > MOST_PROMPT * rate:
             return None
-        key = batch_key(running, 1.0, view.kv_cache_percent)
+        key = batch_key(running, _ANY_TOKENS, view.kv_cache_percent)
         if key not in self._steps and len(self._steps) >= _MOST_BATCHES:
             self._steps.pop(next(iter(self._steps)))
         batch = self._steps.setdefault(key, {})
@@ -186,7 +185,10 @@ def _measured_lengths(batch: dict[int, _Steps]) -> list[int]:
 
 
 def _is_comparable(batch: dict[int, _Steps] | None, length: int | None) -> bool:
-    """Return whether steps of a batch with drafts of this length and with shorter ones are known."""
+    """Return whether steps of a batch with drafts of this length and with shorter ones are known.
+
+    Without drafts (0) its own steps are enough.
+    """
     lengths = _measured_lengths(batch) if batch is not None else []
     return length in lengths and (not length or min(lengths) < length)
 
@@ -201,39 +203,40 @@ def _better_length(
     margin = MARGIN if before is None else _STAYS * MARGIN
     alert_margin = ALERT_MARGIN if before is None or before.severity is None else _STAYS * ALERT_MARGIN
     lengths = _measured_lengths(batch)
-    percents = [percent for percent in view.spec_accept_by_position[:length] if percent is not None]
     if length:
-        shorter = max((other for other in lengths if other < length), default=None)
+        longer, shorter = length, max((other for other in lengths if other < length), default=None)
     else:  # it runs without drafts at the moment: the longest drafts that were measured against these steps
-        length, shorter = max(lengths, default=0), 0
-    if length not in lengths or shorter not in lengths or shorter == length:
+        longer, shorter = max(lengths, default=0), 0
+    if longer not in lengths or shorter not in lengths or shorter == longer:
         return None
-    long_steps, short_steps = batch[length], batch[shorter]
+    long_steps, short_steps = batch[longer], batch[shorter]
     long_ms, short_ms, running = median(long_steps.ms), median(short_steps.ms), view.running or 0.0
     sure = Sure.KNOWN if short_steps.restarts == view.restarts else Sure.LIKELY
     values = {
-        "draft_length": float(length),
+        "draft_length": float(longer),
         "step_ms": long_ms,
         "other_length": float(shorter),
         "other_step_ms": short_ms,
         "limit_share": MARGIN,
     }
-    times = f"{long_ms:.1f} ms with {length} draft tokens, {short_ms:.1f} ms with {shorter}"
+    times = f"{long_ms:.1f} ms with {longer} draft tokens, {short_ms:.1f} ms with {shorter}"
     seen = ("steps", f"{times}, {running:.0f} requests")
-    gain = best_length(percents, long_ms, shorter, short_ms) if len(percents) == length else None
-    if shorter == 0 and (gain is None or gain[0] == 0):
-        rates = median(long_steps.rates), median(short_steps.rates)
-        if rates[1] < (1 + margin) * rates[0]:
+    percents = [percent for percent in view.spec_accept_by_position[:length] if percent is not None]
+    # Other drafts than those of these steps, such as none at the moment, do not show which positions pay.
+    gain = best_length(percents, long_ms, shorter, short_ms) if len(percents) == longer else None
+    best, share, lost_tokens, saved_ms = gain or (longer, 0.0, 0.0, 0.0)
+    if shorter == 0 and best in {0, longer}:
+        rate, rate_without = median(long_steps.rates), median(short_steps.rates)
+        if rate_without < (1 + margin) * rate:
             return None
-        share = rates[1] / rates[0] - 1
-        line = f"drafts cost more than they give: {rates[0]:.0f} tok/s with them, {rates[1]:.0f} without"
+        share = rate_without / rate - 1
+        line = f"drafts cost more than they give: {rate:.0f} tok/s with them, {rate_without:.0f} without"
         line, fix, best = f"{line}, at {running:.0f} requests", FINDINGS[KIND].advice("none is faster"), 0
-    elif gain is None or gain[1] < margin:
+    elif share < margin:
         return None
     else:
-        (best, share, lost_tokens, saved_ms), last = gain, length
-        positions = f"position {last} adds" if best + 1 == last else f"positions {best + 1}–{last} add"
-        costs = "costs" if best + 1 == last else "cost"
+        positions = f"position {longer} adds" if best + 1 == longer else f"positions {best + 1}–{longer} add"
+        costs = "costs" if best + 1 == longer else "cost"
         # What a narrow screen cuts off comes last.
         line = f"k = {best} would give about {100 * share:.0f} % more: {positions} {lost_tokens:.2f}"
         line += f" tokens a step and {costs} {saved_ms:.0f} ms"

@@ -34,15 +34,18 @@ def row_html(row: Iterable[tuple[str, str]]) -> str:
 
 
 def _without_tab_keys(row: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield the runs of a row, with a longer line of the frame for the key of a tab such as "┐²vllm"."""
-    before = ("", "border")
-    for text, role in row:
-        if role == "key" and text in _KEY_DIGITS:
-            before = (before[0].removesuffix("┐") + ("─┐" if before[0].endswith("┐") else "─"), before[1])
+    """Yield the runs of a row without the keys of tabs: "─┐²vllm" becomes "──┐vllm".
+
+    For each key, the frame before it becomes a cell longer, so that what follows keeps its place.
+    """
+    text, role = "", "border"
+    for next_text, next_role in row:
+        if next_role == "key" and next_text in _KEY_DIGITS:
+            text = text.removesuffix("┐") + ("─┐" if text.endswith("┐") else "─")
         else:
-            yield before
-            before = (text, role)
-    yield before
+            yield text, role
+            text, role = next_text, next_role
+    yield text, role
 
 
 @lru_cache(maxsize=8192)

@@ -284,7 +284,10 @@ class Listening(Struct, frozen=True):
 
     @staticmethod
     def names(arguments: argparse.Namespace, host: str, token: str | None) -> Collection[str] | None:
-        """Return the names under which programs may ask; None for any: a web page knows no token."""
+        """Return the host names that a request may name, against DNS rebinding (`is_own`).
+
+        None stands for any: with a `token` each request needs it, and a foreign page does not have it.
+        """
         from sparktop.agent.access import own_names  # late: as above
 
         return own_names(host, arguments.names) if token is None else None

@@ -92,8 +92,9 @@ def target_keys(
 ) -> dict[str, str]:
     """Return the API keys that the values `options` of --api-key-env name, by the target of each.
 
-    `texts` are the TARGET arguments, with whatever else names one of the `targets` (None: their number).
-    A value is TARGET=NAME, or with a single target NAME alone. The keys are in the variables NAME of `env`.
+    A value is TARGET=NAME, or with a single target NAME alone; the key is in the variable NAME of `env`.
+    TARGET must be one of `texts`: the TARGET arguments, and after them what else names a target. `targets` is
+    how many targets there are; None stands for as many as `texts`.
 
     Raises:
         UsageError: a value names no variable that is set, or not which target it is for. The message quotes
@@ -125,7 +126,7 @@ def target_keys(
     return keys
 
 
-def with_key(target: object, text: str, keys: Mapping[str, str]) -> str | None:
+def checked_key(target: object, text: str, keys: Mapping[str, str]) -> str | None:
     """Return the API key in `keys` for the TARGET argument `text`, parsed to `target`; None without one.
 
     Raises:
@@ -163,22 +164,19 @@ def _with_targets(watch: Watch, texts: Sequence[str], keys: Mapping[str, str]) -
     `keys` has API keys by argument.
     """
     # Late: a start from the configuration file parses no targets.
-    from urllib.parse import urlsplit
-
     from sparktop.watch.discovery import parse_target, shortened_message
     from sparktop.watch.prometheus_finder import parse_prometheus
 
-    here = this_machine()
     backends: dict[str, BackendTarget] = {}
     agents: dict[str, NodeTarget] = {}
     hosts: dict[str, None] = {}
     through = {prometheus.url: prometheus for text in texts if (prometheus := parse_prometheus(text))}
     for text in texts:
         if (prometheus := parse_prometheus(text)) is not None:
-            with_key(prometheus, text, keys)
+            checked_key(prometheus, text, keys)
             continue
         target = parse_target(text)
-        key = with_key(target, text, keys)
+        key = checked_key(target, text, keys)
         if isinstance(target, str):
             hosts[target] = None
         elif isinstance(target, NodeTarget):
@@ -187,12 +185,33 @@ def _with_targets(watch: Watch, texts: Sequence[str], keys: Mapping[str, str]) -
             if (note := shortened_message(text, target)) is not None:
                 tell(note)
             backends.setdefault(target.url, replace(target, api_key=key))
+    nodes, placed = _assign_machines(_with_unique_names(agents.values()), backends, hosts)
+    return replace(
+        watch,
+        nodes=_with_unique_names(nodes),
+        backends=_with_unique_names(placed),
+        routers=(),
+        prometheus=_with_unique_names(through.values()),
+        discover=tuple(hosts),
+        source=ARGUMENTS,
+    )
+
+
+def _assign_machines(
+    nodes: tuple[NodeTarget, ...], backends: Mapping[str, BackendTarget], hosts: Iterable[str]
+) -> tuple[tuple[NodeTarget, ...], list[BackendTarget]]:
+    """Return the nodes, and the backends with the node that each runs on where that is one of them.
+
+    `backends` has them by URL. This machine joins the nodes if a backend or one of `hosts` is on it.
+    """
+    from urllib.parse import urlsplit  # late: as above
+
+    here = this_machine()
 
     def machine(host: str) -> str:
         """Return a key for the machine named `host`: "" for this machine, else the host in lower case."""
         return "" if _is_here(host, here.name) else host.lower()
 
-    nodes = _with_unique_names(agents.values())
     # If several agents run on one machine, its backends are assigned to the first.
     node_of = {machine(urlsplit(node.url or "").hostname or ""): node.name for node in reversed(nodes)}
     places = {url: machine(urlsplit(url).hostname or "") for url in backends}
@@ -203,15 +222,7 @@ def _with_targets(watch: Watch, texts: Sequence[str], keys: Mapping[str, str]) -
         replace(backend, nodes=(node_of[places[url]],)) if places[url] in node_of else backend
         for url, backend in backends.items()
     ]
-    return replace(
-        watch,
-        nodes=_with_unique_names(nodes),
-        backends=_with_unique_names(placed),
-        routers=(),
-        prometheus=_with_unique_names(through.values()),
-        discover=tuple(hosts),
-        source=ARGUMENTS,
-    )
+    return nodes, placed
 
 
 def _is_here(host: str, own_name: str) -> bool:

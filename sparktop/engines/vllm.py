@@ -1,4 +1,7 @@
-"""Reader for vLLM's metrics page, from version 0.8.5 (V0 engine included) to 0.32.
+"""Reader for vLLM's metrics page, from version 0.8.5 (V0 engine included) to 0.32, and for pages like it.
+
+Those of Ray Serve LLM, NIM and LMDeploy have these metrics under other names; their readers are at the end of
+this module. Those of Aphrodite and FastDeploy have them under a prefix of their own.
 
 Names change between versions, so each quantity has a list of metric names, newest first; the first name that
 is on the page is read, whatever its value. Counters are searched with and without `_total`. Details:
@@ -57,6 +60,7 @@ from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample, Pref
 from sparktop.model.text import clean
 
 _CONFIG = "vllm:cache_config_info"
+_RUNNING = "vllm:num_requests_running"
 _EMPTY: Family = {}
 _LARGEST_BLOCK = 1e9
 """Tokens of a block of the KV cache above which the value is damaged."""
@@ -82,7 +86,7 @@ def _counter_names(*names: str) -> tuple[str, ...]:
 
 _BY_SOURCE = _counter_names("prompt_tokens_by_source")
 FIELDS: Fields = (
-    ("running", ("vllm:num_requests_running",), requests),
+    ("running", (_RUNNING,), requests),
     ("waiting", ("vllm:num_requests_waiting",), requests),
     (
         "waiting_for_capacity",
@@ -132,7 +136,7 @@ _OF_ONE_PROCESS = (
     "python_info",
     "go_info",
     "vllm:generation_tokens_created",
-    "vllm:num_requests_running_created",
+    f"{_RUNNING}_created",
 )
 """Names that only a page of a single process has."""
 NAMES = names_of(FIELDS, HISTOGRAMS, CPU, _CONFIG, *_OF_ONE_PROCESS, *EXTRAS.names)
@@ -150,14 +154,15 @@ def sample_of(families: Page, at: float, *, engine: str = "vllm", lane_label: st
     """
     page = LanePage(families, lane_label=lane_label)
     fields = page.read(FIELDS, HISTOGRAMS)
+    # All that the cache metric says is in its labels, so that it is read once for all pages of this layout.
     named, capacities = families.get_or_make("capacities", lambda: _read_cache_config(page, list(fields)))
-    for lane in named or (() if fields else ("0",)):
+    for lane in _all_lanes(named, fields):
         fields.setdefault(lane, {})
-    if lane_label == "engine":
+    if lane_label == "engine":  # only engine cores share blocks as `_kv_capacities` assumes; replicas do not
         for lane, capacity in capacities.items():
             fields[lane]["kv_capacity_tokens"] = capacity
     EXTRAS.add(families, fields, lane_label)
-    if engine == "vllm" and _has_several_servers(families):
+    if engine == "vllm" and _has_several_servers(families):  # the rule holds for vLLM's own pages
         _correct_for_several_servers(page, fields.values())
     return EngineSample(
         at=at,
@@ -183,7 +188,7 @@ def _prefix_cache(families: Mapping[str, Family]) -> PrefixCache:
     hybrid = positive_number(values.get("mamba_block_size")) is not None
     states = clean(values.get("mamba_cache_mode"), 20) if hybrid else None
     sizes = [positive_number(values.get("block_size")) or 0.0]
-    if states == "align":
+    if states == "align":  # states are kept only where a block of the recurrent layers ends
         sizes.append(positive_number(values.get("mamba_block_size")) or 0.0)
     block = positive_number(values.get("prefix_match_unit")) or max(sizes)
     return PrefixCache(on, round(block) if 0 < block < _LARGEST_BLOCK else None, states)
@@ -192,12 +197,13 @@ def _prefix_cache(families: Mapping[str, Family]) -> PrefixCache:
 def _has_several_servers(families: Mapping[str, Family]) -> bool:
     """Return whether several API servers of one vLLM write a page.
 
-    Then prometheus_client writes nothing of the process and of Python, nor when a metric was created; gauges
-    may have the label `pid`. A single process writes some of these. The Rust front end, Triton and
+    They do if the number of running requests has a label `pid`, or if the page describes the KV cache and has
+    none of `_OF_ONE_PROCESS`. For then prometheus_client writes nothing of the process and of Python, nor
+    when a metric was created, while a single process writes some of these. The Rust front end, Triton and
     registries of Go may write none of them, but no description of the KV cache either, which every Python
     front end of vLLM writes.
     """
-    if any(label(labels, "pid") is not None for labels in families.get(FIELDS[0][1][0], _EMPTY)):
+    if any(label(labels, "pid") is not None for labels in families.get(_RUNNING, _EMPTY)):
         return True
     return _CONFIG in families and not any(name in families for name in _OF_ONE_PROCESS)
 
@@ -219,12 +225,16 @@ def _correct_for_several_servers(page: LanePage, lanes: Iterable[dict[str, Any]]
 def _read_cache_config(page: LanePage, lanes: list[str]) -> tuple[list[str], dict[str, float]]:
     """Return (lanes that the cache metric names, capacity of the KV cache in tokens by lane).
 
-    `lanes` are those of the other metrics; a page without any has the lane "0".
+    `lanes` are those of the other metrics.
     """
     configs = page.lanes(_CONFIG)
     named = [lane for lane, places in configs.items() if any(label(labels, "engine") for labels in places)]
-    every = dict.fromkeys((*lanes, *(named or (() if lanes else ("0",)))))
-    return named, _kv_capacities(configs, named, list(every))
+    return named, _kv_capacities(configs, named, _all_lanes(named, lanes))
+
+
+def _all_lanes(named: Iterable[str], lanes: Iterable[str]) -> list[str]:
+    """Return `lanes`, and those `named` by the cache metric; a page without any has the lane "0"."""
+    return list(dict.fromkeys((*lanes, *named))) or ["0"]
 
 
 def _kv_capacities(configs: Mapping[str, Places], named: Iterable[str], lanes: list[str]) -> dict[str, float]:

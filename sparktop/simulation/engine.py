@@ -110,10 +110,10 @@ class Batch:
         del self.running[sequence.request.request_id]
         if sequence.phase is Phase.DECODE:
             sequence.generated = self.generated_tokens(sequence)
-            # Its newest token is in no block yet, unless the step that stores it is under way.
-            stored = sequence.length - 1 + self._reserved_step - self.steps
-            sequence.blocks = -(-stored // size)
-            self._cache_full_blocks(sequence, sequence.length - 1)
+            stored = sequence.length - 1  # its newest token is in no block yet
+            reserved = stored + self._reserved_step - self.steps  # with its place, if its step is under way
+            sequence.blocks = -(-reserved // size)
+            self._cache_full_blocks(sequence, stored)
         self.pool.release(sequence.blocks - len(sequence.shared), sequence.shared)
         sequence.shared = []
         sequence.blocks = sequence.computed = sequence.offered = 0
@@ -126,8 +126,9 @@ class Batch:
         """
         size, blocks = self._block_tokens, 0
         for sequence in self.in_phase(Phase.DECODE):
-            stored = self._reserved_step - sequence.joined_step + sequence.request.prompt_tokens - 2
-            blocks += (stored + steps) // size - stored // size
+            # Index of the last stored token: the newest token is not stored, and indices start at 0.
+            last = sequence.request.prompt_tokens + self._reserved_step - sequence.joined_step - 2
+            blocks += (last + steps) // size - last // size
         return blocks
 
     def reserve_step(self) -> bool:
@@ -576,17 +577,19 @@ class Engine:
         The time of a step with drafts is divided among the tokens that it generates for a request.
         """
         profile, decoding = self.profile, len(self._batch.in_phase(Phase.DECODE))
+        # Attention: each token of a part with those before it, half of the part on average.
         pairs = sum(tokens * (sequence.computed - tokens / 2) for sequence, tokens in prefilling)
         rows = decoding + sum(tokens for _, tokens in prefilling)
         drafts = 0 if prefilling else len(profile.drafts)
-        computed = rows * (1 + drafts)
-        padded = profile.padded_rows(computed)
+        rows_with_drafts = rows * (1 + drafts)
+        padded = profile.padded_rows(rows_with_drafts)
         clock_mhz = min([node.load_clock_mhz(start_s) for node in self.nodes])
         noise = max(0.5, self._random.gauss(1.0, profile.jitter)) if profile.jitter else 1.0
-        link_s = profile.link_seconds(computed)
+        link_s = profile.link_seconds(rows_with_drafts)
         gpu_s = profile.cost.step_s(padded, self._batch.context_tokens, pairs, clock_mhz) + link_s
         gpu_s += drafts * profile.draft_token_s
-        step_s = noise * (gpu_s + profile.host_seconds(computed))
+        step_s = noise * (gpu_s + profile.host_seconds(rows_with_drafts))
+        # While the nodes wait for their link, for the share link_s / gpu_s, they draw WAITING_W.
         power_w = step_power_w(padded) + (WAITING_W - step_power_w(padded)) * link_s / gpu_s
         for node in self.nodes:
             node.draw(start_s, power_w, noise * gpu_s / step_s)
@@ -612,8 +615,8 @@ class Engine:
         for sequence in batch.in_phase(Phase.PREFILL):
             if budget:
                 compute(sequence)
-        # After a preemption no request is admitted: the preempted one heads the queue, and some of the blocks
-        # that it needs again are gone.
+        # In a step with a preemption `admit` refuses: the preempted request heads the queue, and some of the
+        # blocks that it needs again are gone. So no check for that is needed here.
         while self._waiting and budget and self.running < self.profile.max_num_seqs:
             if not batch.admit(self._waiting[0]):
                 break
@@ -667,7 +670,10 @@ class Engine:
                 self._outbox += [Tokens(sequence.request.request_id, at) for sequence in decoding]
         count = steps - done
         tally.generation_tokens += count * len(decoding)
-        (tally.drafted if stretch.drafts else tally.step_rows)[stretch.rows] += count
+        if stretch.drafts:
+            tally.drafted[stretch.rows] += count  # with drafts a step of a stretch is one token
+        else:
+            tally.step_rows[stretch.rows] += count
         tally.busy_s += stretch.end_s(steps) - stretch.end_s(done)
         stretch.done = steps
         batch.complete_steps(count, under_way=steps < stretch.steps)

@@ -47,6 +47,8 @@ MOST_IN_GROUP = 16
 """Servers of one group whose raw samples are read, where there are more than `MOST_RAW`."""
 FIND_AGAIN_S = 60.0
 """Seconds between two searches for servers."""
+_DUE_SHARE = 0.9
+"""Share of a period after which its query is due, so that a slightly early one waits no whole period more."""
 _QUANTILES_AGAIN_S = 60.0
 """Seconds between two queries for quantiles, which cost a Prometheus most."""
 _LATE_SCRAPES = 2.0
@@ -154,8 +156,8 @@ class PrometheusFeed:
     async def _query_once(self, began: float) -> None:
         """Query what is due, in this order: clocks, `up`, servers, figures of all, samples of a few."""
         await self._update_clocks()
-        is_due = began - self._fleet_at >= 0.9 * self.pace.every_s * self.pace.slowed
-        if is_due or len(self._finder.found.servers) <= MOST_RAW:
+        is_fleet_due = began - self._fleet_at >= _DUE_SHARE * self.pace.every_s * self.pace.slowed
+        if is_fleet_due or len(self._finder.found.servers) <= MOST_RAW:
             # It reads `up` of all targets: of 10,000 servers and their machines half a second of CPU time.
             await self._read_up()
         if self._found_at is None or began - self._found_at >= FIND_AGAIN_S * self.pace.slowed:
@@ -164,7 +166,7 @@ class PrometheusFeed:
             raise AnswerError(
                 FailureKind.LOADING, "has just begun to scrape: servers appear after two scrapes"
             )
-        if is_due:
+        if is_fleet_due:
             self._fleet_at = began
             await self._read_fleet(began)
         await self._read_raw()
@@ -187,21 +189,23 @@ class PrometheusFeed:
 
         The first time counts as earlier, so that servers whose first scrape comes later are found soon.
         """
-        before = self._finder.found.servers
+        is_first = not self._finder.found.servers
         await self._finder.find()
         self.pace.every_s = self._finder.every_s or self.pace.every_s
         if await self._finder.has_just_begun(self.pace.every_s, began):
             return None
         if fault := self._finder.found.groups_fault:
             self._store.note(self.target.name, f"{fault}: {GROUPS_ADVICE}", Severity.WARNING)
-        if not before and len(self._finder.found.servers) > MOST_RAW:
+        if is_first and len(self._finder.found.servers) > MOST_RAW:
+            # The screen has the figures of all before the machines of so many servers are found.
             await self._read_up()
             await self._read_fleet(began, is_first=True)
         await self._machines.find(self._finder.found.servers, self._finder.dead)
         self._choose_raw()
-        if not before:
-            await self._read_up()
-        return began if before else began - max(0.0, FIND_AGAIN_S - 2 * self.pace.every_s)
+        if not is_first:
+            return began
+        await self._read_up()  # the jobs of the machines and the servers to read raw are known only now
+        return began - max(0.0, FIND_AGAIN_S - 2 * self.pace.every_s)
 
     async def _read_up(self) -> None:
         await self._finder.read_up(self._machines.jobs, self._raw.values())
@@ -211,11 +215,8 @@ class PrometheusFeed:
         servers, source = self._finder.found.servers, self.target.name
         if len(servers) > MOST_RAW:
             servers = tuple(server for server in servers if server.group == self._group)[:MOST_IN_GROUP]
-        now, wanted = (
-            self._clock(),
-            {server.key: server for server in unwatched_elsewhere(servers, self._store, source)},
-        )
-        self._forget_unwanted(wanted, now)
+        wanted = {server.key: server for server in unwatched_elsewhere(servers, self._store, source)}
+        self._forget_unwanted(wanted, self._clock())
         self._machines.add_nodes(wanted.values(), self.pace.every_s)
         new = [server for key, server in wanted.items() if key not in self._raw]
         self._raw.update((server.key, server) for server in new)
@@ -235,9 +236,12 @@ class PrometheusFeed:
             )
 
     def _forget_unwanted(self, wanted: Mapping[Key, FoundServer], now: float) -> None:
-        """Forget servers that are not wanted any more; those removed from the targets after five minutes.
+        """Forget the servers that are not wanted any more.
 
-        These were removed on purpose: that is an event, and no alert.
+        A wanted server of the same name goes on in its place. One that is still a target, such as one of
+        another group, is forgotten at once. One that was removed from the targets was removed on purpose:
+        that is an event, and no alert. It is forgotten at once if it could not be scraped any more; else it
+        is shown as late for five minutes.
         """
         names = {server.name: server for server in wanted.values()}
         for key in self._raw.keys() - wanted.keys():
@@ -292,41 +296,42 @@ class PrometheusFeed:
         """Deliver the figures of all servers; at first those that need few queries, without machines."""
         if self._clocks is None:
             return
-        more, servers = self.target.selector, self._finder.found.servers
-        asked = self._clock()
-        once, engines = self._finder.replicated, {server.engine for server in servers}
-        asked_of = self._client, more, self.pace.every_s
-        figures = await gauges_and_rates(*asked_of, replicated=once, engines=engines)
+        matchers, every_s, servers = self.target.selector, self.pace.every_s, self._finder.found.servers
+        replicated, engines = self._finder.replicated, {server.engine for server in servers}
+        began_reading = self._clock()
+        figures = await gauges_and_rates(
+            self._client, matchers, every_s, replicated=replicated, engines=engines
+        )
         if not is_first and servers and began - self._quantiles_at >= _QUANTILES_AGAIN_S * self.pace.slowed:
             self._quantiles_at = began
-            self._quantiles = await quantiles(self._client, more, servers, figures, self.pace.every_s)
+            self._quantiles = await quantiles(self._client, matchers, servers, figures, every_s)
         if len(servers) > MOST_RAW and all(server.group != self._group for server in servers):
             self.want_group(fullest_group(servers, figures))
         now = self._clock()
-        took_ms = (now - asked) * 1000
+        took_ms = (now - began_reading) * 1000
         dead, shift_s = self._finder.dead, self._clocks.to_monotonic_s
-        await self._machines.read_all(servers, dead, shift_s, self.pace.every_s)
-        listed = await in_reader(
+        await self._machines.read_all(servers, dead, shift_s, every_s)
+        fleet_rows = await in_reader(
             partial(fleet_servers, servers, figures, self._quantiles, dead, self._clocks, self._machines.of)
         )
-        newest = known_max(server.at for server in listed)
+        newest = known_max(server.at for server in fleet_rows)
         note = self._limits_note(figures.warnings)
-        fleet = Fleet(now, self.pace.every_s, listed, note, took_ms, self._machines.nodes)
+        fleet = Fleet(now, every_s, fleet_rows, note, took_ms, self._machines.nodes)
         if newest is not None and await self._is_late(newest, now, shift_s):
             message = f"itself is late: its newest sample is {now - newest:.0f} s old"
             self._deliver(self._key, Failure(FailureKind.LATE, message, now), None)
         elif not servers:
-            nothing = "scrapes no server that is known here: vLLM, SGLang or Ray Serve LLM"
-            parts = (nothing, down_text(self._finder.down))
+            no_server = "scrapes no server that is known here: vLLM, SGLang or Ray Serve LLM"
+            parts = (no_server, down_text(self._finder.down))
             message = "; ".join(part for part in parts if part)
             self._deliver(self._key, Failure(FailureKind.METRICS_DISABLED, clean(message), now), None)
         else:
             self._deliver(self._key, fleet, fleet.answer_ms)
 
     async def _is_late(self, newest: float, now: float, shift_s: float) -> bool:
-        """Return whether no target was scraped of late, where the newest sample of a server is of `newest`.
+        """Return whether the Prometheus itself is behind; the newest sample of a server is of time `newest`.
 
-        If only servers have none, it is they that are stale: the Prometheus scrapes machines, or notes `up`.
+        If machines or `up` have fresh samples, only the servers are stale, and it is not.
         """
         after = now - _LATE_SCRAPES * self.pace.every_s - _LATE_S
         if newest >= after or any(node.at is not None and node.at >= after for node in self._machines.nodes):

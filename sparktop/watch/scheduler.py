@@ -1,6 +1,7 @@
 """Poll scheduler: polls all sources of a group at the same scheduled times; no source waits for another.
 
-Many sources are spread over the time between two scheduled times instead.
+Many sources are spread over the time between two scheduled times instead. `PollGroup` polls; `LoadCadence`
+decides how often servers under load are polled, and when within the interval.
 """
 
 from __future__ import annotations
@@ -198,7 +199,8 @@ class PollGroup:
             self._parts = parts_at_most
             if self._pause is not None:
                 self._restart(now)
-                self._index -= missed  # the instant has come, but its poll had not started yet
+                if missed:
+                    self._index -= 1  # the instant has come, but its poll had not started yet
 
     @property
     def quickened(self) -> dict[str, int]:
@@ -371,14 +373,17 @@ def spread_shares(names: Sequence[str], groups: Iterable[Sequence[str]]) -> dict
     """
     if len(names) < SPREAD_FROM:
         return {}
-    first: dict[str, str] = {}
+    leader_of: dict[str, str] = {}
     for group in groups:
-        if len(group) <= MOST_TOGETHER:
+        if 0 < len(group) <= MOST_TOGETHER:
+            # A server of several groups follows the leader of the first. If it comes first in another, so do
+            # the servers that only that group has.
+            leader = leader_of.get(group[0], group[0])
             for name in group:
-                first.setdefault(name, first.get(group[0], group[0]))
-    heads = dict.fromkeys(first.get(name, name) for name in names)
-    shares = {head: index / len(heads) for index, head in enumerate(heads)}
-    return {name: shares[first.get(name, name)] for name in names}
+                leader_of.setdefault(name, leader)
+    leaders = dict.fromkeys(leader_of.get(name, name) for name in names)
+    shares = {leader: index / len(leaders) for index, leader in enumerate(leaders)}
+    return {name: shares[leader_of.get(name, name)] for name in names}
 
 
 def _check_interval(interval_s: float) -> float:
@@ -503,12 +508,12 @@ class LoadCadence:
             and server.load is not None
             and now - server.at <= _STALE_S
         ]
-        load = sum(server.load or 0.0 for server in answering)
-        quick = pace.hz > 0
-        turns = load < UNLOADED * len(answering) if quick else load >= LOADED * len(answering)
         if len(answering) < min(2, len(group)):
             pace.hz, pace.turned_at = 0.0, None  # too few answers to judge a balance
             return
+        load = sum(server.load or 0.0 for server in answering)
+        quick = pace.hz > 0
+        turns = load < UNLOADED * len(answering) if quick else load >= LOADED * len(answering)
         if not turns:
             pace.turned_at = None
         elif pace.turned_at is None:
@@ -524,7 +529,7 @@ class LoadCadence:
 
         Polling may keep a server busy for at most a share of the time that depends on the rate
         (`BUDGET_SHARES`). A rate above that is lowered at once, and not raised again for `AGAIN_AFTER_S`
-        seconds. A quarter of the answers are as fast or faster than the time that counts: what is longer was
+        seconds. The time that counts is the lower quartile of a server's answer times: what is longer was
         spent waiting for the server's own work, and is no cost of the poll.
         """
         if any(len(server.answers_ms) < _FEWEST_ANSWERS for server in answering):

@@ -11,7 +11,7 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.commands.choice import this_machine, with_key
+from sparktop.commands.choice import checked_key, this_machine
 from sparktop.commands.output import tell
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.router import LITELLM, RouterSample
@@ -102,7 +102,7 @@ async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list
     is_configured = target is not None
     if target is None:
         parsed = parse_target(word)
-        with_key(parsed, word, keys)  # of a host or an agent there is none
+        checked_key(parsed, word, keys)  # of a host or an agent there is none
         if isinstance(parsed, NodeTarget):
             raise UsageError(f"{clean(word, 60)}: is a node's agent; a sweep needs a server or a router")
         if isinstance(parsed, str):
@@ -111,7 +111,7 @@ async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list
             tell(note)
         target = next((server for server in configured if server.url == parsed.url), parsed)
         is_configured = target is not parsed
-    target = replace(target, api_key=with_key(target, word, keys) or target.api_key)
+    target = replace(target, api_key=checked_key(target, word, keys) or target.api_key)
     return [_Place(target.name, target, is_configured)]
 
 

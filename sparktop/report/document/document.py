@@ -146,8 +146,8 @@ def _row_line(cells: Sequence[str], widths: Sequence[int], left: frozenset[int])
 def grid_of(table: Table, width: int | None = None, *, longest: int | None = None) -> Grid:
     """Return a table of names, words and figures as a grid of at most `width` cells; None is any width.
 
-    For that, names are cut. With `longest`, only names of more cells are, and a grid too wide for the others
-    is split.
+    Without `longest`, names are cut until the grid fits `width`. With it, names are cut to `longest` cells,
+    and a grid that is still too wide is split when it is written.
     """
     heads = tuple(column.title for column in table.columns)
     names = [number for number, column in enumerate(table.columns) if column.kind is Kind.NAME]
