@@ -262,8 +262,8 @@ def level_line(target: str, level: LevelResult) -> str:
     name += f", pp {level.pp}" if level.pp and level.agents is None else ""
     output = f"output {_rate_words(level.output_tps, 1)}"
     if level.error is not None:
-        parts = [name, f"❌ {clean(level.error, 300)}"]
-    elif loop is not None:
+        return f"{name} · ❌ {clean(level.error, 300)}"
+    if loop is not None:
         completed = "–" if loop.completed_per_s is None else f"{loop.completed_per_s:.2f}"
         due = f"TTFT p50 {numbers.milliseconds(ttft_due.p50 if ttft_due else None)} from due time"
         late = f"rate too high: {loop.growth_words}" if loop.unstable else due
