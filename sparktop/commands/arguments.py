@@ -185,7 +185,7 @@ def add_timeout(parser: argparse.ArgumentParser) -> None:
 
 def add_theme(parser: argparse.ArgumentParser) -> None:
     """Add the option --theme."""
-    parser.add_argument("--theme", metavar="NAME", help="one of those that sparktop themes lists")
+    parser.add_argument("--theme", metavar="NAME", help="one of those that sparktop config themes lists")
 
 
 def add_output_file(parser: argparse._ActionsContainer) -> None:

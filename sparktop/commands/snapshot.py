@@ -94,7 +94,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="COLSxROWS",
         help="of the screen in svg and html (default 120x36)",
     )
-    parser.add_argument("--theme", metavar="NAME", help="of that screen; one that sparktop themes lists")
+    parser.add_argument(
+        "--theme", metavar="NAME", help="of that screen; one that sparktop config themes lists"
+    )
     add_output_file(parser)
 
 

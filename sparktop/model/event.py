@@ -48,7 +48,7 @@ _ALERTS: Mapping[str, Condition] = {
     "headroom": Condition("low headroom", "short of memory", "see which process grows", "P"),
     "headroom-limit": Condition("headroom near its limit", "memory runs out", "see which process grows", "P"),
     "swap-in": Condition("swapping", "swaps", "see which process grows", "P"),
-    "thermal": Condition("hot GPU", "near its thermal limit", "cooler air"),
+    "thermal": Condition("hot GPU", "runs too hot", "cooler air"),
     "sensors": Condition("hot sensor"),
     "throttled": Condition(),
     "power-cap": Condition("power-capped"),

@@ -38,7 +38,9 @@ from sparktop.ui.screens.menu import MenuScreen, Setting
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.sweep_desk import Host, SweepDesk
 
-THEME = Option(("theme",), "theme", (), "Colours of everything on the screen; sparktop themes lists them.")
+THEME = Option(
+    ("theme",), "theme", (), "Colours of everything on the screen; sparktop config themes lists them."
+)
 _ALL = (*ALL, *VIEW, THEME)
 _HERE = ", this machine"
 """Follows the file's path in `Watch.source` where the file names no targets."""

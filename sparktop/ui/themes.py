@@ -75,7 +75,7 @@ class ThemedApp(App[None]):
         if not problems:
             return
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        words = f"theme {problems[0]}{more}: sparktop themes lists all"
+        words = f"theme {problems[0]}{more}: sparktop config themes lists all"
         self.notify(words, severity="warning", timeout=12, markup=False)
 
     def _limit_colors(self, canvas: Canvas) -> None:

@@ -205,7 +205,7 @@ def test_the_most_severe_comes_first_then_what_can_be_mended() -> None:
     hot = alert("node:n:thermal")
     assert shown(down, hot, swing, balance=(SWING,)).short == "a down"
     assert shown(hot, swing, balance=(SWING,)).key == "w"
-    assert shown(hot, swing, balance=(replace(SWING, hint=None),)).short == "n near its thermal limit"
+    assert shown(hot, swing, balance=(replace(SWING, hint=None),)).short == "n runs too hot"
 
 
 @pytest.mark.parametrize(("behind", "first"), [(("a",), "backend:a:start-stuck"), (("b",), ROUTER_ALERT)])

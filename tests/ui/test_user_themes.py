@@ -142,7 +142,7 @@ async def test_bad_themes_cost_one_toast(folder: Path) -> None:
         await pilot.pause()
         (toast,) = app._notifications
         assert toast.message.startswith("theme bad0.theme: holds none")
-        assert toast.message.endswith(" (and 6 more): sparktop themes lists all")
+        assert toast.message.endswith(" (and 6 more): sparktop config themes lists all")
         assert "\n" not in toast.message
         assert not toast.markup
         assert app.theme == "fine"

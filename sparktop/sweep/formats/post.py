@@ -79,7 +79,12 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
     metrics = _metrics(result)
     changes, left_out = _published_cells(result, beside, metrics)
-    doubted = [load_of(level) for level in _levels(result) if _has_marks(result) and _is_doubted(level)]
+    doubted = [
+        (target.name, load_of(level))
+        for target in result.targets
+        for level in target.levels
+        if _has_marks(result) and _is_doubted(level)
+    ]
     grids = list(_matrix_tables(comparison, series, metrics, changes, doubted))
     is_matrix = bool(grids)
     if not grids and metrics:
@@ -354,7 +359,7 @@ def _matrix_tables(
     series: Sequence[Series],
     metrics: Sequence[Metric],
     changes: _Changes,
-    doubted: Sequence[Load],
+    doubted: Sequence[tuple[str, Load]],
 ) -> Iterator[Grid]:
     """Yield a table of levels by targets for each metric that targets have in common, with the winner."""
     for metric in metrics if comparison is not None else ():
@@ -378,11 +383,11 @@ def _with_deviations(
     loads: Sequence[Load],
     series: Sequence[Series],
     metric: Metric,
-    doubted: Sequence[Load],
+    doubted: Sequence[tuple[str, Load]],
 ) -> Iterator[tuple[Cell, ...]]:
     """Yield the rows of a matrix with the standard deviation of the runs behind each value.
 
-    A row has a "?" if a target has a warning at it, which `doubted` has.
+    A value of a level with a warning, which `doubted` has by target, has a "?".
     """
     names = [head.name for head in grid.heads if isinstance(head, Outside)]
     for load, row in zip_longest(loads, grid.rows):
@@ -393,14 +398,12 @@ def _with_deviations(
             if load and _is_row(level.load, load) and (figure := level.figures.get(metric.name))
         }
         first, *cells, winner = row
-        texts = (
-            f"{cell} ± {metric.text(std)}"
-            if (std := stds.get(name)) is not None and cell != UNKNOWN
-            else cell
-            for name, cell in zip(names, cells, strict=True)
-        )
-        mark = " ?" if load and any(_is_row(load, other) for other in doubted) else ""
-        yield (f"{first}{mark}", *texts, winner)
+        texts = []
+        for name, cell in zip(names, cells, strict=True):
+            std = stds.get(name)
+            mark = " ?" if load and any(name == other and _is_row(load, at) for other, at in doubted) else ""
+            texts.append(f"{cell}{'' if std is None or cell == UNKNOWN else f' ± {metric.text(std)}'}{mark}")
+        yield (first, *texts, winner)
 
 
 def _with_changes(

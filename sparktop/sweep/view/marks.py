@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -59,8 +60,10 @@ def _mark_of(reason: Validity, level: LevelResult, kind: MarkKind) -> Mark:
 
 
 def ttft_error_words(percent: float) -> str:
-    """Return by how much a TTFT may be too long: "TTFT overstated by ≤0.3 %"."""
-    return f"TTFT overstated by ≤{max(percent, 0.1):.{1 if percent < _WHOLE_FROM else 0}f} %"
+    """Return by how much a TTFT may be too long, rounded up: "TTFT overstated by ≤0.3 %"."""
+    decimals = 1 if percent < _WHOLE_FROM else 0
+    bound = math.ceil(round(percent * 10**decimals, 6)) / 10**decimals
+    return f"TTFT overstated by ≤{max(bound, 0.1):.{decimals}f} %"
 
 
 def _mark_words(reason: Validity, level: LevelResult) -> tuple[str, str]:
@@ -71,7 +74,7 @@ def _mark_words(reason: Validity, level: LevelResult) -> tuple[str, str]:
     """
     code = reason.code
     if reason.ttft_percent is not None:
-        return ttft_error_words(reason.ttft_percent), "TTFT error"
+        return ttft_error_words(reason.ttft_percent), "TTFT inexact"
     waited_for = None if level.limited_by is None else _WAITED_FOR.get(level.limited_by.kind)
     if code == QUEUE_LIMITED and waited_for is not None:
         return f"waits for {waited_for}", waited_for

@@ -449,7 +449,11 @@ def test_doubts_name_their_levels() -> None:
     result = made_sweep(("fast", [doubted, fast[1]]), ("slow", [made_level(at, step=0.3) for at in (2, 4)]))
     post = post_of(result)
     assert "throttled (1 of 4 levels: `fast` c2)" in post
-    assert [row[0] for row in table(post)][:2] == ["c2 ?", "c4"]
+    assert [[cell.endswith(" ?") for cell in row[:3]] for row in table(post)[:2]] == [
+        [False, True, False],
+        [False, False, False],
+    ]
+    assert [series.name for series in read(post, "post", "post.md")] == ["fast", "slow"]
     assert "(warning at c = 2: throttled)" in paragraphs(post)[0]
 
 
