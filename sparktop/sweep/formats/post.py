@@ -281,11 +281,13 @@ def _published_cells(
 
 def _alone_words(target: TargetResult, metrics: Sequence[Metric]) -> Iterator[str]:
     """Yield what a request gets that runs alone, where that was measured beside other levels."""
-    level = next((level for level in target.levels if level.concurrency == 1 and level.error is None), None)
-    first = None if level is None else level.ttft_ms
-    if level is not None and first is not None and len(target.levels) > 1:
-        rate = _rate_text(level, metrics[0].name)
-        yield f"One request alone: {rate} tok/s, TTFT {METRICS['ttft_ms'].text(first.mean)} ms"
+    alone = [level for level in target.levels if level.concurrency == 1 and level.error is None]
+    if len(alone) != 1 or len(target.levels) == 1:
+        return
+    rate, first = alone[0].rate(metrics[0].name) if metrics else None, alone[0].ttft_ms
+    if rate is not None and first is not None and metrics[0].unit == "tok/s":
+        words = f"{metrics[0].text(rate.mean)} tok/s, TTFT {METRICS['ttft_ms'].text(first.mean)} ms"
+        yield f"One request alone: {words}"
 
 
 def _against_published(changes: _Changes, metrics: Sequence[Metric]) -> Iterator[str]:
@@ -532,7 +534,7 @@ def _how_to_read(
     parts += ["per request = median of each stream's rate"] if "Per request tok/s" in heads else []
     parts += ["peak = most tokens in a second"] if "Peak tok/s" in heads else []
     parts += [f"p95 only of {P95_FROM} requests or more"] if "TTFT p95 ms" in heads else []
-    if comparison is not None and any(True for _ in winner_rules(comparison)):
+    if comparison is not None and "Winner" in heads and any(True for _ in winner_rules(comparison)):
         floor, rate = max(comparison.noise_floor_percent.values()), comparison.error_rate_percent or 0.0
         parts.append(
             f"a winner leads the next best by over {floor:.1f} % (its lead in brackets), beyond chance "

@@ -394,6 +394,7 @@ def test_a_table_without_a_winner_has_no_column_of_winners() -> None:
     levels = [made_level(at) for at in (1, 2)]
     alike = post_of(made_sweep(("a", levels), ("b", levels)))
     assert "Winner" not in alike
+    assert "a winner leads" not in alike
     assert [len(row) for row in table(alike)] == [3] * 6
     faster = [levels[0], made_level(2, step=0.1)]
     assert "Winner" in post_of(made_sweep(("a", levels), ("b", faster)))
