@@ -17,7 +17,7 @@ from tests.agent.conftest import StartAgent
 from tests.agent.raw_client import Answer, Client, ask, connect, request, until, watching
 
 TOKEN = "a-token-of-more-than-16-characters"  # noqa: S105 - known to the tests only
-QUICK = Limits(request_s=0.3, handshake_s=0.3, answer_s=0.3, check_s=0.05)
+QUICK = Limits(request_s=1.5, handshake_s=1.5, answer_s=1.5, check_s=0.05)
 """The same bounds, sooner."""
 
 

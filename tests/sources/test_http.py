@@ -30,9 +30,9 @@ async def wait_for_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamW
     writer.close()
 
 
-async def ask(server: RawServer, key: str | None = None) -> int:
+async def ask(server: RawServer, key: str | None = None, *, deadline_s: float = 60.0) -> int:
     async with open_client(secure=False) as client:
-        reply = await get(client, f"{server.url}/x", where="spark-a:80", deadline_s=0.2, api_key=key)
+        reply = await get(client, f"{server.url}/x", where="spark-a:80", deadline_s=deadline_s, api_key=key)
     return reply.status
 
 
@@ -53,7 +53,7 @@ async def test_an_unreadable_body_keeps_the_status(serve: Serve, reply: bytes, s
 async def test_without_headers_there_is_no_status(serve: Serve) -> None:
     """The failure of a silent server is one line that names it."""
     with pytest.raises(AnswerError, match="spark-a:80") as raised:
-        await ask(await serve(wait_for_the_end))
+        await ask(await serve(wait_for_the_end), deadline_s=0.2)
     assert (raised.value.kind, type(raised.value)) == (FailureKind.TIMEOUT, AnswerError)
 
 

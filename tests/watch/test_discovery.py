@@ -172,7 +172,7 @@ async def test_what_is_no_server_is_left_out(reply: object, serve: Serve) -> Non
 async def test_a_server_that_never_answers_is_asked_once(serve: Serve) -> None:
     """A port that accepts and says nothing costs one timeout and one line."""
     server: RawServer = await serve(say_nothing)
-    found = await look(serve, server, answer_timeout_s=0.1)
+    found = await look(serve, server, answer_timeout_s=1.0)
     assert "not an inference server" in found.notes[0]
     assert server.connections == 2  # the first only to see that something listens
 
