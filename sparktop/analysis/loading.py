@@ -319,7 +319,7 @@ class StartStallRule:
         if seconds < BLIND_S[0] or (loading.phase_s or 0.0) < _LONGER * (past_s or 0.0):
             return
         machines = [self._machines[name] for name in view.nodes if name in self._machines]
-        ranks = 1 if about is None or about.asks is None else about.asks.ranks
+        ranks = 1 if about is None else about.asks.ranks
         if not all(machine.sample.gpus for machine in machines):
             why = "a machine whose GPU is not seen"
             yield _unknown_finding(view.name, seconds, f"{loading.phase}: nothing moved", why)
@@ -345,7 +345,7 @@ class StartStallRule:
 def _machine_of(view: BackendView, loading: Loading, machine: NodeView, sample: NodeSample) -> _Machine:
     """Return what a machine shows of a start."""
     loads = sample.workloads
-    engine = None if view.start_memory is None else view.start_memory.engine
+    engine = None if view.start_memory is None else view.start_memory.process.engine
     listed = () if loads is None else loads.processes
     # A process ID holds on the server's own machine only; elsewhere its ranks are known by their engine.
     processes = [

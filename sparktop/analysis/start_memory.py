@@ -305,7 +305,7 @@ class StartMemoryRule:
         awake, basis = self._awake.get(machine, (0, 0))[1], "what it held awake"
         if not awake and about is not None and about.last is not None and about.last.gpu_bytes:
             awake, basis = about.last.gpu_bytes, "what it held after its last start"
-        if not awake and about is not None and about.asks is not None and about.asks.share:
+        if not awake and about is not None and about.asks.share:
             awake = round(about.asks.share * room.total_bytes)
             basis = f"gpu_memory_utilization {about.asks.share:g} of {_gib(room.total_bytes)} GiB"
         if not awake:
@@ -332,14 +332,18 @@ def _findings(name: str, node: str, verb: str, fit: Fit, *, several: bool) -> It
 
 
 def _need_of(about: StartMemory, room: Room, now: Situation, *, machines: int) -> Need:
-    spread = max(1, (about.asks or MemoryAsk()).ranks, machines)
+    spread, weights, engine = (
+        max(1, about.asks.ranks, machines),
+        about.process.checkpoint_bytes,
+        about.process.engine or "",
+    )
     return start_need(
-        about.engine,
+        engine,
         about.asks,
         room,
-        weights_bytes=None if about.weights_bytes is None else about.weights_bytes // spread,
+        weights_bytes=None if weights is None else weights // spread,
         last=about.last,
-        extra_bytes=loader_extra(now.starts, about.host, about.engine, room.total_bytes),
+        extra_bytes=loader_extra(now.starts, about.host, engine, room.total_bytes),
     )
 
 
@@ -347,7 +351,7 @@ def _fit_of_rest(
     about: StartMemory, need: Need, room: Room, held: int, *, was_short: bool
 ) -> tuple[str, Fit]:
     """Return whether the start that goes on fits; it holds `held` bytes of GPU memory so far."""
-    peak = None if about.last is None or about.last.asks != about.asks else about.last.gpu_peak_bytes
+    peak = None if about.last is None or about.last.asks != about.process.asks else about.last.gpu_peak_bytes
     room = replace(room, before_drop_bytes=room.free_bytes)
     if peak is not None and peak - held > room.free_bytes + _CLEARLY_BYTES:
         # Something else has taken memory since it began.
@@ -371,7 +375,7 @@ def _is_gone(view: BackendView, now: Situation) -> bool:
 
 def _gpus_used(about: StartMemory | None, machines: int) -> int:
     """Return on how many GPUs of a machine an engine is by its command line."""
-    ranks = 1 if about is None or about.asks is None else about.asks.ranks
+    ranks = 1 if about is None else about.asks.ranks
     return max(1, ranks // max(1, machines))
 
 
@@ -380,7 +384,7 @@ def _held_by(view: BackendView, machine: NodeView, sample: NodeSample) -> list[i
     about, loads = view.start_memory, sample.workloads
     pids = {process.pid for process in machine.engine_processes if process.backend == view.name}
     if about is not None and about.node == machine.name and loads is not None:
-        pids |= {process.pid for process in loads.processes if process.server == about.pid}
+        pids |= {process.pid for process in loads.processes if process.server == about.process.pid}
     return [size for gpu in sample.gpus if (size := gpu.bytes_of(pids))]
 
 

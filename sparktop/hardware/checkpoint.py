@@ -39,6 +39,9 @@ _LENGTH_BYTES, _MOST_TYPES = 8, 32
 """Bytes of a header's length, and types of tensors that are counted apart."""
 _SHARD = re.compile(r"-\d{5}-of-(\d{5})(?=\.gguf$)")
 
+_Tensor = tuple[str, str, int, int]
+"""(Name, type, begin, end) of a tensor, in bytes."""
+
 
 class Checkpoint(NamedTuple):
     """The weights of a model as its files have them."""
@@ -48,6 +51,8 @@ class Checkpoint(NamedTuple):
     files: int
     dtypes: Mapping[str, int] = {}
     """Bytes by type of the tensors, such as "BF16"; empty where headers were not read."""
+    tensors: Mapping[str, int] = {}
+    """Bytes of each tensor by name, of headers that were read."""
     problem: str | None = None
     """What shows that a file is cut short or missing, in one line; None where all seem whole."""
 
@@ -194,60 +199,42 @@ def _measure_files(files: Iterable[Path], lack: str, *, headers: bool) -> Checkp
     """Return the weights in files; `lack` says what is missing beside them, "" for nothing."""
     total, count, left = 0, 0, _MOST_HEADER_BYTES if headers else 0
     dtypes: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     problems = [lack] if lack else []
     for path in files:
+        name = clean(path.name, 80)
         try:
-            tensors, read, problem = _measure_file(path, dtypes, left)
+            rest, read, tensors, problem = _measure_file(path, left)
         except OSError as error:
-            problems.append(f"{clean(path.name, 80)}: {reason_of(error)}")
+            problems.append(f"{name}: {reason_of(error)}")
             continue
-        total, count, left = total + tensors, count + 1, left - read
-        if problem is not None:
-            problems.append(f"{clean(path.name, 80)} {problem}")
-    return Checkpoint(total, count, dtypes, problems[0] if problems else None)
+        total, count, left = total + rest, count + 1, left - read
+        for tensor, dtype, begin, end in tensors:
+            sizes[tensor] = max(0, min(end, rest) - max(0, begin))
+            if dtype in dtypes or len(dtypes) < _MOST_TYPES:
+                dtypes[dtype] = dtypes.get(dtype, 0) + sizes[tensor]
+        problems += [] if problem is None else [f"{name} {problem}"]
+    return Checkpoint(total, count, dtypes, sizes, problems[0] if problems else None)
 
 
-def _measure_file(path: Path, dtypes: dict[str, int], most: int) -> tuple[int, int, str | None]:
-    """Return (bytes of the tensors in a file, bytes read of its header, what is wrong with it).
+def _measure_file(path: Path, most: int) -> tuple[int, int, Sequence[_Tensor], str | None]:
+    """Return (bytes of the tensors in a file, bytes read of its header, its tensors, what is wrong with it).
 
-    The types of the tensors are added to `dtypes` unless the header is longer than `most`.
+    Without tensors if the header is longer than `most`.
     """
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        return 0, 0, "is no file"
+        return 0, 0, (), "is no file"
     if path.suffix != ".safetensors":
-        return status.st_size, 0, None
-    header = _read_header(path, most)
-    rest = header.tensors_bytes
-    for _, dtype, begin, end in header.tensors or ():
-        if dtype in dtypes or len(dtypes) < _MOST_TYPES:
-            dtypes[dtype] = dtypes.get(dtype, 0) + max(0, min(end, rest) - max(0, begin))
-    is_cut = max((end for *_, end in header.tensors or ()), default=0) > rest
-    return rest, header.size, "is cut short" if is_cut else header.problem
-
-
-class _Header(NamedTuple):
-    """The header of a safetensors file."""
-
-    size: int
-    """Bytes read of it."""
-    tensors_bytes: int
-    """What the file has behind it."""
-    tensors: Sequence[tuple[str, str, int, int]] | None = None
-    """(name, type, begin, end) of each tensor, in bytes; None if it was not read."""
-    problem: str | None = None
-
-
-def _read_header(path: Path, most: int) -> _Header:
-    """Return the header of a safetensors file, its tensors only if it has at most `most` bytes."""
+        return status.st_size, 0, (), None
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
         rest = size - _LENGTH_BYTES - length
         if length > _LONGEST_HEADER or rest < 0:
-            return _Header(0, size, None, "is no safetensors file, or cut short")
+            return size, 0, (), "is no safetensors file, or cut short"
         if length > most:
-            return _Header(0, rest)
+            return rest, 0, (), None
         content = file.read(length)
     try:
         tensors = [
@@ -256,12 +243,13 @@ def _read_header(path: Path, most: int) -> _Header:
             if name != "__metadata__"
         ]
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError):
-        return _Header(length, rest, None, "has a damaged header")
-    return _Header(length, rest, tensors)
+        return rest, length, (), "has a damaged header"
+    is_cut = max((end for *_, end in tensors), default=0) > rest
+    return rest, length, tensors, "is cut short" if is_cut else None
 
 
-_MOST_SHARDS, _MOST_CONFIG_BYTES = 256, 1 << 20
-"""Most files of a model whose headers are read; most bytes of its config.json."""
+_MOST_CONFIG_BYTES = 1 << 20
+"""Most bytes of a model's config.json."""
 _EXPERTS = re.compile(r"(^|\.)experts\.")
 _EMBEDDING = re.compile(r"(embed_tokens|word_embeddings|wte|tok_embeddings)\.weight$")
 _OUTPUT = re.compile(r"(^|\.)(lm_head|output)\.weight")
@@ -294,18 +282,12 @@ def read_step_weights(folder: Path, flags: tuple[str, ...] = ()) -> ModelWeights
     text = config.get("text_config", config) if isinstance(config, dict) else None
     if not isinstance(text, dict) or _is_reshaped(config, text, flags):
         return None
-    files = list(islice(folder.glob("model*.safetensors"), _MOST_SHARDS + 1))
-    if not files or len(files) > _MOST_SHARDS:
+    checkpoint = read_checkpoint(folder, headers=True)
+    if checkpoint is None:
         return None
-    sizes: dict[str, int] = {}
-    left = _MOST_HEADER_BYTES
-    for path in files:
-        header = _read_header(path, left)
-        if header.tensors is None:
-            raise ValueError(f"{path.name} {header.problem or 'has a header that is too long'}")
-        sizes |= {name: max(0, end - begin) for name, _, begin, end in header.tensors}
-        left -= header.size
-    weights = step_weights(text, sizes)
+    if checkpoint.problem is not None or sum(checkpoint.tensors.values()) < checkpoint.weights_bytes:
+        raise ValueError(checkpoint.problem or "its headers are too long")
+    weights = step_weights(text, checkpoint.tensors)
     return None if weights is None else replace(weights, kv_token_bytes=kv_token_bytes(text, flags))
 
 

@@ -14,7 +14,7 @@ from sparktop.model.balance import Balance
 from sparktop.model.engine import Histogram, PrefixCache
 from sparktop.model.event import Alert, Event, Finding, Phase, ProgressView, Values
 from sparktop.model.failure import Failure
-from sparktop.model.node import LostGpu, MemoryAsk, NodeIdentity, NodeSample
+from sparktop.model.node import LostGpu, MemoryAsk, NodeIdentity, NodeSample, Workload
 from sparktop.model.ranks import RanksView
 from sparktop.model.router import NO_COST, NO_TOTALS, FleetView, RouterView, Scrape, SelfView, Totals
 from sparktop.model.series import Series
@@ -75,13 +75,10 @@ class StartMemory(Struct, frozen=True):
 
     node: str
     """The machine of the server's process."""
-    pid: int
     host: str
     """Name of the machine by itself, as in `PastStart`."""
-    engine: str
-    asks: MemoryAsk | None = None
-    weights_bytes: int | None = None
-    """Size of all its weights."""
+    process: Workload
+    """The server's process at the newest reading that shows it."""
     last: PastStart | None = None
     """The newest earlier start of the model on the machine."""
     begin_bytes: int | None = None
@@ -89,6 +86,16 @@ class StartMemory(Struct, frozen=True):
     seen from the begin."""
     alive: bool = True
     """Whether its process was there at the newest reading."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return (host, engine, model)."""
+        return self.host, self.process.engine or "", self.process.model or ""
+
+    @property
+    def asks(self) -> MemoryAsk:
+        """What its command line asks for."""
+        return self.process.asks or MemoryAsk()
 
 
 class Loading(Struct, frozen=True):

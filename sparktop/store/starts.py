@@ -41,24 +41,11 @@ _BEFORE_READY = frozenset({FailureKind.REFUSED, FailureKind.UNREACHABLE, Failure
 forwarded by Docker accepts a connection and resets it."""
 
 
-class _Server(Struct):
-    """The newest server's process seen of a backend."""
-
-    node: str
-    host: str
-    process: Workload
-    alive: bool = True
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.host, self.process.engine or "", self.process.model or ""
-
-
 class _Start(Struct):
     """A start that goes on."""
 
     clock: StartClock
-    server: _Server
+    server: StartMemory
     boot_id: str | None
     spread: int
     """Number of machines that share the weights."""
@@ -88,7 +75,8 @@ class ServerStarts:
         self._starts: dict[str, _Start] = {}
         self._served: dict[str, float] = {}
         """When a backend ceased to answer, as a recording says of the time before its replayed part."""
-        self._servers: dict[str, _Server] = {}
+        self._servers: dict[str, StartMemory] = {}
+        """By backend: the newest server's process seen."""
         self._free: dict[str, deque[tuple[float, int]]] = {}
         """(time, memory that can be allocated) of the newest samples of each node with unified memory."""
         self._past: list[PastStart] = []
@@ -143,9 +131,9 @@ class ServerStarts:
                 continue
             server, before = self._server_process(name, track, workloads), self._servers.get(backend)
             if server is not None:
-                self._servers[backend] = _Server(name, self._host(name), server)
+                self._servers[backend] = StartMemory(name, self._host(name), server)
             elif before is not None and before.node == name:
-                before.alive = False
+                self._servers[backend] = replace(before, alive=False)
 
     def _host(self, name: str) -> str:
         node = self._nodes.get(name)
@@ -156,23 +144,9 @@ class ServerStarts:
         server, start = self._servers.get(name), self._starts.get(name)
         if server is None:
             return None
-        process = server.process
-        last = max(
-            (past for past in self._past if past.key == server.key),
-            key=lambda past: past.ended_at,
-            default=None,
-        )
-        return StartMemory(
-            server.node,
-            process.pid,
-            server.host,
-            process.engine or "",
-            process.asks,
-            process.checkpoint_bytes,
-            last,
-            None if start is None else start.begin_bytes,
-            server.alive,
-        )
+        mine = (past for past in self._past if past.key == server.key)
+        last = max(mine, key=lambda past: past.ended_at, default=None)
+        return replace(server, last=last, begin_bytes=None if start is None else start.begin_bytes)
 
     def set_answered_until(self, name: str, until: float) -> None:
         """Set until when (monotonic seconds) a backend answered of which this store has no answer."""
@@ -200,7 +174,7 @@ class ServerStarts:
             if start is None:
                 return
             self._starts[backend] = start
-        start.server.process = server
+        start.server = replace(start.server, process=server)
         mine = {process.pid: process for process in workloads.processes if process.server == server.pid}
         on_gpu = any(gpu.processes is not None for gpu in sample.gpus)
         memory = sum(process.memory_bytes or 0 for process in mine.values())
@@ -232,7 +206,7 @@ class ServerStarts:
             good_at = self._served.get(track.target.name)
         if good_at is not None and started_at < good_at - _SLACK_S:
             return None
-        node, seen = self._nodes.get(name), _Server(name, self._host(name), server)
+        node, seen = self._nodes.get(name), StartMemory(name, self._host(name), server)
         boot_id = node.boot_id if node is not None else None
         return _Start(StartClock(started_at, read_at), seen, boot_id, max(1, len(track.view.nodes)))
 

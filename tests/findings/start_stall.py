@@ -175,7 +175,7 @@ def play(
     last = None
     if past_s is not None:
         last = PastStart("spark-0", "vllm", "m", 2 * past_s, {phase: past_s})
-    about = StartMemory("spark-0", 10, "spark-0", "vllm", asks, last=last)
+    about = StartMemory("spark-0", "spark-0", Workload(10, "vllm", "server", asks=asks), last=last)
     second = 2.0
     while second < begins + lasts:
         at, second = 1000.0 + second, second + STEP_S

@@ -27,7 +27,9 @@ def model(folder: Path, config: Mapping[str, object], *files: Mapping[str, int])
             header[name] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
             at += size
         content = json.dumps(header).encode()
-        (folder / f"model-{number:05}.safetensors").write_bytes(len(content).to_bytes(8, "little") + content)
+        file = folder / f"model-{number:05}.safetensors"
+        file.write_bytes(len(content).to_bytes(8, "little") + content)
+        os.truncate(file, 8 + len(content) + at)  # the tensors are a hole
     return folder
 
 
@@ -44,36 +46,34 @@ EXPERTS = {
 @pytest.mark.parametrize("name", ["config.json", "model-00000.safetensors"])
 def test_a_pipe_or_device_in_place_of_a_file_is_not_read(name: str, tmp_path: Path) -> None:
     """Neither a pipe, which would wait for a writer, nor what a link to a device leads to."""
-    place = model(tmp_path, {}, DENSE) / name
+    place = model(tmp_path, {}, {"lm_head.weight": 8}) / name
     content = place.read_bytes()
     place.unlink()
     os.mkfifo(place)
     writer = Thread(target=place.write_bytes, args=(content,))
     writer.start()
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises((OSError, ValueError), match=r"no regular file|is no file"):
         read_step_weights(tmp_path)
     assert place.read_bytes() == content
     writer.join()
     place.unlink()
     place.symlink_to("/dev/null")
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises((OSError, ValueError), match=r"no regular file|is no file"):
         read_step_weights(tmp_path)
 
 
 def test_what_is_read_is_bounded(tmp_path: Path) -> None:
-    """A config.json beyond 1 MiB is cut, hence no JSON; of all headers 64 MiB are read; files are few."""
+    """A config.json beyond 1 MiB is cut, hence no JSON; of all headers 64 MiB are read."""
     folder = model(tmp_path, {"a": "x" * (1 << 20)}, DENSE)
     with pytest.raises(ValueError, match="Unterminated string"):
         read_step_weights(folder)
     model(tmp_path, {}, DENSE)
     for number in range(1, 10):
         file = tmp_path / f"model-{number:05}.safetensors"
-        file.write_bytes((8 << 20).to_bytes(8, "little") + b"{}".ljust(8 << 20))
+        header = b'{"t%d": {"dtype": "U8", "data_offsets": [0, 8]}}' % number
+        file.write_bytes((8 << 20).to_bytes(8, "little") + header.ljust(8 << 20) + bytes(8))
     with pytest.raises(ValueError, match="too long"):
         read_step_weights(folder)
-    for number in range(1, 258):
-        (tmp_path / f"model-{number:05}.safetensors").write_bytes(b"")
-    assert read_step_weights(folder) is None
 
 
 def test_dense_weights(tmp_path: Path) -> None:
