@@ -21,6 +21,7 @@ from sparktop.model.event import Finding, Severity, Sure
 from sparktop.model.explained import FINDINGS
 from sparktop.model.node import UNLIMITED, EngineSetup, Gid, MachineSetup, NetworkReading, Rail
 from sparktop.model.snapshot import NodeView, Situation
+from sparktop.model.text import known_texts
 
 DIFFER, SETUP = "machines-differ", "machine-setup"
 """Kinds: machines differ; a fact is wrong on one machine, whatever the others have."""
@@ -111,11 +112,6 @@ def live_rails(view: NodeView) -> list[tuple[Rail, NetworkReading]]:
     ]
 
 
-def _known(values: Iterable[object]) -> str | None:
-    """Return the different values that are known, sorted, as one text; None without one."""
-    return ", ".join(sorted({str(value) for value in values if value is not None and value != ""})) or None
-
-
 def _kernel(view: NodeView) -> str | None:
     return (view.identity.os or "").partition("Linux ")[2] or None
 
@@ -159,16 +155,18 @@ READS = (
         NIC_FIRMWARE,
         "ConnectX firmware",
         Severity.INFO,
-        value=lambda view: _known(rail.firmware for rail in _setup(view).rails or ()),
+        value=lambda view: known_texts(rail.firmware for rail in _setup(view).rails or ()),
     ),
     Fact("kho", "kernel option kho", None, value=_kho),
-    Fact("huge-pages", "huge pages", Severity.INFO, value=lambda view: _known([_setup(view).huge_pages])),
+    Fact(
+        "huge-pages", "huge pages", Severity.INFO, value=lambda view: known_texts([_setup(view).huge_pages])
+    ),
     Fact("power-cap", "power cap", value=_power_cap),
     Fact("ports", "RDMA ports up", sure=Sure.LIKELY, value=_ports, of_links=True),
     Fact(
         "mtu",
         "MTU of RDMA ports",
-        value=lambda view: _known(rail.mtu for rail, _ in live_rails(view)),
+        value=lambda view: known_texts(rail.mtu for rail, _ in live_rails(view)),
         of_links=True,
     ),
     Fact("rate", "link rate", value=_rate, of_links=True),
@@ -177,7 +175,7 @@ READS = (
 
 
 class MachinesCompared:
-    """The rule; it remembers since when each difference is seen, and the SM clocks of a minute."""
+    """The rule; it remembers from when on each difference counts, and the SM clocks of a minute."""
 
     def __init__(self) -> None:
         """Start without machines."""
@@ -187,7 +185,8 @@ class MachinesCompared:
         """Identities and places at that time."""
         self._known_at: dict[tuple[str, ...], float] = {}
         """When the set-up of all machines of a group was first known."""
-        self._since: dict[tuple[str, str], float] = {}
+        self._due: dict[tuple[str, str], float] = {}
+        """By subject and key of what is found: from when on it counts."""
         self._pace: dict[str, deque[tuple[float, float, float]]] = {}
         """By machine: (time, SM clock in MHz, use in percent)."""
         self._slow: dict[tuple[str, ...], tuple[float, tuple[tuple[set[str], Finding], ...]]] = {}
@@ -211,7 +210,7 @@ class MachinesCompared:
         self._found_at, self._read = now.at, read
         findings: list[Finding] = []
         named: set[tuple[str, str]] = set()
-        since: dict[tuple[str, str], float] = {}
+        due: dict[tuple[str, str], float] = {}
         groups = groups_of(now)
         for group in groups:
             names = group.names
@@ -222,12 +221,11 @@ class MachinesCompared:
                     continue
                 named |= subjects
                 hold_s = 0.0 if is_first else SETTLED_S
-                for begin, own_s in _HOLDS.items():
-                    hold_s = own_s if finding.key.startswith(begin) else hold_s
-                since[key] = self._since.get(key, now.at - SETTLED_S + hold_s)
-                if now.at - since[key] >= SETTLED_S:
+                hold_s = _HOLDS.get(finding.key.partition("/")[0], hold_s)
+                due[key] = self._due.get(key, now.at + hold_s)
+                if now.at >= due[key]:
                     findings.append(finding)
-        self._since = since
+        self._due = due
         self._known_at = {group.names: self._known_at[group.names] for group in groups}
         self._slow = {names: slow for names, slow in self._slow.items() if names in self._known_at}
         self._found = tuple(findings)
@@ -463,8 +461,8 @@ _HCA = Fact("hca", "NCCL_IB_HCA")
 _GID = Fact("gid-index", "GID index")
 _TABLES = Fact("gid-table", "GID tables", None, Sure.UNKNOWN)
 _ROCE2, _ETHERNET, _IPV4 = "RoCE v2", "Ethernet", 4
-_CUT = "…"
-"""At the end of a value that was too long to keep."""
+_CUT, _MOST_HCAS = "…", 16
+"""At the end of a value that was too long to keep; devices of NCCL_IB_HCA that are looked up."""
 
 
 def alone_facts(view: NodeView, group: Group) -> Iterator[Finding]:
@@ -515,8 +513,9 @@ def _engine_facts(view: NodeView, group: Group) -> Iterator[tuple[Fact, str]]:
     variables, rails = process.variables or {}, _setup(view).rails
     if variables.get("NCCL_IB_DISABLE") == "1" or rails is None:
         return
-    missing = [hca for hca in _hcas(variables) if not _matches(hca, rails, variables)]
-    if missing:
+    hcas, excluded, exact = _hcas(variables)
+    missing = [hca for hca in hcas if not any(_is_named(rail, (hca,), exact=exact) for rail in rails)]
+    if missing and not excluded:
         yield _HCA, f"NCCL_IB_HCA names {_names(missing)}: no such device"
     yield from ((_GID, line) for line in _wrong_gids(view, group, variables))
 
@@ -533,32 +532,27 @@ def _usual_lanes(group: Group, lanes_max: int | None) -> tuple[int, float]:
     return width, max(speeds, key=lambda speed: (speeds[speed], speed), default=0.0)
 
 
-def _hcas(variables: Mapping[str, str]) -> list[str]:
-    """Return the devices that NCCL_IB_HCA names for use; [] where it names those not to use."""
+def _hcas(variables: Mapping[str, str]) -> tuple[list[str], bool, bool]:
+    """Return (devices that NCCL_IB_HCA names, whether they are those not to use, whether by whole names)."""
     value = variables.get("NCCL_IB_HCA", "").strip()
-    if value.startswith("^"):
-        return []
-    words = (word.strip().partition(":")[0] for word in value.lstrip("=").split(","))
-    return [word for word in words if word and not word.endswith(_CUT)][:16]
+    words = (word.strip().partition(":")[0] for word in value.lstrip("^=").split(","))
+    names = [word for word in words if word and not word.endswith(_CUT)][:_MOST_HCAS]
+    return names, value.startswith("^"), "=" in value[:2]
 
 
-def _matches(hca: str, rails: Iterable[Rail], variables: Mapping[str, str]) -> bool:
-    """Return whether NCCL takes a device for one that NCCL_IB_HCA names: by its begin, with "=" exactly."""
-    exact = variables.get("NCCL_IB_HCA", "").startswith("=")
-    names = (rail.name.partition("/")[0] for rail in rails)
-    return any(name == hca or (not exact and name.startswith(hca)) for name in names)
+def _is_named(rail: Rail, hcas: Iterable[str], *, exact: bool) -> bool:
+    """Return whether NCCL takes a device for one that NCCL_IB_HCA names: by its begin, or its whole name."""
+    name = rail.name.partition("/")[0]
+    return any(name == hca or (not exact and name.startswith(hca)) for hca in hcas)
 
 
 def _used_rails(view: NodeView, variables: Mapping[str, str]) -> list[Rail]:
     """Return the RoCE ports that are up and that NCCL uses by its variables."""
-    hcas, value = _hcas(variables), variables.get("NCCL_IB_HCA", "")
-    left_out = [word.partition(":")[0].lstrip("^=") for word in value.split(",")] if value[:1] == "^" else []
+    hcas, excluded, exact = _hcas(variables)
     return [
         rail
         for rail, _ in live_rails(view)
-        if rail.link_layer == _ETHERNET
-        and (not hcas or any(_matches(hca, (rail,), variables) for hca in hcas))
-        and not any(word and rail.name.startswith(word) for word in left_out)
+        if rail.link_layer == _ETHERNET and (not hcas or _is_named(rail, hcas, exact=exact) is not excluded)
     ]
 
 
@@ -608,22 +602,19 @@ def _unread_tables(
     """Yield tables of different order, where it cannot be read whether an index is set that must fit all."""
     if variables:
         return
-    first = {
-        view.name: sorted(
-            {
-                next((gid.index for gid in rail.gids if _ip_version(gid) == _IPV4), -1)
-                for rail, _ in live_rails(view)
-                if rail.gids is not None and rail.link_layer == _ETHERNET
-            }
-            - {-1}
-        )
-        for view in group.machines
-    }
-    values = {name: " and ".join(map(str, indexes)) for name, indexes in first.items() if indexes}
-    if len({index for indexes in first.values() for index in indexes}) > 1:
+    values = {view.name: text for view in group.machines if (text := _ipv4_indexes(view)) is not None}
+    if len({index for text in values.values() for index in text.split(", ")}) > 1:
         shown = "; ".join(f"{value} on {name}" for name, value in list(values.items())[:4])
         line = f"GID of {_ROCE2} over IPv4: {shown}; whether NCCL_IB_GID_INDEX is set is unknown"
         yield set(values), _finding(group, None, _TABLES, line)
+
+
+def _ipv4_indexes(view: NodeView) -> str | None:
+    """Return the first index of RoCE v2 over IPv4 in each table of GIDs of a machine, in words."""
+    tables = (rail.gids or () for rail, _ in live_rails(view) if rail.link_layer == _ETHERNET)
+    return known_texts(
+        next((gid.index for gid in table if _ip_version(gid) == _IPV4), None) for table in tables
+    )
 
 
 # Subnets and clocks, of which only several machines show whether they fit.

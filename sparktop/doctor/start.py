@@ -14,14 +14,12 @@ from sparktop.errors import UsageError
 from sparktop.hardware.checkpoint import Checkpoint, hub_folder, read_checkpoint
 from sparktop.hardware.processes import Title, option, options_of, read_title
 from sparktop.model.failure import Failure
-from sparktop.model.node import MemoryAsk, NodeIdentity, NodeSample
+from sparktop.model.node import GIB, MemoryAsk, NodeIdentity, NodeSample
 from sparktop.model.snapshot import PastStart
 from sparktop.model.text import clean, reason_of
 
 _LONGEST, _MOST_WORDS = 16_384, 400
 """Characters of a command, and words of it that are read."""
-_GIB = 1 << 30
-"""Bytes of a GiB."""
 _IMAGE = re.compile(r"(?:.*/)?vllm-openai(?:[:@].*)?")
 """vLLM's container image, whose entry point is `vllm serve`."""
 _MOST_TYPES = 3
@@ -119,12 +117,12 @@ def _check_pool(title: Title, asks: MemoryAsk, weights: int | None, total_bytes:
         return []
     budget = round((asks.share or 1.0) * total_bytes)
     shares = f"gpu_memory_utilization {asks.share:g} is" if asks.share else "all of the memory is"
-    shares += f" {budget / _GIB:.1f} GiB"
+    shares += f" {budget / GIB:.1f} GiB"
     if weights >= budget:
         least = ceil(100 * (weights / total_bytes + _ROOM_SHARE)) / 100
         more = f"ask for {least:.2f} or more" if least < 1 else "use smaller weights, or more machines"
-        return [Check("KV cache", Status.FAIL, f"no room: {shares}, weights {weights / _GIB:.1f}", more)]
-    left = (budget - weights) / _GIB
+        return [Check("KV cache", Status.FAIL, f"no room: {shares}, weights {weights / GIB:.1f}", more)]
+    left = (budget - weights) / GIB
     return [Check("KV cache", Status.OK, f"{shares}: {left:.1f} GiB beside the weights, with activations")]
 
 
@@ -153,11 +151,11 @@ def _check_weights(
     wide = sum(checkpoint.dtypes.get(kind, 0) for kind in _WIDE)
     size = checkpoint.weights_bytes - round(wide * (1 - _SHRINKS.get(quantised, 1.0)))
     types = sorted(checkpoint.dtypes.items(), key=lambda kind: -kind[1])[:_MOST_TYPES]
-    kinds = ", ".join(f"{dtype} {count / _GIB:.1f}" for dtype, count in types)
+    kinds = ", ".join(f"{dtype} {count / GIB:.1f}" for dtype, count in types)
     files = f"{checkpoint.files} file{'' if checkpoint.files == 1 else 's'}"
-    said = f"{checkpoint.weights_bytes / _GIB:.1f} GiB in {files}"
+    said = f"{checkpoint.weights_bytes / GIB:.1f} GiB in {files}"
     said += f" ({kinds})" if kinds else ""
-    said += f", about {size / _GIB:.1f} in memory by {quantised}" if size != checkpoint.weights_bytes else ""
+    said += f", about {size / GIB:.1f} in memory by {quantised}" if size != checkpoint.weights_bytes else ""
     if checkpoint.problem is not None:
         return size, Check(name, Status.FAIL, f"{said}: {checkpoint.problem}", "download the model again")
     return size, Check(name, Status.OK, said)

@@ -32,7 +32,7 @@ from sparktop.agent.exposition import (
 )
 from sparktop.errors import UsageError
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.event import ALERT_KINDS, Alert, Event, Phase
+from sparktop.model.event import ALERT_KINDS, Alert, Event, Phase, kind_of
 from sparktop.model.figures import Of, figures
 from sparktop.model.snapshot import (
     BackendState,
@@ -397,12 +397,11 @@ def _alert_labels(
         active for active in worst if active.subject not in silent or not active.id.startswith(_BALANCE)
     )
     for alert in islice(current_ones, MOST_ALERTS):
-        kind = alert.id.rpartition(":")[2].partition("/")[0]
         shown_subject = alert.subject if alert.subject in watched else OTHER
         subject = (
             group_of.get(alert.subject, shown_subject) if alert.id.startswith(_BALANCE) else shown_subject
         )
-        labels[clean(kind, LABEL_LIMIT), label_of(subject), alert.severity.value] = None
+        labels[clean(kind_of(alert.id), LABEL_LIMIT), label_of(subject), alert.severity.value] = None
     return list(labels)
 
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import CounterRates, read_text
-from sparktop.model.node import GpuProcess, GpuReading, LostGpu, MigInstance
+from sparktop.model.node import GIB, GpuProcess, GpuReading, LostGpu, MigInstance
 from sparktop.model.text import clean
 
 _log = logging.getLogger(__name__)
@@ -516,7 +516,7 @@ _VERSION_1, _VERSION_2, _MEMORY_CLOCK = "memory v1", "memory v2", "memory clock"
 
 
 def _gib_text(size_bytes: int) -> str:
-    return f"{size_bytes / (1 << 30):.1f} GiB"
+    return f"{size_bytes / GIB:.1f} GiB"
 
 
 class GpuMemory(Struct, frozen=True):
@@ -636,7 +636,7 @@ _ENABLED = 1
 _MARK = " MIG "
 """Separates the GPU's name from the profile name in an instance's name: "NVIDIA H100 80GB HBM3 MIG
 1g.10gb"."""
-_MIB, _GIB = 1024**2, 1024**3
+_MIB = 1024**2
 _MEMORY_EIGHTHS = 8
 """A profile's memory is counted in eighths of the GPU's memory, rounded up."""
 
@@ -731,7 +731,7 @@ def profile_name(attributes: Any, gpu_bytes: int | None) -> str | None:  # noqa:
     if not slices or not held_bytes or not gpu_bytes:
         return None
     eighths = math.ceil(held_bytes / gpu_bytes * _MEMORY_EIGHTHS)
-    gigabytes = round(eighths / _MEMORY_EIGHTHS * math.ceil(gpu_bytes / _GIB))
+    gigabytes = round(eighths / _MEMORY_EIGHTHS * math.ceil(gpu_bytes / GIB))
     part = f"{compute}c." if compute and compute != slices else ""
     return f"{part}{slices}g.{gigabytes}gb"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from enum import Enum
 from itertools import chain, count
 
@@ -95,3 +95,8 @@ def names_in_words(names: Sequence[str]) -> str:
 def spreadsheet_text(text: str) -> str:
     """Return `text` for a CSV file, after an apostrophe if a spreadsheet would run it as a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def known_texts(values: Iterable[object]) -> str | None:
+    """Return the different values that are known, sorted, as one text; None without one."""
+    return ", ".join(sorted({str(value) for value in values if value is not None and value != ""})) or None

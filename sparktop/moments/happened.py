@@ -16,7 +16,6 @@ from statistics import fmean, stdev
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.model.balance import BalanceWord
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.snapshot import QUIET_SPEEDS
 from sparktop.model.text import names_in_words
@@ -27,7 +26,6 @@ from sparktop.moments.moment import (
     NODE,
     FactChange,
     Moment,
-    Spell,
     figure_text,
 )
 from sparktop.store.event_log import FOLDED_FROM, condition_label
@@ -217,7 +215,7 @@ def _lines_of_span(moment: Moment) -> list[Line]:
         kinds = (spell.word.replace(" ", "-"),)
         if (
             spell.start > moment.start
-            and _needs_line(spell)
+            and spell.word not in QUIET_SPEEDS
             and not is_said(spell.start, spell.subject, *kinds)
         ):
             until = spell.end if spell.end < moment.end else None
@@ -231,10 +229,6 @@ def _lines_of_span(moment: Moment) -> list[Line]:
         for start, end in moment.readings.gaps
     ]
     return sorted(lines, key=attrgetter("at"))
-
-
-def _needs_line(spell: Spell) -> bool:
-    return spell.word not in QUIET_SPEEDS and spell.word != BalanceWord.UNKNOWN.value
 
 
 def _event_line(event: Event) -> Line:

@@ -14,6 +14,7 @@ from sparktop.model.instant import Instant
 from sparktop.model.node import ModelWeights, Workload
 from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import ModelFacts
+from sparktop.model.text import known_texts
 from sparktop.model.yardsticks import (
     ENGINE_VERSION,
     FLAGS,
@@ -178,12 +179,12 @@ class Yards:
             FLAGS: None if server is None or server.flags is None else " ".join(server.flags) or NO_FLAGS,
             "prefix cache": None if is_on is None else "on" if is_on else "off",
             "model revision": None if server is None else server.revision,
-            "kernel": _known_texts(identity.os for identity in identities),
-            "driver": _known_texts(identity.driver for identity in identities),
-            "BIOS": _known_texts(setup.bios for setup in setups),
-            "GPU firmware": _known_texts(setup.gpu_firmware for setup in setups),
-            "image": _known_texts(process.image for process in processes),
-            "NCCL": _known_texts(process.nccl_version or process.nccl_build for process in processes),
+            "kernel": known_texts(identity.os for identity in identities),
+            "driver": known_texts(identity.driver for identity in identities),
+            "BIOS": known_texts(setup.bios for setup in setups),
+            "GPU firmware": known_texts(setup.gpu_firmware for setup in setups),
+            "image": known_texts(process.image for process in processes),
+            "NCCL": known_texts(process.nccl_version or process.nccl_build for process in processes),
         }
         return {name: value for name, value in facts.items() if value}
 
@@ -223,11 +224,6 @@ def _address(url: str) -> str:
 def are_same_model(name: str, other: str) -> bool:
     """Return whether two names are of one model; an owner or folder before a slash may be left out."""
     return name.lower().rpartition("/")[2] == other.lower().rpartition("/")[2]
-
-
-def _known_texts(values: Iterable[str | None]) -> str:
-    """Return the different values that are known, sorted, as one text."""
-    return ", ".join(sorted({value for value in values if value}))
 
 
 def _batch_of(load: SteadyLoad) -> tuple[int, int, int]:

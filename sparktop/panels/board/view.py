@@ -44,7 +44,7 @@ class HeldOrder:
 
     def __init__(self) -> None:
         """Start without rows: the first call of `of` takes the order that it is given."""
-        self._names: list[str] = []
+        self.names: list[str] = []
         self._chosen: Hashable = None
         self._at: float | None = None
         self._ordered_at = 0.0
@@ -56,15 +56,15 @@ class HeldOrder:
         user has `chosen` to see, such as a filter, changes the order at once, and so does an earlier time.
         """
         if self._at is None or at < self._at or chosen != self._chosen:
-            self._names, self._ordered_at = list(names), at
+            self.names, self._ordered_at = list(names), at
         elif at - self._ordered_at >= HOLD_S:
             present = set(names)
-            before = [name for name in self._names if name in present]
-            self._names, self._ordered_at = keeping_place(list(names), before, held), at
+            before = [name for name in self.names if name in present]
+            self.names, self._ordered_at = keeping_place(list(names), before, held), at
         else:
-            self._names = _with_new_last(self._names, names)
+            self.names = _with_new_last(self.names, names)
         self._at, self._chosen = at, chosen
-        return self._names
+        return self.names
 
 
 Shown = TypeVar("Shown", BackendView, NodeView)
@@ -242,33 +242,29 @@ class _Ranking:
 
     def __init__(self) -> None:
         """Start without rows: the first call of `of` orders them by their present values."""
-        self._order: list[str] = []
+        self._held = HeldOrder()
         self._means: dict[str, float | None] = {}
         self._at: float | None = None
-        self._ordered_at = -math.inf
+        self._sort: Sort | None = None
 
     def of(self, at: float, numbers: Mapping[str, float | None], sort: Sort, held: str | None) -> list[str]:
         """Return the names in `numbers` in their order at the time `at`, the largest value first.
 
         Two rows change places if the mean of the lower one is clearly larger. The row `held` keeps its place.
         """
-        if self._at is None or at < self._at or sort not in _LEAST:
-            self._order, self._means, self._ordered_at = order_names(numbers, sort), dict(numbers), at
-        elif at > self._at:
+        if self._at is None or at < self._at or sort is not self._sort or sort not in _LEAST:
+            self._held, self._means, order = HeldOrder(), dict(numbers), order_names(numbers, sort)
+        else:
             weight, means = 1 - math.exp((self._at - at) / _LASTING_S), self._means
             self._means = dict(numbers)
             for name, value in numbers.items():
                 if (mean := means.get(name)) is not None and value is not None:
                     self._means[name] = mean + weight * (value - mean)
-        self._at = at
-        self._order = _with_new_last(self._order, numbers)
-        if at - self._ordered_at >= HOLD_S:
-            self._ordered_at = at
-            self._order = keeping_place(self._order_by_means(sort), self._order, held)
-        return self._order
+            order = self._order_by_means(_with_new_last(self._held.names, numbers), sort)
+        self._at, self._sort = at, sort
+        return self._held.of(at, order, sort, held)
 
-    def _order_by_means(self, sort: Sort) -> list[str]:
-        order = list(self._order)
+    def _order_by_means(self, order: list[str], sort: Sort) -> list[str]:
         for last in range(len(order) - 1, 0, -1):
             moved = False
             for index in range(last):

@@ -10,7 +10,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.axes import nice_ceiling
 from sparktop.graphics.cells import cell_width, fit, sparkrow
 from sparktop.model.failure import NO_ANSWER, failure_words
-from sparktop.model.node import GpuReading, LostGpu, MemoryReading, NetworkReading, NodeSample
+from sparktop.model.node import GIB, GpuReading, LostGpu, MemoryReading, NetworkReading, NodeSample
 from sparktop.model.series import known_mean, known_sum
 from sparktop.model.snapshot import QUIET_SPEEDS, Headroom, NodeView, SpeedState
 from sparktop.panels.parts.figures import (
@@ -203,7 +203,6 @@ def trend_runs(headroom: Headroom, width: int) -> Row:
 
 
 _EMPTY = NodeSample(at=0.0)
-_GIB = 2**30
 _BAR = 10
 """Cells of a bar."""
 _GRAPH_HEIGHT, _TWO_GRAPHS = 2, 8
@@ -283,7 +282,7 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
         used = [gpu.memory_used_bytes for gpu in gpus if gpu.memory_used_bytes is not None]
         total = [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes is not None]
         if len(used) == len(total) == len(gpus):
-            second += [figure(f"{sum(used) / _GIB:.0f}"), label(f" of {sum(total) / _GIB:.0f} GiB ")]
+            second += [figure(f"{sum(used) / GIB:.0f}"), label(f" of {sum(total) / GIB:.0f} GiB ")]
         slowed = sum(1 for gpu in gpus if gpu.throttle_reasons)
         return [first, [*second, (f"{slowed} slowed", "warn") if slowed else label("0 slowed")]]
     if margin is not None and width >= WIDE_FIGURES_WIDTH:
