@@ -121,6 +121,14 @@ def _kho(view: NodeView) -> str | None:
     return None if value is None else value or "not set"
 
 
+def _mtus(view: NodeView) -> str | None:
+    """Return the MTU of the ports, each with its port where they differ."""
+    mtus = {rail.name: rail.mtu for rail, _ in live_rails(view) if rail.mtu is not None}
+    if len(set(mtus.values())) < 2:  # noqa: PLR2004 - one for all
+        return known_texts(mtus.values())
+    return ", ".join(f"{mtu} of {name}" for name, mtu in mtus.items())
+
+
 def _rate(view: NodeView) -> str | None:
     rates = [reading.link_bits_per_s for _, reading in live_rails(view) if reading.link_bits_per_s]
     return f"{min(rates) / 1e9:g} Gb/s" if rates else None
@@ -163,12 +171,7 @@ READS = (
     ),
     Fact("power-cap", "power cap", value=_power_cap),
     Fact("ports", "RDMA ports up", sure=Sure.LIKELY, value=_ports, of_links=True),
-    Fact(
-        "mtu",
-        "MTU of RDMA ports",
-        value=lambda view: known_texts(rail.mtu for rail, _ in live_rails(view)),
-        of_links=True,
-    ),
+    Fact("mtu", "MTU of RDMA ports", value=_mtus, of_links=True),
     Fact("rate", "link rate", value=_rate, of_links=True),
 )
 """The facts that are read of each machine."""

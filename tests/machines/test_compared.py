@@ -96,6 +96,35 @@ def test_ports_that_carry_nothing_at_some_batches_raise_nothing() -> None:
     assert [one.sure for one in found] == [Sure.UNKNOWN]
 
 
+def test_an_mtu_that_one_of_two_ports_has_is_named_with_its_port() -> None:
+    """A switch port that nobody raised: the other port of the machine is as usual."""
+    view = machine(2)
+    assert view.identity.setup is not None
+    first, *others = view.identity.setup.rails or ()
+    (found,) = judged((machine(1), with_setup(view, rails=(replace(first, mtu=1500), *others))))
+    assert found.key == "mtu"
+    assert f"1500 of {first.name}" in found.line
+
+
+@pytest.mark.parametrize(
+    ("devices", "named"),
+    [
+        ("^=rocep1s0f0", False),  # that one alone is not used: the index of the other fits
+        ("^rocep1s0f0,roceP2p1s0f0", False),
+        ("=rocep1s0", True),  # no whole name
+        ("rocep1s0,roceP2p1s0:1", False),
+    ],
+)
+def test_devices_are_named_by_their_begin_or_whole_or_left_out(devices: str, *, named: bool) -> None:
+    """NCCL_IB_HCA with "=" names whole devices, with "^" those that are not used."""
+    view = machine(1)
+    assert view.identity.setup is not None
+    (engine,) = view.identity.setup.engines
+    chosen = replace(engine, variables={"NCCL_IB_HCA": devices})
+    views = (with_setup(view, engines=(chosen,)), machine(2))
+    assert ("hca" in {one.key for one in judged(views)}) is named
+
+
 def test_a_list_of_devices_that_was_cut_misses_none() -> None:
     """The last device of a value that was too long to keep is not called missing."""
     view = machine(1)
