@@ -46,9 +46,9 @@ fuzz: $(VENV)/.dev ## random keys, clicks and resizes on the demo for SECONDS=60
 demo: $(VENV)/.run ## two simulated Sparks behind a router that oscillates, and the monitor on them
 	@$(BIN)/sparktop demo
 
-# The tests run last: their count is the last line of a log.
+# The tests run last: their count is the last line of a log. Three at a time: the wheel waits for packages.
 test: $(VENV)/.dev ## everything a change must pass (about ten minutes on two cores)
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target wheel pictures types compiled aarch64 rules
+	@$(MAKE) --no-print-directory -j 3 --output-sync=target wheel pictures types compiled aarch64 rules
 	@$(MAKE) --no-print-directory all-tests
 
 unit: $(VENV)/.dev ## every short pure test: no screens, servers, processes, real time or long simulations (half a minute on two cores)

@@ -157,13 +157,17 @@ def run(*command: str | Path) -> None:
         sys.exit(f"bundle: {' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
 
 
-def build(arch: str, version: str, output: Path, *, with_deb: bool) -> None:
-    """Build the executable file for a target, and `with_deb` the package beside it; print their sizes."""
+def build(arch: str, version: str, output: Path, *, with_deb: bool, wheel: Path | None) -> None:
+    """Build the executable file for a target, and `with_deb` the package beside it; print their sizes.
+
+    They hold the program of `wheel`; None: of one that is built from this tree.
+    """
     major, minor = version.split(".")
     with tempfile.TemporaryDirectory(prefix="sparktop-bundle-") as folder:
         away = Path(folder)
-        run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", away, ROOT)
-        (wheel,) = away.glob("*.whl")
+        if wheel is None:
+            run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", away, ROOT)
+            (wheel,) = away.glob("*.whl")
         site = away / "site"
         packages = fetch(arch, version, site)
         pip(arch, version, "--no-deps", "--no-compile", "--target", site, "--upgrade", wheel)
@@ -243,6 +247,7 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, help="default: dist/sparktop-ARCH.pyz")
     parser.add_argument("--deb", action="store_true", help="also build a .deb beside it (needs dpkg-deb)")
+    parser.add_argument("--wheel", type=Path, help="sparktop's own (default: built from this tree)")
     parser.add_argument("--check", action="store_true", help="only show that every dependency has a wheel")
     arguments = parser.parse_args()
     if arguments.check:
@@ -253,7 +258,7 @@ def main() -> None:
         return
     version = arguments.python or (here if arguments.arch == platform.machine() else "3.12")
     output = arguments.output or ROOT / "dist" / f"sparktop-{arguments.arch}.pyz"
-    build(arguments.arch, version, output, with_deb=arguments.deb)
+    build(arguments.arch, version, output, with_deb=arguments.deb, wheel=arguments.wheel)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,15 @@ exec chroot "$copy/root" sh -ec '
 /run is empty there, so no service of this machine is touched."""
 
 
+HELPS = """\
+from sparktop.cli import COMMANDS, main
+for command in COMMANDS:
+    print(f"== {command}", flush=True)
+    main([command, "--help"])
+"""
+"""Prints the help of each command, one after another in one process."""
+
+
 def run(*command: str | Path, cwd: Path, timeout_s: float = COMMAND_S, home: Path | None = None) -> str:
     """Run a command in the folder `cwd`, with `home` as the user's home; return its standard output.
 
@@ -100,12 +109,15 @@ def main() -> None:
     """Build the wheel, install it in a clean environment and check it; with --sbom, only list packages."""
     with tempfile.TemporaryDirectory(prefix="sparktop-wheel-") as folder:
         away = Path(folder)
-        run(sys.executable, "-m", "build", "--wheel", "--outdir", away, ROOT, cwd=away, timeout_s=INSTALL_S)
+        # `make install` below builds without what development has.
+        build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", away, ROOT)
+        run(*build, cwd=away, timeout_s=INSTALL_S)
         (wheel,) = away.glob("*.whl")
         check_contents(wheel)
-        run(sys.executable, "-m", "venv", away / "venv", cwd=away, timeout_s=INSTALL_S)
+        run(sys.executable, "-m", "venv", "--without-pip", away / "venv", cwd=away, timeout_s=INSTALL_S)
         bin_folder = away / "venv" / "bin"
-        run(bin_folder / "pip", "install", "--quiet", wheel, cwd=away, timeout_s=INSTALL_S)
+        pip = (sys.executable, "-m", "pip", "--python", bin_folder / "python")
+        run(*pip, "install", "--quiet", "--no-compile", wheel, cwd=away, timeout_s=INSTALL_S)
         if "--sbom" in sys.argv:
             write_sbom(bin_folder / "python", Path(sys.argv[-1]).resolve(), away)
             return
@@ -113,7 +125,7 @@ def main() -> None:
         check_program(bin_folder, away)
         print(f"{wheel.name}: built, installed in a clean environment and tried")
         check_install(away)
-        check_bundle(away)
+        check_bundle(wheel, away)
 
 
 def write_sbom(python: Path, path: Path, away: Path) -> None:
@@ -161,12 +173,13 @@ def check_contents(wheel: Path) -> None:
 def check_program(bin_folder: Path, away: Path) -> None:
     """Run the commands of the installed program and check what they print."""
     sparktop = bin_folder / "sparktop"
-    listing = "from sparktop.cli import COMMANDS; print(*COMMANDS)"
     version = run(sparktop, "--version", cwd=away).split()
     expect(f"--version says {version}", holds=version[:1] == ["sparktop"] and len(version) > 1)
     expect("--help says no usage", holds="usage: sparktop" in run(sparktop, "--help", cwd=away))
-    for command in run(bin_folder / "python", "-c", listing, cwd=away).split():
-        shown = run(sparktop, command, "--help", cwd=away)
+    shown = run(bin_folder / "python", "-c", HELPS, cwd=away)
+    commands = re.findall(r"^== (\w+)$", shown, re.MULTILINE)
+    expect(f"has only the commands {commands}", holds={"agent", "sweep", "snapshot"} <= set(commands))
+    for command in commands:
         expect(f"{command} --help says no usage", holds=f"usage: sparktop {command}" in shown)
     # `themes` reads each theme that it lists.
     listed = {line.split()[0] for line in run(sparktop, "themes", cwd=away).splitlines()}
@@ -179,9 +192,15 @@ def check_program(bin_folder: Path, away: Path) -> None:
 
 
 def check_install(away: Path) -> None:
-    """Check `make install` for a user with an empty home, and that `make uninstall` leaves nothing."""
+    """Check `make install` for a user with an empty home, and that `make uninstall` leaves nothing.
+
+    Packages that `make venv` has downloaded are not downloaded again.
+    """
     home = away / "home"
     home.mkdir()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparktop" / "wheels"
+    if cache.is_dir():
+        shutil.copytree(cache, home / ".cache" / "sparktop" / "wheels")
     run(ROOT / "scripts" / "install", cwd=away, timeout_s=INSTALL_S, home=home)
     version = run(home / ".local" / "bin" / "sparktop", "--version", cwd=away, home=home)
     share = home / ".local" / "share"
@@ -198,12 +217,12 @@ def check_install(away: Path) -> None:
     print(f"make install, make uninstall: {version.strip()} came and went")
 
 
-def check_bundle(away: Path) -> None:
-    """Build the executable file and run it without any site-packages."""
+def check_bundle(wheel: Path, away: Path) -> None:
+    """Build the executable file of the wheel and run it without any site-packages."""
     bundle, home = away / "sparktop.pyz", away / "bundle home"
     home.mkdir()
     has_dpkg = shutil.which("dpkg-deb") is not None
-    words: list[str | Path] = [ROOT / "scripts" / "bundle.py", "--output", bundle]
+    words: list[str | Path] = [ROOT / "scripts" / "bundle.py", "--output", bundle, "--wheel", wheel]
     words += ["--deb"] if has_dpkg else []
     print(run(sys.executable, *words, cwd=away, timeout_s=INSTALL_S).strip())
     shown = run(sys.executable, "-S", "-E", "-s", bundle, "--help", cwd=away, home=home)

@@ -239,10 +239,6 @@ def pytest_configure() -> None:
     _wrap(selectors.DefaultSelector, "select", _counted_select)
 
 
-def _asks_for_a_server(item: pytest.Function) -> bool:
-    return not SERVING.isdisjoint(item.fixturenames)
-
-
 def _on_screen(item: pytest.Function) -> bool:
     """Return whether the test is a coroutine below `tests/ui`, which drives the application."""
     return item.path.is_relative_to(SCREENS) and inspect.iscoroutinefunction(item.function)

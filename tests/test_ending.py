@@ -21,7 +21,7 @@ from sparktop.ending import Ending
 BLOCKED = """
 import asyncio, os, signal, sys
 from sparktop import ending, stopping
-ending.PATIENCE_S = 0.05
+ending.PATIENCE_S = 5.0 if sys.argv[1] == "loop" else 0.05  # a loop is given time to hear of it
 ending.ENDING.enabled = True
 async def main():
     stopping.on_signals({signal.SIGTERM: 7, signal.SIGHUP: 8}, lambda _: print("heard", flush=True))
@@ -40,7 +40,6 @@ STUCK_THREADS = """
 import os, sys
 from sparktop import cli, ending
 ending.PATIENCE_S = cli.CLOSING_S = 0.05
-ending._ALARM_AFTER_S = 0.2
 cli.main = lambda: threads() or 5
 def threads():
     import threading

@@ -56,10 +56,6 @@ class Talk:
         """Close the agent's input."""
         self._close(self._to_agent)
 
-    def stop_reading(self) -> None:
-        """Close the reading end of the agent's output."""
-        self._answers.close()
-
     async def close(self) -> None:
         """Close what the test left open."""
         if self._to_agent in self._open:

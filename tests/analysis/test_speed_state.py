@@ -9,7 +9,7 @@ import pytest
 
 from sparktop.analysis.loading import StartClock, best_past, is_warm
 from sparktop.analysis.speed_state import Pace, StepPace, advance_pace, limit_tps, read_percent, with_steps
-from sparktop.model.node import GpuReading, MemoryReading, NodeSample
+from sparktop.model.node import GpuReading
 from sparktop.model.snapshot import LAST_TIME, PHASES, PastStart, SpeedState
 from sparktop.model.targets import NodeThresholds
 
@@ -140,14 +140,6 @@ def test_slow_steps_count_at_a_healthy_clock_only() -> None:
 
 
 # The memory bandwidth as a limit.
-
-
-def node(*names: str | None, unified: bool | None = None) -> NodeSample:
-    gpus = tuple(GpuReading(index, name) for index, name in enumerate(names))
-    return NodeSample(at=0.0, memory=MemoryReading(unified=unified), gpus=gpus)
-
-
-GB10 = node("NVIDIA GB10")
 
 
 def test_the_known_example() -> None:

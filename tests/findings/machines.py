@@ -140,12 +140,6 @@ def _clock(view: NodeView, random: Random) -> NodeView:
     return replace(view, sample=replace(view.sample, clock=gap))
 
 
-def _power_cap(view: NodeView, random: Random) -> NodeView:
-    assert view.sample is not None
-    gpus = tuple(replace(one, power_limit_w=random.choice((60.0, 80.0, 100.0))) for one in view.sample.gpus)
-    return replace(view, sample=replace(view.sample, gpus=gpus))
-
-
 def _text(view: NodeView, **changes: Any) -> NodeView:  # noqa: ANN401 - fields of any type
     return replace(view, identity=replace(view.identity, **changes))
 

@@ -9,6 +9,7 @@ import asyncio
 import json
 import math
 import re
+import socket
 import sys
 import tomllib
 from argparse import Namespace
@@ -17,6 +18,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import quote
 
 from aiohttp import web
@@ -243,6 +245,11 @@ class Watched:
     url: str
 
 
+async def look_up(host: str, port: int | None) -> list[tuple[Any, ...]]:
+    """Return the addresses of a host, by a thread of the loop: for these alone virtual time stands still."""
+    return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
 def watch(name: str) -> Watched:
     """Serve a page and those beside it, and watch it as `sparktop snapshot HOST:PORT` does.
 
@@ -264,7 +271,10 @@ def watch(name: str) -> Watched:
                 document, render(snapshot, "txt"), tuple(served[name].asked), urls[page.watched[0]]
             )
 
-    with asyncio.Runner(loop_factory=lambda: VirtualLoop(_SETTLE_S)) as runner:
+    with (
+        patch("sparktop.net.client.look_up", look_up),
+        asyncio.Runner(loop_factory=lambda: VirtualLoop(_SETTLE_S)) as runner,
+    ):
         return runner.run(run())
 
 

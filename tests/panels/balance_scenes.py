@@ -111,14 +111,6 @@ def herd(backends: int, group: str = "herd") -> Snapshot:
     return snapshot_of(found, views, 120.0)
 
 
-@cache
-def few() -> Snapshot:
-    """Return two backends with one request each at a time, on average."""
-    recorded = simulate(Scene("shuffle", 2, 2, seconds=130, seed=1))
-    found, views = group_of(recorded.tracks, recorded.e2e_s, 120.0, group="few", strategy="simple-shuffle")
-    return snapshot_of(found, views, 120.0)
-
-
 def lanes_of(shown: Snapshot, server: str) -> Snapshot:
     """Return the same loads as those of one server's lanes."""
     lanes = tuple(

@@ -532,8 +532,3 @@ def test_headroom_tells_when_it_ends(node: World) -> None:
     for second in (122, 124, 126):
         view = take(node, lost(1000 + second))
     assert (view.headroom.slope_bytes_per_s, view.headroom.until_limit_s) == (None, None)
-
-
-def slow(at: float) -> NodeSample:
-    gpu = GpuReading(0, "NVIDIA GB10", utilization_percent=95.0, sm_clock_mhz=611, power_w=16.0)
-    return NodeSample(at, gpus=(gpu,))

@@ -191,14 +191,6 @@ def test_a_server_without_an_answer_keeps_what_the_wall_says() -> None:
 
 # What stays of a Prometheus' answer as time passes.
 
-NODE = FleetNode("n", 90.0, state="busy", gpu_percent=96.0)
-
-
-def answer(at: float, newest: float | None) -> Fleet:
-    """Return an answer with one server, which is down without a newest sample."""
-    return Fleet(at, 15.0, (FleetServer("a", "http://a", "g", newest, newest is None),), nodes=(NODE,))
-
-
 # Servers read from a Prometheus whose newest sample is old: no figure stands for now, and why is named.
 
 MAIN = SourceKey.prometheus("main")

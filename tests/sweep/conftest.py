@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -27,7 +27,6 @@ from tests.sweep.stream_server import Behave, StreamServer
 from tests.sweep.test_sweep_command import Command
 from tests.sweep.trouble_bench import Bench, bench_on
 
-StartServer = Callable[..., Awaitable[StreamServer]]
 QUICK = Timeouts(connect_s=5.0, first_token_s=20.0, between_tokens_s=20.0, whole_s=30.0)
 
 

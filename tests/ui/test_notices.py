@@ -49,7 +49,7 @@ async def test_a_notice_that_is_wider_than_the_screen_is_not_cut() -> None:
 
 @pytest.mark.parametrize(("size", "pause_s"), [((60, 16), 0.0), ((80, 24), 0.05), ((200, 50), 0.15)])
 async def test_the_last_of_many_notices_is_on_the_screen(size: tuple[int, int], pause_s: float) -> None:
-    """Twenty of each severity, replaced at once, or just before or after their end, each take the bottom row.
+    """Eight of each severity, replaced at once, or just before or after their end, each take the bottom row.
 
     What they replace leaves nothing behind.
     """
@@ -57,7 +57,7 @@ async def test_the_last_of_many_notices_is_on_the_screen(size: tuple[int, int], 
     async with app.run_test(size=size, notifications=True) as pilot:
         await pilot.pause()
         for severity in ("information", "warning", "error"):
-            for number in range(20):
+            for number in range(8):
                 app.notify(f"{severity} {number}", severity=severity, timeout=0.1, markup=False)
                 await pilot.pause(pause_s)
             app.notify(f"last {severity}", severity=severity, timeout=60, markup=False)

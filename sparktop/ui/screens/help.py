@@ -144,6 +144,7 @@ class HelpScreen(Dialog[None]):
 
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
+    HelpScreen #help { text-wrap: nowrap; }
     HelpScreen > VerticalScroll {
         width: 78; max-width: 96%; height: auto; max-height: 94%;
         border: round $primary; background: $background; padding: 0 1;

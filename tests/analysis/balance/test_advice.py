@@ -353,19 +353,6 @@ def test_what_a_prefill_worker_makes_does_not_grow_with_its_batch() -> None:
 LIFE_S = 6.0
 
 
-def convoys(dice: random.Random, samples: int = 160) -> list[list[float]]:
-    """Return two convoys of 24 requests on four backends; each moves to an empty one after 9 to 15 s."""
-    at, until = [0, 1], [20, 27]
-    rows: list[list[float]] = []
-    for index in range(samples):
-        for convoy in (0, 1):
-            if index >= until[convoy]:
-                at[convoy] = dice.choice([one for one in range(4) if one not in at])
-                until[convoy] = index + dice.randint(18, 30)
-        rows.append([24.0 if one in at else 0.0 for one in range(4)])
-    return [list(column) for column in zip(*rows, strict=True)]
-
-
 def test_two_requests_a_backend_can_swing() -> None:
     """8 clients that move together over four backends are oscillating; under random routing they are not."""
     herd = simulate(Scene("lag", 8, 4, "fixed", LIFE_S, 2.0, 80.0, 1, 2.0))

@@ -13,7 +13,7 @@ from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.judge import judge, measure
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack, lay_out
 from sparktop.analysis.balance.rules import MUTUAL
-from sparktop.analysis.balance.swings import f_tail, find_herds, find_swing
+from sparktop.analysis.balance.swings import f_tail, find_herds
 from sparktop.model.balance import Arrivals, Balance
 from sparktop.model.balance import BalanceWord as Is
 
@@ -224,14 +224,6 @@ def bursts(every_s: float, lasts_s: float, height: float, first_s: float = 0.0) 
 
 def judged(columns: Sequence[Sequence[float]], life_s: float | None) -> Balance:
     return judge(GroupLoad("proxy", tracks_of(columns), life_s), SECONDS)
-
-
-def mutual(columns: Sequence[Sequence[float]]) -> float | None:
-    tracks = tracks_of(columns)
-    grid = lay_out(tracks, tracks[0].times_s[-1], SECONDS)
-    assert grid is not None
-    swing = find_swing(grid, [slot for slot, total in enumerate(grid.totals) if total >= 0], None)
-    return None if swing is None else swing.mutual
 
 
 @pytest.mark.parametrize(

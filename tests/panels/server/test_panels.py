@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from functools import cache
 
 import pytest
 from msgspec.structs import replace
@@ -40,7 +39,6 @@ from sparktop.panels.server.panel import footnote, tile_panel
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.markdown_snapshot import render as markdown
 from sparktop.report.text_snapshot import render as text
-from stage.fleet import RehearsedFleet
 from stage.rehearsal import Rehearsal
 from tests.hardware.ras.examples import answer
 from tests.panels.drawn import board, text_of, texts
@@ -246,14 +244,6 @@ def test_a_section_of_zeros_is_left_out() -> None:
 
 
 COMPACT = View(preset=Preset.COMPACT)
-
-
-@cache
-def servers(count: int, prefix: str = "") -> Snapshot:
-    """Return a snapshot of `count` servers alone, whose names begin with `prefix`."""
-    shown = RehearsedFleet(count, 0).play(12).snapshot()
-    views = tuple(replace(one, name=prefix + one.name) for one in shown.backends)
-    return replace(shown, backends=views, routers=(), balance=())
 
 
 def table(snapshot: Snapshot, width: int, height: int) -> list[str]:

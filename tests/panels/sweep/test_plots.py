@@ -11,7 +11,6 @@ from sparktop.model.sweep import (
     CurvePoint,
     Difference,
     DifferenceRow,
-    HistoryRow,
     LevelKey,
     LimitLine,
     RequestBar,
@@ -21,7 +20,6 @@ from sparktop.model.sweep import (
 from sparktop.panels.parts.figures import part_role
 from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.sweep.curves import curve_rows, legend_rows, plots_rows
-from sparktop.panels.sweep.history import history_screen
 from sparktop.panels.sweep.live import timeline_rows
 from sparktop.panels.sweep.topology import difference_screen, topology_screen
 from tests.panels.drawn import texts
@@ -124,15 +122,6 @@ def test_a_change_has_a_word_and_its_interval() -> None:
     assert "┿" in itl
     assert "–" in e2e
     assert "━" not in e2e
-
-
-def test_the_history_keeps_the_cursor_in_sight_and_shows_broken_files() -> None:
-    """Of a hundred rows the chosen one is drawn; a file that cannot be read has its reason."""
-    rows = [HistoryRow(f"{index}.json", None, f"n{index}", "done") for index in range(100)]
-    rows[70] = HistoryRow("70.json", None, "n70", "unreadable", problem="70.json: is no result")
-    shown = texts(history_screen(rows, 80, 24, chosen="70.json"))
-    (row,) = [one for one in shown if "▶" in one]
-    assert "70.json: is no result" in row
 
 
 def curve(name: str, **values: float) -> CurveLine:

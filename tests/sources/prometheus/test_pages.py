@@ -11,7 +11,6 @@ from sparktop.sources.prometheus.client import Series, any_of, quote_text, selec
 from sparktop.sources.prometheus.figures import pages, times_by_target
 from sparktop.sources.prometheus.found import (
     ActiveTarget,
-    FoundServer,
     Key,
     active_targets,
     found_routers,
@@ -173,13 +172,3 @@ def test_a_restart_with_another_model_is_one_target() -> None:
 # A server that two jobs have as a target stands there once; two that look alike do not become one.
 
 OLD, NEW = Key("a", "h:8000"), Key("b", "h:8000")
-
-
-def server(key: Key, model: str = "m", pod: tuple[str, str] | None = None) -> FoundServer:
-    """Return a server at this target."""
-    return FoundServer(key, key.job, "vllm", "http://h", model, "g", pod)
-
-
-def target(url: str) -> ActiveTarget:
-    """Return a target that is scraped at this URL."""
-    return ActiveTarget(url, 15.0, "")

@@ -28,13 +28,6 @@ class RemoteProcess:
         """Kill it as the kernel does when memory runs out."""
         signal.pidfd_send_signal(self._fd, signal.SIGKILL)
 
-    def kill_server_half(self) -> None:
-        """End the sshd that serves the connection, as a lost network would."""
-        status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
-        parent = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
-        assert "sshd" in Path(f"/proc/{parent}/comm").read_text(encoding="utf-8")
-        os.kill(parent, signal.SIGKILL)
-
     async def ended(self) -> None:
         """Wait until it has gone; the test's timeout ends it otherwise."""
         gone = asyncio.Event()

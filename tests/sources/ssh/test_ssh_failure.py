@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparktop.model.failure import Failure, FailureKind
-from sparktop.sources.ssh import SshSource
+from sparktop.model.failure import FailureKind
 from sparktop.sources.ssh_remote import Ending, Remote, command_line, explain, quiet_environment
 
 CHANGED = """\
@@ -72,9 +71,3 @@ def test_a_destination_is_no_option() -> None:
     assert "BatchMode=yes" in line
     assert not [one for one in line if "StrictHostKeyChecking" in one or "UserKnownHosts" in one]
     assert quiet_environment()["SSH_ASKPASS_REQUIRE"] == "never"
-
-
-async def failed(source: SshSource) -> Failure:
-    reading = await source.poll(10.0)
-    assert isinstance(reading, Failure)
-    return reading

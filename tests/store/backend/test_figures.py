@@ -454,7 +454,3 @@ def told(
         baseline.note(SteadyLoad(start + second, running, batch, step_ms, kv_percent=kv))
         for second, step_ms in enumerate(steps)
     ]
-
-
-def slow(paces: Iterable[StepPace | None]) -> list[bool | None]:
-    return [pace.slow if pace else None for pace in paces]

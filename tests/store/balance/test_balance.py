@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping
-from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
@@ -445,22 +444,6 @@ def test_few_requests_have_a_lasting_word_that_hides_nothing() -> None:
 
 
 # The picture of a group that is polled four times a second: a swing of seconds at its full height.
-
-PERIOD_S = 5.0
-TOP = 32.0
-
-
-def swing(at: float) -> float:
-    """Return the load of the first of two backends at a time: it rises and falls linearly."""
-    phase = at / PERIOD_S % 1.0
-    return TOP * (2 * phase if phase < 0.5 else 2 - 2 * phase)
-
-
-def swings(values: list[float | None]) -> int:
-    """Count the tops: rises from below a sixth to above five sixths."""
-    sides = [value > TOP / 2 for value in values if value is not None and abs(value - TOP / 2) > TOP / 3]
-    return sum(later and not earlier for earlier, later in pairwise(sides))
-
 
 # The top line, the panels and the alerts say the same of a group that swings.
 

@@ -82,8 +82,12 @@ class Opened(Board):
 
     async def write(self, name: str, text: str) -> None:
         """Go to a field, empty it and type."""
-        count = len(getattr(self.editor.draft, name))
-        await self.go(name, "end", *["backspace"] * count, *(_KEYS.get(char, char) for char in text))
+        await self.go(name, "end", "ctrl+u", *(_KEYS.get(char, char) for char in text))
+
+    async def fill(self, name: str, text: str) -> None:
+        """Put a text into a field at once, as by pasting."""
+        self.editor.query_one(f"#field-{name}", Typed).value = text
+        await self.press()
 
     async def point(self, where: str | Static, x: int = 0, y: int = 0) -> None:
         """Click a part of the editor."""
@@ -145,6 +149,9 @@ LABELLED = (
 )
 
 
+FOCUSED = ("slo", "gpu", "preset", "concurrency", "order", "kind")
+
+
 async def test_all_of_it_is_in_sight() -> None:
     """All stands there without scrolling; at 60x16 what has the keys, the cost and the buttons."""
     opened = Opened()
@@ -154,7 +161,8 @@ async def test_all_of_it_is_in_sight() -> None:
             await opened.resize(*size)
             assert opened.editor.focused is not None
             assert form.region.contains_region(opened.editor.focused.region)
-            for name in ("slo", "gpu", "preset", "concurrency", "order", "kind"):
+            # Nothing scrolls beyond 80 columns, as is checked below.
+            for name in FOCUSED if size[0] <= 80 else FOCUSED[-1:]:
                 await opened.go(name)
                 field = opened.editor.query_one(f"#field-{name}")
                 assert form.region.contains_region(field.region)
@@ -220,7 +228,7 @@ async def test_ctrl_s_starts_what_the_fields_say() -> None:
     opened = Opened()
     async with opened.on():
         await opened.write("concurrency", "2, 8")
-        await opened.write("slo", "ttft_p90_ms=2000")
+        await opened.fill("slo", "ttft_p90_ms=2000")
         await opened.press("ctrl+s")
     wanted = replace(QUICK, concurrency="2, 8", slo="ttft_p90_ms=2000")
     assert opened.answers == opened.kept == [wanted]
@@ -336,8 +344,7 @@ async def test_an_earlier_sweep_gives_the_time_and_names_of_others_are_no_markup
     )
     async with opened.on():
         assert "(estimated from your sweep of" in opened.words()
-        opened.editor.query_one("#field-model", Typed).value = "[red]m[/red]"
-        await opened.press()
+        await opened.fill("model", "[red]m[/red]")
         assert "[b]x[/b]" in opened.words()
         assert "[red]m[/red]" in opened.words()
 
@@ -405,8 +412,7 @@ async def test_a_trace_is_read_while_the_editor_goes_on(tmp_path: Path) -> None:
         assert "✗ write the path of a file" in opened.words()
         await opened.write("trace", "none")
         assert "✗ none is not there" in opened.words()
-        opened.editor.query_one("#field-trace", Typed).value = str(path)
-        await opened.press()
+        await opened.fill("trace", str(path))
         await until(lambda: opened.editor.plan is not None)
         assert opened.cost().startswith("9 requests + 1 warm-up · 450 prompt + 45 output tokens")
         path.write_text("{}\n", encoding="utf-8")
