@@ -108,6 +108,7 @@ def workloads_at(
         cpu_percent=2.0,
         read_bytes=310 * _MIB,
         oom_kills=0,
+        flags=("--gpu-memory-utilization 0.7", *(() if rank is None else ("--tensor-parallel-size 2",))),
         asks=MemoryAsk(0.7, None, 1 if rank is None else 2),
     )
     return Workloads((worker,) if rank else (server, worker), compilers, round(at % _READ_EVERY_S, 1))

@@ -99,6 +99,18 @@ def percents(levels: Sequence[Judged]) -> str:
     return f"{lowest}{whole_percent_change(high)}"
 
 
+def trend(changes: Sequence[tuple[str, float]]) -> str:
+    """Return changes in percent, each with the name of its level, in the order of levels: "+20 % at c1, …".
+
+    These are the first, the largest and the last one; if all are alike in whole percent, one without a level.
+    """
+    texts = [whole_percent_change(percent) for _, percent in changes]
+    if len(set(texts)) <= 1:
+        return "".join(texts[:1])
+    largest = max(range(len(changes)), key=lambda at: abs(changes[at][1]))
+    return ", ".join(f"{texts[at]} at {changes[at][0]}" for at in sorted({0, largest, len(changes) - 1}))
+
+
 def rivals(levels: Sequence[Judged], name: Name = str) -> str:
     """Return whom the leads at `levels` refer to: "against b", or "against the next best"; "" if unknown."""
     others = dict.fromkeys(level.against for level in levels if level.against is not None)

@@ -5,15 +5,17 @@ Forums break lines themselves, so each paragraph and each item is one line. Ever
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.judgement import NO_DIFFERENCE, NOT_TESTED, whole_percent_change
-from sparktop.model.load import LoadMode
+from sparktop.model.judgement import NOT_TESTED, trend, whole_percent_change
+from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.text import names_in_words
+from sparktop.model.yardsticks import FLAGS
 from sparktop.report.document.document import Cell, Grid, Outside, bullets, plain, rows_in_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import compare, comparison_of
@@ -45,20 +47,23 @@ from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, METRICS, Metric, i
 from sparktop.sweep.terms.statistics import P95_FROM
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.result import result_view
-from sparktop.sweep.view.words import recommendation
+from sparktop.sweep.view.words import recommendations, slots_words
 
 MOST_LINES = 40
 """Tables with too many levels for this are thinned out; the first and the last level stay."""
 _LEAST_LEVELS = 3
 """Levels that a matrix has at least, however long the post."""
-_HEAD_LINES = 2
-_FRAME_LINES = 5
-"""The title, the answer, and the empty lines below these and below the first items."""
+_LEAST_ITEMS = 3
+"""Items above the tables that stay apart where lines are short."""
+_HEAD_LINES, _TABLE_LINES = 2, 2
+"""The title and the empty line below the first items; the heads of a table."""
 _LATENCIES = ("ttft_due_ms", "ttft_ms")
 """The latency of the last table: that of an open loop is from the time at which a request was due."""
 _MOST_COMMANDS = 4
 """Commands that a post shows."""
 _DECODE = "decode_tps"
+_SLOTS_SIGN = " †"
+"""Behind a winner at a level for which the next best target has too few slots."""
 _FIGURES = {
     _DECODE: DECODE_IN_POSTS,
     "prefill_tps": "prompt tokens / (last first token − start of a run), waiting included",
@@ -85,36 +90,42 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
         for level in target.levels
         if _has_marks(result) and _is_doubted(level)
     ]
-    grids = list(_matrix_tables(comparison, series, metrics, changes, doubted))
+    grids = list(_matrix_tables(result, comparison, series, metrics, changes, doubted))
     is_matrix = bool(grids)
     if not grids and metrics:
         grids = [_level_table(result, metrics, changes)]
     named = _without_common_warnings(result)
     view = result_view(named)
-    first, *others = answer(named, view, above_tables=True) or ["Nothing was measured"]
-    if view.topologies is not None and (advice := recommendation(named, view.topologies, code)):
-        first = advice[:1].upper() + advice[1:]
-    elif is_matrix:
-        others = [*_why_even(series), *others]
-    if not is_matrix and len(result.targets) == 1:
-        others += _alone_words(result.targets[0], metrics)
-    others += _against_published(changes, metrics)
-    lead = " ".join([f"**{first}.**", *_with_full_stops(others)])
+    topologies, published = view.topologies, list(_against_published(changes, metrics))
+    items = [] if topologies is None else recommendations(named, topologies, code)
+    lead = ""
+    if not items:
+        first, *others = answer(named, view, above_tables=True) or ["Nothing was measured"]
+        others = [*(_why_even(series) if is_matrix else ()), *others]
+        if not is_matrix and len(result.targets) == 1:
+            others += _alone_words(result.targets[0], metrics)
+        lead = " ".join([f"**{first}.**", *_with_full_stops([*others, *published])])
     costs = " ".join(_with_full_stops(router_costs(named, comparison)))
     about = [
-        " ".join(_setup_parts(result)),
-        " ".join([_load_item(result), *([f"**Router:** {costs}"] if costs else [])]),
+        *_with_full_stops(items),
+        *_setup_items(result, costs),
+        _load_item(result),
         " ".join([f"**Warnings:** {_warnings_words(result)}", *left_out]),
     ]
-    notes, published = list(_repeat_item(commands)), list(_published_items(beside, changes))
-    used = _FRAME_LINES + len(about) + bool(grids) + len(notes) + len(grids) * (_HEAD_LINES + 1)
-    limit = max(_LEAST_LEVELS, (MOST_LINES - used) // max(1, len(grids)))
+    sources = [*_published_items(beside, changes), *(_with_full_stops([] if lead else published))]
+    notes = list(_repeat_item(commands))
+    used = _HEAD_LINES + (2 if lead else 0) + bool(grids) + len(notes) + len(grids) * (_TABLE_LINES + 1)
+    while (
+        used + len(about) + sum(len(grid.rows) for grid in grids) > MOST_LINES and len(about) > _LEAST_ITEMS
+    ):
+        about[-2:] = [" ".join(about[-2:])]
+    limit = max(_LEAST_LEVELS, (MOST_LINES - used - len(about)) // max(1, len(grids)))
     thin = [replace(grid, rows=tuple(_evenly_spaced(grid.rows, limit))) for grid in grids]
     lost = max((len(grid.rows) - len(short.rows) for grid, short in zip(grids, thin, strict=True)), default=0)
     figures = [f"**Figures:** {_how_to_read(comparison, metrics, grids, lost)}"] if grids else []
-    notes = [*([" ".join([*figures, *published])] if grids else []), *notes]
-    blocks = [f"## {_title(result)}", lead, bullets(about), *map(rows_in_markdown, thin), bullets(notes)]
-    return "\n\n".join(filter(None, blocks)) + "\n"
+    notes = [*([" ".join([*figures, *sources])] if grids else []), *notes]
+    blocks = [lead, bullets(about), *map(rows_in_markdown, thin), bullets(notes)]
+    return f"## {_title(result)}\n" + "\n\n".join(filter(None, blocks)) + "\n"
 
 
 def _without_common_warnings(result: SweepResult) -> SweepResult:
@@ -142,10 +153,15 @@ def _without_common_warnings(result: SweepResult) -> SweepResult:
 
 
 def _title(result: SweepResult) -> str:
-    names = names_in_words([code(target.name) for target in result.targets]) if result.targets else "sweep"
+    """Return the model, the machines, and what is compared: "`m` on 2 × NVIDIA DGX Spark: `a` or `b`?"."""
     models = [code(model) for model in dict.fromkeys(target.model for target in result.targets) if model]
-    title = names_in_words(models) if models else "sparktop sweep"
-    return f"{title} on {names}{' (simulated)' if result.simulated else ''}"
+    machines = {name: words for target in result.targets for name, words in target.machines.items()}
+    counts = Counter(words.partition(",")[0] for words in machines.values())
+    where = ", ".join(plain(f"{count} × {name}" if count > 1 else name) for name, count in counts.items())
+    names = [code(target.name) for target in result.targets]
+    asked = f"{', '.join(names[:-1])} or {names[-1]}?" if len(names) > 1 else "".join(names)
+    title = f"{', '.join(models) or 'sparktop sweep'}{f' on {where}' if where else ''}: {asked}"
+    return f"{title.removesuffix(': ')}{' (simulated)' if result.simulated else ''}"
 
 
 def _with_full_stops(parts: Iterable[str]) -> Iterator[str]:
@@ -161,8 +177,14 @@ def _metrics(result: SweepResult) -> list[Metric]:
     return [METRICS[name] for name in (decode, prefill, latency) if name is not None]
 
 
-def _setup_parts(result: SweepResult) -> Iterator[str]:
-    """Yield the sentences on machines and on servers: versions, slots, launch options."""
+def _setup_items(result: SweepResult, costs: str) -> Iterator[str]:
+    """Yield the items on targets and on machines: versions, slots, launch options, what a router costs."""
+    servers = " ".join(_with_full_stops(server_facts(result)))
+    known = any(FLAGS in facts for target in result.targets for facts in target.setups.values())
+    options = "Options that change the speed, as the processes report them." if known else ""
+    costs = f"**Router:** {costs}" if costs else ""
+    if words := " ".join(filter(None, [servers, options if known else "Launch options not known.", costs])):
+        yield f"**Targets:** {words}"
     hottest = max(
         (side.gpu_c_max for level in _levels(result) for side in level.hardware.values() if side.gpu_c_max),
         default=None,
@@ -170,8 +192,6 @@ def _setup_parts(result: SweepResult) -> Iterator[str]:
     parts = [*machine_facts(result), *([] if hottest is None else [f"hottest GPU {hottest:.0f} °C"])]
     machines = f"**Machines:** {'; '.join(parts) or 'not known'}"
     yield " ".join(_with_full_stops([machines, *version_facts(result)]))
-    if servers := list(_with_full_stops(server_facts(result))):
-        yield f"**Servers:** {' '.join(servers)}"
 
 
 def _levels(result: SweepResult) -> Iterator[LevelResult]:
@@ -179,7 +199,7 @@ def _levels(result: SweepResult) -> Iterator[LevelResult]:
 
 
 def _load_item(result: SweepResult) -> str:
-    """Return the item on the load: lengths, runs, seed, date, tool."""
+    """Return the item on the load: lengths, runs, what was warm, seed, date, tool."""
     plan = result.plan
     sizes = f"{lengths_words(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out"
     if len(lengths := result.prompt_lengths()) == 1 and plan.prompts is None and plan.tg is not None:
@@ -187,6 +207,7 @@ def _load_item(result: SweepResult) -> str:
     parts = [
         f"workload {code(plan.workload)}" if plan.workload else "",
         sizes if plan.prompts is None else f"{sizes} on average",
+        *_condition_words(result),
         *map(plain, plan.request_words),
         f"{mode_words(plan)}{_MODES.get(plan.mode, '')}",
         effort_words(plan) if not plan.more_runs else _runs_words(result),
@@ -194,6 +215,26 @@ def _load_item(result: SweepResult) -> str:
     ]
     made = f"{result.started_at:%Y-%m-%d}, sparktop {result.sparktop}"
     return f"**Load:** {', '.join(filter(None, parts))}; {made}."
+
+
+def _condition_words(result: SweepResult) -> Iterator[str]:
+    """Yield whether answers have the length that was asked for, what was warmed up, and what was cached."""
+    plan, levels = result.plan, [level for level in _levels(result) if level.error is None]
+    if not levels:
+        return
+    if plan.tg is not None and all(level.tokens.generated == plan.tg * level.requests.ok for level in levels):
+        yield "every answer of this length (forced)"
+    if plan.load is not LoadKind.AGENTS:
+        yield "each level after a warm-up" if plan.warmup else "no warm-up"
+    hits = [
+        level.server.prefix_cache_hit_percent
+        for level in levels
+        if level.server is not None and level.server.prefix_cache_hit_percent is not None
+    ]
+    if len(hits) == len(levels):
+        yield f"prefix cache hits {'0 %' if max(hits) < 1 else f'up to {max(hits):.0f} %'}"
+    elif plan.seed is not None and plan.prompts is None and not plan.depths:
+        yield "every prompt new to the prefix cache"
 
 
 def _runs_words(result: SweepResult) -> str:
@@ -291,20 +332,18 @@ def _alone_words(target: TargetResult, metrics: Sequence[Metric]) -> Iterator[st
 
 
 def _against_published(changes: _Changes, metrics: Sequence[Metric]) -> Iterator[str]:
-    """Yield how far targets are from their published values: in each metric the ends of the differences."""
+    """Yield how far targets are from their published values in each metric, from first to last level."""
     targets = []
     for name in dict.fromkeys(name for values in changes.values() for name, _, _ in values):
         parts = []
         for metric in metrics:
             percents = [
-                percent
-                for (metric_name, _), values in changes.items()
+                (load_words(load, lengths=False), percent)
+                for (metric_name, load), values in changes.items()
                 for target, _, percent in values
                 if metric_name == metric.name and target == name
             ]
-            if percents:
-                ends = dict.fromkeys(whole_percent_change(end) for end in (min(percents), max(percents)))
-                parts.append(f"{in_sentence(metric.title)} {' to '.join(ends)}")
+            parts += [f"{in_sentence(metric.title)} {trend(percents)}"] if percents else []
         targets.append(f"{code(name)} {', '.join(parts)}")
     if targets:
         yield f"Against published values: {'; '.join(targets)}"
@@ -357,6 +396,7 @@ def _source_words(source: str) -> str:
 
 
 def _matrix_tables(
+    result: SweepResult,
     comparison: ComparisonResult | None,
     series: Sequence[Series],
     metrics: Sequence[Metric],
@@ -366,14 +406,21 @@ def _matrix_tables(
     """Yield a table of levels by targets for each metric that targets have in common, with the winner."""
     for metric in metrics if comparison is not None else ():
         assert comparison is not None  # noqa: S101 - else there are no metrics here
-        loads = [load_of(row) for row in comparison.rows if row.metric == metric.name]
+        of_rows = [row for row in comparison.rows if row.metric == metric.name]
+        loads = [load_of(row) for row in of_rows]
+        by_slots = {load_of(row) for row in of_rows if slots_words(result, row)}
         grid = winners(comparison, metric.name, series, signs=True)
         if not grid.rows:
             continue
         axis, *names, _ = grid.heads
         heads = (f"{axis} ({in_sentence(metric.title)}, {metric.unit})", *names, "Winner")
-        rows = tuple(_with_deviations(grid, loads, series, metric, doubted))
-        if all(row[-1] in {EVEN_SIGN, NO_DIFFERENCE} for row in rows):
+        rows = tuple(
+            (*row[:-1], replace(cell, after=f"{cell.after}{_SLOTS_SIGN}"))
+            if load in by_slots and isinstance(cell := row[-1], Outside)
+            else row
+            for load, row in zip_longest(loads, _with_deviations(grid, loads, series, metric, doubted))
+        )
+        if all(row[-1] == EVEN_SIGN for row in rows):
             heads, rows = heads[:-1], tuple(row[:-1] for row in rows)
         grid = replace(grid, heads=heads, rows=rows)
         of_metric = {load: pairs for (name, load), pairs in changes.items() if name == metric.name}
@@ -529,7 +576,8 @@ def _how_to_read(
         f"{in_sentence(metric.title)} = {_FIGURES.get(metric.name, metric.definition)}" for metric in metrics
     ]
     heads = {head for grid in grids for head in grid.heads}
-    cells = [str(cell) for grid in grids for row in grid.rows for cell in row]
+    all_cells = [cell for grid in grids for row in grid.rows for cell in row]
+    cells = [cell.after if isinstance(cell, Outside) else cell for cell in all_cells]
     parts += ["± standard deviation of the runs"] if any(" ± " in cell for cell in cells) else []
     parts += ["per request = median of each stream's rate"] if "Per request tok/s" in heads else []
     parts += ["peak = most tokens in a second"] if "Peak tok/s" in heads else []
@@ -541,6 +589,11 @@ def _how_to_read(
             f"({rate:.0f} % error)"
         )
     parts += [f"{EVEN_SIGN} no clear winner"] if EVEN_SIGN in cells else []
+    parts += (
+        ["† by its slots: the next best has fewer, and requests wait"]
+        if any(cell.endswith(_SLOTS_SIGN) for cell in cells)
+        else []
+    )
     parts += [f"* {NOT_TESTED}"] if any(cell.endswith("*") for cell in cells) else []
     parts += ["? the level has a warning"] if any(cell.endswith(" ?") for cell in cells) else []
     parts += [f"left out here: {lost} level{'' if lost == 1 else 's'}"] if lost else []
@@ -552,6 +605,8 @@ def _repeat_item(commands: Sequence[str]) -> Iterator[str]:
     if commands:
         shown = [code(command) for command in commands[:_MOST_COMMANDS]]
         more = f" ({len(commands) - len(shown)} more in the report)" if len(commands) > len(shown) else ""
-        again = f"**To repeat it**, with your addresses: {'; '.join(shown)}{more}."
+        again = (
+            f"`make install` in sparktop's repository, then, with your addresses, {'; '.join(shown)}{more}."
+        )
         compare = "save this post as post.md: `sparktop report last post.md`"
-        yield f"{again} **To compare your newest sweep**, {compare}"
+        yield f"**To repeat it:** {again} **To compare your newest sweep**, {compare}"

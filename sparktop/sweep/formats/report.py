@@ -735,16 +735,17 @@ def machine_facts(result: SweepResult) -> Iterator[str]:
 
 
 def server_words(target: TargetResult) -> str | None:
-    """Return the engine's version, slots and context of a target, and its router; None if all are unknown."""
+    """Return servers, version, machines, slots and context of a target, and its router; None if unknown."""
     router = target.kind is TargetKind.ROUTER
     if not (target.version or target.router_version or target.strategy or target.context_tokens):
         return None
     kinds = target.engines if router else (target.engine,)
     titles = [ENGINES[kind].title if kind in ENGINES else kind for kind in kinds if kind]
     engine = " ".join(filter(None, (names_in_words(titles) if titles else "engine", target.version)))
+    engine = f"{len(target.setups)} × {engine}" if router and len(target.setups) > 1 else engine
+    engine += f" over {len(target.machines)} machines" if not router and len(target.machines) > 1 else ""
     facts = [
         engine if titles or target.version else "",
-        f"{len(target.machines)} machines" if len(target.machines) > 1 else "",
         "" if target.slots is None else f"{target.slots:,} slots",
         "" if target.context_tokens is None else f"context {target.context_tokens:,}",
     ]

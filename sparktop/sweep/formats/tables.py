@@ -105,7 +105,7 @@ def winners(
             for column, value in zip(columns, values, strict=True)
         ]
         winner = _winner_cell(row, vs, mark_untested=mark_untested)
-        if signs and row.ahead is not None and outcome(row) is Outcome.OPEN:
+        if signs and winner != UNKNOWN and outcome(row) is Outcome.OPEN:
             winner = EVEN_SIGN
         body.append((load, (load_words(load), *cells, winner)))
     for load in dict.fromkeys(load for column in columns for load in column.refused):

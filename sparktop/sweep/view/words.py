@@ -8,12 +8,12 @@ The *verdict* has the sentences below it. All figures are those of the tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import groupby
 from statistics import fmean, linear_regression
 
 from sparktop.graphics.numbers import milliseconds
 from sparktop.model.judgement import (
     NO_DIFFERENCE,
+    NO_WINNER,
     NOT_TESTED,
     Name,
     Outcome,
@@ -23,6 +23,7 @@ from sparktop.model.judgement import (
     outcome,
     percents,
     rivals,
+    trend,
     whole_percent_change,
 )
 from sparktop.model.load import LoadKind, LoadPoint
@@ -38,7 +39,16 @@ from sparktop.model.sweep import (
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, best_level, main_rate, rate_ratio
 from sparktop.sweep.plan.slo import STREAM, parts_of, plain_words, stored_condition
-from sparktop.sweep.result.results import AgentsResult, Holds, Latency, LevelResult, SweepResult, TargetResult
+from sparktop.sweep.result.results import (
+    MOST_CONCURRENCY,
+    AgentsResult,
+    ComparisonRow,
+    Holds,
+    Latency,
+    LevelResult,
+    SweepResult,
+    TargetResult,
+)
 from sparktop.sweep.terms.definitions import (
     CUT_SHORT,
     DRIFT,
@@ -799,6 +809,8 @@ def _level_warnings(
     places: dict[str, list[str]] = {}
     for compared in won:
         said = set[str]()
+        if words := slots_words(result, compared, name):
+            places.setdefault(words, []).append(compared.point.label)
         for target in dict.fromkeys((winner, compared.against)):
             level = levels.get((target or "", compared.point, compared.depth))
             for word in [] if level is None else _warnings(level, _NO_DOUBT_OF_WINS)[:1]:
@@ -883,41 +895,108 @@ def _even_headline(
     return alike_words([in_sentence(metric.title) for metric in even], levels) + lead
 
 
-def recommendation(result: SweepResult, compared: Topologies, name: Name = str) -> str | None:
-    """Return which target to use at which levels, and why; None if none wins anywhere.
+_USES = ((4, "one user"), (16, "a team"), (MOST_CONCURRENCY, "many users"))
+"""Who sends so many requests at once: (most requests, use)."""
 
-    A level is that of the winner in the main token rate, or else in the TTFT. For example "use a at c1
-    (+23 % decode, −31 % TTFT) and b from c8 up (+24 % decode at c64, −13 to −44 % TTFT)". There is none for
-    levels with several prompt lengths, contexts or rates: their headline says what they show.
+
+def recommendations(result: SweepResult, compared: Topologies, name: Name = str) -> list[str]:
+    """Return which target to use at which levels, and why, an item for each; [] if none wins anywhere.
+
+    A level is that of the winner in the main token rate, or else in the TTFT. For example "**c1 to c16 (one
+    user to a team): use a.** Decode +20 % at c1, +57 % at c16". Levels that are decided by slots, as a target
+    with fewer lets requests wait, have an item of their own; the last one also has the levels without a
+    winner, and to which levels the rates of the targets rise. There is none for levels with several prompt
+    lengths, contexts or rates: their headline says what they show.
     """
     metrics = [metric for metric in main_metrics(compared.metrics) if metric.metric != "prefill_tps"]
     levels = metrics[0].levels if metrics else ()
     if not levels or metrics[0].metric in DUE_LATENCIES or compared.several_lengths:
-        return None
+        return []
     if any(level.depth or level.point.kind is not LoadKind.CONCURRENCY for level in levels):
-        return None
+        return []
     winners = {
-        level.point: level.winner
+        level.point: level
         for metric in reversed(metrics)  # the main rate overwrites the TTFT
         for level in metric.levels
         if level.winner is not None
     }
-    picks = groupby(levels, key=lambda level: winners.get(level.point))
-    ranges = [(pick, list(levels_of_pick)) for pick, levels_of_pick in picks]
-    parts = []
-    for pick, levels_of_pick in ranges:
-        if pick is not None:
-            why = [_why_words(metric, pick, levels_of_pick, levels, name) for metric in metrics]
-            won = [level for level in levels_of_pick if level.winner == pick]
-            warning = _level_warnings(result, pick, won, name) if won else ""
-            where = _where_words(levels_of_pick, levels)
-            parts.append(f"{name(pick)} {where} ({', '.join(filter(None, why))}){warning}")
-    if not parts:
-        return None
-    even = [_where_words(of_none, levels) for pick, of_none in ranges if pick is None]
-    rest = f"; {NO_DIFFERENCE} {names_in_words(even)}" if even else ""
-    several = ", each against the next best" if len(compared.columns) > _PAIR else ""
-    return f"use {names_in_words(parts)}{several}{rest}"
+    by_slots = {
+        point: words for point, level in winners.items() if (words := slots_words(result, level, name))
+    }
+    picks: dict[str | None, list[ComparedLevel]] = {}
+    for level in levels:
+        if level.point not in by_slots:
+            winner = winners.get(level.point)
+            picks.setdefault(winner.winner if winner else None, []).append(level)
+    even = picks.pop(None, [])
+    items = []
+    for pick, own_levels in picks.items():
+        why = [_why_words(metric, pick or "", own_levels, levels, name) for metric in metrics]
+        won = [level for level in own_levels if level.winner == pick]
+        warning = _level_warnings(result, pick or "", won, name) if won else ""
+        where = f"{_where_words(own_levels, levels).removeprefix('at ')} ({_uses(own_levels)})"
+        each = _each_words(result, pick or "", own_levels)
+        words = "; ".join(filter(None, [*why, each]))
+        items.append(f"**{where}: use {name(pick or '')}.** {words[:1].upper()}{words[1:]}{warning}")
+    for words in dict.fromkeys(by_slots.values()):
+        decided = [level for level in levels if by_slots.get(level.point) == words]
+        pick = winners[decided[0].point].winner or ""
+        why = [_why_words(metric, pick, decided, levels, name) for metric in metrics]
+        where = _where_words(decided, levels).removeprefix("at ")
+        items.append(f"**{where}: {name(pick)} leads by its slots:** {words}; {'; '.join(filter(None, why))}")
+    if items:
+        items[0] += ", each lead against the next best" if len(compared.columns) > _PAIR else ""
+        items[-1] += f". {NO_WINNER.capitalize()} {_where_words(even, levels)}" if even else ""
+        items[-1] += f". {rises}" if (rises := _rises_words(result, metrics[0], name)) else ""
+    return items
+
+
+def slots_words(result: SweepResult, level: ComparedLevel | ComparisonRow, name: Name = str) -> str:
+    """Return the slots of the winner and of the next best, if only these let requests wait: "a has 96 …".
+
+    "" if slots do not decide the level, or are unknown.
+    """
+    slots = {target.name: target.slots for target in result.targets}
+    mine, other = slots.get(level.winner or ""), slots.get(level.against or "")
+    if mine is None or other is None or not other < min(mine, level.point.concurrency):
+        return ""
+    return f"{name(level.winner or '')} has {mine} slots, {name(level.against or '')} {other}"
+
+
+def _uses(levels: Sequence[ComparedLevel]) -> str:
+    """Return who sends so many requests at once: "one user to a team"."""
+    uses = (next(use for most, use in _USES if level.point.concurrency <= most) for level in levels)
+    first, *others = dict.fromkeys(uses)
+    return f"{first} to {others[-1]}" if others else first
+
+
+def _rises_words(result: SweepResult, metric: ComparedMetric, name: Name) -> str:
+    """Return to which level the rate of each target rises: "Decode rises up to c32 for a, up to c64 …"."""
+    ends: dict[LoadPoint, list[str]] = {}
+    for target in result.targets:
+        levels = [level for level in target.levels if level.error is None and level.rate(metric.metric)]
+        if len(levels) > 1:
+            best, alike, _ = best_level(levels, metric.metric)
+            ends.setdefault(min(level.point for level in (best, *alike)), []).append(name(target.name))
+    parts = [f"up to {point.short} for {names_in_words(ends[point])}" for point in sorted(ends)]
+    return f"{metric.title} rises {', '.join(parts)}" if parts else ""
+
+
+def _each_words(result: SweepResult, pick: str, levels: Sequence[ComparedLevel]) -> str:
+    """Return what a request gets of a target at the first and the last of `levels`; "" if unknown."""
+    target, points = result.target(pick), [level.point for level in levels]
+    rates = {
+        level.point: level.stream_tps.p50
+        for level in (target.levels if target else ())
+        if level.stream_tps is not None and level.stream_tps.p50 is not None
+    }
+    ends = dict.fromkeys(point for point in (points[0], points[-1]) if point in rates)
+    units = (" tok/s", "")
+    texts = [
+        f"{METRICS['decode_tps'].text(rates[point])}{unit} at {point.short}"
+        for point, unit in zip(ends, units, strict=False)
+    ]
+    return f"a request gets {', '.join(texts)}" if texts else ""
 
 
 def _why_words(
@@ -932,11 +1011,12 @@ def _why_words(
     here = [level for level in metric.levels if level.point in points]
     words = []
     for winner in dict.fromkeys(level.winner for level in here if level.winner is not None):
-        won = [level for level in here if level.winner == winner]
-        whose = "" if winner == pick else f" for {name(winner)}"
-        where = "" if len(won) == len(here) else f" {_where_words(won, levels)}"
-        words.append(f"{percents(won)} {in_sentence(metric.title)}{whose}{where}")
-    return ", ".join(words)
+        won = [level for level in here if level.winner == winner and level.percent is not None]
+        whose = "" if winner == pick else f" of {name(winner)}"
+        changes = trend([(level.point.short, level.percent or 0.0) for level in won])
+        where = "" if len(won) == len(here) or " at " in changes else f" {_where_words(won, levels)}"
+        words.append(f"{in_sentence(metric.title)}{whose} {changes}{where}")
+    return ", ".join(words) or (f"{in_sentence(metric.title)} {NO_WINNER}" if here else "")
 
 
 def verdict(

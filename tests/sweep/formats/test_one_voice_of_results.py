@@ -33,7 +33,7 @@ from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.terms.definitions import ALL_LATENCIES, METRICS, RATES
 from sparktop.sweep.view.marks import ttft_error_words
 from sparktop.sweep.view.result import result_view
-from sparktop.sweep.view.words import recommendation
+from sparktop.sweep.view.words import recommendations
 from tests.sweep.formats.full_results import texts_of
 from tests.sweep.made_results import made_level, made_sweep
 
@@ -272,11 +272,13 @@ def check_notes(result: SweepResult, texts: Texts) -> None:
 def check_recommendation(result: SweepResult, texts: Texts) -> None:
     """Whom a post recommends wins at each of the levels that it is recommended for, in decode or in TTFT."""
     view = result_view(result)
-    lead = "" if view.topologies is None else recommendation(result, view.topologies) or ""
-    if not lead:
+    items = [] if view.topologies is None else recommendations(result, view.topologies)
+    if not items:
         return
     assert view.topologies is not None
-    assert re.sub("[`*]", "", dict(texts)["post"]).split("\n\n")[1].startswith(f"U{lead[1:]}.")
+    shown = re.sub("[`*]", "", dict(texts)["post"]).split("\n\n")[0]
+    assert all(f"- {re.sub('[`*]', '', item)}." in shown for item in items)
+    lead = " ".join(item.partition(":")[2] for item in items if "use " in item)
     winners = [
         [level.winner for level in metric.levels]
         for metric in view.topologies.metrics
@@ -284,7 +286,7 @@ def check_recommendation(result: SweepResult, texts: Texts) -> None:
     ]
     for target in result.targets:
         won = any(target.name in column for column in winners)
-        assert won or f" {target.name} " not in lead
+        assert won or f"use {target.name}." not in lead
 
 
 @pytest.mark.parametrize("seed", SEEDS)

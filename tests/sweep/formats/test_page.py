@@ -18,7 +18,7 @@ from sparktop.sweep.compare.imports.tables import read
 from sparktop.sweep.compare.series import load_reference, series_of
 from sparktop.sweep.formats.post import MOST_LINES
 from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
-from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult, Validity
+from sparktop.sweep.result.results import LevelResult, ServerSide, SweepResult, TargetResult, Validity
 from sparktop.sweep.result.store import save
 from sparktop.sweep.terms.definitions import METRICS
 from tests.report.html_page import Page
@@ -236,8 +236,8 @@ def post_of(result: SweepResult, **options: object) -> str:
 
 def paragraphs(post: str) -> list[str]:
     """Return the blocks of a post that are prose."""
-    blocks = post.strip().split("\n\n")
-    return [one for one in blocks if not one.startswith(("|", "```", "#")) and one.strip()]
+    _, _, rest = post.strip().partition("\n")
+    return [one for one in rest.split("\n\n") if not one.startswith("|") and one.strip()]
 
 
 def table(post: str) -> list[list[str]]:
@@ -321,7 +321,7 @@ def test_published_values_are_a_column() -> None:
     assert f"`{TOPOLOGIES}`: " in published_item
     assert "llama-benchy 0.3.5, 50 runs" in published_item
     assert "Its decode" not in published_item
-    assert re.search(r"\*\* Against published values: `solo` decode [+−]\d+ %", paragraphs(post)[0])
+    assert re.search(r"Against published values: `solo` decode [+−±]\d+ %", post)
     pasted = read(post, "post", "post.md")
     assert [(one.name, one.definitions) for one in pasted] == [("solo", {}), ("mine", {})]
     both = post_of(made_sweep(("solo", levels), ("cluster-tp2", levels)), beside=published)
@@ -352,9 +352,9 @@ def test_launch_options_and_versions_of_servers() -> None:
         slow.model_copy(update={"setups": {"alpha": facts, "omega": {"flags": "none", "NCCL": "2.29.2"}}}),
     )
     result = result.model_copy(update={"targets": targets})
-    items = paragraphs(post_of(result))[1]
+    items = paragraphs(post_of(result))[0]
     assert items.count("started with") == 2
-    assert " **Servers:** `fast`: started with" in items
+    assert "- **Targets:** `fast`: started with" in items
     started = "started with `--enforce-eager --kv-cache-dtype fp8`"
     assert f"`fast`: {started}." in items
     assert "`alpha`: started" not in items
@@ -364,8 +364,8 @@ def test_launch_options_and_versions_of_servers() -> None:
     known = fast.model_copy(
         update={"setups": {"alpha": facts}, "machines": {"x": "2 x EPYC, Linux 6.14, no GPU"}}
     )
-    setup = paragraphs(post_of(result.model_copy(update={"targets": (known,)})))[1].splitlines()[0]
-    assert setup.count("Linux 6.14") == 1
+    assert post_of(result.model_copy(update={"targets": (known,)})).count("Linux 6.14") == 1
+    assert "Launch options not known." in post_of(made_sweep(("fast", [made_level(2)])))
 
 
 def test_the_answer_comes_first_then_what_was_measured() -> None:
@@ -374,19 +374,73 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     machines = {"x": "NVIDIA DGX Spark, NVIDIA GB10, driver 580.95", "y": "NVIDIA DGX Spark, NVIDIA GB10"}
     first = result.targets[0].model_copy(update={"version": "0.32.0", "engine": "vllm", "machines": machines})
     post = post_of(result.model_copy(update={"targets": (first, *result.targets[1:])}))
-    answer, about, *_ = paragraphs(post)
-    setup, load, warnings = about.splitlines()
-    figures = paragraphs(post)[-1]
-    assert answer.startswith("**Use `fast` at c2 (+50 % decode).**")
-    assert setup.startswith(
-        "- **Machines:** NVIDIA DGX Spark, NVIDIA GB10, driver 580.95; NVIDIA DGX Spark, "
+    about, figures = paragraphs(post)
+    answer, targets, machines_item, load, warnings = about.splitlines()
+    assert "; TTFT no clear winner; " in answer
+    assert post.startswith("## `m` on 2 × NVIDIA DGX Spark: `fast` or `slow`?\n")
+    assert answer.startswith("- **c2 (one user): use `fast`.** Decode +50 %; ")
+    assert re.search(r"; a request gets [\d.]+ tok/s at c2\.$", answer)
+    assert machines_item == (
+        "- **Machines:** NVIDIA DGX Spark, NVIDIA GB10, driver 580.95; NVIDIA DGX Spark, NVIDIA GB10."
     )
-    assert setup.endswith(" **Servers:** `fast`: vLLM 0.32.0, 2 machines.")
-    assert "100 tokens in, 4 out (pp100 tg4), burst (all of a run at once), 3 runs a level" in load
+    assert targets == "- **Targets:** `fast`: vLLM 0.32.0 over 2 machines. Launch options not known."
+    assert "100 tokens in, 4 out (pp100 tg4), " in load
+    assert ", each level after a warm-up, burst (all of a run at once), 3 runs a level" in load
     assert "2026-03-22" in load
     assert warnings == "- **Warnings:** none."
     assert figures.startswith("- **Figures:** decode = (output tokens − one per request)")
     assert table(post)[0][-1] == "`fast` (+50 %)"
+
+
+def swept(slots: int | None, **rates: float) -> SweepResult:
+    """Return a sweep of targets by name, at c1, c2 and c4, the first of which has `slots` slots, others 2.
+
+    A rate is how many times as fast as the first target a target is at c4; at c1 half of what it leads more.
+    """
+    levels = {
+        name: [made_level(at, step=0.2 / (1 + (rate - 1) * at / 4)) for at in (1, 2, 4)]
+        for name, rate in rates.items()
+    }
+    result = made_sweep(*levels.items())
+    targets = (
+        target.model_copy(update={"slots": slots if target is result.targets[0] else 2})
+        for target in result.targets
+    )
+    return result.model_copy(update={"targets": tuple(targets)})
+
+
+def test_a_lead_is_told_from_the_first_to_the_last_level() -> None:
+    """Not as a range, which hides the trend; with the rate of a request at both ends."""
+    answer = paragraphs(post_of(swept(None, slow=1.0, fast=2.0)))[0].splitlines()[0]
+    assert answer.startswith("- **every level (one user): use `fast`.** Decode +25 % at c1, +100 % at c4; ")
+    assert re.search(r"a request gets [\d.]+ tok/s at c1, [\d.]+ at c4", answer)
+
+
+@pytest.mark.parametrize(("slots", "decides"), [(4, True), (2, False), (None, False)])
+def test_a_level_beyond_the_slots_of_a_rival_is_no_win(slots: int | None, *, decides: bool) -> None:
+    """The next best lets requests wait: an item of its own and a sign in the tables, no advice."""
+    post = post_of(swept(slots, wide=2.0, narrow=1.0))
+    items = paragraphs(post)[0].splitlines()
+    assert (
+        items[1].startswith("- **c4: `wide` leads by its slots:** `wide` has 4 slots, `narrow` 2; ")
+    ) is decides
+    assert items[0].startswith("- **c1 to c2 (one user): use `wide`.**" if decides else "- **every level")
+    assert [row[-1].endswith(" †") for row in table(post)[:3]] == [False, False, decides]
+    assert ("; † by its slots" in post) is decides
+
+
+@pytest.mark.parametrize(("generated", "words"), [(12, "every answer of this length (forced), "), (11, "")])
+def test_what_was_warm_and_forced_is_in_the_line_of_the_load(generated: int, words: str) -> None:
+    """Answers of the length that was asked for, warm-up, prefix cache: only what the levels show."""
+    level = made_level(1)
+    level = level.model_copy(
+        update={"tokens": level.tokens.model_copy(update={"generated": generated}), "server": None}
+    )
+    result = made_sweep(("solo", [level]))
+    assert level.requests.ok * (result.plan.tg or 0) == 12
+    assert f"(pp100 tg4), {words}each level after a warm-up, " in post_of(result)
+    cached = level.model_copy(update={"server": ServerSide(prefix_cache_hit_percent=41.0)})
+    assert "prefix cache hits up to 41 %" in post_of(made_sweep(("solo", [cached])))
 
 
 def test_a_table_without_a_winner_has_no_column_of_winners() -> None:
@@ -415,7 +469,8 @@ def test_what_all_levels_are_warned_of_is_said_once() -> None:
     hot = (*late, Validity(code="throttled", message="x"))
     fast = [made_level(at, step=0.2).model_copy(update={"validity": late}) for at in (2, 4)]
     slow = [made_level(at, step=0.3).model_copy(update={"validity": hot}) for at in (2, 4)]
-    answer, about, *_ = paragraphs(post_of(made_sweep(("fast", fast), ("slow", slow))))
+    about = paragraphs(post_of(made_sweep(("fast", fast), ("slow", slow))))[0]
+    answer = about.splitlines()[0]
     assert "(warning: throttled of `slow`)" in answer
     assert "generator" not in answer
     assert "load generator late: TTFT and ITL are too long (all 4 levels)" in about
@@ -519,6 +574,6 @@ def test_warnings_are_one_line() -> None:
     doubted = full_sweep().model_copy(update={"slo": None})
     post = post_of(doubted.model_copy(update={"targets": doubted.targets[:1]}))
     words = "- **Warnings:** requests waited: prefill and TTFT include the wait (all 3 levels)."
-    assert words in paragraphs(post)[1].splitlines()
+    assert words in post.splitlines()
     assert post.count("Warnings:") == 1
     assert "Why levels are slow" not in post
