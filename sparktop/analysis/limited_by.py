@@ -707,7 +707,10 @@ def _why_unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str 
         alike, few = cost.batch_spread < _ENOUGH_SPREAD, cost.batch <= _FEW_ROWS
         if few and reads is None and evidence.spans == 1 and (alike or (cost.flatness or 0.0) >= _FLAT):
             return None
-        sizes = f"all steps had {_requests_text(cost.batch)}; other sizes are needed"
+        sizes = f"all steps had {_requests_text(cost.batch)}"
+        sizes += (
+            "; other sizes are needed" if reads is None else f", which read {reads:.0f} % of the bandwidth"
+        )
         return sizes if alike else "step time per request uncertain"
     if _STEEP < flat < _FLAT:
         return f"bandwidth and compute alike: {100 * (1 - flat):.0f} % of a step grows with its requests"

@@ -242,7 +242,9 @@ def _verdict_of_doubt(balance: Balance, said: str, *, is_calm: bool) -> Verdict:
         head, short = (f"all well: {said}", "all well") if is_calm else (said, said)
         severity = None if is_calm else Severity.INFO
         return Verdict(severity, f"{head}; {group}: balance {balance.title}", short, key="w")
-    judged = f"perhaps {doubt.value}" if doubt.bad else "balance unknown"
+    wait_s = balance.needed_s - balance.window_s
+    judged = f"balance known in {wait_s:.0f} s" if wait_s >= 1 else "balance unknown"
+    judged = f"perhaps {doubt.value}" if doubt.bad else judged
     return Verdict(Severity.INFO, f"{said}; {group}: {judged}", f"{group}: {judged}", key="w")
 
 

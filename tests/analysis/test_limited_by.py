@@ -160,6 +160,12 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Is.UNKNOWN,
         "a step takes as long for any batch, but reads only 6 % of the bandwidth",
     ),
+    "a single stream that reads less than the bandwidth gives: how much it reads": (
+        Served(running=1, prompt_tokens=0.0),
+        {"slots": 48, "read_percent": 53.0},
+        Is.UNKNOWN,
+        "all steps had 1 request, which read 53 % of the bandwidth",
+    ),
     "full slots, machine not watched: a low clock fills them too": (
         FULL,
         {"slots": 16, "machines": ()},

@@ -387,8 +387,15 @@ def rows_below(view: NodeView, width: int, height: int) -> list[Row]:
     """Return `height` rows or fewer with what `figure_rows` has after GPU and memory."""
     if height < 1:
         return []
-    cpu = _cpu_row(view.sample or _EMPTY, width)
-    return [fit_row(cpu, width)] if height == 1 else figure_rows(view, width, height + 2)[2:]
+    if height > 1:
+        return figure_rows(view, width, height + 2)[2:]
+    sample = view.sample or _EMPTY
+    cpu = [label("CPU", 4), *_percent_bar(sample.cpu.percent, "cpu", length=_TABLE_BAR)]
+    return [
+        fit_row(
+            [*cpu, *label_row("  headroom ", figure(numbers.data(sample.memory.headroom_bytes, 8)))], width
+        )
+    ]
 
 
 def _panel_graphs(view: NodeView, since: float, power_top: float) -> list[Graph]:

@@ -181,7 +181,7 @@ def _setup_items(result: SweepResult, costs: str) -> Iterator[str]:
     """Yield the items on targets and on machines: versions, slots, launch options, what a router costs."""
     servers = " ".join(_with_full_stops(server_facts(result)))
     known = any(FLAGS in facts for target in result.targets for facts in target.setups.values())
-    options = "Options that change the speed, as the processes report them." if known else ""
+    options = "Of each command line, only options that change the speed." if known else ""
     costs = f"**Router:** {costs}" if costs else ""
     if words := " ".join(filter(None, [servers, options if known else "Launch options not known.", costs])):
         yield f"**Targets:** {words}"
@@ -244,19 +244,11 @@ def _runs_words(result: SweepResult) -> str:
     return f"{low if low == high else f'{low} to {high}'} runs a level"
 
 
-def _std_percents(series: Sequence[Series]) -> list[float]:
-    """Return the standard deviation of the runs of each level in decode, in percent of their mean."""
-    return [
-        100 * figure.std / figure.mean
-        for a_series in series
-        for level in a_series.levels
-        if (figure := level.figures.get(_DECODE)) and figure.std is not None and figure.mean
-    ]
-
-
 def _why_even(series: Sequence[Series]) -> Iterator[str]:
     """Yield why no target wins, where that is the spread of the runs."""
-    widest = max(_std_percents(series), default=0.0)
+    figures = [level.figures.get(_DECODE) for a_series in series for level in a_series.levels]
+    stds = [100 * figure.std / figure.mean for figure in figures if figure and figure.mean and figure.std]
+    widest = max(stds, default=0.0)
     if widest > NOISE_FLOOR_PERCENT:
         yield f"The runs of a level differ too much to tell (decode: std up to {widest:.0f} % of the mean)"
 
@@ -298,7 +290,7 @@ def _published_cells(
             has_like_lengths(mine.load, level.load) for mine in measured.levels for level in a_series.levels
         ):
             left_out.append(
-                f"{code(a_series.name)} of {_source_words(a_series.source)} left out: other load, "
+                f"{code(a_series.name)} of {code(a_series.source)} left out: other load, "
                 f"{_length_words(a_series)}."
             )
             continue
@@ -388,13 +380,6 @@ def _length_words(a_series: Series) -> str:
     return names_in_words([f"{pp} tokens in, {tg} out" for pp, tg in texts])
 
 
-def _source_words(source: str) -> str:
-    """Return the source of a series, with the title of a published table."""
-    if not source.startswith(PREFIX):
-        return code(source)
-    return f"{code(source)} ({plain(load_reference(source).title)})"
-
-
 def _matrix_tables(
     result: SweepResult,
     comparison: ComparisonResult | None,
@@ -420,7 +405,7 @@ def _matrix_tables(
             else row
             for load, row in zip_longest(loads, _with_deviations(grid, loads, series, metric, doubted))
         )
-        if all(row[-1] == EVEN_SIGN for row in rows):
+        if all(_after(row[-1]).endswith((EVEN_SIGN, UNKNOWN)) for row in rows):
             heads, rows = heads[:-1], tuple(row[:-1] for row in rows)
         grid = replace(grid, heads=heads, rows=rows)
         of_metric = {load: pairs for (name, load), pairs in changes.items() if name == metric.name}
@@ -552,6 +537,11 @@ def _level_row(
     )
 
 
+def _after(cell: Cell) -> str:
+    """Return a cell without the name that it begins with."""
+    return cell.after if isinstance(cell, Outside) else cell
+
+
 def _deviation_text(level: LevelResult, metric: Metric) -> str:
     rate = level.rate(metric.name)
     return "" if rate is None or rate.std is None else f" ± {metric.text(rate.std)}"
@@ -576,8 +566,7 @@ def _how_to_read(
         f"{in_sentence(metric.title)} = {_FIGURES.get(metric.name, metric.definition)}" for metric in metrics
     ]
     heads = {head for grid in grids for head in grid.heads}
-    all_cells = [cell for grid in grids for row in grid.rows for cell in row]
-    cells = [cell.after if isinstance(cell, Outside) else cell for cell in all_cells]
+    cells = [_after(cell) for grid in grids for row in grid.rows for cell in row]
     parts += ["± standard deviation of the runs"] if any(" ± " in cell for cell in cells) else []
     parts += ["per request = median of each stream's rate"] if "Per request tok/s" in heads else []
     parts += ["peak = most tokens in a second"] if "Peak tok/s" in heads else []
@@ -588,7 +577,7 @@ def _how_to_read(
             f"a winner leads the next best by over {floor:.1f} % (its lead in brackets), beyond chance "
             f"({rate:.0f} % error)"
         )
-    parts += [f"{EVEN_SIGN} no clear winner"] if EVEN_SIGN in cells else []
+    parts += [f"{EVEN_SIGN} no clear winner"] if any(cell.endswith(EVEN_SIGN) for cell in cells) else []
     parts += (
         ["† by its slots: the next best has fewer, and requests wait"]
         if any(cell.endswith(_SLOTS_SIGN) for cell in cells)

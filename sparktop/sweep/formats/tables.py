@@ -85,7 +85,7 @@ def winners(
 ) -> Grid:
     """Return a table that compares series in one metric: point | each series | Winner (percent).
 
-    With `signs` a level without a winner has `EVEN_SIGN` in place of a sentence.
+    With `signs` a level without a winner has `EVEN_SIGN` in place of a sentence, and a lead beyond the noise.
 
     There is one row per compared load, and one per load that a target refused. `series` are in the order of
     columns; those without a value are left out.
@@ -106,7 +106,13 @@ def winners(
         ]
         winner = _winner_cell(row, vs, mark_untested=mark_untested)
         if signs and winner != UNKNOWN and outcome(row) is Outcome.OPEN:
-            winner = EVEN_SIGN
+            floor, lead = comparison.noise_floor_percent.get(metric, 0.0), row.percent or 0.0
+            is_ahead = row.ahead is not None and abs(lead) > floor
+            winner = (
+                Outside(row.ahead or "", f" ({whole_percent_change(lead)}) {EVEN_SIGN}")
+                if is_ahead
+                else EVEN_SIGN
+            )
         body.append((load, (load_words(load), *cells, winner)))
     for load in dict.fromkeys(load for column in columns for load in column.refused):
         if not any(are_same_row(load, compared) for compared, _ in body):

@@ -920,33 +920,29 @@ def recommendations(result: SweepResult, compared: Topologies, name: Name = str)
         for level in metric.levels
         if level.winner is not None
     }
-    by_slots = {
-        point: words for point, level in winners.items() if (words := slots_words(result, level, name))
-    }
-    picks: dict[str | None, list[ComparedLevel]] = {}
+    groups: dict[tuple[str, str], list[ComparedLevel]] = {}
     for level in levels:
-        if level.point not in by_slots:
-            winner = winners.get(level.point)
-            picks.setdefault(winner.winner if winner else None, []).append(level)
-    even = picks.pop(None, [])
+        judged = winners.get(level.point)
+        group = (judged.winner or "", slots_words(result, judged, name)) if judged is not None else ("", "")
+        groups.setdefault(group, []).append(level)
+    even = groups.pop(("", ""), [])
     items = []
-    for pick, own_levels in picks.items():
-        why = [_why_words(metric, pick or "", own_levels, levels, name) for metric in metrics]
-        won = [level for level in own_levels if level.winner == pick]
-        warning = _level_warnings(result, pick or "", won, name) if won else ""
-        where = f"{_where_words(own_levels, levels).removeprefix('at ')} ({_uses(own_levels)})"
-        each = _each_words(result, pick or "", own_levels)
-        words = "; ".join(filter(None, [*why, each]))
-        items.append(f"**{where}: use {name(pick or '')}.** {words[:1].upper()}{words[1:]}{warning}")
-    for words in dict.fromkeys(by_slots.values()):
-        decided = [level for level in levels if by_slots.get(level.point) == words]
-        pick = winners[decided[0].point].winner or ""
-        why = [_why_words(metric, pick, decided, levels, name) for metric in metrics]
-        where = _where_words(decided, levels).removeprefix("at ")
-        items.append(f"**{where}: {name(pick)} leads by its slots:** {words}; {'; '.join(filter(None, why))}")
+    for (pick, slots), of_pick in sorted(groups.items(), key=lambda entry: bool(entry[0][1])):
+        where = _where_words(of_pick, levels).removeprefix("at ")
+        why = [_why_words(metric, pick, of_pick, levels, name) for metric in metrics]
+        if slots:
+            items.append(
+                f"**{where}: {name(pick)} leads by its slots:** {'; '.join(filter(None, [slots, *why]))}"
+            )
+            continue
+        words = "; ".join(filter(None, [*why, _each_words(result, pick, of_pick)]))
+        warning = _level_warnings(result, pick, [level for level in of_pick if level.winner == pick], name)
+        advice = f"**{where} ({_uses(of_pick)}): use {name(pick)}.**"
+        items.append(f"{advice} {words[:1].upper()}{words[1:]}{warning}")
     if items:
-        items[0] += ", each lead against the next best" if len(compared.columns) > _PAIR else ""
-        items[-1] += f". {NO_WINNER.capitalize()} {_where_words(even, levels)}" if even else ""
+        items[0] += " (each lead against the next best)" if len(compared.columns) > _PAIR else ""
+        where = f"{_where_words(even, levels)}{largest_lead(even, name)}" if even else ""
+        items[-1] += f". {NO_WINNER.capitalize()} {where}" if even else ""
         items[-1] += f". {rises}" if (rises := _rises_words(result, metrics[0], name)) else ""
     return items
 

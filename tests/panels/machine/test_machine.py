@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from sparktop.analysis.summary import verdict
 from sparktop.colors.palette import palettes
 from sparktop.demo.machine import Machine, node_sample
+from sparktop.graphics import numbers
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import (
     CACHE_PART,
@@ -379,6 +380,17 @@ def test_a_row_says_in_words_why_a_machine_cannot_be_read(
     assert state_run(broken) == (words, "bad")
     title = verdict(shown).words
     assert title == f"{broken.name}: {words}" or words == "no answer"
+
+
+def test_the_headroom_of_a_machine_with_two_rows_is_in_gib() -> None:
+    """In 80 columns, beside its CPU use: the percentage above it does not say what a model would find."""
+    shown = named(2, in_cluster)
+    sample = shown.nodes[0].sample
+    assert sample is not None
+    assert sample.memory.headroom_bytes is not None
+    left = numbers.data(sample.memory.headroom_bytes, 8).strip()
+    assert left.endswith(" GiB")
+    assert f" headroom {left} " in " ".join(drawn(shown, 80, each=2)[2].split())
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])

@@ -18,7 +18,7 @@ from sparktop.sweep.compare.imports.tables import read
 from sparktop.sweep.compare.series import load_reference, series_of
 from sparktop.sweep.formats.post import MOST_LINES
 from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
-from sparktop.sweep.result.results import LevelResult, ServerSide, SweepResult, TargetResult, Validity
+from sparktop.sweep.result.results import LevelResult, Rate, ServerSide, SweepResult, TargetResult, Validity
 from sparktop.sweep.result.store import save
 from sparktop.sweep.terms.definitions import METRICS
 from tests.report.html_page import Page
@@ -452,6 +452,17 @@ def test_a_table_without_a_winner_has_no_column_of_winners() -> None:
     assert [len(row) for row in table(alike)] == [3] * 6
     faster = [levels[0], made_level(2, step=0.1)]
     assert "Winner" in post_of(made_sweep(("a", levels), ("b", faster)))
+
+
+def test_a_lead_that_is_not_clear_stands_beside_the_sign() -> None:
+    """Beyond the noise, but not beyond chance: the reader sees the lead, and that it is no win."""
+    slow, fast = (
+        [made_level(1, step=step), made_level(2).model_copy(update={"decode_tps": Rate.of_runs(runs)})]
+        for step, runs in ((0.4, (8.0, 10.0, 14.0)), (0.2, (10.0, 13.0, 15.0)))
+    )
+    post = post_of(made_sweep(("a", slow), ("b", fast)))
+    assert re.fullmatch(r"`b` \(\+\d+ %\) ≈", table(post)[1][-1])
+    assert "; ≈ no clear winner" in post
 
 
 def test_the_best_level_is_named_once() -> None:
