@@ -113,12 +113,11 @@ class StartClock:
             self._still_bytes = memory
             return COMPILE
         if step == COMPILE and self._still_bytes is not None:
-            grown = memory - self._still_bytes
-            if self._jumps(at, memory) and grown > max(_JUMP_BYTES, _JUMP_SHARE * memory):
+            grown, jumps = memory - self._still_bytes, self._jumps(at, memory)
+            if jumps and grown > max(_JUMP_BYTES, _JUMP_SHARE * memory):
                 return POOL
             if grown > max(_STILL_BYTES, _STILL_SHARE * memory) and self._covers(at, _WINDOW_S):
-                slow = memory - self._memory_at(at - _JUMP_S) < max(_JUMP_BYTES, _JUMP_SHARE * memory)
-                return WEIGHTS if slow and not self._is_still(at, memory) else step
+                return step if jumps or self._is_still(at, memory) else WEIGHTS
         if step == POOL and memory - self._memory_at(at - _POOL_S) < _STILL_BYTES:
             return GRAPHS
         return step

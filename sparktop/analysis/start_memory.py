@@ -134,21 +134,22 @@ class Need(Struct, frozen=True):
     """Whether it is a lower bound."""
 
 
-def start_need(
-    engine: str,
-    asks: MemoryAsk | None,
-    room: Room,
-    *,
-    weights_bytes: int | None = None,
-    last: PastStart | None = None,
-    extra_bytes: int = 0,
-) -> Need:
+def newest_start(starts: Iterable[PastStart], key: tuple[str, str, str]) -> PastStart | None:
+    """Return the newest of the earlier starts of a model on a host: (host, engine, model)."""
+    return max((start for start in starts if start.key == key), key=lambda one: one.ended_at, default=None)
+
+
+def start_need(about: StartMemory, room: Room, starts: Iterable[PastStart], *, machines: int = 1) -> Need:
     """Return what a start takes of a machine or GPU with the memory `room`.
 
-    `weights_bytes` are those of one GPU, `last` is an earlier start and `extra_bytes` what earlier starts of
-    other models took above what they asked for.
+    Its weights are spread over its ranks, of which there is one at least on each of its `machines`. What the
+    earlier starts `starts`, of any model, took above what they asked for is added.
     """
-    asks, more, total_bytes = asks or MemoryAsk(), room.context_bytes + extra_bytes, room.total_bytes
+    asks, engine, weights_bytes = about.asks, about.process.engine or "", about.process.checkpoint_bytes
+    if weights_bytes is not None:
+        weights_bytes //= max(1, asks.ranks, machines)
+    last, total_bytes = about.last, room.total_bytes
+    more = room.context_bytes + loader_extra(starts, about.host, engine, total_bytes)
     beside, of = f" + {_gib(more)} beside it", f"of {_gib(total_bytes)} GiB"
     if last is not None and last.peak_bytes and last.asks in {None, asks}:
         share = asks.share if engine == "vllm" and asks.share else 0.0
@@ -296,7 +297,7 @@ class StartMemoryRule:
             return "waking", fit_of(self._wake_need(name, about, room, highest), room, was_short=was_short)
         if about is None:
             return "start", fit_of(Need(None, "its process is not visible"), room)
-        need = _need_of(about, room, now, machines=len(view.nodes))
+        need = start_need(about, room, now.starts, machines=len(view.nodes))
         if is_gone:
             return "start", fit_of(need, room, was_short=was_short)
         return _fit_of_rest(about, need, room, highest, was_short=was_short)
@@ -329,22 +330,6 @@ def _findings(name: str, node: str, verb: str, fit: Fit, *, several: bool) -> It
     yield mine
     line = f"{name}: {verb} {fit.words}"
     yield replace(mine, subject=node, line=line, of_machine=True, severity=None, key=name)
-
-
-def _need_of(about: StartMemory, room: Room, now: Situation, *, machines: int) -> Need:
-    spread, weights, engine = (
-        max(1, about.asks.ranks, machines),
-        about.process.checkpoint_bytes,
-        about.process.engine or "",
-    )
-    return start_need(
-        engine,
-        about.asks,
-        room,
-        weights_bytes=None if weights is None else weights // spread,
-        last=about.last,
-        extra_bytes=loader_extra(now.starts, about.host, engine, room.total_bytes),
-    )
 
 
 def _fit_of_rest(

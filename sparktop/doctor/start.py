@@ -8,14 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 
-from sparktop.analysis.start_memory import fit_of, loader_extra, room_of, start_need
+from msgspec.structs import replace
+
+from sparktop.analysis.start_memory import fit_of, newest_start, room_of, start_need
 from sparktop.doctor.check import Check, Status
 from sparktop.errors import UsageError
 from sparktop.hardware.checkpoint import Checkpoint, hub_folder, read_checkpoint
 from sparktop.hardware.processes import Title, option, options_of, read_title
 from sparktop.model.failure import Failure
-from sparktop.model.node import GIB, MemoryAsk, NodeIdentity, NodeSample
-from sparktop.model.snapshot import PastStart
+from sparktop.model.node import GIB, MemoryAsk, NodeIdentity, NodeSample, Workload
+from sparktop.model.snapshot import PastStart, StartMemory
 from sparktop.model.text import clean, reason_of
 
 _LONGEST, _MOST_WORDS = 16_384, 400
@@ -87,21 +89,16 @@ def check_start(
     if room is None:
         unknown = "not known if it fits: this machine's GPU memory is not known"
         return [weights_check, Check("memory", Status.SKIP, unknown)]
-    weights_per_rank = None if weights is None else weights // asks.ranks
-    host = identity.hostname or ""
-    key = (host, title.engine, title.model or "")
-    last = max(
-        (start for start in starts if start.key == key), key=lambda start: start.ended_at, default=None
-    )
-    extra = loader_extra(starts, host, title.engine, room.total_bytes)
-    need = start_need(title.engine, asks, room, weights_bytes=weights_per_rank, last=last, extra_bytes=extra)
-    fit = fit_of(need, room)
+    process = Workload(0, title.engine, model=title.model, asks=asks, checkpoint_bytes=weights)
+    about = StartMemory("", identity.hostname or "", process)
+    about = replace(about, last=newest_start(starts, about.key))
+    fit = fit_of(start_need(about, room, starts), room)
     status = Status.FAIL if fit.short else Status.SKIP if fit.short is None else Status.OK
     return [
         weights_check,
         Check("memory", status, f"{title.engine} {fit.words}", fit.fix or ""),
         *(Check(name, Status.OK, text) for name, text in fit.evidence),
-        *_check_pool(title, asks, weights_per_rank, room.total_bytes),
+        *_check_pool(title, asks, None if weights is None else weights // asks.ranks, room.total_bytes),
     ]
 
 

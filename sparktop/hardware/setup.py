@@ -237,13 +237,15 @@ def _gids(port: str) -> tuple[Gid, ...] | None:
     return tuple(gids) if readable else None
 
 
+def _behind(begin: bytes, content: bytes) -> bytes:
+    """Return what stands behind the words `begin` of a line; b"" without such a line."""
+    return next((line[len(begin) :] for line in content.splitlines() if line.startswith(begin)), b"")
+
+
 def _memlock_limit(limits: bytes) -> int | None:
     """Return the soft limit of locked memory in /proc/PID/limits, in bytes."""
-    for line in limits.splitlines():
-        if line.startswith(b"Max locked memory"):
-            words = line[len(b"Max locked memory") :].split()
-            return _parse_limit(words[0]) if words else None
-    return None
+    words = _behind(b"Max locked memory", limits).split()
+    return _parse_limit(words[0]) if words else None
 
 
 def _may_lock_all(status: bytes, users: bytes) -> bool:
@@ -252,11 +254,8 @@ def _may_lock_all(status: bytes, users: bytes) -> bool:
     A container has it by --privileged or --cap-add IPC_LOCK, unless its user IDs are mapped to others
     (`capable` in `ib_umem_get` of the kernel's drivers/infiniband/core/umem.c).
     """
-    line = next(
-        (status_line for status_line in status.splitlines() if status_line.startswith(b"CapEff:")), b""
-    )
     try:
-        rights = int(line.partition(b":")[2], 16)
+        rights = int(_behind(b"CapEff:", status), 16)
     except ValueError:
         return False
     return bool(rights & _IPC_LOCK) and users.split() == _ALL_USERS

@@ -259,9 +259,3 @@ class Finding(Struct, frozen=True):
         """The line, how sure it is unless it was read, and the fix."""
         sure = "" if self.sure is Sure.KNOWN or self.sure.value in self.line else f" ({self.sure.value})"
         return f"{self.line}{sure}" + (f" → {self.fix}" if self.fix else "")
-
-
-def worst_finding(findings: tuple[Finding, ...]) -> Finding | None:
-    """Return the most severe finding, the first of several; None without one that has a severity."""
-    graded = [finding for finding in findings if finding.severity is not None]
-    return max(graded, key=lambda finding: finding.severity.rank if finding.severity else -1, default=None)

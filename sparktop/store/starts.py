@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.loading import StartClock, best_past, is_warm
 from sparktop.analysis.placement import server_process
-from sparktop.analysis.start_memory import room_of
+from sparktop.analysis.start_memory import newest_start, room_of
 from sparktop.model.engine import EngineSample
 from sparktop.model.event import Event, Severity
 from sparktop.model.failure import Failure, FailureKind
@@ -144,9 +144,8 @@ class ServerStarts:
         server, start = self._servers.get(name), self._starts.get(name)
         if server is None:
             return None
-        mine = (past for past in self._past if past.key == server.key)
-        last = max(mine, key=lambda past: past.ended_at, default=None)
-        return replace(server, last=last, begin_bytes=None if start is None else start.begin_bytes)
+        begin_bytes = None if start is None else start.begin_bytes
+        return replace(server, last=newest_start(self._past, server.key), begin_bytes=begin_bytes)
 
     def set_answered_until(self, name: str, until: float) -> None:
         """Set until when (monotonic seconds) a backend answered of which this store has no answer."""

@@ -204,6 +204,12 @@ def _write_kept(path: Path, kept: Kept) -> str | None:
     return None
 
 
+def _note_problem(store: Store, what: str, path: Path, problem: str | None) -> None:
+    """Note in the event log what a `problem` with a file causes; nothing without one."""
+    if problem is not None:
+        store.note("sparktop", clean(f"{what}: {path}: {problem}", 300))
+
+
 async def keep_starts(
     store: Store, sleep: Callable[[float], Awaitable[None]], env: Mapping[str, str] | None = None
 ) -> None:
@@ -219,15 +225,13 @@ async def keep_starts(
         given = {key: at for key, at in given.items() if key in wanted and passed_s - at < _REPEAT_S}
         if new := wanted - given.keys():
             starts, problem = await asyncio.to_thread(read_starts, path)
-            if problem is not None:
-                store.note("sparktop", clean(f"earlier starts are not known: {path}: {problem}", 300))
+            _note_problem(store, "earlier starts are not known", path, problem)
             if mine := tuple(start for start in starts if start.key in new):
                 store.learn(Kept(mine))
             given.update(dict.fromkeys(new, passed_s))
         if finished := store.starts.take_finished():
             problem = await asyncio.to_thread(add_starts, path, finished)
-            if problem is not None:
-                store.note("sparktop", clean(f"the start is not kept: {path}: {problem}", 300))
+            _note_problem(store, "the start is not kept", path, problem)
         await sleep(STARTS_EVERY_S)
         passed_s += STARTS_EVERY_S
 
@@ -364,7 +368,6 @@ async def keep_setups(
             saved_s, changed = passed_s, store.yards.take_changed()
             keeps = changed and not store.simulated
             problem = await asyncio.to_thread(add_setups, path, changed) if keeps else None
-            if problem is not None:
-                store.note("sparktop", clean(f"best steps are not kept: {path}: {problem}", 300))
+            _note_problem(store, "best steps are not kept", path, problem)
         await sleep(STARTS_EVERY_S)
         passed_s += STARTS_EVERY_S

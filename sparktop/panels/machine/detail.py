@@ -846,12 +846,10 @@ def machines_screen(snapshot: Snapshot, width: int, height: int, *, selected: bo
     inner = width - 4
     sections = list(_group_sections(snapshot, inner))
     unknown = [view.name for view in snapshot.nodes if view.identity.setup is None]
+    said = "" if sections else "one machine alone has nothing to be compared with"
     if unknown:
         said = f"{', '.join(unknown)}: set-up unknown (an older agent, or read through a Prometheus)"
-        sections.append(Section("not compared", _muted_lines(said, inner)))
-    if not sections:
-        said = "one machine alone has nothing to be compared with"
-        sections.append(Section("not compared", _muted_lines(said, inner)))
+    sections += [Section("not compared", _muted_lines(said, inner))] if said else []
     rows = [[label(" "), *row] for row in stack(sections, inner, height - 2)]
     return frame_rows(
         rows,
@@ -873,11 +871,11 @@ def _group_sections(snapshot: Snapshot, width: int) -> Iterator[Section]:
             continue
         engine = backends.get(group.engine or "")
         views: list[BackendView | NodeView] = [*([] if engine is None else [engine]), *group.machines]
-        findings = [finding for view in views for finding in view.findings if finding.kind in _COMPARED]
+        found = {(each.subject, each.kind, each.key): each for view in views for each in view.findings}
         findings = [
-            finding for finding in findings if (finding.subject, finding.kind, finding.key) not in named
+            finding for key, finding in found.items() if finding.kind in _COMPARED and key not in named
         ]
-        named |= {(finding.subject, finding.kind, finding.key) for finding in findings}
+        named |= found.keys()
         title = ", ".join(group.names)
         title = title if group.engine is None else f"{group.engine}: {title}"
         alike, apart = len(alike_in(group)), sum(finding.kind == DIFFER for finding in findings)

@@ -13,7 +13,7 @@ from sparktop.colors.palette import LEVELS, PARTS
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import bar, cell_width, fit, segments
 from sparktop.model.balance import BalanceWord
-from sparktop.model.event import Finding, Severity, worst_finding
+from sparktop.model.event import Finding, Severity
 from sparktop.model.failure import FailureKind
 from sparktop.model.router import Scrape, Sum, stale_s
 from sparktop.model.snapshot import BackendState, BackendView, Latency, NodeView, Quantile
@@ -449,12 +449,12 @@ def finding_note(findings: tuple[Finding, ...]) -> Row:
 
     Where several need attention, their number stands behind the sign, as in the header.
     """
-    worst = worst_finding(findings)
-    if worst is None or worst.severity is None:
+    graded = [(finding.severity, finding.line) for finding in findings if finding.severity is not None]
+    if not graded:
         return []
-    graded = sum(finding.severity is not None for finding in findings)
-    several = f"{graded}" if graded > 1 else ""
-    said = (f" {SEVERITY_SIGNS[worst.severity]}{several} {worst.line} ", _BY_SEVERITY[worst.severity])
+    severity, line = max(graded, key=lambda worst: worst[0].rank)
+    several = f"{len(graded)}" if len(graded) > 1 else ""
+    said = (f" {SEVERITY_SIGNS[severity]}{several} {line} ", _BY_SEVERITY[severity])
     return [said, ("enter ", "key")]
 
 
