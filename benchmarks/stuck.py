@@ -473,10 +473,12 @@ Job = tuple[str, str, str, int, tuple[float, float] | None]
 """(engine, noise, name of the phase, seed, its shortest and longest length if not those of the phase)."""
 
 
-def _play(job: Job) -> Outcome:
+def play_job(job: Job) -> Outcome:
+    """Play a run in a process of its own; the outcome's phase is without the fault, which cannot be sent."""
     engine, noise, name, seed, lasts_s = job
     phase = next(phase for phase in PHASES if phase.name == name)
-    return play(phase if lasts_s is None else replace(phase, lasts_s=lasts_s), seed, engine, noise)
+    outcome = play(phase if lasts_s is None else replace(phase, lasts_s=lasts_s), seed, engine, noise)
+    return replace(outcome, phase=replace(phase, fault=None))
 
 
 def family_table(found: Sequence[tuple[Job, Outcome]]) -> list[str]:
@@ -532,7 +534,7 @@ def main() -> int:
             for seed in seeds
             if kind == "vllm" or phase not in _ONLY_VLLM
         ]
-    found = list(zip(jobs, tables.in_processes(_play, jobs), strict=True))
+    found = list(zip(jobs, tables.in_processes(play_job, jobs), strict=True))
     for job, outcome in found:
         if not outcome.right:
             print(f"WRONG: {job}: {outcome}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from pathlib import Path
 
@@ -29,6 +30,14 @@ def test_a_hang_is_named_whatever_the_http_side_counts(engine: str, noise: str) 
     phase = replace(stuck.PHASES[1], lasts_s=(130.0, 140.0))
     found = stuck.play(phase, 7002, engine, noise)
     assert found.right, found
+
+
+@pytest.mark.long
+def test_an_outcome_reaches_the_process_that_asked() -> None:
+    """The benchmark plays its runs in other processes, which send their outcomes back."""
+    outcome = stuck.play_job(("vLLM", "none", stuck.PHASES[1].name, 7001, (130.0, 140.0)))
+    assert outcome.right
+    assert pickle.dumps(outcome)
 
 
 def test_the_table_counts_what_was_wrong() -> None:
