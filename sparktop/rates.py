@@ -373,6 +373,8 @@ PLAUSIBLE_RISE = 2.0
 """Where start times are unknown, one process counts at most this multiple of the highest token rate seen."""
 _RATED_SPAN_S = 0.2
 """Samples closer together than this many seconds do not update `Lineage.highest_tps`."""
+_STARTS_IN_S = 3.0
+"""No process starts, and counts as much as one before it, within so many seconds."""
 _RETURNS_WITHIN_S = 60.0
 """Two jumps of the counters within so many seconds come from several servers."""
 SLEPT_S = 5.0
@@ -410,8 +412,8 @@ class Lineage(Struct, frozen=True):
     highest_tps: float = 0.0
     """Highest rate between two successive samples, in prompt plus generated tokens per second."""
     left_behind: tuple[EngineSample, ...] = ()
-    """The last sample of each earlier server process, taken before a restart or a change of server; oldest
-    first."""
+    """The last sample of each earlier server process, taken before a restart or a change of server, and that
+    before an implausible rise; oldest first."""
     jumped_at: float | None = None
     """Time of the newest sample that was no plausible continuation: counters rose by more than one process
     counts (see `LinkKind.JUMPED`), or fell to more than a new process can have counted."""
@@ -435,7 +437,8 @@ def follow_server(
     kind, baseline, resumed = _link_to_previous(lineage, sample, wall_at)
     last = lineage.last
     left_behind = tuple(old for old in lineage.left_behind if old is not resumed)
-    if last is not None and kind not in (LinkKind.FIRST, LinkKind.CONTINUES):
+    jumps = _is_jump(lineage, kind, sample)
+    if last is not None and (jumps or kind is not LinkKind.CONTINUES):
         left_behind = (*left_behind, last)[-_REMEMBERED:]
     highest_tps = lineage.highest_tps
     if last is not None and kind is LinkKind.CONTINUES and sample.at - last.at >= _RATED_SPAN_S:
@@ -448,7 +451,7 @@ def follow_server(
         newest_start=newest if start is None else max(start, start if newest is None else newest),
         highest_tps=highest_tps,
         left_behind=left_behind,
-        jumped_at=sample.at if _is_jump(lineage, kind, sample) else lineage.jumped_at,
+        jumped_at=sample.at if jumps and kind is not LinkKind.CONTINUES else lineage.jumped_at,
         shared=lineage.shared or kind is LinkKind.OTHER_SERVER,
     )
     return followed, kind, baseline
@@ -474,7 +477,8 @@ def _link_to_previous(
     resumed = None if both_known else _resumed_server(lineage.left_behind, last, sample, fallen=fallen)
     jumps = not both_known and not _is_plausible(lineage, last, sample, fallen=fallen)
     again = lineage.jumped_at is not None and sample.at - lineage.jumped_at <= _RETURNS_WITHIN_S
-    comes_back = resumed is not None and (lineage.shared or jumps or (fallen and again))
+    at_once = sample.at - last.at <= _STARTS_IN_S
+    comes_back = resumed is not None and (lineage.shared or jumps or (fallen and (again or at_once)))
     if comes_back or (fallen and jumps and again):
         return LinkKind.OTHER_SERVER if fallen or lineage.shared else LinkKind.JUMPED, None, resumed
     if fallen:
@@ -488,7 +492,7 @@ def _link_to_previous(
 def _is_jump(lineage: Lineage, kind: LinkKind, sample: EngineSample) -> bool:
     """Return whether a sample without a known start is no plausible continuation of its predecessor."""
     last = lineage.last
-    if last is None or sample.start_time is not None or kind in (LinkKind.FIRST, LinkKind.CONTINUES):
+    if last is None or sample.start_time is not None or kind is LinkKind.FIRST:
         return False
     return not _is_plausible(lineage, last, sample, fallen=has_fallen(last, sample))
 

@@ -314,6 +314,15 @@ def test_a_load_balancer_without_start_times_never_spikes(world: World) -> None:
     assert view.restarts == 1
 
 
+def test_a_server_that_joins_one_already_watched_is_no_restart(world: World) -> None:
+    """Its higher counters may be a rise at first; the return to the lower ones shows two servers."""
+    for second in range(40):
+        other = second >= 10 and second % 2 == 0
+        view = world.tokens(1000 + second, (90_000 if other else 9_000) + 50.0 * second)
+    assert (view.restarts, tokens_of(view)) == (0, (None, None))
+    assert [event.message for event in world.snapshot().events] == [SEVERAL_SERVERS]
+
+
 def test_lanes_that_come_and_go_do_not_spike(world: World) -> None:
     """A new rank brings its counter's past along: only what it adds while watched counts."""
 
