@@ -94,6 +94,10 @@ class Evidence(Struct, frozen=True):
     """Most requests that it runs at once, over all engine cores; None if unknown."""
     kv_capacity_tokens: float | None = None
     """Tokens for which the KV cache of one engine core has room."""
+    swa_percent: float | None = None
+    """Use of the pool of sliding-window layers, which holds tokens as the KV cache does."""
+    states_percent: float | None = None
+    """Use of the pool of states, one for a request."""
     machines: tuple[Machine, ...] = ()
     """Machines that it runs on and that are watched."""
     spans: int = 1

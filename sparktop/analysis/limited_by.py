@@ -516,6 +516,18 @@ def kv_is_tight(evidence: Evidence, load: Load) -> bool:
     return 100.0 - kv <= max(_TIGHT * min(need, each), each)
 
 
+def pool_limit(evidence: Evidence, load: Load) -> Limit | None:
+    """Return the limit by a pool of memory beside the KV cache that is full; None if none is."""
+    for kind, percent, said in (
+        (LimitKind.KV, evidence.swa_percent, "SWA pool {:.0f} % full"),
+        (LimitKind.SLOTS, evidence.states_percent, "states {:.0f} % full, of which each request has one"),
+    ):
+        if percent is not None and percent >= _FULL_PERCENT:
+            reason = f"{said.format(percent)}; {load.waiting:.0f} wait on average"
+            return Limit(kind, reason, None, percent, 100.0, "%")
+    return None
+
+
 def _fit_text(load: Load) -> str | None:
     if not load.kv_percent or not load.running:
         return None
@@ -658,7 +670,9 @@ def prefill_limit(load: Load, cost: StepCost | None, least: float = PROMPTS) -> 
 def step_limit(evidence: Evidence, load: Load, cost: StepCost | None) -> Limit:
     """Return what limits steps of decoding; unknown where figures are missing or contradict each other."""
     if cost is None:
-        return _unknown_limit("too few engine steps are counted yet: it takes about a minute of load")
+        at_end = "it counts tokens only as requests end, which shows no steps"
+        few = "too few engine steps were counted to tell"
+        return _unknown_limit(at_end if evidence.counts_at_end else few)
     if cost.unexplained > _UNEXPLAINED:
         return _unknown_limit("its steps take longer and shorter times than their sizes explain")
     flat = cost.sure_flatness
@@ -871,8 +885,8 @@ def _limit_of_queue(evidence: Evidence, load: Load, cost: StepCost | None) -> Li
         share = f"{100 * load.deferred:.0f} % of {load.waiting:.0f} waiting requests"
         return _unknown_limit(f"{share} wait for other than room: a KV transfer or a LoRA adapter?")
     compute = None if load.preempted else prefill_limit(load, cost, PROMPTS_ALONE)
-    limit = compute or slots_limit(evidence, load) or kv_limit(evidence, load) or prefill_limit(load, cost)
-    limit = limit or long_prefill_limit(load)
+    room = pool_limit(evidence, load) or slots_limit(evidence, load) or kv_limit(evidence, load)
+    limit = compute or room or prefill_limit(load, cost) or long_prefill_limit(load)
     if limit is not None:
         return limit
     free = "" if load.kv_percent is None else f", the KV cache has {100 - load.kv_percent:.0f} % free"

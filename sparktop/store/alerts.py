@@ -6,6 +6,7 @@ Also the events about changes of a server's state, model or setup, and its resta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from msgspec import Struct
 
@@ -129,7 +130,11 @@ def judge_backend(
         for cleared in (alert_id, f"{key.label}:kv-full", f"{key.label}:aborted"):
             alerts.clear(cleared, when, "a sweep loads it")
         return
-    _judge_kv_cache(alerts, key, track.view.kv_fullest_percent, thresholds.kv_full_percent, when)
+    pools = {
+        "KV cache": track.view.kv_fullest_percent or 0.0,
+        "SWA pool": track.view.counter_figures.get("swa_pool_percent") or 0.0,
+    }
+    _judge_kv_cache(alerts, key, pools, thresholds.kv_full_percent, when)
     if preempted_at is None or when.at - preempted_at > PREEMPTING_CLEARS_AFTER_S:
         alerts.clear(alert_id, when)
     elif preempted_at == when.at or alerts.severity(alert_id):
@@ -212,15 +217,16 @@ def judge_dead_rank(alerts: ActiveAlerts, key: SourceKey, track: BackendTrack, w
 
 
 def _judge_kv_cache(
-    alerts: ActiveAlerts, key: SourceKey, percent: float | None, limit: float, when: Instant
+    alerts: ActiveAlerts, key: SourceKey, pools: Mapping[str, float], limit: float, when: Instant
 ) -> None:
     """Raise, update or clear the alert "kv-full".
 
-    `percent` is the used part of the KV cache (None: unknown), `limit` the percentage at which the alert is
-    raised.
+    `pools` are the used percentages of pools that hold tokens (0: unknown), `limit` the percentage at which
+    the alert is raised.
     """
     alert_id, clears = f"{key.label}:kv-full", limit - KV_CLEARS_BELOW
-    if percent is None or percent < clears:
+    pool, percent = max(pools.items(), key=itemgetter(1))
+    if percent < clears:
         alerts.clear(alert_id, when)  # what is no longer reported may no longer be full
     elif percent >= limit:
         values = {
@@ -229,7 +235,7 @@ def _judge_kv_cache(
             "clears_below_percent": clears,
             "window_s": 0.0,
         }
-        message = f"the KV cache is at least {limit:g} % full"
+        message = f"the {pool} is at least {limit:g} % full"
         alerts.hold(alert_id, Severity.WARNING, key.name, message, values, when)
 
 

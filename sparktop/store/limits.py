@@ -170,6 +170,8 @@ def _evidence(
         tuple(track.work.polls),
         slots=view.slots,
         kv_capacity_tokens=None if capacity is None else capacity / lanes,
+        swa_percent=view.counter_figures.get("swa_pool_percent"),
+        states_percent=view.counter_figures.get("mamba_pool_percent"),
         machines=tuple(
             Machine(host.target.name, tuple(host.work.polls), host.view.speed, host.work.usual_mhz)
             for host in hosts
