@@ -206,11 +206,13 @@ def _assign_machines(
     """
     from urllib.parse import urlsplit  # late: as above
 
-    here = this_machine()
+    from sparktop.hardware.identity import is_here, own_hosts  # late: as above
+
+    here, own = this_machine(), own_hosts()
 
     def machine(host: str) -> str:
         """Return a key for the machine named `host`: "" for this machine, else the host in lower case."""
-        return "" if _is_here(host, here.name) else host.lower()
+        return "" if is_here(host, own) else host.lower()
 
     # If several agents run on one machine, its backends are assigned to the first.
     node_of = {machine(urlsplit(node.url or "").hostname or ""): node.name for node in reversed(nodes)}
@@ -223,19 +225,6 @@ def _assign_machines(
         for url, backend in backends.items()
     ]
     return nodes, placed
-
-
-def _is_here(host: str, own_name: str) -> bool:
-    """Return True if `host` is this machine: localhost, `own_name`, a loopback or an unspecified address."""
-    import ipaddress  # late: as above
-
-    if host.lower() in {"localhost", own_name.lower()}:
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return address.is_loopback or address.is_unspecified
 
 
 def _with_unique_names(targets: Iterable[Target]) -> tuple[Target, ...]:

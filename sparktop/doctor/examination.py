@@ -17,6 +17,7 @@ from sparktop.doctor.check import Check, Status
 from sparktop.doctor.machine import check_compared, check_missing_gpu
 from sparktop.doctor.network import Network, check_names, host_key, host_port_of, shown_address
 from sparktop.doctor.servers import check_backend, check_port, check_prometheus, check_router
+from sparktop.hardware.identity import is_here
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample, Workloads
 from sparktop.model.targets import BackendTarget, NodeTarget, PrometheusTarget, RouterTarget, Watch
@@ -98,8 +99,8 @@ def _processes_here(target: BackendTarget, this_machine: tuple[Reading, NodeIden
     if not isinstance(sample, NodeSample) or sample.workloads is None:
         return Workloads()
     host, _ = host_port_of(target.url) or (None, None)
-    is_here = host is not None and host in {*_LOOPBACK, *identity.addresses, identity.hostname}
-    return sample.workloads if is_here else Workloads()
+    names = {"localhost", *identity.addresses, (identity.hostname or "").lower()}
+    return sample.workloads if is_here(host, names) else Workloads()
 
 
 def _hosts(watch: Watch) -> list[str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import shlex
 import shutil
+import socket
 import struct
 import subprocess
 import threading
-from ipaddress import IPv4Address, IPv6Address
+from collections.abc import Collection
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -39,6 +41,19 @@ def read_addresses(root: Path = Path("/")) -> tuple[str, ...]:
         if not (address.is_loopback or address.is_link_local or address.is_unspecified)
     )
     return tuple(dict.fromkeys(map(str, useful)))[:_MOST_ADDRESSES]
+
+
+def own_hosts() -> frozenset[str]:
+    """Return this machine's names and addresses as they appear in URLs, but for loopback addresses."""
+    return frozenset({"localhost", clean(socket.gethostname(), 64).lower() or "localhost", *read_addresses()})
+
+
+def is_here(host: str | None, own: Collection[str]) -> bool:
+    """Return whether a host is this machine: a loopback or unspecified address, or one of `own`."""
+    with contextlib.suppress(ValueError):
+        address = ip_address(host or "")
+        return address.is_loopback or address.is_unspecified or str(address) in own
+    return host is not None and host.lower() in own
 
 
 def _parse_trie(content: bytes) -> list[IPv4Address]:

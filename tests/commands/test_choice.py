@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.commands.choice import choose
+from sparktop.hardware import identity
 from sparktop.model.targets import NodeTarget, Watch
 
 FILE = """
@@ -73,9 +74,10 @@ def test_targets_replace_what_the_file_watches(tmp_path: Path) -> None:
     assert (watch.interval_s, watch.theme, watch.thresholds.busy_running) == (2.0, "spark-light", 3.0)
 
 
-@pytest.mark.parametrize("target", ["127.0.0.1:1", "http://[::1]:1", "SPARK-Z:1"])
-def test_a_local_target_brings_this_machine(target: str) -> None:
-    """A server on loopback or under this machine's name adds this machine."""
+@pytest.mark.parametrize("target", ["127.0.0.1:1", "http://[::1]:1", "SPARK-Z:1", "10.0.0.7:1"])
+def test_a_local_target_brings_this_machine(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server on loopback, or under this machine's name or address in the network, adds this machine."""
+    monkeypatch.setattr(identity, "read_addresses", lambda: ("10.0.0.7",))
     watch = chosen("other:1", target)
     assert [one.name for one in watch.nodes] == ["spark-z"]
     assert {one.nodes for one in watch.backends[1:]} <= {("spark-z",)}

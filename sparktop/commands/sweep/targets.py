@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,12 +15,13 @@ from msgspec.structs import replace
 from sparktop.commands.choice import checked_key, this_machine
 from sparktop.commands.output import tell
 from sparktop.errors import UnreachableError, UsageError
+from sparktop.hardware.identity import is_here, own_hosts
 from sparktop.model.router import LITELLM, RouterSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.model.text import clean, free_name
 from sparktop.sources.router import RouterSource
 from sparktop.sweep.plan.plan import SweepTarget
-from sparktop.sweep.plan.watched_targets import engine_target, is_here, own_hosts, router_target
+from sparktop.sweep.plan.watched_targets import engine_target, router_target
 from sparktop.watch.discovery import discover, parse_target, shortened_message
 
 INTERVAL_S = 0.5
@@ -164,7 +166,9 @@ def _choose(
     routers: dict[str, RouterTarget] = {}
     for listed in places:
         target = listed.target
-        known_here = (listed.is_configured and watch.is_trusted) or is_here(target.url, own_names)
+        known_here = (listed.is_configured and watch.is_trusted) or is_here(
+            urlsplit(target.url).hostname, own_names
+        )
         if isinstance(target, RouterTarget):
             behind = [backends_by_name[name] for name in target.backends if name in backends_by_name]
             routers[target.url] = replace(target, name=listed.name)
@@ -202,7 +206,7 @@ def _machines_to_watch(
     named = {node for backend in backends for node in backend.nodes}
     chosen = tuple(nodes) if any(not backend.nodes for backend in backends) else ()
     chosen = chosen or tuple(node for node in nodes if node.name in named)
-    is_loaded = any(is_here(backend.url, own_names) for backend in backends)
+    is_loaded = any(is_here(urlsplit(backend.url).hostname, own_names) for backend in backends)
     if is_loaded and all(node.via != "local" for node in chosen):
         chosen = (*chosen, this_machine())
     return chosen

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from sparktop.hardware.identity import read_addresses
+from sparktop.hardware.identity import is_here, own_hosts
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import ARGUMENTS, BackendTarget, RouterTarget, Watch
-from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-"""Names of this machine in any URL."""
 MOST_UNMARKED = 16
 """Servers that a key loads all together where none of them is marked."""
 _GROUPS = frozenset({"balance", "evidence"})
@@ -59,11 +55,11 @@ def watched_targets(watch: Watch, snapshot: Snapshot) -> tuple[SweepTarget, ...]
                 router,
                 [backends[backend] for backend in names if backend in backends],
                 deployments={id_: backend for id_, backend in reported.items() if backend is not None},
-                known=name in configured or is_here(router.url, own_names),
+                known=name in configured or is_here(urlsplit(router.url).hostname, own_names),
             )
         )
     for backend in backends.values():
-        is_known = backend.name in configured or is_here(backend.url, own_names)
+        is_known = backend.name in configured or is_here(urlsplit(backend.url).hostname, own_names)
         targets.append(engine_target(backend, known=is_known))
     return tuple(targets)
 
@@ -196,16 +192,6 @@ def router_target(
         nodes=tuple(dict.fromkeys(node for server in servers for node in server.nodes)),
         known=known,
     )
-
-
-def own_hosts() -> frozenset[str]:
-    """Return every host name and address of this machine in the form in which they appear in URLs."""
-    return _LOOPBACK | {clean(socket.gethostname(), 64).lower() or "localhost"} | set(read_addresses())
-
-
-def is_here(url: str, own_names: frozenset[str]) -> bool:
-    """Return whether the host of a URL is in `own_names`, the names and addresses of this machine."""
-    return (urlsplit(url).hostname or "").lower() in own_names
 
 
 def strangers(targets: Iterable[SweepTarget]) -> list[SweepTarget]:
