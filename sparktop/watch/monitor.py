@@ -194,6 +194,7 @@ class Monitor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(group.close() for group, _ in self._groups))
         self._tasks.clear()
         await self._memory.stop()
         groups = (self._groups, self._backend_groups, self._node_groups)

@@ -129,6 +129,7 @@ class PollGroup:
         self._index = 0
         """Index of the next scheduled time, counted from `_start`."""
         self._pause: asyncio.Future[None] | None = None
+        self._closed = False
 
     @property
     def interval_s(self) -> float:
@@ -237,7 +238,7 @@ class PollGroup:
                 self._pause = asyncio.ensure_future(self._sleep(max(0.0, wake_at - self._clock())))
                 await asyncio.wait({self._pause})
         finally:
-            await self._close()
+            await self.close()
 
     def _anchor(self, now: float) -> None:
         """Set the origin of the scheduled times to a multiple of the interval on the monotonic clock.
@@ -345,10 +346,12 @@ class PollGroup:
             slot.logged.add(fault)
             _log.error("polling %s (group %s) failed", slot.source.name, self.name, exc_info=error)
 
-    async def _close(self) -> None:
-        """End all polls, and close all sources."""
+    async def close(self) -> None:
+        """End all polls, and close all sources: once, also where `run` has not begun."""
+        slots = [] if self._closed else self._slots
+        self._closed = True
         tasks: list[asyncio.Future[None]] = [
-            task for slot in self._slots for task in (slot.waiting, slot.task) if task is not None
+            task for slot in slots for task in (slot.waiting, slot.task) if task is not None
         ]
         if self._pause is not None:
             tasks.append(self._pause)
@@ -356,10 +359,8 @@ class PollGroup:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        closings = (slot.source.close() for slot in self._slots)
-        for slot, error in zip(
-            self._slots, await asyncio.gather(*closings, return_exceptions=True), strict=True
-        ):
+        closings = (slot.source.close() for slot in slots)
+        for slot, error in zip(slots, await asyncio.gather(*closings, return_exceptions=True), strict=True):
             if isinstance(error, Exception):
                 self._log_once(slot, error)
 

@@ -52,7 +52,7 @@ def test_a_stranger_is_not_loaded_without_a_word(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A target on another, unconfigured machine needs --yes if no terminal is there to ask: exit code 2."""
-    monkeypatch.setattr(sweep_targets, "own_hosts", frozenset)
+    monkeypatch.setattr(sweep_targets, "is_here", lambda *_: False)
     assert main(["sweep", "127.0.0.1:1"]) == 2
     assert "--yes" in capsys.readouterr().err
 
@@ -68,7 +68,7 @@ class Typed(io.StringIO):
 @pytest.mark.outside
 def test_who_is_asked_may_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
     """The question names the target; any answer but yes sends nothing."""
-    monkeypatch.setattr(sweep_targets, "own_hosts", frozenset)
+    monkeypatch.setattr(sweep_targets, "is_here", lambda *_: False)
     screen = Typed()
     monkeypatch.setattr(sys, "stdin", Typed("n\n"))
     monkeypatch.setattr(sys, "stderr", screen)

@@ -186,7 +186,6 @@ async def watching(
     store = WatchedStore(watch)
     monitor = Monitor(watch, store, ways=ways, sleep=sleeper or Sleeper())
     await monitor.start()
-    await asyncio.sleep(0)  # polling begins
     try:
         yield monitor, store
     finally:

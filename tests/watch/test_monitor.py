@@ -281,6 +281,14 @@ async def test_a_node_that_hangs_delays_no_other() -> None:
     assert not store.snapshot().nodes[0].ok
 
 
+async def test_what_was_never_asked_is_closed_too() -> None:
+    """A monitor that is stopped before its first poll closes its sources all the same."""
+    ways = FakeWays()
+    async with watching(Watch(nodes=(NodeTarget("n"),), backends=(B,)), ways):
+        pass
+    assert [source.closed for source in ways.made] == [True, True]
+
+
 # Memory that falls steeply is read several times a second, and no longer than that.
 
 GIB = 1 << 30
