@@ -205,8 +205,18 @@ def gpu_percent(evidence: Evidence) -> float | None:
 
 
 def gpu_at_work(evidence: Evidence) -> float | None:
-    """Return the mean use in percent of the GPUs of late; None below `BUSY_GPU_PERCENT`, or if unknown."""
-    used = gpu_percent(_within_window(replace(evidence, window_s=_LATE_S)))
+    """Return the mean use in percent of the GPUs of late, since the server was last without a request.
+
+    None below `BUSY_GPU_PERCENT`, if unknown, or if requests have only just come.
+    """
+    began = max((poll.at for poll in evidence.polls if not poll.running), default=-math.inf)
+    since = [tuple(poll for poll in machine.polls if poll.at > began) for machine in evidence.machines]
+    machines = tuple(
+        replace(machine, polls=polls) for machine, polls in zip(evidence.machines, since, strict=True)
+    )
+    if any(len(polls) < _PAIR for polls in since):
+        return None
+    used = gpu_percent(_within_window(replace(evidence, machines=machines, window_s=_LATE_S)))
     return used if used is not None and used >= BUSY_GPU_PERCENT else None
 
 

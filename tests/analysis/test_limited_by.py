@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.analysis.evidence import Evidence, Machine, MachinePoll, Peer, Poll
-from sparktop.analysis.limited_by import limited_by, step_cost
+from sparktop.analysis.limited_by import gpu_at_work, limited_by, step_cost
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Finding
 from sparktop.model.snapshot import Limit, LimitKind, SpeedState
@@ -389,6 +389,16 @@ def evidences(draw: st.DrawFn) -> Evidence:
         split=split,
         peers=() if split is None else (Peer("b", polls_of(draw(phases)), 8),),
     )
+
+
+@pytest.mark.parametrize(("seconds", "used"), [(1, None), (6, 97.0)])
+def test_a_gpu_is_judged_by_the_time_in_which_it_had_requests(seconds: int, used: float | None) -> None:
+    """A level of a sweep after a pause: 17 requests for 6 s, and a GPU at 97 % since then."""
+    polls = polls_of([(20, 0, 0), (seconds, 17, 0)])
+    began = polls[-seconds].at
+    samples = [MachinePoll(at, 97.0 if at >= began else 0.0) for at in (poll.at for poll in polls[1::2])]
+    evidence = Evidence(polls, slots=48, machines=(Machine("spark-1", tuple(samples)),))
+    assert gpu_at_work(evidence) == used
 
 
 def test_a_small_level_of_an_own_sweep_is_the_sweeps_choice() -> None:

@@ -9,14 +9,18 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
+from statistics import median
 
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack
 from sparktop.analysis.balance.rules import SHORTEST_S, SKEW, STEADY, are_herds
+from sparktop.analysis.balance.step_time import FEWEST_PAIRS, steady_pairs
 from sparktop.model.balance import Balance, BalanceWord, short_seconds
 
 _PAIR = 2
 _WORTH_SAYING_PERCENT = 3.0
 """Smaller percentages are not mentioned."""
+_UNLIKE = 2.0
+"""Ratio of tokens per second and request from which on backends with alike loads are unlike."""
 _RANDOM_Z = (0.3, 3.0)
 """Spread up to which loads are even, and from which on they are wider than chance."""
 _BLIND = frozenset({"simple-shuffle", "round-robin"})
@@ -97,7 +101,7 @@ def reasons(
         held = f"{_count_text(result.mean_total)} requests on average"
         said.append(f"{held} at {len(result.backends)} backends: nothing to split")
     elif word is BalanceWord.BALANCED:
-        said.append(_balanced_sentence(result))
+        said += [*([] if load.prefills else _unlike_rates_sentence(grid)), _balanced_sentence(result)]
     holding = (word, *result.also)
     if BalanceWord.OSCILLATING in holding:
         said.append(
@@ -195,6 +199,20 @@ def _unequal_speed_sentence(result: Balance) -> list[str]:
     ratio = _times_text(times[slow] / times[fast])
     said = f"{slow} takes {ratio} as long as {fast} for a step of the same batch"
     return [f"{said}; what is lost against the best split is not known"]
+
+
+def _unlike_rates_sentence(grid: LoadGrid) -> list[str]:
+    """Return a list with the sentence that requests get few tokens at one backend; else an empty list."""
+    rates: dict[str, float] = {}
+    for track in grid.tracks:
+        pairs = steady_pairs(track, track.times_s[-1] - grid.span_s, len(grid.tracks))
+        if len(pairs) < FEWEST_PAIRS:
+            return []
+        rates[track.name] = 1 / median(step_s for _, step_s in pairs)
+    slow, fast = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
+    if rates[fast] < _UNLIKE * rates[slow]:
+        return []
+    return [f"a request gets {rates[slow]:.1f} tok/s at {slow}, {rates[fast]:.1f} at {fast}"]
 
 
 def _free_slot_sentence(percent: float | None, window_s: float) -> list[str]:

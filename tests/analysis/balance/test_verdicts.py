@@ -114,6 +114,19 @@ def test_random_routing_is_told_from_even_routing() -> None:
     assert (even.dispersion_z or 1.0) < 0.05
 
 
+@pytest.mark.parametrize(("tps", "said"), [(10.7, ["a request gets 1.3 tok/s at b, 15.0 at a"]), (80.0, [])])
+def test_balanced_requests_do_not_hide_a_backend_that_crawls(tps: float, said: list[str]) -> None:
+    """Where one backend makes a tenth of the other's tokens of as many requests, the reasons say so."""
+    times = [float(second) for second in range(90)]
+    tracks = [
+        LoadTrack(name, times, [8.0] * 90, [0.0] * 90, [rate] * 90)
+        for name, rate in (("a", 120.0), ("b", tps))
+    ]
+    balance = judge(GroupLoad("g", tracks), times[-1])
+    assert balance.word is Is.BALANCED
+    assert list(balance.reasons[:-1]) == said
+
+
 def test_the_reasons_of_the_cooldowns_can_be_checked_on_the_graph() -> None:
     """The reasons state lead changes, period, starvation and loss (30.4 % were measured)."""
     balance = seen("cooldown-c64", life_known=True)[-1].balance
