@@ -141,12 +141,31 @@ def positive_number(text: str | None) -> float | None:
     return value if 0 < value < math.inf else None
 
 
+def lane_label(page: Page, usual: str) -> str:
+    """Return the label that separates the lanes of a page: that of its servers, or `usual` of one server.
+
+    A page has several servers where one program writes the pages of many.
+    """
+    every = [labels for places in page.places.values() for labels in places]
+    for name in SERVER_LABELS:
+        servers = {label(labels, name) for labels in every} - {None}
+        if len(servers) > 1:
+            return name
+        if servers and name in REPLICA_LABELS:
+            break
+    return usual
+
+
 def start_time(family: Family) -> float | None:
     """Return the earliest process start (Unix time) among the samples; None when no sample is valid."""
     started = [value for value in family.values() if 0 < value < math.inf]
     return min(started, default=None)
 
 
+REPLICA_LABELS = ("ReplicaId", "WorkerId")
+"""The labels by which the replicas on a page of Ray differ; the first that they have counts."""
+SERVER_LABELS = (*REPLICA_LABELS, "instance", "exported_instance", "service_instance_id", "pod")
+"""Labels by which servers on one page differ: of Ray, of an OpenTelemetry collector and of a federation."""
 MAX_LANES = 512
 """Upper limit of lanes in one page; a page with more is rejected."""
 _MAX_MODELS = 64

@@ -162,7 +162,9 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             silent="has none with --disable-metrics",
         ),
         "ray": _engine_with_metrics_port(
-            "Ray Serve LLM", _page_reader("vllm:", vllm.READER, vllm.sample_of_ray), *PREFIXES[RAY]
+            "Ray Serve LLM",
+            _page_reader("vllm:", vllm.READER, partial(vllm.sample_of, engine="ray")),
+            *PREFIXES[RAY],
         ),
         "tgi": Engine(
             "TGI",

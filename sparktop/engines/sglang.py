@@ -53,6 +53,7 @@ from sparktop.engines.lanes import (
     dynamo_role,
     finished_by_reason,
     label,
+    lane_label,
     lane_order,
     names_of,
     of_label,
@@ -220,11 +221,12 @@ def sample_of(families: Page, at: float) -> EngineSample:
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    page = LanePage(families, lane_label="dp_rank", keep=_of_first_rank)
+    separates = families.get_or_make("lane label", lambda: lane_label(families, "dp_rank"))
+    page = LanePage(families, lane_label=separates, keep=_of_first_rank)
     lanes = page.read(FIELDS, HISTOGRAMS)
     if not lanes:
         lanes["0"] = {}
-    _EXTRAS.add(page.families, lanes, "dp_rank", _of_first_rank)
+    _EXTRAS.add(page.families, lanes, separates, _of_first_rank)
     for fields in lanes.values():
         _set_derived_fields(fields, realtime=bool(page.families.get(_REALTIME)), apart=_FULL in page.families)
     return EngineSample(

@@ -52,6 +52,8 @@ __all__ = ["FACTS", "PATH", "identify", "sample_of"]
 PATH = "/prometheus/metrics"
 ITERATIONS = "it writes tokens and latencies only with return_perf_metrics"
 NO_ITERATION = "no step since the last poll, or enable_iter_perf_stats is off"
+_SEEN_BYTES = 8192
+"""Bytes of a list that are searched: the members of an iteration may be sorted by name."""
 _MOST = 1e12
 """Counts from this value on are damaged."""
 FACTS = ("/version", "/v1/models")
@@ -139,8 +141,8 @@ def sample_of(families: Page, at: float) -> EngineSample:
 
 def is_iterations(body: bytes) -> bool:
     """Return whether a response of `/metrics` is a list of iterations, which may be empty."""
-    start = body.lstrip()[:256]
-    return start.startswith(b"[") and (b'"iter' in start or not body.strip(b" []\r\n\t"))
+    start = body.lstrip()[:_SEEN_BYTES]
+    return start.startswith(b"[") and (b'"iter"' in start or not body.strip(b" []\r\n\t"))
 
 
 def read_json(body: bytes, at: float) -> EngineSample:

@@ -44,6 +44,7 @@ from sparktop.engines.lanes import (
     dynamo_role,
     finished_by_reason,
     label,
+    lane_label,
     lane_order,
     names_of,
     of_label,
@@ -144,24 +145,25 @@ NAMES = names_of(FIELDS, HISTOGRAMS, CPU, _CONFIG, *_OF_ONE_PROCESS, *EXTRAS.nam
 READER = Reader(NAMES)
 
 
-def sample_of(families: Page, at: float, *, engine: str = "vllm", lane_label: str = "engine") -> EngineSample:
+def sample_of(families: Page, at: float, *, engine: str = "vllm") -> EngineSample:
     """Return the sample, dated `at` (monotonic seconds), of a metrics page under vLLM's names.
 
-    `engine` is the name of the server in the sample, `lane_label` the label that separates engine cores.
+    `engine` is the name of the server in the sample.
 
     Raises:
         PageError: the page has more lanes than any real server has.
     """
-    page = LanePage(families, lane_label=lane_label)
+    separates = families.get_or_make("lane label", lambda: lane_label(families, "engine"))
+    page = LanePage(families, lane_label=separates)
     fields = page.read(FIELDS, HISTOGRAMS)
     # All that the cache metric says is in its labels, so that it is read once for all pages of this layout.
     named, capacities = families.get_or_make("capacities", lambda: _read_cache_config(page, list(fields)))
     for lane in _all_lanes(named, fields):
         fields.setdefault(lane, {})
-    if lane_label == "engine":  # only engine cores share blocks as `_kv_capacities` assumes; replicas do not
+    if separates == "engine":  # only engine cores share blocks as `_kv_capacities` assumes; replicas do not
         for lane, capacity in capacities.items():
             fields[lane]["kv_capacity_tokens"] = capacity
-    EXTRAS.add(families, fields, lane_label)
+    EXTRAS.add(families, fields, separates)
     if engine == "vllm" and _has_several_servers(families):  # the rule holds for vLLM's own pages
         _correct_for_several_servers(page, fields.values())
     return EngineSample(
@@ -285,8 +287,6 @@ NIM_FACTS = ("/v1/version", "/v1/models")
 NIM_PREFIX = "num_requests_"
 """How the names begin by which a page of a NIM is recognised."""
 _VLLM_PREFIX, _SLOTS = "vllm:", "num_request_max"
-REPLICA_LABELS = ("ReplicaId", "WorkerId")
-"""The labels by which the replicas on a page of Ray differ; the first that they have counts."""
 _FINISHED = {
     "request_finish_total": "vllm:request_success_total",
     "request_success_total": "vllm:request_success",  # read only where the name above is absent
@@ -328,26 +328,6 @@ LMDEPLOY_NAMES: Mapping[str, str] = MappingProxyType(
 )
 """The name in vLLM's tables of each name that is read from a page of LMDeploy."""
 LMDEPLOY_READER = Reader(LMDEPLOY_NAMES)
-
-
-def sample_of_ray(families: Page, at: float) -> EngineSample:
-    """Parse a metrics page of Ray with at least one `ray_vllm` sample, dated `at` (monotonic seconds).
-
-    Raises:
-        PageError: the page holds more samples or lanes than any real server has.
-    """
-    lane_label = families.get_or_make("lane label", lambda: _lane_label(families))
-    return sample_of(families, at, engine="ray", lane_label=lane_label)
-
-
-def _lane_label(page: Page) -> str:
-    """Return the label that separates the engine cores on a page of Ray."""
-    every = [labels for places in page.places.values() for labels in places]
-    for name in REPLICA_LABELS:
-        replicas = {label(labels, name) for labels in every} - {None}
-        if replicas:
-            return name if len(replicas) > 1 else "engine"
-    return "engine"
 
 
 def sample_of_lmdeploy(families: Page, at: float) -> EngineSample:

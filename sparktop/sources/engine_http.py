@@ -108,7 +108,8 @@ class RouteFinder:
             try:
                 sample = await ask(route, left_s)
             except (AnswerError, PageError) as error:
-                reason = error if reason is None or route in _USUAL else reason
+                is_locked = error.kind is FailureKind.UNAUTHORIZED  # of a server that may have no metrics
+                reason = error if reason is None or route in _USUAL or is_locked else reason
                 if error.kind not in _OTHER_ROUTE[type(error)]:
                     break
             else:
@@ -138,9 +139,11 @@ class RouteFinder:
         self, route: str, sample: EngineSample, reason: AnswerError | PageError | None
     ) -> EngineSample:
         # A page that another engine's route shows is polled as its own engine's is.
-        self._route, self._models = "llamacpp" if sample.engine == "llamacpp" else route, sample.models
+        self._models = sample.models
         if route != "openai":
+            self._route = "llamacpp" if sample.engine == "llamacpp" else route
             return sample
+        self._route = route
         if reason is not None:
             self._tried_at = self._clock()
             self._why = "no metrics page" if reason.kind is FailureKind.NOT_FOUND else reason.message

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
+from sparktop.engines.lanes import REPLICA_LABELS
 from sparktop.engines.tables import RUNNING
-from sparktop.engines.vllm import REPLICA_LABELS
 from sparktop.model.text import clean
 from sparktop.sources.prometheus.client import Labels, Series, any_of, selector
 from sparktop.typed import duration_s
