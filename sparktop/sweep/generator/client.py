@@ -136,15 +136,14 @@ class LoadClient:
 
     async def _run_burst(self) -> None:
         requests, self._ready = self._ready, deque()
+        sent: list[Coroutine[None, None, object]] = []
         for request in requests:
             connection = self._pool.take()
             if connection is None:  # it gets a new one, once all others are sent
-                self._add_task(self._send_once(request))
+                sent.append(self._send_once(request))
             else:
-                self._begin_exchange(request, connection)
-        await self._run_in_parallel()
-        if self._active:
-            await asyncio.wait(self._active.values())
+                sent.append(self._await_end(self._begin_exchange(request, connection)))
+        await self._run_in_parallel(*sent)
 
     async def _run_steady(self) -> None:
         load = self._load
@@ -184,7 +183,11 @@ class LoadClient:
         if self.cancelled:
             connection.abort()
             return False
-        exchange = await self._begin_exchange(request, connection)
+        return await self._await_end(self._begin_exchange(request, connection))
+
+    async def _await_end(self, freed: asyncio.Future[Exchange]) -> bool:
+        """Wait for the end of a request, sent again if its connection was stale; return whether it failed."""
+        exchange = await freed
         if exchange.is_stale:
             exchange = await self._send_again(exchange)
         return exchange.end is not None and exchange.end.reason is EndReason.ERROR

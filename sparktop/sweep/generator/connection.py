@@ -44,6 +44,8 @@ _AT_ONCE = 64
 
 LONGEST_IDLE_S = 2.0
 """Seconds after which an idle connection is not used again: some servers close it after 5 s, some after 2."""
+_NEW_S = 0.1
+"""Seconds after its opening from which on a connection that carried nothing yet counts as idle."""
 _PARSED_AT_ONCE = 16
 """Reads that are parsed before the sockets are read again: at 5 µs each, they delay a timestamp little."""
 _BEHIND_S = 0.005
@@ -119,6 +121,11 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._descriptor: int | None = None
         """File descriptor of the socket, to write without the transport's buffer; None with TLS."""
+
+    @property
+    def was_idle(self) -> bool:
+        """Whether the server may have closed it for being idle."""
+        return self.used or perf_counter() - self.idle_since > _NEW_S
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Store the transport; called by asyncio once the connection is open."""
@@ -425,11 +432,21 @@ async def ask(pool: ConnectionPool, path: str, question: object, deadline_s: flo
         OSError: no connection could be opened.
         TimeoutError: the response took longer than `deadline_s` seconds.
     """
-    connection = pool.take() or await pool.open()
     body = b"" if question is None else json.dumps(question).encode()
+    content = pool.endpoint.head("GET" if question is None else "POST", path, len(body)) + body
+    connection = pool.take()
+    if connection is not None:
+        with suppress(NoAnswerError):  # the server may have closed it while it was idle
+            return await _ask_over(connection, pool, content, deadline_s)
+    return await _ask_over(await pool.open(), pool, content, deadline_s)
+
+
+async def _ask_over(
+    connection: Connection, pool: ConnectionPool, content: bytes, deadline_s: float
+) -> ShortAnswer:
     connection.reader = answer = ShortAnswer(pool.endpoint.where)
     try:
-        connection.send(pool.endpoint.head("GET" if question is None else "POST", path, len(body)) + body)
+        connection.send(content)
         async with asyncio.timeout(deadline_s):
             await answer.complete
     except BaseException:

@@ -50,7 +50,7 @@ _WORDS_S = 2.0
 _TRAILING_S = 0.25
 """Maximum seconds from the stream's last event to the end of the response."""
 _STALE_S = 2.0
-"""Maximum seconds from a request to the loss of its used connection for which the server is taken to have
+"""Maximum seconds from a request to the loss of its idle connection for which the server is taken to have
 closed that while it was idle: the news takes a round trip, and longer where this process is late. A server
 that closes it later gave up the request itself. TCP does not tell the two apart: servers that read ahead have
 acknowledged a request that they drop unread (an asyncio server with an idle time of 0.25 s: one of four)."""
@@ -138,8 +138,8 @@ class Exchange:
         self._log = log
         self._terms = terms
         self._freed: Callable[[Exchange], None] | None = freed
-        self._may_be_stale = connection.used
-        """True until a byte arrives, if the connection carried an answer before."""
+        self._may_be_stale = connection.was_idle
+        """True until a byte arrives, if the server may have closed the connection before the request."""
         self._served_by: str | None = None
         self._router_ms: float | None = None
         self._head_at: float | None = None
