@@ -21,8 +21,8 @@ _ZLIB_OR_GZIP_HEADER = 32 + zlib.MAX_WBITS
 _PACKED = frozenset({"gzip", "x-gzip", "deflate"})
 _SWITCHING = 101
 """The interim status after which no other answer follows."""
-_FINAL = 200
-"""Smallest status of a final answer."""
+_FINAL, _REDIRECTING = 200, 300
+"""Smallest status of a final answer, and of one elsewhere."""
 
 
 class BrokenAnswerError(Exception):
@@ -71,6 +71,11 @@ class HttpAnswer:
             lenient_optional_cr_before_lf=True,
             lenient_spaces_after_chunk_size=True,
         )
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the status says that the request was served."""
+        return self.status is not None and _FINAL <= self.status < _REDIRECTING
 
     def feed(self, data: bytes) -> bytes:
         """Parse the next data of the connection; return the part of the body in it.

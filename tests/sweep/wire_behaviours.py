@@ -263,7 +263,32 @@ def counts(prompt: float, generated: Callable[[Asked], float]) -> Answer:
     return answer
 
 
+def parts(*texts: str) -> Answer:
+    """Return an answer of these parts of a body, with the head of a stream."""
+
+    async def answer(asked: Asked) -> None:
+        asked.start()
+        for text in texts:
+            asked.chunk(text)
+        asked.write("0\r\n\r\n")
+
+    return answer
+
+
+async def created(asked: Asked) -> None:
+    """Answer with another status of success."""
+    asked.write("HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for event in _events(asked):
+        asked.event(event)
+    asked.end()
+
+
 STREAMS: dict[str, Behaviour] = {
+    "kept-alive": Behaviour(
+        "events that keep a connection alive may have any name and no JSON",
+        stream_of(lambda text: f"event: keep_alive\ndata: 7\n\ndata: null\n\n: busy\n\ndata: {text}\n\n"),
+    ),
+    "created": Behaviour("each status of success is one", created),
     "whole": Behaviour(
         "an answer that comes in one piece has no rate of decoding, and a doubtful TTFT",
         whole,
@@ -412,6 +437,30 @@ UNUSABLE: dict[str, Behaviour] = {
     ),
     "web-page": Behaviour(
         "a web page is named as one", _PAGE[0], _PAGE[1], shows=_UNABLE, says=("web page", "URL")
+    ),
+    "error-in-words": Behaviour(
+        "an error event may have plain words",
+        parts("event: error\ndata: engine is overloaded\n\n"),
+        shows=_UNABLE,
+        says=("an error", "engine is overloaded"),
+    ),
+    "error-as-detail": Behaviour(
+        "a stream that has an error and no token has one under any of its names",
+        parts('data: {"detail": "engine is overloaded"}\n\n'),
+        shows=_UNABLE,
+        says=("an error", "engine is overloaded"),
+    ),
+    "message-with-200": Behaviour(
+        "an error with status 200 keeps its words under any of its names",
+        always(200, {"code": 429, "message": "engine is overloaded"})[0],
+        shows=_UNABLE,
+        says=("an error", "engine is overloaded"),
+    ),
+    "words-with-200": Behaviour(
+        "words that are neither a stream nor JSON are quoted",
+        parts("engine is overloaded\n"),
+        shows=_UNABLE,
+        says=("without an event stream", "engine is overloaded"),
     ),
     "brotli": Behaviour(
         "a packing that was not asked for is named",

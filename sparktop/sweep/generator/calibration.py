@@ -66,7 +66,6 @@ _TRIED_AT_ONCE = 2
 """Maximum attempts of a trial request for a single token: on a busy machine the end of one may be delayed."""
 _SHORT_CALL_S = 30.0
 """Maximum seconds for a list of models or a token count."""
-_OK = 200
 _NOT_OF_A_FIELD = frozenset({401, 403, 404, 407, 429, 503})
 """Statuses of refusals that no field of the request is the reason of."""
 _NO_LIST = frozenset({404, 405})
@@ -250,7 +249,7 @@ class Calibration:
                 return ()
             body, status = bytes(answer.body), answer.http.status or 0
             words = server_words(body, server.secrets, WORDS_LIMIT)
-            if status == _OK:
+            if answer.http.is_ok:
                 break
             self._unlisted = status_failure(
                 status, words, perf_counter(), server, headers=answer.http.headers

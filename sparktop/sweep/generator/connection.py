@@ -374,7 +374,6 @@ async def resolve(target: WorkerTarget, at: float) -> Endpoint:
 
 _MOST_BYTES = 16 << 20
 """Maximum bytes of an answer."""
-_OK = 200
 
 
 class NoAnswerError(Exception):
@@ -392,9 +391,9 @@ class ShortAnswer:
         self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def json(self) -> Any | None:  # noqa: ANN401 - JSON of any shape
-        """Return the body's JSON; None if the status is not 200, or the body is not JSON."""
+        """Return the body's JSON; None if the status is of an error, or the body is not JSON."""
         try:
-            return msgspec.json.decode(self.body) if self.http.status == _OK else None
+            return msgspec.json.decode(self.body) if self.http.is_ok else None
         except (msgspec.DecodeError, RecursionError):
             return None
 

@@ -42,7 +42,6 @@ from sparktop.sweep.terms.request_errors import (
     status_failure,
 )
 
-_OK = 200
 _MOST_WORDS_BYTES = 64 << 10
 """Maximum bytes that are kept of a body that is not an event stream."""
 _WORDS_S = 2.0
@@ -189,7 +188,7 @@ class Exchange:
         elif self._head_at is None:
             how = f" ({clean(error, 60)})" if error is not None and str(error) else ""
             self._fail(at, errors.DISCONNECTED, f"{where} closed the connection without an answer{how}")
-        elif self.answer.status != _OK:
+        elif not self.answer.is_ok:
             self._fail_by_status(at)
         else:
             tokens = self.stream.tokens
@@ -214,7 +213,7 @@ class Exchange:
         if self.end is not None:
             if now - self.end.at > _TRAILING_S:
                 self._release_connection(reusable=False)
-        elif self._head_at is not None and self.answer.status != _OK:
+        elif self._head_at is not None and not self.answer.is_ok:
             if now - self._head_at > _WORDS_S:
                 self._fail_by_status(now)
         elif not times and now - self.started_at > limits.first_token_s:
@@ -273,7 +272,7 @@ class Exchange:
         had_begun = stream.has_begun
         if not had_begun and len(self.words) < _MOST_WORDS_BYTES:
             self.words += body[:_MOST_WORDS_BYTES]
-        if self.answer.status != _OK:
+        if not self.answer.is_ok:
             return
         count = stream.feed(at, body)
         if stream.has_begun and not had_begun:
@@ -288,14 +287,19 @@ class Exchange:
         if self.end is not None:
             return
         stream.close()
-        if self.answer.status != _OK:
+        if not self.answer.is_ok:
             self._fail_by_status(at)
         elif not stream.has_begun:
             body = bytes(self.words)
             words = server_words(body, self._terms.secrets, WORDS_LIMIT)
-            message = f"{where} answered without an event stream"
+            quoted = f": {words}" if words and b'"choices"' not in body else ""
+            message = f"{where} answered without an event stream{quoted}"
             failure = body_failure(words, body, at, self._terms)
             self._end_request(at, EndReason.ERROR, failure or request_failure(errors.NO_STREAM, message, at))
+        elif not stream.tokens and errors.has_error(self.words):
+            first = bytes(self.words).strip().removeprefix(b"data:")
+            words = server_words(first, self._terms.secrets, WORDS_LIMIT)
+            self._end_request(at, EndReason.ERROR, event_failure(words, at, self._terms))
         elif stream.finish_reason in _FAILED_FINISHES:
             message = f"{where} ended a request with finish_reason {stream.finish_reason}"
             self._fail(at, errors.ERROR_EVENT, message)

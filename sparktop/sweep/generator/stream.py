@@ -28,8 +28,8 @@ LARGEST_EVENT_BYTES = 8 << 20
 tokens."""
 _BOM = b"\xef\xbb\xbf"
 """Byte order mark of UTF-8, which may begin a stream."""
-_KEEP_ALIVE = frozenset({b"ping", b"keepalive", b"keep-alive", b"heartbeat"})
-"""Names of events that keep a connection alive and are no part of an answer."""
+_KEEP_ALIVE = frozenset({b"ping", b"keepalive", b"heartbeat"})
+"""Names, without hyphens, of events that keep a connection alive and are no part of an answer."""
 
 
 class EventTooLargeError(Exception):
@@ -113,13 +113,14 @@ def _event_data(block: bytes) -> bytes | None:
             lines, is_error = [value], True
         elif name == b"event" and value == b"error":
             is_error = True
-        elif name == b"event" and value.strip().lower() in _KEEP_ALIVE:
+        elif name == b"event" and value.strip().lower().translate(None, b"-_") in _KEEP_ALIVE:
             return None
     data = b"\n".join(lines)
     if not data.strip():
         return None
     if is_error and b'"error"' not in data:
-        return b'{"error":' + data + b"}"
+        is_json = data.lstrip()[:1] in {b"{", b"[", b'"'}
+        return b'{"error":%b}' % (data if is_json else json.dumps(data.decode("utf-8", "replace")).encode())
     return data
 
 
@@ -264,6 +265,8 @@ def _odd_chunk(data: bytes) -> _Chunk:
         body = json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
         raise BadEventError from error
+    if body is None:  # keeps the connection alive
+        return _Chunk()
     if not isinstance(body, dict):
         raise BadEventError
     choices = body.get("choices")

@@ -104,6 +104,8 @@ _IS_MISSING = ("not exist", "not found", "not be found", "unknown", "invalid mod
 """Words with which servers say that they do not have a model."""
 _WANTS_TLS = "https"
 """In the words with which a server that speaks TLS refuses plain HTTP."""
+_ERROR_KEYS = (b'"error"', b'"errors"', b'"message"', b'"detail"')
+"""Members of which the body of an error has one."""
 _PAGE_BYTES = 200
 """Bytes at the beginning of a body that show whether it is a web page."""
 _NO_BACKEND = ("no deployments available", "no healthy deployment", "no available backend")
@@ -222,11 +224,16 @@ def body_failure(words: str, body: bytes, at: float, server: Server) -> RequestF
     if lower.startswith((b"<!doctype html", b"<html")):
         message = f"{server.where} answered with a web page: is the URL that of the API, and the port right?"
         return request_failure(NO_STREAM, message, at)
-    if words and b'"error"' in lower:
+    if words and has_error(body):
         return request_failure(
             ERROR_EVENT, f"{server.where} answered with an error and HTTP 200: {words}", at
         )
     return None
+
+
+def has_error(body: bytes) -> bool:
+    """Return whether a body, or the first event of a stream, has an error and no answer."""
+    return b'"choices"' not in body and any(key in body for key in _ERROR_KEYS)
 
 
 def _names_no_backend(words: str) -> bool:
@@ -315,17 +322,23 @@ _LIMITS = tuple(
         # vLLM, SGLang, OpenAI, LM Studio, llama.cpp and most others
         r"context[ _](?:length|size|window)(?:(?!exceed)\D){0,40}?NUMBER",
         r"n_ctx\D{0,8}?NUMBER",
+        # Mistral
+        r"NUMBER(?: tokens?)? max\w{0,5}[ _]context",
         # vLLM of a long prompt, LMDeploy, TabbyAPI, TensorRT-LLM
         r"max\w{0,5}[ _](?:model|session|input|seq\w*|prompt)[ _]len(?:gth)?(?:(?!exceed)\D){0,20}?NUMBER",
         r"(?:session_len|max_num_tokens|max_position_embeddings)\D{0,8}?NUMBER",
         # TGI
         r"must be <= NUMBER",
         r"must have less than NUMBER tokens",
-        # Anthropic's form, which gateways pass on
+        # Anthropic's form, which gateways pass on; Google's, Cohere's and others
         r"> NUMBER maximum",
+        r"max\w{0,5}[ _](?:(?:allowed|total|number of)[ _])+(?:tokens?|length)\D{0,20}?NUMBER",
+        r"cannot exceed NUMBER",
+        r"limit of NUMBER tokens(?! (?:per|a|an|in|every)\b)",
+        r"NUMBER[- ]tokens? limit",
     )
 )
-"""How servers state the limit of their context."""
+"""How servers state the limit of their context, the surest first: one may be of prompts alone."""
 _TOO_LONG = re.compile(
     r"context[ _](?:length|size|window|the)\b.{0,60}(?:exceed|overflow|too small|reached)"
     r"|(?:exceed|overflow|longer than|greater than|larger than).{0,60}context"
@@ -338,8 +351,10 @@ _TOO_LONG = re.compile(
 
 def stated_context(words: str) -> int | None:
     """Return the limit in tokens that a refusal states, the smallest if several; None if it states none."""
-    matches = (match[1] for pattern in _LIMITS for match in pattern.finditer(words))
-    return min((int(re.sub(r"\D", "", number)) for number in matches), default=None)
+    for pattern in _LIMITS:
+        if numbers := [int(re.sub(r"\D", "", match[1])) for match in pattern.finditer(words)]:
+            return min(numbers)
+    return None
 
 
 def is_too_long(words: str) -> bool:

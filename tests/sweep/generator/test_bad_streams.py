@@ -418,6 +418,25 @@ TOO_LONG = {
         4096,
     ),
     "anthropic": ("prompt is too long: 120000 tokens > 100000 maximum", 100_000),
+    "vllm-0.33": (
+        (
+            "You passed 5000 input tokens and requested 100 output tokens. However, the model's context "
+            "length is only 4096 tokens, resulting in a maximum input length of 3996 tokens."
+        ),
+        4096,
+    ),
+    "mistral": (
+        "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+        32768,
+    ),
+    "google": ("The input token count (5000) exceeds the maximum number of tokens allowed (4096).", 4096),
+    "cohere": (
+        "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4292.",
+        4081,
+    ),
+    "max-total": ("the total number of tokens 5100 exceeds max_total_tokens 4096", 4096),
+    "limit-of": ("input tokens exceed the configured limit of 4096 tokens", 4096),
+    "token-limit": ("Your prompt of 5000 tokens is larger than the 4096 token limit", 4096),
     "commas": ("maximum context length is 131,072 tokens, however you requested 140,000", 131_072),
 }
 
@@ -437,6 +456,8 @@ def test_every_engine_says_what_its_context_is(engine: str) -> None:
         "CUDA error: out of memory",
         "max_tokens must be at most 4096",
         "rate limit of 10000 tokens a minute exceeded",
+        "Request too large for model x on tokens per minute (TPM): Limit 6000, Requested 9000",
+        "the limit of 6000 tokens per minute is reached",
         "unknown field 'cache_salt'",
         "model overloaded, 1200 requests are ahead",
     ],
