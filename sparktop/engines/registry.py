@@ -256,7 +256,7 @@ _SERVER_LABEL = b'{server="'
 """Only the samples of production-stack's router have this label alone, under vLLM's names."""
 _NAMED = re.compile(rb"\n[ \t]*+(?:#[ \t]++TYPE[ \t]++)?+([A-Za-z_:][\w:]*+)[ \t{]")
 _METRICS = re.compile(
-    rb"\n[ \t]*+(?:#[ \t]++(?:HELP|TYPE)[ \t]|[A-Za-z]\w*[_:][\w:]*+(?:\{|[ \t]++[-+]?+(?:\d|NaN|Inf)))"
+    rb"\n[ \t]*+(?:#[ \t]++(?:HELP|TYPE)[ \t]|[A-Za-z][^\W_]*+[_:][\w:]*+(?:\{|[ \t]++[-+]?+(?:\d|NaN|Inf)))"
 )
 _CLASSIFIED_BYTES = 65536
 """Number of bytes at the start of a response that are used to classify it."""

@@ -296,7 +296,7 @@ class Exchange:
             message = f"{where} answered without an event stream{quoted}"
             failure = body_failure(words, body, at, self._terms)
             self._end_request(at, EndReason.ERROR, failure or request_failure(errors.NO_STREAM, message, at))
-        elif not stream.tokens and errors.has_error(self.words):
+        elif not stream.tokens and errors.has_error(bytes(self.words)):
             first = bytes(self.words).strip().removeprefix(b"data:")
             words = server_words(first, self._terms.secrets, WORDS_LIMIT)
             self._end_request(at, EndReason.ERROR, event_failure(words, at, self._terms))
