@@ -25,6 +25,8 @@ from sparktop.files import connections_that_fit
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean, reason_of
 
+_APART = r"[\W_]{0,6}"
+"""What may stand between two letters or digits of a secret that is repeated."""
 _SHORTEST_FORM = 6
 """Fewer characters of a secret than these are not searched: they stand in any text."""
 _STATUS_WORDS = frozenset({"unauthorized", "forbidden", "not found", "404 page not found", "404 not found"})
@@ -234,6 +236,10 @@ def server_words(body: bytes, secret: str | Sequence[str] | None, limit: int = W
         return ""
     if text.startswith("{"):
         text = _json_message(text)
+    if "&" in text:
+        from html import unescape  # late: few answers have entities
+
+        text = unescape(text)
     for text_to_hide in (secret,) if isinstance(secret, str) else secret or ():
         text = without_secret(text, text_to_hide)
     words = clean(text, limit)
@@ -243,7 +249,8 @@ def server_words(body: bytes, secret: str | Sequence[str] | None, limit: int = W
 def without_secret(text: str, secret: str | None) -> str:
     """Return `text` with "…" for a secret that it repeats, also backwards or encoded.
 
-    The encodings are percent signs, hexadecimal and base64.
+    The encodings are percent signs, hexadecimal and base64. Between its letters and digits may stand whatever
+    is none, such as line ends or characters that are not shown.
     """
     if not secret:
         return text
@@ -255,11 +262,14 @@ def without_secret(text: str, secret: str | None) -> str:
         for shift in range(3)
         for encode in (b64encode, urlsafe_b64encode)
     ]
-    forms = {secret, secret[::-1], quote(secret, safe=""), quote(secret), quote_plus(secret), *inside}
+    quoted = quote(secret, safe="")
+    forms = {secret, secret[::-1], quoted, quote(quoted), quote(secret), quote_plus(secret), *inside}
     percent = "".join(f"%{byte:02x}" for byte in raw)
     for form in sorted({*forms, percent, raw.hex()}, key=len, reverse=True):
         if len(form) >= min(len(secret), _SHORTEST_FORM):
             text = re.sub(re.escape(form), "…", text, flags=re.IGNORECASE)
+            if len(letters := [letter for letter in form if letter.isalnum()]) >= _SHORTEST_FORM:
+                text = re.sub(_APART.join(letters), "…", text, flags=re.IGNORECASE)
     return text
 
 

@@ -138,6 +138,13 @@ ECHOES = [
     quote(KEY, safe="").lower(),
     "".join(f"%{byte:02X}" for byte in RAW),
     RAW.hex(),
+    RAW.hex(" "),
+    "\u200b".join(KEY),
+    " ".join(KEY),
+    f"{KEY[:10]}\n{KEY[10:]}",
+    KEY.replace("/", "\\/"),
+    KEY.replace("/", "&#47;"),
+    quote(quote(KEY, safe=""), safe=""),
     *(
         encode(before + RAW + b"..").decode()
         for encode in (b64encode, urlsafe_b64encode)
@@ -148,7 +155,7 @@ ECHOES = [
 
 @pytest.mark.parametrize("echo", ECHOES)
 def test_an_echo_of_the_key_is_masked(echo: str) -> None:
-    """Plain, percent-encoded, as hexadecimal digits, in base64 at any offset, and backwards."""
+    """Plain, apart, percent-encoded, in hexadecimal digits, in base64 at any offset, and backwards."""
     said = server_words(f"bad key {echo} given".encode(), KEY)
     assert said.startswith("bad key ")
     assert "…" in said
