@@ -220,7 +220,7 @@ _NO_TABLE: _ParsedTable = (0, [], [])
 
 
 def _markdown_table(lines: Sequence[str], start: int) -> _ParsedTable:
-    if "|" not in lines[start] or start + 1 >= len(lines) or "--" not in lines[start + 1]:
+    if "|" not in lines[start] or start + 1 >= len(lines) or "-" not in lines[start + 1]:
         return _NO_TABLE
     if not all(re.fullmatch(r":?-+:?", cell) for cell in _split_bars(lines[start + 1])):
         return _NO_TABLE

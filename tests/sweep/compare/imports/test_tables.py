@@ -40,7 +40,7 @@ Prefill Throughput
 Time to First Token (TTFT)
 End-to-end latency to the first generated token (ms) - lower is better.
 | Concurrency | Solo | Cluster TP=2 |
-|---|---|---|
+|-|:-|-:|
 | c1 | 369 | 251 |
 | c64 | 10874 | 8032 |
 """
