@@ -581,13 +581,15 @@ def _add_series(by_exporter: dict[tuple[Place, str], Gathered], how: str, each_s
 def _add_figure(gathered: Gathered, name: str, labels: Labels, value: float) -> None:
     """Add a figure of a GPU, or of a part of it: memory is the sum of the parts, of other figures one counts.
 
+    Where the whole GPU has the figure too, as with `--devices g+i`, the parts do not count.
     Time slicing repeats a figure for each share; where these differ, the largest is that of all.
     """
     index = gathered.index(labels)
     parts = gathered.of_parts[index, name]
     part = labels.get(MIG, "")
     parts[part] = max(value, parts.get(part, value))
-    gathered.gpus[index][name] = sum(parts.values()) if name in _SUM_OF_PARTS else max(parts.values())
+    together = sum(parts.values()) if name in _SUM_OF_PARTS else max(parts.values())
+    gathered.gpus[index][name] = parts.get("", together)
 
 
 def _add_gpu(gathered: Gathered, labels: Labels) -> None:

@@ -175,6 +175,14 @@ async def test_instances_of_a_card_are_one_gpu() -> None:
     assert gpus_of(machine, {}) == 2
 
 
+async def test_a_card_that_is_written_beside_its_instances_counts_once() -> None:
+    """dcgm-exporter can be told to write both; the memory of the card is that of the card."""
+    card = [gpu("GPU_TEMP", "52", UUID="GPU-1"), gpu("FB_USED", "4096", UUID="GPU-1")]
+    for series in ([*card, *instances("GPU-1", 0)], [*instances("GPU-1", 0), *card]):
+        (only,) = (await read(*series)).gpus
+        assert only.memory_used_bytes == 4 << 30
+
+
 async def test_shares_of_a_card_are_one_gpu() -> None:
     """Time slicing repeats each figure with a label vgpu: nothing is added up, and the card counts once."""
     series = [
