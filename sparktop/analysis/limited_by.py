@@ -893,7 +893,7 @@ def _limit_of_queue(evidence: Evidence, load: Load, cost: StepCost | None) -> Li
     """Return why requests wait."""
     if load.deferred > _QUEUED:
         share = f"{100 * load.deferred:.0f} % of {load.waiting:.0f} waiting requests"
-        return _unknown_limit(f"{share} wait for other than room: a KV transfer or a LoRA adapter?")
+        return _unknown_limit(f"{share} wait for other than room: a KV transfer, grammar or LoRA adapter?")
     compute = None if load.preempted else prefill_limit(load, cost, PROMPTS_ALONE)
     room = pool_limit(evidence, load) or slots_limit(evidence, load) or kv_limit(evidence, load)
     limit = compute or room or prefill_limit(load, cost) or long_prefill_limit(load)

@@ -97,7 +97,8 @@ class _LaneClock(Struct):
         # Where all requests waited, the first that runs is progress.
         begun = bool(lane.running) and not lane.asleep and (self.waited_s or 0.0) >= WAITING_HELD_S
         moved = marks != self.marks or begun
-        waits = bool(lane.waiting or lane.running) if lane.asleep else bool(lane.waiting and not lane.running)
+        waiting = bool(lane.waiting or lane.held_elsewhere)
+        waits = waiting or bool(lane.running) if lane.asleep else waiting and not lane.running
         if self.waited_s and (not waits or moved):
             self.went_on = bool(lane.running) or moved
         if not waits:

@@ -28,6 +28,10 @@ class Histogram(Struct, frozen=True):
         return self.cumulative[-1] if self.cumulative else 0.0
 
 
+_HELD_ELSEWHERE = ("grammar_queue", "paused", "pd_bootstrap", "pd_prealloc", "pd_transfer")
+"""Gauges of SGLang and TensorRT-LLM that count requests in no other number."""
+
+
 class LaneSample(Struct, frozen=True):
     """The metrics of one engine core ("lane") of a server: a data-parallel rank, or the server's only core.
 
@@ -103,6 +107,11 @@ class LaneSample(Struct, frozen=True):
     """Generated tokens of a request, counted when it is finished."""
     request_tokens: Histogram | None = None
     """Prompt tokens of a request, counted when it is finished."""
+
+    @property
+    def held_elsewhere(self) -> float:
+        """Requests that neither run nor wait for a place: for a grammar, a KV transfer, or after a pause."""
+        return sum(self.gauges.get(name, 0.0) for name in _HELD_ELSEWHERE)
 
 
 LANE_COUNTERS = (

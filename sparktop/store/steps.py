@@ -302,12 +302,16 @@ class WorkLog:
         def total(name: str) -> float | None:
             return None if tally is None else tally.counter(name)
 
+        waiting, able = view.waiting, view.waiting_for_capacity
+        elsewhere = sum(lane.held_elsewhere for lane in sample.lanes)
+        if waiting is not None and elsewhere and not view.running:
+            waiting, able = waiting + elsewhere, waiting if able is None else able
         polls.append(
             Poll(
                 at,
                 view.running,
-                view.waiting,
-                view.waiting_for_capacity,
+                waiting,
+                able,
                 view.kv_fullest_percent,
                 total("steps"),
                 total("generation_tokens"),
