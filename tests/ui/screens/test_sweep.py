@@ -55,7 +55,8 @@ async def test_every_page_has_exactly_the_size_of_the_terminal(stage: SweepStage
             (("v",), Page.CURVES),
             (("T",), Page.TOPOLOGIES),
             (("n",), Page.NOTICES),
-            (("n", "down", "enter"), Page.EVIDENCE),
+            (("n",), Page.MAIN),
+            (("down", "enter"), Page.EVIDENCE),
         ):
             await stage.press(*keys)
             assert page(stage) is wanted
