@@ -43,6 +43,7 @@ MISSED_INTERVALS = 2.5
 
 _counters_of = attrgetter(*LANE_COUNTERS)
 _histograms_of = attrgetter(*LATENCIES)
+_all_histograms_of = attrgetter(*LANE_HISTOGRAMS)
 
 
 class TallyLayout:
@@ -219,6 +220,8 @@ class Window:
         self._recent: deque[Tally] = deque()
         """The tallies of the newest seconds before that."""
         self._past: deque[Tally] = deque()
+        self._starts: dict[float, Tally] = {}
+        """By a time: the oldest tally that is not before it (cached)."""
         self._reported_since: dict[str, float] = {}
         """By counter name: monotonic time since which every tally has had the counter."""
         self._bounds_since: dict[str, float] = {}
@@ -235,7 +238,7 @@ class Window:
         """Remove all tallies and cached results, as after a restart of the server."""
         self.newest = None
         by_counter = (self._reported_since, self._bounds_since, self._latencies)
-        for kept in (self._recent, self._past, *by_counter):
+        for kept in (self._recent, self._past, self._starts, *by_counter):
             kept.clear()
 
     def append(self, tally: Tally, short_s: float) -> None:
@@ -255,6 +258,7 @@ class Window:
             for name, own in tally.layout.bounds.items()
         }
         self.newest = tally
+        self._starts.clear()
         if before is not None:
             recent.append(before)
         while recent and recent[0].at < tally.at - short_s:
@@ -267,7 +271,10 @@ class Window:
     def _window_start(self, newest: Tally, window_s: float, since: float) -> Tally:
         """Return the oldest tally of the newest `window_s` seconds that is not before the time `since`."""
         begin = max(since, newest.at - window_s - EDGE_SLACK_S)
-        return next((tally for tally in chain(self._past, self._recent) if tally.at >= begin), newest)
+        if begin not in self._starts:  # most figures of a poll have one of a few windows
+            tallies = chain(self._past, self._recent)
+            self._starts[begin] = next((tally for tally in tallies if tally.at >= begin), newest)
+        return self._starts[begin]
 
     def rate(self, name: str, window_s: float, least_s: float = 0.0) -> float | None:
         """Return the increase per second of counter `name` over the newest `window_s` seconds.
@@ -508,15 +515,26 @@ def _is_plausible(lineage: Lineage, last: EngineSample, sample: EngineSample, *,
 
 def has_fallen(earlier: EngineSample, later: EngineSample) -> bool:
     """Return whether any counter or histogram count of any lane is lower in `later` than in `earlier`."""
-    lanes = {lane.lane: lane for lane in earlier.lanes}
+    before = {lane.lane: lane for lane in earlier.lanes}
+    return any(_has_lane_fallen(before[lane.lane], lane) for lane in later.lanes if lane.lane in before)
+
+
+def _has_lane_fallen(earlier: LaneSample, later: LaneSample) -> bool:
+    fields = zip(_field_counts(earlier), _field_counts(later), strict=True)
+    named = ((earlier.counts.get(name), value) for name, value in later.counts.items())
     return any(
-        value < before[name]
-        for lane in later.lanes
-        if lane.lane in lanes
-        for before in [_counters_and_counts(lanes[lane.lane])]
-        for name, value in _counters_and_counts(lane).items()
-        if name in before
+        old is not None and new is not None and new < old and math.isfinite(old - new)
+        for old, new in chain(fields, named)
     )
+
+
+def _field_counts(lane: LaneSample) -> list[float | None]:
+    """Return the counters and histogram counts that are fields of `lane`, always in the same order."""
+    histograms: Sequence[Histogram | None] = _all_histograms_of(lane)
+    finished = math.fsum(lane.finished.values()) if lane.finished else None
+    stepped = None if lane.step_tokens is None else lane.step_tokens.sum
+    counts = (None if histogram is None else histogram.count for histogram in histograms)
+    return [*_counters_of(lane), *counts, finished, stepped]
 
 
 def with_zero_counters(sample: EngineSample, at: float) -> EngineSample:

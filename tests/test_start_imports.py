@@ -11,6 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LATE = (
+    "sparktop.analysis.slow_link",
+    "sparktop.engines",
+    "sparktop.model.sweep",
     "sparktop.panels.server.detail",
     "sparktop.panels.group.panel",
     "sparktop.panels.machine.detail",
@@ -28,6 +31,7 @@ name = "n"
 [[backends]]
 name = "vllm-b"
 url = "http://127.0.0.1:9"
+engine = "vllm"
 """
 START = f"""
 import argparse, os, sys

@@ -36,6 +36,7 @@ from sparktop.model.event import ALERT_KINDS
 from sparktop.model.instant import MAX_INTERVAL_S, MAX_TIMEOUT_S, MIN_INTERVAL_S, MIN_TIMEOUT_S
 from sparktop.model.plain import hide_in_repr
 from sparktop.model.targets import (
+    ENGINE_NAMES,
     BackendTarget,
     EventSettings,
     NodeTarget,
@@ -195,8 +196,8 @@ class Kind(Struct, frozen=True):
     """In words, as in "must be a whole number"."""
     types: tuple[type, ...]
     """The types that `tomllib` may have made of it."""
-    words: tuple[str | int, ...] | Callable[[], tuple[str, ...]] = ()
-    """All possible values, where they are few, or a function that imports them."""
+    choices: tuple[str | int, ...] = ()
+    """All possible values, where they are few."""
     least: float | None = None
     above: float | None = None
     most: float | None = None
@@ -206,11 +207,6 @@ class Kind(Struct, frozen=True):
     """The keys of a table, where these are fixed."""
     check: Callable[[Any], Any] | None = None
     """A function that returns the value to use; raises a ValueError with the words after the key's name."""
-
-    @property
-    def choices(self) -> tuple[str | int, ...]:
-        """All possible values, where they are few."""
-        return self.words() if callable(self.words) else self.words
 
     @property
     def has_settings(self) -> bool:
@@ -340,12 +336,6 @@ def _table(keys: Mapping[str, Setting], of: object = None) -> Kind:
     return Kind("a table", (dict,), table=filled)
 
 
-def _engine_names() -> tuple[str, ...]:
-    from sparktop.engines import ENGINES  # late: they are many modules, and few files name an engine
-
-    return ("auto", *ENGINES)
-
-
 _MOST_HOSTS = 64
 """Hosts of one instance."""
 _REMOVED = ("users", "think_s")
@@ -389,7 +379,7 @@ _BACKEND = _table(
     {
         "name": _harmless(_NAME, required=True),
         "url": _harmless(_URL, required=True),
-        "engine": _harmless(Kind("", (str,), _engine_names)),
+        "engine": _harmless(Kind("", (str,), ("auto", *ENGINE_NAMES))),
         "nodes": _harmless(_list(_PLAIN)),
         "slots": _harmless(_COUNT),
         "cudagraph_capture_sizes": _harmless(_list(_COUNT)),

@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from operator import getitem
 from typing import TypeAlias, TypeVar, cast
 
@@ -109,7 +109,7 @@ class Reader:
     """Parses the samples of a fixed set of metric names."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        """Compile a pattern for `names`, spelled as on the page, with suffixes such as `_total`.
+        """Read these `names`, spelled as on the page, with suffixes such as `_total`.
 
         A mapping maps each name on the page to the name under which `read` returns its samples.
         """
@@ -117,7 +117,11 @@ class Reader:
         self._others: dict[str, Reader] = {}
         """Readers of the same names under other prefixes, by prefix."""
         self._encoded = {name.encode(): returned for name, returned in self._names.items()}
-        self._line = re.compile(rb"\n[ \t]*+(" + _any_of(self._encoded) + rb")(?=[\s{]|\Z)" + _REST)
+
+    @cached_property
+    def _line(self) -> re.Pattern[bytes]:
+        """Matches a line of one of the names; compiled with the first page: few engines are watched."""
+        return re.compile(rb"\n[ \t]*+(" + _any_of(self._encoded) + rb")(?=[\s{]|\Z)" + _REST)
 
     def with_prefix(self, prefix: str, theirs: str) -> Reader:
         """Return a reader of the names that begin with `prefix`, where a page has `theirs` in its place."""

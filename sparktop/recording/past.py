@@ -14,7 +14,7 @@ from copyreg import dispatch_table
 from datetime import datetime
 from io import BytesIO
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
@@ -23,7 +23,9 @@ from sparktop.model.instant import Countdown
 from sparktop.model.router import Fleet
 from sparktop.model.series import Page
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep import SweepView
+
+if TYPE_CHECKING:
+    from sparktop.model.sweep import SweepView  # most sessions have no sweep
 
 
 class Picture(Struct, frozen=True, eq=False):
@@ -148,7 +150,7 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-Band = SweepView | Countdown | None
+Band: TypeAlias = "SweepView | Countdown | None"
 """The sweep's panel on the board."""
 
 RECENT_S = 300.0

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
 
-from sparktop.analysis.abandoned import ForNobody, Orphans
-from sparktop.analysis.loading import StartStallRule
-from sparktop.analysis.machines_compared import MachinesCompared
-from sparktop.analysis.prefix_cache import PrefixCacheRule
-from sparktop.analysis.slow_link import SlowLink
-from sparktop.analysis.speculation import DraftLengthRule
-from sparktop.analysis.start_memory import HeldMemoryRule, StartMemoryRule
-from sparktop.analysis.yardsticks import Yardsticks
 from sparktop.model.event import Finding
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import EachServer, Rule, Situation
@@ -20,19 +11,6 @@ from sparktop.model.text import clean
 from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.sources import SourceKey
 
-RULES: tuple[Callable[[], Rule], ...] = (
-    partial(EachServer, Yardsticks),
-    ForNobody,
-    Orphans,
-    partial(EachServer, StartMemoryRule),
-    HeldMemoryRule,
-    partial(EachServer, PrefixCacheRule),
-    MachinesCompared,
-    partial(EachServer, SlowLink),
-    partial(EachServer, StartStallRule),
-    partial(EachServer, DraftLengthRule),
-)
-"""Makes each rule anew for a store."""
 _LONGEST = 400
 """Most characters of an alert's message."""
 _MOST = 64
@@ -42,9 +20,9 @@ _MOST = 64
 class CurrentFindings:
     """The findings that hold now, by server and machine."""
 
-    def __init__(self, rules: tuple[Callable[[], Rule], ...] = RULES) -> None:
-        """Start without findings."""
-        self._rules = [make() for make in rules]
+    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+        """Start without findings; judge by `rules`, by default those of `every_rule`."""
+        self._rules = rules
         self._findings: dict[SourceKey, tuple[Finding, ...]] = {}
         self._alerts: set[str] = set()
 
@@ -63,6 +41,7 @@ class CurrentFindings:
 
     def judge(self, now: Situation, alerts: ActiveAlerts, when: Instant) -> None:
         """Apply all rules; raise, update and clear their alerts."""
+        self._rules = self._rules or every_rule()
         by_subject: dict[SourceKey, list[Finding]] = {}
         for rule in self._rules:
             for finding in rule.look(now):
@@ -82,6 +61,32 @@ class CurrentFindings:
         for alert_id in self._alerts - held:
             alerts.clear(alert_id, when)
         self._alerts = held
+
+
+def every_rule() -> Sequence[Rule]:
+    """Return all rules about servers and machines, each new."""
+    # Late: the first picture needs no judgement.
+    from sparktop.analysis.abandoned import ForNobody, Orphans
+    from sparktop.analysis.loading import StartStallRule
+    from sparktop.analysis.machines_compared import MachinesCompared
+    from sparktop.analysis.prefix_cache import PrefixCacheRule
+    from sparktop.analysis.slow_link import SlowLink
+    from sparktop.analysis.speculation import DraftLengthRule
+    from sparktop.analysis.start_memory import HeldMemoryRule, StartMemoryRule
+    from sparktop.analysis.yardsticks import Yardsticks
+
+    return (
+        EachServer(Yardsticks),
+        ForNobody(),
+        Orphans(),
+        EachServer(StartMemoryRule),
+        HeldMemoryRule(),
+        EachServer(PrefixCacheRule),
+        MachinesCompared(),
+        EachServer(SlowLink),
+        EachServer(StartStallRule),
+        EachServer(DraftLengthRule),
+    )
 
 
 def _most_severe(findings: list[Finding]) -> tuple[Finding, ...]:

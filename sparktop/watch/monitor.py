@@ -48,7 +48,7 @@ from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.watch.ranks import RankAsker
 from sparktop.watch.state_files import follow_announced, keep_setups, keep_starts
 from sparktop.watch.through import Through
-from sparktop.watch.ways import RealWays, ShowsProcesses, TellsInterval, Ways, poll_once
+from sparktop.watch.ways import RealWays, Ways, poll_once
 
 if TYPE_CHECKING:
     from sparktop.sources.source import Reading, Source
@@ -227,9 +227,10 @@ class Monitor:
         """Pass the interval and the process table setting to the sources of all nodes."""
         for key, source in self._sources.items():
             if key.kind is SourceKind.NODE:
-                if isinstance(source, ShowsProcesses):
+                # Comparing with a protocol takes much longer, each second.
+                if hasattr(source, "show_processes"):
                     source.show_processes = key.name in self._processes_of | self._store.progress.nodes_asked
-                if isinstance(source, TellsInterval):
+                if hasattr(source, "interval_s"):
                     source.interval_s = self._memory.interval_s(key.name, NODE_INTERVALS * self._interval_s)
 
     def _poll(

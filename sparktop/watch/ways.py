@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 
@@ -22,20 +22,6 @@ _NODE_MODULES = {
 """The module of a node's source, by `NodeTarget.via`."""
 
 
-@runtime_checkable
-class ShowsProcesses(Protocol):
-    """A source of node samples that can include the process table."""
-
-    show_processes: bool
-
-
-@runtime_checkable
-class TellsInterval(Protocol):
-    """A source that requests a sampling interval, in seconds, from the agent at the remote end."""
-
-    interval_s: float | None
-
-
 class Ways(Protocol):
     """Creates the sources of samples that the monitor polls; tests have their own implementation."""
 
@@ -48,7 +34,11 @@ class Ways(Protocol):
         ...
 
     def node(self, target: NodeTarget) -> Source:
-        """Return the source of one node."""
+        """Return the source of one node.
+
+        Where it has them, `show_processes` says whether its samples include the process table, and
+        `interval_s` which sampling interval in seconds it requests from the agent at the remote end.
+        """
         ...
 
     def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:

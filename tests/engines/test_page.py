@@ -14,6 +14,7 @@ from sparktop.engines import ENGINES, PageError, read_page
 from sparktop.engines.tables import RUNNING, names_beside
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import FailureKind
+from sparktop.model.targets import ENGINE_NAMES
 from sparktop.model.text import clean
 
 
@@ -105,6 +106,11 @@ anything = st.recursive(
     ),
     max_leaves=12,
 )
+
+
+def test_each_engine_can_be_configured() -> None:
+    """A configuration file can name the engines that are read, and no others."""
+    assert tuple(ENGINES) == ENGINE_NAMES
 
 
 @given(found=anything, engine=st.sampled_from(sorted(ENGINES)))

@@ -48,7 +48,7 @@ class Told:
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     """The only rule of every store that is made from now on."""
     rule = Told()
-    monkeypatch.setattr(store_module, "CurrentFindings", lambda: CurrentFindings((lambda: rule,)))
+    monkeypatch.setattr(store_module, "CurrentFindings", lambda: CurrentFindings((rule,)))
     return rule
 
 

@@ -632,10 +632,11 @@ def _fft_factors(size: int) -> tuple[complex, ...]:
 
 
 def _transform(values: Sequence[complex]) -> list[complex]:
-    """Return the discrete Fourier transform (Cooley and Tukey) of a power of two values."""
+    """Return the discrete Fourier transform (Cooley and Tukey) of a power of two values, at least 2."""
     size = len(values)
-    if size == 1:
-        return [*values]
+    if size == 2:  # noqa: PLR2004 - the smallest one worth a call
+        first, second = values
+        return [first + second, first - second]
     even, odd = _transform(values[0::2]), _transform(values[1::2])
     turned = [factor * value for factor, value in zip(_fft_factors(size), odd, strict=True)]
     return [a + b for a, b in zip(even, turned, strict=True)] + [

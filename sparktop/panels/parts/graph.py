@@ -6,6 +6,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from msgspec import Struct
@@ -46,14 +47,7 @@ def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) 
     """
     first = end_slot - count + 1
     read = [series.arrays((first - _BEFORE) * step) for series in table]
-    times = read[0][0]
-    places = [bisect_left(times, slot * step) for slot in range(first, end_slot + 2)]
-    # At the left edge the sample before a gap may lie off the graph, so the gap may start in slot 0.
-    gaps = [
-        (bisect_left(places, column), bisect_right(places, column) - 1, column)
-        for column in {a for a, b in pairwise(places) if a == b}
-        if 0 < column < len(times) and column < places[-1] and _is_usual_gap(times, column)
-    ]
+    places, gaps = _places_and_gaps(tuple(read[0][0]), first, end_slot, step)
     slots_of_all: list[Slots] = []
     for _, values in read:
         # Most slots have one sample or none.
@@ -67,6 +61,21 @@ def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) 
                 means[slot:end] = [means[slot - 1] if slot else values[column - 1]] * (end - slot)
         slots_of_all.append(means)
     return slots_of_all
+
+
+@lru_cache(maxsize=32)  # most series of a picture share their times with others
+def _places_and_gaps(
+    times: tuple[float, ...], first: int, end_slot: int, step: float
+) -> tuple[list[int], list[tuple[int, int, int]]]:
+    """Return the place of each slot's first sample, and (first slot, slot after, next sample) of each gap."""
+    places = [bisect_left(times, slot * step) for slot in range(first, end_slot + 2)]
+    # At the left edge the sample before a gap may lie off the graph, so the gap may start in slot 0.
+    gaps = [
+        (bisect_left(places, column), bisect_right(places, column) - 1, column)
+        for column in {a for a, b in pairwise(places) if a == b}
+        if 0 < column < len(times) and column < places[-1] and _is_usual_gap(times, column)
+    ]
+    return places, gaps
 
 
 def _mean_of_finite(values: Sequence[float]) -> float | None:
