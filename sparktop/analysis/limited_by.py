@@ -735,7 +735,7 @@ def _why_unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str 
         sizes += (
             "; other sizes are needed" if reads is None else f", which read {reads:.0f} % of the bandwidth"
         )
-        return sizes if alike else "step time per request uncertain"
+        return sizes if alike else "steps do not show what a request adds"
     if _STEEP < flat < _FLAT:
         return f"bandwidth and compute alike: {100 * (1 - flat):.0f} % of a step grows with its requests"
     if flat >= _FLAT and evidence.spans > 1 and reads is None:
@@ -759,9 +759,10 @@ def _bandwidth_limit(evidence: Evidence, load: Load, cost: StepCost, flat: float
     parts, value, limit, unit = [], None, None, None
     step_s, batch = load.step_s or cost.step_s, load.batch or cost.batch
     step = f"a step takes {1000 * step_s:.0f} ms with {_requests_text(batch)} on average"
+    each = " on each machine" if evidence.spans > 1 else ""
     if read is not None and percent:
         value, limit, unit = read, 100 * read / percent, "GB/s"
-        parts.append(f"reads {value:.0f} of {limit:.0f} GB/s")
+        parts.append(f"reads {value:.0f} of {limit:.0f} GB/s{each}")
     if flat is not None:
         # A smaller fixed part would not show that steps read: then the reads do.
         parts.append(step + (_with_fewer_text(cost, batch, flat) if flat >= _FLAT else ""))
@@ -792,7 +793,7 @@ def _free_slots_hint(evidence: Evidence, load: Load, flat: float | None) -> str 
         return None
     free = f"{evidence.slots - load.running:.0f} of {evidence.slots} slots free on average"
     if flat is None:
-        return f"{'hardly anything' if load.queued else 'nothing'} waits; {free}"
+        return f"{'few requests wait' if load.queued else 'no request waits'}; {free}"
     return f"{free}: twice the requests give about {2 / (2 - min(1.0, flat)):.1f} × the tok/s"
 
 
@@ -859,7 +860,7 @@ def _unknown_while_unbalanced(evidence: Evidence) -> Limit | None:
     split = evidence.split
     if split is None or split.word is not BalanceWord.UNKNOWN or split.window_s >= split.needed_s:
         return None
-    return Limit(LimitKind.UNKNOWN, "perhaps uneven; the balance is not judged yet")
+    return Limit(LimitKind.UNKNOWN, "the balance of the group is not judged yet")
 
 
 def _limit_inside(evidence: Evidence, load: Load) -> Limit:

@@ -14,6 +14,8 @@ from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapsho
 
 _LONGEST = 60
 """Most characters of an alert's message that are part of the verdict."""
+_SHORT = 32
+"""Most characters of its first clause, where that has a value, in place of the condition's name."""
 _CLAUSE = re.compile(r" \(|; |: ")
 """Ends the first clause of a sentence."""
 _FIRST_CHOICE = re.compile(r" or |, ")
@@ -125,10 +127,14 @@ def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
         stuck = (view.progress for view in snapshot.backends if view.name == alert.subject and view.progress)
         for progress in stuck:
             label, said = progress.word.in_words, f"{progress.word.in_words} ({progress.fact})"
+    clause = _CLAUSE.split(said)[0]
+    has_value = kind not in _SILENCING and any(map(str.isdigit, clause))
     if len(said) > _LONGEST:
-        said = (kind == "unreachable" and _why_down(snapshot, alert.subject)) or label
-    words = f"{alert.subject}: {said}"
-    return Verdict(alert.severity, words, f"{alert.subject} {label}", hint, key, alert.subject, alert.id)
+        why = _why_down(snapshot, alert.subject) if kind == "unreachable" else ""
+        said = clause if has_value and len(clause) <= _LONGEST else why or label
+    short = f": {clause}" if has_value and len(clause) <= _SHORT else f" {label}"
+    words, short = f"{alert.subject}: {said}", f"{alert.subject}{short}"
+    return Verdict(alert.severity, words, short, hint, key, alert.subject, alert.id)
 
 
 def _why_down(snapshot: Snapshot, name: str) -> str:

@@ -179,7 +179,7 @@ def _best_stick(yard: Yard, tps: float, best: SteadyLoad | None) -> Yardstick:
     """Return the rate beside its own best; unknown where none is kept of such a batch."""
     if best is None or not best.tps:
         what = "this batch, version and flags" if yard.setups else "this server"
-        return Yardstick(BEST, f"not known: none is kept of {what}")
+        return Yardstick(BEST, f"not known: no rate is kept of {what}")
     return _stick(BEST, f"{best.running:.0f} running, {day(best.at)}", tps, best.tps)
 
 
@@ -207,7 +207,7 @@ def _limit_stick(yard: Yard, tps: float, each: float, generated: float, kv_token
     """Return the rate beside what the memory bandwidth allows; unknown where that cannot be told."""
     weights, bandwidth = yard.weights, yard.bandwidth_gb_per_s
     if bandwidth is None:
-        return Yardstick(LIMIT, "not known: the memory bandwidth is known of a GB10 only")
+        return Yardstick(LIMIT, "not known: it is computed where all machines are watched and are a GB10")
     if weights is None:
         return Yardstick(LIMIT, "not known: set the bytes of a step ([models] bytes_per_token_gb)")
     if weights.mixture and round(each) > 1:
@@ -216,7 +216,7 @@ def _limit_stick(yard: Yard, tps: float, each: float, generated: float, kv_token
     read = f"{weights.token_gb:.2f} GB a step by {weights.source}"
     read += f" and {kv_gb:.2f} of KV cache" if kv_gb >= _WORTH * weights.token_gb else ""
     if tps > _ABOVE_LIMIT * limit:
-        return Yardstick(LIMIT, f"not known: it reads less than the {read}")
+        return Yardstick(LIMIT, f"not known: a step reads less than {read}")
     return _stick(LIMIT, f"{bandwidth:.0f} GB/s, {read}", tps, limit)
 
 

@@ -388,8 +388,8 @@ def _heading_of(key: PanelKey) -> str:
 
 def _verdict_html(snapshot: Snapshot) -> str:
     """Return the worst thing that holds now, with what to try; the words link to the page that shows more."""
-    judged, count = verdict(snapshot), len(snapshot.alerts)
-    words = alerts_sign(judged.severity, count) + clean(judged.words, 300)
+    judged = verdict(snapshot)
+    words = alerts_sign(snapshot.alerts) + clean(judged.words, 300)
     words = f"<b class={_ROLES[judged.severity]}>{escape(words)}</b>"
     page = _page_of_verdict(judged, snapshot)
     if page is not None:

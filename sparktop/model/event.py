@@ -30,9 +30,7 @@ class Condition(NamedTuple):
 _ALERTS: Mapping[str, Condition] = {
     "unreachable": Condition("down"),
     "engine-dead": Condition(hint="restart the server"),
-    "dead-rank": Condition(
-        "a process of the engine ended", "a process of its engine ended", "restart the server"
-    ),
+    "dead-rank": Condition("a process of the engine ended", hint="restart the server"),
     "stuck": Condition(hint="restart the server", key="z"),
     "blocked": Condition("requests wait and none runs", key="z"),
     "restarts": Condition("restarting", "restarts again and again", "read its log"),
@@ -45,10 +43,10 @@ _ALERTS: Mapping[str, Condition] = {
     "http-errors": Condition(summary="answers with HTTP 5xx", hint="read its log"),
     "aborted": Condition("clients leave", "its clients leave early", "is it too slow for their time limit?"),
     "deployments": Condition(summary="a deployment fails", hint="read its log"),
-    "headroom": Condition("low headroom", "short of memory", "see which process grows", "P"),
-    "headroom-limit": Condition("headroom near its limit", "memory runs out", "see which process grows", "P"),
+    "headroom": Condition("low headroom", hint="see which process grows", key="P"),
+    "headroom-limit": Condition("headroom falls to its limit", hint="see which process grows", key="P"),
     "swap-in": Condition("swapping", "swaps", "see which process grows", "P"),
-    "thermal": Condition("hot GPU", "runs too hot", "cooler air"),
+    "thermal": Condition("hot GPU", hint="cooler air"),
     "sensors": Condition("hot sensor"),
     "throttled": Condition(),
     "power-cap": Condition("power-capped"),

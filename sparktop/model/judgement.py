@@ -164,7 +164,7 @@ def largest_lead(levels: Sequence[JudgedLevel], name: Name = str) -> str:
         return ""
     largest = max(leads, key=lambda level: abs(level.percent or 0.0))
     where = f" at {largest.where}" if len(levels) > 1 else ""
-    return f" ({'at most ' if len(levels) > 1 else ''}{lead_words(largest, name)}{where})"
+    return f" ({'largest lead: ' if len(levels) > 1 else ''}{lead_words(largest, name)}{where})"
 
 
 def alike_words(titles: Sequence[str], levels: Iterable[Judged] = ()) -> str:

@@ -626,11 +626,11 @@ def _evidence_sentences(spell: Spell) -> Iterator[str]:
     if spell.balance is not None:
         yield from spell.balance.reasons
         yield from (f"cause: {text}" for text in (spell.balance.cause,) if text)
-        yield from (f"hint: {text}" for text in (spell.balance.hint,) if text)
+        yield from (f"→ {text}" for text in (spell.balance.hint,) if text)
     elif spell.speed is not None:
         yield from (text for text in (spell.speed.reason,) if text)
         yield from (f"likely: {text}" for text in (spell.speed.cause,) if text)
-        yield from (f"to do: {text}" for text in (spell.speed.fix,) if text)
+        yield from (f"→ {text}" for text in (spell.speed.fix,) if text)
 
 
 def _tests_grid(spell: Spell, balance: Balance, *, on_page: bool) -> Grid:

@@ -453,7 +453,7 @@ def sentences(balance: Balance) -> Iterator[str]:
     if balance.cause:
         yield f"cause: {balance.cause}"
     if balance.hint:
-        yield f"hint: {balance.hint}"
+        yield f"→ {balance.hint}"
 
 
 # All sources together: head line, totals, failing sources, alerts and events.
@@ -717,7 +717,7 @@ def speeds(nodes: Sequence[NodeView], *, only_slow: bool = False) -> Table:
         word("speed", lambda node: node.speed.word),
         name("because", lambda node: node.speed.reason),
         name("likely", lambda node: node.speed.cause),
-        name("to do", lambda node: node.speed.fix),
+        name("→ what to do", lambda node: node.speed.fix),
     )
 
 

@@ -52,7 +52,7 @@ def node_sentences(node: NodeView) -> Iterator[str]:
     if speed.word not in QUIET_SPEEDS:
         yield f"speed: {': '.join(part for part in (speed.word, speed.reason) if part)}"
         if speed.cause:
-            yield f"likely: {speed.cause}{f'; to do: {speed.fix}' if speed.fix else ''}"
+            yield f"likely: {speed.cause}{f' → {speed.fix}' if speed.fix else ''}"
 
 
 def _engine_process_lines(node: NodeView) -> Iterator[str]:

@@ -211,7 +211,7 @@ def judge_dead_rank(alerts: ActiveAlerts, key: SourceKey, track: BackendTrack, w
         track.ended = None
         alerts.clear(alert_id, when, "makes tokens again")
     else:
-        message = f"its {event.values.get('ended')} ended, and its server still answers"
+        message = f"{event.values.get('ended')} ended, and the server still answers"
         values: Values = {**event.values, "limit_s": ENDS_WITHIN_S}
         alerts.hold(alert_id, Severity.CRITICAL, key.name, message, values, when)
 
@@ -228,14 +228,14 @@ def _judge_kv_cache(
     pool, percent = max(pools.items(), key=itemgetter(1))
     if percent < clears:
         alerts.clear(alert_id, when)  # what is no longer reported may no longer be full
-    elif percent >= limit:
+    elif percent >= limit or alerts.severity(alert_id):
         values = {
             "kv_cache_percent": percent,
             "limit_kv_cache_percent": limit,
             "clears_below_percent": clears,
             "window_s": 0.0,
         }
-        message = f"the {pool} is at least {limit:g} % full"
+        message = f"{pool} {percent:.0f} % full, limit {limit:g} %"
         alerts.hold(alert_id, Severity.WARNING, key.name, message, values, when)
 
 

@@ -158,7 +158,7 @@ def _judge_speed(
         alert_id = f"{key.label}:{word.replace(' ', '-')}"
         if speed.word == word:
             track.beyond_at[alert_id] = at
-            message = f"{word}: {speed.reason}. Likely cause: {speed.cause}. Fix: {speed.fix}"
+            message = f"{word}: {speed.reason}. Likely cause: {speed.cause} → {speed.fix}"
             values = _speed_values(track, word, thresholds)
             alerts.hold(alert_id, Severity.WARNING, key.name, clean(message, _LONGEST), values, when)
         elif gone or at - track.beyond_at.get(alert_id, at) >= UNJUDGED_S:
@@ -237,7 +237,7 @@ def _headroom_limit_gauge(track: NodeTrack) -> Gauge:
         pace = 60 * abs(trend.slope_bytes_per_s or 0.0) / GIB
         limit = (trend.limit_bytes or 0) / GIB
         minutes = max(1, round((until or 0.0) / 60))
-        return f"headroom reaches its limit of {limit:.3g} GiB in {minutes} min ({pace:.2g} GiB/min)"
+        return f"headroom reaches its limit of {limit:.3g} GiB in {minutes} min (falls by {pace:.2g} GiB/min)"
 
     slope = trend.slope_bytes_per_s
     return Gauge(
@@ -266,11 +266,11 @@ def _thermal_gauge(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
     margin = gpu.margin_c
 
     def message() -> str:
-        left = margin or 0.0
+        left, heat = margin or 0.0, gpu.temperature_c
         name = f"GPU {gpu.index}" if len(sample.gpus) > 1 else "GPU"
-        heat = "" if gpu.temperature_c is None else f" at {gpu.temperature_c:.0f} °C"
+        at, limit = ("", "") if heat is None else (f" at {heat:.0f} °C", f" of {heat + left:.0f} °C")
         side = "above" if left < 0 else "below"
-        return f"{name}{heat}: {abs(left):.0f} °C {side} its thermal limit"
+        return f"{name}{at}: {abs(left):.0f} °C {side} its thermal limit{limit}"
 
     return Gauge(
         "thermal",

@@ -73,7 +73,7 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(running=14, swing=4, per_token_s=0.001),
         {"slots": 48},
         Is.BANDWIDTH,
-        "nothing waits; 32 of 48 slots free on average",
+        "no request waits; 32 of 48 slots free on average",
     ),
     "prompts take 60 % of the time": (Served(prompt_tokens=3000.0), {}, Is.PREFILL, ""),
     "an idle GPU and a full core": (
@@ -418,7 +418,7 @@ def test_every_clause_of_a_limit_held(evidence: Evidence) -> None:
     window = [poll for poll in evidence.polls if poll.at >= evidence.polls[-1].at - WINDOW_S - 0.5]
     last, machine_polls = window[-1], [one for machine in evidence.machines for one in machine.polls]
     words = found.words
-    if "none waits" in words or "nothing waits" in words:
+    if "none waits" in words or "no request waits" in words:
         assert not any(poll.waiting for poll in window)
     if (now := re.search(r"(\d+) wait now", words)) is not None:
         assert last.waiting == float(now[1])

@@ -194,7 +194,7 @@ def test_what_is_not_known_is_not_said(lost: float | None, period: float | None,
 def test_a_cause_comes_before_its_effect() -> None:
     """An engine hangs because its rank has ended: the top line names the end, whichever alert is older."""
     hung = alert("backend:a:stuck", Severity.CRITICAL, "stuck with 9 running")
-    ended = alert("backend:a:dead-rank", Severity.CRITICAL, "its worker TP1 (pid 41) ended")
+    ended = alert("backend:a:dead-rank", Severity.CRITICAL, "worker TP1 (pid 41) ended")
     assert shown(hung, ended).about == shown(ended, hung).about == ended.id
     assert shown(hung).about == hung.id
 
@@ -205,7 +205,7 @@ def test_the_most_severe_comes_first_then_what_can_be_mended() -> None:
     hot = alert("node:n:thermal")
     assert shown(down, hot, swing, balance=(SWING,)).short == "a down"
     assert shown(hot, swing, balance=(SWING,)).key == "w"
-    assert shown(hot, swing, balance=(replace(SWING, hint=None),)).short == "n runs too hot"
+    assert shown(hot, swing, balance=(replace(SWING, hint=None),)).short == "n hot GPU"
 
 
 @pytest.mark.parametrize(("behind", "first"), [(("a",), "backend:a:start-stuck"), (("b",), ROUTER_ALERT)])
@@ -231,6 +231,13 @@ def test_every_alert_has_words_and_a_key() -> None:
         "a",
         about="backend:a:kv-full",
     )
+    falls = "headroom reaches its limit of 8 GiB in 2 min (falls by 5.4 GiB/min)"
+    left = [("headroom-limit", falls), ("headroom", "7.5 GiB of memory left; kexec handover holds 9.1 GiB")]
+    tops = [shown(alert(f"node:n:{kind}", message=message)) for kind, message in left]
+    assert [top.words for top in tops] == [f"n: {falls[:44]}", f"n: {left[1][1]}"], (
+        "its first clause, if long"
+    )
+    assert [top.short for top in tops] == ["n headroom falls to its limit", "n: 7.5 GiB of memory left"]
     assert shown(alert("node:n:gpu-lost/3")).short == "n GPU lost"
     assert shown(alert("node:n:brand-new")).short == "n brand new"
     assert shown(alert("node:n:sensors", message="x" * 200)).words == "n: hot sensor"

@@ -231,7 +231,7 @@ def test_a_node_tells_more_below_its_row(full_snapshot: Snapshot) -> None:
         "headroom falls 572.2 MiB a minute: limit in 14 min",
         "GPU: 97 %, 70 W, 85 °C, 9 °C to the limit, 2334 of 3003 MHz, power; MIG 1g.10gb",
         "RDMA rocep1s0f0: 1.9 MB/s in, 1.9 MB/s out; out_of_sequence 2.5/s",
-        "speed: slow clock: 712 MHz at 97 % load likely: USB-PD power delivery; to do: check the cable",
+        "speed: slow clock: 712 MHz at 97 % load likely: USB-PD power delivery → check the cable",
     ):
         assert words in text
 

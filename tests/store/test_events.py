@@ -271,7 +271,7 @@ def test_a_dead_rank_is_in_the_top_line_while_its_server_answers(two_machines: W
     play(two_machines, 8, BUSY)
     top = verdict(two_machines.snapshot())
     assert top.severity is Severity.CRITICAL
-    assert top.words == "b: its worker TP1 (pid 41) ended, and its server still answers"
+    assert top.words == "b: worker TP1 (pid 41) ended, and the server still answers"
     for tokens in (200.0, 300.0, 400.0):
         play(two_machines, 1, LaneSample("0", running=9.0, waiting=0.0, generation_tokens=tokens))
     assert "dead-rank" not in {alert.id.rpartition(":")[2] for alert in two_machines.snapshot().alerts}

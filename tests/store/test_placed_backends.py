@@ -143,7 +143,7 @@ def test_slow_steps_at_a_healthy_clock_raise_an_alert(make_world: MakeWorld) -> 
     (alert,) = world.snapshot().alerts
     assert alert.id == "node:a:slow-steps"
     assert "hidden state" in alert.message
-    assert "Fix: restart the machine" in alert.message
+    assert "→ restart the machine" in alert.message
     idle = see(world, gb10(1121, use=0.0, clock=208))
     assert idle.speed.word == "idle"
     assert [one.id for one in world.snapshot().alerts] == ["node:a:slow-steps"]

@@ -52,7 +52,7 @@ def test_a_servers_rate_beside_the_published_and_the_limit() -> None:
     of_published, of_limit = f"{tps / 2:.0f} %", f"{found.values['limit_percent']:.0f} %"
     assert found.line == f"{of_published} of the best published rate, {of_limit} of the bandwidth limit"
     rows = dict(found.evidence)
-    assert rows["own best"] == "not known: none is kept of this batch, version and flags"
+    assert rows["own best"] == "not known: no rate is kept of this batch, version and flags"
     assert rows["published"].endswith("%: t: one")
     snapshot = server.store.snapshot()
     assert found.line in render(snapshot, 200)

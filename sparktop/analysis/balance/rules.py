@@ -565,7 +565,7 @@ def enough_checks(balance: Balance) -> tuple[Check, ...]:
             "time observed",
             max(balance.window_s, needed_s) if whole else balance.window_s,
             needed_s,
-            "needed are 8 × the median E2E, at least 45 s, as one swing lasts about two E2E",
+            "needed: 8 × the median E2E, as a swing lasts about two, and at least 45 s",
             "s",
         ),
         Check(
@@ -600,16 +600,22 @@ def _swing_conditions(balance: Balance, size: float) -> tuple[tuple[bool, str], 
     swing, explained = balance.swing or Swing(""), balance.looks_explain
     mutual = swing.mutual is not None and swing.mutual >= MUTUAL
     return (
-        (swing.relative_rms >= size, f"the swing is small: {swing.relative_rms:.2f} of a share"),
+        (
+            swing.relative_rms >= size,
+            f"loads swing by {100 * swing.relative_rms:.0f} % of an even share, needed {100 * size:.0f} %",
+        ),
         (mutual, "the load of one backend alone comes and goes"),
-        (explained is None or explained <= LOOKS_EXPLAIN, "polls at different times explain it"),
+        (
+            explained is None or explained <= LOOKS_EXPLAIN,
+            "backends polled at different times explain the difference",
+        ),
     )
 
 
 def _moves_condition(balance: Balance) -> tuple[bool, str]:
     z, factor, swing = balance.dispersion_z, balance.variance_factor, balance.swing
     moving = None if z is None or factor is None or swing is None else z * factor * swing.moving_share
-    return moving is not None and moving >= RHYTHM_Z, "the spread is mostly constant in time"
+    return moving is not None and moving >= RHYTHM_Z, "the loads lie apart, but hardly move"
 
 
 def _polled_together_condition(balance: Balance, limit_s: float | None) -> tuple[bool, str]:
@@ -680,8 +686,8 @@ def turns_checks(balance: Balance) -> tuple[Check, ...]:
             "the spread says how far the loads move to and fro: chance alone gives 0",
             digits=2,
             but=_first_unmet(
-                (turned >= least, f"turns from full to empty: {turned}, needed {least:g}"),
-                (back, "none went there and back"),
+                (turned >= least, f"turns from full to empty: {turned}, {least:g} are needed"),
+                (back, "no backend went from full to empty and back"),
                 *_swing_conditions(balance, size),
             ),
             is_rare=turned < least,
@@ -702,12 +708,12 @@ def convoys_checks(balance: Balance) -> tuple[Check, ...]:
         since_s, part, chance = split.since_part_s, split.part_chance, split.chance
         times = min(split.full_times, split.part_times)
         missing = _first_unmet(
-            (times >= CONVOY_TIMES, f"times seen: {times}, needed {CONVOY_TIMES}"),
+            (times >= CONVOY_TIMES, f"times that this was seen: {times}, {CONVOY_TIMES} are needed"),
             (splits_evenly(split), "the split is not even at full load"),
-            (split.part_share >= CONVOY_SHARE, "half of the requests are there too seldom"),
+            (split.part_share >= CONVOY_SHARE, "moments with half of the requests are too rare"),
             (part is not None and part <= CONVOY_PART_CHANCE, "chance alone splits them as unevenly"),
-            (split.least_leads >= CONVOY_LEADS, "it is always the same backend"),
-            (since_s is not None and since_s <= CONVOY_SINCE * balance.window_s, "it has stopped"),
+            (split.least_leads >= CONVOY_LEADS, "the rest is always on the same backend"),
+            (since_s is not None and since_s <= CONVOY_SINCE * balance.window_s, "this was not seen lately"),
             (chance is not None and chance <= CONVOY_CHANCE, "chance alone makes such a difference"),
             _polled_together_condition(balance, LOOKS_APART_S),
             *_swing_conditions(balance, CONVOY_RMS),
@@ -737,13 +743,13 @@ def herds_checks(balance: Balance) -> tuple[Check, ...]:
     within = "half of the median E2E"
     if arrivals is not None:
         within = short_seconds(arrivals.piece_s)
-        rare = f"times that one got far more: {arrivals.herds}, needed {HERDS}"
+        rare = f"times that one got far more: {arrivals.herds}, {HERDS} are needed"
         missing = _first_unmet(
             (arrivals.chance <= HERD_CHANCE, "chance alone is as uneven"),
             (arrivals.herds >= HERDS, rare),
             (
                 arrivals.least_herds >= HERD_LEADS,
-                "it is always the same backend, or one after the other once",
+                "one backend always gets them, or they changed to another only once",
             ),
             _moves_condition(balance),
             *_swing_conditions(balance, HERD_RMS),
@@ -805,7 +811,7 @@ def _starving_checks(balance: Balance, percent: float | None) -> tuple[Check, ..
             "throughput lost",
             balance.lost_estimate_percent,
             100 * STARVED_LOSS,
-            "compared with the same requests spread evenly",
+            "estimated against the same requests spread evenly",
             "%",
             but="" if balance.lost_words else balance.lost_unknown or "",
             error=balance.lost_error_points if balance.lost_percent is None else None,
@@ -821,7 +827,7 @@ def _newest_words(shares: Mapping[str, float], percent: float | None) -> str:
     added = sum(shares.values())
     if percent is None or len(shares) != PAIR or abs(added - percent) < _ROUNDED_PERCENT:
         return ""
-    return f"; the {percent:.0f} % leave out the newest stretch, which may be a drain"
+    return f"; the {percent:.0f} % are without the newest stretch, in which one may be taken out of service"
 
 
 _ROUNDED_PERCENT = 1.0
@@ -847,7 +853,7 @@ def ahead_checks(balance: Balance) -> tuple[Check, ...]:
                 (changes is not None and changes <= SKEW_CHANGES, "another one overtakes it"),
                 (
                     even is not None and even < 100 * EVEN_SHARE,
-                    "its lead is mostly one request at most",
+                    "its lead is mostly a single request or less",
                 ),
                 (loaded is not None and loaded >= 100 * LOADED_SHARE, "there are too few requests"),
             ),

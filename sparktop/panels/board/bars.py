@@ -47,7 +47,7 @@ def _verdict_wordings(snapshot: Snapshot) -> list[Row]:
     """
     worst, count = verdict(snapshot), len(snapshot.alerts)
     role = "good" if worst.severity is None else alert_role(worst.about, worst.severity)
-    several = alerts_sign(worst.severity, count)
+    several = alerts_sign(snapshot.alerts)
     key: Row = label_row(" (", (worst.key, "key"), ")") if worst.key else []
     hints: list[Row] = [[label(f" → {hint}")] for hint in (worst.hint, worst.short_hint) if hint]
     rows: list[Row] = [[(several + worst.words, role), *hint, *key] for hint in (*hints, [])]

@@ -57,8 +57,8 @@ _PLAIN = {
     "margin": "to its thermal limit",
     "free": "can be had",
     "free_before_drop": "without dropping the file cache",
-    "until_limit": "reaches it in",
-    "peer": "the other's step",
+    "until_limit": "time left",
+    "peer": "compared step",
     "running": "requests running",
     "waiting": "requests waiting",
     "spread_Z": "unevenness",
@@ -66,9 +66,10 @@ _PLAIN = {
     "slope": "trend",
     "limit_s": "alert after",
     "error_after_s": "critical after",
-    "limit_failures": "limit of failures",
+    "limit_failures": "least failures for an alert",
+    "excess": "beyond its critical temperature",
     "clears_after": "ends without any for",
-    "ratio": "times the expected step",
+    "ratio": "times the step of others",
 }
 """Words for values whose names are terms of the analysis."""
 _ROUNDED = frozenset({"period_s", "window_s", "lost_percent", "nearly_empty_percent"})
@@ -76,7 +77,7 @@ _ROUNDED = frozenset({"period_s", "window_s", "lost_percent", "nearly_empty_perc
 _DECIMAL_BELOW = 10.0
 """Periods below so many seconds have a decimal."""
 _LIMITS = ("limit_", "error_after_", "clears_")
-"""Beginnings of the names of limits, which stand after the figures that they are for."""
+"""Beginnings of the names of limits, which stand behind the figures that they are for, or last."""
 _OF_POLLS = ("failures", "limit_failures", "window_s", "limit_s")
 """Names of values that are one text together."""
 _OF_AN_END = ("processes", "window_s")
@@ -130,19 +131,13 @@ def _events_frame(rows: list[Row], width: int, height: int, note: Row, *, select
 
 def _alerts_and_events(snapshot: Snapshot) -> tuple[list[_Entry], list[_Entry]]:
     """Return the active alerts, and the events, newest first."""
-    alerts = [
-        _entry(alert, f"since {_time_of_day(alert.since)} ", "title", active=True)
-        for alert in snapshot.alerts
-    ]
-    happened = [
-        _entry(event, f"      {_time_of_day(event.at)} ", "text")
-        for event in reversed(snapshot.events_beside_alerts)
-    ]
-    return alerts, happened
+    happened = [_entry(event) for event in reversed(snapshot.events_beside_alerts)]
+    return [_entry(alert) for alert in snapshot.alerts], happened
 
 
 _Entry = tuple[Row, str, str, tuple[str, ...]]
-"""An alert or event: sign, time and subject; the message, its role, and the values after it."""
+"""An alert or event: sign, subject and of an event its time; the message, its role, and what stands after it:
+of an alert since when it holds, then the values."""
 
 
 def _entry_rows(entry: _Entry, width: int, most: int) -> list[Row]:
@@ -177,19 +172,18 @@ def _with_values(row: Row, values: Sequence[str], width: int) -> Row:
     return [*row, label(said)] if said else row
 
 
-def _entry(event: Alert | Event, time: str, subject_role: str, *, active: bool = False) -> _Entry:
+def _entry(event: Alert | Event) -> _Entry:
     about = (event.id if isinstance(event, Alert) else event.about) or ""
     role = "muted" if event.severity is Severity.INFO else alert_role(about, event.severity)
-    head: Row = [
-        (f" {SEVERITY_SIGNS[event.severity]} ", role),
-        label(time),
-        (f"{event.subject}: ", subject_role),
-    ]
-    # Its last values are from before the end, and would contradict it.
-    is_over = isinstance(event, Event) and event.phase is Phase.END
-    said = f"{event.subject} {event.message}"
-    values = () if is_over else tuple(value_texts(event.values, said))
-    return head, event.message, role if active else "muted", values
+    sign = (f" {SEVERITY_SIGNS[event.severity]} ", role)
+    values = tuple(value_texts(event.values, f"{event.subject} {event.message}"))
+    if isinstance(event, Alert):
+        values = (f"since {_time_of_day(event.since)}", *values)
+        return [sign, (f"{event.subject}: ", "title")], event.message, role, values
+    # The last values of what has ended are from before the end, and would contradict it.
+    values = () if event.phase is Phase.END else values
+    head: Row = [sign, label(f"{_time_of_day(event.at)} "), (f"{event.subject}: ", "text")]
+    return head, event.message, "muted", values
 
 
 def _time_of_day(time: datetime) -> str:
@@ -197,24 +191,23 @@ def _time_of_day(time: datetime) -> str:
 
 
 def value_texts(values: Values, said: str = "") -> Iterator[str]:
-    """Yield each known value as text with its name and unit, such as "headroom 12 GiB (limit 8 GiB)".
+    """Yield each known value as text with its name and unit, such as "headroom 7 GiB (alert at 8 GiB)".
 
-    The time window stands first, limits last; those of a verdict on a balance are those from which it holds:
-    "nearly empty 46 % (from 30 %)". Unknown values, words that `said` has already, a time window of 0 s, what
-    the message on processes that ended says, and of a verdict its rule and scores without a unit are left
-    out: the balance says what a score of this moment means, with its limit.
+    Behind the values stand the time window and limits without a value. Limits of a verdict on a balance are
+    those from which it holds: "nearly empty 46 % (from 30 %)". Unknown values, words that `said` has already,
+    a time window of 0 s, what the message on processes that ended says, and of a verdict its rule and scores
+    without a unit are left out: the balance says what a score of this moment means, with its limit.
     """
     polls = _failed_polls_words(values)
     if polls:
         yield polls
     unsaid = {"rule", *(_OF_POLLS if polls else ()), *(_OF_AN_END if "processes" in values else ())}
-    for name in sorted(values, key=lambda name: (name.startswith(_LIMITS), name != "window_s")):
+    limited = {name: _limited(name, values) for name in values if name.startswith(_LIMITS)}
+    for name in sorted(values, key=lambda name: (name.startswith(_LIMITS), name == "window_s")):
         value = values[name]
-        if value is None or name in unsaid or (name == "window_s" and value == 0):
+        if value is None or name in unsaid or limited.get(name) or (name == "window_s" and value == 0):
             continue
         if isinstance(value, str) and (value == "unknown" or value in said):
-            continue
-        if name.removeprefix("limit_") in values and name.startswith("limit_"):
             continue
         shown = value
         if "rule" in values and not isinstance(value, str) and name in _ROUNDED:
@@ -222,13 +215,24 @@ def value_texts(values: Values, said: str = "") -> Iterator[str]:
             shown = round(value, 1) if short else float(round(value))
         stem, figures = _value_with_unit(name, shown)
         words = _PLAIN.get(name) or _PLAIN.get(stem, stem.replace("_", " "))
-        text, limit = f"{words} {figures}", values.get(f"limit_{name}")
-        if text in said:
+        text, limits = f"{words} {figures}", [limit for limit, of in limited.items() if of == name]
+        if text in said or (limits and "rule" in values and stem == name):
             continue
-        if limit is not None and "rule" in values and _value_with_unit(name, value)[0] == name:
-            continue
-        word = "from" if "rule" in values else "limit"
-        yield f"{text} ({word} {_value_with_unit(name, limit)[1]})" if limit else text
+        ends = [_value_with_unit(limit, values[limit] or "") for limit in limits if values[limit]]
+        begin = "from" if "rule" in values else "alert at"
+        behind = ", ".join(f"{_PLAIN.get(stem, begin)} {figures}" for stem, figures in ends)
+        yield f"{text} ({behind})" if behind else text
+
+
+def _limited(limit: str, values: Values) -> str | None:
+    """Return the name of the value that a limit is for: the one that it names, else the first of its unit."""
+    own, unit = limit.removeprefix("limit_"), _unit_of(limit)
+    if own != limit and own in values:
+        return own
+    if limit.removesuffix(f"_{unit}") not in {"limit", "clears_at", "clears_below"}:
+        return None
+    rest = (name for name in values if not name.startswith((*_LIMITS, "window_")))
+    return next((name for name in rest if _unit_of(name) == unit), None)
 
 
 def _failed_polls_words(values: Values) -> str:
@@ -244,12 +248,15 @@ def _failed_polls_words(values: Values) -> str:
     return f"{said} (alert after {' or '.join(limits)})" if limits else said
 
 
+def _unit_of(name: str) -> str:
+    """Return the key of `_UNITS` that a value's name ends in; "" for none."""
+    return next((end for end in _UNITS if f"_{name}".endswith(f"_{end}")), "")
+
+
 def _value_with_unit(name: str, value: float | str) -> tuple[str, str]:
     """Return (the name of a value without its unit, the value as text with its unit)."""
-    stem, unit = next(
-        ((name.removesuffix(f"_{end}"), unit) for end, unit in _UNITS.items() if name.endswith(f"_{end}")),
-        (name, ""),
-    )
+    unit = _UNITS.get(end := _unit_of(name), "")
+    stem = name.removesuffix(f"_{end}")
     if isinstance(value, str):
         return stem, value
     shown = f"{value:.3g}" if abs(value) < _GROUPED else f"{value:.0f}" if name == "pid" else f"{value:,.0f}"
@@ -268,14 +275,10 @@ def self_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = 
         label_row(
             " cpu ",
             figure(numbers.rate(cost.cpu_percent, 5)),
-            " %  memory ",
+            " % of one core  memory ",
             figure(numbers.data(cost.rss_bytes, 9).strip()),
         ),
-        label_row(
-            " terminal ",
-            figure(numbers.data_rate(cost.terminal_bytes_per_s, 9).strip()),
-            "  (cpu: of one core)",
-        ),
+        label_row(" terminal ", figure(numbers.data_rate(cost.terminal_bytes_per_s, 9).strip())),
     ]
     rows += [
         label_row(" answer in ", figure(numbers.duration(ms / 1000, 7)), f" {name}")

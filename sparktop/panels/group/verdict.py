@@ -233,7 +233,7 @@ def reason_rows(balance: Balance, width: int, height: int | None = None) -> list
     """
     sentences: list[list[Row]] = []
     if balance.hint:
-        sentences.append(sentence_rows(label("hint   "), balance.hint, "key", width))
+        sentences.append(sentence_rows(label("→ "), balance.hint, "key", width))
     if balance.cause:
         sentences.append(sentence_rows(label("cause  "), balance.cause, "text", width))
     for index, reason in enumerate(balance.reasons):
@@ -241,7 +241,7 @@ def reason_rows(balance: Balance, width: int, height: int | None = None) -> list
     if balance.hint and height is not None and 0 < height < len(sentences[0]):
         # What to try is the answer: its first clause goes before all evidence.
         clause = _CLAUSE.split(balance.hint)[0]
-        sentences[0] = sentence_rows(label("hint   "), clause, "key", width)
+        sentences[0] = sentence_rows(label("→ "), clause, "key", width)
     rows: list[Row] = []
     for sentence in sentences:
         if height is None or len(rows) + len(sentence) <= height:

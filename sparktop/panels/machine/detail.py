@@ -295,7 +295,7 @@ def speed_section(view: NodeView, width: int) -> list[Section]:
     if speed.cause:
         rows += _sentence_rows("likely", [], speed.cause, names, width)
     if speed.fix:
-        rows += _sentence_rows("to do", [], speed.fix, names, width)
+        rows += _sentence_rows("→", [], speed.fix, names, width)
     return [Section("clock beside load", rows)]
 
 
@@ -876,15 +876,14 @@ def _group_sections(snapshot: Snapshot, width: int) -> Iterator[Section]:
             finding for key, finding in found.items() if finding.kind in _COMPARED and key not in named
         ]
         named |= found.keys()
-        title = ", ".join(group.names)
-        title = title if group.engine is None else f"{group.engine}: {title}"
+        title = f"machines {', '.join(group.names)}"
+        title = title if group.engine is None else f"server {group.engine} on {title}"
         alike, apart = len(alike_in(group)), sum(finding.kind == DIFFER for finding in findings)
         wrong = len(findings) - apart
         parts = [f"{apart} setting{' differs' if apart == 1 else 's differ'}"] if apart else []
         parts += [f"{wrong} to mend"] if wrong else []
         parts.append(f"{alike} alike" if apart else f"{alike} setting{'' if alike == 1 else 's'} alike")
-        count = f"{len(group.machines)} machines: {', '.join(parts)}"
-        yield Section(title, list(_group_rows(group, findings, width)), count)
+        yield Section(title, list(_group_rows(group, findings, width)), ", ".join(parts))
 
 
 def _group_rows(group: Group, findings: Sequence[Finding], width: int) -> Iterator[Row]:

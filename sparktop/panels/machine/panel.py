@@ -192,9 +192,9 @@ def trend_runs(headroom: Headroom, width: int) -> Row:
     if until is None:
         return [figure(pace)]
     role = "bad" if until <= NOW_S else "warn" if until <= SOON_S else "text"
-    last: Row = [label("limit in "), (numbers.age(until), role)]
+    last: Row = [label("limit in "), (numbers.age(until), role)] if until else [("below its limit", role)]
     limit = ""
-    if headroom.limit_bytes is not None:
+    if headroom.limit_bytes is not None and until:
         limit = numbers.data(headroom.limit_bytes, 9).strip().replace(".0 ", " ") + " "
     for first in ([figure(pace), label(f", {limit}")], [figure(pace), label(", ")]):
         if row_width(first) + row_width(last) <= width:

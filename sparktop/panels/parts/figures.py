@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from string import ascii_uppercase
@@ -13,7 +14,7 @@ from sparktop.colors.palette import LEVELS, PARTS
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import bar, cell_width, fit, segments
 from sparktop.model.balance import BalanceWord
-from sparktop.model.event import Finding, Severity
+from sparktop.model.event import Alert, Finding, Severity
 from sparktop.model.failure import FailureKind
 from sparktop.model.router import Scrape, Sum, stale_s
 from sparktop.model.snapshot import BackendState, BackendView, Latency, NodeView, Quantile
@@ -247,13 +248,18 @@ def severity_role(severity: Severity) -> str:
     return _BY_SEVERITY[severity]
 
 
-def alerts_sign(worst: Severity | None, count: int) -> str:
-    """Return the sign of `count` alerts and their number if there are several, with a blank; "" for none.
+def alerts_sign(alerts: Sequence[Alert]) -> str:
+    """Return the sign of each severity among alerts, with their number if there are several: "✖4 ▲2 ".
 
-    `worst` is the severity of the worst of them; None or INFO if none needs attention.
+    Remarks count only where nothing needs attention.
     """
-    sign = SEVERITY_SIGNS[worst or Severity.INFO]
-    return "" if not count else f"{sign}{count} " if count > 1 else f"{sign} "
+    counts = Counter(alert.severity for alert in alerts)
+    grave = [(severity, counts[severity]) for severity in (Severity.CRITICAL, Severity.WARNING)]
+    shown = [each for each in grave if each[1]] or [(Severity.INFO, len(alerts))]
+    several = sum(count for _, count in shown) > 1
+    return "".join(
+        f"{SEVERITY_SIGNS[severity]}{count if several else ''} " for severity, count in shown if count
+    )
 
 
 def part_role(index: int) -> str:

@@ -344,7 +344,7 @@ def _load_rows(view: BackendView, width: int) -> list[Row]:
     cells = [
         fact("running", numbers.count(view.running, 5), slots),
         fact("waiting", numbers.count(view.waiting, 5), role=wait_role(view, "text")),
-        fact("for room", numbers.count(view.waiting_for_capacity, 5)),
+        fact("for KV", numbers.count(view.waiting_for_capacity, 5)),
         fact(
             "preempts",
             numbers.rate(view.preemptions_per_s, 5),
@@ -380,7 +380,7 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
         ),
         fact("finished", numbers.rate(view.requests_per_s, 6), "/s"),
         fact("in all", numbers.count(done, 6), " finished" if wide else ""),
-        fact("tok/step", numbers.rate(view.tokens_per_step, 6), " (60 s)" if wide else " 60 s"),
+        fact("batch", numbers.rate(view.tokens_per_step, 6), " tok/step"),
         fact("steps", numbers.rate(view.steps_per_s, 6), "/s"),
     ]
     return facts(cells, width)
@@ -392,14 +392,14 @@ def _unknown_yardsticks(view: BackendView) -> str:
     if not view.ok or not view.running or view.yardsticks:
         return ""
     if steady is None or not steady.tps:
-        return "expected tok/s: not known yet (needs ten steps of one batch size)"
+        return "expected tok/s: known after ten steps of one batch size"
     own_best, published, limit = yardsticks(view.yard, steady.tps, steady.running, steady.batch)
     others = [yardstick.source for yardstick in (published, limit) if yardstick.tps is None]
     if view.prompt_tps is not None and view.prompt_tps > MOST_PROMPT * steady.tps:
         others = ["others are not compared while prompts are computed"]
     own = own_best.source if own_best.tps is None else "no own best from before the last 10 min"
     missing = "; ".join((own, *others)).replace("not known: ", "")
-    return f"expected tok/s: not known ({missing})"
+    return f"expected tok/s not known: {missing}"
 
 
 def _latency_rows(view: BackendView, width: int) -> list[Row]:
@@ -411,6 +411,7 @@ def _latency_rows(view: BackendView, width: int) -> list[Row]:
     for name, field in _LATENCIES:
         rows.append([label(name, 7), *_latency_cells(getattr(view, field), shown)])
     long = [name for name, field in _LATENCIES if getattr(view, field).has_long_few]
+    rows += [[label("queue, prefill, decode, E2E: of ended requests")]] if view.prefill.count else []
     return [*rows, *([[label(f"{', '.join(long)}: mean beyond p95, as {LONG_FEW}")]] if long else [])]
 
 
@@ -652,7 +653,10 @@ def _graphs(view: BackendView) -> list[Graph]:
             [("prefix hits", "prompt"), label(" over 60 s")], history.prefix_cache_hit_percent, "prompt"
         ),
         Graph(
-            [("batch", "running"), label(" tok/step over 60 s")], history.tokens_per_step, "running", tokens
+            [("batch", "running"), label(" tokens of a step, over 60 s")],
+            history.tokens_per_step,
+            "running",
+            tokens,
         ),
     ]
     return [*graphs, *_rare_graphs(view, tokens)]

@@ -525,7 +525,7 @@ def _rank_signs(view: SweepView, width: int | None = None) -> list[tuple[str, st
     columns = columns_of(view, _load_kind(view)) if width is None else columns_for(view, width)
     shown = {column.metric for column in columns}
     ranks = {rank for row in view.rows for name, rank in row.ranks.items() if name in shown}
-    signs = ((Rank.BEST, BEST, "best"), (Rank.LEVEL, ALIKE, "no clear difference"))
+    signs = ((Rank.BEST, BEST, "best value"), (Rank.LEVEL, ALIKE, "no clear difference from it"))
     return [(sign, word) for rank, sign, word in signs if rank in ranks]
 
 

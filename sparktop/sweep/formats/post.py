@@ -255,10 +255,8 @@ def _why_even(series: Sequence[Series]) -> Iterator[str]:
 
 def _warnings_words(result: SweepResult) -> str:
     """Return all that limits the result."""
-    words = " ".join(_with_full_stops(caveats(result, why_slow=False)))
-    if not words or words.startswith("Notes: "):
-        return f"none. {words}".strip()
-    return words.removeprefix("Warnings: ")
+    words = " ".join(_with_full_stops(caveats(result, only_warnings=True)))
+    return words.removeprefix("Warnings: ") or "none."
 
 
 _Changes = Mapping[tuple[str, Load], Sequence[tuple[str, str, float]]]
@@ -354,7 +352,8 @@ def _published_items(beside: Sequence[Series], changes: _Changes) -> Iterator[st
         for metric, words in a_series.definitions.items()
         if metric == _DECODE and words != METRICS[metric].definition
     )
-    words = " ".join([f"{'; '.join(parts)}. In brackets: {against} against it.", *unlike])
+    meaning = f"Columns 'published': its values; in brackets {against} against it."
+    words = " ".join([f"{'; '.join(parts)}.", meaning, *unlike])
     yield f"**Published:** {words}"
 
 
@@ -584,7 +583,7 @@ def _how_to_read(
         else []
     )
     parts += [f"* {NOT_TESTED}"] if any(cell.endswith("*") for cell in cells) else []
-    parts += ["? the level has a warning"] if any(cell.endswith(" ?") for cell in cells) else []
+    parts += ["? has a warning"] if any(cell.endswith(" ?") for cell in cells) else []
     parts += [f"left out here: {lost} level{'' if lost == 1 else 's'}"] if lost else []
     return f"{'; '.join(parts)}."
 

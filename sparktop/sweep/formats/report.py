@@ -52,7 +52,6 @@ from sparktop.sweep.formats.tables import (
     winners,
 )
 from sparktop.sweep.plan.plan import TargetKind, runs_words
-from sparktop.sweep.result.level import split_words
 from sparktop.sweep.result.results import (
     ComparisonResult,
     EnginesLevel,
@@ -476,7 +475,7 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
     yield from caveats(result)
 
 
-def caveats(result: SweepResult, *, why_slow: bool = True) -> Iterator[str]:
+def caveats(result: SweepResult, *, only_warnings: bool = False) -> Iterator[str]:
     """Yield what limits the results: an early end, errors of targets, warnings, and why levels are slow."""
     if result.status == "failed" and result.stop_reason:
         yield f"**Failed**: {code(result.stop_reason)}"
@@ -487,7 +486,7 @@ def caveats(result: SweepResult, *, why_slow: bool = True) -> Iterator[str]:
         if target.error and target.error not in (result.stop_reason or ""):
             is_named = target.error.startswith(target.name)
             yield code(target.error) if is_named else f"{code(target.name)}: {code(target.error)}"
-    summary = mark_summary(result, why_slow=why_slow)
+    summary = mark_summary(result, only_warnings=only_warnings)
     if summary is not None:
         yield summary
     marks = (mark.code for target in result.targets for level in target.levels for mark in level.validity)
@@ -581,10 +580,10 @@ _MarkOfLevel = tuple[str, LoadPoint, Mark]
 """(Name of the target, "" for the only one; point on the axis; mark) of a mark of a level."""
 
 
-def mark_summary(result: SweepResult, *, why_slow: bool = True) -> str | None:
+def mark_summary(result: SweepResult, *, only_warnings: bool = False) -> str | None:
     """Return sentences that state how many levels have each reason to doubt, and each reason to be slow.
 
-    Return None if no level has such a reason (a "mark"). Without `why_slow` there are only reasons to doubt.
+    Return None if no level has such a reason (a "mark"). `only_warnings` leaves out the rest.
     """
     several = len(result.targets) > 1
     levels = [(target, level) for target in result.targets for level in target.in_order()]
@@ -596,7 +595,7 @@ def mark_summary(result: SweepResult, *, why_slow: bool = True) -> str | None:
     ]
     sentences = []
     titles = {MarkKind.WARNING: "Warnings", MarkKind.SLOW: "Why levels are slow", MarkKind.NOTE: "Notes"}
-    for kind in titles if why_slow else (MarkKind.WARNING, MarkKind.NOTE):
+    for kind in (MarkKind.WARNING,) if only_warnings else titles:
         title, chosen = titles[kind], [mark for mark in marks if mark[2].kind is kind]
         words = dict.fromkeys(_mark_kind(mark) for _, _, mark in chosen)
         parts = [_mark_part(word, chosen, len(levels)) for word in words]
@@ -765,8 +764,6 @@ def _router_title(target: TargetResult) -> str:
     return _ROUTERS.get(target.engine or "", target.engine or "a router")
 
 
-_LEAST_STARVED = 5.0
-"""A backend that starved for a smaller share of the time, in percent, is not mentioned."""
 _WHOLE = 100.0
 
 
@@ -806,8 +803,8 @@ def _share_of_engines_words(levels: Sequence[LevelResult], engines: IndependentE
     )
     lossy = [pair for pair in reached if pair[1].significant is not False and pair[0] < _WHOLE]
     worst = min(lossy, key=lambda pair: pair[0])[1].concurrency if lossy else None
-    causes = [cause for level in levels if level.concurrency == worst for cause in _cause_words(level)]
-    return f"{words}; most at c{worst}: {', '.join(causes)}" if causes else words
+    causes = (_cause(level) for level in levels if level.concurrency == worst)
+    return next((f"{words}; most at c{worst}: {cause}" for cause in causes if cause), words)
 
 
 def _loss_words(reached: Sequence[tuple[float, EnginesLevel]]) -> str:
@@ -837,27 +834,15 @@ def _uneven_load_words(levels: Sequence[LevelResult]) -> str:
         return ""
     lost, level = max(losses, key=lambda pair: pair[0])
     words = f"loses about {lost:.0f} % of the tokens to uneven load at {level.point.short}"
-    causes = ", ".join(_cause_words(level))
-    return f"{words}: {causes}" if causes else words
+    return ": ".join(filter(None, (words, _cause(level))))
 
 
-def _cause_words(level: LevelResult) -> Iterator[str]:
-    """Yield what a level shows: uneven load, idle backends, the split of requests, a slow load generator."""
-    kept = level.balance or {}
-    marks = {mark.code: mark.word for mark in marks_of(level)}
-    if UNBALANCED in marks:
-        period = kept.get("period_s")
-        yield marks[UNBALANCED] + (f", a swing every {period:.0f} s" if isinstance(period, float) else "")
-    starved = kept.get("starved_percent")
-    for name, share in starved.items() if isinstance(starved, dict) else ():
-        if isinstance(share, float) and share >= _LEAST_STARVED:
-            yield f"{code(str(name))} nearly empty {share:.0f} % of the time"
-    if (words := split_words(level)) is not None:
-        yield f"{words}, {_WHOLE / max(1, len(level.known_servers)):.0f} % would be even"
-    if isinstance(cause := kept.get("cause"), str):
-        yield plain(cause)
-    if any(mark.code == CLIENT_LAG for mark in level.validity):
-        yield "the load generator was late (warning)"
+def _cause(level: LevelResult) -> str:
+    """Return the word for uneven load at a level, with the swing's period and cause; "" if it has none."""
+    kept, words = level.balance or {}, [mark.word for mark in marks_of(level) if mark.code == UNBALANCED]
+    period, cause = kept.get("period_s"), kept.get("cause")
+    words += [f"a swing every {period:.0f} s"] if words and isinstance(period, float) else []
+    return ", ".join([*words, *([plain(cause)] if isinstance(cause, str) else [])])
 
 
 _MACHINE = ("Target", "Machine", "GPU max", "Power", "Clock", "Throttled", "Least headroom")

@@ -213,7 +213,7 @@ def view_rows(snapshot: Snapshot, kind: str, size: tuple[int, int]) -> list[Row]
     """Return one view of the whole screen; what scrolls is longer than the screen."""
     if kind == "events":
         at = snapshot.taken_at
-        message = "queue of 12 requests: " + "the first one waits for a free slot of the server, " * 3
+        message = "queue of 12 requests: " + "the first one waits for a free slot of the server, " * 4
         events = tuple(
             Event(at + timedelta(seconds=index), Severity.WARNING, "spark-a", message) for index in range(30)
         )

@@ -47,7 +47,7 @@ def test_spare_rows_show_everything() -> None:
     rows = shown(80, 20, LONG)
     text = " ".join(" ".join(rows).split())
     assert text.count("may kill one of them soon") == 2
-    assert text.count("headroom 7.9 GiB · limit 8 GiB") == 2
+    assert text.count("headroom 7.9 GiB (alert at 8 GiB)") == 2
     assert "…" not in text
 
 
@@ -66,7 +66,7 @@ def test_the_full_screen_cuts_nothing(width: int, subject: str) -> None:
     """Alone on the screen every message is there to its end, in more rows than the screen has."""
     text = everything(width, subject)
     assert text.count(LONG) == 9
-    assert text.count("headroom 7.9 GiB · limit 8 GiB") == 9
+    assert text.count("headroom 7.9 GiB (alert at 8 GiB)") == 9
     assert "…" not in text
 
 
@@ -190,9 +190,15 @@ def test_a_cell_is_found_again_by_its_time() -> None:
     assert [cell_of(BAR, time_of(BAR, cell, 60), 60) for cell in range(60)] == [*range(60)]
 
 
-def test_values_of_an_event_begin_with_their_window_and_end_with_limits() -> None:
+def test_values_of_an_event_have_their_limits_behind_them_then_their_window() -> None:
     """What the message on ended processes says is not repeated, nor the time that it covers."""
+    hot = {"margin_c": 0.0, "limit_c": 0.0, "clears_at_c": -3.0, "window_s": 0.0, "temperature_c": 94.0}
+    assert [*value_texts(hot)] == ["to its thermal limit 0 °C (ends at −3 °C)", "temperature 94 °C"]
+    slow = {"ratio": 9.0, "window_s": 10.0, "limit_ratio": 3.0, "clears_below_ratio": 2.0}
+    said = ["times the step of others 9 × (alert at 3 ×, ends below 2 ×)", "in the last 10 s"]
+    assert [*value_texts(slow)] == said
     stalled = {"limit_s": 60.0, "power_w": 19.0, "running": 11.0, "window_s": 45.0}
-    said = ["in the last 45 s", "GPU power 19 W", "requests running 11", "alert after 60 s"]
+    said = ["GPU power 19 W", "requests running 11", "in the last 45 s", "alert after 60 s"]
     assert [*value_texts(stalled)] == said
+    assert [*value_texts({**stalled, "rdma_mb_per_s": 2.0})][-1] == "alert after 60 s", "no limit of a rate"
     assert [*value_texts({"processes": 1.0, "window_s": 6.0, "limit_s": 5.0})] == ["alert after 5 s"]

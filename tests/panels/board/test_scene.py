@@ -120,7 +120,7 @@ def test_the_header_has_the_sign_of_the_panel_for_what_does_not_answer(broken: S
     """Critical alerts have the sign of servers that are unreachable, warnings another one."""
     assert "✖ spark-b" in row_text(header_row(broken, width))
     mild = tuple(replace(one, severity=Severity.WARNING) for one in broken.alerts)
-    assert "✖2 spark-b" in row_text(header_row(replace(broken, alerts=(*broken.alerts, mild[0])), width))
+    assert "✖1 ▲1 spark-b" in row_text(header_row(replace(broken, alerts=(*broken.alerts, mild[0])), width))
     assert "▲ spark-b" in row_text(header_row(replace(broken, alerts=mild), width))
 
 

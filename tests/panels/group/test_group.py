@@ -184,7 +184,7 @@ def test_what_to_try_is_in_sight_at_every_size(width: int, height: int) -> None:
     (balance,) = shown.balance
     hint = "try simple-shuffle (a router that sends at random), unless the log of the router shows cooldowns"
     argued = replace(shown, balance=(replace(balance, hint=hint, reasons=("much evidence " * 20,)),))
-    assert any("hint   try simple-shuffle" in row for row in picture(argued, width, height))
+    assert any("→ try simple-shuffle" in row for row in picture(argued, width, height))
 
 
 NAMES = [*LIFE_S, "herd4", "herd8"]

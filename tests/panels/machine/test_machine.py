@@ -135,7 +135,7 @@ def test_a_slow_clock_names_cause_and_fix() -> None:
     view = replace(view_of(node_sample(30.0, 0.8, Machine(slow_clock=True)).gpus[0]), speed=SLOW)
     for width in (43, 54, 69):
         words = " ".join(" ".join(row_text(row) for row in speed_section(view, width)[0].rows).split())
-        assert words.startswith(f"slow clock {SLOW.reason} likely {CAUSE} to do {FIX}")
+        assert words.startswith(f"slow clock {SLOW.reason} likely {CAUSE} → {FIX}")
 
 
 @pytest.mark.parametrize(

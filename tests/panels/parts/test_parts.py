@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.graphics.cells import cell_width, fit_name
-from sparktop.model.event import Severity
+from sparktop.model.event import Alert, Severity
 from sparktop.model.series import LATE, HistoryTable, Series
 from sparktop.panels.parts.figures import alerts_sign
 from sparktop.panels.parts.graph import (
@@ -282,6 +283,13 @@ def test_a_cut_finding_keeps_its_first_words(sign: str) -> None:
     assert "".join(text for text, _ in row).startswith(f" {sign} positions 4–7 add 0.12 tokens a step")
 
 
-def test_a_remark_has_no_sign_of_a_warning() -> None:
-    """The sign is that of the worst alert: "all well" beside a remark is no contradiction."""
-    assert [alerts_sign(severity, 1) for severity in (None, *Severity)] == ["· ", "· ", "▲ ", "✖ "]
+@pytest.mark.parametrize(
+    ("severities", "sign"),
+    [("", ""), ("i", "· "), ("w", "▲ "), ("c", "✖ "), ("wi", "▲ "), ("cccciww", "✖4 ▲2 "), ("cw", "✖1 ▲1 ")],
+)
+def test_each_severity_of_alerts_is_counted_apart(severities: str, sign: str) -> None:
+    """A number beside the sign of critical alerts counts no warning, and a remark counts as neither."""
+    kinds = {each.value[0]: each for each in Severity}
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    alerts = [Alert("node:n:thermal", kinds[each], "n", "", noon) for each in severities]
+    assert alerts_sign(alerts) == sign

@@ -502,12 +502,7 @@ def test_a_router_has_its_loss_and_the_cause() -> None:
         " `proxy` (LiteLLM, least-busy) reaches 33 % of the decode rate of 2 × `alpha`, each with 1/2 of the "
         "requests (loss: 67 % at c2 and 67 % at c4)"
     ) in cost
-    assert (
-        "oscillating, a swing every 9 s, `omega` nearly empty 23 % of the time, 50 to 75 % of each run"
-        in cost
-    )
-    assert "`alpha` starved" not in cost
-    assert "cooldown" in cost
+    assert "most at c2: oscillating, a swing every 9 s, cooldown" in cost
 
 
 def test_doubts_name_their_levels() -> None:

@@ -203,7 +203,7 @@ def test_no_winner_names_the_largest_lead() -> None:
     result = targets((80, 101, 140), (100, 101, 102), (100, 101, 102))
     assert result_view(result).headline == (
         "no clear difference between the targets in decode, TTFT or prefill "
-        "(decode: at most b +6 % against a at c1)"
+        "(decode: largest lead: b +6 % against a at c1)"
     )
 
 
