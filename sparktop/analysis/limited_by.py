@@ -161,7 +161,7 @@ _FULL_CORE_PERCENT = 88.0
 """A core whose median use over the samples is this much is full: threads move between cores."""
 _FULL_CORE_SHARE = 0.9
 """CPU cores that a process with one busy thread uses when that thread never waits."""
-_LATE_S = 10.0
+LATE_S = 10.0
 """Seconds over which a server's state is judged, too."""
 _THROTTLED_SHARE = 0.8
 """A throttled clock is a limit below this share of the clock that the GPU has reached under load."""
@@ -216,7 +216,7 @@ def gpu_at_work(evidence: Evidence) -> float | None:
     )
     if any(len(polls) < _PAIR for polls in since):
         return None
-    used = gpu_percent(_within_window(replace(evidence, machines=machines, window_s=_LATE_S)))
+    used = gpu_percent(_within_window(replace(evidence, machines=machines, window_s=LATE_S)))
     return used if used is not None and used >= BUSY_GPU_PERCENT else None
 
 
@@ -860,7 +860,7 @@ def _unknown_while_unbalanced(evidence: Evidence) -> Limit | None:
     split = evidence.split
     if split is None or split.word is not BalanceWord.UNKNOWN or split.window_s >= split.needed_s:
         return None
-    return Limit(LimitKind.UNKNOWN, "the balance of the group is not judged yet")
+    return Limit(LimitKind.UNKNOWN, "balance unknown; it is not judged yet")
 
 
 def _limit_inside(evidence: Evidence, load: Load) -> Limit:

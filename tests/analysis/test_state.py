@@ -113,7 +113,10 @@ def test_few_requests_that_keep_the_gpu_busy_are_no_boredom() -> None:
     """Below half of its slots, a server is busy while its GPU is at work all the time, and says so."""
     load = LoadFigures(seen=True, running=122.0, slots=256, window_s=10.0)
     busy = backend_state(replace(load, gpu_percent=97.0), LIMITS)
-    assert (busy.state, busy.rule) == (Is.BUSY, "running 122 of 256 slots, which keep its GPU 97 % busy")
+    assert (busy.state, busy.rule) == (
+        Is.BUSY,
+        "running 122 of 256 slots, GPU 97 % busy in the last 10 s",
+    )
     assert backend_state(load, LIMITS).state is Is.BORED
 
 

@@ -178,12 +178,11 @@ def _entry(event: Alert | Event) -> _Entry:
     sign = (f" {SEVERITY_SIGNS[event.severity]} ", role)
     values = tuple(value_texts(event.values, f"{event.subject} {event.message}"))
     if isinstance(event, Alert):
-        values = (f"since {_time_of_day(event.since)}", *values)
-        return [sign, (f"{event.subject}: ", "title")], event.message, role, values
+        since = f"since {_time_of_day(event.since)}"
+        return [sign, (f"{event.subject}: ", "title")], event.message, role, (since, *values)
     # The last values of what has ended are from before the end, and would contradict it.
-    values = () if event.phase is Phase.END else values
     head: Row = [sign, label(f"{_time_of_day(event.at)} "), (f"{event.subject}: ", "text")]
-    return head, event.message, "muted", values
+    return head, event.message, "muted", () if event.phase is Phase.END else values
 
 
 def _time_of_day(time: datetime) -> str:

@@ -268,7 +268,7 @@ def _many_graph(shown: GroupSlots, width: int, height: int) -> list[Row]:
 
 
 _SIGNS = {True: ("✓ ", "good"), False: ("✗ ", "muted"), None: ("? ", "muted")}
-_BUT = {True: "", False: ", not enough alone", None: ", not sure yet"}
+_BUT = {True: "", False: ", still no", None: ", not sure"}
 """What follows a figure that reaches its limit, by the answer: it does not read as a yes."""
 _SIGN_WORDS = " ✓ yes · ✗ no · ? not judged yet · esc back "
 

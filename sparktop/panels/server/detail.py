@@ -380,7 +380,7 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
         ),
         fact("finished", numbers.rate(view.requests_per_s, 6), "/s"),
         fact("in all", numbers.count(done, 6), " finished" if wide else ""),
-        fact("batch", numbers.rate(view.tokens_per_step, 6), " tok/step"),
+        fact("batch", numbers.rate(view.tokens_per_step, 6), " tok"),
         fact("steps", numbers.rate(view.steps_per_s, 6), "/s"),
     ]
     return facts(cells, width)
