@@ -226,6 +226,8 @@ def test_no_trend_is_no_number() -> None:
     assert trend.split() == ["trend", "–"]
     assert row_text(trend_runs(Headroom(2e6, 120.0), 40)) == slope_text(2e6) == "+0.1 GiB/min"
     assert slope_text(-1024.0) == "−60.0 KiB/min"
+    reached = Headroom(-2e6, 120.0, 0.0, 8 * GIB)
+    assert row_text(trend_runs(reached, 40)) == f"{slope_text(-2e6)}, below its limit", "no time is left"
 
 
 PORT = NetworkReading(
