@@ -311,7 +311,7 @@ def test_plain_text_says_the_word_and_why(swinging: Snapshot, width: int) -> Non
     assert re.search(r"balance of proxy: oscillating · since 00:00:(4\d|5[0-5]) UTC · period", flat)
     assert "judged on polls every 0.25 s · strategy least-busy" in flat
     assert "spark-a and spark-b swing against each other every" in flat
-    assert "hint: try simple-shuffle or round-robin" in flat
+    assert "→ try simple-shuffle or round-robin" in flat
 
 
 def test_no_list_explains_another_word_than_the_one_above_it(swinging: Snapshot) -> None:
