@@ -255,8 +255,8 @@ def _why_even(series: Sequence[Series]) -> Iterator[str]:
 
 def _warnings_words(result: SweepResult) -> str:
     """Return all that limits the result."""
-    words = " ".join(_with_full_stops(caveats(result, only_warnings=True)))
-    return words.removeprefix("Warnings: ") or "none."
+    words = " ".join(_with_full_stops(caveats(result, why_slow=False)))
+    return f"none. {words}".strip() if words[:7] in {"", "Notes: "} else words.removeprefix("Warnings: ")
 
 
 _Changes = Mapping[tuple[str, Load], Sequence[tuple[str, str, float]]]

@@ -475,7 +475,7 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
     yield from caveats(result)
 
 
-def caveats(result: SweepResult, *, only_warnings: bool = False) -> Iterator[str]:
+def caveats(result: SweepResult, *, why_slow: bool = True) -> Iterator[str]:
     """Yield what limits the results: an early end, errors of targets, warnings, and why levels are slow."""
     if result.status == "failed" and result.stop_reason:
         yield f"**Failed**: {code(result.stop_reason)}"
@@ -486,7 +486,7 @@ def caveats(result: SweepResult, *, only_warnings: bool = False) -> Iterator[str
         if target.error and target.error not in (result.stop_reason or ""):
             is_named = target.error.startswith(target.name)
             yield code(target.error) if is_named else f"{code(target.name)}: {code(target.error)}"
-    summary = mark_summary(result, only_warnings=only_warnings)
+    summary = mark_summary(result, why_slow=why_slow)
     if summary is not None:
         yield summary
     marks = (mark.code for target in result.targets for level in target.levels for mark in level.validity)
@@ -580,10 +580,10 @@ _MarkOfLevel = tuple[str, LoadPoint, Mark]
 """(Name of the target, "" for the only one; point on the axis; mark) of a mark of a level."""
 
 
-def mark_summary(result: SweepResult, *, only_warnings: bool = False) -> str | None:
+def mark_summary(result: SweepResult, *, why_slow: bool = True) -> str | None:
     """Return sentences that state how many levels have each reason to doubt, and each reason to be slow.
 
-    Return None if no level has such a reason (a "mark"). `only_warnings` leaves out the rest.
+    Return None if no level has such a reason (a "mark"). Without `why_slow` there are only reasons to doubt.
     """
     several = len(result.targets) > 1
     levels = [(target, level) for target in result.targets for level in target.in_order()]
@@ -595,7 +595,7 @@ def mark_summary(result: SweepResult, *, only_warnings: bool = False) -> str | N
     ]
     sentences = []
     titles = {MarkKind.WARNING: "Warnings", MarkKind.SLOW: "Why levels are slow", MarkKind.NOTE: "Notes"}
-    for kind in (MarkKind.WARNING,) if only_warnings else titles:
+    for kind in titles if why_slow else (MarkKind.WARNING, MarkKind.NOTE):
         title, chosen = titles[kind], [mark for mark in marks if mark[2].kind is kind]
         words = dict.fromkeys(_mark_kind(mark) for _, _, mark in chosen)
         parts = [_mark_part(word, chosen, len(levels)) for word in words]
