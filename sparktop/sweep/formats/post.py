@@ -256,7 +256,9 @@ def _why_even(series: Sequence[Series]) -> Iterator[str]:
 def _warnings_words(result: SweepResult) -> str:
     """Return all that limits the result."""
     words = " ".join(_with_full_stops(caveats(result, why_slow=False)))
-    return f"none. {words}".strip() if words[:7] in {"", "Notes: "} else words.removeprefix("Warnings: ")
+    if not words or words.startswith("Notes: "):
+        return f"none. {words}".strip()
+    return words.removeprefix("Warnings: ")
 
 
 _Changes = Mapping[tuple[str, Load], Sequence[tuple[str, str, float]]]
