@@ -759,10 +759,11 @@ def _bandwidth_limit(evidence: Evidence, load: Load, cost: StepCost, flat: float
     parts, value, limit, unit = [], None, None, None
     step_s, batch = load.step_s or cost.step_s, load.batch or cost.batch
     step = f"a step takes {1000 * step_s:.0f} ms with {_requests_text(batch)} on average"
-    each = " on each machine" if evidence.spans > 1 else ""
     if read is not None and percent:
         value, limit, unit = read, 100 * read / percent, "GB/s"
-        parts.append(f"reads {value:.0f} of {limit:.0f} GB/s{each}")
+        parts.append(
+            f"reads {value:.0f} of {limit:.0f} GB/s{' on each machine' if evidence.spans > 1 else ''}"
+        )
     if flat is not None:
         # A smaller fixed part would not show that steps read: then the reads do.
         parts.append(step + (_with_fewer_text(cost, batch, flat) if flat >= _FLAT else ""))

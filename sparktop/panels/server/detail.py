@@ -367,7 +367,6 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
     part = ""
     if computed is not None and cached is not None and computed + cached > 0:
         part = f" {numbers.percent(100 * cached / (computed + cached)).strip()}"
-    wide = width >= WIDE_FACTS
     done = sum(view.finished.values()) if view.finished else None
     cells = [
         fact("output", numbers.rate(view.generation_tps, 6), " tok/s"),
@@ -379,7 +378,7 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
             f" tok/s{part}" if width >= WIDE_FACTS + 4 else " tok/s",
         ),
         fact("finished", numbers.rate(view.requests_per_s, 6), "/s"),
-        fact("in all", numbers.count(done, 6), " finished" if wide else ""),
+        fact("in all", numbers.count(done, 6), " finished" if width >= WIDE_FACTS else ""),
         fact("batch", numbers.rate(view.tokens_per_step, 6), " tok"),
         fact("steps", numbers.rate(view.steps_per_s, 6), "/s"),
     ]
