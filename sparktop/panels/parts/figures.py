@@ -254,12 +254,10 @@ def alerts_sign(alerts: Sequence[Alert]) -> str:
     Remarks count only where nothing needs attention.
     """
     counts = Counter(alert.severity for alert in alerts)
-    grave = [(severity, counts[severity]) for severity in (Severity.CRITICAL, Severity.WARNING)]
-    shown = [each for each in grave if each[1]] or [(Severity.INFO, len(alerts))]
-    several = sum(count for _, count in shown) > 1
-    return "".join(
-        f"{SEVERITY_SIGNS[severity]}{count if several else ''} " for severity, count in shown if count
-    )
+    if len(counts) > 1:
+        del counts[Severity.INFO]
+    several, shown = counts.total() > 1, [each for each in Severity if counts[each]]
+    return "".join(f"{SEVERITY_SIGNS[each]}{counts[each] if several else ''} " for each in reversed(shown))
 
 
 def part_role(index: int) -> str:
