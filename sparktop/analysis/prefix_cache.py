@@ -66,6 +66,9 @@ class PrefixCacheRule:
         """Start without prompts."""
         self._last: BackendView | None = None
         self._steps: deque[_Step] = deque(maxlen=_MOST_STEPS)
+        self._turns: tuple[int, int] | None = None
+        self._turns_at = 0.0
+        """What was recognised last, and when: it holds for the window, for other prompts come between."""
         self._swept = False
         """Whether a sweep of this program is among what the server has counted since its start."""
         self._due = 0.0
@@ -80,7 +83,7 @@ class PrefixCacheRule:
         before = last.prefix if last is not None else None
         if before is not None and (use.prompt_tokens < before.prompt_tokens or use.cache != before.cache):
             self._steps.clear()  # the server restarted
-            self._swept, self._due, before = False, at, None
+            self._swept, self._due, self._turns, before = False, at, None, None
         self._swept = self._swept or view.in_sweep
         if view.in_sweep or (last is not None and last.in_sweep):
             return self._found
@@ -100,8 +103,16 @@ class PrefixCacheRule:
             self._due = at + _EVERY_S
             while self._steps and self._steps[0].at < at - _WINDOW_S:
                 self._steps.popleft()
+            if (seen := turns(self._singles()[-_MOST_TURNS:])) is not None:
+                self._turns, self._turns_at = seen, at
+            elif self._turns_at < at - _WINDOW_S:
+                self._turns = None
             self._found = tuple(self._findings(view, use))
         return self._found
+
+    def _singles(self) -> list[float]:
+        """Return the tokens of prompts that came alone between two polls."""
+        return [step.tokens for step in self._steps if step.prompts == 1]
 
     def _findings(self, view: BackendView, use: PrefixUse) -> Iterator[Finding]:
         """Yield that the caches spare nothing, once enough prompts have come to say so."""
@@ -125,7 +136,7 @@ class PrefixCacheRule:
             return
         if 100 * cached >= little_percent * asked:
             return
-        prompts = _Prompts(view, use, list(steps), total)
+        prompts = _Prompts(view, use, list(steps), total, self._singles(), self._turns)
         if not prompts.grow and (use.prompts is None or 100 * cached >= nothing_percent * asked):
             return
         yield prompts.finding(since="since its start" if whole else "while watched")
@@ -145,15 +156,23 @@ class _Prompts:
     """Prompts of which nothing was found, and what can be said of the reason."""
 
     def __init__(
-        self, view: BackendView, use: PrefixUse, steps: Sequence[_Step], total: Sequence[float]
+        self,
+        view: BackendView,
+        use: PrefixUse,
+        steps: Sequence[_Step],
+        total: Sequence[float],
+        singles: Sequence[float],
+        turns_seen: tuple[int, int] | None,
     ) -> None:
-        """Judge `steps` of a server; `total` is (prompts, their tokens, tokens looked up, found)."""
+        """Judge `steps` of a server; `total` is (prompts, their tokens, tokens looked up, found).
+
+        `singles` are the tokens of prompts that came alone, `turns_seen` what `turns` returned of them.
+        """
         self._view, self._cache, self._steps = view, use.cache, steps
         self._count, tokens, self._asked, self._cached = total
         self._is_counted = use.prompts is not None
         self._mean = tokens / self._count
-        self._singles = [step.tokens for step in self._steps if step.prompts == 1]
-        self._turns = turns(self._singles[-_MOST_TURNS:])
+        self._singles, self._turns = singles, turns_seen
         block = use.cache.block_tokens
         # A draft head (MTP, EAGLE) needs the last block's hidden states: vLLM drops the last block found.
         blocks = 1 if view.spec_accepted_per_draft is None else 2

@@ -214,6 +214,23 @@ def test_prefixes_found_at_the_limit(share: float) -> None:
     assert changes(held) <= MOST_CHANGES + 1
 
 
+@pytest.mark.parametrize("share", [0.35, 0.45, 0.55])
+def test_turns_that_are_as_many_as_other_prompts(share: float) -> None:
+    """About half of the prompts continue the one before, the others have any length; none is found."""
+    dice, rule, held = seeded(5), EachServer(PrefixCacheRule), []
+    count = tokens = length = 0.0
+    for second in range(7200):
+        if second % 6 == 0:
+            length = length + dice.uniform(150, 900) if dice.random() < share else dice.uniform(1500, 20_000)
+            count, tokens = count + 1, tokens + length
+        use = PrefixUse(PrefixCache(on=True, block_tokens=16), count, tokens, tokens, 0.0)
+        view = BackendView("b", "http://b", "g", engine="vllm", generation_tokens=9e5, prefix=use)
+        found = list(rule.look(Situation(float(second), WHEN, {"b": view})))
+        held.append(any(one.severity for one in found))
+    assert any(held)
+    assert changes(held) <= MOST_CHANGES + 1
+
+
 def test_a_slow_link_whose_small_batches_are_not_slow() -> None:
     """The batches come by turns; the small ones hardly need the link."""
     rule, held, found = EachServer(SlowLink), [], list[Finding]()
