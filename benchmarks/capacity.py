@@ -26,7 +26,7 @@ import tables
 from limits import DENSE_8B, DENSE_70B
 from msgspec.structs import replace
 
-from sparktop.model.load import Level, LoadEvent, LoadKind, LoadMode, LoadPoint
+from sparktop.model.load import LoadEvent, LoadKind, LoadMode, LoadPoint, concurrency_point
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_VANILLA, LONG_CONTEXT, SOLO
 from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.sweep.plan.arrivals import due_times, parse_pattern
@@ -113,9 +113,9 @@ def run_level(made: Setup, value: float, duration_s: float, seed: str) -> list[L
     if plan.kind is LoadKind.RATE:
         return _arrivals(time, way, plan, value, seed)
     if plan.kind is LoadKind.CONCURRENCY:
-        level = Level("s", int(value), plan.pp, plan.tg, LoadMode.STEADY, 1, duration_s)
+        level = plan.level("s", concurrency_point(int(value)))
         stagger_s = min(_LONGEST_RAMP_S, _RAMP_SHARE * duration_s)
-        closed = ClosedLoop(time, way, level, seed=seed, stagger_s=stagger_s)
+        closed = ClosedLoop(time, way, level, steady_s=duration_s, seed=seed, stagger_s=stagger_s)
         closed.start()
         time.run(duration_s + 600)
         return closed.events

@@ -38,7 +38,7 @@ from sparktop.engines import read_page
 from sparktop.model.engine import EngineSample
 from sparktop.model.event import Progress
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.load import Level, LoadMode
+from sparktop.model.load import Level, concurrency_point
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, LONG_CONTEXT, SOLO
 from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest
@@ -389,9 +389,11 @@ class Run:
                 2, round(phase.output_tokens * own.uniform(0.5, 1.5))
             )
 
-        level = Level("x", count, phase.prompt_tokens, phase.output_tokens, LoadMode.STEADY, duration_s=1e9)
+        level = Level("x", concurrency_point(count), phase.prompt_tokens, phase.output_tokens)
         way = _Way(self.time, self._histograms)
-        loop = ClosedLoop(self.time, way, level, seed=dice.random().hex(), lengths=lengths, stagger_s=3.0)
+        loop = ClosedLoop(
+            self.time, way, level, steady_s=1e9, seed=dice.random().hex(), lengths=lengths, stagger_s=3.0
+        )
         loop.start()
         return loop
 

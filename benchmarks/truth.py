@@ -24,7 +24,7 @@ from typing import Self
 import msgspec
 from truth_server import Pace, Stream
 
-from sparktop.model.load import Level, LoadMode
+from sparktop.model.load import Level, LoadMode, concurrency_point
 from sparktop.sweep.generator.wire import (
     Batch,
     Calibrate,
@@ -266,11 +266,9 @@ class Generator:
         if record.finished is None:
             raise LoadFailedError(f"{load.id} has no end")
         events = record.events()
-        level = Level(
-            "truth", load.concurrency, PROMPT_TOKENS, load.output_tokens, load.mode, 1, load.duration_s
-        )
+        level = Level("truth", concurrency_point(load.concurrency), PROMPT_TOKENS, load.output_tokens)
         return Load(
-            level_result(level, collect(events)),
+            level_result(level, collect(events), mode=load.mode),
             record,
             record.finished,
             {trace.request_id: trace for trace in collect(events)},

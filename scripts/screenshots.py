@@ -20,15 +20,14 @@ from textual.pilot import Pilot
 
 from sparktop.colors.palette import shipped_palettes
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
-from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
+from sparktop.model.load import Level, LoadKind, LoadPoint, concurrency_point
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep import LevelKey
 from sparktop.model.targets import SweepSpec
 from sparktop.simulation.calibration import SOLO
 from sparktop.store import Store
 from sparktop.sweep.history import History
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
-from sparktop.sweep.plan.plan import Load, Plan, load_at
+from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save
@@ -60,7 +59,7 @@ RIVAL = "simple-shuffle"
 NAMES = ("proxy", RIVAL, "spark-a")
 PP, TG, RUNS = 512, 64, 5
 LEVELS = (1, 4, 16, 48)
-HALT = Halt(RIVAL, Load(PP, 16), run=2, after_s=2.0)
+HALT = Halt(Level(RIVAL, concurrency_point(16), PP, TG), run=2, after_s=2.0)
 """Moment at which the running sweep is drawn."""
 SEARCH_S, SEARCHED = 60.0, 6.0
 """Seconds per level in the search for the number of agents, and the number being tried in its picture."""
@@ -172,7 +171,7 @@ async def play() -> Played:
         assert one.result is not None  # noqa: S101 - as above
         found[START + timedelta(days=days)] = one.result
     stopped = RehearsedSweep(seed=3)
-    halt = Halt("spark-b", Load(PP, 16), run=0, after_s=1.0)
+    halt = Halt(Level("spark-b", concurrency_point(16), PP, TG), run=0, after_s=1.0)
     await stopped.play(plan_of(stopped, ("spark-b",), "quick"), halt=halt)
     assert stopped.result is not None  # noqa: S101 - its first levels are done
     update = {"status": "cancelled", "stop_reason": "stopped by hand"}
@@ -185,8 +184,8 @@ async def at_work() -> RehearsedSweep:
     sweep = RehearsedSweep(scenario=SCENARIOS["agents"])
     preset = SweepSpec("agents", agents=(2, AGENTS), duration_s=AGENTS_S)
     plan = make_plan(preset | SweepSpec(seed=7), [sweep.targets["spark-a"]])
-    load = load_at(plan, LoadPoint(LoadKind.AGENTS, AGENTS), plan.pp)
-    await sweep.play(plan, halt=Halt("spark-a", load, run=0, after_s=0.8 * AGENTS_S))
+    level = plan.level("spark-a", LoadPoint(LoadKind.AGENTS, AGENTS))
+    await sweep.play(plan, halt=Halt(level, run=0, after_s=0.8 * AGENTS_S))
     return sweep
 
 
@@ -197,8 +196,8 @@ async def searches() -> tuple[RehearsedSweep, RehearsedSweep]:
     running, done = (RehearsedSweep(scenario=scenario) for _ in range(2))
     target = running.targets["spark-a"]
     plan = make_capacity_plan(default_capacity(), [target], SweepSpec(duration_s=SEARCH_S, seed=7))
-    load = load_at(plan, LoadPoint(LoadKind.AGENTS, SEARCHED), plan.pp)
-    await running.play(plan, halt=Halt("spark-a", load, run=0, after_s=0.8 * SEARCH_S))
+    level = plan.level("spark-a", LoadPoint(LoadKind.AGENTS, SEARCHED))
+    await running.play(plan, halt=Halt(level, run=0, after_s=0.8 * SEARCH_S))
     await done.play(plan)
     return running, done
 
@@ -267,7 +266,7 @@ class Pictures:
         async with app.run_test(size=size) as pilot:
             screen = SweepScreen(app.role_styles, done)
             await app.push_screen(screen)
-            screen.chosen = LevelKey(RIVAL, concurrency_point(16), PP)
+            screen.chosen = Level(RIVAL, concurrency_point(16), PP, TG)
             return await _pressed(app, pilot, ("enter", "pagedown"))
 
     async def _editor(self, size: Size) -> str:

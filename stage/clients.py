@@ -20,7 +20,6 @@ from sparktop.model.load import (
     LevelEnded,
     LevelStarted,
     LoadEvent,
-    LoadMode,
     RequestEnded,
     RequestStarted,
     RunStarted,
@@ -176,6 +175,8 @@ class ClosedLoop:
         way: Way,
         level: Level,
         *,
+        runs: int = 1,
+        steady_s: float | None = None,
         seed: int | str = 0,
         lengths: Lengths | None = None,
         stagger_s: float = 0.0,
@@ -183,18 +184,18 @@ class ClosedLoop:
     ) -> None:
         """Prepare the clients of the load level `level`; `start` begins to send requests to `way`.
 
-        `lengths` draws the lengths of each request; None: all have the lengths of the level. `stagger_s` is
+        Each of its `runs` is a burst, or lasts `steady_s` seconds in which a request that ends is replaced at
+        once. `lengths` draws the lengths of each request; None: all have those of the level. `stagger_s` is
         the time in seconds over which the clients of a steady load run start. `pause_s` is the time between
         two load runs.
-
-        Raises:
-            ValueError: a steady level has no duration.
         """
         self.events: list[LoadEvent] = []
         self.done = False
         self._time = time
         self._way = way
         self._level = level
+        self._runs = runs
+        self._steady_s = steady_s
         # Sizes of requests need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
         self._lengths = lengths
@@ -207,24 +208,22 @@ class ClosedLoop:
         self._closing = False
         self._owed: int | None = None
         """Requests to send after a rest; None except during a rest."""
-        if level.mode is LoadMode.STEADY and level.duration_s is None:
-            raise ValueError("a steady level needs a duration")
         time.listeners.append(self._on_event)
 
     def start(self) -> None:
         """Begin the load level at the current model time."""
-        self.events.append(LevelStarted(self._time.now_s, self._level))
+        self.events.append(LevelStarted(self._time.now_s))
         self._start_run()
 
     def _start_run(self) -> None:
-        now_s, level = self._time.now_s, self._level
-        self._closing = level.mode is LoadMode.BURST
+        now_s, concurrency = self._time.now_s, self._level.point.concurrency
+        self._closing = self._steady_s is None
         self.events.append(RunStarted(now_s, self._run))
-        if level.duration_s is not None and level.mode is LoadMode.STEADY:
-            self._time.call_at(now_s + level.duration_s, self._close)
-        self._unsent = level.concurrency
-        for client in range(level.concurrency):
-            delay_s = 0.0 if self._closing else self._stagger_s * client / level.concurrency
+        if self._steady_s is not None:
+            self._time.call_at(now_s + self._steady_s, self._close)
+        self._unsent = concurrency
+        for client in range(concurrency):
+            delay_s = 0.0 if self._closing else self._stagger_s * client / concurrency
             self._time.call_at(now_s + delay_s, partial(self._begin, self._run))
 
     def _begin(self, run: int) -> None:
@@ -235,10 +234,10 @@ class ClosedLoop:
 
     def _send(self) -> None:
         level = self._level
-        sizes = (level.prompt_tokens, level.output_tokens)
+        sizes = (level.pp or 0, level.tg or 0)
         prompt, output = sizes if self._lengths is None else self._lengths(self._random)
         self._made += 1
-        request = SimulatedRequest(f"{level.target}-{level.concurrency}-{self._made}", prompt, output)
+        request = SimulatedRequest(f"{level.target}-{level.point.concurrency}-{self._made}", prompt, output)
         self._in_flight[request.request_id] = None
         self.events.append(RequestStarted(request.request_id, self._time.now_s, self._run, prompt))
         self._way.send(request)
@@ -282,10 +281,10 @@ class ClosedLoop:
     def _end_run(self) -> None:
         now_s = self._time.now_s
         self._run += 1
-        if self._run < self._level.runs:
+        if self._run < self._runs:
             self._time.call_at(now_s + self._pause_s, self._start_run)
         else:
-            self.events.append(LevelEnded(now_s, self._level))
+            self.events.append(LevelEnded(now_s))
             self._time.listeners.remove(self._on_event)
             self.done = True
 

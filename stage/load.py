@@ -7,7 +7,7 @@ from functools import partial
 
 from sparktop.demo.engine_page import EngineHistograms
 from sparktop.demo.scenario import Scenario, lengths_of
-from sparktop.model.load import Level, LoadMode
+from sparktop.model.load import Level, concurrency_point
 from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest
 from sparktop.simulation.routers import make_router
 from sparktop.simulation.thermal import NodeThermal
@@ -82,8 +82,8 @@ def routed_load(time: VirtualTime, scenario: Scenario, *, seed: int) -> ClosedLo
     # Created first, so that it is notified of the requests' ends before other listeners.
     way = RoutedDestination(time, router, habits, seed=seed)
     size = (scenario.prompt_tokens, scenario.output_tokens)
-    level = Level(scenario.name, scenario.load, *size, LoadMode.STEADY, duration_s=_FOREVER_S)
-    loop = ClosedLoop(time, way, level, seed=seed, lengths=lengths_of(scenario))
+    level = Level(scenario.name, concurrency_point(scenario.load), *size)
+    loop = ClosedLoop(time, way, level, steady_s=_FOREVER_S, seed=seed, lengths=lengths_of(scenario))
     loop.start()
     if scenario.rests is not None:
         _rest(time, loop, scenario.rests)

@@ -15,10 +15,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario
+from sparktop.model.load import Level
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep import LevelEvidence, LevelKey, SweepView
+from sparktop.model.sweep import LevelEvidence, SweepView
 from sparktop.sweep.compare.series import Reference
-from sparktop.sweep.plan.plan import Load, Plan, SweepTarget, TargetKind
+from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import Phase, PhaseChanged, SweepEvent
 from sparktop.sweep.run.runner import SweepRunner
@@ -37,8 +38,7 @@ _LOOK_S = 0.5
 class Halt(Struct, frozen=True):
     """The moment at which a sweep is stopped: `after_s` seconds after the start of a load run of a level."""
 
-    target: str
-    load: Load
+    level: Level
     run: int
     after_s: float
 
@@ -81,7 +81,7 @@ class RehearsedSweep:
         """Return the current view of the sweep."""
         return self._live_view().view()
 
-    def evidence(self, key: LevelKey) -> LevelEvidence | None:
+    def evidence(self, key: Level) -> LevelEvidence | None:
         """Return the details of the level `key`, which a screen shows when the level's row is opened.
 
         None if there are no details.
@@ -167,7 +167,7 @@ class _Stage:
         halt = self._halt
         if halt is None or not isinstance(event, PhaseChanged) or event.phase is not Phase.RUNNING:
             return
-        if (event.target, event.load, event.run) == (halt.target, halt.load, halt.run):
+        if (event.level, event.run) == (halt.level, halt.run):
             self._at_s = self._sweep.rehearsal.now_s + halt.after_s
 
     async def on_time(self) -> None:

@@ -14,12 +14,14 @@ from sparktop.model.load import (
     FirstToken,
     Level,
     LoadEvent,
+    LoadMode,
     RequestEnded,
     RequestEvent,
     RequestStarted,
     RunStarted,
     Tokens,
     TokenSource,
+    concurrency_point,
 )
 from sparktop.simulation.engine import EngineEvent
 from sparktop.simulation.routers import make_router
@@ -183,10 +185,11 @@ class RehearsedWorker(SweepWorker):
         """Start the load of a run, named `name`, on `way`."""
         plan, time = load.conversations, self._rehearsal.time
         if plan is None or load.warm_up:
-            level = Level(
-                name, load.concurrency, load.prompt_tokens, load.output_tokens, load.mode, 1, load.duration_s
+            point = concurrency_point(load.concurrency)
+            level = Level(name, point, load.prompt_tokens, load.output_tokens)
+            loop = ClosedLoop(
+                time, way, level, steady_s=load.duration_s if load.mode is LoadMode.STEADY else None
             )
-            loop = ClosedLoop(time, way, level)
             loop.start()
             return loop
         profile = self._rehearsal.scenario.profile

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from tables import Figure
 
-from sparktop.model.load import concurrency_point
+from sparktop.model.load import Level, concurrency_point
 from sparktop.model.sweep import Value
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_reference
+from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference
 from sparktop.sweep.terms.statistics import value_of
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
@@ -79,7 +79,7 @@ def series_of_runs(runs: Runs) -> list[Series]:
             name,
             tuple(
                 SeriesLevel(
-                    Load(concurrency_point(level), 1024, 128),
+                    Level("", concurrency_point(level), 1024, 128),
                     {metric: _figure(one) for metric, one in values.items()},
                 )
                 for level, values in levels.items()

@@ -21,7 +21,7 @@ from tables import Figure
 from truth import decode_tps, itl_s, tpot_s, ttft_s
 from truth_server import Answer, Delivery, FixedPace, Stream
 
-from sparktop.model.load import Level
+from sparktop.model.load import Level, concurrency_point
 from sparktop.sweep.generator.connection import Connection
 from sparktop.sweep.generator.exchange import Exchange, Request, RunLog, Terms
 from sparktop.sweep.plan.plan import Plan, Timeouts
@@ -167,7 +167,7 @@ def _play_one(
 
 
 def _level(record: RunRecord) -> LevelResult:
-    level = Level("truth", STREAMS, 64, TOKENS)
+    level = Level("truth", concurrency_point(STREAMS), 64, TOKENS)
     made = level_result(level, collect(record.events()))
     plan = Plan((), concurrency=(STREAMS,), pp=64, tg=TOKENS, runs=1)
     return made.model_copy(update={"validity": judge(plan, made, LevelFacts())})

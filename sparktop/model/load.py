@@ -12,7 +12,6 @@ Also the place of a request in a conversation.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -78,6 +77,10 @@ REMOVED_KINDS = frozenset({"pools", "users"})
 """Values of `LoadKind` in files of earlier versions; what these hold of them is ignored."""
 
 
+MOST_IN_FLIGHT = 512
+"""Requests in flight from which on an open-loop level makes further ones wait in the client."""
+
+
 class LoadPoint(Struct, frozen=True):
     """The position of a level on the axis of its sweep; points of different kinds are never compared."""
 
@@ -94,6 +97,11 @@ class LoadPoint(Struct, frozen=True):
     def concurrency(self) -> int:
         """The number of requests at the same time; 0 on another axis."""
         return int(self.value) if self.kind is LoadKind.CONCURRENCY else 0
+
+    @property
+    def most_in_flight(self) -> int:
+        """The most requests in flight of a level."""
+        return MOST_IN_FLIGHT if self.kind is LoadKind.RATE else int(self.value)
 
     @property
     def words(self) -> str:
@@ -144,25 +152,29 @@ def concurrency_point(concurrency: int, text: str | None = None) -> LoadPoint:
     return LoadPoint(LoadKind.CONCURRENCY, concurrency, text=text)
 
 
-class OnAxis:
-    """A level, or figures of one, with a concurrency and perhaps a position on another axis."""
+class Level(Struct, frozen=True):
+    """A load level: what is sent to one target at one point of the axis, in one or more runs."""
 
-    __slots__ = ()
-
-    if TYPE_CHECKING:
-
-        @property
-        def concurrency(self) -> int:
-            """The most requests in flight."""
-
-        @property
-        def position(self) -> LoadPoint | None:
-            """The point, unless it is a concurrency of made prompts or the user's own."""
+    target: str
+    """Name of the target; "" in rows that compare several, and where it does not matter."""
+    point: LoadPoint
+    pp: int | None = None
+    """Prompt tokens of each request, its context not included. None if they are not known, or differ: those
+    of the user's own prompts and of built-in texts."""
+    tg: int | None = None
+    """Output tokens of each request; None if unknown."""
+    depth: int = 0
+    """Tokens of context before the prompt."""
 
     @property
-    def point(self) -> LoadPoint:
-        """The position on the axis of the sweep."""
-        return self.position or concurrency_point(self.concurrency)
+    def label(self) -> str:
+        """The load without its lengths: "c = 4", "c = 4 @ 8,192"."""
+        return self.point.label + (f" @ {self.depth:,}" if self.depth else "")
+
+    @property
+    def order(self) -> tuple[LoadPoint, int, int, int]:
+        """The sort key: the point, then context, prompt and output tokens; unknown lengths are 0."""
+        return self.point, self.depth, self.pp or 0, self.tg or 0
 
 
 class TokenSource(StrEnum):
@@ -190,31 +202,10 @@ class EndReason(StrEnum):
     """Refused, broken off or cut short; the event holds the failure."""
 
 
-class Level(OnAxis, Struct, frozen=True):
-    """A load level: the requests sent to one target at one point of the axis, repeated in `runs` runs."""
-
-    target: str
-    concurrency: int
-    """The most requests in flight. In bursts and steady mode this is the level's point on the axis."""
-    prompt_tokens: int
-    output_tokens: int
-    mode: LoadMode = LoadMode.BURST
-    runs: int = 1
-    duration_s: float | None = None
-    """Of each run in steady mode; None in burst mode. Open mode: of the measured part of each run."""
-    position: LoadPoint | None = None
-    """The point on the axis; None: it is the concurrency."""
-    depth: int = 0
-    """Tokens of context before the prompt."""
-    own_prompts: bool = False
-    """True if the prompts are the user's own: their lengths differ, and `prompt_tokens` is a guess."""
-
-
 class LevelStarted(Struct, frozen=True, tag=True, omit_defaults=True):
-    """Event: the load level `level` begins."""
+    """Event: a load level begins."""
 
     at: float
-    level: Level
 
 
 class RunStarted(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -315,10 +306,9 @@ class RequestEnded(Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class LevelEnded(Struct, frozen=True, tag=True, omit_defaults=True):
-    """Event: the load level `level` has ended."""
+    """Event: the load level has ended."""
 
     at: float
-    level: Level
 
 
 RequestEvent = RequestStarted | ResponseStarted | FirstToken | Tokens | RequestEnded

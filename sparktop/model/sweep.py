@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sparktop.model.instant import TimeRange
 from sparktop.model.judgement import NO_DIFFERENCE
-from sparktop.model.load import LoadPoint
+from sparktop.model.load import Level, LoadPoint
 
 NOT_CERTAIN = "not certain"
 """The verdict on a difference whose 95 % interval excludes 0, but which is not significant among all rows of
@@ -350,16 +350,6 @@ Slots = tuple[float | None, ...]
 """Values in consecutive time slots of equal length, oldest first; None is a gap."""
 
 
-class LevelKey(Struct, frozen=True):
-    """Key of a load level: its target, point on the axis, and lengths."""
-
-    target: str
-    point: LoadPoint
-    prompt_tokens: int | None = None
-    depth: int = 0
-    """Tokens of context before the prompt."""
-
-
 class LevelState(StrEnum):
     """The progress of one load level of a sweep."""
 
@@ -384,7 +374,7 @@ class LevelState(StrEnum):
 class PlannedLevel(Struct, frozen=True):
     """A load level of the sweep's plan, with its progress."""
 
-    key: LevelKey
+    key: Level
     state: LevelState = LevelState.AHEAD
     runs_done: int = 0
     runs: int | None = None
@@ -453,7 +443,7 @@ class Mark(Struct, frozen=True):
 class ResultRow(Struct, frozen=True):
     """A row of the result table: the measured values of one load level."""
 
-    key: LevelKey
+    key: Level
     figures: Mapping[str, Value]
     """Values by metric name: "decode_tps", "ttft_ms" and the like."""
     ttft_p50_ms: float | None = None
@@ -501,7 +491,7 @@ class Moment(Struct, frozen=True):
 
     phase: str
     """The sweep's current activity, in one word."""
-    key: LevelKey | None = None
+    key: Level | None = None
     run: int | None = None
     """Number of the run, counted from 1."""
     runs: int | None = None
@@ -528,7 +518,7 @@ class LevelSpan(Struct, frozen=True):
     A level has several periods if the sweep alternates between the levels of different targets.
     """
 
-    key: LevelKey
+    key: Level
     began_at: float
     ended_at: float | None = None
     """None while it runs."""
@@ -597,7 +587,7 @@ class RequestBar(Struct, frozen=True):
 class Timeline(Struct, frozen=True, eq=False):
     """The requests of one run (one repetition of a load level) as bars, in the order of their starts."""
 
-    key: LevelKey
+    key: Level
     run: int
     bars: tuple[RequestBar, ...]
     until_s: float
@@ -692,7 +682,7 @@ class SweepView(Struct, frozen=True, eq=False):
 
         If the plan is unknown, the measured levels count.
         """
-        return have_several_lengths(level.key.prompt_tokens for level in self.levels or self.rows)
+        return have_several_lengths(level.key.pp for level in self.levels or self.rows)
 
     @property
     def failed(self) -> int:

@@ -6,11 +6,10 @@ from functools import cache
 
 from msgspec.structs import replace
 
-from sparktop.model.load import concurrency_point
-from sparktop.model.sweep import LevelEvidence, LevelKey, SweepView, SweptTarget, Topologies
+from sparktop.model.load import Level, concurrency_point
+from sparktop.model.sweep import LevelEvidence, SweepView, SweptTarget, Topologies
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import load_reference
-from sparktop.sweep.plan.plan import Load
 from sparktop.sweep.result.results import SweepResult, Validity
 from sparktop.sweep.view.result import result_view, topologies
 from tests.sweep.made_results import made_level, made_sweep
@@ -37,8 +36,8 @@ def running() -> SweepView:
     played.level("spark-a", 1)
     played.level("spark-a", 2)
     played.view.sample(played.snapshot())
-    played.run("spark-a", Load(100, 4), 0)
-    played.run("spark-a", Load(100, 4), 1, upto_s=1.5)
+    played.run("spark-a", 4, 0)
+    played.run("spark-a", 4, 1, upto_s=1.5)
     return played.view.view()
 
 
@@ -61,7 +60,7 @@ def evidence() -> LevelEvidence:
     """Return the evidence on the router's level with four requests at once."""
     played = PlayedSweep(result())
     played.whole()
-    found = played.view.evidence(LevelKey("proxy", concurrency_point(4), 100))
+    found = played.view.evidence(Level("proxy", concurrency_point(4), 100, 4))
     assert found is not None
     return found
 
@@ -78,7 +77,7 @@ def renamed(view: SweepView, name: str) -> SweepView:
     first, *others = view.targets
     old = first.name
 
-    def key(one: LevelKey) -> LevelKey:
+    def key(one: Level) -> Level:
         return replace(one, target=name) if one.target == old else one
 
     return replace(

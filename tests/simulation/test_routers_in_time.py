@@ -13,7 +13,14 @@ from statistics import median
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.load import EndReason, Level, LoadEvent, LoadMode, RequestEnded, RequestStarted
+from sparktop.model.load import (
+    EndReason,
+    Level,
+    LoadEvent,
+    RequestEnded,
+    RequestStarted,
+    concurrency_point,
+)
 from sparktop.simulation.calibration import LITELLM, SOLO
 from sparktop.simulation.engine import Engine, EngineEvent, SimulatedRequest
 from sparktop.simulation.routers import Faults, RouterSettings, make_router
@@ -32,8 +39,8 @@ def burst(strategy: str, settings: RouterSettings, concurrency: int) -> tuple[Le
     """Play a level once for all tests that compare it."""
     virtual = VirtualTime([Engine(SOLO, seed=at) for at in range(2)])
     way = RoutedDestination(virtual, make_router(strategy, 2, settings, seed=1), BURST, seed=1)
-    level = Level("x", concurrency, 1024, 128, runs=12)
-    loop = ClosedLoop(virtual, way, level)
+    level = Level("x", concurrency_point(concurrency), 1024, 128)
+    loop = ClosedLoop(virtual, way, level, runs=12)
     loop.start()
     virtual.run()
     return level_result(level, collect(loop.events)), way
@@ -127,8 +134,8 @@ def play(
     way = RoutedDestination(
         virtual, make_router(strategy, 2, settings or RouterSettings(), seed=0), habits, seed=1
     )
-    level = Level("scene", 64, 64, output, mode=LoadMode.STEADY, duration_s=END_S + 1)
-    loop = ClosedLoop(virtual, way, level, seed=1)
+    level = Level("scene", concurrency_point(64), 64, output)
+    loop = ClosedLoop(virtual, way, level, steady_s=END_S + 1, seed=1)
     loop.start()
     trace = LoadTrace(virtual, way, until_s=END_S)
     virtual.run(WARM_S)

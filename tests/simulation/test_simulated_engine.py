@@ -24,11 +24,11 @@ from sparktop.model.load import (
     Level,
     LevelEnded,
     LevelStarted,
-    LoadMode,
     RequestEnded,
     RequestStarted,
     RunStarted,
     Tokens,
+    concurrency_point,
 )
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, GX10_VANILLA, LONG_CONTEXT, SOLO
 from sparktop.simulation.engine import (
@@ -254,8 +254,8 @@ def test_events_of_all_engines_come_in_one_order() -> None:
 def test_a_burst_runs_again_when_all_have_ended() -> None:
     """Two runs of three: six starts and ends, each run after its mark, a pause between them."""
     time = VirtualTime([Engine(PROFILE)])
-    level = Level("x", 3, 8, 4, runs=2)
-    loop = ClosedLoop(time, DirectDestination(time), level, pause_s=0.5)
+    level = Level("x", concurrency_point(3), 8, 4)
+    loop = ClosedLoop(time, DirectDestination(time), level, runs=2, pause_s=0.5)
     loop.start()
     time.run()
     assert loop.done
@@ -272,8 +272,8 @@ def test_a_burst_runs_again_when_all_have_ended() -> None:
 def test_a_steady_level_keeps_its_requests_in_flight() -> None:
     """Once all clients have begun, their requests stay in flight until time is up; the rest is aborted."""
     time = VirtualTime([Engine(PROFILE), Engine(PROFILE)])
-    level = Level("x", 6, 8, 20, mode=LoadMode.STEADY, duration_s=4.0)
-    loop = ClosedLoop(time, Alternating(time), level, stagger_s=1.0)
+    level = Level("x", concurrency_point(6), 8, 20)
+    loop = ClosedLoop(time, Alternating(time), level, steady_s=4.0, stagger_s=1.0)
     loop.start()
     time.run(3.0)
     starts = sum(isinstance(event, RequestStarted) for event in loop.events)
@@ -294,7 +294,7 @@ def burst(
     profile: EngineProfile, concurrency: int, prompt_tokens: int = 1024, output_tokens: int = 128
 ) -> LevelResult:
     time = VirtualTime([Engine(profile)])
-    level = Level(profile.name, concurrency, prompt_tokens, output_tokens)
+    level = Level(profile.name, concurrency_point(concurrency), prompt_tokens, output_tokens)
     loop = ClosedLoop(time, DirectDestination(time), level)
     loop.start()
     time.run()

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from sparktop.demo.machine import Machine
 from sparktop.demo.scenario import SCENARIOS
-from sparktop.model.load import EndReason, LoadMode, concurrency_point
-from sparktop.model.sweep import LevelKey, SweepStatus
+from sparktop.model.load import EndReason, Level, LoadMode, concurrency_point
+from sparktop.model.sweep import SweepStatus
 from sparktop.model.targets import GuardLimits
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.report.json_snapshot import to_json
-from sparktop.sweep.plan.plan import Load, Plan
+from sparktop.sweep.plan.plan import Plan
 from stage.rehearsal import Rehearsal
 from stage.sweep import Halt, RehearsedSweep
 
@@ -84,7 +84,7 @@ async def test_two_of_them_draw_the_same() -> None:
     for _ in range(2):
         sweep = RehearsedSweep()
         await sweep.play(plan_of(sweep, "proxy", "spark-a"))
-        evidence = sweep.evidence(LevelKey("proxy", concurrency_point(8), 64))
+        evidence = sweep.evidence(Level("proxy", concurrency_point(8), 64, 16))
         assert evidence is not None
         assert evidence.timelines
         screen = sweep_screen(sweep.view(), 200, 50, curves=False)
@@ -115,17 +115,17 @@ async def test_nothing_in_it_is_to_be_doubted_but_its_length() -> None:
 async def test_it_stays_where_it_is_told_to() -> None:
     """Stopped in the second run of the last level, one level is in the table and eight requests in flight."""
     sweep = RehearsedSweep()
-    halt = Halt("spark-a", Load(64, 8), run=1, after_s=0.3)
+    halt = Halt(Level("spark-a", concurrency_point(8), 64, 16), run=1, after_s=0.3)
     await sweep.play(plan_of(sweep, "spark-a"), halt=halt)
     view = sweep.view()
     assert view.status is SweepStatus.RUNNING
     assert view.moment is not None
     assert (view.moment.run, view.moment.in_flight) == (2, 8)
-    assert view.moment.key == LevelKey("spark-a", concurrency_point(8), 64)
+    assert view.moment.key == Level("spark-a", concurrency_point(8), 64, 16)
     assert sweep.result is not None
     (target,) = sweep.result.targets
     assert [level.concurrency for level in target.levels] == [1]
-    evidence = sweep.evidence(LevelKey("spark-a", concurrency_point(8), 64))
+    evidence = sweep.evidence(Level("spark-a", concurrency_point(8), 64, 16))
     assert evidence is not None
     assert evidence.timelines
 

@@ -12,7 +12,7 @@ from time import perf_counter
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.load import Level, LoadEvent, RequestEnded
+from sparktop.model.load import Level, LoadEvent, RequestEnded, concurrency_point
 from sparktop.sweep.generator.calibration import Calibration
 from sparktop.sweep.generator.client import LoadClient
 from sparktop.sweep.generator.connection import ConnectionPool, resolve
@@ -118,7 +118,7 @@ GOOD = {"ok": 4, "tokens": 32}
 
 def figures(loaded: Loaded) -> dict[str, object]:
     """Return the counts of a level of four requests with 8 tokens each."""
-    found = level_result(Level("server", 4, 40, 8), collect(loaded.events))
+    found = level_result(Level("server", concurrency_point(4), 40, 8), collect(loaded.events))
     return {"ok": found.requests.ok, "tokens": found.tokens.generated}
 
 

@@ -20,7 +20,7 @@ from sparktop.model.load import (
 )
 from sparktop.simulation.calibration import GX10_PATCHED
 from sparktop.simulation.engine import Engine
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel
+from sparktop.sweep.compare.series import Series, SeriesLevel
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult
@@ -64,7 +64,7 @@ def made_level(concurrency: int = 2, *, runs: int = 3, step: float = 0.25) -> Le
         for number in range(concurrency)
         for event in request(f"{run}-{number}", 10.0 * run, run=run, step=step * (1 + run / 100))
     ]
-    return level_result(Level("a", concurrency, 100, 4, runs=runs), collect(events))
+    return level_result(Level("a", concurrency_point(concurrency), 100, 4), collect(events))
 
 
 def made_sweep(*targets: tuple[str, Sequence[LevelResult]], preset: str | None = None) -> SweepResult:
@@ -97,7 +97,7 @@ def made_series(
     """Return a series with one metric: the values of its runs by concurrency."""
     levels = tuple(
         SeriesLevel(
-            Load(concurrency_point(concurrency), 100, 4),
+            Level("", concurrency_point(concurrency), 100, 4),
             {metric: value_of(sum(values) / len(values), values)},
         )
         for concurrency, values in by_concurrency.items()
@@ -108,9 +108,9 @@ def made_series(
 @cache
 def simulated_level(concurrency: int, pp: int, tg: int, runs: int) -> LevelResult:
     """Return a level of a simulated engine on one GX10: bursts in virtual time."""
-    level = Level("solo", concurrency, pp, tg, runs=runs)
+    level = Level("solo", concurrency_point(concurrency), pp, tg)
     time = VirtualTime([Engine(GX10_PATCHED)])
-    loop = ClosedLoop(time, DirectDestination(time), level, stagger_s=1.0)
+    loop = ClosedLoop(time, DirectDestination(time), level, runs=runs, stagger_s=1.0)
     loop.start()
     time.run()
     return level_result(level, collect(loop.events))

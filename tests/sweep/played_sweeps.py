@@ -9,17 +9,19 @@ from sparktop.model.instant import TimeRange
 from sparktop.model.load import (
     EndReason,
     FirstToken,
+    Level,
     LevelEnded,
     LevelStarted,
     LoadEvent,
     RequestEnded,
     RequestStarted,
     RunStarted,
+    concurrency_point,
 )
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, Latency, NodeHistory, NodeView, Snapshot
 from sparktop.sweep.generator.wire import TokenBin
-from sparktop.sweep.plan.plan import Load, Plan, SweepTarget, TargetKind
+from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import (
     LevelMeasured,
@@ -130,19 +132,20 @@ class PlayedSweep:
         )
         return Snapshot(datetime.now(UTC), self.clock.now, 1.0, 1.0, nodes=nodes, backends=backends)
 
-    def tell(
-        self, target: str, load: Load, *events: LoadEvent, flying: int = 0, warm_up: bool = False
-    ) -> None:
+    def tell(self, level: Level, *events: LoadEvent, flying: int = 0, warm_up: bool = False) -> None:
         """Pass events of the load generator to the view."""
-        self.view.take(LoadBatch(target, load, events, (), flying, warm_up, self.clock.now))
+        self.view.take(LoadBatch(level, events, (), flying, warm_up, self.clock.now))
 
-    def run(self, target: str, load: Load, run: int, *, upto_s: float = E2E_S, warm_up: bool = False) -> None:
+    def run(
+        self, target: str, concurrency: int, run: int, *, upto_s: float = E2E_S, warm_up: bool = False
+    ) -> None:
         """Play one run, or its first seconds: first tokens after half a second, ends after two."""
+        level = self.plan.level(target, concurrency_point(concurrency))
         phase = Phase.WARMING_UP if warm_up else Phase.RUNNING
-        self.view.take(PhaseChanged(phase, target, load, run, self.plan.runs, TimeRange(24.0, 60.0)))
-        began, names = self.clock.now, [f"{target}-{load}-{run}-{i}" for i in range(load.concurrency)]
+        self.view.take(PhaseChanged(phase, target, level, run, self.plan.runs, TimeRange(24.0, 60.0)))
+        began, names = self.clock.now, [f"{target}-{concurrency}-{run}-{i}" for i in range(concurrency)]
         starts = [RequestStarted(name, began, run, 100) for name in names]
-        self.tell(target, load, RunStarted(began, run), *starts, flying=len(names), warm_up=warm_up)
+        self.tell(level, RunStarted(began, run), *starts, flying=len(names), warm_up=warm_up)
         while self.clock.now < began + upto_s - 1e-6:
             self.clock.now = round(self.clock.now + 0.1, 6)
             since = self.clock.now - began
@@ -152,30 +155,28 @@ class PlayedSweep:
                 if since > TTFT_S
                 else ()
             )
-            told = LoadBatch(target, load, tuple(first), bins, len(names), warm_up, self.clock.now)
+            told = LoadBatch(level, tuple(first), bins, len(names), warm_up, self.clock.now)
             self.view.take(told)
             if abs(since - 1.0) < 0.01:
-                self.view.sample(self.snapshot(running=float(load.concurrency)))
+                self.view.sample(self.snapshot(running=float(concurrency)))
         if upto_s < E2E_S:
             return
         server = BACKENDS[run % 2] if target == "proxy" else None
         ends = [RequestEnded(name, self.clock.now, EndReason.LENGTH, served_by=server) for name in names]
-        self.tell(target, load, *ends, warm_up=warm_up)
-        self.view.take(RunCompleted(target, load, run, [], warm_up))
+        self.tell(level, *ends, warm_up=warm_up)
+        self.view.take(RunCompleted(level, run, [], warm_up))
 
     def level(self, target: str, concurrency: int, *, runs: int | None = None) -> None:
         """Play a level to its end, or only its first runs."""
-        load = Load(self.plan.pp, concurrency)
-        asked = next(one for one in self.plan.targets if one.name == target)
-        level = self.plan.level(asked, concurrency)
+        level = self.plan.level(target, concurrency_point(concurrency))
         self.view.sample(self.snapshot())
-        self.view.take(LoadBatch(target, load, (LevelStarted(self.clock.now, level),)))
+        self.view.take(LoadBatch(level, (LevelStarted(self.clock.now),)))
         for run in range(self.plan.runs if runs is None else runs):
-            self.run(target, load, run)
+            self.run(target, concurrency, run)
         if runs is not None:
             return
-        self.view.take(LoadBatch(target, load, (LevelEnded(self.clock.now, level),)))
-        self.view.take(PhaseChanged(Phase.SETTLING, target, load, None, None, TimeRange(16.0, 40.0)))
+        self.view.take(LoadBatch(level, (LevelEnded(self.clock.now),)))
+        self.view.take(PhaseChanged(Phase.SETTLING, target, level, None, None, TimeRange(16.0, 40.0)))
         self.clock.now += 1.0
         made = self.result.target(target)
         assert made is not None

@@ -15,9 +15,8 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from sparktop.demo.scenario import Scenario
-from sparktop.model.load import concurrency_point
+from sparktop.model.load import Level, concurrency_point
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep import LevelKey
 from sparktop.model.targets import ModelFacts, SweepSpec, Watch
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan
@@ -290,6 +289,6 @@ async def press(pilot: Pilot[None], *keys: str) -> None:
             await pilot.pause()
 
 
-def key(target: str, concurrency: int) -> LevelKey:
+def key(target: str, concurrency: int) -> Level:
     """Return a level's key."""
-    return LevelKey(target, concurrency_point(concurrency), 100)
+    return Level(target, concurrency_point(concurrency), 100, 4)

@@ -14,8 +14,8 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.instant import Countdown
-from sparktop.model.load import LoadKind
-from sparktop.model.sweep import LevelKey, SweepStatus, SweepView
+from sparktop.model.load import Level, LoadKind
+from sparktop.model.sweep import SweepStatus, SweepView
 from sparktop.panels.parts.figures import (
     bar_runs,
     figure,
@@ -419,10 +419,10 @@ def draw_sweep(
     width: int,
     height: int,
     *,
-    chosen: LevelKey | None = None,
+    chosen: Level | None = None,
     curves: bool = True,
     note: str = "",
-) -> tuple[list[Row], dict[int, LevelKey], int]:
+) -> tuple[list[Row], dict[int, Level], int]:
     """Draw a sweep on the full screen as exactly `height` rows of `width` cells.
 
     Return (these rows, the level in each row by the row's index, the left edge of the levels in cells). For
@@ -462,7 +462,7 @@ def draw_sweep(
 
 
 def sweep_screen(
-    view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None, curves: bool = True
+    view: SweepView, width: int, height: int, *, chosen: Level | None = None, curves: bool = True
 ) -> list[Row]:
     """Draw a sweep on the full screen; return only the rows of `draw_sweep`."""
     rows, _, _ = draw_sweep(view, width, height, chosen=chosen, curves=curves)
@@ -470,7 +470,7 @@ def sweep_screen(
 
 
 def _picture_above_table(
-    view: SweepView, width: int, height: int, chosen: LevelKey | None, *, curves: bool
+    view: SweepView, width: int, height: int, chosen: Level | None, *, curves: bool
 ) -> tuple[list[Row], int, int]:
     """Draw the graphs of a sweep above its table of levels; return (rows, first of the table, its height).
 
@@ -503,9 +503,7 @@ def _least_picture(view: SweepView, width: int, height: int) -> int:
     return max(_LEAST_PICTURE, _SCREEN_LEAST_CURVES if fits else needed)
 
 
-def _table_and_words(
-    view: SweepView, width: int, height: int, chosen: LevelKey | None
-) -> tuple[list[Row], int]:
+def _table_and_words(view: SweepView, width: int, height: int, chosen: Level | None) -> tuple[list[Row], int]:
     """Draw the table of levels above the comparison of targets as text; return (rows, height of the table).
 
     Text that does not fit is left out.

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.model.load import LoadKind
+from sparktop.model.load import Level, LoadKind
 from sparktop.model.sweep import (
     ConditionBar,
-    LevelKey,
     LevelState,
     Mark,
     MarkKind,
@@ -458,8 +457,8 @@ def _name_width(view: SweepView) -> int:
     return max(10, 6 + load) + min(14, longest)
 
 
-def _load_words(view: SweepView, key: LevelKey) -> str:
-    return level_name(key.point, key.prompt_tokens, lengths=view.several_lengths, depth=key.depth)
+def _load_words(view: SweepView, key: Level) -> str:
+    return level_name(key.point, key.pp, lengths=view.several_lengths, depth=key.depth)
 
 
 def table_heading(view: SweepView, width: int) -> Row:
@@ -529,7 +528,7 @@ def _rank_signs(view: SweepView, width: int | None = None) -> list[tuple[str, st
     return [(sign, word) for rank, sign, word in signs if rank in ranks]
 
 
-def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None) -> list[Row]:
+def table_rows(view: SweepView, width: int, height: int, *, chosen: Level | None = None) -> list[Row]:
     """Return the table of levels with heading and legend as `height` rows.
 
     The level `chosen`, or else that of `default_key`, is visible.
@@ -549,7 +548,7 @@ def all_levels(view: SweepView) -> tuple[PlannedLevel, ...]:
     return view.levels or tuple(PlannedLevel(row.key, LevelState.DONE, share=1.0) for row in view.rows)
 
 
-def shown_levels(view: SweepView, height: int, chosen: LevelKey | None) -> tuple[PlannedLevel, ...]:
+def shown_levels(view: SweepView, height: int, chosen: Level | None) -> tuple[PlannedLevel, ...]:
     """Return the levels that `table_rows` shows, in the order of its rows below the heading."""
     levels, room = all_levels(view), max(1, height - 2)
     keys = [level.key for level in levels]
@@ -566,7 +565,7 @@ def newest_levels(view: SweepView, count: int) -> tuple[PlannedLevel, ...]:
     return levels[first : first + count]
 
 
-def default_key(view: SweepView) -> LevelKey | None:
+def default_key(view: SweepView) -> Level | None:
     """Return the level to show where none is selected: the best of a finished sweep, else the newest begun.
 
     None if there is no level.
@@ -576,7 +575,7 @@ def default_key(view: SweepView) -> LevelKey | None:
     return best or (levels[_newest_begun(levels)].key if levels else None)
 
 
-def best_key(view: SweepView) -> LevelKey | None:
+def best_key(view: SweepView) -> Level | None:
     """Return the key of the level with the best token rate; None if levels are not ranked."""
     return next((row.key for row in view.rows if row.ranks.get(row.rate or "") is Rank.BEST), None)
 

@@ -19,7 +19,7 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
+from sparktop.model.load import Level, LoadKind, LoadPoint, concurrency_point
 from sparktop.model.sweep import Value
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.ratio import (
@@ -30,7 +30,7 @@ from sparktop.sweep.compare.ratio import (
     proofs,
     ratio_of,
 )
-from sparktop.sweep.compare.series import Load, Series, TableRule, align_rows, length_notes
+from sparktop.sweep.compare.series import Series, TableRule, align_rows, length_notes
 from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityComparison,
@@ -199,7 +199,7 @@ _STATED_PERCENT = 1.0
 """Minimum lead in percent of a winner in a published table, because its values are rounded."""
 _LEAST_FIGURES = 2
 """Minimum number of targets with a value for a comparison."""
-_Levels = Mapping[str, Mapping[Load, Mapping[str, Value]]]
+_Levels = Mapping[str, Mapping[Level, Mapping[str, Value]]]
 """Values by target, then load, then metric."""
 _Vs = Literal["runner-up", "baseline", "table"]
 """What a percentage refers to, see `ComparisonRow.winner_vs`."""
@@ -261,7 +261,7 @@ class _Table(Struct):
     rule: TableRule | None
     published: Mapping[str, str]
     """Source of each published series, by its name."""
-    proven: Mapping[tuple[str, Pair], Mapping[Load, Ratio]] = field(default_factory=dict)
+    proven: Mapping[tuple[str, Pair], Mapping[Level, Ratio]] = field(default_factory=dict)
     """Test results by metric and pair of targets, then by load; computed on construction."""
 
     def __post_init__(self) -> None:
@@ -272,7 +272,7 @@ class _Table(Struct):
         }
         self.proven = proofs(tests)
 
-    def _tests(self, metric: str, pair: Pair) -> Iterator[tuple[Load, Ratio]]:
+    def _tests(self, metric: str, pair: Pair) -> Iterator[tuple[Level, Ratio]]:
         first, second = (self.levels[name] for name in pair)
         for load, figures in first.items():
             others = second.get(load, {})
@@ -281,7 +281,7 @@ class _Table(Struct):
                 if ratio is not None and ratio.p is not None:
                     yield load, ratio
 
-    def figures(self, metric: str, load: Load) -> dict[str, Value]:
+    def figures(self, metric: str, load: Level) -> dict[str, Value]:
         """Return the value of a metric under one load, by target; targets without a value are left out."""
         return {
             name: levels[load][metric]
@@ -289,7 +289,7 @@ class _Table(Struct):
             if metric in levels.get(load, {})
         }
 
-    def change(self, metric: str, load: Load, target: str, other: str) -> Change:
+    def change(self, metric: str, load: Level, target: str, other: str) -> Change:
         """Return the difference of `target` from the target `other`, and whether it is significant."""
         for pair in ((target, other), (other, target)):
             tested = self.proven.get((metric, pair), {}).get(load)
@@ -321,7 +321,7 @@ def _metric_rows(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
 
 
 def _row_at_load(
-    table: _Table, metric: Metric, load: Load, ranked: Sequence[str], *, crossed: bool
+    table: _Table, metric: Metric, load: Level, ranked: Sequence[str], *, crossed: bool
 ) -> ComparisonRow:
     """Return the row of a metric under one load; `ranked` has the targets, the best first."""
     figures = table.figures(metric.name, load)

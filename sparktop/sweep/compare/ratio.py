@@ -27,8 +27,8 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktop.model.load import Level
 from sparktop.model.sweep import Value
-from sparktop.sweep.compare.series import Load
 from sparktop.sweep.result.results import LARGEST, LevelResult
 from sparktop.sweep.terms.definitions import MAIN_RATES, main_rate_of
 from sparktop.sweep.terms.statistics import CONFIDENCE, combined_p, student_t, two_sided_t
@@ -135,8 +135,8 @@ def ratio_of(first: Value, second: Value) -> Ratio | None:
 
 
 def proofs(
-    tests: Mapping[tuple[str, Pair], Mapping[Load, Ratio]],
-) -> dict[tuple[str, Pair], dict[Load, Ratio]]:
+    tests: Mapping[tuple[str, Pair], Mapping[Level, Ratio]],
+) -> dict[tuple[str, Pair], dict[Level, Ratio]]:
     """Test all differences of a table, and return which are proven: by (metric, pair of targets), then load.
 
     `tests` has, by the same keys, the ratio of the two targets' values; every ratio has a p-value. Those that
@@ -145,7 +145,7 @@ def proofs(
     asked = {key: levels for key, levels in tests.items() if levels}
     tested = {key: _with_mean_variance(levels) for key, levels in asked.items()}
     differing = holm({key: _p_of_levels(levels, tested[key]) for key, levels in asked.items()})
-    proven: dict[tuple[str, Pair], dict[Load, Ratio]] = {}
+    proven: dict[tuple[str, Pair], dict[Level, Ratio]] = {}
     for key, levels in tested.items():
         shown = holm({load: ratio.p_or_1 for load, ratio in levels.items()}) if key in differing else ()
         proven[key] = {load: replace(ratio, proven=load in shown) for load, ratio in levels.items()}
@@ -162,14 +162,14 @@ def holm(values: Mapping[_Key, float]) -> set[_Key]:
     return rejected
 
 
-def _with_mean_variance(levels: Mapping[Load, Ratio]) -> dict[Load, Ratio]:
+def _with_mean_variance(levels: Mapping[Level, Ratio]) -> dict[Level, Ratio]:
     """Return the ratios of two targets' levels, each with the mean of their variances."""
     each = [ratio.variance for ratio in levels.values() if ratio.variance is not None]
     mean = fmean(variance for variance, _ in each), _freedom(each)
     return {load: replace(ratio, variance=mean) for load, ratio in levels.items()}
 
 
-def _p_of_levels(ratios: Mapping[Load, Ratio], tested: Mapping[Load, Ratio]) -> float:
+def _p_of_levels(ratios: Mapping[Level, Ratio], tested: Mapping[Level, Ratio]) -> float:
     """Return the p-value of the hypothesis that two targets are equal in a metric at all levels.
 
     `ratios` has each level's ratio with the variance of that level, `tested` with the mean variance. A

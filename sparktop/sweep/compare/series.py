@@ -23,17 +23,18 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError, did_you_mean
-from sparktop.model.load import LoadMode, LoadPoint, concurrency_point
+from sparktop.model.load import Level, LoadMode, concurrency_point
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityResult,
-    ComparisonRow,
     LevelResult,
+    PlanResult,
     SweepResult,
     TargetResult,
+    level_of,
 )
 from sparktop.sweep.result.store import read_value
 from sparktop.sweep.terms.definitions import GROWTH, SHORT_PROMPT
@@ -57,32 +58,11 @@ _SHAPES = {
 """How requests follow one another, by mode; else in a closed loop."""
 
 
-class Load(Struct, frozen=True):
-    """The load of a level: its point on the axis, and tokens of each request."""
-
-    point: LoadPoint
-    pp: int | None = None
-    """Prompt tokens; None if unknown."""
-    tg: int | None = None
-    """Output tokens; None if unknown."""
-    depth: int = 0
-    """Tokens of context before the prompt."""
-
-    @property
-    def order(self) -> tuple[LoadPoint, int, int, int]:
-        """The sort key: the point, then context, prompt and output tokens; unknown lengths are 0."""
-        return self.point, self.depth, self.pp or 0, self.tg or 0
-
-
-def load_of(level: LevelResult | ComparisonRow) -> Load:
-    """Return the load of a level, or of a row of a comparison; lengths that it does not state are None."""
-    return Load(level.point, level.pp, level.tg, level.depth)
-
-
 class SeriesLevel(Struct, frozen=True):
     """One level of a series: the values of all metrics under one load."""
 
-    load: Load
+    load: Level
+    """The level without its target."""
     figures: Mapping[str, Value]
     """Values by name of the metric."""
     runs: int | None = None
@@ -117,7 +97,7 @@ class Series(Struct, frozen=True):
     engines: tuple[str, ...] = ()
     """Names of the engines that answer the target's requests: its own name for a single engine; empty if
     unknown."""
-    refused: Mapping[Load, str] = field(default_factory=dict)
+    refused: Mapping[Level, str] = field(default_factory=dict)
     """Loads that the server refused, with its error message."""
     prompts: str = ""
     """The user's own prompts, by name and digest; "" for made ones. Series with others share no row."""
@@ -126,7 +106,7 @@ class Series(Struct, frozen=True):
     search: tuple[CapacityResult, CapacityAnswer] | None = None
     """(What a capacity search looked for, its answer for this target); None for another sweep."""
 
-    def at(self, load: Load) -> SeriesLevel | None:
+    def at(self, load: Level) -> SeriesLevel | None:
         """Return the level with exactly the load `load`; None if there is no such level."""
         return next((level for level in self.levels if level.load == load), None)
 
@@ -182,14 +162,14 @@ def merge_series(series: Iterable[Series], name: str) -> Series:
 
 def merged_levels(levels: Iterable[SeriesLevel]) -> tuple[SeriesLevel, ...]:
     """Return levels in the same order, those of equal load as one with all their runs."""
-    by_load: dict[Load, SeriesLevel] = {}
+    by_load: dict[Level, SeriesLevel] = {}
     for level in levels:
         first = by_load.get(level.load)
         by_load[level.load] = level if first is None else _merge_two(first, level)
     return tuple(by_load.values())
 
 
-def loads(series: Iterable[Series]) -> list[Load]:
+def loads(series: Iterable[Series]) -> list[Level]:
     """Return the distinct loads of all series, sorted by their points on the axis, then by lengths."""
     return sorted(
         {level.load for a_series in series for level in a_series.levels}, key=lambda load: load.order
@@ -207,9 +187,7 @@ def _series_of_target(result: SweepResult, target: TargetResult, source: str) ->
     servers = {name for level in target.levels for name in level.known_servers}
     return Series(
         name=target.name,
-        levels=tuple(
-            _series_level(level, plan.pp, plan.tg) for level in target.in_order() if level.error is None
-        ),
+        levels=tuple(_series_level(level, plan) for level in target.in_order() if level.error is None),
         source=source,
         tool=f"sparktop {result.sparktop}",
         model=target.model,
@@ -223,20 +201,18 @@ def _series_of_target(result: SweepResult, target: TargetResult, source: str) ->
         requests=", ".join(added),
         search=None if search is None or answer is None else (search, answer),
         refused={
-            _counted_load(level, plan.pp, plan.tg): level.error
-            for level in target.in_order()
-            if level.error is not None
+            _counted_load(level, plan): level.error for level in target.in_order() if level.error is not None
         },
     )
 
 
-def _series_level(level: LevelResult, pp: int | None, tg: int | None) -> SeriesLevel:
+def _series_level(level: LevelResult, plan: PlanResult) -> SeriesLevel:
     figures = dict(level.figures)
     if level.open_loop is not None and level.open_loop.ttft_growth is not None:
         figures[GROWTH] = value_of(level.open_loop.ttft_growth)
     nodes = level.hardware.items()
     return SeriesLevel(
-        load=_counted_load(level, pp, tg),
+        load=_counted_load(level, plan),
         figures=figures,
         runs=level.runs,
         validity=tuple(dict.fromkeys(reason.code for reason in level.validity)),
@@ -244,16 +220,16 @@ def _series_level(level: LevelResult, pp: int | None, tg: int | None) -> SeriesL
     )
 
 
-def _counted_load(level: LevelResult, pp: int | None, tg: int | None) -> Load:
+def _counted_load(level: LevelResult, plan: PlanResult) -> Level:
     """Return the load of a level; of one whose prompts the server counted otherwise, that of its count.
 
     Prompts of conversations and recorded traffic have no common length, so that none is put in its place.
     """
-    length = level.pp if level.pp is not None else pp
+    load = level_of(level, plan=plan)
     varies = level.agents is not None or level.replay is not None
     if level.has_other_prompt and level.counted_prompt_tokens is not None and not varies:
-        length = max(0, round(level.counted_prompt_tokens) - level.depth)
-    return Load(level.point, length, level.tg if level.tg is not None else tg, level.depth)
+        load = replace(load, pp=max(0, round(level.counted_prompt_tokens) - level.depth))
+    return load
 
 
 def _merge_two(first: SeriesLevel, second: SeriesLevel) -> SeriesLevel:
@@ -272,7 +248,7 @@ def _merge_two(first: SeriesLevel, second: SeriesLevel) -> SeriesLevel:
 
 ALIKE_WITHIN_PERCENT = 10.0
 """Lengths up to so many percent apart share a row."""
-_Aligned = list[dict[Load, SeriesLevel]]
+_Aligned = list[dict[Level, SeriesLevel]]
 """For each series its levels by the load of their row."""
 
 
@@ -320,7 +296,7 @@ def length_notes(series: Sequence[Series]) -> Iterator[str]:
         yield f"prompt length not reported, laid beside the shortest prompts: {', '.join(unknown)}"
 
 
-def are_same_row(load: Load, other: Load) -> bool:
+def are_same_row(load: Level, other: Level) -> bool:
     """Return whether two loads have the same point on the axis and similar prompt lengths.
 
     If one of the prompt lengths is unknown, the other must be unknown too.
@@ -332,7 +308,7 @@ def are_same_row(load: Load, other: Load) -> bool:
     return _are_alike(load.pp, other.pp, ALIKE_WITHIN_PERCENT)
 
 
-def has_like_lengths(load: Load, other: Load) -> bool:
+def has_like_lengths(load: Level, other: Level) -> bool:
     """Return whether prompt and output lengths of two loads are similar, as far as both are known."""
     pairs = ((load.pp, other.pp), (load.tg, other.tg))
     return all(
@@ -345,13 +321,13 @@ def _need_lengths(series: Sequence[Series]) -> bool:
     return any(a_series.has_lengths for a_series in series)
 
 
-def _row_keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
+def _row_keys(loads: Sequence[Sequence[Level]]) -> list[Mapping[Level, Level]]:
     """Return, for each list of loads, a mapping from each load to the load that identifies its table row.
 
     Two loads of one list are never mapped to the same row. Lengths within 10 % share a row; if that joins two
     loads of one series, only equal ones do; if that does too, none.
     """
-    keys: list[dict[Load, Load]] = [{} for _ in loads]
+    keys: list[dict[Level, Level]] = [{} for _ in loads]
     pairs = sorted(
         ((index, load) for index, of_series in enumerate(loads) for load in of_series),
         key=lambda pair: (pair[1].point, pair[1].depth, pair[0]),
@@ -370,13 +346,13 @@ def _row_keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
     return list(keys)
 
 
-def _rows_at_point(loads: Sequence[Load], within_percent: float) -> dict[Load, Load]:
+def _rows_at_point(loads: Sequence[Level], within_percent: float) -> dict[Level, Level]:
     """Return a mapping from each load to its table row, for loads at one point of the axis.
 
     A row has the lengths of the first load in it; lengths up to `within_percent` apart share a row.
     """
     prompts = _length_classes([load.pp for load in loads], within_percent)
-    rows: dict[Load, Load] = {}
+    rows: dict[Level, Level] = {}
     for prompt in dict.fromkeys(prompts.values()):
         inside = [load for load in loads if prompts[load.pp] == prompt]
         outputs = _length_classes([load.tg for load in inside], within_percent)
@@ -552,7 +528,9 @@ def _table_series(file: Reference, target: _TableTarget) -> Series:
         name=target.name,
         levels=tuple(
             SeriesLevel(
-                load=Load(concurrency_point(level.concurrency), level.pp or file.pp, level.tg or file.tg),
+                load=Level(
+                    "", concurrency_point(level.concurrency), level.pp or file.pp, level.tg or file.tg
+                ),
                 figures={
                     name: value_of_range(sum(value) / 2, value)
                     if isinstance(value, tuple)

@@ -16,7 +16,7 @@ from sparktop.graphics import svg
 from sparktop.graphics.axes import PlotAxis, nice_ceiling
 from sparktop.graphics.cells import cell_width
 from sparktop.graphics.numbers import tick
-from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
+from sparktop.model.load import Level, LoadKind, LoadPoint, concurrency_point
 from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint
 from sparktop.model.text import clean
 from sparktop.panels.sweep.curves import plot_ends
@@ -27,7 +27,7 @@ from sparktop.report.document.drawing import (
     label_width,
     series_class,
 )
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel
+from sparktop.sweep.compare.series import Series, SeriesLevel
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import METRICS, Metric
 from sparktop.sweep.view.curves import by_depth, by_text, curve_plots
@@ -84,7 +84,7 @@ def _over_depths(series: Series) -> Iterator[Series]:
 
 def _moved_to(level: SeriesLevel, tokens: int) -> SeriesLevel:
     """Return a level whose point on the axis is a number of tokens, as a plot over tokens needs it."""
-    return replace(level, load=Load(concurrency_point(tokens), level.load.pp, level.load.tg))
+    return replace(level, load=Level("", concurrency_point(tokens), level.load.pp, level.load.tg))
 
 
 def _by_length(series: Series) -> Iterator[Series]:

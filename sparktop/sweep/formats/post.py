@@ -13,22 +13,14 @@ from msgspec.structs import replace
 
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.judgement import NOT_TESTED, trend, whole_percent_change
-from sparktop.model.load import LoadKind, LoadMode
+from sparktop.model.load import Level, LoadKind, LoadMode
 from sparktop.model.text import names_in_words
 from sparktop.model.yardsticks import FLAGS
 from sparktop.report.document.document import Cell, Grid, Outside, bullets, plain, rows_in_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate
-from sparktop.sweep.compare.series import (
-    PREFIX,
-    Load,
-    Series,
-    has_like_lengths,
-    load_of,
-    load_reference,
-    series_of,
-)
+from sparktop.sweep.compare.series import PREFIX, Series, has_like_lengths, load_reference, series_of
 from sparktop.sweep.formats.report import (
     answer,
     caveats,
@@ -42,7 +34,7 @@ from sparktop.sweep.formats.report import (
     winner_rules,
 )
 from sparktop.sweep.formats.tables import EVEN_SIGN, known_columns, load_words, points_head, winners
-from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult
+from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult, level_of
 from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, METRICS, Metric, in_sentence
 from sparktop.sweep.terms.statistics import P95_FROM
 from sparktop.sweep.view.marks import marks_of
@@ -85,7 +77,7 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     metrics = _metrics(result)
     changes, left_out = _published_cells(result, beside, metrics)
     doubted = [
-        (target.name, load_of(level))
+        (target.name, level_of(level))
         for target in result.targets
         for level in target.levels
         if _has_marks(result) and _is_doubted(level)
@@ -261,7 +253,7 @@ def _warnings_words(result: SweepResult) -> str:
     return words.removeprefix("Warnings: ")
 
 
-_Changes = Mapping[tuple[str, Load], Sequence[tuple[str, str, float]]]
+_Changes = Mapping[tuple[str, Level], Sequence[tuple[str, str, float]]]
 """(Name of a target, its published value with what it has more than that, the same in percent), by metric and
 load."""
 
@@ -276,7 +268,7 @@ def _published_cells(
     """
     series = series_of(result)
     by_strategy = {target.strategy: target.name for target in result.targets if target.strategy}
-    cells: dict[tuple[str, Load], list[tuple[str, str, float]]] = {}
+    cells: dict[tuple[str, Level], list[tuple[str, str, float]]] = {}
     left_out = []
     lone = len(series) == len(beside) == 1
     pairs = [
@@ -300,7 +292,7 @@ def _published_cells(
             if mine and published:
                 percent = 100 * (mine / published - 1)
                 words = f"{METRICS[row.metric].text(published)} ({whole_percent_change(percent)})"
-                cells.setdefault((row.metric, load_of(row)), []).append((measured.name, words, percent))
+                cells.setdefault((row.metric, level_of(row)), []).append((measured.name, words, percent))
     for source in dict.fromkeys(a_series.source for a_series in beside):
         names = [a_series.name for a_series in beside if a_series.source == source]
         if not any(theirs.source == source for _, theirs in pairs) and len(beside) > 1:
@@ -369,7 +361,7 @@ def _made_words(source: str) -> str:
     return f": {where} ({plain(', '.join(filter(None, how)))})"
 
 
-def _is_row(load: Load, other: Load) -> bool:
+def _is_row(load: Level, other: Level) -> bool:
     """Return whether two loads are of one row of a table, as far as their lengths are known."""
     return (load.point, load.depth) == (other.point, other.depth) and has_like_lengths(load, other)
 
@@ -387,14 +379,14 @@ def _matrix_tables(
     series: Sequence[Series],
     metrics: Sequence[Metric],
     changes: _Changes,
-    doubted: Sequence[tuple[str, Load]],
+    doubted: Sequence[tuple[str, Level]],
 ) -> Iterator[Grid]:
     """Yield a table of levels by targets for each metric that targets have in common, with the winner."""
     for metric in metrics if comparison is not None else ():
         assert comparison is not None  # noqa: S101 - else there are no metrics here
         of_rows = [row for row in comparison.rows if row.metric == metric.name]
-        loads = [load_of(row) for row in of_rows]
-        by_slots = {load_of(row) for row in of_rows if slots_words(result, row)}
+        loads = [level_of(row) for row in of_rows]
+        by_slots = {level_of(row) for row in of_rows if slots_words(result, row)}
         grid = winners(comparison, metric.name, series, signs=True)
         if not grid.rows:
             continue
@@ -415,10 +407,10 @@ def _matrix_tables(
 
 def _with_deviations(
     grid: Grid,
-    loads: Sequence[Load],
+    loads: Sequence[Level],
     series: Sequence[Series],
     metric: Metric,
-    doubted: Sequence[tuple[str, Load]],
+    doubted: Sequence[tuple[str, Level]],
 ) -> Iterator[tuple[Cell, ...]]:
     """Yield the rows of a matrix with the standard deviation of the runs behind each value.
 
@@ -442,7 +434,7 @@ def _with_deviations(
 
 
 def _with_changes(
-    grid: Grid, loads: Sequence[Load], changes: Mapping[Load, Sequence[tuple[str, str, float]]]
+    grid: Grid, loads: Sequence[Level], changes: Mapping[Level, Sequence[tuple[str, str, float]]]
 ) -> Grid:
     """Return a table with a last column for each target that has published values, and what it has more."""
     if len(loads) != len(grid.rows):
@@ -507,7 +499,7 @@ def _level_row(
     marked: bool,
 ) -> tuple[Cell, ...]:
     """Return a level's row; `marked`: a level with a warning has a "?"."""
-    load, main = load_of(level), metrics[0]
+    load, main = level_of(level), metrics[0]
     where = load_words(load, lengths=len({level.pp for level in target.levels}) > 1)
     if level.error is not None:
         return where, Outside(target.name), "refused", *[UNKNOWN] * (5 + len(metrics))

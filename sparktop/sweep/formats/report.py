@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sparktop.engines.registry import ENGINES
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.load import LoadKind, LoadMode, LoadPoint
+from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint
 from sparktop.model.router import LITELLM
 from sparktop.model.sweep import Mark, MarkKind, SweepView
 from sparktop.model.text import names_in_words
@@ -31,15 +31,7 @@ from sparktop.sweep.compare.compare import (
     without_winners,
 )
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT
-from sparktop.sweep.compare.series import (
-    Load,
-    Series,
-    SeriesLevel,
-    align_rows,
-    fact_lines,
-    load_of,
-    series_of,
-)
+from sparktop.sweep.compare.series import Series, SeriesLevel, align_rows, fact_lines, series_of
 from sparktop.sweep.formats.tables import (
     TABLES,
     by_concurrency,
@@ -61,6 +53,7 @@ from sparktop.sweep.result.results import (
     PlanResult,
     SweepResult,
     TargetResult,
+    level_of,
 )
 from sparktop.sweep.terms.definitions import (
     CLIENT_LAG,
@@ -184,10 +177,10 @@ def _metric_tables(
 
 
 def _lone_metrics(
-    series: Series, levels: Mapping[Load, SeriesLevel], comparison: ComparisonResult
+    series: Series, levels: Mapping[Level, SeriesLevel], comparison: ComparisonResult
 ) -> list[str]:
     """Return the metrics of a series that have a value at a level where the comparison lacks it."""
-    compared = {(row.metric, load_of(row)) for row in comparison.rows if series.name in row.values}
+    compared = {(row.metric, level_of(row)) for row in comparison.rows if series.name in row.values}
     return [
         name
         for name in METRICS
@@ -286,7 +279,7 @@ def _series_json(series: Series) -> dict[str, Any]:
     }
 
 
-def _load_json(load: Load) -> dict[str, Any]:
+def _load_json(load: Level) -> dict[str, Any]:
     point = load.point
     return {
         "concurrency": point.concurrency or None,

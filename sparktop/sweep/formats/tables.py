@@ -17,13 +17,13 @@ from msgspec.structs import replace
 
 from sparktop.graphics.numbers import MINUS, UNKNOWN
 from sparktop.model.judgement import NO_DIFFERENCE, Outcome, open_words, outcome, whole_percent_change
-from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.load import Level, LoadKind, LoadPoint
 from sparktop.model.sweep import MarkKind, Value
 from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED, YARDSTICK_WORDS
 from sparktop.report.document.document import Cell, Grid, Outside
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.ratio import ratio_of
-from sparktop.sweep.compare.series import Load, Series, are_same_row, load_of, loads
+from sparktop.sweep.compare.series import Series, are_same_row, loads
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.level import run_shares
 from sparktop.sweep.result.results import (
@@ -32,6 +32,7 @@ from sparktop.sweep.result.results import (
     LevelResult,
     Rate,
     TargetResult,
+    level_of,
 )
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, METRICS, Metric
 from sparktop.sweep.terms.statistics import value_of_range
@@ -43,7 +44,7 @@ def figure(value: Value | None, metric: Metric) -> str:
     return " to ".join(map(metric.text, (value and value.span) or (value.mean if value else None,)))
 
 
-def load_words(load: Load, *, lengths: bool = True) -> str:
+def load_words(load: Level, *, lengths: bool = True) -> str:
     """Return a load such as "c16, 1,024 in, 128 out": its point on the axis, prompt tokens, output tokens.
 
     Unknown lengths are left out. If `lengths` is False, all lengths are left out.
@@ -65,7 +66,7 @@ def points_head(points: Iterable[LoadPoint]) -> str:
 def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
     """Return a table of one series: a row per level or refused load, a column per metric with values."""
     shown_metrics = [METRICS[name] for name in metrics if name in series.metrics()]
-    rows: list[tuple[Load, tuple[Cell, ...]]] = []
+    rows: list[tuple[Level, tuple[Cell, ...]]] = []
     for level in series.levels:
         figures = (figure(level.figures.get(metric.name), metric) for metric in shown_metrics)
         rows.append((level.load, (load_words(level.load, lengths=series.has_lengths), *figures)))
@@ -96,9 +97,9 @@ def winners(
     mark_untested = any(row.significant is not None for row in comparison.rows)
     kinds = [row.winner_vs for row in rows if row.percent is not None and row.significant is not False]
     vs = next((kind for kind in ("table", "baseline") if kind in kinds), "runner-up" if kinds else None)
-    body: list[tuple[Load, tuple[Cell, ...]]] = []
+    body: list[tuple[Level, tuple[Cell, ...]]] = []
     for row in rows:
-        load = load_of(row)
+        load = level_of(row)
         values = [_value_text(row, column.name, meaning) for column in columns]
         cells = [
             REFUSED_SIGN if value == UNKNOWN and _is_refused(column, load) else value
@@ -149,7 +150,7 @@ def versus(comparison: ComparisonResult, metric: str, ours: Sequence[str], their
                     for target in compared
                 }
                 cells = (texts.get(target, UNKNOWN) for target in ours)
-                rows.append((source, load_words(load_of(row)), _value_text(row, name, meaning), *cells))
+                rows.append((source, load_words(level_of(row)), _value_text(row, name, meaning), *cells))
                 source = ""
     axis = points_head(row.point for row in comparison.rows)
     heads: list[Cell] = ["Source", axis, f"Theirs ({meaning.unit})", *map(Outside, ours)]
@@ -229,7 +230,7 @@ def _difference_text(row: ComparisonRow, ours: str, theirs: str) -> str:
 REFUSED_SIGN = "❌"
 
 
-def _refused_row(load: Load, metric: str, columns: Sequence[Series]) -> tuple[Cell, ...]:
+def _refused_row(load: Level, metric: str, columns: Sequence[Series]) -> tuple[Cell, ...]:
     """Return the table row of a load that cannot be compared, because too few targets accepted it."""
     figures = [
         next((level.figures.get(metric) for level in column.levels if are_same_row(load, level.load)), None)
@@ -244,11 +245,11 @@ def _refused_row(load: Load, metric: str, columns: Sequence[Series]) -> tuple[Ce
     return (load_words(load), *cells, only)
 
 
-def _is_refused(series: Series, load: Load) -> bool:
+def _is_refused(series: Series, load: Level) -> bool:
     return any(are_same_row(load, refused) for refused in series.refused)
 
 
-def _in_order_of_load(rows: Sequence[tuple[Load, tuple[Cell, ...]]]) -> tuple[tuple[Cell, ...], ...]:
+def _in_order_of_load(rows: Sequence[tuple[Level, tuple[Cell, ...]]]) -> tuple[tuple[Cell, ...], ...]:
     return tuple(row for _, row in sorted(rows, key=lambda pair: pair[0].order))
 
 
@@ -355,7 +356,7 @@ def known_columns(grid: Grid, without: Collection[int] = ()) -> Grid:
 def level_words(level: LevelResult, target: TargetResult) -> str:
     """Return a level's load as text such as "c16"; with its lengths if the concurrency alone is ambiguous."""
     several = len({(level.point, level.depth) for level in target.levels}) < len(target.levels)
-    return load_words(load_of(level), lengths=several)
+    return load_words(level_of(level), lengths=several)
 
 
 def _refusal_lines(levels: Sequence[LevelResult]) -> Iterator[str]:
@@ -585,7 +586,7 @@ def split_grid(target: TargetResult) -> Grid:
     levels = [level for level in target.in_order() if level.error is None]
     rows: list[tuple[Cell, ...]] = []
     for level in levels:
-        cells = [load_words(load_of(level), lengths=several)]
+        cells = [load_words(level_of(level), lengths=several)]
         for name in names:
             batch = level.busy_batch.get(name)
             count = level.served_by.get(name, 0 if level.served_by else None)

@@ -5,16 +5,15 @@ The module `presets` creates plans.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
-from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, OnAxis, concurrency_point
+from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, concurrency_point
 from sparktop.model.plain import hide_in_repr
 from sparktop.model.targets import GuardLimits
 from sparktop.sweep.plan.conversations import ConversationPreset
@@ -25,8 +24,6 @@ from sparktop.sweep.terms.definitions import ERROR_SHARE
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 ENOUGH_S = 10.0
 """Seconds that all runs of a level in burst mode must last together for a reliable result."""
-MOST_IN_FLIGHT = 512
-"""Requests in flight from which on an open-loop level makes further ones wait in the client."""
 
 
 class Api(StrEnum):
@@ -245,12 +242,8 @@ class Plan(Struct, frozen=True):
     def highest_concurrency(self) -> int:
         """The most requests in flight of any level."""
         if self.capacity is not None:
-            return self.concurrency_at(LoadPoint(self.capacity.kind, self.capacity.most))
-        return max((self.concurrency_at(point) for point in self.axis), default=1)
-
-    def concurrency_at(self, point: LoadPoint) -> int:
-        """Return the most requests in flight of the level at `point`."""
-        return MOST_IN_FLIGHT if point.kind is LoadKind.RATE else int(point.value)
+            return LoadPoint(self.capacity.kind, self.capacity.most).most_in_flight
+        return max((point.most_in_flight for point in self.axis), default=1)
 
     @property
     def bases(self) -> tuple[int, ...]:
@@ -275,50 +268,39 @@ class Plan(Struct, frozen=True):
             return -(-self.requests // concurrency)
         return self.runs if self.duration_s is None else None
 
-    def level(self, target: SweepTarget, concurrency: int, prompt_tokens: int | None = None) -> Level:
-        """Return the description of a level of this plan on `target`; `prompt_tokens` None means `pp`."""
-        return Level(
-            target=target.name,
-            concurrency=concurrency,
-            prompt_tokens=prompt_tokens or self.pp,
-            own_prompts=self.guesses_length,
-            output_tokens=self.tg,
-            mode=self.mode,
-            runs=self.runs_of(concurrency) or self.runs,
-            duration_s=None if self.mode is LoadMode.BURST else self.duration_s,
-        )
+    def level(self, target: str, point: LoadPoint, length: int | None = None, depth: int = 0) -> Level:
+        """Return the level at `point` with prompts of `length` tokens (None: `pp`) after `depth` tokens."""
+        return Level(target, point, None if self.guesses_length else length or self.pp, self.tg, depth)
 
+    def levels(self, target: str = "") -> list[Level]:
+        """Return the levels of a target: all points of the axis with the first prompt length, then the next.
 
-class Load(OnAxis, Struct, frozen=True):
-    """The load of one level: prompt length in tokens and its point on the axis of the sweep."""
+        Of several depths, the first comes first with all of them.
+        """
+        depths = (0,) if self.whole or not self.depths else self.depths
+        return [
+            self.level(target, point, length, depth)
+            for depth in depths
+            for length in self.lengths
+            for point in self.axis
+        ]
 
-    prompt_tokens: int
-    concurrency: int
-    """The most requests in flight."""
-    position: LoadPoint | None = None
-    """The point on the axis; None: it is the concurrency."""
-    depth: int = 0
-    """Tokens of context before the prompt."""
-    own_prompts: bool = False
-    """True if the prompts are the user's own or built-in texts, of which `prompt_tokens` is a guess."""
+    def length_of(self, level: Level) -> int:
+        """Return the prompt tokens of a level, of the user's own prompts and of texts as a guess."""
+        return self.pp if level.pp is None else level.pp
 
-    @property
-    def word(self) -> str:
-        """The load as part of an id, unique within a sweep: "128x4", "128x0.5rate"."""
-        kind = "" if self.position is None else self.position.text or self.position.kind.value
-        return f"{self.prompt_tokens}x{self.point.words}{kind}" + (f"d{self.depth}" if self.depth else "")
-
-    @property
-    def label(self) -> str:
-        """The load for display, without its prompt length: "c = 4", "c = 4 @ 8,192"."""
-        return self.point.label + (f" @ {self.depth:,}" if self.depth else "")
+    def id_of(self, level: Level) -> str:
+        """Return a level as part of an id, unique among those of its target: "128x4", "128x0.5rate"."""
+        point = level.point
+        kind = point.text or ("" if point.kind is LoadKind.CONCURRENCY else point.kind.value)
+        depth = f"d{level.depth}" if level.depth else ""
+        return f"{self.length_of(level)}x{point.words}{kind}{depth}"
 
 
 class RunBatch(Struct, frozen=True):
-    """A series of load runs of one level on one target, without runs on other targets in between."""
+    """A series of load runs of one level, without runs on other targets in between."""
 
-    target: SweepTarget
-    load: Load
+    level: Level
     runs: tuple[int, ...] | None
     """Numbers of the runs within the level, from 0; None if the level lasts a fixed time instead."""
     first: bool = True
@@ -327,64 +309,34 @@ class RunBatch(Struct, frozen=True):
     """True if the level's last run is in this batch."""
 
 
-def loads(plan: Plan) -> list[Load]:
-    """Return the loads of a plan: all points of the axis with the first prompt length, then with the next.
-
-    Of several depths, the first comes first with all of them.
-    """
-    depths = (0,) if plan.whole or not plan.depths else plan.depths
-    return [
-        load_at(plan, point, length, depth)
-        for depth in depths
-        for length in plan.lengths
-        for point in plan.axis
-    ]
-
-
-def load_at(plan: Plan, point: LoadPoint, prompt_tokens: int, depth: int = 0) -> Load:
-    """Return the load of the plan's level at `point` with this prompt length after `depth` tokens."""
-    position = None if point == concurrency_point(point.concurrency) else point
-    return Load(prompt_tokens, plan.concurrency_at(point), position, depth, own_prompts=plan.guesses_length)
-
-
-def level_of(plan: Plan, target: SweepTarget, load: Load) -> Level:
-    """Return the description of the plan's level that puts `load` on `target`."""
-    level = plan.level(target, load.concurrency, load.prompt_tokens)
-    return replace(level, position=load.position, depth=load.depth)
-
-
-def run_batches(plan: Plan, targets: Iterable[SweepTarget] | None = None) -> Iterator[RunBatch]:
+def run_batches(plan: Plan, targets: Iterable[str] | None = None) -> Iterator[RunBatch]:
     """Yield every batch of runs of a plan in order.
 
-    `targets` replaces the targets of the plan, for example to leave out those that cannot be measured.
+    `targets` has names that replace the targets of the plan, for example to leave out those that cannot be
+    measured.
     """
-    chosen = list(plan.targets if targets is None else targets)
+    names = [target.name for target in plan.targets] if targets is None else list(targets)
     if plan.order is Order.ASCENDING:
-        for target in chosen:
-            for load in loads(plan):
-                yield RunBatch(target, load, run_numbers(plan, load))
+        for name in names:
+            for level in plan.levels(name):
+                yield RunBatch(level, run_numbers(plan, level))
         return
-    for load in loads(plan):
-        yield from _interleaved_batches(chosen, load, plan.runs_of(load.concurrency) or plan.runs)
+    for levels in zip(*(plan.levels(name) for name in names), strict=True):
+        yield from _interleaved_batches(levels, plan.runs_of(levels[0].point.most_in_flight) or plan.runs)
 
 
-def run_numbers(plan: Plan, load: Load) -> tuple[int, ...] | None:
+def run_numbers(plan: Plan, level: Level) -> tuple[int, ...] | None:
     """Return the run numbers of a level, from 0; None if the plan's duration decides how many there are."""
-    count = plan.runs_of(load.concurrency)
+    count = plan.runs_of(level.point.most_in_flight)
     return None if count is None else tuple(range(count))
 
 
-def _interleaved_batches(targets: list[SweepTarget], load: Load, runs: int) -> Iterator[RunBatch]:
-    """Yield the batches of a level with its runs interleaved over the targets, such as A B, B A, A B.
+def _interleaved_batches(levels: Sequence[Level], runs: int) -> Iterator[RunBatch]:
+    """Yield the batches of one level of each target with their runs interleaved, such as A B, B A, A B.
 
     This order makes slow drift affect all targets alike. Consecutive runs of one target make one batch.
     """
-    turns = [
-        (target, run)
-        for run in range(runs)
-        for target in (targets if run % 2 == 0 else list(reversed(targets)))
-    ]
-    for _, group in groupby(turns, key=lambda turn: turn[0].name):
-        batch = list(group)
-        numbers = tuple(run for _, run in batch)
-        yield RunBatch(batch[0][0], load, numbers, first=0 in numbers, last=runs - 1 in numbers)
+    turns = [(level, run) for run in range(runs) for level in (levels if run % 2 == 0 else reversed(levels))]
+    for level, group in groupby(turns, key=lambda turn: turn[0]):
+        numbers = tuple(run for _, run in group)
+        yield RunBatch(level, numbers, first=0 in numbers, last=runs - 1 in numbers)

@@ -61,36 +61,47 @@ _VALUE_OF_REQUEST: dict[str, Callable[[RequestTrace], float | None]] = {
 
 
 def level_result(
-    level: Level, traces: Sequence[RequestTrace], windows: Mapping[int, Span] | None = None
+    level: Level,
+    traces: Sequence[RequestTrace],
+    windows: Mapping[int, Span] | None = None,
+    *,
+    mode: LoadMode = LoadMode.BURST,
+    limit: int | None = None,
 ) -> LevelResult:
     """Compute a level's result from the traces of its requests.
 
-    For an open loop and for agents, `windows` has the measured time of each run. The fields `server`,
+    For an open loop and for agents, `windows` has the measured time of each run. `limit` is the most requests
+    in flight, where it is not the usual one of the level's point. The fields `server`,
     `hardware` and `validity` stay empty; callers add them with `model_copy(update=…)`.
     """
-    counted = _requests_that_count(level, traces)
-    made = _common_result(level, traces, counted)
-    if level.mode not in {LoadMode.OPEN, LoadMode.AGENTS} or not windows:
+    limit = level.point.most_in_flight if limit is None else limit
+    counted = _requests_that_count(mode, traces)
+    rates = {
+        name: Rate.of_runs([rule(run) for run in by_run(counted)])
+        for name, rule in rate_rules(level, mode, limit).items()
+    }
+    made = _common_result(level, traces, counted).model_copy(update=rates)
+    if mode not in {LoadMode.OPEN, LoadMode.AGENTS} or not windows:
         return made
     runs = {run: [trace for trace in traces if trace.run == run] for run in sorted(windows)}
-    rates = [open_rates(run_traces, windows[run]) for run, run_traces in runs.items()]
+    rates_of_runs = [open_rates(run_traces, windows[run]) for run, run_traces in runs.items()]
     fields: dict[str, Any] = {
-        name: Rate.of_runs([rates_of_run.get(name) for rates_of_run in rates]) for name in RATES
+        name: Rate.of_runs([rates_of_run.get(name) for rates_of_run in rates_of_runs]) for name in RATES
     }
     fields["duration_s"] = _seconds(windows)
-    if level.mode is LoadMode.AGENTS:
+    if mode is LoadMode.AGENTS:
         fields["agents"] = agents_result(list(chain.from_iterable(runs.values())), windows)
         return made.model_copy(update=fields)
     fields |= {name: _latency(due_values_s(name, counted)) for name in DUE_LATENCIES}
-    fields["open_loop"] = together = open_loop_result(level, runs, windows)
+    fields["open_loop"] = together = open_loop_result(level.point, limit, runs, windows)
     if together is not None and together.unstable:  # how long they are depends on how long one looks
         fields |= {**dict.fromkeys(LATENCIES), "stream_tps": None}
     return made.model_copy(update=fields)
 
 
-def _requests_that_count(level: Level, traces: Sequence[RequestTrace]) -> Sequence[RequestTrace]:
+def _requests_that_count(mode: LoadMode, traces: Sequence[RequestTrace]) -> Sequence[RequestTrace]:
     """Return the measured requests: at a rate those with a due time, of agents those in the measured time."""
-    match level.mode:
+    match mode:
         case LoadMode.OPEN:
             return [trace for trace in traces if trace.due is not None]
         case LoadMode.AGENTS:
@@ -144,8 +155,7 @@ def _common_result(
         uncounted=uncounted_columns(others, starts, counted_ids),
     )
     latencies = {name: _latency(_values_s(name, finished)) for name in LATENCIES if name not in DUE_LATENCIES}
-    rates = {name: Rate.of_runs([rule(run) for run in runs]) for name, rule in rate_rules(level).items()}
-    return result.model_copy(update={**rates, **latencies})
+    return result.model_copy(update=latencies)
 
 
 def _prompt_lengths(level: Level, finished: Sequence[RequestTrace]) -> tuple[float | None, float | None]:
@@ -158,9 +168,9 @@ def _prompt_lengths(level: Level, finished: Sequence[RequestTrace]) -> tuple[flo
     if not counted:
         return None, None
     asked = None
-    if not level.own_prompts:
+    if level.pp is not None:
         are_unlike = level.point.trace is not None or level.point.kind is LoadKind.AGENTS
-        whole = level.depth + level.prompt_tokens
+        whole = level.depth + level.pp
         lengths = [trace.expected_prompt_tokens if are_unlike else whole for trace in counted]
         known_lengths = [length for length in lengths if length is not None]
         asked = fmean(known_lengths) if len(known_lengths) == len(counted) else None
@@ -174,9 +184,8 @@ def refused_level(level: Level, words: str) -> LevelResult:
 
 def _load_fields(level: Level) -> dict[str, Any]:
     """Return the fields of a level's result that say what its load is."""
-    length = None if level.own_prompts else level.prompt_tokens
-    lengths = {"depth": level.depth, "pp": length, "tg": level.output_tokens}
-    return {**axis_fields(level.concurrency, level.point), **lengths}
+    lengths = {"depth": level.depth, "pp": level.pp, "tg": level.tg}
+    return {**axis_fields(level.point.most_in_flight, level.point), **lengths}
 
 
 def _token_counts(traces: Sequence[RequestTrace], finished: Sequence[RequestTrace]) -> TokenCounts:

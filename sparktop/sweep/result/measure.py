@@ -328,27 +328,30 @@ def prompt_tokens(run: Sequence[RequestTrace], most: int | None = None) -> int |
     return sum(known_counts) if len(known_counts) == len(counts) else None
 
 
-def rate_rules(level: Level) -> dict[str, Callable[[Sequence[RequestTrace]], float | None]]:
+def rate_rules(
+    level: Level, mode: LoadMode, concurrency: int
+) -> dict[str, Callable[[Sequence[RequestTrace]], float | None]]:
     """Return by metric name the functions that compute a run's rates from the traces of its requests.
 
-    A function returns tokens/s or requests/s, or None where the rate is unknown. Levels in closed-loop mode
-    have no `prefill_tps` and `decode_tps`, levels in burst mode have no `sustained_tps`.
+    At most `concurrency` requests are in flight. A function returns tokens/s or requests/s, or None where the
+    rate is unknown. Levels in closed-loop mode have no `prefill_tps` and `decode_tps`, levels in burst mode
+    have no `sustained_tps`.
     """
     # What the server counts beyond the new tokens of a prompt is its context, however long that came out.
-    new = level.prompt_tokens if level.depth else None
+    new = level.pp if level.depth else None
     rules: dict[str, Callable[[Sequence[RequestTrace]], float | None]] = {
-        "pure_decode_tps": lambda run: pure_decode_tps(run, level.concurrency),
+        "pure_decode_tps": lambda run: pure_decode_tps(run, concurrency),
         "peak_tps": peak_tps,
         "output_tps": output_tps,
         "total_tps": lambda run: total_tps(run, new),
         "requests_per_s": requests_per_s,
     }
-    if level.mode is LoadMode.BURST:
+    if mode is LoadMode.BURST:
         return rules | {
             "prefill_tps": lambda run: prefill_tps(run, new),
             "decode_tps": decode_tps,
         }
-    return rules | {"sustained_tps": lambda run: sustained_tps(run, level.concurrency)}
+    return rules | {"sustained_tps": lambda run: sustained_tps(run, concurrency)}
 
 
 def prefill_tps(run: Sequence[RequestTrace], new: int | None = None) -> float | None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 
-from sparktop.model.load import EndReason, Level, LoadEvent, RunStarted
+from sparktop.model.load import EndReason, LoadEvent, LoadPoint, RunStarted
 from sparktop.model.series import known_mean
 from sparktop.sweep.plan.arrivals import mean_per_s
 from sparktop.sweep.result.measure import RequestTrace, Span, peak_tps
@@ -43,28 +43,29 @@ Slope = tuple[float, float]
 
 
 def open_loop_result(
-    level: Level, runs: Mapping[int, Sequence[RequestTrace]], windows: Mapping[int, Span]
+    point: LoadPoint, limit: int, runs: Mapping[int, Sequence[RequestTrace]], windows: Mapping[int, Span]
 ) -> OpenLoopResult | None:
     """Return what the runs of a level show together; None without measured requests.
 
-    `runs` has all requests of each run, `windows` the time in which its measured requests were due.
+    From `limit` requests in flight on, further ones wait in the client. `runs` has all requests of each run,
+    `windows` the time in which its measured requests were due.
     """
     each = [
         figures
         for run, traces in runs.items()
-        if (figures := open_loop_figures(traces, *windows[run], level.concurrency)) is not None
+        if (figures := open_loop_figures(traces, *windows[run], limit)) is not None
     ]
     if not each:
         return None
     return OpenLoopResult(
-        offered_per_s=mean_per_s(level.point),
+        offered_per_s=mean_per_s(point),
         arrived_per_s=known_mean(of_run.arrived_per_s for of_run in each),
         completed_per_s=known_mean(of_run.completed_per_s for of_run in each),
         requests=sum(of_run.requests for of_run in each),
         unanswered=sum(of_run.unanswered for of_run in each),
         in_flight_mean=known_mean(of_run.in_flight_mean for of_run in each),
         in_flight_max=max(of_run.in_flight_max or 0 for of_run in each),
-        in_flight_limit=level.concurrency,
+        in_flight_limit=limit,
         overloaded=any(of_run.overloaded for of_run in each),
         unstable=any(of_run.unstable for of_run in each),
         ttft_growth=known_mean(of_run.ttft_growth for of_run in each),

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainSerializer
 
 from sparktop.graphics.numbers import duration_words
-from sparktop.model.load import LoadKind, LoadMode, LoadPoint, TokenSource, concurrency_point
+from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, TokenSource, concurrency_point
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Api, Order, TargetKind
@@ -205,8 +205,6 @@ def axis_fields(concurrency: int, point: LoadPoint) -> dict[str, Any]:
 
 _LONGEST_BODY = 200
 """Characters of a body's further fields in a sentence."""
-LevelLoad = tuple[LoadPoint, int | None, int | None, int]
-"""What identifies a level of a target: its point on the axis, prompt, output and context tokens."""
 
 
 class PromptPlan(Part):
@@ -1178,11 +1176,6 @@ class LevelResult(AxisPart):
         return any(reason.code == SHORT_PROMPT for reason in self.validity)
 
     @property
-    def same_load(self) -> LevelLoad:
-        """What identifies the level among those of its target."""
-        return self.point, self.pp, self.tg, self.depth
-
-    @property
     def known_servers(self) -> tuple[str, ...]:
         """Names of the servers behind the target, sorted, including those that answered no request."""
         return tuple(sorted({*self.backends, *self.served_by, *self.busy_batch}))
@@ -1236,6 +1229,18 @@ class LevelResult(AxisPart):
             return None if self.agents is None else self.agents.latency(metric)
         latency = getattr(self, metric) if metric in LATENCIES else None
         return latency if isinstance(latency, Latency) else None
+
+
+def level_of(part: LevelResult | ComparisonRow, target: str = "", plan: PlanResult | None = None) -> Level:
+    """Return the level that is measured, or compared; lengths that `part` does not state are the `plan`'s."""
+    pp, tg = (None, None) if plan is None else (plan.pp, plan.tg)
+    return Level(
+        target,
+        part.point,
+        pp if part.pp is None else part.pp,
+        tg if part.tg is None else part.tg,
+        part.depth,
+    )
 
 
 class TargetResult(Part):
@@ -1389,7 +1394,7 @@ class SweepResult(Part):
         measured = self.target(target)
         if measured is None:
             raise ValueError(f"the sweep has no target {target}")
-        others = (other for other in measured.levels if other.same_load != level.same_load)
+        others = (other for other in measured.levels if level_of(other) != level_of(level))
         return self.with_target(measured.model_copy(update={"levels": (*others, level)}))
 
     def with_target(self, target: TargetResult) -> Self:

@@ -14,7 +14,7 @@ from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.snapshot import LimitKind
 from sparktop.sweep.compare.ratio import main_rate, rate_ratio
 from sparktop.sweep.plan.capacity import Pace, level_plan, longest_seconds
-from sparktop.sweep.plan.plan import Capacity, Plan, RunBatch, SloCondition, level_of, load_at
+from sparktop.sweep.plan.plan import Capacity, Plan, RunBatch, SloCondition
 from sparktop.sweep.plan.slo import plain_words, words_of
 from sparktop.sweep.result.level import LIMITS_OF_STEPS, common_cause, level_result, with_common_cause
 from sparktop.sweep.result.measure import RequestTrace
@@ -411,28 +411,27 @@ class CapacityLevels(Struct, eq=False):
         """Make one run of a level; return the judgement by all its runs, None if it was not completed."""
         value = probe.point.value
         run_plan = self.maker.plan = level_plan(plan, probe.point, self._pace, decides=probe.decides)
-        load = load_at(plan, probe.point, plan.pp)
+        level = plan.level(self.prepared.target.name, probe.point)
         record = self._records.get(value)
         if record is None:
-            record = LevelRecord(run_plan, self.prepared, level_of(run_plan, self.prepared.target, load))
+            record = LevelRecord(run_plan, self.prepared, level)
             self._records[value] = record
-        record.level = replace(record.level, runs=probe.run + 1)
-        batch = RunBatch(self.prepared.target, load, (probe.run,), first=probe.run == 0)
+        batch = RunBatch(level, (probe.run,), first=probe.run == 0)
         try:
-            level = await self.measure(self.maker, batch, record)
+            made = await self.measure(self.maker, batch, record)
         except (TargetFailedError, LevelRefusedError) as error:
             self.builder.enter_failure(self.prepared.target.name, str(error))
             return None
-        if level is None or self.maker.cancellation.requested:
+        if made is None or self.maker.cancellation.requested:
             return None
-        self._levels[value] = level
-        unstable = unstable_words(level)
+        self._levels[value] = made
+        unstable = unstable_words(made)
         judged = judge(capacity, record.traces, max_error_share=run_plan.max_error_share, unstable=unstable)
         of_run = [trace for trace in record.traces if trace.run == probe.run]
         alone = judge(capacity, of_run, max_error_share=run_plan.max_error_share)
         self._runs.setdefault(value, []).append((alone, datetime.now(UTC)))
         self._newest = value
-        seconds = (run_plan.duration_s or 0.0) * record.level.runs
+        seconds = (run_plan.duration_s or 0.0) * (probe.run + 1)
         self._pace = self._pace.after(judged.median_s, judged.requests, value, seconds)
         return judged
 

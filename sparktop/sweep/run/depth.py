@@ -52,11 +52,11 @@ def context_part(
     """
     if not level.depth:
         return None
-    sent = level_result(replace(level, prompt_tokens=level.depth, depth=0), contexts)
+    sent = level_result(replace(level, pp=level.depth, depth=0), contexts)
     each = sent.each
     # The tokens that the server counted before the prompts.
     counts = [prompt.counted_prompt_tokens for prompt in prompts if prompt.ok]
-    beyond = [max(0, count - level.prompt_tokens) for count in counts if count is not None]
+    beyond = [max(0, count - (level.pp or 0)) for count in counts if count is not None]
     context = fmean(beyond) if beyond else None
     # What a chat template adds for the context's message is not looked for in the cache.
     least = min(level.depth, context or level.depth)

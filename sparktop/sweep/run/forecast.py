@@ -13,22 +13,12 @@ from msgspec.structs import replace
 
 from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.instant import TimeRange
-from sparktop.model.load import LoadKind, LoadMode
+from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
 from sparktop.model.text import clean
 from sparktop.sweep.plan.arrivals import mean_per_s
 from sparktop.sweep.plan.capacity import arrivals_needed, longest_seconds, share_needed
 from sparktop.sweep.plan.conversations import ConversationPreset
-from sparktop.sweep.plan.plan import (
-    ENOUGH_S,
-    Capacity,
-    Load,
-    Order,
-    Plan,
-    RunBatch,
-    SweepTarget,
-    loads,
-    run_numbers,
-)
+from sparktop.sweep.plan.plan import ENOUGH_S, Capacity, Order, Plan, RunBatch, SweepTarget, run_numbers
 from sparktop.sweep.plan.presets import OPEN_S
 from sparktop.sweep.plan.slo import plain_words, runs_needed, words_of
 from sparktop.sweep.plan.traces import Replay
@@ -59,8 +49,8 @@ GAP = 2
 """Ratio of two neighbouring concurrencies from which on the sweep may add a level between them."""
 
 
-_MeanRun = tuple[Load, float]
-"""(Load, mean seconds of its runs)."""
+_MeanRun = tuple[Level, float]
+"""(Level, mean seconds of its runs)."""
 
 
 class Estimate:
@@ -69,21 +59,21 @@ class Estimate:
     def __init__(self, plan: Plan) -> None:
         """Start with the plan and without any measured duration."""
         self._plan = plan
-        self._durations: dict[tuple[str, Load], list[float]] = {}
-        """Seconds of the runs that have ended, by target and load."""
+        self._durations: dict[Level, list[float]] = {}
+        """Seconds of the runs that have ended, by level."""
         self._pauses: list[float] = []
         self._beside: list[float] = []
         """Durations of runs with long prompts, in those of the same runs alone."""
         self.most: Mapping[str, int] = {}
         """Highest concurrency of each target to which the sweep may go on; empty if it adds no levels."""
 
-    def learn_run(self, target: str, load: Load, seconds: float) -> None:
-        """Record that one load run (measured or warm-up) of `load` on `target` took `seconds`."""
-        self._durations.setdefault((target, load), []).append(seconds)
+    def learn_run(self, level: Level, seconds: float) -> None:
+        """Record that one load run (measured or warm-up) of a level took `seconds`."""
+        self._durations.setdefault(level, []).append(seconds)
 
-    def learn_beside(self, target: str, load: Load, seconds: float) -> None:
-        """Record that a run of `load` with long prompts took `seconds`: their steps may take seconds."""
-        alone_s = self.run_s(target, load)
+    def learn_beside(self, level: Level, seconds: float) -> None:
+        """Record that a run of a level with long prompts took `seconds`: their steps may take seconds."""
+        alone_s = self.run_s(level)
         if alone_s:
             self._beside.append(seconds / alone_s)
 
@@ -91,32 +81,34 @@ class Estimate:
         """Record how many seconds the servers took to become idle after a series of runs of one level."""
         self._pauses.append(seconds)
 
-    def run_s(self, target: str, load: Load, least_growth: float = 0.0) -> float | None:
+    def run_s(self, level: Level, least_growth: float = 0.0) -> float | None:
         """Return the expected duration of one load run in seconds; None if it cannot be estimated yet.
 
         If the plan fixes the duration of a run, return it. Otherwise return the mean duration of the ended
-        runs of `load` on `target`. If there are none, scale the mean duration of the most similar load that
-        was run. The duration grows with the load at least with the exponent `least_growth`, and in proportion
-        to it above `most`, where requests wait.
+        runs of the level. If there are none, scale the mean duration of the most similar level that was run.
+        The duration grows with the load at least with the exponent `least_growth`, and in proportion to it
+        above `most`, where requests wait.
         """
         plan = self._plan
         if plan.mode is LoadMode.STEADY and plan.duration_s is not None:
             return plan.duration_s
-        if durations := self._durations.get((target, load)):
+        if durations := self._durations.get(level):
             return fmean(durations)
         if plan.mode in {LoadMode.OPEN, LoadMode.AGENTS}:
             before_s = warm_up_s(plan) if plan.mode is LoadMode.OPEN else ramp_s(plan)
             return before_s + (plan.duration_s or 0.0)
-        run_times = self._mean_run_times(target) or self._mean_run_times(None)
+        run_times = self._mean_run_times(level.target) or self._mean_run_times(None)
         if not run_times:
             return None
-        limit = self.most.get(target, load.concurrency)
+        concurrency = level.point.most_in_flight
+        limit = self.most.get(level.target, concurrency)
         nearest, seconds = min(
-            run_times, key=lambda measured: abs(math.log(_weight(measured[0]) / _weight(load)))
+            run_times, key=lambda measured: abs(math.log(self._weight(measured[0]) / self._weight(level)))
         )
-        growth = max(least_growth if load.concurrency > nearest.concurrency else 0.0, self._growth(run_times))
-        ratio = _weight(load, limit) / _weight(nearest, limit)
-        waits = max(1.0, load.concurrency / limit) / max(1.0, nearest.concurrency / limit)
+        of_nearest = nearest.point.most_in_flight
+        growth = max(least_growth if concurrency > of_nearest else 0.0, self._growth(run_times))
+        ratio = self._weight(level, limit) / self._weight(nearest, limit)
+        waits = max(1.0, concurrency / limit) / max(1.0, of_nearest / limit)
         return seconds * waits * float(ratio**growth)
 
     def runs_of(self, batch: RunBatch) -> int | None:
@@ -127,7 +119,7 @@ class Estimate:
         """
         if batch.runs is None:
             return None
-        seconds = self.run_s(batch.target.name, batch.load) if self._plan.more_runs else None
+        seconds = self.run_s(batch.level) if self._plan.more_runs else None
         return max(len(batch.runs), min(MOST_RUNS, math.ceil(ENOUGH_S / seconds)) if seconds else 0)
 
     def sweep_s(self, todo: Sequence[RunBatch], ended: int, least_growth: float = 0.0) -> float | None:
@@ -154,16 +146,16 @@ class Estimate:
 
     def _possible_batches(self, todo: Sequence[RunBatch]) -> Iterator[RunBatch]:
         """Yield the batches that may follow those in `todo`: higher concurrencies, and one between two."""
-        series: dict[tuple[str, int], list[RunBatch]] = {}
+        series: dict[tuple[str, int | None], list[Level]] = {}
         for batch in todo:
-            series.setdefault((batch.target.name, batch.load.prompt_tokens), []).append(batch)
-        for (name, length), batches in series.items():
+            series.setdefault((batch.level.target, batch.level.pp), []).append(batch.level)
+        for (name, length), levels in series.items():
             measured = {
-                load.concurrency
-                for target, load in self._durations
-                if (target, load.prompt_tokens) == (name, length)
+                level.point.most_in_flight
+                for level in self._durations
+                if (level.target, level.pp) == (name, length)
             }
-            coming = {batch.load.concurrency for batch in batches}
+            coming = {level.point.most_in_flight for level in levels}
             top = max(measured | coming)
             limit = self.most.get(name, 0)
             if max(coming) < top or not limit:
@@ -171,8 +163,8 @@ class Estimate:
             saturated = self._growth(self._mean_run_times(name)) >= _SATURATED
             higher = doublings(top, limit)[: _MOST_UNSURE if saturated else None]
             for at in (*concurrencies_between([*measured, *coming]), *higher):
-                load = Load(length, at)
-                yield RunBatch(batches[0].target, load, run_numbers(self._plan, load))
+                level = self._plan.level(name, concurrency_point(at), length)
+                yield RunBatch(level, run_numbers(self._plan, level))
 
     def _expected_runs(self, batch: RunBatch) -> tuple[int, ...] | None:
         count = self.runs_of(batch)
@@ -186,7 +178,7 @@ class Estimate:
         """
         total, pause = 0.0, fmean(self._pauses) if self._pauses else 0.0
         for batch in left:
-            seconds = self.run_s(batch.target.name, batch.load, least_growth)
+            seconds = self.run_s(batch.level, least_growth)
             if seconds is None:
                 return None
             if batch.runs is None:
@@ -203,9 +195,9 @@ class Estimate:
 
     def _mean_run_times(self, target: str | None) -> list[_MeanRun]:
         return [
-            (load, fmean(times))
-            for (name, load), times in self._durations.items()
-            if target in {None, name} and sum(times) > 0
+            (level, fmean(times))
+            for level, times in self._durations.items()
+            if target in {None, level.target} and sum(times) > 0
         ]
 
     def _growth(self, run_times: list[_MeanRun]) -> float:
@@ -214,10 +206,18 @@ class Estimate:
         It is computed from the two largest loads. Return the constant `_GROWTH` if there is only one load, or
         if the two largest have the same size.
         """
-        ends = sorted((_weight(load), seconds) for load, seconds in run_times)[-2:]
+        ends = sorted((self._weight(level), seconds) for level, seconds in run_times)[-2:]
         if len(ends) < 2 or ends[0][0] == ends[1][0]:  # noqa: PLR2004 - a line has two ends
             return _GROWTH
         return min(_STEEPEST, max(0.0, _slope(*ends)))
+
+    def _weight(self, level: Level, limit: float = math.inf) -> float:
+        """Return the size of a load as one number: concurrency × square root of the tokens before the answer.
+
+        Beyond `limit` requests wait.
+        """
+        tokens = self._plan.length_of(level) + level.depth
+        return min(level.point.most_in_flight, limit) * math.sqrt(tokens)
 
 
 def doublings(top: int, limit: int) -> list[int]:
@@ -234,14 +234,6 @@ def concurrencies_between(levels: Iterable[int]) -> list[int]:
     ordered = sorted(set(levels))
     gaps = [(low, high) for low, high in pairwise(ordered) if high > GAP * low]
     return [round(math.sqrt(low * high)) for low, high in gaps[-1:]]
-
-
-def _weight(load: Load, limit: float = math.inf) -> float:
-    """Return the size of a load as one number: concurrency × square root of the tokens before the answer.
-
-    Beyond `limit` requests wait.
-    """
-    return min(load.concurrency, limit) * math.sqrt(load.prompt_tokens + load.depth)
 
 
 _PAUSE_S = 1.0
@@ -261,8 +253,8 @@ class EarlierSweep(Struct, frozen=True):
         """Return the number of requests that the target at `url` could run at once; None if unknown."""
         return next((target.slots for target in self.result.targets if target.url == url), None)
 
-    def run_s(self, load: Load, output_tokens: int) -> float:
-        """Return the expected seconds of one burst run of `load`.
+    def run_s(self, concurrency: int, prompt_tokens: int, output_tokens: int) -> float:
+        """Return the expected seconds of one burst run of such requests.
 
         The measured levels with the nearest prompt and output lengths are scaled to the requested lengths,
         and then interpolated over concurrency on logarithmic scales.
@@ -270,26 +262,26 @@ class EarlierSweep(Struct, frozen=True):
         prompt, output = min(
             self.times,
             key=lambda lengths: (
-                abs(math.log(lengths[0] / load.prompt_tokens)) + abs(math.log(lengths[1] / output_tokens))
+                abs(math.log(lengths[0] / prompt_tokens)) + abs(math.log(lengths[1] / output_tokens))
             ),
         )
         # The time to first token scales with the prompt length, the rest with the output length.
         scaled = [
-            (at, first_s * load.prompt_tokens / prompt + (run_s - first_s) * output_tokens / output)
+            (at, first_s * prompt_tokens / prompt + (run_s - first_s) * output_tokens / output)
             for at, (run_s, first_s) in self.times[prompt, output].items()
         ]
-        return _interpolate(sorted(scaled), load.concurrency)
+        return _interpolate(sorted(scaled), concurrency)
 
-    def sure(self, wanted: Iterable[Load], output_tokens: int) -> int:
-        """Return how directly this sweep measured the loads `wanted`, as a rank; 0 is the best.
+    def sure(self, plan: Plan) -> int:
+        """Return how directly this sweep measured the levels of a plan, as a rank; 0 is the best.
 
         0: it measured all of them. 1: it measured all their prompt and output lengths, but some only at other
         concurrencies. 2: it did not measure some of the lengths.
         """
-        asked = [(load, self.times.get((load.prompt_tokens, output_tokens), {})) for load in wanted]
+        asked = [(level, self.times.get((plan.length_of(level), plan.tg), {})) for level in plan.levels()]
         if not all(times for _, times in asked):
             return 2
-        return int(any(load.depth or load.concurrency not in times for load, times in asked))
+        return int(any(level.depth or level.point.most_in_flight not in times for level, times in asked))
 
 
 class AssumedPace(Struct, frozen=True):
@@ -298,10 +290,10 @@ class AssumedPace(Struct, frozen=True):
     decode_tps: float
     prefill_tps: float
 
-    def run_s(self, load: Load, output_tokens: int) -> float:
-        """Return the assumed seconds of one burst run of `load`."""
-        prefill_s = load.prompt_tokens * load.concurrency / self.prefill_tps
-        return prefill_s + float(output_tokens / self.decode_tps * load.concurrency**_GROWTH)
+    def run_s(self, concurrency: int, prompt_tokens: int, output_tokens: int) -> float:
+        """Return the assumed seconds of one burst run of such requests."""
+        prefill_s = prompt_tokens * concurrency / self.prefill_tps
+        return prefill_s + float(output_tokens / self.decode_tps * concurrency**_GROWTH)
 
 
 SLOWEST, FASTEST = AssumedPace(15, 1000), AssumedPace(100, 8000)
@@ -313,7 +305,6 @@ def earlier_sweep(target: SweepTarget, plan: Plan, results: Sequence[SweepResult
 
     Of equally near sweeps the newest is returned.
     """
-    asked = loads(plan)
     usable = []
     for result in results:
         for measured in result.targets:
@@ -326,7 +317,7 @@ def earlier_sweep(target: SweepTarget, plan: Plan, results: Sequence[SweepResult
                     times.setdefault((lengths[0], lengths[1]), {})[level.concurrency] = taken
             if times:
                 usable.append(EarlierSweep(result, times))
-    ordered = sorted(usable, key=lambda sweep: (-sweep.sure(asked, plan.tg), sweep.result.started_at))
+    ordered = sorted(usable, key=lambda sweep: (-sweep.sure(plan), sweep.result.started_at))
     return ordered[-1] if ordered else None
 
 
@@ -422,14 +413,14 @@ def forecast(
         return _conversation_forecast(plan)
     earlier = [earlier_sweep(target, plan, results) for target in plan.targets]
     limit = _highest_concurrency(plan, earlier, slots or {})
-    targets, each = len(plan.targets), [(load, _level_requests(plan, load)) for load in loads(plan)]
+    targets, each = len(plan.targets), [(level, _level_requests(plan, level)) for level in plan.levels()]
     is_known = all(requests is not None for _, requests in each)
     count = targets * sum(requests or 0 for _, requests in each) if is_known else None
-    warm_ups = targets * sum(load.concurrency for load, _ in each) if plan.warmup else 0
+    warm_ups = targets * sum(level.point.most_in_flight for level, _ in each) if plan.warmup else 0
     sure = [sweep for sweep in earlier if sweep is not None]
-    contexts = targets * sum(requests or 0 for load, requests in each if load.depth)
+    contexts = targets * sum(requests or 0 for level, requests in each if level.depth)
     prompts = targets * sum(
-        (load.prompt_tokens + 2 * load.depth) * (requests or 0) for load, requests in each
+        (plan.length_of(level) + 2 * level.depth) * (requests or 0) for level, requests in each
     )
     return Forecast(
         requests=count,
@@ -445,18 +436,17 @@ def forecast(
     )
 
 
-def _level_requests(plan: Plan, load: Load) -> int | None:
+def _level_requests(plan: Plan, level: Level) -> int | None:
     """Return the number of measured requests of a level on one target; None if only time limits it."""
     if plan.mode is LoadMode.STEADY:
-        return None if plan.requests is None else plan.requests * (_level_runs(plan, load) or plan.runs)
-    runs = _level_runs(plan, load)
-    return None if runs is None else runs * load.concurrency
+        return None if plan.requests is None else plan.requests * (_level_runs(plan, level) or plan.runs)
+    runs = _level_runs(plan, level)
+    return None if runs is None else runs * level.point.most_in_flight
 
 
-def _level_runs(plan: Plan, load: Load) -> int | None:
-    if plan.searches:
-        return runs_needed(plan, load.concurrency)
-    return plan.runs_of(load.concurrency)
+def _level_runs(plan: Plan, level: Level) -> int | None:
+    concurrency = level.point.most_in_flight
+    return runs_needed(plan, concurrency) if plan.searches else plan.runs_of(concurrency)
 
 
 def _highest_concurrency(
@@ -484,7 +474,7 @@ def _expected_seconds(plan: Plan, sweeps: Sequence[EarlierSweep | AssumedPace]) 
     """
     batches = plan.runs if plan.order is Order.ABBA and len(plan.targets) > 1 else 1
     levels = [
-        _level_seconds(plan, load, sweep) + batches * _PAUSE_S for sweep in sweeps for load in loads(plan)
+        _level_seconds(plan, level, sweep) + batches * _PAUSE_S for sweep in sweeps for level in plan.levels()
     ]
     return _BEGIN_S + sum(levels)
 
@@ -522,7 +512,7 @@ def _duration_source(plan: Plan, earlier: Sequence[EarlierSweep | None]) -> str:
     sweeps = [sweep for sweep in earlier if sweep is not None]
     times = sorted({sweep.result.started_at for sweep in sweeps})
     when = " and ".join(f"{time.astimezone():%-d %b %H:%M}" for time in times[-2:])
-    worst = max(sweep.sure(loads(plan), plan.tg) for sweep in sweeps)
+    worst = max(sweep.sure(plan) for sweep in sweeps)
     return f"{_SOURCES[worst]} your sweep{'s' if len(times) > 1 else ''} of {when}"
 
 
@@ -530,19 +520,20 @@ _SOURCES = ("estimated from", "roughly, from other concurrencies in", "a guess, 
 """How a forecast names the sweeps that it is made from, by `EarlierSweep.sure`."""
 
 
-def _level_seconds(plan: Plan, load: Load, earlier: EarlierSweep | AssumedPace) -> float:
+def _level_seconds(plan: Plan, level: Level, earlier: EarlierSweep | AssumedPace) -> float:
     """Return the expected seconds of a level on one target, its warm-up run included."""
-    run_s = earlier.run_s(load, plan.tg)
+    concurrency = level.point.most_in_flight
+    run_s = earlier.run_s(concurrency, plan.length_of(level), plan.tg)
     total = run_s if plan.warmup else 0.0
-    if load.depth:  # the context is sent before each run
-        run_s += earlier.run_s(replace(load, prompt_tokens=load.depth, depth=0), plan.tg)
+    if level.depth:  # the context is sent before each run
+        run_s += earlier.run_s(concurrency, level.depth, plan.tg)
     if plan.mode is LoadMode.STEADY:
         limits_s = [] if plan.duration_s is None else [plan.duration_s]
         if plan.requests is not None:
-            limits_s.append(run_s * max(1.0, plan.requests / load.concurrency))
+            limits_s.append(run_s * max(1.0, plan.requests / concurrency))
         times = 1 if plan.beside is None else 2
-        return total + (_level_runs(plan, load) or plan.runs) * times * min(limits_s, default=0.0)
-    runs = _level_runs(plan, load)
+        return total + (_level_runs(plan, level) or plan.runs) * times * min(limits_s, default=0.0)
+    runs = _level_runs(plan, level)
     if runs is not None:
         # With more runs, the last one is on average half done when the time is up.
         return total + max(runs * run_s, ENOUGH_S + run_s / 2 if plan.more_runs else 0.0)

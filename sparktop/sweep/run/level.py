@@ -47,7 +47,7 @@ from sparktop.sweep.generator.wire import (
     WorkerEnded,
     WorkerMessage,
 )
-from sparktop.sweep.plan.plan import ENOUGH_S, Load, Plan, RunBatch, TargetKind
+from sparktop.sweep.plan.plan import ENOUGH_S, Plan, RunBatch, TargetKind
 from sparktop.sweep.result.level import level_result, run_starts, uncounted_columns
 from sparktop.sweep.result.measure import RequestTrace, by_run, collect, gaps_s, run_duration_s
 from sparktop.sweep.result.open_loop import windows
@@ -215,6 +215,11 @@ class LevelRecord(Struct, eq=False):
     """What the same load showed while long prompts arrived."""
 
     @property
+    def most_in_flight(self) -> int:
+        """The most requests in flight."""
+        return self.level.point.most_in_flight
+
+    @property
     def runs(self) -> int:
         """Number of measured runs that were completed."""
         return len(self.facts.run_s)
@@ -277,9 +282,9 @@ class LevelRecord(Struct, eq=False):
         events = self.events if self.runs else self.partial
         traces = self.traces if self.runs else self.cut
         spans = windows(events, traces, is_cut=not self.runs)
-        made = level_result(self.level, traces, spans)
+        made = level_result(self.level, traces, spans, mode=self.plan.mode)
         if self.runs and self.cut:
-            made = _add_partial_requests(made, level_result(self.level, self.cut))
+            made = _add_partial_requests(made, level_result(self.level, self.cut, mode=self.plan.mode))
             failed = [trace for trace in self.traces if not trace.ok]
             uncounted = uncounted_columns([*failed, *self.cut], run_starts(self._requests()))
             made = made.model_copy(update={"uncounted": uncounted})
@@ -312,7 +317,7 @@ class LevelRecord(Struct, eq=False):
                 "context": context_part(self.level, self.contexts, self.traces, self._measured_growth()),
                 "left": self.left,
                 "beside": self.beside,
-                "limited_by": limit_side(self.prepared, log, loaded, batches, self.level.concurrency),
+                "limited_by": limit_side(self.prepared, log, loaded, batches, self.most_in_flight),
             }
         )
         judged = {"validity": judge(self.plan, made, facts), "notes": notes_on(made, facts)}
@@ -323,7 +328,7 @@ class LevelRecord(Struct, eq=False):
         loaded = in_flight((trace.start, trace.end) for trace in self._requests())
         nodes = {name: log.nodes(name, loaded) for name in self.prepared.nodes}
         replay = self.plan.trace
-        most_output = self.level.output_tokens if replay is None else replay.longest_answer
+        most_output = self.plan.tg if replay is None else replay.longest_answer
         return replace(
             self.facts,
             asked=tokens_asked([*self.warm_ups, *self.contexts, *self._requests()], most_output),
@@ -351,7 +356,7 @@ class LevelRecord(Struct, eq=False):
                 log.servers(name, self.spans),
                 slots.get(name),
                 most_at_once(spans.get(name, ())) if spans else None,
-                self.level.concurrency,
+                self.most_in_flight,
             )
             for name in names
         }
@@ -376,7 +381,7 @@ class LevelRecord(Struct, eq=False):
 
     def _server_side(self, log: ServerLog) -> ServerSide | None:
         """Return a summary of the samples and counters of all servers together; None without servers."""
-        samples, most = self._samples(log), self.level.concurrency
+        samples, most = self._samples(log), self.most_in_flight
         if not samples:
             return None
         points = [point for reported in samples.values() for point in reported]
@@ -434,7 +439,7 @@ class LevelRecord(Struct, eq=False):
             return 0.0
         if sizes is None:
             sizes = () if facts is None else facts.cudagraph_capture_sizes
-        batch = self.level.concurrency
+        batch = self.most_in_flight
         graph = min((size for size in sizes if size >= batch), default=None)
         return None if graph is None else _PERCENT * (graph - batch) / graph
 
@@ -455,7 +460,10 @@ class LevelRecord(Struct, eq=False):
         """
         if self.level.point.kind is not LoadKind.CONCURRENCY or made.decode_tps is None:
             return ()  # the number in flight varies
-        running, accepted = float(self.level.concurrency), made.server and made.server.spec_accepted_per_draft
+        running, accepted = (
+            float(self.most_in_flight),
+            made.server and made.server.spec_accepted_per_draft,
+        )
         generated = running / self.prepared.yard.cores * (1 + (accepted or 0.0))
         sticks = yardsticks(self.prepared.yard, made.decode_tps.mean, running, generated=generated)
         if not words(sticks):
@@ -558,8 +566,8 @@ class LevelMaker(Struct, eq=False):
     guard: GuardWatch
     estimate: Estimate
     emit: Callable[[SweepEvent], None]
-    note_run: Callable[[str, Load, int], None]
-    """Called at the start of each measured run with target, load and run number."""
+    note_run: Callable[[Level, int], None]
+    """Called at the start of each measured run with its level and number."""
     sweep_id: str
     interval_s: float = 1.0
     """Seconds between two polls of a server."""
@@ -599,7 +607,7 @@ class LevelMaker(Struct, eq=False):
         if batch.first:
             self._ended = self._failed = self._refused = 0
         self._made = -1 if batch.first and self.plan.warmup else 0
-        self._emit_load(batch, LevelStarted(self.clock(), record.level))
+        self._emit_load(batch, LevelStarted(self.clock()))
         measured_from = before
         paused_s = 0.0
         try:
@@ -608,7 +616,7 @@ class LevelMaker(Struct, eq=False):
                 # Counters are read at rest, so that the growth by the warm-up is not part of the level's
                 # figures.
                 self._made = 0
-                if batch.load.depth:  # a warm-up without context says nothing about the requests with it
+                if batch.level.depth:  # a warm-up without context says nothing about the requests with it
                     self._ended = self._failed = self._refused = 0
                 began = self.clock()
                 if not self.cancellation.requested:
@@ -618,7 +626,7 @@ class LevelMaker(Struct, eq=False):
             await self._make_runs(batch, record)
         finally:
             self.present = None
-            self._emit_load(batch, LevelEnded(self.clock(), record.level))
+            self._emit_load(batch, LevelEnded(self.clock()))
         if not self.cancellation.requested:
             began = self.clock()
             self.emit(self._phase_event(Phase.SETTLING, batch))
@@ -670,11 +678,11 @@ class LevelMaker(Struct, eq=False):
         """
         tokens = beside_tokens(long_tokens, record.level, record.prepared.max_model_len)
         if tokens is None:
-            self.emit(Notice(f"{batch.load.label}: the server's context has no room for longer prompts"))
+            self.emit(Notice(f"{batch.level.label}: the server's context has no room for longer prompts"))
             return None
         traces: list[RequestTrace] = []
         self.emit(self._phase_event(Phase.BESIDE, batch))
-        self._emit_load(batch, LevelStarted(self.clock(), record.level))
+        self._emit_load(batch, LevelStarted(self.clock()))
         for number in range(record.runs, 2 * record.runs):
             load = beside_command(self._command(batch, record, number), tokens)
             run = RunRecord(load.id)
@@ -686,12 +694,12 @@ class LevelMaker(Struct, eq=False):
                 break
             record.facts.health.append(run.finished.health)
             took_s = run.finished.ended_at - run.finished.started_at
-            self.estimate.learn_beside(batch.target.name, batch.load, took_s)
+            self.estimate.learn_beside(batch.level, took_s)
             traces += collect(run.events())
-        self._emit_load(batch, LevelEnded(self.clock(), record.level))
+        self._emit_load(batch, LevelEnded(self.clock()))
         if not self.cancellation.requested:
             await self.settle(record.prepared.backends)
-        return beside_result(record.level, tokens, record.traces, traces)
+        return beside_result(record.level, tokens, record.traces, traces, mode=self.plan.mode)
 
     async def _hang_up(self, batch: RunBatch, record: LevelRecord) -> LeftRequests | None:
         """Send requests, hang up in the middle of their answers, and return what the servers do then.
@@ -715,7 +723,7 @@ class LevelMaker(Struct, eq=False):
         if run.finished is None or self.cancellation.requested:
             return None
         if not hung_up:
-            self.emit(Notice(f"{batch.load.label}: the answers ended before anybody could hang up"))
+            self.emit(Notice(f"{batch.level.label}: the answers ended before anybody could hang up"))
             return None
         at = run.finished.ended_at
         rest = await self.log.wait_until_idle(names, at, LONGEST_S, lambda: self.cancellation.requested)
@@ -751,7 +759,7 @@ class LevelMaker(Struct, eq=False):
 
     async def _make_runs(self, batch: RunBatch, record: LevelRecord) -> None:
         """Execute the measured runs of a batch, each after the one that sends its context."""
-        phases = (Phase.CONTEXT, Phase.RUNNING) if batch.load.depth else (Phase.RUNNING,)
+        phases = (Phase.CONTEXT, Phase.RUNNING) if batch.level.depth else (Phase.RUNNING,)
         for run in self._run_numbers(batch, record):
             for phase in phases:
                 if self.cancellation.requested:
@@ -789,7 +797,7 @@ class LevelMaker(Struct, eq=False):
         is_measured = phase is Phase.RUNNING
         self.emit(self._phase_event(phase, batch, run))
         if is_measured:
-            self.note_run(batch.target.name, batch.load, run)
+            self.note_run(batch.level, run)
         run_record = RunRecord(command.id)
         gone: WorkerGoneError | None = None
         try:
@@ -798,14 +806,14 @@ class LevelMaker(Struct, eq=False):
             gone, refused = error, None  # what came before belongs to the level
         events = use_watched_names(run_record.events(), record.prepared)
         record.add_run(run_record, events, phase)
-        self.emit(RunCompleted(batch.target.name, batch.load, run, events, not is_measured))
+        self.emit(RunCompleted(batch.level, run, events, not is_measured))
         if gone is not None:
             raise gone
         if refused is not None and refused.failure.word != CANCELLED:
             raise TargetFailedError(refused.failure.message)
         if run_record.finished is not None and not run_record.finished.cancelled:
             self._learn_duration(batch, run_record.finished, phase)
-            self._check_run(batch.target.name, events)
+            self._check_run(batch.level.target, events)
 
     async def _send(
         self, batch: RunBatch, record: LevelRecord, command: RunLoad, run: RunRecord, *, is_measured: bool
@@ -830,15 +838,15 @@ class LevelMaker(Struct, eq=False):
         self, batch: RunBatch, record: LevelRecord, run: int, *, is_warm_up: bool = False
     ) -> RunLoad:
         """Return the command for the run number `run` of a level, or for its warm-up."""
-        plan, load, prepared = self.plan, batch.load, record.prepared
-        number = [target.name for target in plan.targets].index(batch.target.name)
+        plan, level, prepared = self.plan, batch.level, record.prepared
+        number = [target.name for target in plan.targets].index(level.target)
         which = "w" if is_warm_up else str(run)
-        run_id = f"{self.sweep_id}-{number}-{load.word}-{which}"
+        run_id = f"{self.sweep_id}-{number}-{plan.id_of(level)}-{which}"
         # The same seed gives the same prompts; made ones without a cache salt are only of the same kind.
         fresh = "" if prepared.takes_salt or plan.prompts is not None else f"/{run_id}"
         steady = plan.mode is LoadMode.STEADY and not is_warm_up
         mode = LoadMode.BURST if is_warm_up else plan.mode
-        concurrency = load.concurrency
+        concurrency = level.point.most_in_flight
         if plan.mode is LoadMode.OPEN:
             # What the limit of open files allows. A warm-up is one request: the run has arrivals before the
             # measured ones.
@@ -848,21 +856,21 @@ class LevelMaker(Struct, eq=False):
             id=run_id,
             target=prepared.asks,
             concurrency=concurrency,
-            prompt_tokens=load.prompt_tokens,
+            prompt_tokens=plan.length_of(level),
             output_tokens=plan.tg,
             mode=mode,
             run=run,
             requests=plan.requests if steady else None,
             duration_s=plan.duration_s if steady else None,
             seed=plan.seed,
-            prompt_salt=f"{plan.seed}/{load.word}-{which}{fresh}",
+            prompt_salt=f"{plan.seed}/{plan.id_of(level)}-{which}{fresh}",
             cache_salt=run_id,
             timeouts=plan.timeouts,
-            open_loop=open_loop_of(plan, load, run) if mode is LoadMode.OPEN else None,
+            open_loop=open_loop_of(plan, level, run) if mode is LoadMode.OPEN else None,
             trace=plan.trace.choice if plan.trace is not None and mode is LoadMode.OPEN else None,
-            conversations=conversations_of(plan, load, prepared.max_model_len, run),
-            context=ContextLoad(load.depth, run_id, run_id) if load.depth and not is_warm_up else None,
-            text=load.point.text,
+            conversations=conversations_of(plan, level, prepared.max_model_len, run),
+            context=ContextLoad(level.depth, run_id, run_id) if level.depth and not is_warm_up else None,
+            text=level.point.text,
             warm_up=is_warm_up,
         )
 
@@ -891,20 +899,20 @@ class LevelMaker(Struct, eq=False):
         """
         self._made += phase is Phase.RUNNING
         took_s = self._before_s + finished.ended_at - finished.started_at
-        alone = not batch.load.depth and self.plan.mode is not LoadMode.OPEN
+        alone = not batch.level.depth and self.plan.mode is not LoadMode.OPEN
         if phase is Phase.RUNNING or (phase is Phase.WARMING_UP and alone):
-            self.estimate.learn_run(batch.target.name, batch.load, took_s)
+            self.estimate.learn_run(batch.level, took_s)
         self._before_s = took_s if phase is Phase.CONTEXT else 0.0
 
     def _phase_event(self, phase: Phase, batch: RunBatch, run: int | None = None) -> PhaseChanged:
-        runs = None if batch.runs is None else self.plan.runs_of(batch.load.concurrency)
+        runs = None if batch.runs is None else self.plan.runs_of(batch.level.point.most_in_flight)
         if batch.runs is not None and batch.first and batch.last:
             # A search makes more runs than the plan has, and a level of short runs may too.
             runs = max(self.estimate.runs_of(batch) or 0, 0 if run is None else run + 1)
-        return PhaseChanged(phase, batch.target.name, batch.load, run, runs, self.left(self._made))
+        return PhaseChanged(phase, batch.level.target, batch.level, run, runs, self.left(self._made))
 
     def _emit_load(self, batch: RunBatch, event: LoadEvent) -> None:
-        self.emit(LoadBatch(batch.target.name, batch.load, (event,)))
+        self.emit(LoadBatch(batch.level, (event,)))
 
     def _take_events(
         self, batch: RunBatch, prepared: PreparedTarget, message: Batch, *, is_measured: bool
@@ -921,7 +929,7 @@ class LevelMaker(Struct, eq=False):
         if message.bins or any(isinstance(event, FirstToken | ResponseStarted) for event in events):
             self.newest_data_at = self.clock()
         if self._refused < self._ended:  # otherwise the level is impossible, not the server broken
-            target, failed = batch.target.name, self._failed
+            target, failed = batch.level.target, self._failed
             self._stop_because(self.guard.check_requests(target, self._ended, failed, self._newest_failure))
 
     def _emit_batch(
@@ -931,8 +939,7 @@ class LevelMaker(Struct, eq=False):
         events, bins = use_watched_names(list(message.events), prepared), message.bins
         if (names := prepared.names) is not None:
             bins = tuple(replace(token_bin, served_by=names.name(token_bin.served_by)) for token_bin in bins)
-        target, in_flight = batch.target.name, message.in_flight
-        self.emit(LoadBatch(target, batch.load, tuple(events), bins, in_flight, not is_measured, message.at))
+        self.emit(LoadBatch(batch.level, tuple(events), bins, message.in_flight, not is_measured, message.at))
         return events
 
     def _check_run(self, target: str, events: list[LoadEvent]) -> None:
@@ -1054,7 +1061,7 @@ def beside_tokens(tokens: int, level: Level, max_model_len: int | None) -> int |
     """
     if max_model_len is not None:
         tokens = min(tokens, max_model_len - _AROUND_TOKENS)
-    return tokens if tokens > level.prompt_tokens else None
+    return tokens if tokens > (level.pp or 0) else None
 
 
 def beside_command(load: RunLoad, tokens: int) -> RunLoad:
@@ -1063,7 +1070,12 @@ def beside_command(load: RunLoad, tokens: int) -> RunLoad:
 
 
 def beside_result(
-    level: Level, tokens: int, alone: Sequence[RequestTrace], traces: Sequence[RequestTrace]
+    level: Level,
+    tokens: int,
+    alone: Sequence[RequestTrace],
+    traces: Sequence[RequestTrace],
+    *,
+    mode: LoadMode = LoadMode.STEADY,
 ) -> BesideResult | None:
     """Return what the requests of `level` showed in runs with long prompts of `tokens` tokens.
 
@@ -1085,7 +1097,7 @@ def beside_result(
     runs, alone_runs = _figure_of_runs(gaps_ms, figure), _figure_of_runs(alone_gaps_ms, figure)
     ratio = ratio_of(value_of(fmean(runs), runs), value_of(fmean(alone_runs), alone_runs)) if runs else None
     ends = None if ratio is None else ratio.ci95
-    made = level_result(level, short)
+    made = level_result(level, short, mode=mode)
     return BesideResult(
         prompt_tokens=tokens,
         arrived=sum(trace.ok for trace in long),

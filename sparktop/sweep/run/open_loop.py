@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from sparktop.graphics.numbers import duration_words
+from sparktop.model.load import Level
 from sparktop.sweep.generator.wire import OpenLoop
-from sparktop.sweep.plan.plan import Load, Plan
+from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.presets import OPEN_S
 from sparktop.sweep.plan.traces import Replay
 from sparktop.sweep.result.level import cached_tokens, phases
@@ -40,9 +41,9 @@ def tail_s(plan: Plan) -> float:
     return min(_LONGEST_TAIL_S, max(_LEAST_TAIL_S, plan.duration_s or OPEN_S))
 
 
-def open_loop_of(plan: Plan, load: Load, run: int) -> OpenLoop:
+def open_loop_of(plan: Plan, level: Level, run: int) -> OpenLoop:
     """Return the arrivals of a run; they depend on the plan's seed alone, so all targets see the same."""
-    point, trace = load.point, plan.trace
+    point, trace = level.point, plan.trace
     # Where requests wait for answers, how long they take is not known before.
     duration_s = 0.0 if trace is not None and trace.waits else plan.duration_s or OPEN_S
     return OpenLoop(
@@ -52,7 +53,7 @@ def open_loop_of(plan: Plan, load: Load, run: int) -> OpenLoop:
         warm_up_s=warm_up_s(plan),
         duration_s=duration_s,
         tail_s=tail_s(plan),
-        seed=f"{plan.seed}/{load.word}/{run}",
+        seed=f"{plan.seed}/{plan.id_of(level)}/{run}",
     )
 
 

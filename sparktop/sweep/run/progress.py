@@ -9,9 +9,9 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from sparktop.model.instant import TimeRange
-from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted, RunStarted
+from sparktop.model.load import Level, LoadEvent, RequestEnded, RequestStarted, RunStarted
 from sparktop.sweep.generator.wire import TokenBin
-from sparktop.sweep.plan.plan import Load, Plan
+from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import CapacityResult, LevelResult, SweepResult
 
 RATE_WINDOW_S = 2.0
@@ -44,7 +44,7 @@ class PhaseChanged(Struct, frozen=True):
 
     phase: Phase
     target: str | None = None
-    load: Load | None = None
+    level: Level | None = None
     run: int | None = None
     runs: int | None = None
     """Number of runs of the level; None if a time limit decides it."""
@@ -60,8 +60,7 @@ class LoadBatch(Struct, frozen=True):
     parts, each from a `LevelStarted` to a `LevelEnded`.
     """
 
-    target: str
-    load: Load
+    level: Level
     events: tuple[LoadEvent, ...]
     bins: tuple[TokenBin, ...] = ()
     in_flight: int = 0
@@ -73,8 +72,7 @@ class LoadBatch(Struct, frozen=True):
 class RunCompleted(Struct, frozen=True):
     """Event: a load run is over. It has all load events of the run, with the exact time of every token."""
 
-    target: str
-    load: Load
+    level: Level
     run: int
     events: Sequence[LoadEvent]
     warm_up: bool = False

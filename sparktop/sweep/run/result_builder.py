@@ -8,13 +8,13 @@ from statistics import fmean
 from typing import Literal
 
 from sparktop import __version__
-from sparktop.model.load import LoadMode, TokenSource
+from sparktop.model.load import Level, LoadMode, TokenSource
 from sparktop.model.sweep import level_name
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.generator.wire import ClientHealth
 from sparktop.sweep.plan.own_requests import request_digest, without_texts
-from sparktop.sweep.plan.plan import Load, Plan, TargetKind
+from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.plan.slo import words_of
 from sparktop.sweep.plan.texts import texts_digest
 from sparktop.sweep.result.level import with_common_cause
@@ -32,6 +32,7 @@ from sparktop.sweep.result.results import (
     TargetResult,
     Validity,
     axis_fields,
+    level_of,
 )
 from sparktop.sweep.run.open_loop import trace_plan
 from sparktop.sweep.run.preparation import PreparedTarget
@@ -104,11 +105,11 @@ class ResultBuilder:
         if target is not None:
             self.result = self.result.with_target(target.model_copy(update={"error": error}))
 
-    def enter_run(self, target: str, load: Load, run: int, started_at: datetime) -> None:
+    def enter_run(self, level: Level, run: int, started_at: datetime) -> None:
         """Append a measured run that begins at `started_at` to the list of executed runs."""
         run_entry = RanRun(
-            **axis_fields(load.concurrency, load.point),
-            target=target,
+            **axis_fields(level.point.most_in_flight, level.point),
+            target=level.target,
             run=run,
             started_at=started_at.astimezone(UTC),
         )
@@ -131,7 +132,7 @@ class ResultBuilder:
         )
         entered = self.result.target(target)
         assert entered is not None  # noqa: S101 - `with_level` raises for a target that is not there
-        return next(stored for stored in entered.levels if stored.same_load == level.same_load)
+        return next(stored for stored in entered.levels if level_of(stored) == level_of(level))
 
     def enter_drift(self, target: str, level: LevelResult, message: str) -> None:
         """Store that `level` had another result when it was measured again at the end of a search."""

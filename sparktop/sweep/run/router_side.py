@@ -16,11 +16,11 @@ from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.analysis.balance.rules import request_shares, weigh_requests
 from sparktop.analysis.placement import address_of
-from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted, concurrency_point
+from sparktop.model.load import Level, LoadEvent, RequestEnded, RequestStarted, concurrency_point
 from sparktop.model.text import clean
 from sparktop.store.load_log import ABORTS_THAT_COUNT
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
-from sparktop.sweep.result.results import LevelResult, TargetResult
+from sparktop.sweep.result.results import LevelResult, TargetResult, level_of
 from sparktop.sweep.run.server_side import Counters, ServerPoint
 
 _BALANCE = (
@@ -101,7 +101,7 @@ def direct_overhead_ms(
         for name, result in others.items()
         if urls.get(name) in behind
         for measured in result.levels
-        if measured.same_load == (concurrency_point(1), level.pp, level.tg, 0)
+        if level_of(measured) == Level("", concurrency_point(1), level.pp, level.tg)
         and measured.ttft_ms is not None
         and measured.ttft_ms.p50 is not None
     ]

@@ -13,20 +13,18 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic
 
-from msgspec.structs import replace
-
 from sparktop.errors import SparktopError, UsageError
-from sparktop.model.load import LoadMode, LoadPoint
+from sparktop.model.load import Level, LoadMode, LoadPoint, concurrency_point
 from sparktop.model.targets import ModelFacts
 from sparktop.model.text import with_subject
 from sparktop.store import Reading, SourceKey, Store
 from sparktop.sweep.compare.ratio import LEAST_RUNS as LEAST_RATIO_RUNS
 from sparktop.sweep.generator.connection import limit_message
 from sparktop.sweep.plan.capacity import with_fitting_conversations
-from sparktop.sweep.plan.plan import Load, Plan, RunBatch, level_of, load_at, run_batches, run_numbers
+from sparktop.sweep.plan.plan import Plan, RunBatch, run_batches, run_numbers
 from sparktop.sweep.plan.slo import LEAST_RUNS, MOST_CONCURRENCY, rises, runs_needed
 from sparktop.sweep.result.level import refused_level
-from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.sweep.result.results import LevelResult, SweepResult, level_of
 from sparktop.sweep.run.capacity import (
     CapacityLevels,
     Twice,
@@ -103,8 +101,8 @@ class SweepRunner:
         self._builder = ResultBuilder(plan, now(), simulated=simulated)
         self._maker: LevelMaker | None = None
         self._listeners: list[Callable[[SweepEvent], None]] = []
-        self._repeated: dict[tuple[str, Load], LevelResult] = {}
-        """Results of levels that are measured again after those of their length, by target and load."""
+        self._repeated: dict[Level, LevelResult] = {}
+        """Results of levels that are measured again after those of their length."""
         self._todo: list[RunBatch] = []
         """The present batch and all that follow it."""
         self._calling_off: asyncio.Task[None] | None = None
@@ -234,7 +232,7 @@ class SweepRunner:
             guard=self._guard,
             estimate=self._estimate,
             emit=self._emit,
-            note_run=lambda target, load, run: self._builder.enter_run(target, load, run, self._now()),
+            note_run=lambda level, run: self._builder.enter_run(level, run, self._now()),
             # Prompts depend on it, so that two sweeps never send the same ones.
             sweep_id=secrets.token_hex(4),
             interval_s=self._feed.snapshot().interval_s,
@@ -248,17 +246,17 @@ class SweepRunner:
         A target that fails is left out from then on; of a level that its server refuses only that is stored.
         """
         plan = self._plan
-        self._todo = list(run_batches(plan, [prepared.target for prepared in targets.values()]))
-        for prepared in targets.values():
+        self._todo = list(run_batches(plan, targets))
+        for name, prepared in targets.items():
             for length in prepared.extra_lengths:
-                extra = [load_at(plan, point, length) for point in plan.axis]
-                self._todo += [RunBatch(prepared.target, load, run_numbers(plan, load)) for load in extra]
+                extra = [plan.level(name, point, length) for point in plan.axis]
+                self._todo += [RunBatch(level, run_numbers(plan, level)) for level in extra]
         self._estimate.most = most_concurrencies(plan.climb_to, targets, maker.worker.most_connections)
-        records: dict[tuple[str, Load], LevelRecord] = {}
+        records: dict[Level, LevelRecord] = {}
         while self._todo and not self._is_stopped():
             batch = self._todo[0]
-            prepared, name = targets[batch.target.name], batch.target.name
-            record = records.setdefault((name, batch.load), self._new_record(prepared, batch))
+            prepared, name = targets[batch.level.target], batch.level.target
+            record = records.setdefault(batch.level, LevelRecord(plan, prepared, batch.level))
             try:
                 await self._measure_next(maker, prepared, batch, record)
             except TargetFailedError as error:
@@ -266,7 +264,7 @@ class SweepRunner:
             except LevelRefusedError as error:
                 await self._enter_refused(batch, str(error))
             if batch.last:
-                self._drop_records(records, name, batch.load.prompt_tokens)
+                self._drop_records(records, batch.level)
 
     async def _measure_next(
         self, maker: LevelMaker, prepared: PreparedTarget, batch: RunBatch, record: LevelRecord
@@ -277,45 +275,45 @@ class SweepRunner:
             TargetFailedError: requests to the target fail for a reason that does not depend on the level.
             LevelRefusedError: the server rejects the prompts of the level.
         """
-        if (words := prepared.refused.get(batch.load.prompt_tokens)) is not None:
+        if (words := prepared.refused.get(self._plan.length_of(batch.level))) is not None:
             raise LevelRefusedError(words)
         await self._measure_batch(maker, batch, record)
         self._todo.pop(0)
         if not batch.last:
             return
-        if (first := self._repeated.pop((batch.target.name, batch.load), None)) is not None:
-            await self._enter_drift(batch.target.name, first, record, rate_drift)
+        if (first := self._repeated.pop(batch.level, None)) is not None:
+            await self._enter_drift(batch.level.target, first, record, rate_drift)
         else:
-            self._add_level(prepared, batch.load)
+            self._add_level(batch.level)
 
     def _leave_out(self, name: str, error: Exception) -> None:
         """Store and report why the target `name` is measured no further."""
         self._builder.enter_failure(name, str(error))
         self._emit(Notice(f"{name} is left out: {error}"))
-        self._todo = [later for later in self._todo if later.target.name != name]
+        self._todo = [later for later in self._todo if later.level.target != name]
 
-    def _drop_records(self, records: dict[tuple[str, Load], LevelRecord], name: str, length: int) -> None:
+    def _drop_records(self, records: dict[Level, LevelRecord], newest: Level) -> None:
         """Drop the records of ended levels on a target, and all samples that no record needs any more.
 
         While the levels of a prompt length go on to higher concurrencies, any of them may be measured again.
         """
-        left = {batch.load for batch in self._todo if batch.target.name == name}
-        if self._plan.climb_to is None or not any(load.prompt_tokens == length for load in left):
-            for key in [key for key in records if key[0] == name and key[1] not in left]:
-                del records[key]
+        left = {batch.level for batch in self._todo if batch.level.target == newest.target}
+        if self._plan.climb_to is None or not any(level.pp == newest.pp for level in left):
+            for ended in [level for level in records if level.target == newest.target and level not in left]:
+                del records[ended]
         starts = [record.spans[0][0] for record in records.values() if record.spans]
         self._log.forget(min(starts, default=self._clock()))
 
-    def _add_level(self, prepared: PreparedTarget, load: Load) -> None:
+    def _add_level(self, newest: Level) -> None:
         """After the last planned level of a prompt length on a target, add the one that `next_step` suggests.
 
         Where it suggests none, its reason is sent as a notice, and the best level is added once more. Do
         nothing without `climb_to` in the plan.
         """
-        name, length = prepared.target.name, load.prompt_tokens
+        name, length = newest.target, newest.pp
         limit = self._estimate.most.get(name)
         target = self.result.target(name)
-        left = any((batch.target.name, batch.load.prompt_tokens) == (name, length) for batch in self._todo)
+        left = any((batch.level.target, batch.level.pp) == (name, length) for batch in self._todo)
         if limit is None or left or target is None or self._is_stopped():
             return
         levels = [level for level in target.levels if level.pp == length]
@@ -323,27 +321,28 @@ class SweepRunner:
         if words:
             self._emit(Notice(f"{name}: {words}"))
         if concurrency is not None:
-            more = Load(length, concurrency)
-            self._todo.insert(0, RunBatch(prepared.target, more, run_numbers(self._plan, more)))
+            more = self._plan.level(name, concurrency_point(concurrency), length)
+            self._todo.insert(0, RunBatch(more, run_numbers(self._plan, more)))
         else:
-            self._repeat_best(prepared, load, levels)
+            self._repeat_best(newest, levels)
 
-    def _repeat_best(self, prepared: PreparedTarget, newest: Load, levels: Sequence[LevelResult]) -> None:
+    def _repeat_best(self, newest: Level, levels: Sequence[LevelResult]) -> None:
         """After the levels of a prompt length, add the best of them again, unless it was measured last."""
         best = top_of(levels)
         held = {
             level.concurrency: best is not None and level.concurrency <= best.concurrency for level in levels
         }
-        again = value_to_repeat(held, None if best is None else best.concurrency, newest.concurrency)
+        last = newest.point.concurrency
+        again = value_to_repeat(held, None if best is None else best.concurrency, last)
         if best is None or again is None:
             return
-        load = Load(newest.prompt_tokens, again)
-        runs = run_numbers(self._plan, load)
+        level = self._plan.level(newest.target, concurrency_point(again), newest.pp)
+        runs = run_numbers(self._plan, level)
         if runs is None or len(runs) < LEAST_RATIO_RUNS:
             return
-        self._repeated[prepared.target.name, load] = best
+        self._repeated[level] = best
         more = tuple(best.runs + run for run in runs)
-        self._todo.insert(0, RunBatch(prepared.target, load, more, first=False))
+        self._todo.insert(0, RunBatch(level, more, first=False))
 
     async def _enter_drift(
         self, name: str, first: LevelResult, record: LevelRecord, drift_in: Callable[[Twice], str | None]
@@ -359,7 +358,7 @@ class SweepRunner:
         words = drift_in(Twice.of(first, record, *times))
         target = self.result.target(name)
         levels = () if target is None else target.levels
-        level = next((level for level in levels if level.same_load == first.same_load), None)
+        level = next((level for level in levels if level_of(level) == level_of(first)), None)
         if words is None or level is None:
             return False
         self._builder.enter_drift(name, level, words)
@@ -372,14 +371,12 @@ class SweepRunner:
 
         A level that it refuses only when it is measured again keeps its first result.
         """
-        name, load = batch.target.name, batch.load
-        if self._repeated.pop((name, load), None) is not None:
+        name = batch.level.target
+        if self._repeated.pop(batch.level, None) is not None:
             self._todo.pop(0)
             return
-        level = self._builder.enter_level(
-            name, refused_level(level_of(self._plan, batch.target, load), words), ()
-        )
-        self._todo = [later for later in self._todo if (later.target.name, later.load) != (name, load)]
+        level = self._builder.enter_level(name, refused_level(batch.level, words), ())
+        self._todo = [later for later in self._todo if later.level != batch.level]
         await asyncio.to_thread(self._save_now)
         self._emit(LevelMeasured(name, level, self.result))
 
@@ -470,18 +467,17 @@ class SweepRunner:
         Measured once more, its new runs are added to the record `again`.
         """
         plan = self._plan
-        load = load_at(plan, point, plan.pp)
-        runs = plan.runs if plan.search_rate else runs_needed(plan, load.concurrency)
+        level = plan.level(prepared.target.name, point)
+        runs = plan.runs if plan.search_rate else runs_needed(plan, point.most_in_flight)
         first = 0 if again is None else again.runs
-        batch = RunBatch(prepared.target, load, tuple(range(first, first + runs)), first=again is None)
-        record = again or self._new_record(prepared, batch)
-        record.level = replace(record.level, runs=first + runs)
+        batch = RunBatch(level, tuple(range(first, first + runs)), first=again is None)
+        record = again or LevelRecord(plan, prepared, level)
         try:
-            level = await self._measure_batch(maker, batch, record)
+            made = await self._measure_batch(maker, batch, record)
         except (TargetFailedError, LevelRefusedError) as error:
             self._leave_out(prepared.target.name, error)
             return None
-        return None if self._is_stopped() or level is None else (level, record)
+        return None if self._is_stopped() or made is None else (made, record)
 
     async def _measure_batch(
         self, maker: LevelMaker, batch: RunBatch, record: LevelRecord
@@ -499,14 +495,11 @@ class SweepRunner:
         made = await asyncio.to_thread(record.result, self._log, self._models)
         health, entered = record.facts.health, record.health_entered
         record.health_entered = len(health)
-        level = self._builder.enter_level(batch.target.name, made, health[entered:])
+        level = self._builder.enter_level(batch.level.target, made, health[entered:])
         await asyncio.to_thread(self._save_now)
         if batch.last or self._is_stopped():
-            self._emit(LevelMeasured(batch.target.name, level, self.result))
+            self._emit(LevelMeasured(batch.level.target, level, self.result))
         return level
-
-    def _new_record(self, prepared: PreparedTarget, batch: RunBatch) -> LevelRecord:
-        return LevelRecord(self._plan, prepared, level_of(self._plan, batch.target, batch.load))
 
     def _finish(self) -> SweepResult:
         cancellation = self._cancellation

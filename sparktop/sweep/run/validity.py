@@ -10,12 +10,12 @@ from statistics import fmean
 
 from msgspec import Struct, field
 
-from sparktop.model.load import LoadMode, TokenSource
+from sparktop.model.load import Level, LoadMode, TokenSource
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT
 from sparktop.sweep.generator.wire import ClientHealth, ConversationLoad
 from sparktop.sweep.generator.worker import TIMER_MS
-from sparktop.sweep.plan.plan import ENOUGH_S, Load, Plan
-from sparktop.sweep.result.results import LevelLoad, LevelResult, NodeSide, TargetResult, Validity
+from sparktop.sweep.plan.plan import ENOUGH_S, Plan
+from sparktop.sweep.result.results import LevelResult, NodeSide, TargetResult, Validity, level_of
 from sparktop.sweep.run.depth import TEMPLATE_TOKENS, context_doubts
 from sparktop.sweep.run.open_loop import open_loop_doubts
 from sparktop.sweep.run.server_side import Counters
@@ -412,12 +412,12 @@ def with_clock_shifts(targets: Iterable[TargetResult]) -> tuple[TargetResult, ..
     gets the reason. Earlier reasons of this kind that no longer apply are removed.
     """
     listed = list(targets)
-    clocks: dict[LevelLoad, list[float]] = {}
+    clocks: dict[Level, list[float]] = {}
     for target in listed:
         for level in target.levels:
             clock = _mean_clock_mhz(level)
             if clock is not None:
-                clocks.setdefault(level.same_load, []).append(clock)
+                clocks.setdefault(level_of(level), []).append(clock)
     return tuple(
         target.model_copy(
             update={"levels": tuple(_mark_clock_shift(level, clocks) for level in target.levels)}
@@ -426,8 +426,8 @@ def with_clock_shifts(targets: Iterable[TargetResult]) -> tuple[TargetResult, ..
     )
 
 
-def _mark_clock_shift(level: LevelResult, clocks: Mapping[LevelLoad, Sequence[float]]) -> LevelResult:
-    others = clocks.get(level.same_load, ())
+def _mark_clock_shift(level: LevelResult, clocks: Mapping[Level, Sequence[float]]) -> LevelResult:
+    others = clocks.get(level_of(level), ())
     kept = tuple(mark for mark in level.validity if mark.code != CLOCK_SHIFT)
     if _mean_clock_mhz(level) is not None and max(others) - min(others) > MOST_CLOCK_SHIFT * min(others):
         message = f"SM clocks of the compared levels differ: {min(others):.0f} and {max(others):.0f} MHz"
@@ -471,7 +471,7 @@ def agents_tail_s(plan: Plan) -> float:
 
 
 def conversations_of(
-    plan: Plan, load: Load, max_model_len: int | None, run: int = 0
+    plan: Plan, level: Level, max_model_len: int | None, run: int = 0
 ) -> ConversationLoad | None:
     """Return what the agents of a run do; None for other kinds of load.
 
@@ -484,7 +484,7 @@ def conversations_of(
     duration_s = plan.duration_s or preset.duration_s
     seed = str(plan.seed) if not run else f"{plan.seed}/{run}"
     if plan.capacity is not None:
-        seed = f"{plan.seed}/{load.word}/{run}"
+        seed = f"{plan.seed}/{plan.id_of(level)}/{run}"
     return ConversationLoad(
         preset=preset,
         seed=seed,

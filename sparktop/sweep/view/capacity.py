@@ -362,11 +362,11 @@ class RunningSearch(Struct, eq=False):
         match event:
             case SearchJudged():
                 self._result = event.found
-            case PhaseChanged(target=target, load=load):
+            case PhaseChanged(target=target, level=level):
                 if event.phase is not Phase.SETTLING:
                     self._traces = {}
                 self._target = target or self._target
-                self._load_now = None if load is None else load.point.value
+                self._load_now = None if level is None else level.point.value
             case LoadBatch(warm_up=False):
                 for load_event in event.events:
                     collect_into(self._traces, load_event)

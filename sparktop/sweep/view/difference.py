@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from sparktop.model.judgement import NO_DIFFERENCE, whole_percent_change
+from sparktop.model.load import Level
 from sparktop.model.sweep import (
     NOT_CERTAIN,
     WITHIN_NOISE,
@@ -18,14 +19,8 @@ from sparktop.model.sweep import (
     level_name,
 )
 from sparktop.sweep.compare.compare import UNLIKE_LENGTHS, compare
-from sparktop.sweep.compare.series import (
-    Load,
-    Series,
-    align_rows,
-    has_like_lengths,
-    load_of,
-)
-from sparktop.sweep.result.results import Change, ComparisonResult
+from sparktop.sweep.compare.series import Series, align_rows, has_like_lengths
+from sparktop.sweep.result.results import Change, ComparisonResult, level_of
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
 from sparktop.sweep.view.capacity import compared_words
 
@@ -74,7 +69,7 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
         for series, name in zip((before, after), names, strict=True)
     ]
     compared = compare(pair, baseline=names[0])
-    changes = {(row.metric, load_of(row)): row.changes.get(names[1]) for row in compared.rows}
+    changes = {(row.metric, level_of(row)): row.changes.get(names[1]) for row in compared.rows}
     first, second = align_rows(pair)
     rows = []
     for name in COMPARED:
@@ -104,7 +99,7 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
 
 
 def _difference_row(
-    name: str, load: Load, values: Sequence[Value | None], change: Change, floor_percent: float
+    name: str, load: Level, values: Sequence[Value | None], change: Change, floor_percent: float
 ) -> DifferenceRow:
     metric = METRICS[name]
     low, high = change.ratio_ci95 or (None, None)

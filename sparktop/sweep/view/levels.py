@@ -16,17 +16,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
-from sparktop.model.load import (
-    FirstToken,
-    LoadEvent,
-    LoadMode,
-    RequestEnded,
-    RequestStarted,
-)
+from sparktop.model.load import FirstToken, Level, LoadEvent, LoadMode, RequestEnded, RequestStarted
 from sparktop.model.sweep import (
     BackendShare,
     LevelEvidence,
-    LevelKey,
     LevelState,
     PlannedLevel,
     Rank,
@@ -37,7 +30,7 @@ from sparktop.model.sweep import (
 )
 from sparktop.model.yardsticks import YARDSTICK_WORDS
 from sparktop.sweep.compare.ratio import clearly_best, main_rate
-from sparktop.sweep.plan.plan import Load, Order, Plan, TargetKind, loads
+from sparktop.sweep.plan.plan import Order, Plan, TargetKind
 from sparktop.sweep.result.level import split_words
 from sparktop.sweep.result.results import (
     ComparisonResult,
@@ -51,6 +44,7 @@ from sparktop.sweep.result.results import (
     ServerSide,
     SweepResult,
     YardstickSide,
+    level_of,
 )
 from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged, RunCompleted
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, CUT_SHORT, MAIN_RATES, METRICS
@@ -71,22 +65,7 @@ _IN_PROGRESS = frozenset(_STATES.values())
 _FINAL = frozenset({LevelState.DONE, LevelState.CUT_SHORT, LevelState.REFUSED})
 
 
-def key_of(target: str, load: Load) -> LevelKey:
-    """Return the key of the level that puts `load` on `target`."""
-    length = None if load.own_prompts else load.prompt_tokens
-    return LevelKey(target, load.point, length, load.depth)
-
-
-def result_key(target: str, level: LevelResult, prompt_tokens: int | None) -> LevelKey:
-    """Return the key of a measured level.
-
-    `prompt_tokens` is the plan's prompt length, used if the level itself states none.
-    """
-    length = level.pp if level.pp is not None else prompt_tokens
-    return LevelKey(target, level.point, length, level.depth)
-
-
-def planned_keys(plan: Plan) -> list[LevelKey]:
+def planned_keys(plan: Plan) -> list[Level]:
     """Return the keys of a plan's levels in the order in which they begin.
 
     Return an empty list for a search, whose levels are not known in advance.
@@ -95,8 +74,8 @@ def planned_keys(plan: Plan) -> list[LevelKey]:
         return []
     names = [target.name for target in plan.targets]
     if plan.order is Order.ASCENDING:
-        return [key_of(name, load) for name in names for load in loads(plan)]
-    return [key_of(name, load) for load in loads(plan) for name in names]
+        return [level for name in names for level in plan.levels(name)]
+    return [level for levels in zip(*map(plan.levels, names), strict=True) for level in levels]
 
 
 class LevelProgress:
@@ -105,7 +84,7 @@ class LevelProgress:
     def __init__(self, plan: Plan) -> None:
         """Start with the levels of `plan`, none of which has begun."""
         self.plan = plan
-        self.present: LevelKey | None = None
+        self.present: Level | None = None
         """The level that is being measured; None before the first and between levels."""
         self._began_at: float | None = None
         """Time in monotonic seconds when the current run began; None between runs."""
@@ -120,7 +99,7 @@ class LevelProgress:
         running = level is not None and level.state is LevelState.RUNNING
         # Without a fixed number of runs, the completed share is unknown.
         if level is not None and running and self._began_at is not None and level.runs is not None:
-            concurrency = self.plan.concurrency_at(level.key.point)
+            concurrency = level.key.point.most_in_flight
             inside = self._share_of_run(concurrency, now - self._began_at, ended)
             share = None if inside is None else min(1.0, (level.runs_done + inside) / level.runs)
             self._levels[level.key] = replace(level, share=share)
@@ -128,11 +107,8 @@ class LevelProgress:
 
     def enter_phase(self, event: PhaseChanged, now: float) -> None:
         """Record that the sweep entered another phase, such as warming up or running a level, at `now`."""
-        if event.target is None or event.load is None:
-            return
-        key = key_of(event.target, event.load)
-        state = _STATES.get(event.phase)
-        if state is None:
+        key, state = event.level, _STATES.get(event.phase)
+        if key is None or state is None:
             return
         before = self._levels.get(key) or self._new_level(key)
         left = None if self.present is None else self._levels.get(self.present)
@@ -150,8 +126,8 @@ class LevelProgress:
         """
         keys = list(self._levels)
         if level.key not in keys:
-            group = level.key.target, level.key.prompt_tokens
-            alike = [at for at, key in enumerate(keys) if (key.target, key.prompt_tokens) == group]
+            group = level.key.target, level.key.pp
+            alike = [at for at, key in enumerate(keys) if (key.target, key.pp) == group]
             below = [at for at in alike if keys[at].point < level.key.point]
             keys.insert(below[-1] + 1 if below else min(alike, default=len(keys)), level.key)
         self._levels[level.key] = level
@@ -159,7 +135,7 @@ class LevelProgress:
 
     def end_run(self, event: RunCompleted) -> None:
         """Record that a run of a level has ended; warm-up runs are ignored."""
-        key = key_of(event.target, event.load)
+        key = event.level
         level = self._levels.get(key)
         if level is None or event.warm_up:
             return
@@ -170,7 +146,7 @@ class LevelProgress:
 
     def store_result(self, event: LevelMeasured) -> None:
         """Record the result of a level, which is complete or was cut short."""
-        key = result_key(event.target, event.level, event.result.plan.pp)
+        key = level_of(event.level, event.target, event.result.plan)
         level = self._levels.get(key) or self._new_level(key)
         state = _measured_state(event.level)
         share = level.share if state is LevelState.CUT_SHORT else 1.0
@@ -193,8 +169,8 @@ class LevelProgress:
             if key.target == target and level.state not in _FINAL:
                 self._levels[key] = replace(level, state=LevelState.LEFT_OUT)
 
-    def _new_level(self, key: LevelKey) -> PlannedLevel:
-        return PlannedLevel(key, runs=self.plan.runs_of(self.plan.concurrency_at(key.point)), share=0.0)
+    def _new_level(self, key: Level) -> PlannedLevel:
+        return PlannedLevel(key, runs=self.plan.runs_of(key.point.most_in_flight), share=0.0)
 
     def _share_of_run(self, concurrency: int, since_s: float, ended: int) -> float | None:
         """Return the completed part (0 to 1) of the current run; None if unknown.
@@ -230,17 +206,17 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
     """Return the levels of a stored result with their state, also those planned but not measured."""
     plan = result.plan
     searched = result.slo is not None or result.capacity is not None
-    made: dict[LevelKey, PlannedLevel] = {}
+    made: dict[Level, PlannedLevel] = {}
     for target in result.targets:
         for level in target.levels if searched else target.in_order():
-            key = result_key(target.name, level, plan.pp)
+            key = level_of(level, target.name, plan)
             state = _measured_state(level)
             share = level.runs / plan.runs if state is LevelState.CUT_SHORT and plan.runs else 1.0
             made[key] = PlannedLevel(key, state, level.runs, plan.runs, min(1.0, share))
     if searched or plan.pp is None:
         return tuple(made.values())
     names = plan.targets or tuple(target.name for target in result.targets)
-    keys = [LevelKey(name, point, plan.pp) for name in names for point in plan.axis]
+    keys = [Level(name, point, plan.pp, plan.tg) for name in names for point in plan.axis]
     if plan.order is Order.ABBA:
         keys.sort(key=lambda key: key.point)
     ahead = [
@@ -255,7 +231,7 @@ RANKED = (*MAIN_RATES, "prefill_tps", "peak_tps", "ttft_ms")
 
 
 def result_rows(
-    result: SweepResult, unfinished: Iterable[LevelKey] = (), comparison: ComparisonResult | None = None
+    result: SweepResult, unfinished: Iterable[Level] = (), comparison: ComparisonResult | None = None
 ) -> tuple[ResultRow, ...]:
     """Return a row per level, target by target; levels in `unfinished` are marked as incomplete.
 
@@ -263,7 +239,7 @@ def result_rows(
     """
     more = set(unfinished)
     levels = {
-        result_key(target.name, level, result.plan.pp): level
+        level_of(level, target.name, result.plan): level
         for target in result.targets
         for level in target.in_order()
     }
@@ -276,7 +252,7 @@ def result_rows(
     )
 
 
-def _result_row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> ResultRow:
+def _result_row(key: Level, level: LevelResult, unfinished: set[Level]) -> ResultRow:
     loop, requests = level.open_loop, level.requests
     beside_runs = () if level.beside is None else level.beside.itl_runs_ms
     ttft = level.ttft_ms if loop is None else level.ttft_due_ms
@@ -301,17 +277,17 @@ def _result_row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) ->
 
 
 def ranks_of(
-    figures: Mapping[LevelKey, Mapping[str, Value]], comparison: ComparisonResult | None = None
-) -> dict[LevelKey, dict[str, Rank]]:
+    figures: Mapping[Level, Mapping[str, Value]], comparison: ComparisonResult | None = None
+) -> dict[Level, dict[str, Rank]]:
     """Return the ranks of levels by key, then by metric: the best value, and those not clearly worse.
 
     Values are ranked among levels of the same prompt length and depth. Whether two targets differ clearly
     under the same load is taken from `comparison`, so that no table says another thing than the comparison.
     """
-    ranks: dict[LevelKey, dict[str, Rank]] = {key: {} for key in figures}
-    groups: dict[tuple[int | None, int], list[LevelKey]] = {}
+    ranks: dict[Level, dict[str, Rank]] = {key: {} for key in figures}
+    groups: dict[tuple[int | None, int], list[Level]] = {}
     for key in figures:
-        groups.setdefault((key.prompt_tokens, key.depth), []).append(key)
+        groups.setdefault((key.pp, key.depth), []).append(key)
     for keys in groups.values():
         for metric in RANKED:
             with_metric = [key for key in keys if metric in figures[key]]
@@ -328,15 +304,15 @@ def ranks_of(
 
 
 def _is_clearly_worse(
-    key: LevelKey,
-    best: LevelKey,
+    key: Level,
+    best: Level,
     metric: str,
-    figures: Mapping[LevelKey, Mapping[str, Value]],
+    figures: Mapping[Level, Mapping[str, Value]],
     comparison: ComparisonResult | None,
 ) -> bool | None:
     """Return whether the level `key` is clearly worse than the level `best`; None if not testable."""
     if comparison is not None and key.point == best.point and key.target != best.target:
-        row = comparison.row(metric, key.point, key.prompt_tokens, key.depth)
+        row = comparison.row(metric, key.point, key.pp, key.depth)
         if row is not None and row.ahead == best.target and row.significant is not None:
             return key.target in row.beats
     return clearly_best(figures[best][metric], figures[key][metric])
@@ -389,7 +365,7 @@ def take_request(runs: Runs, event: LoadEvent, only: str | None) -> float | None
 
 
 def running_timelines(
-    key: LevelKey, runs: Runs, now: float, prefill_s: Mapping[str, float]
+    key: Level, runs: Runs, now: float, prefill_s: Mapping[str, float]
 ) -> tuple[Timeline, ...]:
     """Return a timeline for each run of the level `key`; requests that still run are drawn up to `now`.
 
@@ -405,7 +381,7 @@ def _request_of(runs: Runs, request_id: str) -> _RequestTimes | None:
 
 
 def _timelines(
-    key: LevelKey,
+    key: Level,
     runs: Mapping[int, list[_RequestTimes]],
     now: float | None,
     prefill_s: Mapping[str, float],
@@ -417,7 +393,7 @@ def _timelines(
 
 
 def _timeline(
-    key: LevelKey,
+    key: Level,
     run: int,
     requests: list[_RequestTimes],
     now: float | None,
@@ -465,7 +441,7 @@ def stored_prefill_s(level: LevelResult) -> dict[str, float]:
     return {name: side.prefill_ms / 1000 for name, side in sides if side.prefill_ms is not None}
 
 
-def stored_timelines(key: LevelKey, level: LevelResult, only: str | None) -> tuple[Timeline, ...]:
+def stored_timelines(key: Level, level: LevelResult, only: str | None) -> tuple[Timeline, ...]:
     """Return a timeline for each run of a stored level; () if the file has no start times.
 
     `only` is the only backend that can have answered a request, used if the answer named none.
@@ -500,16 +476,16 @@ _MOST_RUNS = 8
 """Maximum number of runs whose requests by backend are listed."""
 
 
-def level_of(result: SweepResult, key: LevelKey) -> LevelResult | None:
-    """Return the level of `result` with the key `key`; None if there is no such level."""
+def measured_level(result: SweepResult, key: Level) -> LevelResult | None:
+    """Return the result of a level; None if it was not measured."""
     target = result.target(key.target)
     levels = () if target is None else target.levels
-    return next((level for level in levels if result_key(key.target, level, result.plan.pp) == key), None)
+    return next((level for level in levels if level_of(level, key.target, result.plan) == key), None)
 
 
-def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
+def stored_evidence(result: SweepResult, key: Level) -> LevelEvidence | None:
     """Return the details of a level of a stored result; None if the result has no such level."""
-    level = level_of(result, key)
+    level = measured_level(result, key)
     if level is None:
         return None
     row = next(row for row in result_rows(result) if row.key == key)
@@ -533,7 +509,7 @@ def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
     )
 
 
-def _only_server(result: SweepResult, key: LevelKey, level: LevelResult) -> str | None:
+def _only_server(result: SweepResult, key: Level, level: LevelResult) -> str | None:
     """Return the name of the only server that received load at a level; None for several, or if unknown."""
     if level.backends:
         return next(iter(level.backends)) if len(level.backends) == 1 else None

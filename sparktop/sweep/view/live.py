@@ -19,12 +19,11 @@ from msgspec.structs import replace
 from sparktop.graphics.numbers import range_words
 from sparktop.model.balance import Balance
 from sparktop.model.instant import Countdown, TimeRange
-from sparktop.model.load import LevelEnded, LoadKind, RequestEnded
+from sparktop.model.load import Level, LevelEnded, LoadKind, RequestEnded
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import (
     BackendShare,
     LevelEvidence,
-    LevelKey,
     Moment,
     PlannedLevel,
     ResultRow,
@@ -56,9 +55,8 @@ from sparktop.sweep.view.capacity import RunningSearch
 from sparktop.sweep.view.levels import (
     LevelProgress,
     Runs,
-    key_of,
     level_facts,
-    level_of,
+    measured_level,
     running_timelines,
     stored_prefill_s,
     take_request,
@@ -105,7 +103,7 @@ def countdown_of(
 def completed_share(
     plan: Plan,
     levels: Sequence[PlannedLevel],
-    current: LevelKey | None,
+    current: Level | None,
     result: SweepResult | None,
     before: float = 0.0,
 ) -> float | None:
@@ -117,7 +115,7 @@ def completed_share(
     shares = [level.share for level in levels if level.share is not None]
     if plan.climb_to is None or not levels or len(shares) < len(levels):
         return None
-    series = {(level.key.target, level.key.prompt_tokens) for level in levels}
+    series = {(level.key.target, level.key.pp) for level in levels}
     climbs = (_climb(plan, levels, target, length, current, result) for target, length in series)
     # The highest concurrency is doubled as often as possible.
     more = sum(math.ceil(math.log2(last / highest)) for highest, last in filter(None, climbs))
@@ -125,12 +123,12 @@ def completed_share(
 
 
 def may_go_on_to(
-    plan: Plan, levels: Sequence[PlannedLevel], current: LevelKey | None, result: SweepResult | None
+    plan: Plan, levels: Sequence[PlannedLevel], current: Level | None, result: SweepResult | None
 ) -> int | None:
     """Return the highest concurrency to which the sweep may go on from its current level; None if to none."""
     if current is None:
         return None
-    climb = _climb(plan, levels, current.target, current.prompt_tokens, current, result)
+    climb = _climb(plan, levels, current.target, current.pp, current, result)
     return None if climb is None else climb[1]
 
 
@@ -139,19 +137,17 @@ def _climb(
     levels: Sequence[PlannedLevel],
     target: str,
     prompt_tokens: int | None,
-    current: LevelKey | None,
+    current: Level | None,
     result: SweepResult | None,
 ) -> tuple[int, int] | None:
     """Return (highest concurrency of a target so far, that to which it may go on); None if it grows no more.
 
     It does not where the sweep has left it, and where it looks for the best level below one that is done.
     """
-    alike = [
-        level for level in levels if (level.key.target, level.key.prompt_tokens) == (target, prompt_tokens)
-    ]
+    alike = [level for level in levels if (level.key.target, level.key.pp) == (target, prompt_tokens)]
     done = [level for level in alike if level.share == 1.0]
     if current is not None:
-        is_here = (current.target, current.prompt_tokens) == (target, prompt_tokens)
+        is_here = (current.target, current.pp) == (target, prompt_tokens)
         if any(level.key.point > current.point for level in done) if is_here else len(done) == len(alike):
             return None
     measured = None if result is None else result.target(target)
@@ -247,7 +243,7 @@ _MOST_NOTICES = 200
 class _CurrentLevel(Struct, eq=False):
     """Counts of requests and tokens at the current level, since its start or since the end of its warm-up."""
 
-    key: LevelKey | None = None
+    key: Level | None = None
     ttfts_ms: list[float] = field(default_factory=list)
     """Times to first token so far, in ascending order."""
     ended: int = 0
@@ -289,14 +285,14 @@ class LiveView:
         self._began = clock()
         self._ended_at: float | None = None
         self._curves = SweepCurves(TimeGrid(self._began))
-        self._bars: dict[LevelKey, Runs] = {}
-        self._beside_bars: dict[LevelKey, Runs] = {}
+        self._bars: dict[Level, Runs] = {}
+        self._beside_bars: dict[Level, Runs] = {}
         """Requests while long prompts arrive, and these."""
         self._levels = LevelProgress(plan)
         self._share = 0.0
         """The completed share that was shown last."""
         self._capacity = RunningSearch(plan.capacity)
-        self._samples: dict[LevelKey, _LevelSamples] = {}
+        self._samples: dict[Level, _LevelSamples] = {}
         self._backends: dict[str, tuple[str, ...]] = {}
         """Names of the watched servers that the load on each target reaches."""
         self._current = _CurrentLevel()
@@ -408,10 +404,10 @@ class LiveView:
             moment=None if over else self._moment(at),
         )
 
-    def evidence(self, key: LevelKey, now: float | None = None) -> LevelEvidence | None:
+    def evidence(self, key: Level, now: float | None = None) -> LevelEvidence | None:
         """Return the details of the level `key`, running or complete; None if it has not begun."""
         samples = self._samples.get(key, _LevelSamples())
-        level = None if self._result is None else level_of(self._result, key)
+        level = None if self._result is None else measured_level(self._result, key)
         # A measured level uses the values of its file, so that it is drawn the same when opened later.
         prefill_s = samples.prefill_s() if level is None else stored_prefill_s(level) or samples.prefill_s()
         at = self._clock() if now is None else now
@@ -441,8 +437,8 @@ class LiveView:
             self._results_view = self._view_of(self._result)
 
     def _add_load(self, batch: LoadBatch) -> None:
-        key, current = key_of(batch.target, batch.load), self._current
-        only = self._only_server(batch.target)
+        key, current = batch.level, self._current
+        only = self._only_server(key.target)
         # While long prompts arrive, requests are drawn, and counted for no figure.
         beside = self._beside_bars if self._phase.phase is Phase.BESIDE else None
         bars = beside if batch.warm_up else self._bars
@@ -478,7 +474,7 @@ class LiveView:
 
     def _enter_phase(self, event: PhaseChanged) -> None:
         now = self._clock()
-        key = None if event.target is None or event.load is None else key_of(event.target, event.load)
+        key = event.level
         measuring = event.phase is Phase.RUNNING
         began = key != self._current.key or (measuring and not self._current.measuring and event.run == 0)
         if began:
@@ -516,11 +512,11 @@ class LiveView:
         phase = self._phase
         if phase.target is None:
             return phase.phase.value
-        if phase.load is None:
+        if phase.level is None:
             return f"{phase.phase.value} {phase.target}"
-        where = f"{phase.target}, {phase.load.label}"
+        where = f"{phase.target}, {phase.level.label}"
         if len(self._plan.lengths) > 1:
-            where += f", {phase.load.prompt_tokens} prompt tokens"
+            where += f", {phase.level.pp} prompt tokens"
         if phase.phase is not Phase.RUNNING or phase.run is None:
             return f"{where}: {phase.phase.value}"
         if phase.runs is not None and phase.run >= phase.runs:

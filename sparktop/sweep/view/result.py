@@ -10,13 +10,12 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from sparktop.model.load import LoadKind, LoadMode
+from sparktop.model.load import Level, LoadKind, LoadMode
 from sparktop.model.sweep import (
     ComparedLevel,
     ComparedMetric,
     CurvePlot,
     LevelEvidence,
-    LevelKey,
     LevelState,
     Mark,
     PlannedLevel,
@@ -29,17 +28,16 @@ from sparktop.model.sweep import (
     Value,
 )
 from sparktop.sweep.compare.compare import compare, comparison_of, engines_sentences
-from sparktop.sweep.compare.series import Reference, Series, SeriesLevel, align_rows, load_of, series_of
+from sparktop.sweep.compare.series import Reference, Series, SeriesLevel, align_rows, series_of
 from sparktop.sweep.plan.plan import Order, runs_words
 from sparktop.sweep.result.level import split_words
-from sparktop.sweep.result.results import ComparisonResult, ComparisonRow, PlanResult, SweepResult
+from sparktop.sweep.result.results import ComparisonResult, ComparisonRow, PlanResult, SweepResult, level_of
 from sparktop.sweep.terms.definitions import METRICS, main_rate_of
 from sparktop.sweep.view.capacity import stored_searches
 from sparktop.sweep.view.curves import curve_plots, sweep_plots
 from sparktop.sweep.view.levels import (
     overhead_words,
     ranks_of,
-    result_key,
     result_rows,
     stored_evidence,
     stored_levels,
@@ -103,7 +101,7 @@ def _compared_metric(
                 point=row.point,
                 values=tuple(
                     None if level is None else level.figures.get(name)
-                    for level in (of_series.get(load_of(row)) for of_series in aligned)
+                    for level in (of_series.get(level_of(row)) for of_series in aligned)
                 ),
                 winner=row.winner,
                 ahead=row.ahead,
@@ -149,7 +147,7 @@ def _split_rows(result: SweepResult | None) -> Iterator[SplitRow]:
                     runs=split_words(level),
                     batches=level.busy_batch,
                     balance_word=balance_word(level),
-                    prompt_tokens=result_key(target.name, level, result.plan.pp).prompt_tokens,
+                    prompt_tokens=level_of(level, plan=result.plan).pp,
                     depth=level.depth,
                 )
 
@@ -172,7 +170,7 @@ def result_view(
     *,
     title: str = "",
     references: Sequence[Reference] = (),
-    unfinished: Iterable[LevelKey] = (),
+    unfinished: Iterable[Level] = (),
 ) -> SweepView:
     """Return the view of a stored sweep, or of what a running one has measured.
 
@@ -270,7 +268,7 @@ class SweepSource(Protocol):
         """Return the view at the current time."""
         ...
 
-    def evidence(self, key: LevelKey) -> LevelEvidence | None:
+    def evidence(self, key: Level) -> LevelEvidence | None:
         """Return the details of the level `key`, shown when its row is opened; None if nothing is known."""
         ...
 
@@ -286,7 +284,7 @@ class StoredSource:
         self,
         view: SweepView,
         plots: Callable[[Sequence[Reference]], tuple[CurvePlot, ...]],
-        evidence: Callable[[LevelKey], LevelEvidence | None],
+        evidence: Callable[[Level], LevelEvidence | None],
         shown: SweepResult | Sequence[Series],
     ) -> None:
         """Show `view`; `plots` draws it beside published tables, `evidence` returns details of a level.
@@ -321,7 +319,7 @@ def stored_source(result: SweepResult, title: str = "", words: str | None = None
     return StoredSource(view, partial(sweep_plots, result), partial(stored_evidence, result), result)
 
 
-_ImportedLevels = Mapping[LevelKey, tuple[Series, SeriesLevel]]
+_ImportedLevels = Mapping[Level, tuple[Series, SeriesLevel]]
 """Levels of another tool's result by their keys, each with its series."""
 _MOST_LISTED = 4
 """Maximum number of levels whose metrics without a table column are listed as text."""
@@ -339,15 +337,15 @@ def imported_source(
     table has one row per concurrency and prompt length. If the levels of such a row differ in output length,
     the first one is shown.
     """
-    levels: dict[LevelKey, tuple[Series, SeriesLevel]] = {}
+    levels: dict[Level, tuple[Series, SeriesLevel]] = {}
     for a_series in series:
         for level in a_series.levels:
-            load = level.load
-            levels.setdefault(LevelKey(a_series.name, load.point, load.pp, load.depth), (a_series, level))
+            key = replace(level.load, target=a_series.name, tg=None)
+            levels.setdefault(key, (a_series, level))
     view = _imported_view(series, levels, title, started_at)
     rows = {row.key: row for row in view.rows}
 
-    def evidence(key: LevelKey) -> LevelEvidence | None:
+    def evidence(key: Level) -> LevelEvidence | None:
         if key not in rows:
             return None
         return LevelEvidence(rows[key], tuple(_imported_facts(*levels[key])), why_no_timeline=_NO_TIMELINE)

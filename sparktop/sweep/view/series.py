@@ -20,6 +20,7 @@ from sparktop.model.load import (
     CallStart,
     ConversationCall,
     FirstToken,
+    Level,
     LevelEnded,
     LevelStarted,
     LoadEvent,
@@ -34,7 +35,6 @@ from sparktop.model.sweep import (
     Activities,
     BackendLine,
     Doing,
-    LevelKey,
     LevelSpan,
     LiveSeries,
     NodeLine,
@@ -167,7 +167,7 @@ class AgentActivities:
         """The letters of all agents, by slot."""
         self._waiting: int | None = None
 
-    def begin_level(self, at: float, key: LevelKey) -> None:
+    def begin_level(self, at: float, key: Level) -> None:
         """Begin a level at the time `at` (monotonic s); levels without agents show nothing."""
         self.__init__()  # type: ignore[misc] # nothing of the level before counts
         if key.point.kind is not LoadKind.AGENTS:
@@ -309,7 +309,7 @@ class SweepCurves:
     def _readings(self) -> tuple[Column[Reading], ...]:
         return tuple(self.grid.column(_NO_READING, _add_readings) for _ in range(3))
 
-    def take(self, event: LoadEvent, key: LevelKey) -> None:
+    def take(self, event: LoadEvent, key: Level) -> None:
         """Update the curves that follow from the load events of the level `key`, warm-up included."""
         match event:
             case LevelStarted():
@@ -319,7 +319,7 @@ class SweepCurves:
             case _:
                 self._activity.take(event)
 
-    def _begin_level(self, at: float, key: LevelKey) -> None:
+    def _begin_level(self, at: float, key: Level) -> None:
         self._activity.begin_level(at, key)
         asked = int(key.point.value) if key.point.kind is not LoadKind.RATE else None
         self._concurrency.add(self.grid.slot(at), asked, MOST_SLOTS)

@@ -1082,9 +1082,9 @@ def best_levels(rows: Sequence[ResultRow]) -> Iterator[str]:
     key = next((row.rate for row in rows if row.rate is not None), None)
     if key is None or any(row.key.depth for row in rows):
         return  # the highest rate is that without context
-    lengths = list(dict.fromkeys(row.key.prompt_tokens for row in rows))
+    lengths = list(dict.fromkeys(row.key.pp for row in rows))
     for length in lengths:
-        ranked = [row for row in rows if row.key.prompt_tokens == length and key in row.ranks]
+        ranked = [row for row in rows if row.key.pp == length and key in row.ranks]
         best = next((row for row in ranked if row.ranks[key] is Rank.BEST), None)
         if best is not None:
             others = [row.key.point.short for row in ranked if row is not best]

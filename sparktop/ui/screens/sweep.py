@@ -9,7 +9,8 @@ from types import MappingProxyType
 from sparktop.config.keys import SWEEP_KEYS, Key
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import fit
-from sparktop.model.sweep import LevelEvidence, LevelKey, SweepView
+from sparktop.model.load import Level
+from sparktop.model.sweep import LevelEvidence, SweepView
 from sparktop.panels.board.bars import scroll_keys
 from sparktop.panels.parts.text import Row
 from sparktop.panels.sweep.evidence import evidence_screen
@@ -88,7 +89,7 @@ class SweepScreen(CanvasScreen):
         self._source = source
         self._desk = desk
         self.page = Page.MAIN
-        self.chosen: LevelKey | None = None
+        self.chosen: Level | None = None
         """The selected level; None for the one of `default_key`."""
         self.run: int | None = None
         """Number of the load run whose requests the evidence page draws; None for the newest."""
@@ -100,7 +101,7 @@ class SweepScreen(CanvasScreen):
         self._evidence: LevelEvidence | None = None
         self._scroll = 0
         self._height = 0
-        self._rows_of: dict[int, LevelKey] = {}
+        self._rows_of: dict[int, Level] = {}
         self._first_cell = 0
 
     def on_mount(self) -> None:
@@ -185,7 +186,7 @@ class SweepScreen(CanvasScreen):
             keys.append(word)
         return [*scroll_keys(self._scroll, self._height - self.room - self._scroll), *keys]
 
-    def _selected_level(self, view: SweepView) -> LevelKey | None:
+    def _selected_level(self, view: SweepView) -> Level | None:
         """Return the selected level, else the best or the newest one; None if there is no level."""
         is_listed = any(level.key == self.chosen for level in all_levels(view))
         return self.chosen if is_listed else default_key(view)
@@ -339,7 +340,7 @@ class SweepScreen(CanvasScreen):
         if not typed or result is None or view is None:
             return
         kind, level = result.plan.load, self._selected_level(view)
-        prompt_tokens = level.prompt_tokens if level is not None and view.several_lengths else None
+        prompt_tokens = level.pp if level is not None and view.several_lengths else None
         try:
             limits = Capacity(kind, parse_conditions(typed, kind))
             answers = answer_from_levels(result, limits, prompt_tokens)

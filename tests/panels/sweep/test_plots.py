@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
+from sparktop.model.load import Level, LoadKind, LoadPoint, concurrency_point
 from sparktop.model.sweep import (
     CurveLine,
     CurvePlot,
     CurvePoint,
     Difference,
     DifferenceRow,
-    LevelKey,
     LimitLine,
     RequestBar,
     Timeline,
@@ -66,7 +65,7 @@ def test_topologies_mark_the_winner_with_its_percentage() -> None:
 
 def test_requests_without_a_known_server_are_not_counted_by_server() -> None:
     """While no server of a request is known, the title has no zeros for the servers."""
-    key = LevelKey("x", concurrency_point(1))
+    key = Level("x", concurrency_point(1))
     titles = [
         texts(
             timeline_rows(
@@ -80,7 +79,7 @@ def test_requests_without_a_known_server_are_not_counted_by_server() -> None:
 
 
 def bars(*told: RequestBar, backends: tuple[str, ...] = ()) -> list[str]:
-    timeline = Timeline(LevelKey("x", concurrency_point(len(told))), 0, told, 10.0, backends)
+    timeline = Timeline(Level("x", concurrency_point(len(told))), 0, told, 10.0, backends)
     return texts(timeline_rows(timeline, 100))[3:-1]
 
 

@@ -14,12 +14,11 @@ from msgspec.structs import replace
 
 from sparktop.colors.palette import shipped_palettes
 from sparktop.model.instant import Countdown
-from sparktop.model.load import concurrency_point
+from sparktop.model.load import Level, concurrency_point
 from sparktop.model.sweep import (
     Activities,
     ConditionBar,
     HistoryRow,
-    LevelKey,
     LevelSpan,
     LiveSeries,
     Rank,
@@ -43,7 +42,7 @@ from sparktop.panels.sweep.screen import (
 )
 from sparktop.panels.sweep.table import capacity_rows, table_rows
 from sparktop.panels.sweep.topology import difference_screen, topology_screen
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel, series_of
+from sparktop.sweep.compare.series import Series, SeriesLevel, series_of
 from sparktop.sweep.history import stored_row
 from sparktop.sweep.result.results import Validity
 from sparktop.sweep.result.store import StoredSweep
@@ -356,7 +355,7 @@ def series(name: str, lengths: Sequence[int] = LENGTHS, *, speed: float = 100.0)
     """Return a series with levels of 64 requests at once, a level per prompt length."""
     figure = value_of(speed, (speed, speed * 1.01, speed * 0.99))
     levels = tuple(
-        SeriesLevel(Load(concurrency_point(64), length, 4), {"decode_tps": figure}) for length in lengths
+        SeriesLevel(Level("", concurrency_point(64), length, 4), {"decode_tps": figure}) for length in lengths
     )
     return Series(name, levels, source=f"{name}.json", tool="sparktop 1.0", model="m")
 
@@ -382,7 +381,7 @@ def live_of(seconds: float, *levels: tuple[str, int]) -> LiveSeries:
     each = seconds / len(levels)
     spans = tuple(
         LevelSpan(
-            LevelKey(name, concurrency_point(c)), at * each, (at + 1) * each if at + 1 < len(levels) else None
+            Level(name, concurrency_point(c)), at * each, (at + 1) * each if at + 1 < len(levels) else None
         )
         for at, (name, c) in enumerate(levels)
     )

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
-from sparktop.model.load import LoadKind, concurrency_point
+from sparktop.model.load import Level, LoadKind, concurrency_point
 from sparktop.sweep.compare.compare import (
     NO_TEST,
     compare,
@@ -30,7 +30,7 @@ from sparktop.sweep.compare.compare import (
     independent_engines,
 )
 from sparktop.sweep.compare.ratio import ratio_of
-from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, load_reference
+from sparktop.sweep.compare.series import LoadShape, Series, SeriesLevel, load_reference
 from sparktop.sweep.formats.report import comparison_json, comparison_markdown
 from sparktop.sweep.result.results import (
     LARGEST,
@@ -146,7 +146,7 @@ def test_a_difference_beyond_noise_is_called() -> None:
 @pytest.mark.parametrize("values", [(111.0,), ()], ids=["one run", "a table's mean"])
 def test_single_runs_are_not_tested(values: tuple[float, ...]) -> None:
     """`significant` is null, no winner is named, and a note names the figures whose rows have no runs."""
-    level = SeriesLevel(Load(concurrency_point(1)), {"decode_tps": value_of(111.0, values)})
+    level = SeriesLevel(Level("", concurrency_point(1)), {"decode_tps": value_of(111.0, values)})
     single = Series("one", (level,), "f", "t")
     row = row_of(compare([single, made_series("b", {1: SLOW})]), 1)
     assert (row.winner, row.ahead, row.significant, row.ratio_ci95) == (None, "one", None, None)
@@ -201,7 +201,7 @@ def test_levels_of_several_prompt_lengths_meet_their_like() -> None:
 
     def lengths(name: str, factor: float) -> Series:
         levels = tuple(
-            SeriesLevel(Load(concurrency_point(1), pp, 256), {"decode_tps": value_of(factor * 1e5 / pp)})
+            SeriesLevel(Level("", concurrency_point(1), pp, 256), {"decode_tps": value_of(factor * 1e5 / pp)})
             for pp in (5000, 20_000)
         )
         return Series(name, levels, name, "t")
@@ -215,7 +215,7 @@ def test_other_windows_loads_models_and_lengths_are_told() -> None:
     """A comparison of two series that are not alike has notes about it."""
     first = replace(made_series("a", {1: FAST}), shape=LoadShape.BURST)
     level = SeriesLevel(
-        Load(concurrency_point(1), 9, 9),
+        Level("", concurrency_point(1), 9, 9),
         {"decode_tps": value_of(1.0)},
         validity=("errors",),
         sm_clock_mhz={"n": 2000},
@@ -405,7 +405,7 @@ def test_published_spreads_and_ranges_are_kept() -> None:
     figure = least_busy.levels[-1].figures["decode_tps"]
     assert (figure.mean, figure.std, figure.runs) == (338.4, 64.11, ())
     (alone,) = [one for one in load_reference(NAMES[1]).series if one.name == "spark-interactive"]
-    level = alone.at(Load(concurrency_point(1), 105, 256))
+    level = alone.at(Level("", concurrency_point(1), 105, 256))
     assert level is not None
     assert level.figures["e2e_ms"].mean == 8030
     (other,) = [one for one in load_reference(NAMES[1]).series if one.name == "h100-sxm-estimated"]

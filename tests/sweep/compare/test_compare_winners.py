@@ -8,9 +8,9 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.load import concurrency_point
+from sparktop.model.load import Level, concurrency_point
 from sparktop.sweep.compare.compare import compare, comparison_of
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_reference
+from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference
 from sparktop.sweep.formats import tables as layouts
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow
 from sparktop.sweep.terms.statistics import value_of, value_of_range
@@ -30,7 +30,7 @@ def drawn(name: str, luck: random.Random, runs: int, factor: float = 1.0) -> Ser
     """Return a series whose runs spread by 6.5 %, each figure with its own random deviation."""
     levels = tuple(
         SeriesLevel(
-            Load(concurrency_point(level), 100, 4),
+            Level("", concurrency_point(level), 100, 4),
             {
                 metric: value_of(sum(values) / runs, values)
                 for metric in METRICS
@@ -120,11 +120,13 @@ def test_an_older_stored_comparison_is_made_anew() -> None:
 def range_and(value: float, span: tuple[float, float]) -> ComparisonRow:
     spanned = Series(
         "r",
-        (SeriesLevel(Load(concurrency_point(1)), {"output_tps": value_of_range(sum(span) / 2, span)}),),
+        (SeriesLevel(Level("", concurrency_point(1)), {"output_tps": value_of_range(sum(span) / 2, span)}),),
         "f",
         "t",
     )
-    plain = Series("p", (SeriesLevel(Load(concurrency_point(1)), {"output_tps": value_of(value)}),), "g", "t")
+    plain = Series(
+        "p", (SeriesLevel(Level("", concurrency_point(1)), {"output_tps": value_of(value)}),), "g", "t"
+    )
     (row,) = compare([replace(spanned, published=True), replace(plain, published=True)]).rows
     return row
 
@@ -153,7 +155,7 @@ def test_lengths_that_are_alike_share_a_row() -> None:
     own = [(1, 105, 256), (16, 105, 256), (1, 5000, 256), (1, 20_000, 256), (1, 39_000, 256)]
     levels = tuple(
         SeriesLevel(
-            Load(concurrency_point(load[0]), *load[1:]),
+            Level("", concurrency_point(load[0]), *load[1:]),
             {"output_tps": value_of(1.0), "e2e_ms": value_of(1.0)},
         )
         for load in own

@@ -25,11 +25,11 @@ from msgspec.structs import replace
 from sparktop.commands.sweep.run import level_line
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import cell_width
-from sparktop.model.load import LoadKind, LoadMode
+from sparktop.model.load import Level, LoadKind, LoadMode
 from sparktop.report.document.document import wrap_markdown
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports.files import read_file
-from sparktop.sweep.compare.series import Load, Series, series_of
+from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats import exports, report
 from sparktop.sweep.formats.report import (
     comparison_json,
@@ -222,7 +222,7 @@ FAST: Mapping[int, tuple[float, ...]] = {1: (30.0, 30.1, 30.2), 4: (20.0, 20.1, 
 
 def of_lengths(series: Series, pp: int, tg: int) -> Series:
     """Return a series as if its prompts had `pp` tokens and its answers `tg`."""
-    levels = (replace(one, load=Load(one.load.point, pp, tg)) for one in series.levels)
+    levels = (replace(one, load=Level("", one.load.point, pp, tg)) for one in series.levels)
     return replace(series, levels=tuple(levels))
 
 

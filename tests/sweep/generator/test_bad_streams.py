@@ -17,7 +17,15 @@ from collections.abc import Callable
 import pytest
 
 from sparktop.model.failure import RequestFailure
-from sparktop.model.load import EndReason, FirstToken, Level, ResponseStarted, Tokens, TokenSource
+from sparktop.model.load import (
+    EndReason,
+    FirstToken,
+    Level,
+    ResponseStarted,
+    Tokens,
+    TokenSource,
+    concurrency_point,
+)
 from sparktop.sweep.generator import exchange
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Api, Timeouts
@@ -266,7 +274,7 @@ async def test_reasoning_comes_first(in_process: InProcess) -> None:
     assert [event.reasoning for event in loaded.events if isinstance(event, FirstToken)] == [True]
     # Reads may hold several events, so the answer's tokens are looked at from the end.
     assert [event for event in loaded.events if isinstance(event, Tokens)][-1].reasoning is False
-    found = level_result(Level("server", 1, 40, 8), collect(loaded.events))
+    found = level_result(Level("server", concurrency_point(1), 40, 8), collect(loaded.events))
     assert found.tokens.generated == 8
     assert found.first_answer_ms is not None
     assert found.ttft_ms is not None
@@ -362,7 +370,7 @@ async def test_a_server_whose_first_event_comes_with_its_first_token_is_known_by
     in_process.server.behave = behave
     loaded = await in_process.load()
     assert {(end.token_source, end.spans_all) for end in loaded.ends} == {(TokenSource.USAGE, True)}
-    found = level_result(Level("server", 4, 40, 8), collect(loaded.events))
+    found = level_result(Level("server", concurrency_point(4), 40, 8), collect(loaded.events))
     assert found.tokens.generated == 32
     assert found.ttft_ms is not None
     assert found.itl_ms is None
@@ -378,7 +386,10 @@ async def test_what_a_router_says_that_it_added(
         lambda asked: asked.stream(headers=f"x-litellm-overhead-duration-ms: {header}\r\n")
     )
     assert {end.router_ms for end in loaded.ends} == {router_ms}
-    assert level_result(Level("server", 4, 40, 8), collect(loaded.events)).router_overhead_ms == router_ms
+    assert (
+        level_result(Level("server", concurrency_point(4), 40, 8), collect(loaded.events)).router_overhead_ms
+        == router_ms
+    )
 
 
 FIELDS = frozenset({"cache_salt", "ignore_eos", "min_tokens", "stream_options", "max_tokens"})

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.model.load import EndReason, Level, RequestEnded
+from sparktop.model.load import EndReason, Level, RequestEnded, concurrency_point
 from sparktop.sweep.generator.wire import (
     Batch,
     Calibrate,
@@ -107,7 +107,7 @@ async def test_a_run_is_told_whole(worker: SweepWorker, server: StreamServer) ->
         tokens += sum(one.tokens for one in message.bins) if isinstance(message, Batch) else 0
     assert kinds[-2:] == [TokenTimes, RunFinished]
     assert set(kinds[:-2]) == {Batch}
-    found = level_result(Level("server", 16, 40, 50), collect(record.events()))
+    found = level_result(Level("server", concurrency_point(16), 40, 50), collect(record.events()))
     assert (found.requests.ok, found.tokens.generated, found.tokens.prompt) == (16, 800, 640)
     assert tokens == 800
     assert record.finished is not None

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.model.load import LoadMode
-from sparktop.sweep.plan.plan import Load, Order, Plan, RunBatch, SweepTarget, run_batches
+from sparktop.model.load import Level, LoadMode, concurrency_point
+from sparktop.sweep.plan.plan import Order, Plan, RunBatch, SweepTarget, run_batches
 from sparktop.sweep.run.forecast import Estimate
 
 TARGETS = tuple(SweepTarget(name, f"http://{name}:8000") for name in ("a", "b", "c"))
@@ -23,9 +23,9 @@ def test_abba_makes_each_run_once_and_marks_both_ends(
 ) -> None:
     """Whatever the order, each level begins once, ends once, and has each of its runs once, ascending."""
     plan = Plan(TARGETS[:targets], tuple(concurrency), runs=runs, order=Order.ABBA)
-    by_level: dict[tuple[str, Load], list[RunBatch]] = {}
+    by_level: dict[Level, list[RunBatch]] = {}
     for batch in run_batches(plan):
-        by_level.setdefault((batch.target.name, batch.load), []).append(batch)
+        by_level.setdefault(batch.level, []).append(batch)
     assert len(by_level) == targets * len(concurrency)
     for parts in by_level.values():
         assert [run for part in parts for run in part.runs or ()] == list(range(runs))
@@ -47,7 +47,7 @@ def test_runs_beside_long_prompts_are_expected_as_long_as_the_last_were() -> Non
     estimate, left = Estimate(plan), list(run_batches(plan))
     before = estimate.left_s(left)
     assert before is not None
-    estimate.learn_beside("a", Load(128, 1), 25.0)
+    estimate.learn_beside(plan.level("a", concurrency_point(1)), 25.0)
     assert estimate.left_s(left) == pytest.approx(before * (1 + 2.5) / 2)
 
 
@@ -55,8 +55,8 @@ def test_what_is_left_counts_runs_and_warm_ups() -> None:
     """With every level known it is their times added up, a warm-up for each level that begins."""
     estimate = Estimate(PLAN)
     for target in ("a", "b"):
-        estimate.learn_run(target, Load(128, 1), 1.0)
-        estimate.learn_run(target, Load(128, 4), 2.0)
+        estimate.learn_run(PLAN.level(target, concurrency_point(1)), 1.0)
+        estimate.learn_run(PLAN.level(target, concurrency_point(4)), 2.0)
     left = list(run_batches(PLAN))
     assert estimate.left_s(left) == pytest.approx(2 * (4 * 1.0 + 4 * 2.0))
     assert estimate.left_s(left[1:]) == pytest.approx(4 * 2.0 + 4 * 1.0 + 4 * 2.0)

@@ -11,7 +11,6 @@ import io
 import pytest
 
 from sparktop.model.load import Level, LoadKind, concurrency_point
-from sparktop.model.sweep import LevelKey
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.topology import rest_rows
 from sparktop.sweep.compare.compare import compare
@@ -105,7 +104,7 @@ def herded(*runs: str, concurrency: int = 4) -> LevelResult:
         for number, letter in enumerate(letters)
         for event in request(f"{run}-{number}", 10.0 * run, run=run, served_by=f"spark-{letter}")
     ]
-    made = level_result(Level("proxy", concurrency, 100, 4, runs=len(runs)), collect(events))
+    made = level_result(Level("proxy", concurrency_point(concurrency), 100, 4), collect(events))
     return made.model_copy(update={"backends": SERVERS, "busy_batch": {"spark-a": 4.0, "spark-b": 3.9}})
 
 
@@ -151,7 +150,7 @@ def test_the_report_and_the_table_state_the_largest_share_of_a_run() -> None:
 
 def test_the_evidence_writes_the_runs_out() -> None:
     """The figures of a level, at 80 columns too; the timeline counts the run that it draws."""
-    evidence = stored_evidence(made_sweep(("proxy", [HERDED])), LevelKey("proxy", concurrency_point(4), 100))
+    evidence = stored_evidence(made_sweep(("proxy", [HERDED])), Level("proxy", concurrency_point(4), 100, 4))
     assert evidence is not None
     facts = dict(evidence.facts)
     assert facts["Served by"] == "spark-a 4, spark-b 4"

@@ -25,6 +25,7 @@ from sparktop.model.load import (
     ResponseStarted,
     Tokens,
     TokenSource,
+    concurrency_point,
 )
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import (
@@ -160,7 +161,7 @@ def test_unknown_prompts_make_only_what_needs_them_unknown() -> None:
 
 def test_a_level_has_one_value_a_run() -> None:
     """Two runs: two values of each rate with their mean and sample deviation; latencies over all requests."""
-    level = Level("x", 1, 100, 3, runs=2)
+    level = Level("x", concurrency_point(1), 100, 3)
     events = [*request("a", 0.0, (1.0, 2.0, 3.0)), *request("b", 10.0, (11.0, 11.5, 12.0), run=1)]
     figures = level_result(level, collect(events))
     assert figures.decode_tps is not None
@@ -185,7 +186,7 @@ def test_a_level_has_one_value_a_run() -> None:
 
 def test_failed_and_cancelled_requests_give_no_latency() -> None:
     """Their tokens count in the rates, but only finished requests have a TTFT; errors go by kind."""
-    level = Level("x", 3, 100, 3)
+    level = Level("x", concurrency_point(3), 100, 3)
     events = [
         *request("a", 0.0, (1.0, 2.0)),
         *request("b", 0.0, (9.0, 10.0), reason=EndReason.ERROR),
@@ -201,8 +202,8 @@ def test_failed_and_cancelled_requests_give_no_latency() -> None:
 
 def test_a_steady_level_has_no_burst_figures() -> None:
     """Prefill and decode over a closed loop would mix its requests, so they are None; sustained is known."""
-    level = Level("x", 1, 100, 3, mode=LoadMode.STEADY, duration_s=5.0)
-    figures = level_result(level, collect(request("a", 0.0, (1.0, 2.0, 3.0))))
+    level = Level("x", concurrency_point(1), 100, 3)
+    figures = level_result(level, collect(request("a", 0.0, (1.0, 2.0, 3.0))), mode=LoadMode.STEADY)
     assert figures.prefill_tps is None
     assert figures.decode_tps is None
     assert figures.sustained_tps is not None
@@ -221,7 +222,7 @@ def test_a_request_without_counts_does_not_turn_token_gaps_into_chunk_gaps() -> 
         RequestStarted("b", 0.0),
         RequestEnded("b", 3.0, EndReason.STOP, token_source=TokenSource.CHUNKS, served_by="left"),
     ]
-    level = Level("x", 2, 100, 3)
+    level = Level("x", concurrency_point(2), 100, 3)
     exact, rough = level_result(level, collect(events)), level_result(level, collect(events + more))
     assert (exact.tokens_from, rough.tokens_from) == (TokenSource.TOKEN_IDS, TokenSource.CHUNKS)
     assert exact.itl_ms is not None
@@ -263,7 +264,7 @@ def test_of_a_context_what_was_counted_is_subtracted(depth: int) -> None:
         Tokens("a", 3.0),
         RequestEnded("a", 3.0, EndReason.STOP, prompt_tokens=340, generated_tokens=2),
     ]
-    level = level_result(Level("x", 1, 40, 2, depth=depth), collect(events))
+    level = level_result(Level("x", concurrency_point(1), 40, 2, depth=depth), collect(events))
     assert level.prefill_tps is not None
     assert level.prefill_tps.mean == pytest.approx(40 / 2.0)
     assert (level.asked_prompt_tokens, level.counted_prompt_tokens) == (depth + 40, 340)
@@ -385,7 +386,8 @@ def test_the_pace_is_known_where_both_ends_are() -> None:
     assert (trace.ttft_s, trace.tpot_s, trace.is_timed) == (1.0, 1.0, False)
     assert trace.hides_tokens
     found = level_result(
-        Level("x", 1, 7, 11), collect([RequestStarted("a", 10.0), *chunks, trace.ended or chunks[0]])
+        Level("x", concurrency_point(1), 7, 11),
+        collect([RequestStarted("a", 10.0), *chunks, trace.ended or chunks[0]]),
     )
     assert found.decode_tps is not None
     assert found.decode_tps.mean == pytest.approx(1.0)

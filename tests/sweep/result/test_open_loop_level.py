@@ -34,7 +34,7 @@ from sparktop.sweep.result.results import LevelResult, OpenLoopResult
 from sparktop.sweep.terms.definitions import LATENCIES
 from stage.clients import DirectDestination, OpenLoop, VirtualTime
 
-LEVEL = Level("solo", 512, 100, 4, LoadMode.OPEN, 1, 20.0, LoadPoint(LoadKind.RATE, 1.0))
+LEVEL = Level("solo", LoadPoint(LoadKind.RATE, 1.0), 100, 4)
 
 
 def request(
@@ -54,7 +54,7 @@ def level_of(events: list[LoadEvent]) -> LevelResult:
     """Return the result of a run with these events, measured from 10 s to 30 s."""
     all_events: list[LoadEvent] = [RunStarted(0.0, 0, (10.0, 30.0)), *events]
     traces = collect(all_events)
-    return level_result(LEVEL, traces, windows(all_events, traces))
+    return level_result(LEVEL, traces, windows(all_events, traces), mode=LoadMode.OPEN)
 
 
 def test_latencies_are_measured_from_the_due_time() -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sparktop.demo.scenario import Scenario
 from sparktop.errors import UsageError
-from sparktop.model.load import Level, LoadMode
+from sparktop.model.load import Level, LoadMode, concurrency_point
 from sparktop.model.targets import SweepSpec
 from sparktop.panels.sweep.table import columns_for
 from sparktop.simulation.calibration import SOLO
@@ -192,7 +192,7 @@ def test_the_table_has_the_gap_while_long_prompts_arrive() -> None:
 
 def test_long_prompts_fit_into_the_context() -> None:
     """They are cut to it, with room for template and answer, and are longer than the level's or left out."""
-    level = Level("a", 1, prompt_tokens=128, output_tokens=128)
+    level = Level("a", concurrency_point(1), 128, 128)
     assert beside_tokens(32768, level, None) == 32768
     assert beside_tokens(32768, level, 131072) == 32768
     assert beside_tokens(32768, level, 16384) == 16384 - 64

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from sparktop.commands.sweep.run import plan_line
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
-from sparktop.model.load import Level, LoadMode
+from sparktop.model.load import Level, LoadMode, concurrency_point
 from sparktop.model.targets import SweepSpec
 from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED
 from sparktop.panels.parts.text import row_text
@@ -324,8 +324,8 @@ def true_decode_tps() -> Mapping[tuple[str, int], float]:
             time = VirtualTime([Engine(SCENARIO.profile, seed=one) for one in range(2)])
             router = make_router(SCENARIO.strategy, 2, SCENARIO.counts)
             way: Way = RoutedDestination(time, router) if name == ROUTER else DirectDestination(time)
-            level = Level(name, concurrency, PP, TG, runs=TRUE_RUNS)
-            loop = ClosedLoop(time, way, level)
+            level = Level(name, concurrency_point(concurrency), PP, TG)
+            loop = ClosedLoop(time, way, level, runs=TRUE_RUNS)
             loop.start()
             time.run()
             rate = level_result(level, collect(loop.events)).decode_tps

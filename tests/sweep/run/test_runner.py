@@ -212,8 +212,8 @@ async def died(bench: Bench, plan: Plan, levels: int, phase: Phase, requests: in
     stopping: list[asyncio.Task[None]] = []
 
     def hear(event: SweepEvent) -> None:
-        if isinstance(event, PhaseChanged) and event.phase is phase and event.load is not None:
-            key = event.load.depth if plan.depths else event.load.point
+        if isinstance(event, PhaseChanged) and event.phase is phase and event.level is not None:
+            key = event.level.depth if plan.depths else event.level.point
             if key not in begun:
                 begun.append(key)
 

@@ -21,7 +21,14 @@ from msgspec.structs import replace
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind, RequestFailure
-from sparktop.model.load import EndReason, FirstToken, LoadEvent, RequestEnded, RequestStarted
+from sparktop.model.load import (
+    EndReason,
+    FirstToken,
+    LoadEvent,
+    RequestEnded,
+    RequestStarted,
+    concurrency_point,
+)
 from sparktop.model.node import GpuReading, MemoryReading, NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import NodeView, Snapshot
@@ -113,7 +120,7 @@ def test_a_lane_that_does_not_tell_makes_the_sum_unknown() -> None:
 def record() -> LevelRecord:
     plan = Plan((SOLO,))
     prepared = PreparedTarget(SOLO, WorkerTarget(SOLO.url), backends=("a",))
-    return LevelRecord(plan, prepared, plan.level(SOLO, 4))
+    return LevelRecord(plan, prepared, plan.level(SOLO.name, concurrency_point(4)))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +165,7 @@ def test_who_served_a_level_is_unknown_after_a_restart(start: float, served: dic
     router = SweepTarget("proxy", "http://10.0.0.9:4000", TargetKind.ROUTER)
     prepared = PreparedTarget(router, WorkerTarget(router.url), backends=("a", "b"))
     plan = Plan((router,))
-    made = LevelRecord(plan, prepared, plan.level(router, 4))
+    made = LevelRecord(plan, prepared, plan.level(router.name, concurrency_point(4)))
     rest = {name: server_point(sample(1.0)) for name in ("a", "b")}
     first, second = (
         replace(rest[name], counters=replace(rest[name].counters, finished=7.0 + more), start_time=at)
@@ -179,7 +186,7 @@ def test_padding_is_of_the_server_and_not_of_its_model(
     """The recipe that captures 5 pads no batch of 5; beyond the largest graph nothing is known."""
     plan = Plan((SOLO,))
     prepared = PreparedTarget(SOLO, WorkerTarget(SOLO.url), model="m", backends=("a",), capture_sizes=sizes)
-    made = LevelRecord(plan, prepared, plan.level(SOLO, concurrency))
+    made = LevelRecord(plan, prepared, plan.level(SOLO.name, concurrency_point(concurrency)))
     facts = {"m": ModelFacts(2.55, (1, 2, 4, 8))}
     assert made.result(ServerLog(), facts).padding_percent == padding_percent
 

@@ -13,7 +13,7 @@ from sparktop.panels.sweep.curves import curve_rows, legend_rows
 from sparktop.panels.sweep.table import columns_for
 from sparktop.simulation.calibration import SOLO
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
-from sparktop.sweep.plan.plan import Plan, load_at
+from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityResult,
@@ -40,8 +40,8 @@ def rehearsed(most: float, kind: LoadKind = LoadKind.AGENTS) -> tuple[RehearsedS
 async def test_a_running_search_shows_what_it_tries_and_the_conditions_so_far() -> None:
     """In the second level, the first one has its verdict and the second one the values of its requests."""
     sweep, plan = rehearsed(4.0)
-    second = load_at(plan, LoadPoint(LoadKind.AGENTS, 2.0), plan.pp)
-    await sweep.play(plan, halt=Halt("spark-a", second, run=0, after_s=30.0))
+    second = plan.level("spark-a", LoadPoint(LoadKind.AGENTS, 2.0))
+    await sweep.play(plan, halt=Halt(second, run=0, after_s=30.0))
     view = sweep.view()
     (search,) = view.searches
     assert [(one.label, one.holds, one.now) for one in search.tried] == [

@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.model.judgement import NO_DIFFERENCE
-from sparktop.model.load import concurrency_point
+from sparktop.model.load import Level, concurrency_point
 from sparktop.model.sweep import NOT_CERTAIN, WITHIN_NOISE, Difference, DifferenceRow, Value
 from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.table import ALIKE, BEST, table_rows
 from sparktop.panels.sweep.topology import difference_screen
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import Load, Series, load_reference, series_of
+from sparktop.sweep.compare.series import Series, load_reference, series_of
 from sparktop.sweep.formats.report import comparison_markdown
 from sparktop.sweep.result.results import (
     Holds,
@@ -191,7 +191,8 @@ def test_results_of_other_lengths_are_not_compared() -> None:
     slow = made_series("a", {1: (10.0, 10.1, 10.2)})
     fast = made_series("b", {1: (30.0, 30.1, 30.2)})
     other = replace(
-        fast, levels=tuple(replace(one, load=Load(concurrency_point(1), 1024, 128)) for one in fast.levels)
+        fast,
+        levels=tuple(replace(one, load=Level("", concurrency_point(1), 1024, 128)) for one in fast.levels),
     )
     unlike = difference(slow, other)
     assert unlike.verdict == "not alike: prompt / output tokens: 100 / 4 (a); 1024 / 128 (b)"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.model.load import LoadKind, concurrency_point
-from sparktop.model.sweep import LevelKey, LevelState, SweepStatus
+from sparktop.model.load import Level, LoadKind, concurrency_point
+from sparktop.model.sweep import LevelState, SweepStatus
 from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
@@ -62,7 +62,7 @@ def test_what_its_file_does_not_tell_is_unknown() -> None:
     assert evidence.timelines == ()
     shown = "\n".join(row_text(one) for one in evidence_screen(evidence, 120, 36))
     assert "no timeline: of another tool's file figures are kept, no single requests" in shown
-    assert source.evidence(LevelKey("nobody", concurrency_point(1))) is None
+    assert source.evidence(Level("nobody", concurrency_point(1))) is None
 
 
 def test_figures_without_a_column_are_told_in_words() -> None:

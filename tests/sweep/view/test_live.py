@@ -38,12 +38,12 @@ from sparktop.model.load import (
     RunStarted,
     concurrency_point,
 )
-from sparktop.model.sweep import LevelKey, LevelState, PlannedLevel, SweepStatus
+from sparktop.model.sweep import LevelState, PlannedLevel, SweepStatus
 from sparktop.model.targets import SweepSpec
 from sparktop.panels.sweep.screen import now_rows
 from sparktop.store import SourceKey
 from sparktop.sweep.generator.wire import WorkerTarget
-from sparktop.sweep.plan.plan import Load, Plan, SweepTarget, TargetKind, loads
+from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
@@ -67,7 +67,7 @@ from sparktop.sweep.view.series import MOST_SLOTS, AgentActivities
 from tests.sweep.made_results import made_level, made_sweep, request
 from tests.sweep.played_sweeps import BACKENDS, E2E_S, RATE, TTFT_S, PlayedSweep
 
-STRANGE = Level("nobody", 9, 7, 1)
+STRANGE = Level("nobody", concurrency_point(9), 7, 1)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_simulated_servers_are_said_to_be_before_the_first_result(played: Played
 def test_a_running_level_tells_how_far_it_is(played: PlayedSweep) -> None:
     """After one of three runs and half of the second a level is between a third and two thirds."""
     played.level("spark-a", 2, runs=1)
-    played.run("spark-a", Load(100, 2), 1, upto_s=1.0)
+    played.run("spark-a", 2, 1, upto_s=1.0)
     view = played.view.view()
     level = next(one for one in view.levels if one.state is LevelState.RUNNING)
     assert (level.key.point.value, level.runs_done, level.runs) == (2, 1, 3)
@@ -114,7 +114,7 @@ def test_a_running_level_tells_how_far_it_is(played: PlayedSweep) -> None:
 def test_the_moment_holds_the_figures_of_the_level(played: PlayedSweep) -> None:
     """In flight, rate, median time to first token and ends are those that were played."""
     played.level("spark-a", 2, runs=1)
-    played.run("spark-a", Load(100, 2), 1, upto_s=1.9)
+    played.run("spark-a", 2, 1, upto_s=1.9)
     now = played.view.view().moment
     assert now is not None
     assert (now.in_flight, now.ended, now.failed) == (2, 2, 0)
@@ -153,7 +153,7 @@ def test_servers_and_machines_lie_on_the_same_axis(played: PlayedSweep) -> None:
 def test_a_warm_up_is_no_part_of_the_figures(played: PlayedSweep) -> None:
     """Times to first token and ends of a warm-up are not counted; its tokens are on the axis."""
     played.view.sample(played.snapshot())
-    played.run("spark-a", Load(100, 2), 0, warm_up=True)
+    played.run("spark-a", 2, 0, warm_up=True)
     view = played.view.view(played.clock.now + 1)
     assert view.moment is not None
     assert (view.moment.ended, view.moment.ttft_p50_ms, view.moment.tokens) == (0, None, 0)
@@ -180,7 +180,7 @@ def test_the_end_gives_what_the_file_gives(played: PlayedSweep) -> None:
 def test_a_sweep_that_was_stopped_says_what_was_not_made(played: PlayedSweep) -> None:
     """Levels begun are cut short, the others not made; the reason stands in the words."""
     played.level("spark-a", 1)
-    played.run("spark-a", Load(100, 2), 0, upto_s=1.0)
+    played.run("spark-a", 2, 0, upto_s=1.0)
     first = played.result.targets[0].levels[0]
     cut = made_sweep(("spark-a", (first,)), ("proxy", ())).model_copy(
         update={"status": "cancelled", "stop_reason": "cancelled"}
@@ -199,7 +199,7 @@ def test_a_sweep_that_was_stopped_says_what_was_not_made(played: PlayedSweep) ->
 def test_a_timeline_has_a_bar_for_each_request(played: PlayedSweep) -> None:
     """Starts, first tokens, ends and servers are those played; waiting is what prefill leaves over."""
     played.level("proxy", 2)
-    evidence = played.view.evidence(LevelKey("proxy", concurrency_point(2), 100))
+    evidence = played.view.evidence(Level("proxy", concurrency_point(2), 100, 4))
     assert evidence is not None
     assert [one.run for one in evidence.timelines] == [0, 1, 2]
     first = evidence.timelines[0]
@@ -219,7 +219,7 @@ def test_a_long_sweep_is_no_longer_picture(played: PlayedSweep) -> None:
     began = played.clock.now
     for hour in range(10):
         played.clock.now = began + 3600.0 * (hour + 1)
-        played.run("spark-a", Load(100, 1), hour % 3)
+        played.run("spark-a", 1, hour % 3)
     live = played.view.view().live
     assert live is not None
     assert live.count <= MOST_SLOTS
@@ -228,12 +228,10 @@ def test_a_long_sweep_is_no_longer_picture(played: PlayedSweep) -> None:
 
 def test_events_of_a_strange_order_break_nothing(played: PlayedSweep) -> None:
     """The view survives ends and tokens of requests that never began, and a level that is not planned."""
-    load = Load(7, 9)
-    played.tell(
-        "nobody", load, FirstToken("x", 1.0), RequestEnded("x", 2.0, EndReason.STOP), LevelEnded(3.0, STRANGE)
-    )
-    played.view.take(RunCompleted("nobody", load, 4, []))
-    played.view.take(PhaseChanged(Phase.SETTLING, "nobody", load))
+    ends = RequestEnded("x", 2.0, EndReason.STOP), LevelEnded(3.0)
+    played.tell(STRANGE, FirstToken("x", 1.0), *ends)
+    played.view.take(RunCompleted(STRANGE, 4, []))
+    played.view.take(PhaseChanged(Phase.SETTLING, "nobody", STRANGE))
     assert played.view.view().levels[-1].key.target == "nobody"
 
 
@@ -259,9 +257,9 @@ def test_the_board_says_how_far_the_replay_is() -> None:
     """After 60 of 675 s: the time, and the rates of the last 30 s, at 80 columns."""
     chosen = plan()
     view = LiveView(chosen, clock=lambda: 160.0)
-    (load,) = loads(chosen)
-    view.take(PhaseChanged(Phase.RUNNING, "a", load, 0, 1))
-    view.take(LoadBatch("a", load, events(60), at=160.0, in_flight=3))
+    (level,) = chosen.levels("a")
+    view.take(PhaseChanged(Phase.RUNNING, "a", level, 0, 1))
+    view.take(LoadBatch(level, events(60), at=160.0, in_flight=3))
     moment = view.view().moment
     assert moment is not None
     assert moment.trace_at_s == 60.0
@@ -276,9 +274,9 @@ def test_the_board_says_how_far_the_replay_is() -> None:
     assert line.startswith(f"{words} · 1 min of 11 min 15 s · 2.00 /s sent, 1.00 /s completed · 3 in flight")
 
 
-def key_of(number: int, kind: LoadKind = LoadKind.AGENTS) -> LevelKey:
+def key_of(number: int, kind: LoadKind = LoadKind.AGENTS) -> Level:
     """Return the key of a level of `number` agents."""
-    return LevelKey("a", LoadPoint(kind, number))
+    return Level("a", LoadPoint(kind, number))
 
 
 def started(lane: int, at: float, then: CallStart | None = CallStart.TOOL) -> RequestStarted:
@@ -318,13 +316,13 @@ PLAN = Plan((SweepTarget("proxy", "http://127.0.0.1:1"),), (1, 4, 16), climb_to=
 
 def levels(*shares: tuple[int, float]) -> tuple[PlannedLevel, ...]:
     return tuple(
-        PlannedLevel(LevelKey("proxy", concurrency_point(at), 128), LevelState.RUNNING, share=share)
+        PlannedLevel(Level("proxy", concurrency_point(at), 128), LevelState.RUNNING, share=share)
         for at, share in shares
     )
 
 
-def key(concurrency: int) -> LevelKey:
-    return LevelKey("proxy", concurrency_point(concurrency), 128)
+def key(concurrency: int) -> Level:
+    return Level("proxy", concurrency_point(concurrency), 128)
 
 
 def test_the_share_never_falls_while_levels_are_added() -> None:
@@ -354,9 +352,8 @@ def test_levels_of_a_search_stand_in_the_order_of_the_axis() -> None:
     assert [one.key.point.value for one in shown][-3:] == [8, 16, 32]
 
 
-KEY = LevelKey("proxy", concurrency_point(3), 100)
 ERROR = RequestFailure(FailureKind.HTTP, "no", 1.0, "http:500", 500)
-LEVEL = Level("proxy", 3, 100, 4, runs=2)
+LEVEL = Level("proxy", concurrency_point(3), 100, 4)
 
 
 def level_events() -> list[LoadEvent]:
@@ -387,12 +384,11 @@ def test_an_opened_file_shows_the_live_timeline(tmp_path: Path, mode: LoadMode) 
     result = sweep(level_result(LEVEL, collect(level_events())).model_copy(update={"backends": sides}), mode)
     target = SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER)
     live = LiveView(Plan((target,), (3,), pp=100, tg=4, runs=2), clock=lambda: 30.0)
-    load_put = Load(100, 3)
-    live.take(LoadBatch("proxy", load_put, (LevelStarted(10.0, LEVEL), *level_events()), at=22.0))
+    live.take(LoadBatch(LEVEL, (LevelStarted(10.0), *level_events()), at=22.0))
     live.take(LevelMeasured("proxy", result.targets[0].levels[0], result))
-    shown = live.evidence(KEY)
+    shown = live.evidence(LEVEL)
     save(tmp_path / "r.json", result)
-    opened = stored_evidence(load(tmp_path / "r.json"), KEY)
+    opened = stored_evidence(load(tmp_path / "r.json"), LEVEL)
     assert shown is not None
     assert opened is not None
     assert [one.run for one in opened.timelines] == [0, 1]
@@ -419,7 +415,7 @@ def test_places_beyond_the_names_are_nobody() -> None:
     level = level_result(LEVEL, collect(level_events()))
     assert level.each is not None
     odd = level.each.model_copy(update={"served_by": (7, -1, None), "start_ms": (0.0, None)})
-    evidence = stored_evidence(sweep(level.model_copy(update={"each": odd, "uncounted": None})), KEY)
+    evidence = stored_evidence(sweep(level.model_copy(update={"each": odd, "uncounted": None})), LEVEL)
     assert evidence is not None
     assert [bar.backend for one in evidence.timelines for bar in one.bars] == [None]
 
@@ -429,7 +425,7 @@ def test_the_servers_of_a_level_are_there_when_it_is_opened() -> None:
     side = ServerSide(running_mean=2.5, running_max=4.0, waiting_max=1.0, kv_cache_max_percent=30.0)
     known = {"backends": {"spark-a": side}, "busy_batch": {"spark-a": 3.5}}
     level = level_result(LEVEL, collect(level_events())).model_copy(update=known)
-    evidence = stored_evidence(sweep(level), KEY)
+    evidence = stored_evidence(sweep(level), LEVEL)
     assert evidence is not None
     shares = {one.name: one for one in evidence.shares}
     assert (shares["spark-a"].busy_batch, shares["spark-a"].waiting_max) == (3.5, 1.0)
@@ -459,7 +455,7 @@ def recorded() -> tuple[LevelRecord, ServerLog]:
     router = SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER, backends=urls)
     plan = Plan((router,), (3,), pp=100, tg=4, runs=2)
     prepared = PreparedTarget(router, WorkerTarget(router.url), backends=tuple(urls))
-    record, log = LevelRecord(plan, prepared, plan.level(router, 3)), ServerLog()
+    record, log = LevelRecord(plan, prepared, plan.level(router.name, concurrency_point(3))), ServerLog()
     record.events, record.traces = level_events(), collect(level_events())
     record.spans, record.facts.run_s = [(0.0, 40.0)], [20.0, 20.0]
     for at in range(41):
@@ -503,6 +499,6 @@ def test_a_run_that_broke_off_is_in_the_picture_and_in_no_figure() -> None:
     assert level.uncounted.run == (1, 2, 2)
     assert level.uncounted.ok == (False, True, False)
     assert level.uncounted.start_ms == (125.0, 0.0, 500.0)
-    evidence = stored_evidence(sweep(level), KEY)
+    evidence = stored_evidence(sweep(level), LEVEL)
     assert evidence is not None
     assert [len(one.bars) for one in evidence.timelines] == [3, 3, 2]

@@ -6,9 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.load import concurrency_point
-from sparktop.model.sweep import LevelEvidence, LevelKey
-from sparktop.sweep.plan.plan import Load
+from sparktop.model.load import Level, concurrency_point
+from sparktop.model.sweep import LevelEvidence
 from sparktop.sweep.view.marks import balance_fields
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import BACKENDS, PlayedSweep
@@ -35,7 +34,7 @@ JUDGED = {
     "runs_test": {"word": "bunched", "sentence": "3 runs where 10 were to be expected"},
 }
 """What was judged of the level alone."""
-KEY = LevelKey("proxy", concurrency_point(2), 100)
+KEY = Level("proxy", concurrency_point(2), 100, 4)
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ def played() -> PlayedSweep:
 def halfway(played: PlayedSweep, group: Balance, concurrency: int = 2) -> None:
     """Play half of a level's first run, under whose load the board says this of the group."""
     played.view.sample(played.snapshot())
-    played.run("proxy", Load(100, concurrency), 0, upto_s=1.2)
+    played.run("proxy", concurrency, 0, upto_s=1.2)
     played.view.sample(replace(played.snapshot(running=2.0), balance=(group,)))
 
 

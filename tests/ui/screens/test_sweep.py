@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.config.keys import SWEEP_KEYS
-from sparktop.model.sweep import LevelKey
-from sparktop.sweep.plan.plan import Load
+from sparktop.model.load import Level
 from sparktop.ui.screens.help import SweepHelpScreen
 from sparktop.ui.screens.sweep import Page, SweepScreen
 from tests.ui.board import SIZES
@@ -23,7 +22,7 @@ def stage(tmp_path: Path) -> SweepStage:
 async def run_and_open(stage: SweepStage) -> None:
     """Play up to the middle of the third level, and open the full screen."""
     await stage.start()
-    stage.play(("spark-a", 1), ("spark-a", 2)).run("spark-a", Load(100, 4), 0, upto_s=1.5)
+    stage.play(("spark-a", 1), ("spark-a", 2)).run("spark-a", 4, 0, upto_s=1.5)
     await stage.settled()
     await stage.press("z")
 
@@ -41,7 +40,7 @@ def page(stage: SweepStage) -> Page:
     return stage.full.page
 
 
-def chosen(stage: SweepStage) -> LevelKey | None:
+def chosen(stage: SweepStage) -> Level | None:
     """Return the chosen level."""
     return stage.full.chosen
 

@@ -14,7 +14,6 @@ from textual.widgets import Static
 from sparktop.errors import SparktopError
 from sparktop.model.targets import SweepSpec
 from sparktop.panels.board.layout import PanelKey
-from sparktop.sweep.plan.plan import Load
 from sparktop.sweep.result.store import load, stored_sweeps
 from sparktop.sweep.session import Stage
 from sparktop.ui.screens.dialogs import AskScreen, QuitScreen
@@ -56,7 +55,7 @@ async def test_a_running_sweep_is_a_band_over_the_monitor(stage: SweepStage) -> 
     """The band shows the running level, the header the progress; the monitor stays below."""
     async with stage.on((80, 24)):
         await stage.start()
-        stage.play(("spark-a", 1)).run("spark-a", Load(100, 2), 0, upto_s=1.5)
+        stage.play(("spark-a", 1)).run("spark-a", 2, 0, upto_s=1.5)
         stage.app._redraw()
         text = stage.text
         assert "┐running┌" in text

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.load import Level, LoadKind, LoadPoint
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
-from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel
+from sparktop.sweep.compare.series import LoadShape, Series, SeriesLevel
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_RATE
 from sparktop.sweep.result.results import LARGEST, MOST_CONCURRENCY
 from sparktop.sweep.terms.statistics import value_of
@@ -131,7 +131,7 @@ def run_level(
     failed: object = None,
 ) -> SeriesLevel:
     """Return a level of a single run; with `failed`, it has the warning that requests failed."""
-    load, validity = Load(point, prompt_tokens, output_tokens), ("errors",) if failed else ()
+    load, validity = Level("", point, prompt_tokens, output_tokens), ("errors",) if failed else ()
     return SeriesLevel(load=load, figures=without_unknown(figures), runs=1, validity=validity)
 
 

@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 
 from msgspec import Struct, field
 
-from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
+from sparktop.model.load import Level, LoadKind, LoadPoint, concurrency_point
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
 from sparktop.sweep.compare.imports.reading import (
@@ -26,7 +26,7 @@ from sparktop.sweep.compare.imports.reading import (
     finite_number,
     rate_at,
 )
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel
+from sparktop.sweep.compare.series import Series, SeriesLevel
 from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, METRICS
 from sparktop.sweep.terms.statistics import value_of, value_of_range
 
@@ -110,11 +110,11 @@ class Table(Struct, frozen=True):
 class _Targets(Struct, eq=False):
     """Values by target, level, metric and run, in order of appearance."""
 
-    levels: dict[str, dict[Load, dict[str, dict[str, Value]]]] = field(default_factory=dict)
+    levels: dict[str, dict[Level, dict[str, dict[str, Value]]]] = field(default_factory=dict)
     contradictory: set[str] = field(default_factory=set)
     """Targets of which the text has two values for one metric at one level."""
 
-    def add(self, target: str, load: Load, metric: str, figure: Value, run: str = "") -> None:
+    def add(self, target: str, load: Level, metric: str, figure: Value, run: str = "") -> None:
         name = clean(target, 60)
         values = self.levels.setdefault(name, {}).setdefault(load, {}).setdefault(metric, {})
         first = values.setdefault(run, figure)
@@ -365,7 +365,9 @@ def _read_table(table: Table, name: str, pp: int | None, tg: int | None, targets
         point = _point_of(row, axes)
         if point is None:
             continue
-        load = Load(point, _parse_length(_cell(row, prompt)) or pp, _parse_length(_cell(row, output)) or tg)
+        load = Level(
+            "", point, _parse_length(_cell(row, prompt)) or pp, _parse_length(_cell(row, output)) or tg
+        )
         for index, (target, metric, where) in columns.items():
             figure = figure_of(_cell(row, index), where, is_latency=metric.endswith("_ms"))
             if figure is not None:
@@ -491,7 +493,9 @@ def _read_tests(table: Table, test: int, name: str, targets: _Targets) -> None:
         count = concurrency_at(int(match["c"] or 1))
         if count is None:
             continue
-        load = Load(concurrency_point(count), *_test_lengths(match, lengths), depth=int(match["depth"] or 0))
+        load = Level(
+            "", concurrency_point(count), *_test_lengths(match, lengths), depth=int(match["depth"] or 0)
+        )
         wanted = (
             (("rate", "prefill_tps"), ("ttfr", "ttfr_ms"), ("ttft", "ttft_ms"))
             if match["kind"] == "pp"

@@ -68,7 +68,7 @@ from sparktop.sweep.compare.imports.reading import (
     value_at,
     without_unknown,
 )
-from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, merged_levels
+from sparktop.sweep.compare.series import LoadShape, Series, SeriesLevel, merged_levels
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.open_loop import windows
@@ -158,7 +158,8 @@ def _llama_benchy_levels(data: object) -> Iterator[SeriesLevel]:
             for theirs, ours in _LLAMA_BENCHY_LATENCIES.items()
         }
         yield SeriesLevel(
-            load=Load(
+            load=Level(
+                "",
                 concurrency_point(concurrency),
                 pp,
                 count_at(run, "response_size"),
@@ -323,7 +324,7 @@ def _aiperf_sweep_levels(data: object) -> Iterator[SeriesLevel]:
         figures = {ours: _aiperf_aggregate(metrics, theirs) for theirs, ours in _AIPERF_FIGURES.items()}
         figures["requests_per_s"] = _aiperf_aggregate(metrics, "request_throughput")
         if point is not None:
-            yield SeriesLevel(Load(point), without_unknown(figures))
+            yield SeriesLevel(Level("", point), without_unknown(figures))
 
 
 def _aiperf_combinations(data: object) -> list[tuple[Json, Json]]:
@@ -623,13 +624,14 @@ def _vllm_point(result: object) -> LoadPoint:
     )
 
 
-def _vllm_load(result: object) -> Load:
+def _vllm_load(result: object) -> Level:
     """Return the point of a result with the mean tokens of its requests."""
     requests = count_at(result, "completed") or 0
     prompt, output = count_at(result, "total_input_tokens"), count_at(result, "total_output_tokens")
     if not requests:
-        return Load(_vllm_point(result))
-    return Load(
+        return Level("", _vllm_point(result))
+    return Level(
+        "",
         _vllm_point(result),
         None if prompt is None else round(prompt / requests),
         None if output is None else round(output / requests),
@@ -655,8 +657,10 @@ def _vllm_detailed(result: object) -> SeriesLevel | None:
     events = list(_vllm_events(result))
     if not events:
         return None
-    load = _vllm_load(result)
-    made = level_result(_vllm_level(load, result), traces := collect(events), windows(events, traces))
+    load, traces = _vllm_load(result), collect(events)
+    made = level_result(
+        load, traces, windows(events, traces), mode=_vllm_mode(load, result), limit=_vllm_limit(load, result)
+    )
     rates = {name: value_of(rate.mean, rate.values) for name in RATES if (rate := made.rate(name))}
     latencies = {
         name: value_of(latency.mean, latency.run_means)
@@ -678,15 +682,17 @@ def _vllm_detailed(result: object) -> SeriesLevel | None:
     )
 
 
-def _vllm_level(load: Load, result: object) -> Level:
-    """Return the description of a level, as a sweep of ours would have it."""
-    pp, tg, limit = load.pp or 0, load.tg or 0, concurrency_at(result, "max_concurrency")
-    if not load.point.concurrency:
-        requests = count_at(result, "num_prompts") or 0
-        return Level("", limit or requests + 1, pp, tg, LoadMode.OPEN, position=load.point)
-    return Level(
-        "", load.point.concurrency, pp, tg, LoadMode.BURST if _are_bursts([result]) else LoadMode.STEADY
-    )
+def _vllm_mode(load: Level, result: object) -> LoadMode:
+    if load.point.kind is LoadKind.RATE:
+        return LoadMode.OPEN
+    return LoadMode.BURST if _are_bursts([result]) else LoadMode.STEADY
+
+
+def _vllm_limit(load: Level, result: object) -> int | None:
+    """Return the most requests in flight of a result at a rate; None for another kind of load."""
+    if load.point.kind is not LoadKind.RATE:
+        return None
+    return concurrency_at(result, "max_concurrency") or (count_at(result, "num_prompts") or 0) + 1
 
 
 def _vllm_events(result: object) -> Iterator[LoadEvent]:

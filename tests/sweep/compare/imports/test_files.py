@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.errors import UsageError
-from sparktop.model.load import concurrency_point
+from sparktop.model.load import Level, concurrency_point
 from sparktop.sweep.compare.imports import tools
 from sparktop.sweep.compare.imports.files import choose, read_file
 from sparktop.sweep.compare.imports.reading import ImportFormatError
-from sparktop.sweep.compare.series import Load, LoadShape, Series
+from sparktop.sweep.compare.series import LoadShape, Series
 from sparktop.sweep.result.store import save
 from tests.sweep.made_results import made_level, made_sweep
 
@@ -28,7 +28,7 @@ LLAMA = "llama-benchy-0.4.0-c16.json"
 VLLM = "vllm-bench-serve-0.32-c16-detailed.json"
 AIPERF = "aiperf-0.13.0-c16.json"
 GUIDELLM = "guidellm-0.8.1-c16.json"
-LOAD = Load(concurrency_point(16), 128, 128)
+LOAD = Level("", concurrency_point(16), 128, 128)
 
 
 @cache

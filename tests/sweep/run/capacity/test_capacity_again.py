@@ -78,9 +78,8 @@ def played(seed: int, kind: LoadKind, count: int = 120, ttft_s: float = 0.5) -> 
 
 def level_of(kind: LoadKind, value: float, traces: list[RequestTrace]) -> LevelResult:
     """Return a level as a result file stores it and as it is read again."""
-    position = None if kind is LoadKind.CONCURRENCY else LoadPoint(kind, value)
-    level = Level("a", int(value), 100, 21, MODES[kind], 2, 60.0, position)
-    made = level_result(level, traces, {0: (0.0, 60.0), 1: (100.0, 160.0)})
+    level = Level("a", LoadPoint(kind, value), 100, 21)
+    made = level_result(level, traces, {0: (0.0, 60.0), 1: (100.0, 160.0)}, mode=MODES[kind])
     return LevelResult.model_validate(json.loads(made.model_dump_json()))
 
 

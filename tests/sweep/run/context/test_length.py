@@ -20,12 +20,12 @@ from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import EndReason, Level, RequestEnded, concurrency_point
 from sparktop.model.snapshot import BackendView
-from sparktop.model.sweep import LevelKey, LevelState
+from sparktop.model.sweep import LevelState
 from sparktop.model.targets import BackendTarget, SweepSpec, Watch
 from sparktop.panels.sweep.table import table_rows
 from sparktop.store import SourceKey, Store
 from sparktop.sweep.compare.imports.tools import LLAMA_BENCHY
-from sparktop.sweep.compare.series import Load, series_of
+from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats import exports, report
 from sparktop.sweep.formats.drawings import DEPTH, by_load
 from sparktop.sweep.formats.written import repeat_command
@@ -50,7 +50,7 @@ from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.watched_servers import PATIENT, watched
 
 CONTEXT = 200
-LONG_KEY = LevelKey("solo", concurrency_point(2), 300)
+LONG_KEY = Level("solo", concurrency_point(2), 300)
 
 
 @dataclass
@@ -255,10 +255,10 @@ def _check_forms(result: SweepResult) -> None:
     assert kinds == [(0, False), (0, False), (512, True), (512, False), (512, True), (512, False)]
     (back,) = LLAMA_BENCHY.read(file, "back", "file")
     assert [level.load for level in back.levels] == [
-        Load(concurrency_point(1), 64, 32),
-        Load(concurrency_point(2), 64, 32),
-        Load(concurrency_point(1), 64, 32, depth=512),
-        Load(concurrency_point(2), 64, 32, depth=512),
+        Level("", concurrency_point(1), 64, 32),
+        Level("", concurrency_point(2), 64, 32),
+        Level("", concurrency_point(1), 64, 32, depth=512),
+        Level("", concurrency_point(2), 64, 32, depth=512),
     ]
 
 
@@ -276,7 +276,7 @@ def ended(cached: int | None) -> RequestTrace:
     return trace
 
 
-LEVEL = Level("a", 1, 100, 10, depth=4096)
+LEVEL = Level("a", concurrency_point(1), 100, 10, depth=4096)
 
 
 @pytest.mark.parametrize(

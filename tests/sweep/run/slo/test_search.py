@@ -13,7 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.model.load import EndReason, FirstToken, LoadEvent, RequestEnded, RequestStarted, Tokens
+from sparktop.model.load import (
+    EndReason,
+    FirstToken,
+    LoadEvent,
+    RequestEnded,
+    RequestStarted,
+    Tokens,
+    concurrency_point,
+)
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.slo import parse_slo
 from sparktop.sweep.result.level import level_result
@@ -141,7 +149,7 @@ def events(requests: int, ttft_s: float, tps: float, runs: int = 4) -> list[Load
 
 
 def judged(text: str, made: list[LoadEvent]) -> LevelVerdicts:
-    level = level_result(PLAN.level(PLAN.targets[0], 1), collect(made))
+    level = level_result(PLAN.level(PLAN.targets[0].name, concurrency_point(1)), collect(made))
     return judge_level(parse_slo(text), level, collect(made), 0.01)
 
 
