@@ -30,6 +30,25 @@ class LoadMode(StrEnum):
     AGENTS = "agents"
     """Agents, each of which pauses after an answer before it sends its next request."""
 
+    @property
+    def noun(self) -> str:
+        """A name for it: "bursts", "closed loop", "open loop", "agents"."""
+        return _MODE_WORDS[self][0]
+
+    @property
+    def sentence(self) -> str:
+        """The name with how requests follow one another."""
+        return ": ".join(_MODE_WORDS[self])
+
+
+_MODE_WORDS = {
+    LoadMode.BURST: ("bursts", "each run starts all requests at once"),
+    LoadMode.STEADY: ("closed loop", "one that ends is replaced at once"),
+    LoadMode.OPEN: ("open loop", "requests come at a rate, however many are in flight"),
+    LoadMode.AGENTS: ("agents", "each pauses after an answer before its next request"),
+}
+"""(Name, how requests follow one another) of each mode."""
+
 
 class LoadKind(StrEnum):
     """What a sweep varies from level to level: the axis of its tables and curves."""

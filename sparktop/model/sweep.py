@@ -31,17 +31,16 @@ def have_several_lengths(prompt_tokens: Iterable[int | None]) -> bool:
     return len(set(prompt_tokens)) > 1
 
 
-def level_name(
-    point: LoadPoint, prompt_tokens: int | None, *, lengths: bool, wide: bool = False, depth: int = 0
-) -> str:
-    """Return the short name of a level, such as "c64" for 64 requests at once.
+def level_name(level: Level, *, lengths: bool, wide: bool = False) -> str:
+    """Return the short name of a level, such as "c64" for 64 requests at once, "c64@4k" after context.
 
     With `lengths` the prompt length in tokens is appended: "c64/1024", or "c64/–" for None. With `wide` the
-    point has its unit: "c = 64". A `depth` in tokens is appended: "c64@4k", with `wide` "c = 64 @ 4,096".
+    point has its unit: "c = 64", "c = 64 @ 4,096".
     """
-    length = "–" if prompt_tokens is None else f"{prompt_tokens}"
-    context = "" if not depth else f" @ {depth:,}" if wide else f"@{short_tokens(depth)}"
-    return (point.label if wide else point.short) + context + (f"/{length}" if lengths else "")
+    length = "–" if level.pp is None else f"{level.pp}"
+    context = f"@{short_tokens(level.depth)}" if level.depth else ""
+    name = level.label if wide else level.point.short + context
+    return name + (f"/{length}" if lengths else "")
 
 
 def short_tokens(count: int) -> str:
@@ -131,7 +130,8 @@ class ComparedLevel(Struct, frozen=True):
     Its fields call each compared target, or series of a file or publication, a "column".
     """
 
-    point: LoadPoint
+    key: Level
+    """The level without its target."""
     values: tuple[Value | None, ...]
     """The values in the order of `Topologies.columns`; None where a target has no value."""
     winner: str | None = None
@@ -148,11 +148,13 @@ class ComparedLevel(Struct, frozen=True):
     """Lead of `ahead` over `against`, in percent."""
     significant: bool | None = None
     """Whether `ahead` is significantly better than every other column; None: single runs cannot be tested."""
-    prompt_tokens: int | None = None
-    depth: int = 0
-    """Tokens of context before the prompt."""
     where: str = ""
     """The level's name within a sentence, such as "c16", with its prompt length where levels differ in it."""
+
+    @property
+    def point(self) -> LoadPoint:
+        """The point on the axis of the sweep."""
+        return self.key.point
 
 
 class ComparedMetric(Struct, frozen=True):
@@ -173,8 +175,7 @@ class ComparedMetric(Struct, frozen=True):
 class SplitRow(Struct, frozen=True):
     """How a router distributed the requests of one level over its backends."""
 
-    target: str
-    point: LoadPoint
+    key: Level
     requests: Mapping[str, int]
     """Number of requests by backend, summed over all runs."""
     overhead: str | None = None
@@ -184,9 +185,6 @@ class SplitRow(Struct, frozen=True):
     runs: str | None = None
     """How uneven the distribution was in single runs, in words; None where that is unknown."""
     balance_word: str | None = None
-    prompt_tokens: int | None = None
-    depth: int = 0
-    """Tokens of context before the prompt."""
 
 
 class Topologies(Struct, frozen=True):
@@ -209,10 +207,8 @@ class Topologies(Struct, frozen=True):
     @property
     def several_lengths(self) -> bool:
         """Whether the compared levels differ in prompt length."""
-        levels = (level.prompt_tokens for metric in self.metrics for level in metric.levels)
-        return have_several_lengths(levels) or have_several_lengths(
-            split.prompt_tokens for split in self.splits
-        )
+        levels = (level.key.pp for metric in self.metrics for level in metric.levels)
+        return have_several_lengths(levels) or have_several_lengths(split.key.pp for split in self.splits)
 
 
 class DifferenceRow(Struct, frozen=True):
@@ -221,7 +217,8 @@ class DifferenceRow(Struct, frozen=True):
     title: str
     unit: str
     more_is_better: bool
-    point: LoadPoint
+    key: Level
+    """The level without its target; without lengths where no concurrency was measured with several."""
     before: Value | None
     after: Value | None
     percent: float | None = None
@@ -230,12 +227,8 @@ class DifferenceRow(Struct, frozen=True):
     high_percent: float | None = None
     significant: bool | None = None
     decimals: int = 1
-    prompt_tokens: int | None = None
-    """Prompt length of the level; None where no concurrency was measured with several lengths."""
     noise_floor_percent: float = 0.0
     """Changes up to this many percent of the smaller value never count as significant."""
-    depth: int = 0
-    """Tokens of context before the prompt."""
 
     @property
     def undecided(self) -> str | None:

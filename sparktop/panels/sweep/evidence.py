@@ -55,7 +55,7 @@ def evidence_screen(
         rows += [*_fact_rows(evidence, inner), *_share_rows(evidence, inner), *_balance_rows(evidence, inner)]
     rows += _timelines_rows(evidence, inner, run, height - 2 - len(rows))
     key = evidence.row.key
-    name = level_name(key.point, key.pp, lengths=lengths, wide=True, depth=key.depth)
+    name = level_name(key, lengths=lengths, wide=True)
     title: Row = [*page_title("why?", key.target), (f"{name} ", "title")]
     note = "tab other run" if len(evidence.timelines) > 1 else ""
     return framed_sweep(rows, width, height, title=title, simulated=simulated, note=note)

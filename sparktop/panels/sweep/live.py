@@ -248,7 +248,7 @@ def _level_spellings(
     where the target changes; and "A 4", "16" for concurrencies.
     """
     keys = [span.key for span, _, _ in places]
-    full = [level_name(key.point, key.pp, lengths=lengths, depth=key.depth) for key in keys]
+    full = [level_name(key, lengths=lengths) for key in keys]
     each = [f"{names[key.target]} " if len(names) > 1 and key.target in names else "" for key in keys]
     once = [word if not at or word != each[at - 1] else "" for at, word in enumerate(each)]
     spellings = [list(zip(each, full, strict=True)), list(zip(once, full, strict=True))]

@@ -458,7 +458,7 @@ def _name_width(view: SweepView) -> int:
 
 
 def _load_words(view: SweepView, key: Level) -> str:
-    return level_name(key.point, key.pp, lengths=view.several_lengths, depth=key.depth)
+    return level_name(key, lengths=view.several_lengths)
 
 
 def table_heading(view: SweepView, width: int) -> Row:

@@ -21,7 +21,7 @@ from sparktop.model.judgement import (
     outcome,
     whole_percent_change,
 )
-from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.load import Level, LoadKind
 from sparktop.model.sweep import (
     NOT_CERTAIN,
     ComparedLevel,
@@ -133,12 +133,12 @@ def tables_rows(compared: Topologies, width: int) -> list[Row]:
 
 def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> list[Row]:
     """Return one metric as a table: a row per level of load, a column per target, and the winner."""
-    levels = [_level_name(compared, level) for level in metric.levels]
+    levels = [level_name(level.key, lengths=compared.several_lengths) for level in metric.levels]
     # A concurrency alone always has the same place, so that most tables stand alike.
     load = max((_LOAD, *map(len, levels))) if compared.several_lengths else _LOAD
     columns, winner = _column_widths(compared.columns, width - load - 1)
     better = better_words(more=metric.more_is_better)
-    axis = (metric.levels[0].point.kind if metric.levels else LoadKind.CONCURRENCY).sign
+    axis = (metric.levels[0].key.point.kind if metric.levels else LoadKind.CONCURRENCY).sign
     head: Row = [label(fit(axis, load, "right"))]
     for index, name in enumerate(compared.columns):
         head += [
@@ -159,11 +159,6 @@ def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> lis
         start: Row = [(fit(name, load, "right"), "title")]
         rows.append(fit_row([*start, *_level_row(compared, metric, level, columns, winner)], width))
     return rows
-
-
-def _level_name(compared: Topologies, level: ComparedLevel | SplitRow) -> str:
-    lengths = compared.several_lengths
-    return level_name(level.point, level.prompt_tokens, lengths=lengths, depth=level.depth)
 
 
 def _first_that_fits(texts: Sequence[str], width: int) -> str:
@@ -248,7 +243,7 @@ def rest_rows(compared: Topologies, width: int) -> list[Row]:
     rows = _sentences_below_title("crossovers", ("⇄ ", "accent"), compared.crossovers, "text", width)
     if compared.splits:
         rows.append(heading("requests and batch per backend", "", width))
-        levels = [_level_name(compared, split) for split in compared.splits]
+        levels = [level_name(split.key, lengths=compared.several_lengths) for split in compared.splits]
         longest = max(map(len, levels))
         for split, level in zip(compared.splits, levels, strict=True):
             rows += _split_rows(split, fit(level, max(5, longest)), width)
@@ -277,7 +272,7 @@ def _split_rows(split: SplitRow, level: str, width: int) -> list[Row]:
 
     `level` is the text for the level.
     """
-    name = max(6, min(14, cell_width(split.target)))
+    name = max(6, min(14, cell_width(split.key.target)))
     indent = name + cell_width(level) + 2
     pieces: list[Row] = []
     # Without the colours of servers: here colours are those of the targets.
@@ -292,15 +287,13 @@ def _split_rows(split: SplitRow, level: str, width: int) -> list[Row]:
         pieces.append([label("router adds "), (split.overhead, "title")])
     if split.balance_word not in {None, BalanceWord.UNKNOWN.value}:
         pieces.append([label("balance "), (split.balance_word or "", "text")])
-    start: Row = [(f"{fit(split.target, name)} ", "text"), (f"{level} ", "title")]
+    start: Row = [(f"{fit(split.key.target, name)} ", "text"), (f"{level} ", "title")]
     return [
         fit_row([*(start if not index else [label(" " * indent)]), *row], width)
         for index, row in enumerate(flow_pieces(pieces, max(20, width - indent)))
     ]
 
 
-_LevelKey = tuple[LoadPoint, int | None, int]
-"""(concurrency, prompt tokens or None)."""
 _DIFFERENCE_LOAD, _VALUE, _CHANGE = 5, 11, 10
 _SPAN_FROM = 66
 """Width in cells from which on confidence intervals are written as numbers."""
@@ -375,10 +368,7 @@ def difference_rows(difference: Difference, width: int, *, space: int = 0) -> li
         rows += [[]] * space
         better = better_words(more=rows_of_metric[0].more_is_better)
         rows.append(heading(f"{title} in {unit}: A → B, change{span}", better, inner))
-        rows += [
-            _difference_row(row, inner, scale_end, levels[row.point, row.prompt_tokens, row.depth])
-            for row in rows_of_metric
-        ]
+        rows += [_difference_row(row, inner, scale_end, levels[row.key]) for row in rows_of_metric]
     if difference.notes:
         rows.append(heading("notes", "", inner))
         for note in difference.notes:
@@ -400,14 +390,11 @@ def _scale_end(difference: Difference) -> float:
     return min(100.0, max(ends, default=10.0)) or 10.0
 
 
-def _level_names(difference: Difference) -> dict[_LevelKey, str]:
-    """Return {(point on the axis, prompt tokens, depth): name of this level}, with all names equally wide."""
-    keys = dict.fromkeys((row.point, row.prompt_tokens, row.depth) for row in difference.rows)
-    lengths = have_several_lengths(length for _, length, _ in keys)
-    names = {
-        (point, length, depth): level_name(point, length, lengths=lengths, depth=depth)
-        for point, length, depth in keys
-    }
+def _level_names(difference: Difference) -> dict[Level, str]:
+    """Return the names of all levels, equally wide."""
+    keys = [row.key for row in difference.rows]
+    lengths = have_several_lengths(key.pp for key in keys)
+    names = {key: level_name(key, lengths=lengths) for key in keys}
     width = max((_DIFFERENCE_LOAD, *map(len, names.values()))) if lengths else _DIFFERENCE_LOAD
     return {key: fit(name, width, "right") for key, name in names.items()}
 

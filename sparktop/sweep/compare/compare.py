@@ -544,7 +544,7 @@ def notes_of(
     if unlike:
         yield f"not the same window everywhere, see the definitions: {', '.join(unlike)}"
     yield from _unlike_values(
-        "requests came", series, lambda a_series: a_series.shape and a_series.shape.value
+        "requests came", series, lambda a_series: a_series.shape and a_series.shape.sentence
     )
     yield from _unlike_values("model", series, lambda a_series: a_series.model)
     yield from _unlike_values("prompts", series, lambda a_series: a_series.prompts or "made ones")

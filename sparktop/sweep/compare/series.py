@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -41,23 +40,6 @@ from sparktop.sweep.terms.definitions import GROWTH, SHORT_PROMPT
 from sparktop.sweep.terms.statistics import value_of, value_of_range
 
 
-class LoadShape(StrEnum):
-    """How the requests of a run follow one another."""
-
-    BURST = "bursts: each run starts all requests at once"
-    CLOSED_LOOP = "closed loop: one that ends is replaced at once"
-    OPEN_LOOP = "open loop: requests come at a rate, however many are in flight"
-    PAUSES = "agents: each pauses after an answer before its next request"
-
-
-_SHAPES = {
-    LoadMode.BURST: LoadShape.BURST,
-    LoadMode.OPEN: LoadShape.OPEN_LOOP,
-    LoadMode.AGENTS: LoadShape.PAUSES,
-}
-"""How requests follow one another, by mode; else in a closed loop."""
-
-
 class SeriesLevel(Struct, frozen=True):
     """One level of a series: the values of all metrics under one load."""
 
@@ -85,7 +67,7 @@ class Series(Struct, frozen=True):
     tool: str
     """The tool and its version."""
     model: str | None = None
-    shape: LoadShape | None = None
+    shape: LoadMode | None = None
     definitions: Mapping[str, str] = field(default_factory=dict)
     """The source's definition by metric, where it differs from sparktop's."""
     address: str | None = None
@@ -191,7 +173,7 @@ def _series_of_target(result: SweepResult, target: TargetResult, source: str) ->
         source=source,
         tool=f"sparktop {result.sparktop}",
         model=target.model,
-        shape=_SHAPES.get(plan.mode, LoadShape.CLOSED_LOOP),
+        shape=plan.mode,
         address=target.url or None,
         simulated=result.simulated,
         engines=(target.name,) if target.kind is TargetKind.ENGINE else tuple(sorted(servers)),
@@ -522,7 +504,7 @@ def _fact_words(value: object) -> str:
 
 def _table_series(file: Reference, target: _TableTarget) -> Series:
     """Return the series of a target of a published table."""
-    shapes = {"burst": LoadShape.BURST, "closed loop": LoadShape.CLOSED_LOOP}
+    shapes = {"burst": LoadMode.BURST, "closed loop": LoadMode.STEADY}
     names = {name for level in target.levels for name in level.figures}
     return Series(
         name=target.name,

@@ -298,7 +298,7 @@ def _source_lines(series: Sequence[Series]) -> Iterator[str]:
             a_series.source,
             a_series.tool,
             a_series.model or "",
-            a_series.shape.value if a_series.shape else "",
+            a_series.shape.sentence if a_series.shape else "",
         )
         by_source.setdefault(parts, []).append(a_series.name)
     for about, names in by_source.items():

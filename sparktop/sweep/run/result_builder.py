@@ -9,7 +9,6 @@ from typing import Literal
 
 from sparktop import __version__
 from sparktop.model.load import Level, LoadMode, TokenSource
-from sparktop.model.sweep import level_name
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.generator.wire import ClientHealth
@@ -209,8 +208,7 @@ class ResultBuilder:
         largest = {name: max(lag[name] for lag in lags) for name in _LAGS} if lags else None
         connects = [run.connect_ms for run in health if run.connect_ms is not None]
         reasons = tuple(
-            f"{target.name}, {level_name(level.point, None, lengths=False, wide=True, depth=level.depth)}: "
-            f"{mark.message}"
+            f"{target.name}, {level_of(level).label}: {mark.message}"
             for target in targets
             for level in target.levels
             for mark in level.validity

@@ -107,7 +107,7 @@ def _difference_row(
         title=metric.title,
         unit=metric.unit,
         more_is_better=metric.more_is_better,
-        point=load.point,
+        key=load,
         before=values[0],
         after=values[1],
         percent=change.percent,
@@ -115,8 +115,6 @@ def _difference_row(
         high_percent=None if high is None else 100 * (high - 1),
         significant=change.significant,
         decimals=metric.decimals,
-        prompt_tokens=load.pp,
-        depth=load.depth,
         noise_floor_percent=floor_percent,
     )
 
@@ -140,7 +138,7 @@ def _verdict_of_rows(rows: Sequence[DifferenceRow]) -> str:
     both = [row for row in rows if row.percent is not None]
     if not both:
         return "the two have no level in common"
-    lengths = have_several_lengths(row.prompt_tokens for row in rows)
+    lengths = have_several_lengths(row.key.pp for row in rows)
     titles = [*(METRICS[name].title for name in _DECIDING), both[0].title]
     chosen_title = next(title for title in titles if any(row.title == title for row in both))
     chosen = [row for row in both if row.title == chosen_title]
@@ -185,7 +183,7 @@ def _undecided_words(rest: Mapping[str, int], what: str) -> str:
 
 
 def _level_names(rows: Sequence[DifferenceRow], *, lengths: bool) -> str:
-    names = (level_name(row.point, row.prompt_tokens, lengths=lengths, depth=row.depth) for row in rows)
+    names = (level_name(row.key, lengths=lengths) for row in rows)
     return ", ".join(dict.fromkeys(names))
 
 

@@ -98,7 +98,7 @@ def _compared_metric(
         more_is_better=metric.more_is_better,
         levels=tuple(
             ComparedLevel(
-                point=row.point,
+                key=level_of(row),
                 values=tuple(
                     None if level is None else level.figures.get(name)
                     for level in (of_series.get(level_of(row)) for of_series in aligned)
@@ -109,8 +109,6 @@ def _compared_metric(
                 against=row.against,
                 percent=row.percent,
                 significant=row.significant,
-                prompt_tokens=row.pp,
-                depth=row.depth,
                 where=where,
             )
             for row, where in zip(rows, _level_names(rows), strict=True)
@@ -140,15 +138,12 @@ def _split_rows(result: SweepResult | None) -> Iterator[SplitRow]:
         for level in target.levels:
             if level.served_by or level.busy_batch:
                 yield SplitRow(
-                    target=target.name,
-                    point=level.point,
+                    key=level_of(level, target.name, result.plan),
                     requests=level.served_by,
                     overhead=overhead_words(level),
                     runs=split_words(level),
                     batches=level.busy_batch,
                     balance_word=balance_word(level),
-                    prompt_tokens=level_of(level, plan=result.plan).pp,
-                    depth=level.depth,
                 )
 
 
@@ -425,9 +420,7 @@ def _imported_plan_words(series: Sequence[Series]) -> Iterator[str]:
     loads = {(level.load.pp, level.load.tg) for a_series in series for level in a_series.levels}
     if len(loads) == 1 and loads != {(None, None)}:
         yield " → ".join("?" if count is None else str(count) for count in loads.pop()) + " tokens"
-    yield from dict.fromkeys(
-        a_series.shape.value.partition(":")[0] for a_series in series if a_series.shape is not None
-    )
+    yield from dict.fromkeys(a_series.shape.noun for a_series in series if a_series.shape is not None)
 
 
 def _figure_words(name: str, value: Value) -> str:

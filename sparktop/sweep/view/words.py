@@ -812,7 +812,7 @@ def _level_warnings(
         if words := slots_words(result, compared, name):
             places.setdefault(words, []).append(compared.point.label)
         for target in dict.fromkeys((winner, compared.against)):
-            level = levels.get((target or "", compared.point, compared.depth))
+            level = levels.get((target or "", compared.point, compared.key.depth))
             for word in [] if level is None else _warnings(level, _NO_DOUBT_OF_WINS)[:1]:
                 whose = "" if target == winner else f" of {name(target or '')}"
                 if word not in said:
@@ -830,10 +830,10 @@ def _win_words(
 ) -> str:
     """Return where one target wins and by how much: "a wins from c = 4 up: +24 to +28 % decode against b"."""
     won = [level for level in first.levels if level.winner == winner]
-    wanted = {(level.point, level.prompt_tokens) for level in won}
+    wanted = {level.key for level in won}
     leads = [(first, won)]
     for metric in beside:
-        alike = [level for level in metric.levels if (level.point, level.prompt_tokens) in wanted]
+        alike = [level for level in metric.levels if level.key in wanted]
         if alike and all(other.winner == winner for other in alike):
             leads.append((metric, alike))
     against = [rivals(levels, name) for _, levels in leads]
@@ -855,9 +855,9 @@ def _where_words(
     word: Callable[[ComparedLevel], str] = lambda level: level.point.short,
 ) -> str:
     """Return where `some` of `levels` lie: "at c4", "at c4 to c16", "from c8 up", "at c1 and c64"."""
-    order = [(level.point, level.prompt_tokens, level.depth) for level in levels]
+    order = [level.key for level in levels]
     names = [word(level) for level in some]
-    places = [order.index((level.point, level.prompt_tokens, level.depth)) for level in some]
+    places = [order.index(level.key) for level in some]
     if len(places) == len(levels) > 1:
         return "at every level"
     if len(places) > 1 and places == list(range(places[0], places[0] + len(places))):
@@ -867,7 +867,7 @@ def _where_words(
 
 def _level_words(level: ComparedLevel, compared: Topologies) -> str:
     """Return the name of a level: its concurrency, its prompt length where levels differ in it, or both."""
-    length = f"{level.prompt_tokens or 0:,} tokens in" if compared.several_lengths else ""
+    length = f"{level.key.pp or 0:,} tokens in" if compared.several_lengths else ""
     alone = len({level.point for metric in compared.metrics for level in metric.levels}) == 1
     return length if length and alone else " of ".join(filter(None, (level.point.label, length)))
 
@@ -912,7 +912,7 @@ def recommendations(result: SweepResult, compared: Topologies, name: Name = str)
     levels = metrics[0].levels if metrics else ()
     if not levels or metrics[0].metric in DUE_LATENCIES or compared.several_lengths:
         return []
-    if any(level.depth or level.point.kind is not LoadKind.CONCURRENCY for level in levels):
+    if any(level.key.depth or level.point.kind is not LoadKind.CONCURRENCY for level in levels):
         return []
     winners = {
         level.point: level

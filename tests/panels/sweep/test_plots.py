@@ -99,7 +99,7 @@ def test_a_change_has_a_word_and_its_interval() -> None:
         "Decode",
         "tok/s",
         more_is_better=True,
-        point=concurrency_point(4),
+        key=Level("", concurrency_point(4)),
         before=hundred,
         after=more,
         percent=50.0,
@@ -110,7 +110,7 @@ def test_a_change_has_a_word_and_its_interval() -> None:
     slower = replace(change, title="TTFT", more_is_better=False)
     same = replace(slower, title="ITL", percent=-6.0, low_percent=-9.0, high_percent=3.0, significant=False)
     alone = DifferenceRow(
-        "E2E", "ms", more_is_better=False, point=concurrency_point(4), before=hundred, after=None
+        "E2E", "ms", more_is_better=False, key=Level("", concurrency_point(4)), before=hundred, after=None
     )
     rows = (change, slower, same, alone)
     shown = texts(difference_screen(Difference("x", "y", rows, "faster"), 130, 20))

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
-from sparktop.model.load import Level, LoadKind, concurrency_point
+from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
 from sparktop.sweep.compare.compare import (
     NO_TEST,
     compare,
@@ -30,7 +30,7 @@ from sparktop.sweep.compare.compare import (
     independent_engines,
 )
 from sparktop.sweep.compare.ratio import ratio_of
-from sparktop.sweep.compare.series import LoadShape, Series, SeriesLevel, load_reference
+from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference
 from sparktop.sweep.formats.report import comparison_json, comparison_markdown
 from sparktop.sweep.result.results import (
     LARGEST,
@@ -213,7 +213,7 @@ def test_levels_of_several_prompt_lengths_meet_their_like() -> None:
 
 def test_other_windows_loads_models_and_lengths_are_told() -> None:
     """A comparison of two series that are not alike has notes about it."""
-    first = replace(made_series("a", {1: FAST}), shape=LoadShape.BURST)
+    first = replace(made_series("a", {1: FAST}), shape=LoadMode.BURST)
     level = SeriesLevel(
         Level("", concurrency_point(1), 9, 9),
         {"decode_tps": value_of(1.0)},
@@ -226,7 +226,7 @@ def test_other_windows_loads_models_and_lengths_are_told() -> None:
         "g",
         "t",
         "other",
-        LoadShape.CLOSED_LOOP,
+        LoadMode.STEADY,
         {"decode_tps": "own"},
         simulated=True,
         notes=("x",),

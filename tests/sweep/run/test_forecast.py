@@ -364,9 +364,9 @@ async def test_the_winner_that_is_shown_is_the_models_own() -> None:
     for level in decode.levels:
         if level.significant:
             assert level.winner == max(
-                (ROUTER, SERVER), key=lambda name: truth[name, level.point.concurrency]
+                (ROUTER, SERVER), key=lambda name: truth[name, level.key.point.concurrency]
             )
     # Whether so few runs prove it is chance; which one is ahead at the last level is not.
-    assert [one.ahead for one in decode.levels if one.point.concurrency == LEVELS[-1]] == [ROUTER]
+    assert [one.ahead for one in decode.levels if one.key.point.concurrency == LEVELS[-1]] == [ROUTER]
     drawn = "\n".join(row_text(row) for row in table_rows(view, 120, 12))
     assert f"c{best[1]}" in drawn

@@ -150,7 +150,7 @@ def row(
         "Decode",
         "tok/s",
         more_is_better=True,
-        point=concurrency_point(4),
+        key=Level("", concurrency_point(4)),
         before=Value(100.0),
         after=Value(100.0 + percent),
         percent=percent,
@@ -303,7 +303,7 @@ def test_a_lead_has_one_figure_and_a_level_one_verdict(
     assert found is not None
     (metric,) = [one for one in found.metrics if one.metric == "decode_tps"]
     for row in metric.levels:
-        rows[row.point.concurrency] = row
+        rows[row.key.point.concurrency] = row
     true_leads = {
         (
             row.ahead,

@@ -433,7 +433,7 @@ def test_the_servers_of_a_level_are_there_when_it_is_opened() -> None:
     two = made_sweep(("proxy", [level]), ("other", [made_level(3)]))
     compared = result_view(two).topologies
     assert compared is not None
-    assert [(one.target, dict(one.batches)) for one in compared.splits] == [("proxy", {"spark-a": 3.5})]
+    assert [(one.key.target, dict(one.batches)) for one in compared.splits] == [("proxy", {"spark-a": 3.5})]
 
 
 def looked_at(name: str, at: float, running: float, *, prefill_s: float, prefills: float) -> EngineSample:

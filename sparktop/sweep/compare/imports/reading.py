@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from sparktop.model.load import Level, LoadKind, LoadPoint
+from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
-from sparktop.sweep.compare.series import LoadShape, Series, SeriesLevel
+from sparktop.sweep.compare.series import Series, SeriesLevel
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_RATE
 from sparktop.sweep.result.results import LARGEST, MOST_CONCURRENCY
 from sparktop.sweep.terms.statistics import value_of
@@ -150,7 +150,7 @@ def by_axis(series: Series) -> list[Series]:
     name = f"{series.name} {AT_RATES}" if others else series.name
     parts = [replace(series, levels=others)] if others or not rates else []
     if rates:
-        parts.append(replace(series, name=name, levels=rates, shape=LoadShape.OPEN_LOOP))
+        parts.append(replace(series, name=name, levels=rates, shape=LoadMode.OPEN))
     for at, part in enumerate(parts):
         used = part.metrics()
         own = {key: text for key, text in part.definitions.items() if key in used}

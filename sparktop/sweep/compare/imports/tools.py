@@ -68,7 +68,7 @@ from sparktop.sweep.compare.imports.reading import (
     value_at,
     without_unknown,
 )
-from sparktop.sweep.compare.series import LoadShape, Series, SeriesLevel, merged_levels
+from sparktop.sweep.compare.series import Series, SeriesLevel, merged_levels
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.open_loop import windows
@@ -106,7 +106,7 @@ class Tool(Struct, frozen=True):
         levels = merged_levels(self.levels(data))
         if not levels:
             raise ImportFormatError(self.why_none)
-        usual = {"tool": self.title, "shape": LoadShape.CLOSED_LOOP, "definitions": self.definitions}
+        usual = {"tool": self.title, "shape": LoadMode.STEADY, "definitions": self.definitions}
         fields: dict[str, Any] = {**usual, **self.facts(data)}
         return by_axis(Series(name=name, levels=levels, source=source, **fields))
 
@@ -135,7 +135,7 @@ def _is_llama_benchy(data: object) -> bool:
 def _llama_benchy_facts(data: object) -> dict[str, object]:
     latency_ms, version = number_at(data, "latency_ms"), text_at(data, "version") or "?"
     notes = (f"at c1 its probe's {latency_ms:.1f} ms are taken off the prompt's time",) if latency_ms else ()
-    facts = {"model": text_at(data, "model"), "shape": LoadShape.BURST, "notes": notes}
+    facts = {"model": text_at(data, "model"), "shape": LoadMode.BURST, "notes": notes}
     if version.startswith("sparktop"):  # its file, written by sparktop
         return {**facts, "tool": version, "definitions": {}}
     return {**facts, "tool": f"llama-benchy {version}"}
@@ -391,7 +391,7 @@ def _aiperf_facts(data: object) -> dict[str, object]:
     return {
         "tool": f"aiperf {text_at(data, 'aiperf_version') or '?'}",
         "model": text_at(models[0], "name") if models else None,
-        "shape": LoadShape.BURST if count_at(phase, "requests") == point.value else LoadShape.CLOSED_LOOP,
+        "shape": LoadMode.BURST if count_at(phase, "requests") == point.value else LoadMode.STEADY,
     }
 
 
@@ -470,7 +470,7 @@ def _sglang_facts(data: object) -> dict[str, object]:
     model = text_at(first, "model_id") or text_at(first, "model") or text_at(first, "run_name")
     if count_at(first, "batch_size") is None:
         return {"model": model}
-    return {"model": model, "shape": LoadShape.BURST, "definitions": _SGLANG_BATCH_DEFINITIONS}
+    return {"model": model, "shape": LoadMode.BURST, "definitions": _SGLANG_BATCH_DEFINITIONS}
 
 
 def _sglang_level(run: object) -> SeriesLevel:
@@ -593,7 +593,7 @@ def _vllm_levels(data: object) -> Iterator[SeriesLevel]:
 
 def _vllm_facts(data: object) -> dict[str, object]:
     results = _results(data)
-    shape = LoadShape.BURST if _are_bursts(results) else LoadShape.CLOSED_LOOP
+    shape = LoadMode.BURST if _are_bursts(results) else LoadMode.STEADY
     facts: dict[str, object] = {"model": text_at(results[0], "model_id"), "shape": shape}
     if not all(any(_vllm_events(result)) for result in results):
         return facts

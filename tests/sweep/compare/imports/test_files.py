@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.errors import UsageError
-from sparktop.model.load import Level, concurrency_point
+from sparktop.model.load import Level, LoadMode, concurrency_point
 from sparktop.sweep.compare.imports import tools
 from sparktop.sweep.compare.imports.files import choose, read_file
 from sparktop.sweep.compare.imports.reading import ImportFormatError
-from sparktop.sweep.compare.series import LoadShape, Series
+from sparktop.sweep.compare.series import Series
 from sparktop.sweep.result.store import save
 from tests.sweep.made_results import made_level, made_sweep
 
@@ -53,7 +53,7 @@ def test_llama_benchy_keeps_its_runs_as_replicates() -> None:
     assert {name: len(figure.runs) for name, figure in level.figures.items()} == dict.fromkeys(
         level.figures, 3
     )
-    assert (series.tool, series.model, series.shape) == ("llama-benchy 0.4.0", "m", LoadShape.BURST)
+    assert (series.tool, series.model, series.shape) == ("llama-benchy 0.4.0", "m", LoadMode.BURST)
     assert "stamped at the call" in series.definitions["ttft_ms"]
 
 
@@ -67,7 +67,7 @@ def test_vllms_detailed_stamps_give_what_its_summary_says() -> None:
     assert made["ttfr_ms"] == pytest.approx(told["mean_ttft_ms"], rel=1e-3)
     assert made["tpot_ms"] == pytest.approx(told["mean_tpot_ms"], rel=1e-3)
     assert made["e2e_ms"] == pytest.approx(told["mean_e2el_ms"], rel=1e-3)
-    assert series.shape is LoadShape.CLOSED_LOOP
+    assert series.shape is LoadMode.STEADY
 
 
 def test_vllms_first_gap_is_no_token_where_there_are_as_many_gaps_as_tokens() -> None:

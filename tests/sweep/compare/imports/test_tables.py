@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from sparktop.cli import main
 from sparktop.errors import UsageError
-from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.sweep.compare.imports import tools
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import ImportFormatError
 from sparktop.sweep.compare.imports.tables import figure_of, read, tables_of
-from sparktop.sweep.compare.series import LoadShape, Series
+from sparktop.sweep.compare.series import Series
 from sparktop.sweep.terms.definitions import LATENCIES
 from tests.sweep.made_results import made_level, made_sweep
 
@@ -399,7 +399,7 @@ def at_rate() -> Any:  # noqa: ANN401 - as above
 def means(series: Series) -> dict[str, float]:
     (level,) = series.levels
     assert level.load.point == RATE
-    assert series.shape is LoadShape.OPEN_LOOP
+    assert series.shape is LoadMode.OPEN
     return {name: figure.mean for name, figure in level.figures.items()}
 
 
