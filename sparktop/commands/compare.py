@@ -54,8 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _compare_files(arguments: argparse.Namespace) -> str:
-    # Late: --help needs none of them.
     """Return the comparison of the files as text in the format that the arguments name."""
+    # Late: --help needs none of them.
     from sparktop.commands.report import result_path
     from sparktop.sweep.compare.compare import compare
     from sparktop.sweep.compare.imports.files import choose

@@ -582,11 +582,10 @@ def split_grid(target: TargetResult) -> Grid:
     title = f"Who answered: {code(target.name)}"
     if target.kind is not TargetKind.ROUTER or len(names) <= 1:
         return Grid(title, (), ())
-    several = len({(level.point, level.depth) for level in target.levels}) < len(target.levels)
     levels = [level for level in target.in_order() if level.error is None]
     rows: list[tuple[Cell, ...]] = []
     for level in levels:
-        cells = [load_words(level_of(level), lengths=several)]
+        cells = [level_words(level, target)]
         for name in names:
             batch = level.busy_batch.get(name)
             count = level.served_by.get(name, 0 if level.served_by else None)

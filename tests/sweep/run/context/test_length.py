@@ -50,7 +50,7 @@ from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.watched_servers import PATIENT, watched
 
 CONTEXT = 200
-LONG_KEY = Level("solo", concurrency_point(2), 300)
+LONG_KEY = Level("solo", concurrency_point(2), 300, 9)
 
 
 @dataclass
