@@ -102,9 +102,9 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
         *_with_full_stops(items),
         *_setup_items(result, costs),
         _load_item(result),
-        " ".join([f"**Warnings:** {_warnings_words(result)}", *left_out]),
+        " ".join([f"**Warnings:** {_warnings_words(result)}", *_sign_words(grids), *left_out]),
     ]
-    sources = [*_published_items(beside, changes), *(_with_full_stops([] if lead else published))]
+    sources = list(_published_items(beside, changes))
     notes = list(_repeat_item(commands))
     used = _HEAD_LINES + (2 if lead else 0) + bool(grids) + len(notes) + len(grids) * (_TABLE_LINES + 1)
     while (
@@ -183,7 +183,10 @@ def _setup_items(result: SweepResult, costs: str) -> Iterator[str]:
     )
     parts = [*machine_facts(result), *([] if hottest is None else [f"hottest GPU {hottest:.0f} °C"])]
     machines = f"**Machines:** {'; '.join(parts) or 'not known'}"
-    yield " ".join(_with_full_stops([machines, *version_facts(result)]))
+    simulated = (
+        ["All servers and machines are simulated: nothing was measured on these"] if result.simulated else []
+    )
+    yield " ".join(_with_full_stops([machines, *version_facts(result), *simulated]))
 
 
 def _levels(result: SweepResult) -> Iterator[LevelResult]:
@@ -203,6 +206,7 @@ def _load_item(result: SweepResult) -> str:
         *map(plain, plan.request_words),
         f"{mode_words(plan)}{_MODES.get(plan.mode, '')}",
         effort_words(plan) if not plan.more_runs else _runs_words(result),
+        _requests_words(result),
         "" if plan.seed is None else f"seed {plan.seed}",
     ]
     made = f"{result.started_at:%Y-%m-%d}, sparktop {result.sparktop}"
@@ -234,6 +238,17 @@ def _runs_words(result: SweepResult) -> str:
     counts = [level.runs for level in _levels(result) if level.error is None] or [0]
     low, high = min(counts), max(counts)
     return f"{low if low == high else f'{low} to {high}'} runs a level"
+
+
+def _requests_words(result: SweepResult) -> str:
+    """Return how many requests a run has, where that is one multiple of the concurrency at all levels."""
+    levels = [level for level in _levels(result) if level.error is None]
+    if any(not level.concurrency or not level.runs for level in levels):
+        return ""
+    counts = {level.requests.ok / (level.runs * level.concurrency) for level in levels if level.concurrency}
+    if len(counts) != 1 or not (count := counts.pop()).is_integer():
+        return ""
+    return f"{'' if count == 1 else f'{count:.0f} × '}as many requests a run as its concurrency"
 
 
 def _why_even(series: Sequence[Series]) -> Iterator[str]:
@@ -337,7 +352,7 @@ def _published_items(beside: Sequence[Series], changes: _Changes) -> Iterator[st
     """Yield an item on what is compared with: where it was published, how it was measured, what is unlike."""
     if not changes:
         return
-    parts = [f"{code(source)}{_made_words(source)}" for source in dict.fromkeys(one.source for one in beside)]
+    parts = [_made_words(source) or code(source) for source in dict.fromkeys(one.source for one in beside)]
     names = dict.fromkeys(name for values in changes.values() for name, _, _ in values)
     against = names_in_words([code(name) for name in names])
     unlike = dict.fromkeys(
@@ -352,13 +367,13 @@ def _published_items(beside: Sequence[Series], changes: _Changes) -> Iterator[st
 
 
 def _made_words(source: str) -> str:
-    """Return where a published table is from, and how it was made: tool, runs, machines."""
+    """Return where a published table is from and how it was made: tool, runs, machines; "" of a file."""
     if not source.startswith(PREFIX):
         return ""
     table = load_reference(source)
     how = [table.tool or "", f"{table.runs} runs" if table.runs else "", table.hardware]
     where = ", ".join(map(plain, filter(None, (table.source, table.url))))
-    return f": {where} ({plain(', '.join(filter(None, how)))})"
+    return f"{where} ({plain(', '.join(filter(None, how)))})"
 
 
 def _is_row(load: Level, other: Level) -> bool:
@@ -568,18 +583,24 @@ def _how_to_read(
         floor, rate = max(comparison.noise_floor_percent.values()), comparison.error_rate_percent or 0.0
         parts.append(
             f"a winner leads the next best by over {floor:.1f} % (its lead in brackets), beyond chance "
-            f"({rate:.0f} % error)"
+            f"({rate:.0f} % error; deviations of two targets are pooled over the levels)"
         )
-    parts += [f"{EVEN_SIGN} no clear winner"] if any(cell.endswith(EVEN_SIGN) for cell in cells) else []
-    parts += (
-        ["† by its slots: the next best has fewer, and requests wait"]
-        if any(cell.endswith(_SLOTS_SIGN) for cell in cells)
-        else []
-    )
-    parts += [f"* {NOT_TESTED}"] if any(cell.endswith("*") for cell in cells) else []
-    parts += ["? has a warning"] if any(cell.endswith(" ?") for cell in cells) else []
     parts += [f"left out here: {lost} level{'' if lost == 1 else 's'}"] if lost else []
     return f"{'; '.join(parts)}."
+
+
+def _sign_words(grids: Sequence[Grid]) -> Iterator[str]:
+    """Yield what the signs in the cells of the tables mean."""
+    ends = {cell[-1:] for grid in grids for row in grid.rows for cell in map(_after, row)}
+    signs = (
+        (EVEN_SIGN, "no clear winner: a lead before it may be chance"),
+        (_SLOTS_SIGN[-1], "by its slots: the next best has fewer, and requests wait"),
+        ("*", NOT_TESTED),
+        ("?", "the level has a warning"),
+    )
+    words = [f"{sign} {meaning}" for sign, meaning in signs if sign in ends]
+    if words:
+        yield f"**Signs:** {'; '.join(words)}."
 
 
 def _repeat_item(commands: Sequence[str]) -> Iterator[str]:
@@ -590,5 +611,5 @@ def _repeat_item(commands: Sequence[str]) -> Iterator[str]:
         again = (
             f"`make install` in sparktop's repository, then, with your addresses, {'; '.join(shown)}{more}."
         )
-        compare = "save this post as post.md: `sparktop report last post.md`"
+        compare = "save the Markdown of this post as post.md: `sparktop report last post.md`"
         yield f"**To repeat it:** {again} **To compare your newest sweep**, {compare}"

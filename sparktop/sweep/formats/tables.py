@@ -107,7 +107,7 @@ def winners(
         ]
         winner = _winner_cell(row, vs, mark_untested=mark_untested)
         if signs and winner != UNKNOWN and outcome(row) is Outcome.OPEN:
-            floor, lead = comparison.noise_floor_percent.get(metric, 0.0), row.percent or 0.0
+            floor, lead = comparison.noise_floor_percent.get(metric, 0.0), _lead_percent(row, meaning)
             is_ahead = row.ahead is not None and abs(lead) > floor
             winner = (
                 Outside(row.ahead or "", f" ({whole_percent_change(lead)}) {EVEN_SIGN}")
@@ -131,6 +131,13 @@ def winners(
     )
     title = f"{meaning.title} ({meaning.unit}, {better} is better)"
     return Grid(title, heads, _in_order_of_load(body), frozenset({0, len(heads) - 1}))
+
+
+def _lead_percent(row: ComparisonRow, metric: Metric) -> float:
+    """Return what the best value of a row has more than the next best, in percent of that; 0 without two."""
+    values = [value for value in row.values.values() if value is not None]
+    best, *others = sorted(values, reverse=metric.more_is_better)
+    return 100 * (best / others[0] - 1) if others and others[0] else 0.0
 
 
 def versus(comparison: ComparisonResult, metric: str, ours: Sequence[str], theirs: Collection[str]) -> Grid:

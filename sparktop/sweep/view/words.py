@@ -932,7 +932,8 @@ def recommendations(result: SweepResult, compared: Topologies, name: Name = str)
         why = [_why_words(metric, pick, of_pick, levels, name) for metric in metrics]
         if slots:
             items.append(
-                f"**{where}: {name(pick)} leads by its slots:** {'; '.join(filter(None, [slots, *why]))}"
+                f"**{where}: {name(pick)} leads by its slots:** {'; '.join(filter(None, [slots, *why]))}; "
+                "measure with equal slots to choose"
             )
             continue
         words = "; ".join(filter(None, [*why, _each_words(result, pick, of_pick)]))
@@ -992,7 +993,7 @@ def _each_words(result: SweepResult, pick: str, levels: Sequence[ComparedLevel])
         f"{METRICS['decode_tps'].text(rates[point])}{unit} at {point.short}"
         for point, unit in zip(ends, units, strict=False)
     ]
-    return f"a request gets {', '.join(texts)}" if texts else ""
+    return f"half of the requests get over {', '.join(texts)}" if texts else ""
 
 
 def _why_words(
