@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sparktop import __version__
 from sparktop.model.event import Event, Severity
-from sparktop.model.plain import json_time, plain
+from sparktop.model.plain import json_time, json_values
 from sparktop.model.targets import EventSettings
 from sparktop.model.text import clean, reason_of
 from sparktop.net.failure import host_and_port, key_problem
@@ -134,7 +134,7 @@ def event_document(event: Event, *, simulated: bool, dropped: int = 0) -> bytes:
     did not get before this one, because it was too slow.
     """
     head = {"schema": SCHEMA, "sparktop": __version__, "simulated": simulated, "dropped": dropped}
-    body = plain({**head, **event_json(event)})
+    body = json_values({**head, **event_json(event)})
     return json.dumps(body, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 

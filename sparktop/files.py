@@ -108,10 +108,10 @@ def read_bounded(path: Path, most: int) -> tuple[bytes, os.stat_result]:
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
-        about = os.fstat(handle)
-        if stat.S_ISDIR(about.st_mode):
+        status = os.fstat(handle)
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path))
-        is_file = stat.S_ISREG(about.st_mode)
+        is_file = stat.S_ISREG(status.st_mode)
         waiting = select.poll()
         waiting.register(handle, select.POLLIN)
         parts: list[bytes] = []
@@ -126,7 +126,7 @@ def read_bounded(path: Path, most: int) -> tuple[bytes, os.stat_result]:
                 break
             parts.append(part)
             left -= len(part)
-        return b"".join(parts), about
+        return b"".join(parts), status
     finally:
         os.close(handle)
 
@@ -139,9 +139,9 @@ def read_own(path: Path, most: int) -> bytes:
     """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as stream:
-        about = os.fstat(stream.fileno())
-        theirs = about.st_uid != os.geteuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if theirs or not stat.S_ISREG(about.st_mode) or about.st_size > most:
+        status = os.fstat(stream.fileno())
+        theirs = status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if theirs or not stat.S_ISREG(status.st_mode) or status.st_size > most:
             raise PermissionError(f"{path} is too large, or not a regular file that only this user can write")
         return stream.read(most)
 

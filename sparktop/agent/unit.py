@@ -92,7 +92,7 @@ def unit_text(
     """Return the text of the systemd unit of a command of sparktop.
 
     `about` describes it, `words` are its command line, and `lines` follow in [Service]. `notes` are comments
-    between the two that say where the unit goes and how it is started.
+    at its top, below the one that says where the unit goes.
     """
     return "\n".join(
         (

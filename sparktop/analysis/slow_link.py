@@ -180,7 +180,7 @@ def _best_ms(view: BackendView) -> float | None:
     bests, batch = [view.best_step_ms], _batch_tokens(view)
     if view.running and view.step_ms and batch:
         load = SteadyLoad(0.0, view.running, batch, view.step_ms, kv_percent=view.kv_fullest_percent)
-        kept = (best for setup in same_setups(view.yard) for best in setup.bests)
+        kept = (best for setup in same_setups(view.yardstick_basis) for best in setup.bests)
         bests += [best.step_ms for best in kept if is_same_batch(load, best)]
     return min((ms for ms in bests if ms), default=None)
 

@@ -30,8 +30,8 @@ from sparktop.model.yardsticks import (
     PastSetup,
     PublishedRates,
     SteadyLoad,
-    Yard,
     Yardstick,
+    YardstickBasis,
 )
 
 MOST_PROMPT = 0.5
@@ -86,15 +86,15 @@ def allowed_growth(now: SteadyLoad, before: SteadyLoad) -> float:
     return max(1.0, now.running / before.running, now.batch / before.batch) * (1 + (kv - 1) / 2)
 
 
-def same_setups(yard: Yard) -> Iterator[PastSetup]:
+def same_setups(basis: YardstickBasis) -> Iterator[PastSetup]:
     """Yield the setups of a server with the version and flags of now."""
-    for setup in yard.setups:
-        if all(setup.facts.get(name) == yard.facts.get(name) for name in (ENGINE_VERSION, FLAGS)):
+    for setup in basis.setups:
+        if all(setup.facts.get(name) == basis.facts.get(name) for name in (ENGINE_VERSION, FLAGS)):
             yield setup
 
 
 def own_best(
-    yard: Yard, running: float, batch: float | None = None, before: float = math.inf
+    basis: YardstickBasis, running: float, batch: float | None = None, before: float = math.inf
 ) -> SteadyLoad | None:
     """Return the fastest load with as many requests of this server, model, version and flags.
 
@@ -102,7 +102,7 @@ def own_best(
     """
     same = [
         best
-        for setup in same_setups(yard)
+        for setup in same_setups(basis)
         for best in setup.bests
         if best.tps and best.at < before
         if max(best.running, running) <= _SAME * min(best.running, running)
@@ -148,7 +148,7 @@ def _kv_gb(weights: ModelWeights, kv_tokens: float) -> float:
 
 
 def yardsticks(
-    yard: Yard,
+    basis: YardstickBasis,
     tps: float,
     running: float,
     batch: float | None = None,
@@ -163,11 +163,11 @@ def yardsticks(
     an engine core (None: one for each request), and its KV cache has `kv_tokens` at least. Its best counts if
     it was reached before the Unix time `before`.
     """
-    each = running / yard.cores
+    each = running / basis.cores
     return (
-        _best_stick(yard, tps, own_best(yard, running, batch, before)),
-        _published_stick(yard, tps, running),
-        _limit_stick(yard, tps, each, each if generated is None else generated, kv_tokens),
+        _best_stick(basis, tps, own_best(basis, running, batch, before)),
+        _published_stick(basis, tps, running),
+        _limit_stick(basis, tps, each, each if generated is None else generated, kv_tokens),
     )
 
 
@@ -175,17 +175,17 @@ def _stick(name: str, source: str, tps: float, limit_tps: float) -> Yardstick:
     return Yardstick(name, source, limit_tps, 100 * tps / limit_tps)
 
 
-def _best_stick(yard: Yard, tps: float, best: SteadyLoad | None) -> Yardstick:
+def _best_stick(basis: YardstickBasis, tps: float, best: SteadyLoad | None) -> Yardstick:
     """Return the rate beside its own best; unknown where none is kept of such a batch."""
     if best is None or not best.tps:
-        what = "this batch, version and flags" if yard.setups else "this server"
+        what = "this batch, version and flags" if basis.setups else "this server"
         return Yardstick(BEST, f"not known: no rate is kept of {what}")
     return _stick(BEST, f"{best.running:.0f} running, {day(best.at)}", tps, best.tps)
 
 
-def _published_stick(yard: Yard, tps: float, running: float) -> Yardstick:
+def _published_stick(basis: YardstickBasis, tps: float, running: float) -> Yardstick:
     """Return the best published rate for this many requests; unknown where no table has one."""
-    fitting = [table for table in yard.published if table.servers == yard.servers]
+    fitting = [table for table in basis.published if table.servers == basis.servers]
     if not fitting:
         return Yardstick(PUBLISHED, "not known: no table has this model, engine and machine")
     candidates = [(rate, table) for table in fitting if (rate := published_at(table, running)) is not None]
@@ -203,9 +203,11 @@ def _published_stick(yard: Yard, tps: float, running: float) -> Yardstick:
     return _stick(PUBLISHED, f"{best.source}{between}{among}", tps, rate)
 
 
-def _limit_stick(yard: Yard, tps: float, each: float, generated: float, kv_tokens: float) -> Yardstick:
+def _limit_stick(
+    basis: YardstickBasis, tps: float, each: float, generated: float, kv_tokens: float
+) -> Yardstick:
     """Return the rate beside what the memory bandwidth allows; unknown where that cannot be told."""
-    weights, bandwidth = yard.weights, yard.bandwidth_gb_per_s
+    weights, bandwidth = basis.weights, basis.bandwidth_gb_per_s
     if bandwidth is None:
         return Yardstick(LIMIT, "not known: it is computed where all machines are watched and are a GB10")
     if weights is None:
@@ -269,7 +271,7 @@ class Yardsticks:
 
     def look(self, now: Situation, view: BackendView) -> Iterator[Finding]:
         """Yield the yardsticks of the server while it decodes, and that it is slower than its best."""
-        steady = view.yard.steady
+        steady = view.yardstick_basis.steady
         if not view.ok:
             return
         if steady is not None:
@@ -281,13 +283,13 @@ class Yardsticks:
 
     def _judge_steps(self, now: Situation, view: BackendView, steady: SteadyLoad) -> Finding | None:
         """Return that steps are slower than the best kept; None if not, or if their machine says why."""
-        yard, held = view.yard, self._slower_since is not None
+        basis, held = view.yardstick_basis, self._slower_since is not None
         machines = [node for name in view.nodes if (node := now.nodes.get(name)) is not None]
-        if yard.busy_s < _WARM_S or view.in_sweep or any(node.speed.word in _HELD_UP for node in machines):
+        if basis.busy_s < _WARM_S or view.in_sweep or any(node.speed.word in _HELD_UP for node in machines):
             return None
         ratios = [
             (steady.step_ms / best.step_ms / allowed_growth(steady, best), best, setup)
-            for setup in yard.setups
+            for setup in basis.setups
             if now.wall.timestamp() - setup.at < _OLD_S
             for best in setup.bests
             if is_same_batch(steady, best)
@@ -299,7 +301,7 @@ class Yardsticks:
         self._slower_since = now.at if self._slower_since is None else self._slower_since
         if now.at - self._slower_since < _HELD_S:
             return None
-        changed = list(changes(setup.facts, yard.facts))
+        changed = list(changes(setup.facts, basis.facts))
         percent = 100 * (ratio - 1)
         return Finding(
             SLOWER,
@@ -312,7 +314,7 @@ class Yardsticks:
                 ("now", _steps_text(steady)),
                 ("best", f"{_steps_text(best)}, {day(best.at)}"),
                 ("changed", ", ".join(changed) or "nothing that is known"),
-                ("the same", ", ".join(sorted(_common(setup.facts, yard.facts))) or "nothing that is known"),
+                ("the same", ", ".join(sorted(_common(setup.facts, basis.facts))) or "nothing that is known"),
                 ("limits", f"{100 * (_SLOWER - 1):.0f} % for {_HELD_S:.0f} s, a larger batch allowed for"),
             ),
             values={
@@ -333,16 +335,16 @@ def _least_kv_tokens(view: BackendView) -> float:
     if block is None or view.kv_cache_percent is None or view.kv_capacity_tokens is None:
         return 0.0
     held = view.kv_cache_percent / 100 * view.kv_capacity_tokens
-    return max(0.0, held - block * (view.running or 0.0)) / view.yard.cores
+    return max(0.0, held - block * (view.running or 0.0)) / view.yardstick_basis.cores
 
 
 def _rate_findings(view: BackendView, steady: SteadyLoad, tps: float, before: float) -> Iterator[Finding]:
     """Yield the decode rate beside its yardsticks; nothing where none of them is known."""
     drafts, each, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
     accepted = drafts * each / steps if drafts and each and steps else 0.0  # a step of an engine core
-    generated = steady.running / view.yard.cores + accepted
+    generated = steady.running / view.yardstick_basis.cores + accepted
     sticks = yardsticks(
-        view.yard,
+        view.yardstick_basis,
         tps,
         steady.running,
         steady.batch,

@@ -6,6 +6,7 @@ Files are read in a thread, and only read: nothing is renamed, imported or remov
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -18,7 +19,7 @@ from sparktop.errors import SparktopError
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import HistoryRow, SweepView
 from sparktop.panels.parts.text import Row, row_text
-from sparktop.panels.sweep.history import TOP, history_screen
+from sparktop.panels.sweep.history import RESULTS_SHARE, TOP, history_screen
 from sparktop.panels.sweep.screen import curves_screen, notices_screen, sweep_screen
 from sparktop.panels.sweep.table import all_levels
 from sparktop.panels.sweep.topology import topology_screen
@@ -35,8 +36,8 @@ _MOST_FILES = 2000
 """Results that are listed, the newest."""
 _MOST_VIEWS = 8
 """Results that are kept in memory, those requested last."""
-_LIST_HEIGHT, _PREVIEW_ROWS = 4, 34
-"""Rows of the list's frame and rule, and rows for the newest result below it."""
+_LIST_ROWS, _FRAME_ROWS = 34, 6
+"""Least rows of the list with the newest result below it, and those of its frame, headings and rule."""
 _CURVES, _LEAST, _TOPOLOGIES = 30, 20, 12
 """Least rows of a result's curves, of its main panel without its levels, and of the comparison of targets."""
 _WIDE = 100
@@ -87,7 +88,8 @@ class ResultPages:
         if not rows:
             return [notice_section(_NOTHING, width)]
         preview = await self._read_view(rows[0].key)
-        height = max(len(rows) + _LIST_HEIGHT, _PREVIEW_ROWS, -(-5 * len(rows) // 2) + 6)
+        # So high that the share of the results holds all of them: a page cannot scroll them.
+        height = max(_LIST_ROWS, math.ceil(len(rows) / RESULTS_SHARE) + _FRAME_ROWS)
         drawn = history_screen(rows, width, height, preview=preview)
         links = [
             Link(Page(Kind.SWEEP, row.key).path, f"sweep {row.name}", 1, TOP + index, width - 2)

@@ -50,11 +50,11 @@ def configured_watch(name: str | None, env: Mapping[str, str]) -> Watch | None:
         return None
     # Late: without a file they are not needed.
     from sparktop.config.schema import check
-    from sparktop.config.trust import is_trusted, read_used
+    from sparktop.config.trust import read_checked, request_trust
 
-    text, about, is_found = read_used(name, path, env)
+    text, status, was_discovered = read_checked(name, path, env)
     config = check(path, text)
-    trusted = not is_found or is_trusted(path, about, text, config.powers(), env)
+    trusted = not was_discovered or request_trust(path, status, text, config.sensitive_settings(), env)
     for line in config.warnings(env):
         tell(line)
     return replace(config.watch(env), is_trusted=trusted)

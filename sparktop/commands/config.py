@@ -74,12 +74,12 @@ def run(arguments: argparse.Namespace) -> int:
     if path is None:
         places = ", ".join(clean(location, 300) for location in usual_places(os.environ))
         raise ConfigError(f"no configuration file: looked for {places}; sparktop config --default prints one")
-    text, about, is_found = trust.read_used(arguments.check, path, os.environ)
+    text, status, was_discovered = trust.read_checked(arguments.check, path, os.environ)
     loaded = check(path, text)
-    if is_found:
-        powers = loaded.powers()
-        if powers and not trust.Approvals(os.environ).has(path, about, text):
-            tell(trust.untrusted_message(path, powers))
+    if was_discovered:
+        sensitive = loaded.sensitive_settings()
+        if sensitive and not trust.Approvals(os.environ).has(path, status, text):
+            tell(trust.untrusted_message(path, sensitive))
     if arguments.check is not None:
         _check_sweeps(loaded)
     for line in loaded.warnings(os.environ):
@@ -120,12 +120,12 @@ def _approve(path: Path) -> int:
     from sparktop.config import trust
     from sparktop.config.schema import check
 
-    text, about = trust.read_found(path)
-    powers = check(path, text).powers()
-    trust.Approvals(os.environ).add(path, about, text)
-    allowed = f", {len(powers)} of its settings needed it:" if powers else "; it needed no approval"
+    text, status = trust.read_discovered(path)
+    sensitive = check(path, text).sensitive_settings()
+    trust.Approvals(os.environ).add(path, status, text)
+    allowed = f", {len(sensitive)} of its settings needed it:" if sensitive else "; it needed no approval"
     first = f"{clean(path.absolute(), 500)}: approved until it is changed{allowed}"
-    lines = [first, *trust.power_lines(powers)]
+    lines = [first, *trust.sensitive_lines(sensitive)]
     write_out("".join(f"{line}\n" for line in lines))
     return 0
 
@@ -217,8 +217,8 @@ def write_targets(watch: Watch, name: str, seconds: float) -> int:
     else:
         write_file(path, text)
         with suppress(ConfigError):  # where that cannot be stored
-            content, about = trust.read_found(path)
-            trust.Approvals(os.environ).add(path, about, content)
+            content, status = trust.read_discovered(path)
+            trust.Approvals(os.environ).add(path, status, content)
         shown = clean(path, 300)
         start = "sparktop" if name == FILE_NAME else f"sparktop --config {shown}"
         tell(f"{shown}: written: {_summary(written)}; edit it, then start: {start}")

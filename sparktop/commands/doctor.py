@@ -196,13 +196,13 @@ def read_configuration(
         return [Check(title, Status.SKIP, said)], None, Watch()
     is_trusted = True
     try:
-        text, about, is_found = trust.read_used(name, path, env)
+        text, status, was_discovered = trust.read_checked(name, path, env)
         config = check(path, text)
-        if is_found and not trust.Approvals(env).has(path, about, text):
+        if was_discovered and not trust.Approvals(env).has(path, status, text):
             is_trusted = False
-            if powers := config.powers():
-                said = f"{clean(path, 300)}: found in this folder and not used, because of {powers[0]}"
-                more = f", and {len(powers) - 1} more" if powers[1:] else ""
+            if sensitive := config.sensitive_settings():
+                said = f"{clean(path, 300)}: found in this folder and not used, because of {sensitive[0]}"
+                more = f", and {len(sensitive) - 1} more" if sensitive[1:] else ""
                 advice = "read it, then sparktop config --trust, or name it with --config"
                 return [Check(title, Status.FAIL, f"{said}{more}", advice)], None, Watch()
     except ConfigError as error:

@@ -560,13 +560,13 @@ class Config(Struct, frozen=True):
     text: str = ""
     """Text of the file."""
 
-    def powers(self) -> list[str]:
-        """Return a line for each setting that a file found by chance may not make, the worst first."""
-        powers = sorted(_powers(SETTINGS, self.settings, ()), key=lambda power: [*Reach].index(power[1]))
-        lines = key_lines(self.text) if powers else {}
+    def sensitive_settings(self) -> list[str]:
+        """Return a line for each setting that a discovered file may not make, the worst first."""
+        sensitive = sorted(_sensitive(SETTINGS, self.settings, ()), key=lambda item: [*Reach].index(item[1]))
+        lines = key_lines(self.text) if sensitive else {}
         return [
-            clean(f"line {line_of(lines, path)}: {_power_words(path, reach, value)}", 500)
-            for path, reach, value in powers
+            clean(f"line {line_of(lines, path)}: {_sensitive_words(path, reach, value)}", 500)
+            for path, reach, value in sensitive
         ]
 
     def watch(self, env: Mapping[str, str]) -> Watch:
@@ -578,14 +578,14 @@ class Config(Struct, frozen=True):
         return unset_variables(self.settings, self.path, self.text, env)
 
 
-def _powers(kind: Kind, value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Reach, object]]:  # noqa: ANN401 - of any kind
+def _sensitive(kind: Kind, value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Reach, object]]:  # noqa: ANN401 - of any kind
     """Yield (path, reach, value) of each setting in `value` that is not harmless, and not its default.
 
     `kind` has settings.
     """
     if kind.items is not None:
         for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _powers(kind.items, part, (*path, key))
+            yield from _sensitive(kind.items, part, (*path, key))
     if kind.table is None:
         return
     for key, part in value.items():
@@ -595,12 +595,12 @@ def _powers(kind: Kind, value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Re
         if is_default or is_public or part in ([], {}) or setting.reach is Reach.NONE:
             continue
         if setting.reach is Reach.UNKNOWN and setting.kind.has_settings:
-            yield from _powers(setting.kind, part, key_path)
+            yield from _sensitive(setting.kind, part, key_path)
         else:
             yield key_path, setting.reach, part
 
 
-def _power_words(path: KeyPath, reach: Reach, value: object) -> str:
+def _sensitive_words(path: KeyPath, reach: Reach, value: object) -> str:
     """Return a setting, with its value unless that is a table or may be a secret itself, and what it does."""
     name = key_name(path)
     if isinstance(value, list) and all(isinstance(part, str) for part in value):

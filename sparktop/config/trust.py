@@ -1,8 +1,9 @@
 """Whether a configuration file may do what its settings say.
 
-A file that the user named, or keeps in the own configuration folder, may. One that was only found, in the
-current folder, may set addresses and looks (see `Reach` in `schema.py`), unless the user has approved this
-content at this path. One that somebody else could have written is not used at all.
+A file that the user named, or keeps in the own configuration folder, may. One that was only discovered, in
+the current folder, may set addresses and looks; its other settings are sensitive (see `Reach` in `schema.py`)
+and need the user's approval of this content at this path. One that somebody else could have written is not
+used at all.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from sparktop.errors import ConfigError
 from sparktop.files import Place, find_folder, read_bounded, write_whole
 from sparktop.model.text import clean, reason_of
 
-KEPT = 100
-"""Most approvals stored; the newest are kept."""
+_MOST_APPROVALS = 100
+"""Approvals that are stored, the newest."""
 _MOST_BYTES = 1 << 20
 """Bytes of the file of approvals."""
 _SHOWN = 12
@@ -32,29 +33,29 @@ _WAYS_OUT = (
 """What a user can do about a file that is not used."""
 
 
-def is_found(explicit: str | None, path: Path, env: Mapping[str, str]) -> bool:
-    """Return whether `path` was only found: not named, and not in the user's configuration folder."""
-    if explicit or env.get("SPARKTOP_CONFIG"):
+def is_discovered(named: str | None, path: Path, env: Mapping[str, str]) -> bool:
+    """Return whether `path` was only discovered: not named, and not in the user's configuration folder."""
+    if named or env.get("SPARKTOP_CONFIG"):
         return False
     own_folder = find_folder(env, Place.CONFIG)
     return own_folder is None or os.path.realpath(path.parent) != os.path.realpath(own_folder)
 
 
-def refusal(path: Path, about: os.stat_result) -> str | None:
-    """Return why a found file is not used, whatever it says; None if only its user or root can write it.
+def refusal(path: Path, status: os.stat_result) -> str | None:
+    """Return why a discovered file is not used, whatever it says; None if only its user or root can write it.
 
-    `about` is of the file that was read. A link, its folder and those above it count like the file itself.
+    `status` is of the file that was read. A link, its folder and those above it count like the file itself.
     """
-    if not stat.S_ISREG(about.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return "it is not a regular file"
     try:
-        return _writer_of_all(path, about)
+        return _unsafe_path_reason(path, status)
     except OSError as error:
         return f"it cannot be examined: {reason_of(error)}"
 
 
-def _writer_of_all(path: Path, about: os.stat_result) -> str | None:
-    """Return who else can write a file, the link to it, or a folder of either; None if nobody can.
+def _unsafe_path_reason(path: Path, status: os.stat_result) -> str | None:
+    """Return why others could have written a file, its link or a folder of either; None if nobody could.
 
     Raises:
         OSError: one of them is gone, or may not be examined.
@@ -63,35 +64,35 @@ def _writer_of_all(path: Path, about: os.stat_result) -> str | None:
     if stat.S_ISLNK(link.st_mode) and link.st_uid not in {os.geteuid(), 0}:
         return "it is a link of another user"
     real = Path(os.path.realpath(path))
-    if not os.path.samestat(real.stat(), about):
+    if not os.path.samestat(real.stat(), status):
         return "it was replaced while it was read"
-    if (reason := _writer(real, about)) is not None:
+    if (reason := _unsafe_reason(real, status)) is not None:
         return f"it {reason}"
     for folder in dict.fromkeys((Path(os.path.realpath(path.parent)), real.parent)):
         for folder_above in (folder, *folder.parents):
             status = folder_above.stat()
             # Others cannot rename what is in a sticky folder, but they can put files there.
             is_sticky = folder_above != folder and bool(status.st_mode & stat.S_ISVTX)
-            if (reason := _writer(folder_above, status, is_sticky=is_sticky)) is not None:
+            if (reason := _unsafe_reason(folder_above, status, is_sticky=is_sticky)) is not None:
                 return f"its folder {clean(folder_above, 200)} {reason}"
     return None
 
 
-def _writer(path: Path, about: os.stat_result, *, is_sticky: bool = False) -> str | None:
-    """Return who else than this user or root can write a file or folder, in words; None if nobody can."""
-    if about.st_uid not in {os.geteuid(), 0}:
+def _unsafe_reason(path: Path, status: os.stat_result, *, is_sticky: bool = False) -> str | None:
+    """Return why others than this user or root can write a file or folder; None if nobody can."""
+    if status.st_uid not in {os.geteuid(), 0}:
         import pwd  # late: few starts find a file
 
         try:
-            owner = clean(pwd.getpwuid(about.st_uid).pw_name, 40)
+            owner = clean(pwd.getpwuid(status.st_uid).pw_name, 40)
         except KeyError:
-            owner = str(about.st_uid)
+            owner = str(status.st_uid)
         return f"belongs to another user ({owner})"
     if is_sticky:
         return None
-    if about.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         return "can be written by every user (chmod o-w)"
-    if about.st_mode & stat.S_IWGRP and not _is_own_group(path, about.st_gid):
+    if status.st_mode & stat.S_IWGRP and not _is_own_group(path, status.st_gid):
         return "can be written by a group (chmod g-w)"
     return None
 
@@ -128,11 +129,11 @@ class Approvals:
         root = find_folder(env, Place.STATE)
         self.path = None if root is None else root / "trusted.json"
 
-    def has(self, path: Path, about: os.stat_result, text: str) -> bool:
+    def has(self, path: Path, status: os.stat_result, text: str) -> bool:
         """Return whether the file `path` was approved as it is."""
-        return _approval_entry(path, about, text) in self._read()
+        return _approval_entry(path, status, text) in self._read()
 
-    def add(self, path: Path, about: os.stat_result, text: str) -> None:
+    def add(self, path: Path, status: os.stat_result, text: str) -> None:
         """Approve the file `path` as it is.
 
         Raises:
@@ -142,11 +143,12 @@ class Approvals:
             raise ConfigError(
                 "the approval cannot be stored: there is no home directory; use it: --config FILE"
             )
-        entry = _approval_entry(path, about, text)
-        kept = [approval for approval in self._read() if approval.get("path") != entry["path"]]
+        entry = _approval_entry(path, status, text)
+        others = [approval for approval in self._read() if approval.get("path") != entry["path"]]
+        approvals = [*others, entry][-_MOST_APPROVALS:]
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_whole(self.path, json.dumps({"trusted": [*kept, entry][-KEPT:]}, indent=1) + "\n")
+            write_whole(self.path, json.dumps({"trusted": approvals}, indent=1) + "\n")
         except OSError as error:
             where = clean(self.path, 300)
             raise ConfigError(f"{where}: the approval cannot be stored: {reason_of(error)}") from None
@@ -155,38 +157,38 @@ class Approvals:
         if self.path is None:
             return []
         try:
-            body, about = read_bounded(self.path, _MOST_BYTES)
+            body, status = read_bounded(self.path, _MOST_BYTES)
             data = json.loads(body)
         except (OSError, ValueError, RecursionError):
             return []
-        is_own = about.st_uid == os.geteuid() and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        is_own = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         listed = data.get("trusted") if isinstance(data, dict) and is_own else None
         return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
 
 
-def _approval_entry(path: Path, about: os.stat_result, text: str) -> dict[str, object]:
+def _approval_entry(path: Path, status: os.stat_result, text: str) -> dict[str, object]:
     from hashlib import sha256  # late: a file that the user names needs no approval
 
     return {
         "path": os.path.realpath(path),
-        "owner": about.st_uid,
+        "owner": status.st_uid,
         "sha256": sha256(text.encode()).hexdigest(),
     }
 
 
-def read_used(explicit: str | None, path: Path, env: Mapping[str, str]) -> tuple[str, os.stat_result, bool]:
-    """Return the text of the file that `find_config` returned, its state, and whether it was only found.
+def read_checked(named: str | None, path: Path, env: Mapping[str, str]) -> tuple[str, os.stat_result, bool]:
+    """Return the text of the file that `find_config` returned, its status, and whether it was discovered.
 
     Raises:
-        ConfigError: it cannot be read, or it was found and somebody else could have written it.
+        ConfigError: it cannot be read, or it was discovered and somebody else could have written it.
     """
-    is_only_found = is_found(explicit, path, env)
-    text, about = read_found(path) if is_only_found else read_config(path)
-    return text, about, is_only_found
+    was_discovered = is_discovered(named, path, env)
+    text, status = read_discovered(path) if was_discovered else read_config(path)
+    return text, status, was_discovered
 
 
-def read_found(path: Path) -> tuple[str, os.stat_result]:
-    """Return the text of a file that was only found, and what the system says of the file that was read.
+def read_discovered(path: Path) -> tuple[str, os.stat_result]:
+    """Return the text and status of a file that was only discovered, unless others could have written it.
 
     Raises:
         ConfigError: it cannot be read, or somebody else could have written it.
@@ -194,10 +196,10 @@ def read_found(path: Path) -> tuple[str, os.stat_result]:
     with suppress(OSError):  # what cannot be examined is not read either
         if not path.is_file() and path.exists():
             raise _refusal_error(path, "it is not a regular file")
-    text, about = read_config(path)
-    if (reason := refusal(path, about)) is not None:
+    text, status = read_config(path)
+    if (reason := refusal(path, status)) is not None:
         raise _refusal_error(path, reason)
-    return text, about
+    return text, status
 
 
 def _refusal_error(path: Path, reason: str) -> ConfigError:
@@ -208,44 +210,45 @@ def _refusal_error(path: Path, reason: str) -> ConfigError:
     )
 
 
-def is_trusted(
-    path: Path, about: os.stat_result, text: str, powers: Sequence[str], env: Mapping[str, str]
+def request_trust(
+    path: Path, status: os.stat_result, text: str, sensitive: Sequence[str], env: Mapping[str, str]
 ) -> bool:
-    """Return whether a found file counts like one that the user named: after an approval.
+    """Return whether a discovered file is approved, and so counts like one that the user named.
 
-    `powers` are the settings that need it; where there are any, the user is asked, once for this content.
+    `sensitive` are the lines of `Config.sensitive_settings`. If there are any, the user is asked on the
+    terminal, and a yes is stored: once for this content.
 
     Raises:
-        ConfigError: the file may not be used.
+        ConfigError: the user said no, could not be asked, or the approval cannot be stored.
     """
     approvals = Approvals(env)
-    if approvals.has(path, about, text):
+    if approvals.has(path, status, text):
         return True
-    if not powers:
+    if not sensitive:
         return False
     ask = _find_asker()
     if ask is None:
-        raise ConfigError(untrusted_message(path, powers))
+        raise ConfigError(untrusted_message(path, sensitive))
     file = clean(path, 300)
     first = f"{file} was found in this folder: as others may have written it, you are asked about:"
-    question = [first, *power_lines(powers)]
+    question = [first, *sensitive_lines(sensitive)]
     if not ask("\n".join(question)):
         raise ConfigError(f"{file}: not used; skip it: sparktop --config /dev/null")
-    approvals.add(path, about, text)
+    approvals.add(path, status, text)
     return True
 
 
-def untrusted_message(path: Path, powers: Sequence[str]) -> str:
-    """Return the message for a found file that would need an approval, a line for each setting."""
+def untrusted_message(path: Path, sensitive: Sequence[str]) -> str:
+    """Return the message for a discovered file that would need an approval, a line for each setting."""
     file = clean(path, 300)
     first = f"{file}: found in the current folder and not used: others may have written what needs approval"
-    return "\n".join([first, *power_lines(powers), f"{file}: {_WAYS_OUT}"])
+    return "\n".join([first, *sensitive_lines(sensitive), f"{file}: {_WAYS_OUT}"])
 
 
-def power_lines(powers: Sequence[str]) -> list[str]:
+def sensitive_lines(sensitive: Sequence[str]) -> list[str]:
     """Return the lines that list the settings which need an approval, the worst first."""
-    more = len(powers) - _SHOWN
-    return [f"  {line}" for line in powers[:_SHOWN]] + ([f"  and {more} more"] if more > 0 else [])
+    more = len(sensitive) - _SHOWN
+    return [f"  {line}" for line in sensitive[:_SHOWN]] + ([f"  and {more} more"] if more > 0 else [])
 
 
 def _find_asker() -> Callable[[str], bool] | None:

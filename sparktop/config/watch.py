@@ -54,13 +54,13 @@ def read_config(path: Path) -> tuple[str, os.stat_result]:
     """
     file = clean(path, 500)
     try:
-        body, about = read_bounded(path, MOST_BYTES)
+        body, status = read_bounded(path, MOST_BYTES)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{file}: cannot be read: {reason_of(error)}") from None
     if len(body) > MOST_BYTES:
         raise ConfigError(f"{file}: is larger than {MOST_BYTES >> 20} MiB: no configuration file")
     try:
-        return body.decode(), about
+        return body.decode(), status
     except UnicodeDecodeError as error:
         line = body.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}:{line}: is not UTF-8 text") from None

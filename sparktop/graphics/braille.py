@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import groupby, repeat
+from typing import TypeVar
 
 from sparktop.graphics.axes import CLIPPED
 
@@ -47,7 +48,9 @@ _LITTLE = 1 / 8
 _RUNS = re.compile("2*0[02]*|2*1[12]*|2+")
 
 Values = Sequence[float | None]
-StackedRow = list[tuple[str, int]]
+Slot = TypeVar("Slot")
+"""What a graph shows of a time slot: a height in dots, two of them, or a value."""
+LayeredRow = list[tuple[str, int]]
 """A row of text as (text, layer) segments, from left to right."""
 
 
@@ -102,17 +105,16 @@ def _heights_in_dots(values: Values, dots: int, top: float) -> list[int]:
     ]
 
 
-def _columns_of_slots(levels: list[int], width: int, end_slot: int) -> list[int]:
-    """Return the heights, in dots, of the 2 * `width` dot columns of a graph, from left to right.
+def _dot_columns(slots: list[Slot], width: int, end_slot: int, empty: Slot) -> list[Slot]:
+    """Return what the 2 * `width` dot columns of a graph show, from left to right.
 
-    `levels` has the heights by time slot, oldest first; the newest that fit are shown. `end_slot` is the
-    number of the last slot. An odd slot is the right dot column of a cell, an even slot the left one. So if
-    `end_slot` is even, the right dot column of the last cell is still empty (height 0). Columns before the
-    first value have the height 0 too.
+    `slots` has that by time slot, oldest first; the newest that fit are shown. `end_slot` is the number of
+    the last slot. An odd slot is the right dot column of a cell, an even slot the left one. So if `end_slot`
+    is even, the right dot column of the last cell is still `empty`. So are the columns before the first slot.
     """
     count = 2 * width - 1 + end_slot % 2
-    shown = levels[max(0, len(levels) - count) :]
-    return [0] * (count - len(shown)) + shown + [0] * (1 - end_slot % 2)
+    shown = slots[max(0, len(slots) - count) :]
+    return [empty] * (count - len(shown)) + shown + [empty] * (1 - end_slot % 2)
 
 
 def _newest_values(values: Values, width: int) -> Values:
@@ -121,6 +123,11 @@ def _newest_values(values: Values, width: int) -> Values:
 
 def _rows_of_columns(columns: Sequence[str], height: int) -> list[str]:
     return ["".join(row) for row in zip(*columns, strict=True)] if columns else [""] * height
+
+
+def _dots_in_cell(height: int, base: int) -> int:
+    """Return how many dots a dot column `height` dots high has in the cell that begins at `base` dots."""
+    return min(_DOTS, max(0, height - base))
 
 
 def _column_chars(left: int, right: int, height: int, table: tuple[str, ...]) -> str:
@@ -132,7 +139,7 @@ def _column_chars(left: int, right: int, height: int, table: tuple[str, ...]) ->
     full = min(left, right) // _DOTS
     ends = (max(left, right) + _DOTS - 1) // _DOTS
     between = "".join(
-        table[5 * min(_DOTS, max(0, left - base)) + min(_DOTS, max(0, right - base))]
+        table[5 * _dots_in_cell(left, base) + _dots_in_cell(right, base)]
         for base in range(full * _DOTS, ends * _DOTS, _DOTS)
     )
     return (table[-1] * full + between).ljust(height)
@@ -152,10 +159,9 @@ def area(values: Values, width: int, height: int, top: float, *, end_slot: int =
     """
     if width <= 0 or height <= 0:
         return [""] * height
-    slots = _columns_of_slots(
-        _heights_in_dots(_newest_values(values, width), _DOTS * height, top), width, end_slot
-    )
-    return _rows_of_columns(list(map(_area_column, slots[::2], slots[1::2], repeat(height))), height)
+    heights = _heights_in_dots(_newest_values(values, width), _DOTS * height, top)
+    columns = _dot_columns(heights, width, end_slot, 0)
+    return _rows_of_columns(list(map(_area_column, columns[::2], columns[1::2], repeat(height))), height)
 
 
 def clipped_cells(values: Values, width: int, top: float, *, end_slot: int = 1) -> list[int]:
@@ -209,16 +215,13 @@ def _stack_heights(lower: Values, upper: Values, height: int, top: float) -> lis
 
 def _without_negative(values: Values) -> list[float | None]:
     """Return the values with None for NaN, and with 0 for those below 0."""
+    # As in `_heights_in_dots`, without calls for each value.
     return [
         None
         if value is None or value != value  # noqa: PLR0124 - true for NaN alone
         else (value if value > 0.0 else 0.0)  # noqa: FURB136 - `max` takes three times as long
         for value in values
     ]
-
-
-def _dots_in_cell(level: int, base: int) -> int:
-    return min(_DOTS, max(0, level - base))
 
 
 def _column_layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[int]:
@@ -262,17 +265,17 @@ def _upper_cell(left: tuple[int, int], right: tuple[int, int], row: int) -> str:
     the dot of the upper area.
     """
     base = row * _DOTS
-    (low, both), (low_2, both_2) = (
-        (_dots_in_cell(a, base), _dots_in_cell(b, base)) for a, b in (left, right)
-    )
-    if 2 * (low + low_2) >= both + both_2:
-        return chr(0x2800 + _mask_with_gap(_LEFT, low, both) + _mask_with_gap(_RIGHT, low_2, both_2))
+    left_lower, left_both = (_dots_in_cell(dots, base) for dots in left)
+    right_lower, right_both = (_dots_in_cell(dots, base) for dots in right)
+    if 2 * (left_lower + right_lower) >= left_both + right_both:
+        left_mask = _mask_with_gap(_LEFT, left_lower, left_both)
+        return chr(0x2800 + left_mask + _mask_with_gap(_RIGHT, right_lower, right_both))
     if min(left[1], right[1]) > base + _DOTS:
         return _SPARSE_INSIDE
     # In the bottom row, a dot column without a dot would be a gap, so both columns stay.
     if row and left[1] == right[1] == base + 1:
         return _DOTTED
-    return _SPARSE[5 * both + both_2]
+    return _SPARSE[5 * left_both + right_both]
 
 
 def _mask_with_gap(dots: tuple[int, ...], low: int, both: int) -> int:
@@ -291,16 +294,14 @@ def _stacked_cells(
     if width <= 0 or height <= 0:
         return [""] * height, [""] * height
     pairs = _stack_heights(_newest_values(lower, width), _newest_values(upper, width), height, top)
-    count = 2 * width - 1 + end_slot % 2
-    shown = pairs[max(0, len(pairs) - count) :]
-    slots = [(0, 0)] * (count - len(shown)) + shown + [(0, 0)] * (1 - end_slot % 2)
-    columns = list(map(_stack_column, slots[::2], slots[1::2], repeat(height)))
+    dots = _dot_columns(pairs, width, end_slot, (0, 0))
+    columns = list(map(_stack_column, dots[::2], dots[1::2], repeat(height)))
     return _rows_of_columns([chars for chars, _ in columns], height), _rows_of_columns(
         [layers for _, layers in columns], height
     )
 
 
-def _layer_runs(chars: str, layers: str) -> StackedRow:
+def _layer_runs(chars: str, layers: str) -> LayeredRow:
     """Split a row of text into (text, layer) segments; `layers` has a digit for each character.
 
     Cells without dots join the segment to their left; those at the start of the row join the first segment.
@@ -310,7 +311,7 @@ def _layer_runs(chars: str, layers: str) -> StackedRow:
 
 def draw_stacked(
     lower: Values, upper: Values, width: int, height: int, top: float, *, end_slot: int = 1
-) -> list[StackedRow]:
+) -> list[LayeredRow]:
     """Draw an area graph of `upper` on top of one of `lower`; return rows of (text, layer) segments.
 
     There are `height` rows of `width` cells. Layer 0 is `lower` in solid dots, 1 is `upper` in sparse dots,
@@ -359,14 +360,10 @@ def draw_mirrored(
     """
     if width <= 0 or height <= 0:
         return [""] * height
-    halves = [
-        _columns_of_slots(
-            _heights_in_dots(_newest_values(values, width), _DOTS * height // 2, top), width, end_slot
-        )
-        for values in (up, down)
-    ]
-    slots = list(zip(*halves, strict=True))
-    return _rows_of_columns(list(map(_mirrored_column, slots[::2], slots[1::2], repeat(height))), height)
+    dots = _DOTS * height // 2
+    heights = (_heights_in_dots(_newest_values(values, width), dots, top) for values in (up, down))
+    columns = list(zip(*(_dot_columns(half, width, end_slot, 0) for half in heights), strict=True))
+    return _rows_of_columns(list(map(_mirrored_column, columns[::2], columns[1::2], repeat(height))), height)
 
 
 @cache
@@ -390,16 +387,11 @@ def cell_means(values: Values, width: int, end_slot: int) -> list[float | None]:
     and 2k + 1, as in a braille graph. A slot without a known value is ignored; the mean is None if neither
     slot has a known value.
     """
-    count = 2 * width - 1 + end_slot % 2
-    shown = list(values[max(0, len(values) - count) :])
-    slots: list[float | None] = [None] * (count - len(shown)) + shown + [None] * (1 - end_slot % 2)
-    means = [
-        None if value is None or value != value else value  # noqa: PLR0124 - true for NaN alone
-        for value in slots
-    ]
+    known = [None if value is None or math.isnan(value) else value for value in _newest_values(values, width)]
+    columns = _dot_columns(known, width, end_slot, None)
     return [
-        b if a is None else a if b is None else (a + b) / 2
-        for a, b in zip(means[::2], means[1::2], strict=True)
+        right if left is None else left if right is None else (left + right) / 2
+        for left, right in zip(columns[::2], columns[1::2], strict=True)
     ]
 
 
@@ -447,7 +439,6 @@ _SPARSE_DOTS = 5
 """Of a sparse line, one of so many dots is drawn."""
 _TURN = 2
 """Cells beside each other that have the same layer where lines share them."""
-Runs = list[tuple[str, int]]
 
 
 class DotGrid:
@@ -474,7 +465,7 @@ class DotGrid:
         return 2 * self.width
 
     @property
-    def levels(self) -> int:
+    def dot_rows(self) -> int:
         """Height of the grid in dots."""
         return 4 * self.height
 
@@ -510,7 +501,7 @@ class DotGrid:
             x, y = round(x0 + (x1 - x0) * share), round(y0 + (y1 - y0) * share)
             self.dot(x, y, layer)
             if not sparse:
-                self.dot(x, y + 1 if y + 1 < self.levels else y - 1, layer)
+                self.dot(x, y + 1 if y + 1 < self.dot_rows else y - 1, layer)
 
     def put(self, column: int, row: int, char: str, layer: int) -> None:
         """Show a character instead of dots in a cell; `column` counts from the left, `row` from the top."""
@@ -540,14 +531,14 @@ class DotGrid:
             self._layers[index], self._masks[index] = turn, layers[turn]
         self._below.clear()
 
-    def rows(self) -> list[Runs]:
+    def rows(self) -> list[LayeredRow]:
         """Return each row, from top to bottom, as (text, layer) segments from left to right.
 
         Empty cells are spaces of layer `NO_LAYER`.
         """
         return [self._row(start) for start in range(0, self.width * self.height, self.width)]
 
-    def _row(self, start: int) -> Runs:
+    def _row(self, start: int) -> LayeredRow:
         stop = start + self.width
         masks, chars = self._masks[start:stop], self._chars
         text = [chr(0x2800 + mask) if mask else " " for mask in masks]
@@ -555,7 +546,7 @@ class DotGrid:
             for index in range(self.width):
                 if start + index in chars:
                     text[index] = chars[start + index]
-        runs: Runs = []
+        runs: LayeredRow = []
         for layer, group in groupby(range(self.width), key=lambda index: self._layers[start + index]):
             runs.append(("".join(text[index] for index in group), layer))
         return runs

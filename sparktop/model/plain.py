@@ -22,16 +22,16 @@ def fields_of(record: object, *without: str) -> dict[str, object]:
     return {name: getattr(record, name) for name in names if name not in without}
 
 
-def plain(value: object) -> object:
+def json_values(value: object) -> object:
     """Convert a value to what JSON can hold.
 
     Text becomes clean, tuples become lists, records become objects with all their fields, times are formatted
     by `json_time`, and NaN and infinities become None.
     """
     if isinstance(value, Mapping):
-        return {clean(key, _TEXT_LIMIT): plain(item) for key, item in value.items()}
+        return {clean(key, _TEXT_LIMIT): json_values(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [json_values(item) for item in value]
     if isinstance(value, str):
         return clean(value, _TEXT_LIMIT)
     if isinstance(value, float):
@@ -39,7 +39,7 @@ def plain(value: object) -> object:
         return round(value, 6) if math.isfinite(value) else None
     if isinstance(value, datetime):
         return json_time(value)
-    return plain(fields) if (fields := fields_of(value)) else value
+    return json_values(fields) if (fields := fields_of(value)) else value
 
 
 def json_time(time: datetime) -> str:

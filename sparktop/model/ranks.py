@@ -191,5 +191,5 @@ class RanksView(Struct, frozen=True):
     """Names of the watched nodes by the addresses that NCCL reports for them."""
 
     def place(self, host: str | None) -> str:
-        """Return the node's name for an address that NCCL reports, else the address."""
+        """Return the node's name for an address that NCCL reports, else the address; words for None."""
         return "an unknown machine" if host is None else self.names.get(host, host)

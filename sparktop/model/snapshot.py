@@ -19,7 +19,7 @@ from sparktop.model.ranks import RanksView
 from sparktop.model.router import NO_COST, NO_TOTALS, FleetView, RouterView, Scrape, SelfView, Totals
 from sparktop.model.series import Series
 from sparktop.model.targets import StateThresholds
-from sparktop.model.yardsticks import YARDSTICKS, PastSetup, PublishedRates, Yard
+from sparktop.model.yardsticks import YARDSTICKS, PastSetup, PublishedRates, YardstickBasis
 
 PHASES = ("start", "GPU context", "weights", "compile", "KV pool", "CUDA graphs")
 """The phases of a start in order, as they can be distinguished from outside."""
@@ -455,7 +455,7 @@ class BackendView(Struct, frozen=True, eq=False):
     estimated_read_gb_per_s: float | None = None  # over 10 s, summed over engine cores
     roofline_percent: float | None = None
     """`estimated_read_gb_per_s` as a percentage of the memory bandwidth, where that is known (GB10)."""
-    yard: Yard = Yard()
+    yardstick_basis: YardstickBasis = YardstickBasis()
     """What its decode rate is compared with."""
     capture_sizes: tuple[int, ...] | None = None
     """Batch sizes with a captured CUDA graph, as configured for this server; empty: none."""

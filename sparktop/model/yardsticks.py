@@ -26,10 +26,13 @@ MOST_SETUPS, MOST_BESTS = 6, 24
 
 
 class SteadyLoad(Struct, frozen=True):
-    """Steps of a batch whose size has stood, as medians over the newest looks of about 10 s each."""
+    """An engine's steps while the size of its batch was steady: medians over spans of about 10 s each.
+
+    A step is one pass of the engine over its batch, which generates a token or more for each request in it.
+    """
 
     at: float
-    """When it was last seen: monotonic seconds now, Unix time in a file."""
+    """When it was last seen: monotonic seconds while it is measured, Unix time once it is kept as a best."""
     running: float
     batch: float
     """Tokens of a step of one engine core, prompt tokens and drafts included."""
@@ -40,7 +43,7 @@ class SteadyLoad(Struct, frozen=True):
 
 
 class PastSetup(Struct, frozen=True):
-    """A server as it was set up once, and the fastest steps of each batch that it then made."""
+    """An earlier setup of a server (versions, flags, …), and its fastest steps with it for each batch."""
 
     server: str
     """Its address, host:port."""
@@ -75,8 +78,8 @@ class PublishedRates(Struct, frozen=True):
     """(Requests at once, generated tokens per second of all of them together)."""
 
 
-class Yard(Struct, frozen=True):
-    """All that a server's decode rate can be compared with."""
+class YardstickBasis(Struct, frozen=True):
+    """All from which the yardsticks of a server's decode rate are computed."""
 
     facts: Mapping[str, str] = {}
     """Its setup now."""
@@ -92,7 +95,7 @@ class Yard(Struct, frozen=True):
     cores: int = 1
     """Its engine cores, each of which reads the weights."""
     steady: SteadyLoad | None = None
-    """Its steps now; None unless the batch has stood."""
+    """Its steps now; None unless the size of its batch is steady."""
     busy_s: float = 0.0
     """Seconds since its process was first seen to compute."""
 
@@ -110,7 +113,10 @@ class Yardstick(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """Rate, percentage and source: "107.0 tok/s, 40 %: 273 GB/s, 2.55 GB a step"; the source alone."""
+        """Rate, percentage and source, or the source alone if there is no rate.
+
+        For example "107.0 tok/s, 40 %: 273 GB/s, 2.55 GB a step".
+        """
         return (
             self.source if self.tps is None else f"{self.tps:.1f} tok/s, {self.percent:.0f} %: {self.source}"
         )

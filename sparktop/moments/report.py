@@ -25,8 +25,7 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.explained import STATES
 from sparktop.model.node import NodeIdentity
-from sparktop.model.plain import json_time
-from sparktop.model.plain import plain as json_values
+from sparktop.model.plain import json_time, json_values
 from sparktop.model.router import RouterView
 from sparktop.model.series import Series
 from sparktop.model.snapshot import QUIET_SPEEDS, BackendState, NodeView
@@ -60,7 +59,7 @@ from sparktop.panels.group.panel import limit_text, value_text
 from sparktop.recording.player import GAP_S
 from sparktop.report import cell, tables
 from sparktop.report.cell import time_of
-from sparktop.report.document.document import Grid, Outside, Section, grid_of, plain, to_markdown, to_page
+from sparktop.report.document.document import Grid, Section, Untrusted, escaped, grid_of, to_markdown, to_page
 from sparktop.report.document.drawing import sheet
 from sparktop.report.document.time_plot import (
     MOST_LINES,
@@ -74,16 +73,15 @@ from sparktop.report.document.time_plot import (
 )
 from sparktop.report.json_snapshot import balance_json
 from sparktop.report.markdown import WIDTH, code
-from sparktop.report.privacy import BACKEND as NAMED_BACKEND
 from sparktop.report.privacy import ROUTER, Privacy
 from sparktop.report.tables import Column, Kind, Table, without_stale
 
 SCHEMA = "sparktop.moment/1"
 FORMATS = ("md", "html", "csv", "json", "svg")
 TITLE = "sparktop report"
-_BACKEND = ("name", "url", "group", "engine", "version", "model", "max_model_len", "slots", "nodes", "state")
-_NODE = ("os", "driver", "product", "maker", "cpu")
-_ROUTER, _ROUTER_SAMPLE = ("name", "url", "strategy", "backends"), ("kind", "version")
+_SERVER_FIELDS = ("url", "group", "engine", "version", "model", "max_model_len", "slots", "nodes", "state")
+_NODE_FIELDS = ("os", "driver", "product", "maker", "cpu")
+_ROUTER_FIELDS, _ROUTER_SAMPLE_FIELDS = ("name", "url", "strategy", "backends"), ("kind", "version")
 
 
 def moment_report(
@@ -164,8 +162,10 @@ def to_json(moment: Moment) -> object:
         "damage": readings.damage,
         "dropped": readings.dropped,
         "unreadable": readings.unreadable,
-        "backends": [_view_json(moment, BACKEND, backend, backend, _BACKEND) for backend in shown.backends],
-        "nodes": [_view_json(moment, NODE, node, node.identity, _NODE) for node in shown.nodes],
+        "backends": [
+            _view_json(moment, BACKEND, server.name, server, _SERVER_FIELDS) for server in shown.backends
+        ],
+        "nodes": [_view_json(moment, NODE, node.name, node.identity, _NODE_FIELDS) for node in shown.nodes],
         "routers": [_router_json(router) for router in shown.routers],
         "alerts": [_message_fields(alert, "since") for alert in moment.shown.alerts],
         "verdicts": [_spell_json(spell) for spell in moment.spells],
@@ -196,8 +196,8 @@ def to_json(moment: Moment) -> object:
 
 
 def _router_json(router: RouterView) -> dict[str, object]:
-    fields = {name: getattr(router, name) or None for name in _ROUTER}
-    return fields | {name: getattr(router.sample, name) for name in _ROUTER_SAMPLE}
+    fields = {name: getattr(router, name) or None for name in _ROUTER_FIELDS}
+    return fields | {name: getattr(router.sample, name) for name in _ROUTER_SAMPLE_FIELDS}
 
 
 def _message_fields(entry: Alert | Event, time: str) -> dict[str, object]:
@@ -206,12 +206,12 @@ def _message_fields(entry: Alert | Event, time: str) -> dict[str, object]:
 
 
 def _view_json(
-    moment: Moment, kind: str, view: object, facts: object, names: Iterable[str]
+    moment: Moment, kind: str, name: str, facts: object, fields: Iterable[str]
 ) -> dict[str, object]:
-    name = getattr(view, "name")  # noqa: B009 - a view of either kind
+    """Return a server or machine by `kind` and `name`, with the `fields` of `facts`, states and figures."""
     return {
         "name": name,
-        **{field: getattr(facts, field) or None for field in names},
+        **{field: getattr(facts, field) or None for field in fields},
         "states": moment.states.get(name) if kind == BACKEND else None,
         "figures": {
             figure.name: {
@@ -226,18 +226,18 @@ def _view_json(
 
 
 def _spell_json(spell: Spell) -> dict[str, object]:
-    speed = spell.speed
+    speed, evidence = spell.speed, None
+    if spell.balance is not None:
+        evidence = balance_json(spell.balance)
+    elif speed is not None:
+        evidence = {"reason": speed.reason, "cause": speed.cause, "fix": speed.fix}
     return {
         "of": "balance" if speed is None else "speed",
         "subject": spell.subject,
         "verdict": spell.word,
         "from": json_time(spell.start),
         "to": json_time(spell.end),
-        "evidence": balance_json(spell.balance)
-        if spell.balance is not None
-        else None
-        if speed is None
-        else {"reason": speed.reason, "cause": speed.cause, "fix": speed.fix},
+        "evidence": evidence,
     }
 
 
@@ -293,7 +293,7 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
         _around_section(moment, pivot(moment)),
         _events_section(moment, _MOST_ON_PAGE if on_page else PAGE_LINES),
         Section(
-            "Marks", items=tuple(f"{_time_words(moment, at)} {plain(word)}" for at, word in moment.marks)
+            "Marks", items=tuple(f"{_time_words(moment, at)} {escaped(word)}" for at, word in moment.marks)
         ),
         Section("Sweeps", items=tuple(_sweep_lines(moment))),
         *(tests if on_page else ()),
@@ -308,8 +308,10 @@ def _plot_sections(moment: Moment, plots: Sequence[TimePlot]) -> Iterator[Sectio
 
     For a long range, yield two: the plots of the whole range, then those of the last minutes.
     """
-    for title, begins in (("", False), ("The last minutes", True)) if moment.is_long else (("", True),):
-        shown = [plot for plot in plots if (plot.start >= moment.detail) == begins]
+    whole = [plot for plot in plots if plot.start < moment.detail]
+    detailed = [plot for plot in plots if plot.start >= moment.detail]
+    titled = [("", whole), ("The last minutes", detailed)] if moment.is_long else [("", detailed)]
+    for title, shown in titled:
         words = (_LINES,) if any(plot.marks for plot in shown) else ()
         yield Section(title, words, tuple(time_drawing(plot).element() for plot in shown))
 
@@ -394,7 +396,7 @@ def _missing_sentences(moment: Moment) -> Iterator[str]:
     if readings.dropped:
         yield f"**{_count_words(readings.dropped, 'reading')} dropped**: the disk did not keep up."
     if readings.damage:
-        parts = "; ".join(map(plain, readings.damage[:_MOST_GAPS]))
+        parts = "; ".join(map(escaped, readings.damage[:_MOST_GAPS]))
         yield f"**The recording is damaged**, readings are lost: {parts}."
     if readings.unreadable:
         yield f"{_count_words(readings.unreadable, 'record')} could not be used."
@@ -444,7 +446,7 @@ def _states_table(moment: Moment) -> Table:
 def _alerts_section(moment: Moment) -> Section:
     items = (
         f"**{alert.severity}** since {_time_words(moment, alert.since)}, {code(alert.subject)}: "
-        f"{plain(clean(alert.message, _LONG))}"
+        f"{escaped(clean(alert.message, _LONG))}"
         for alert in moment.shown.alerts
     )
     return Section("Alerts at the end", items=tuple(items))
@@ -459,17 +461,17 @@ def _events_section(moment: Moment, most: int) -> Section:
     )
     items = (
         f"{at}{f' to {until}' if until != at else ''} "
-        f"{strong.get(line.severity, '')}{code(line.subject)}: {plain(clean(line.words, _LONG))}"
+        f"{strong.get(line.severity, '')}{code(line.subject)}: {escaped(clean(line.words, _LONG))}"
         for line, at, until in times
     )
-    return Section("What happened", (plain(rest),) if rest else (), items=tuple(items))
+    return Section("What happened", (escaped(rest),) if rest else (), items=tuple(items))
 
 
 def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
     """Yield what changed most in the minute that begins at `at`, figures before and after, and the list."""
     when = pivot(moment, at) or at
     first = weightiest(what_happened(moment)[0], when, AROUND_S)
-    words = [] if first is None else [f"{code(first.subject)}: {plain(clean(first.words, _LONG))}"]
+    words = [] if first is None else [f"{code(first.subject)}: {escaped(clean(first.words, _LONG))}"]
     words += [change.words(code(change.subject)) for change in compare_minutes(moment, when)[0][:1]]
     yield Section(paragraphs=(f"**{_time_words(moment, when)} {'; '.join(words) or 'nothing changed'}**",))
     yield _around_section(moment, when)
@@ -485,7 +487,7 @@ def _around_section(moment: Moment, when: datetime | None) -> Section:
     if not moved:
         return Section(title, (why_none,))
     rows = tuple(
-        (change.title, Outside(change.subject), change.before, change.after, share_words(change.share))
+        (change.title, Untrusted(change.subject), change.before, change.after, share_words(change.share))
         for change in moved
     )
     columns = ("Figure", "Of", "Before", "After", "Change")
@@ -539,10 +541,11 @@ def _machine_row(node: NodeView) -> tuple[str, ...]:
 
 
 def _figure_sentences(moment: Moment) -> Iterator[str]:
-    known, above_0 = (
-        {(kind, field) for (kind, _, field), points in moment.series.items() if any(map(has_value, points))}
-        for has_value in (lambda point: point[1] is not None, lambda point: bool(point[1]))
-    )
+    """Yield what each figure with a known value means; a rare one only if it was above 0."""
+    known, above_0 = set(), set()
+    for (kind, _, field), points in moment.series.items():
+        known |= {(kind, field) for _, value in points if value is not None}
+        above_0 |= {(kind, field) for _, value in points if value}
     for figure in FIGURES:
         if figure.help and (figure.of, figure.name) in (above_0 if figure.rare else known):
             # Times have their own unit, s or ms, beside each value.
@@ -582,11 +585,10 @@ def seconds_words(seconds: float) -> str:
     whole = round(seconds)
     if whole >= _HOURS_FROM_S:
         return numbers.age(whole)
-    return (
-        f"{whole} s"
-        if whole < _MINUTES_FROM_S
-        else f"{whole // 60} min{f' {whole % 60} s' * bool(whole % 60)}"
-    )
+    if whole < _MINUTES_FROM_S:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest} s" if rest else f"{minutes} min"
 
 
 def _needs_line(spell: Spell) -> bool:
@@ -594,11 +596,10 @@ def _needs_line(spell: Spell) -> bool:
 
 
 def bad_balances(moment: Moment) -> list[Spell]:
-    """Return the last bad verdict on each group, in the order of their beginning."""
+    """Return the last bad verdict on each group, in the order of the groups' first bad verdicts."""
     bad = {word.value for word in BalanceWord if word.bad}
-    return [
-        *{spell.subject: spell for spell in moment.spells if spell.word in bad and not spell.speed}.values()
-    ]
+    last = {spell.subject: spell for spell in moment.spells if spell.word in bad and not spell.speed}
+    return list(last.values())
 
 
 def _last_verdicts(moment: Moment) -> list[Spell]:
@@ -619,18 +620,18 @@ def _last_verdicts(moment: Moment) -> list[Spell]:
 def _verdict_line(spell: Spell) -> str:
     when = f"{time_of(spell.start)} to {time_of(spell.end)} ({seconds_words(spell.seconds)})"
     head = f"{code(spell.subject)}: **{spell.word}**, {when}"
-    return " · ".join([head, *map(plain, _evidence_sentences(spell))])
+    return " · ".join([head, *map(escaped, _evidence_sentences(spell))])
 
 
 def _evidence_sentences(spell: Spell) -> Iterator[str]:
-    if spell.balance is not None:
-        yield from spell.balance.reasons
-        yield from (f"cause: {text}" for text in (spell.balance.cause,) if text)
-        yield from (f"→ {text}" for text in (spell.balance.hint,) if text)
-    elif spell.speed is not None:
-        yield from (text for text in (spell.speed.reason,) if text)
-        yield from (f"likely: {text}" for text in (spell.speed.cause,) if text)
-        yield from (f"→ {text}" for text in (spell.speed.fix,) if text)
+    balance, speed = spell.balance, spell.speed
+    labelled: list[tuple[str, str | None]] = []
+    if balance is not None:
+        yield from balance.reasons
+        labelled = [("cause: ", balance.cause), ("→ ", balance.hint)]
+    elif speed is not None:
+        labelled = [("", speed.reason), ("likely: ", speed.cause), ("→ ", speed.fix)]
+    yield from (f"{label}{text}" for label, text in labelled if text)
 
 
 def _tests_grid(spell: Spell, balance: Balance, *, on_page: bool) -> Grid:
@@ -714,7 +715,7 @@ def _time_plot(moment: Moment, of: PlotOf, start: datetime, marks: Sequence[Time
     ]
     inside = tuple(mark for mark in marks if start.timestamp() <= mark.at <= moment.end.timestamp())
     plot = TimePlot(of.title, of.unit, tuple(lines), start, moment.end, inside, of.dashed)
-    return _in_ms(plot) if of.unit == "s" else plot
+    return _plot_in_ms(plot) if of.unit == "s" else plot
 
 
 def _curve_points(moment: Moment, key: tuple[str, str, str], start: datetime) -> list[Point | None]:
@@ -744,15 +745,15 @@ def _longest_step_s(values: Values) -> float:
     return max(GAP_S, _INTERVALS * median(steps)) if steps else GAP_S
 
 
-def _in_ms(plot: TimePlot) -> TimePlot:
-    """Convert a plot from seconds to milliseconds if all its values are below `_MS_BELOW_S`."""
+def _plot_in_ms(plot: TimePlot) -> TimePlot:
+    """Return a plot in milliseconds instead of seconds if all its values are below `_MS_BELOW_S`."""
     if max((point.high for line in plot.lines for point in line.known), default=0.0) >= _MS_BELOW_S:
         return plot
-    lines = (replace(line, points=[_in_milliseconds(point) for point in line.points]) for line in plot.lines)
+    lines = (replace(line, points=[_point_in_ms(point) for point in line.points]) for line in plot.lines)
     return replace(plot, unit="ms", lines=tuple(lines))
 
 
-def _in_milliseconds(point: Point | None) -> Point | None:
+def _point_in_ms(point: Point | None) -> Point | None:
     return None if point is None else Point(point.at, *(_MS * value for value in point[1:]))
 
 
@@ -766,7 +767,7 @@ def sketch(plots: Sequence[TimePlot]) -> str:
     for plot in plots:
         if span != (plot.start, plot.end):
             span = (plot.start, plot.end)
-            rows += [""] * bool(rows) + [*_axis_rows(plot)]
+            rows += ["", *_axis_rows(plot)] if rows else _axis_rows(plot)
         rows += _sketch_rows(plot)
     return "\n".join(row.rstrip() for row in rows)
 
@@ -808,10 +809,10 @@ def _curve_cells(points: Points, plot: TimePlot) -> list[float | None]:
         if point is None:
             before = None
             continue
-        cell = min(_CELLS - 1, int((point.at - start) / width))
+        index = min(_CELLS - 1, int((point.at - start) / width))
         if before is not None:
-            cells[before:cell] = [cells[before]] * (cell - before)
-        cells[cell], before = point.value, cell
+            cells[before:index] = [cells[before]] * (index - before)
+        cells[index], before = point.value, index
     return cells
 
 
@@ -827,9 +828,9 @@ def _axis_rows(plot: TimePlot) -> Iterator[str]:
     width = max((plot.end - plot.start).total_seconds(), 1e-9) / _CELLS
     rank = {"▲": 1, "M": 2, "✖": 3}
     for mark in plot.marks:
-        cell = min(_CELLS - 1, int((mark.at - plot.start.timestamp()) / width))
-        if rank.get(mark.sign, 0) > rank.get(signs[cell], 0):
-            signs[cell] = mark.sign
+        index = min(_CELLS - 1, int((mark.at - plot.start.timestamp()) / width))
+        if rank.get(mark.sign, 0) > rank.get(signs[index], 0):
+            signs[index] = mark.sign
     if any(sign != " " for sign in signs):
         yield f"{fit('events', _NAME)} {''.join(signs)}"
 
@@ -849,19 +850,16 @@ def shown_moment(moment: Moment, privacy: Privacy, targets: Iterable[Target] = (
     `targets` are what was watched; `privacy` then recognises their addresses in any text.
     """
     shown = moment.shown
-    servers = [(backend.name, NAMED_BACKEND) for backend in shown.backends] + [
-        (router.name, ROUTER) for router in shown.routers
-    ]
-    servers += [(name, NAMED_BACKEND) for kind, name, _ in moment.series if kind == NAMED_BACKEND]
-    listed = [server for view in shown.fleets if view.fleet for server in view.fleet.servers]
-    servers += [(source.name, NAMED_BACKEND) for source in listed] + [
-        (source.name, ROUTER) for source in shown.fleets
-    ]
-    servers += [(group.group, "group") for group in shown.balance]
-    servers += [(spell.subject, "group") for spell in moment.spells if spell.speed is None]
+    named = [(backend.name, BACKEND) for backend in shown.backends]
+    named += [(router.name, ROUTER) for router in shown.routers]
+    named += [(name, BACKEND) for kind, name, _ in moment.series if kind == BACKEND]
+    named += [(server.name, BACKEND) for view in shown.fleets if view.fleet for server in view.fleet.servers]
+    named += [(view.name, ROUTER) for view in shown.fleets]
+    named += [(group.group, "group") for group in shown.balance]
+    named += [(spell.subject, "group") for spell in moment.spells if spell.speed is None]
     machines = [node.name for node in shown.nodes]
     machines += [name for kind, name, _ in moment.series if kind == NODE]
-    privacy.know(servers, dict.fromkeys(machines), {*_known_hosts(moment), *_target_hosts(targets)})
+    privacy.know(named, dict.fromkeys(machines), {*_known_hosts(moment), *_target_hosts(targets)})
     copy: Moment = _private_copy(moment, "", privacy)
     series = {
         (kind, clean(privacy.machine(name) if kind == NODE else privacy.name(name)), field): values
@@ -885,12 +883,14 @@ def _known_hosts(moment: Moment) -> Iterator[str]:
     yield from filter(None, map(_host_of, urls))
     for node in shown.nodes:
         yield from node.identity.addresses
-        yield from filter(None, (node.identity.hostname,))
+        if node.identity.hostname:
+            yield node.identity.hostname
 
 
 def _target_hosts(targets: Iterable[Target]) -> Iterator[str]:
     for target in targets:
-        yield from filter(None, (_host_of(target.url or ""),))
+        if host := _host_of(target.url or ""):
+            yield host
         if isinstance(target, NodeTarget) and target.ssh:
             yield from (target.ssh, target.ssh.rpartition("@")[2])
 

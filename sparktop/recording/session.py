@@ -72,7 +72,7 @@ class Recordings:
         self._store: Store | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def _post(self, message: str, severity: Severity = Severity.WARNING) -> None:
+    def _add_event(self, message: str, severity: Severity = Severity.WARNING) -> None:
         if self._store is not None:
             self._store.note(_SUBJECT, message, severity)
 
@@ -80,7 +80,7 @@ class Recordings:
         """Add a message to the store's events; callable in any thread, once `start` has been called."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed: there is no screen any more
-                self._loop.call_soon_threadsafe(self._post, message, severity)
+                self._loop.call_soon_threadsafe(self._add_event, message, severity)
 
     async def start(self, store: Store) -> None:
         """Start the flight recorder if it is enabled; add an event if an earlier run ended unexpectedly."""
@@ -92,38 +92,38 @@ class Recordings:
             load_zstd()
             await asyncio.to_thread(make_folder, folder)
         except OSError as error:
-            self._post(f"the flight recorder is off: {clean(folder, 200)}: {reason_of(error)}")
+            self._add_event(f"the flight recorder is off: {clean(folder, 200)}: {reason_of(error)}")
             return
         except OutputError as error:
-            self._post(f"the flight recorder is off: {error}")
+            self._add_event(f"the flight recorder is off: {error}")
             return
-        await asyncio.to_thread(self._report_end, folder, self._report)
+        await asyncio.to_thread(self._report_unexpected_end, folder, self._report)
         limit = self._watch.flight_mib * MIB
         incidents = Incidents(incident_folder(folder), self._watch.incidents, self._report)
         store.listen_events(incidents.on_event)
 
-        def begin(instant: Instant) -> Path:
+        def next_path(instant: Instant) -> Path:
             make_folder(folder)  # it may have been deleted meanwhile
             return part_path(folder, instant)
 
-        def begun(path: Path) -> None:
+        def on_part(path: Path) -> None:
             incidents.on_part(path)
             retain(folder, limit, datetime.now(UTC))
 
         self._incidents = incidents
         self._flight = Recorder(
             self._watch,
-            next_path=begin,
+            next_path=next_path,
             part_s=PART_S,
             on_problem=self._report,
-            on_part=begun,
+            on_part=on_part,
             on_written=incidents.on_written,
         )
         self.journal.add(self._flight)
         self._flight.start(store)
 
     @staticmethod
-    def _report_end(folder: Path, report: Callable[[str], None]) -> None:
+    def _report_unexpected_end(folder: Path, report: Callable[[str], None]) -> None:
         from sparktop.recording.records import boot_id  # late, and in a thread: it loads pydantic
 
         ended = last_end(folder, boot_id())
@@ -170,13 +170,15 @@ class Recordings:
         return f"recording to {clean(path, 200)}"
 
     def write(self, instant: Instant, call: Call) -> None:
-        """Record the view of a sweep that the overview screen shows; do not raise.
+        """Record the view of the sweep on the board after each judgement of the store; do not raise.
 
-        `call` is not recorded here. A running sweep's view is recorded every `SWEEP_EVERY_S` seconds, and one
-        that has ended every `ENDED_SWEEP_EVERY_S` seconds.
+        `call` itself is not recorded here: the recorders do that. A running sweep's view is recorded every
+        `SWEEP_EVERY_S` seconds, and one that has ended every `ENDED_SWEEP_EVERY_S` seconds.
         """
-        band = self.band() if call.change is Change.JUDGE else self._sweep
-        view, old = None if isinstance(band, Countdown) else band, self._sweep
+        if call.change is not Change.JUDGE:
+            return
+        band, old = self.band(), self._sweep
+        view = None if isinstance(band, Countdown) else band
         is_same = view is not None and old is not None and view.status is old.status
         every_s = SWEEP_EVERY_S if view and not view.status.over else ENDED_SWEEP_EVERY_S
         is_early = is_same and instant.at - self._sweep_at < every_s
@@ -240,9 +242,10 @@ async def record(
     incidents: Path,
     limits: tuple[float | None, int | None] = (None, None),
 ) -> tuple[list[Path], str | None]:
-    """Watch and record into `path` until Ctrl+C, SIGTERM or a limit: seconds, or bytes of all files.
+    """Watch and record into `path` until Ctrl+C, SIGTERM or one of `limits`.
 
-    Return (the files that it wrote, why the end is missing; None for a complete recording).
+    `limits` are seconds, and bytes of all files. Return (the files that it wrote, why the end is missing;
+    None for a complete recording).
 
     After a day or a GiB a file with the next number begins beside it. The minutes around chosen alerts are
     saved in the folder `incidents`, too. `report` receives lines for the user; it is called in any thread.
@@ -259,6 +262,7 @@ async def record(
     finally:
         file.close()
     written, stopped, ended = list[Path](), list[str](), asyncio.Event()
+    reason: str | None = None
     seconds, size = limits
 
     def end(number: signal.Signals) -> None:

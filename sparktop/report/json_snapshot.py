@@ -32,7 +32,7 @@ from sparktop.events import event_json
 from sparktop.model.balance import Balance, StepTime
 from sparktop.model.figures import COUNTER_FIGURES
 from sparktop.model.node import NodeSample
-from sparktop.model.plain import fields_of, plain
+from sparktop.model.plain import fields_of, json_values
 from sparktop.model.ranks import RanksView
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, RouterView
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
@@ -77,7 +77,7 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         "events": [event_json(event) for event in snapshot.events],
         "self": snapshot.self_cost,
     }
-    return {key: plain(value) for key, value in body.items()}
+    return {key: json_values(value) for key, value in body.items()}
 
 
 def _source_json(view: BackendView | NodeView | RouterView | FleetView) -> dict[str, object]:
@@ -96,7 +96,7 @@ _ALWAYS = ("external_cache_hit_percent", "media_cache_hit_percent")
 
 _LEFT_OUT = (
     *("history", "load", "start_memory", "lanes_balance", "version", "failure", "failing_since", "client"),
-    *("yard", "counter_figures", "finished", "spec_accept_by_position", *_COUNTERS, *_LATENCIES),
+    *("yardstick_basis", "counter_figures", "finished", "spec_accept_by_position", *_COUNTERS, *_LATENCIES),
 )
 """Fields of a backend that are not written, or under other keys."""
 

@@ -52,7 +52,7 @@ from sparktop.store.sources import SourceKey, SourceKind
 from sparktop.store.standstills import RankVerdicts, Standstills
 from sparktop.store.starts import ServerStarts
 from sparktop.store.tracks import Placement, Track, Tracks
-from sparktop.store.yardsticks import Yards
+from sparktop.store.yardsticks import YardstickBases
 
 
 class Change(StrEnum):
@@ -152,7 +152,7 @@ class Store:
         self.balance, self.progress, self.limits = GroupBalances(), Standstills(), ServerLimits()
         self.ranks = RankVerdicts(self._tracks)
         self._findings = CurrentFindings()
-        self.yards = Yards(self._tracks.nodes, watch.models)
+        self.yardsticks = YardstickBases(self._tracks.nodes, watch.models)
         self._states = StateEvents()
         self._self_cost = SelfView()
         self._listeners: tuple[Hear, ...] = ()
@@ -213,7 +213,7 @@ class Store:
         instant = self._record_call(Change.REMOVE, key)
         self._tracks.remove(key)
         self.starts.forget(key.name)
-        self.yards.forget(key.name)
+        self.yardsticks.forget(key.name)
         self.ranks.forget(key.name)
         self._placement.outdate()
         self.balance.regroup()
@@ -305,7 +305,7 @@ class Store:
         """Add what files hold of earlier starts and setups of servers, and of published rates."""
         self._record_call(Change.LEARN, kept)
         self.starts.learn(kept.starts)
-        self.yards.learn(kept.setups, kept.published)
+        self.yardsticks.learn(kept.setups, kept.published)
 
     def suspects(self) -> tuple[str, ...]:
         """Return the names of the backends that seem to be stuck."""
@@ -469,18 +469,18 @@ class Store:
         judge_health(self._alerts, key, track.health, when)
         judge_backend(self._alerts, key, track, self._tracks.thresholds.states, when)
         if kind is LinkKind.RESTARTED:
-            self.yards.restart(key.name, sample.at)
+            self.yardsticks.restart(key.name, sample.at)
             self.ranks.forget(key.name)
         elif kind is not LinkKind.CONTINUES:
-            self.yards.forget(key.name)
+            self.yardsticks.forget(key.name)
         self._events.add(*model_events(key, track, when))
         self._events.add(
             *link_events(key, track, kind, when, engine), *self.starts.note_answer(track, sample, when)
         )
         if (server := self.starts.server_of(track)) is not None:
             track.note_launch(server, sample)
-        self.yards.note(track, server, when)
-        changed = self.yards.take_restart_changes(key.name, sample.at)
+        self.yardsticks.note(track, server, when)
+        changed = self.yardsticks.take_restart_changes(key.name, sample.at)
         self._events.add(*setup_events(key, changed, when))
         peers = self._placement.peers(track)
         track.slow_steps.judge(self._alerts, key, track.view, track.step_pace, peers, when)
@@ -513,9 +513,9 @@ class Store:
         view = track.view
         bandwidth = bandwidth_gb_per_s([self._placement.node_sample(name) for name in view.nodes])
         spread = (len(view.nodes), len(view.lanes))
-        yard = self.yards.of(view.name)
+        basis = self.yardsticks.of(view.name)
         findings = self._findings.of(SourceKey.backend(view.name))
-        token_gb = None if yard.weights is None else yard.weights.token_gb
+        token_gb = None if basis.weights is None else basis.weights.token_gb
         return replace(
             view,
             age_s=track.health.age_s(at),
@@ -529,7 +529,7 @@ class Store:
             spec_verdict=shown_line(findings),
             lanes_balance=self.balance.of_lanes(view.name),
             in_sweep=at < track.loaded_until,
-            yard=yard,
+            yardstick_basis=basis,
             roofline_percent=read_percent(bandwidth, view.estimated_read_gb_per_s, *spread),
             roofline_tps=limit_tps(bandwidth, token_gb, *spread),
             uptime_s=track.uptime_s(at, now.timestamp()),

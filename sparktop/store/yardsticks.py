@@ -1,4 +1,7 @@
-"""What servers are compared with: their setups with the best steps of each, published rates, weights."""
+"""What each server's decode rate is compared with: the fastest steps of its setups, published rates, weights.
+
+A setup is what may change the rate: versions, flags, firmware. A step is a pass of the engine over its batch.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from sparktop.model.yardsticks import (
     PastSetup,
     PublishedRates,
     SteadyLoad,
-    Yard,
+    YardstickBasis,
 )
 from sparktop.store.backend import BackendTrack
 from sparktop.store.node import NodeTrack
@@ -41,15 +44,15 @@ _FROM_CONFIGURATION = "the configuration"
 _Key = tuple[str, str, str]
 
 
-class Yards:
-    """Keeps what each backend can be compared with, and which of its setups have new bests."""
+class YardstickBases:
+    """Keeps the basis of each backend's yardsticks, and which of its setups have new bests."""
 
     def __init__(self, nodes: Mapping[str, NodeTrack], models: Mapping[str, ModelFacts]) -> None:
         """Keep a reference to `nodes` (by name), which may change; `models` are facts by served name."""
         self._nodes, self._models = nodes, models
         self._setups: dict[_Key, list[PastSetup]] = {}
         self._published: tuple[PublishedRates, ...] = ()
-        self._yards: dict[str, Yard] = {}
+        self._bases: dict[str, YardstickBasis] = {}
         self._busy_since: dict[str, float] = {}
         self._made_at: dict[str, float] = {}
         self._changed: set[_Key] = set()
@@ -64,10 +67,10 @@ class Yards:
         """Add what files know; a setup that is known keeps the better figures of both."""
         for setup in setups:
             for best in setup.bests:
-                self._keep(replace(setup, bests=()), best)
+                self._keep_best(replace(setup, bests=()), best)
         by_source = {rates.source: rates for rates in (*self._published, *published)}
         self._published = tuple(by_source.values())
-        self._yards.clear()
+        self._bases.clear()
 
     def take_changed(self) -> tuple[PastSetup, ...]:
         """Return the setups of all servers whose bests changed since the last call."""
@@ -78,13 +81,13 @@ class Yards:
         """Return the known setups of a server: (address, engine, model)."""
         return tuple(self._setups.get(key, ()))
 
-    def of(self, name: str) -> Yard:
-        """Return what a backend is compared with, as of its newest poll."""
-        return self._yards.get(name, Yard())
+    def of(self, name: str) -> YardstickBasis:
+        """Return the basis of a backend's yardsticks, as of its newest poll."""
+        return self._bases.get(name, YardstickBasis())
 
     def forget(self, name: str) -> None:
         """Forget a backend that is another server now, or is not watched any more; its setups stay."""
-        self._yards.pop(name, None)
+        self._bases.pop(name, None)
         self._busy_since.pop(name, None)
         self._facts_of.pop(name, None)
         self._before_restart.pop(name, None)
@@ -113,37 +116,37 @@ class Yards:
         return tuple(changes({fact: before[fact] for fact in due}, now))
 
     def note(self, track: BackendTrack, server: Workload | None, when: Instant) -> None:
-        """Note the newest poll of a backend; `server` is its process, where a watched machine shows it."""
+        """Update a backend's basis after a poll; `server` is its process, if a watched machine shows it."""
         view, name = track.view, track.target.name
         key = (_address(view.url), view.engine or "", view.model or "")
         if view.model is None:
-            self._yards.pop(name, None)
+            self._bases.pop(name, None)
             return
         self.wanted.add(key)
         since = self._busy_since.setdefault(name, when.at) if view.running else when.at
-        yard = self._yards.get(name)
+        basis = self._bases.get(name)
         if (
-            yard is None
-            or yard.facts.get(ENGINE_VERSION) != (view.version or None)  # it is known a poll later
+            basis is None
+            or basis.facts.get(ENGINE_VERSION) != (view.version or None)  # it is known a poll later
             or when.at - self._made_at[name] >= _AGAIN_S
         ):
-            yard, self._made_at[name] = self._make_yard(view, server), when.at
-            self._facts_of[name] = yard.facts
+            basis, self._made_at[name] = self._make_basis(view, server), when.at
+            self._facts_of[name] = basis.facts
         wall_at = when.wall.timestamp()
         # One judgement: what "slow-steps" finds slow is neither kept nor judged again.
         steady = None if track.slow_steps.seems_slow else track.steady
-        if steady is not None and self._keep(
-            PastSetup(*key, yard.facts, wall_at), replace(steady, at=wall_at)
+        if steady is not None and self._keep_best(
+            PastSetup(*key, basis.facts, wall_at), replace(steady, at=wall_at)
         ):
             self._changed.add(key)
         setups = self.setups(key)
-        self._yards[name] = replace(yard, setups=setups, steady=steady, busy_s=when.at - since)
+        self._bases[name] = replace(basis, setups=setups, steady=steady, busy_s=when.at - since)
 
-    def _make_yard(self, view: BackendView, server: Workload | None) -> Yard:
-        """Return what is known of a backend's setup, weights and machines."""
+    def _make_basis(self, view: BackendView, server: Workload | None) -> YardstickBasis:
+        """Return the basis as far as it follows from a backend's setup, weights and machines."""
         samples = [self._nodes[node].view.sample for node in view.nodes if node in self._nodes]
         bandwidth = bandwidth_gb_per_s(samples) if len(samples) == len(view.nodes) else None
-        return Yard(
+        return YardstickBasis(
             self._facts(view, server),
             published=self._published_rates(view),
             weights=self._weights(view, server),
@@ -151,19 +154,19 @@ class Yards:
             cores=max(1, len(view.lanes)),
         )
 
-    def _keep(self, setup: PastSetup, load: SteadyLoad) -> bool:
-        """Keep steps as the best of their batch if they are; return whether they are."""
+    def _keep_best(self, setup: PastSetup, load: SteadyLoad) -> bool:
+        """Keep `load` in its setup if it is the best of its batch there; return whether it is."""
         setups = self._setups.setdefault(setup.key, [])
-        kept_setup = next((other for other in setups if other.facts == setup.facts), setup)
-        bests = {_batch_of(kept_best): kept_best for kept_best in kept_setup.bests}
-        before = bests.get(_batch_of(load))
-        best = load if before is None else _best_of(before, load)
+        same_setup = next((other for other in setups if other.facts == setup.facts), setup)
+        best_of = {_batch_of(best): best for best in same_setup.bests}
+        before = best_of.get(_batch_of(load))
+        best = load if before is None else _better_of(before, load)
         if best is before:
             return False
-        bests[_batch_of(load)] = best
-        kept = sorted(bests.values(), key=lambda kept_best: -kept_best.at)[:MOST_BESTS]
-        newest = replace(kept_setup, at=max(kept_setup.at, setup.at), bests=tuple(kept))
-        others = [other for other in setups if other is not kept_setup]
+        best_of[_batch_of(load)] = best
+        bests = sorted(best_of.values(), key=lambda best: -best.at)[:MOST_BESTS]
+        newest = replace(same_setup, at=max(same_setup.at, setup.at), bests=tuple(bests))
+        others = [other for other in setups if other is not same_setup]
         self._setups[setup.key] = sorted([newest, *others], key=lambda other: -other.at)[:MOST_SETUPS]
         return True
 
@@ -230,8 +233,11 @@ def _batch_of(load: SteadyLoad) -> tuple[int, int, int]:
     return batch_key(load.running, load.batch, load.kv_percent)
 
 
-def _best_of(before: SteadyLoad, load: SteadyLoad) -> SteadyLoad:
-    """Return the faster steps of the same batch with the higher rate of both; `before` if it was both."""
+def _better_of(before: SteadyLoad, load: SteadyLoad) -> SteadyLoad:
+    """Return the load with the shorter steps of two of the same batch, with the higher rate of both.
+
+    `before` is returned unchanged if `load` betters neither by more than `_BETTER`.
+    """
     faster = load.step_ms < (1 - _BETTER) * before.step_ms
     higher = (load.tps or 0.0) > (1 + _BETTER) * (before.tps or 0.0)
     if not faster and not higher:

@@ -23,7 +23,7 @@ from sparktop.config.options import (
     shown_place,
 )
 from sparktop.config.toml_text import Place, Value, with_values
-from sparktop.config.trust import Approvals, is_found, refusal
+from sparktop.config.trust import Approvals, is_discovered, refusal
 from sparktop.config.watch import read_config
 from sparktop.errors import ConfigError
 from sparktop.files import PRIVATE, find_config, usual_places, write_whole
@@ -91,7 +91,7 @@ class Configured:
         if named.suffix == ".toml" and named.is_file():
             return named
         file = find_config(None, self._env)
-        if file is None or (is_found(None, file, self._env) and refusal(file, file.stat()) is not None):
+        if file is None or (is_discovered(None, file, self._env) and refusal(file, file.stat()) is not None):
             return usual_places(self._env)[-1]
         return file
 
@@ -167,10 +167,10 @@ def _write_file(path: Path, values: Mapping[Place, Value], env: Mapping[str, str
 
     approvals = Approvals(env)
     is_file = path.exists()
-    before, about = read_config(path) if is_file else ("", None)
+    before, status = read_config(path) if is_file else ("", None)
     text = with_values(before, values)
     check(path, text)
-    is_approved = about is not None and approvals.has(path, about, before)
+    is_approved = status is not None and approvals.has(path, status, before)
     path.parent.mkdir(parents=True, exist_ok=True)
     # A link stays one: its target is replaced.
     write_whole(path.resolve(), text, path.stat().st_mode & 0o777 if is_file else PRIVATE)

@@ -355,7 +355,7 @@ async def keep_setups(
     while True:
         if passed_s - given_s >= _GIVE_EVERY_S:  # for a recording that began meanwhile, and new recipes
             given_s, given = passed_s, set()
-        if new := store.yards.wanted - given:
+        if new := store.yardsticks.wanted - given:
             given |= new
             setups, problem = (Kept(), None) if store.simulated else await asyncio.to_thread(read_kept, path)
             published, wrong = await asyncio.to_thread(read_recipes, env)
@@ -365,7 +365,7 @@ async def keep_setups(
                 if words:
                     store.note("sparktop", clean(words, 300))
         if passed_s - saved_s >= _SAVE_EVERY_S:
-            saved_s, changed = passed_s, store.yards.take_changed()
+            saved_s, changed = passed_s, store.yardsticks.take_changed()
             keeps = changed and not store.simulated
             problem = await asyncio.to_thread(add_setups, path, changed) if keeps else None
             _note_problem(store, "best steps are not kept", path, problem)

@@ -18,7 +18,7 @@ from sparktop.analysis.yardsticks import (
     yardsticks,
 )
 from sparktop.model.node import ModelWeights
-from sparktop.model.yardsticks import FLAGS, PastSetup, PublishedRates, SteadyLoad, Yard
+from sparktop.model.yardsticks import FLAGS, PastSetup, PublishedRates, SteadyLoad, YardstickBasis
 from sparktop.watch.state_files import SHIPPED, read_recipe
 
 GB10, TOKEN_GB = 273.0, 2.55
@@ -37,8 +37,8 @@ def published(name: str, target: str) -> PublishedRates:
 
 def test_the_limit_of_one_request_is_that_of_the_seed() -> None:
     """273 GB/s / 2.55 GB = 107 tokens/s; 40 of them are 37 %, as the post says."""
-    yard = Yard(weights=ModelWeights(TOKEN_GB, mixture=True), bandwidth_gb_per_s=GB10)
-    limit = yardsticks(yard, BLOG["playbook_tps"], 1.0)[2]
+    basis = YardstickBasis(weights=ModelWeights(TOKEN_GB, mixture=True), bandwidth_gb_per_s=GB10)
+    limit = yardsticks(basis, BLOG["playbook_tps"], 1.0)[2]
     assert limit.tps == pytest.approx(BLOG["limit_tps"], rel=0.01)
     assert limit.percent == pytest.approx(100 * BLOG["playbook_efficiency"], rel=0.01)
 
@@ -57,16 +57,16 @@ def test_the_limit_of_dense_weights(
     machines: int, cores: int, running: int, accepted: float, expected: float
 ) -> None:
     """Bandwidth of all machines / 16 GB x tokens of a step of a core, accepted drafts included."""
-    yard = Yard(weights=ModelWeights(16.0), bandwidth_gb_per_s=machines * GB10, cores=cores)
+    basis = YardstickBasis(weights=ModelWeights(16.0), bandwidth_gb_per_s=machines * GB10, cores=cores)
     generated = running / cores * (1 + accepted)
-    assert yardsticks(yard, 5.0, running, generated=generated)[2].tps == pytest.approx(expected, rel=0.01)
+    assert yardsticks(basis, 5.0, running, generated=generated)[2].tps == pytest.approx(expected, rel=0.01)
     assert step_limit_tps(ModelWeights(16.0), machines * GB10, generated) == pytest.approx(expected, rel=0.01)
 
 
 def test_the_limit_counts_what_a_step_reads_of_the_kv_cache() -> None:
     """273 GB/s / (16 GB + 4 GB of 32,768 tokens in the cache) x 16 tokens of a step."""
-    yard = Yard(weights=ModelWeights(16.0, kv_token_bytes=4e9 / 32_768), bandwidth_gb_per_s=GB10)
-    limit = yardsticks(yard, 100.0, 16.0, kv_tokens=32_768.0)[2]
+    basis = YardstickBasis(weights=ModelWeights(16.0, kv_token_bytes=4e9 / 32_768), bandwidth_gb_per_s=GB10)
+    limit = yardsticks(basis, 100.0, 16.0, kv_tokens=32_768.0)[2]
     assert limit.tps == pytest.approx(16 * 273 / 20)
     assert "16.00 GB a step by its files and 4.00 of KV cache" in limit.source
 
@@ -74,13 +74,13 @@ def test_the_limit_counts_what_a_step_reads_of_the_kv_cache() -> None:
 def test_limits_that_are_not_known_say_why() -> None:
     """No bandwidth, no weights, experts of several requests, weights that cannot be those that are read."""
     mixture = ModelWeights(TOKEN_GB, mixture=True)
-    yards = (
-        Yard(weights=mixture),
-        Yard(bandwidth_gb_per_s=GB10),
-        Yard(weights=mixture, bandwidth_gb_per_s=GB10),
-        Yard(weights=ModelWeights(100.0), bandwidth_gb_per_s=GB10),
+    bases = (
+        YardstickBasis(weights=mixture),
+        YardstickBasis(bandwidth_gb_per_s=GB10),
+        YardstickBasis(weights=mixture, bandwidth_gb_per_s=GB10),
+        YardstickBasis(weights=ModelWeights(100.0), bandwidth_gb_per_s=GB10),
     )
-    sticks = [yardsticks(yard, 100.0, 8.0)[2] for yard in yards]
+    sticks = [yardsticks(basis, 100.0, 8.0)[2] for basis in bases]
     assert [one.percent for one in sticks] == [None] * 4
     said = " ".join(one.words for one in sticks)
     assert all(
@@ -106,7 +106,7 @@ def test_published_figures_are_those_of_the_tables(name: str, target: str, runni
     """Each level of a shipped table is a yardstick, and half of it is 50 %."""
     rates = published(name, target)
     assert published_at(rates, running) == tps
-    stick = yardsticks(Yard(published=(rates,), servers=rates.servers), tps / 2, running)[1]
+    stick = yardsticks(YardstickBasis(published=(rates,), servers=rates.servers), tps / 2, running)[1]
     assert (stick.tps, stick.percent) == (tps, 50.0)
     assert stick.source == f"{name}: {target}"
 
@@ -126,8 +126,8 @@ def test_between_two_levels_a_straight_line() -> None:
     """At 6 running half of the way from 4 to 8; beyond the last level nothing is known."""
     rates = PublishedRates("t", "m", "vllm", "GB10", levels=((4, 100.0), (8, 140.0)))
     assert [published_at(rates, at) for at in (3, 4, 6, 8, 9)] == [None, 100.0, 120.0, 140.0, None]
-    assert "between two levels" in yardsticks(Yard(published=(rates,)), 60.0, 6.0)[1].source
-    assert "no table reaches 9 running" in yardsticks(Yard(published=(rates,)), 60.0, 9.0)[1].words
+    assert "between two levels" in yardsticks(YardstickBasis(published=(rates,)), 60.0, 6.0)[1].source
+    assert "no table reaches 9 running" in yardsticks(YardstickBasis(published=(rates,)), 60.0, 9.0)[1].words
 
 
 def test_the_highest_of_several_tables_counts() -> None:
@@ -136,14 +136,14 @@ def test_the_highest_of_several_tables_counts() -> None:
         published("spark-topologies-2026-03", "solo"),
         published("gx10-concurrency-first", "ngc-hand-tuned"),
     )
-    stick = yardsticks(Yard(published=both), 23.0, 1.0)[1]
+    stick = yardsticks(YardstickBasis(published=both), 23.0, 1.0)[1]
     assert (stick.tps, stick.percent) == (57.5, 40.0)
     assert stick.source.endswith("solo; best of 2 published for 1 request (34.8 to 57.5)")
 
 
 def test_the_own_best_is_of_this_version_flags_and_batch() -> None:
     """That of another version counts for nothing, nor do other batches."""
-    yard = Yard(
+    basis = YardstickBasis(
         {"version": "2", FLAGS: "-tp 2", "driver": "b"},
         setups=(
             best(8, 200.0, version="1", **{FLAGS: "-tp 2"}),
@@ -151,13 +151,13 @@ def test_the_own_best_is_of_this_version_flags_and_batch() -> None:
             best(16, 300.0, version="2", **{FLAGS: "-tp 2"}),
         ),
     )
-    stick = yardsticks(yard, 93.0, 8.0, 8.0)[0]
+    stick = yardsticks(basis, 93.0, 8.0, 8.0)[0]
     assert (stick.tps, stick.percent) == (150.0, 62.0)
     assert stick.source == "8 running, 2025-11-03"
-    assert own_best(yard, 4.0) is None
-    assert own_best(yard, 8.0, before=1762128000.0) is None
-    assert own_best(yard, 8.0, 64.0) is None
-    assert words(yardsticks(yard, 93.0, 8.0, 8.0)) == "62 % of its own best"
+    assert own_best(basis, 4.0) is None
+    assert own_best(basis, 8.0, before=1762128000.0) is None
+    assert own_best(basis, 8.0, 64.0) is None
+    assert words(yardsticks(basis, 93.0, 8.0, 8.0)) == "62 % of its own best"
 
 
 def test_a_larger_batch_may_take_longer() -> None:

@@ -116,8 +116,8 @@ def test_a_setting_without_a_mark_is_not_harmless(monkeypatch: pytest.MonkeyPatc
     table = dict(SETTINGS.table or {})
     table["theme"] = replace(table["theme"], reach=Reach.UNKNOWN)
     monkeypatch.setattr(schema, "SETTINGS", replace(SETTINGS, table=table))
-    (power,) = check(Path("x.toml"), 'theme = "spark-light"').powers()
-    assert power == "line 1: theme = spark-light: does what a found file may not do"
+    (setting,) = check(Path("x.toml"), 'theme = "spark-light"').sensitive_settings()
+    assert setting == "line 1: theme = spark-light: does what a found file may not do"
 
 
 def test_a_list_of_plain_values_without_a_mark_is_not_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,8 +132,8 @@ def test_a_list_of_plain_values_without_a_mark_is_not_harmless(monkeypatch: pyte
     table["backends"] = replace(table["backends"], kind=kind)
     monkeypatch.setattr(schema, "SETTINGS", replace(SETTINGS, table=table))
     text = f'{BACKEND}nodes = ["n"]\ncudagraph_capture_sizes = [1, 2]\n{NODE.replace("x", "n")}'
-    powers = check(Path("x.toml"), text).powers()
-    assert [power.partition(": ")[2] for power in powers] == [
+    sensitive = check(Path("x.toml"), text).sensitive_settings()
+    assert [setting.partition(": ")[2] for setting in sensitive] == [
         "backends[0].nodes = n: does what a found file may not do",
         "backends[0].cudagraph_capture_sizes: does what a found file may not do",
     ]
@@ -325,7 +325,7 @@ def test_the_key_of_the_demo_is_no_secret(env: dict[str, str]) -> None:
     assert watch.backends
 
 
-def test_many_powers_are_listed_in_short(env: dict[str, str]) -> None:
+def test_many_sensitive_settings_are_listed_in_short(env: dict[str, str]) -> None:
     """A file with hundreds of settings that need an approval fills no screen; the worst stand first."""
     write(
         "\n".join(

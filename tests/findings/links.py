@@ -14,7 +14,7 @@ from sparktop.analysis.slow_link import KIND, SlowLink
 from sparktop.model.event import Finding
 from sparktop.model.node import GpuReading, NetworkReading, NodeSample
 from sparktop.model.snapshot import BackendView, EachServer, NodeView, Situation
-from sparktop.model.yardsticks import PastSetup, SteadyLoad, Yard
+from sparktop.model.yardsticks import PastSetup, SteadyLoad, YardstickBasis
 from tests.findings.study import UNKNOWN, Family
 
 MACHINES = ("spark-1", "spark-2")
@@ -79,7 +79,7 @@ def play(random: Random, trouble: Trouble) -> list[Finding]:
     node_at, nodes = -1, {}
     best_ms = [1000 * (base_s + per_s * one + one * token_bytes / _LINK) for one in batches]
     bests = tuple(SteadyLoad(0.0, *of) for of in zip(batches, batches, best_ms, strict=True))
-    yard = Yard(setups=(PastSetup("b", "vllm", "glm", bests=bests),) if trouble.kept else ())
+    basis = YardstickBasis(setups=(PastSetup("b", "vllm", "glm", bests=bests),) if trouble.kept else ())
     for at in range(WELL_S + TROUBLE_S):
         is_well = at < WELL_S and not trouble.always
         now = Trouble(batches=trouble.batches) if is_well else trouble
@@ -107,7 +107,7 @@ def play(random: Random, trouble: Trouble) -> list[Finding]:
             best_step_ms=1000 * (step_s if trouble.always else best_s),
             steps_per_s=1 / step_s,
             generation_tps=batch / step_s,
-            yard=yard,
+            yardstick_basis=basis,
         )
         seen = list(rule.look(Situation(float(at), _WHEN, {"glm": view}, nodes)))
         found += seen if at >= WELL_S + TROUBLE_S - 60 or is_well else []

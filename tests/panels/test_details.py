@@ -113,7 +113,7 @@ def test_an_unknown_node_shows_no_figure() -> None:
     ],
 )
 def test_the_table_says_what_the_buckets_can(latency: Latency, words: str) -> None:
-    """Outside the buckets the table shows the nearest bound; without an answer it says for how long."""
+    """Untrusted the buckets the table shows the nearest bound; without an answer it says for how long."""
     view = BackendView("x", "http://x:1", "g", itl=latency)
     line = next(line for line in backend_text(view).splitlines() if "│ ITL " in line)
     assert words in line[:57]

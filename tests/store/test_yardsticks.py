@@ -58,14 +58,14 @@ def test_a_servers_rate_beside_the_published_and_the_limit() -> None:
     assert found.line in render(snapshot, 200)
     (shown,) = json.loads(json.dumps(to_json(snapshot)))["backends"]
     assert found.line in [one["line"] for one in shown["findings"]]
-    assert "yard" not in shown
+    assert "yardstick_basis" not in shown
 
 
 def test_with_prompts_only_the_own_best_is_compared() -> None:
     """Published rates and the limit are of decoding; a best of as many prompt tokens is not."""
     before = server_of_now()
     before.run(140, 4, prompt_share=0.8)
-    kept = before.store.yards.take_changed()
+    kept = before.store.yardsticks.take_changed()
     later = server_of_now()
     later.at += 2000
     later.start(Setup())
@@ -95,7 +95,7 @@ def test_setups_and_bests_are_kept_once_they_change() -> None:
     """The version and what the machine says; nothing more until something is better."""
     server = server_of_now()
     server.run(120, 4)
-    (setup,) = server.store.yards.take_changed()
+    (setup,) = server.store.yardsticks.take_changed()
     assert setup.key == ("b:8000", "vllm", "m")
     assert setup.facts == {
         "version": "0.31.0",
@@ -107,14 +107,14 @@ def test_setups_and_bests_are_kept_once_they_change() -> None:
     (best,) = setup.bests
     assert (best.running, round(best.batch)) == (4.0, 4)
     server.run(60, 4, slower=lambda _: 1.1)
-    assert server.store.yards.take_changed() == ()
+    assert server.store.yardsticks.take_changed() == ()
 
 
 def test_what_files_hold_is_recorded() -> None:
     """A recording gives the same bests and published rates to the store that it is played into."""
     server = server_of_now()
     server.run(120, 4)
-    (setup,) = server.store.yards.take_changed()
+    (setup,) = server.store.yardsticks.take_changed()
     call = Call(Change.LEARN, (Kept(setups=(setup,), published=(TABLE,)),))
     record = record_of(Instant(1.0, server.store.snapshot().taken_at), call)
     assert record is not None
@@ -123,7 +123,7 @@ def test_what_files_hold_is_recorded() -> None:
     (kept,) = read.arguments
     assert isinstance(kept, Kept)
     played.store.learn(kept)
-    (again,) = played.store.yards.setups(setup.key)
+    (again,) = played.store.yardsticks.setups(setup.key)
     assert again.facts == setup.facts
     assert again.bests[0].step_ms == pytest.approx(setup.bests[0].step_ms)
     assert played.run(120, 4) is played

@@ -141,7 +141,7 @@ async def test_bests_of_a_server_are_kept_and_given_again(tmp_path: Path) -> Non
     env = {"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     add_setups(tmp_path / "sparktop" / "bests.json", [SETUP, replace(SETUP, model="other")])
     store = Store(Watch())
-    store.yards.wanted.add(SETUP.key)
+    store.yardsticks.wanted.add(SETUP.key)
     with pytest.raises(asyncio.CancelledError):
         await keep_setups(store, ended, env)
-    assert store.yards.setups(SETUP.key) == (SETUP,)
+    assert store.yardsticks.setups(SETUP.key) == (SETUP,)

@@ -387,12 +387,12 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
 
 def _unknown_yardsticks(view: BackendView) -> str:
     """Return why nothing is known of what a server that works should give; "" where something is known."""
-    steady = view.yard.steady
+    steady = view.yardstick_basis.steady
     if not view.ok or not view.running or view.yardsticks:
         return ""
     if steady is None or not steady.tps:
         return "expected tok/s: known after ten steps of one batch size"
-    own_best, published, limit = yardsticks(view.yard, steady.tps, steady.running, steady.batch)
+    own_best, published, limit = yardsticks(view.yardstick_basis, steady.tps, steady.running, steady.batch)
     others = [yardstick.source for yardstick in (published, limit) if yardstick.tps is None]
     if view.prompt_tps is not None and view.prompt_tps > MOST_PROMPT * steady.tps:
         others = ["others are not compared while prompts are computed"]

@@ -197,7 +197,7 @@ class _PlotPlaces(Struct, frozen=True):
 
     def y(self, value: float) -> int:
         """Return the index of the dot row for a value, from the bottom; outside the plot, the nearest one."""
-        highest = self.grid.levels - 1
+        highest = self.grid.dot_rows - 1
         if self.bottom <= 0:
             share = value / self.top
         else:

@@ -28,7 +28,7 @@ _WIDE = 100
 """Width in cells from which on names have more room."""
 _DETAIL_FROM = 12
 """Height in rows from which on the result under the cursor is also shown in full below the table."""
-_LEAST_RESULTS, _RESULTS_SHARE = 5, 0.4
+_LEAST_RESULTS, RESULTS_SHARE = 5, 0.4
 """Least rows of the table above a preview, and the table's share of their rows if there are many results."""
 _LEAST_PREVIEW = 4
 _PLOT = 6
@@ -74,7 +74,7 @@ def room_of(height: int, count: int) -> int:
     Below them, the result under the cursor has a preview if there is room.
     """
     room = max(1, height - TOP - 1 - (2 if height >= _DETAIL_FROM else 0))
-    few = min(count, max(_LEAST_RESULTS, int(_RESULTS_SHARE * room)))
+    few = min(count, max(_LEAST_RESULTS, int(RESULTS_SHARE * room)))
     return max(1, few) if room - few >= _LEAST_PREVIEW else room
 
 

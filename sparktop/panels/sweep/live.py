@@ -670,7 +670,7 @@ def _ttft_graph(axis: SweepAxis, height: int) -> list[Row]:
     positive = [value for points in live.ttft_ms for value in points if value > 0]
     low, high = _log_scale_ends(positive)
     grid = DotGrid(axis.width, height)
-    scale = (grid.levels - 1) / math.log(high / low)
+    scale = (grid.dot_rows - 1) / math.log(high / low)
     zero = 0.5 - scale * math.log(low)
     for column in range(-(-len(live.ttft_ms) // axis.slots)):
         slots = live.ttft_ms[column * axis.slots : (column + 1) * axis.slots]

@@ -35,7 +35,7 @@ _MARKUP = re.compile(r"[`*\[\]|\\&~$]|\b_|_\b|!\[|://|www\.|@|^#|<(?! \d)|(?<! )
 """Characters that Markdown or a forum could interpret as markup."""
 
 
-def plain(text: str) -> str:
+def escaped(text: str) -> str:
     """Return an untrusted sentence for Markdown: as a code span if it contains markup, else unchanged."""
     return code(text) if _MARKUP.search(text) else text
 
@@ -80,14 +80,14 @@ _NARROWEST = 26
 """Cells below which no column of names is cut: the table is split in two instead."""
 
 
-class Outside(Struct, frozen=True):
+class Untrusted(Struct, frozen=True):
     """A table cell that begins with an untrusted name, which is escaped; `after` is trusted text."""
 
     name: str
     after: str = ""
 
 
-Cell = str | Outside
+Cell = str | Untrusted
 
 
 class Grid(Struct, frozen=True):
@@ -153,7 +153,8 @@ def grid_of(table: Table, width: int | None = None, *, longest: int | None = Non
     names = [number for number, column in enumerate(table.columns) if column.kind is Kind.NAME]
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         tuple(
-            Outside(text) if number in names and text != UNKNOWN else text for number, text in enumerate(row)
+            Untrusted(text) if number in names and text != UNKNOWN else text
+            for number, text in enumerate(row)
         )
         for row in table.rows
     )
@@ -186,7 +187,7 @@ def _cut_name(cell: Cell, width: int) -> Cell:
     name = cell.name
     while cell_width(code(name)) > width and cell_width(name) > 1:
         name = fit(name, cell_width(name) - 1)
-    return Outside(name, cell.after)
+    return Untrusted(name, cell.after)
 
 
 # Sections of a report (text, tables, lists and plots), and how they are written as Markdown.
@@ -296,7 +297,7 @@ def _table_width(grid: Grid) -> int:
 
 
 def _cell_text(cell: Cell) -> str:
-    return f"{cell.name}{cell.after}" if isinstance(cell, Outside) else cell
+    return f"{cell.name}{cell.after}" if isinstance(cell, Untrusted) else cell
 
 
 def _cells_html(cells: Iterable[Cell], grid: Grid) -> list[tuple[str, Markup]]:
@@ -306,7 +307,7 @@ def _cells_html(cells: Iterable[Cell], grid: Grid) -> list[tuple[str, Markup]]:
         kind = "long" if len(_cell_text(cell)) > _LONG else "word" if number in grid.left else "figure"
         shown = (
             _code_html(cell.name) + _inline_html(cell.after)
-            if isinstance(cell, Outside)
+            if isinstance(cell, Untrusted)
             else _inline_html(cell)
         )
         cells_html.append((kind, shown))

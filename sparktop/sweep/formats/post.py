@@ -16,7 +16,7 @@ from sparktop.model.judgement import NOT_TESTED, trend, whole_percent_change
 from sparktop.model.load import Level, LoadKind, LoadMode
 from sparktop.model.text import names_in_words
 from sparktop.model.yardsticks import FLAGS
-from sparktop.report.document.document import Cell, Grid, Outside, bullets, plain, rows_in_markdown
+from sparktop.report.document.document import Cell, Grid, Untrusted, bullets, escaped, rows_in_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate
@@ -149,7 +149,7 @@ def _title(result: SweepResult) -> str:
     models = [code(model) for model in dict.fromkeys(target.model for target in result.targets) if model]
     machines = {name: words for target in result.targets for name, words in target.machines.items()}
     counts = Counter(words.partition(",")[0] for words in machines.values())
-    where = ", ".join(plain(f"{count} × {name}" if count > 1 else name) for name, count in counts.items())
+    where = ", ".join(escaped(f"{count} × {name}" if count > 1 else name) for name, count in counts.items())
     names = [code(target.name) for target in result.targets]
     asked = f"{', '.join(names[:-1])} or {names[-1]}?" if len(names) > 1 else "".join(names)
     title = f"{', '.join(models) or 'sparktop sweep'}{f' on {where}' if where else ''}: {asked}"
@@ -203,7 +203,7 @@ def _load_item(result: SweepResult) -> str:
         f"workload {code(plan.workload)}" if plan.workload else "",
         sizes if plan.prompts is None else f"{sizes} on average",
         *_condition_words(result),
-        *map(plain, plan.request_words),
+        *map(escaped, plan.request_words),
         f"{mode_words(plan)}{_MODES.get(plan.mode, '')}",
         effort_words(plan) if not plan.more_runs else _runs_words(result),
         _requests_words(result),
@@ -372,8 +372,8 @@ def _made_words(source: str) -> str:
         return ""
     table = load_reference(source)
     how = [table.tool or "", f"{table.runs} runs" if table.runs else "", table.hardware]
-    where = ", ".join(map(plain, filter(None, (table.source, table.url))))
-    return f"{where} ({plain(', '.join(filter(None, how)))})"
+    where = ", ".join(map(escaped, filter(None, (table.source, table.url))))
+    return f"{where} ({escaped(', '.join(filter(None, how)))})"
 
 
 def _is_row(load: Level, other: Level) -> bool:
@@ -409,7 +409,7 @@ def _matrix_tables(
         heads = (f"{axis} ({in_sentence(metric.title)}, {metric.unit})", *names, "Winner")
         rows = tuple(
             (*row[:-1], replace(cell, after=f"{cell.after}{_SLOTS_SIGN}"))
-            if load in by_slots and isinstance(cell := row[-1], Outside)
+            if load in by_slots and isinstance(cell := row[-1], Untrusted)
             else row
             for load, row in zip_longest(loads, _with_deviations(grid, loads, series, metric, doubted))
         )
@@ -431,7 +431,7 @@ def _with_deviations(
 
     A value of a level with a warning, which `doubted` has by target, has a "?".
     """
-    names = [head.name for head in grid.heads if isinstance(head, Outside)]
+    names = [head.name for head in grid.heads if isinstance(head, Untrusted)]
     for load, row in zip_longest(loads, grid.rows):
         stds = {
             a_series.name: figure.std
@@ -517,7 +517,7 @@ def _level_row(
     load, main = level_of(level), metrics[0]
     where = load_words(load, lengths=len({level.pp for level in target.levels}) > 1)
     if level.error is not None:
-        return where, Outside(target.name), "refused", *[UNKNOWN] * (5 + len(metrics))
+        return where, Untrusted(target.name), "refused", *[UNKNOWN] * (5 + len(metrics))
     if marked and _is_doubted(level):
         where += " ?"
     each, first = level.stream_tps, level.ttft_due_ms or level.ttft_ms
@@ -535,7 +535,7 @@ def _level_row(
     ]
     return (
         where,
-        Outside(target.name),
+        Untrusted(target.name),
         f"{_rate_text(level, main.name)}{_deviation_text(level, main)}",
         METRICS["decode_tps"].text(None if each is None else each.p50),
         *(_rate_text(level, name) for name in ("prefill_tps", "peak_tps")),
@@ -547,7 +547,7 @@ def _level_row(
 
 def _after(cell: Cell) -> str:
     """Return a cell without the name that it begins with."""
-    return cell.after if isinstance(cell, Outside) else cell
+    return cell.after if isinstance(cell, Untrusted) else cell
 
 
 def _deviation_text(level: LevelResult, metric: Metric) -> str:

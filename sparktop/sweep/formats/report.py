@@ -20,7 +20,7 @@ from sparktop.model.router import LITELLM
 from sparktop.model.sweep import Mark, MarkKind, SweepView
 from sparktop.model.text import names_in_words
 from sparktop.model.yardsticks import FLAGS, NO_FLAGS
-from sparktop.report.document.document import Cell, Grid, Outside, Section, plain, to_markdown
+from sparktop.report.document.document import Cell, Grid, Section, Untrusted, escaped, to_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import (
     NO_TEST,
@@ -446,10 +446,10 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
     mean = " on average" if varies else ""
     parts = [
         ", ".join(code(model) for model in models),
-        "" if plan.trace is None else plain(plan.trace.words),
+        "" if plan.trace is None else escaped(plan.trace.words),
         f"workload {code(plan.workload)}" if plan.load is LoadKind.AGENTS and plan.workload else "",
         f"{lengths_words(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out{mean}",
-        *map(plain, plan.request_words),
+        *map(escaped, plan.request_words),
         f"{mode_words(plan)}, {effort_words(plan)}{more}",
         plan.api.value,
         f"tokens counted from {plan.tokens_from.value}" if plan.tokens_from else "",
@@ -464,7 +464,7 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
     yield from machine_facts(result)
     yield from version_facts(result)
     if result.guard is not None:
-        yield plain(result.guard)
+        yield escaped(result.guard)
     yield from caveats(result)
 
 
@@ -626,10 +626,10 @@ def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int) -> str:
     if percents:
         worst = max(percents, key=percents.__getitem__)
         most = f", most at {worst.short}" if len(having) > 1 else ""
-        return f"{ttft_error_words(percents[worst])}: {plain(word)} ({where}{most})"
+        return f"{ttft_error_words(percents[worst])}: {escaped(word)} ({where}{most})"
     warning = WARNINGS.get(having[0][2].code)
     effect = "" if warning is None or not warning.effect else f": {warning.effect}"
-    return f"{plain(word)}{effect} ({where})"
+    return f"{escaped(word)}{effect} ({where})"
 
 
 def mark_details(result: SweepResult) -> Iterator[str]:
@@ -648,9 +648,9 @@ def mark_details(result: SweepResult) -> Iterator[str]:
                     # The code of a warning in JSON and CSV follows its name where it is another word.
                     is_code = mark.code == mark.word.replace(" ", "_").replace("-", "_")
                     named = "" if is_code or not mark.doubt else f" ({code(mark.code)})"
-                    places.setdefault((plain(mark.word) + named, mark.message), []).append(where)
+                    places.setdefault((escaped(mark.word) + named, mark.message), []).append(where)
     for (word, message), having in places.items():
-        yield f"{', '.join(having)}: {word}: {plain(message)}"
+        yield f"{', '.join(having)}: {word}: {escaped(message)}"
 
 
 _ROUTERS = {LITELLM: "LiteLLM", "dynamo": "Dynamo"}
@@ -668,7 +668,7 @@ def server_facts(result: SweepResult) -> Iterator[str]:
     launches_said = set[tuple[str, str]]()
     for target in result.targets:
         words = server_words(target)
-        parts = [] if words is None else [plain(words)]
+        parts = [] if words is None else [escaped(words)]
         ways = []
         for name, facts in target.setups.items():
             if FLAGS in facts:
@@ -704,7 +704,7 @@ def version_facts(result: SweepResult) -> Iterator[str]:
     for name, facts in setups.items():
         # The words about the machine may say it already, joined by commas.
         parts = [
-            f"{word}{plain(facts[fact])}"
+            f"{word}{escaped(facts[fact])}"
             for fact, word in _VERSIONS.items()
             if fact in facts and facts[fact].replace(" · ", ", ") not in machine_words
         ]
@@ -721,7 +721,7 @@ def machine_facts(result: SweepResult) -> Iterator[str]:
     """
     words_by_name = {name: words for target in result.targets for name, words in target.machines.items()}
     counts = Counter(words_by_name.values()).items()
-    parts = [f"{count} × {plain(words)}" if count > 1 else plain(words) for words, count in counts]
+    parts = [f"{count} × {escaped(words)}" if count > 1 else escaped(words) for words, count in counts]
     if parts:
         yield "; ".join(parts)
 
@@ -750,7 +750,8 @@ def server_words(target: TargetResult) -> str | None:
 
 def router_words(target: TargetResult) -> str:
     """Return a router as Markdown, such as "`proxy` (LiteLLM, least-busy)"."""
-    return f"{code(target.name)} ({plain(', '.join(filter(None, (_router_title(target), target.strategy))))})"
+    router = ", ".join(filter(None, (_router_title(target), target.strategy)))
+    return f"{code(target.name)} ({escaped(router)})"
 
 
 def _router_title(target: TargetResult) -> str:
@@ -835,7 +836,7 @@ def _cause(level: LevelResult) -> str:
     kept, words = level.balance or {}, [mark.word for mark in marks_of(level) if mark.code == UNBALANCED]
     period, cause = kept.get("period_s"), kept.get("cause")
     words += [f"a swing every {period:.0f} s"] if words and isinstance(period, float) else []
-    return ", ".join([*words, *([plain(cause)] if isinstance(cause, str) else [])])
+    return ", ".join([*words, *([escaped(cause)] if isinstance(cause, str) else [])])
 
 
 _MACHINE = ("Target", "Machine", "GPU max", "Power", "Clock", "Throttled", "Least headroom")
@@ -864,7 +865,7 @@ def hardware_grid(result: SweepResult) -> Grid:
             )
             heat = UNKNOWN if hottest is None else f"{hottest:.0f} °C"
             cells = (heat, *means, numbers.data(least, 9).strip())
-            rows.append((Outside(target.name), Outside(name), *cells))
+            rows.append((Untrusted(target.name), Untrusted(name), *cells))
     grid = Grid("Machines", _MACHINE, tuple(rows), frozenset({0, 1}))
     return known_columns(grid, without={0} if len(result.targets) == 1 else ())
 
@@ -881,7 +882,7 @@ def evidence_sections(result: SweepResult) -> Iterator[Section]:
         for level in target.in_order():
             where = level_words(level, target)
             for name, words in level_facts(level):
-                rows.append((where, Outside(name) if name in level.hardware else name, plain(words)))
+                rows.append((where, Untrusted(name) if name in level.hardware else name, escaped(words)))
                 where = ""
         if rows:
             grid = Grid("", ("Load", "Figure", "Value"), tuple(rows), frozenset({0, 1, 2}))

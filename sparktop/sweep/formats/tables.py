@@ -20,7 +20,7 @@ from sparktop.model.judgement import NO_DIFFERENCE, Outcome, open_words, outcome
 from sparktop.model.load import Level, LoadKind, LoadPoint
 from sparktop.model.sweep import MarkKind, Value
 from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED, YARDSTICK_WORDS
-from sparktop.report.document.document import Cell, Grid, Outside
+from sparktop.report.document.document import Cell, Grid, Untrusted
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Series, are_same_row, loads
@@ -110,7 +110,7 @@ def winners(
             floor, lead = comparison.noise_floor_percent.get(metric, 0.0), _lead_percent(row, meaning)
             is_ahead = row.ahead is not None and abs(lead) > floor
             winner = (
-                Outside(row.ahead or "", f" ({whole_percent_change(lead)}) {EVEN_SIGN}")
+                Untrusted(row.ahead or "", f" ({whole_percent_change(lead)}) {EVEN_SIGN}")
                 if is_ahead
                 else EVEN_SIGN
             )
@@ -126,7 +126,7 @@ def winners(
     }
     heads: tuple[Cell, ...] = (
         points_head(row.point for row in rows),
-        *(Outside(column.name) for column in columns),
+        *(Untrusted(column.name) for column in columns),
         f"Winner{against.get(vs or '', '')}",
     )
     title = f"{meaning.title} ({meaning.unit}, {better} is better)"
@@ -148,7 +148,7 @@ def versus(comparison: ComparisonResult, metric: str, ours: Sequence[str], their
     meaning = METRICS[metric]
     rows: list[tuple[Cell, ...]] = []
     for name in theirs:
-        source: Cell = Outside(name)  # named once
+        source: Cell = Untrusted(name)  # named once
         for row in comparison.rows:
             compared = [target for target in ours if row.values.get(target) is not None]
             if row.metric == metric and row.values.get(name) is not None and compared:
@@ -160,7 +160,7 @@ def versus(comparison: ComparisonResult, metric: str, ours: Sequence[str], their
                 rows.append((source, load_words(level_of(row)), _value_text(row, name, meaning), *cells))
                 source = ""
     axis = points_head(row.point for row in comparison.rows)
-    heads: list[Cell] = ["Source", axis, f"Theirs ({meaning.unit})", *map(Outside, ours)]
+    heads: list[Cell] = ["Source", axis, f"Theirs ({meaning.unit})", *map(Untrusted, ours)]
     return Grid(f"{meaning.title}: theirs and ours", tuple(heads), tuple(rows))
 
 
@@ -180,7 +180,7 @@ def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
             where = load_words(load, lengths=first.has_lengths)
             rows.append((where, f"{stds[0]:.2f}", f"{stds[1]:.2f}", ratio))
     axis = points_head(level.load.point for level in first.levels)
-    heads = (axis, Outside(first.name, " std"), Outside(second.name, " std"), "Ratio")
+    heads = (axis, Untrusted(first.name, " std"), Untrusted(second.name, " std"), "Ratio")
     return Grid(f"{meaning.title} ({meaning.unit}): spread over runs", heads, tuple(rows))
 
 
@@ -207,7 +207,7 @@ def _winner_cell(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> 
     mark = "*" if verdict is Outcome.AHEAD or (mark_untested and row.significant is None) else ""
     ahead = " ahead" if verdict is Outcome.AHEAD else ""
     over = _against_words(row) if row.winner_vs != vs else ""
-    return Outside(row.ahead, f"{ahead} ({whole_percent_change(row.percent)}{over}){mark}")
+    return Untrusted(row.ahead, f"{ahead} ({whole_percent_change(row.percent)}{over}){mark}")
 
 
 def _against_words(row: ComparisonRow) -> str:
@@ -248,7 +248,7 @@ def _refused_row(load: Level, metric: str, columns: Sequence[Series]) -> tuple[C
         for target, value in zip(columns, figures, strict=True)
     ]
     measured = [target.name for target, value in zip(columns, figures, strict=True) if value is not None]
-    only: Cell = Outside(measured[0], " alone") if len(measured) == 1 else UNKNOWN
+    only: Cell = Untrusted(measured[0], " alone") if len(measured) == 1 else UNKNOWN
     return (load_words(load), *cells, only)
 
 
@@ -602,7 +602,7 @@ def split_grid(target: TargetResult) -> Grid:
         rows.append((*cells, f"{' to '.join(ends)} %" if ends else UNKNOWN))
     heads: list[Cell] = [points_head(level.point for level in levels)]
     for name in names:
-        heads += [Outside(name, " requests"), Outside(name, " batch")]
+        heads += [Untrusted(name, " requests"), Untrusted(name, " batch")]
     return Grid(title, (*heads, "Largest share of a run"), tuple(rows), notes=(_SPLIT_NOTE,))
 
 

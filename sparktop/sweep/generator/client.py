@@ -421,8 +421,6 @@ class OpenLoopClient(LoadClient):
             request = replace(request, due=due if is_measured else None)
             self._start_task(self._send_in_turn(request), is_measured=is_measured)
         self._end_all()
-        if self._fault is not None:
-            raise self._fault
 
     async def _wait_for_measured(self, until: float) -> None:
         """Wait until all measured requests have ended, the run is to stop, or the monotonic time `until`."""
@@ -451,12 +449,17 @@ class OpenLoopClient(LoadClient):
             self._stopping.set()
 
     def _end_all(self) -> None:
-        """End the requests in flight, and record those that were due but never sent, with the age of each."""
+        """End the requests in flight, and record those that were due but never sent, with the age of each.
+
+        Raise what ended a task: a programming error.
+        """
         for request in self._unsent.values():
             self._record_unsent(request, None)
         self._abort_active()
         for task in list(self._tasks):
             task.cancel()
+        if self._fault is not None:
+            raise self._fault
 
 
 # The load generator's replay of recorded traffic: requests are due as their trace says.
@@ -547,8 +550,6 @@ class ReplayClient(OpenLoopClient):
             if perf_counter() >= until:
                 break
         self._end_all()
-        if self._fault is not None:
-            raise self._fault
 
     def _due_time(self, traced: TracedRequest) -> float:
         """Return when a request is due, whose predecessor has ended, in monotonic seconds."""

@@ -1,5 +1,7 @@
 """Connections of the load generator: opened in advance, with timestamps that are taken before any parsing.
 
+Also here: a server's address resolved for them, short JSON requests over them, and the limit of open files.
+
 Data that is read from a socket gets a timestamp and is stored in a queue (`Inbox`). It is parsed only after
 all sockets that were ready have been read. So if 256 first tokens arrive together, the last one is
 timestamped after 256 reads (2 µs each), and not after parsing 255 tokens.
@@ -466,7 +468,7 @@ _SPARE = 16
 
 
 def raise_limit() -> int | None:
-    """Raise this process's soft limit of open files as far as is wanted.
+    """Raise this process's soft limit of open files (see `raise_open_files`).
 
     Return how many more connections the limit allows; None if there is no limit.
     """

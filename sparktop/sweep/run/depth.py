@@ -22,10 +22,10 @@ _LOST_SHARE = 0.1
 _LONGEST_BLOCK = 560
 """Tokens of the longest cache blocks, of models that mix attention with other layers. The last block of a
 context is never found, because it also holds the beginning of the prompt."""
-_OFF_PERCENT = 1.0
+_CACHE_OFF_PERCENT = 1.0
 """Share of the contexts, in percent, below which the prefix cache is taken to be off."""
-_OFF_SHARE = 0.01
-"""Share (0 to 1) by which the length of a context may differ that the server counted."""
+_LENGTH_TOLERANCE = 0.01
+"""Share (0 to 1) by which the length of a context that the server counted may differ from the wanted one."""
 TEMPLATE_TOKENS = 16
 """Tokens that a chat template may add for a message."""
 
@@ -43,33 +43,33 @@ def context_part(
     level: Level,
     contexts: Sequence[RequestTrace],
     prompts: Sequence[RequestTrace],
-    grown: Counters | None,
+    growth: Counters | None,
 ) -> ContextPart | None:
     """Return the context part of a level's result; None for a level without depth.
 
-    `contexts` are the requests that sent contexts alone, `prompts` those that followed. `grown` is the growth
-    of the servers' counters over both; None if unknown.
+    `contexts` are the requests that sent contexts alone, `prompts` those that followed. `growth` is that of
+    the servers' counters over both; None if unknown.
     """
     if not level.depth:
         return None
     sent = level_result(replace(level, pp=level.depth, depth=0), contexts)
     each = sent.each
-    # The tokens that the server counted before the prompts.
     counts = [prompt.counted_prompt_tokens for prompt in prompts if prompt.ok]
-    beyond = [max(0, count - (level.pp or 0)) for count in counts if count is not None]
-    context = fmean(beyond) if beyond else None
+    # What the server counted beyond its prompt is the context of a request.
+    context_tokens = [max(0, count - (level.pp or 0)) for count in counts if count is not None]
+    mean_tokens = fmean(context_tokens) if context_tokens else None
     # What a chat template adds for the context's message is not looked for in the cache.
-    least = min(level.depth, context or level.depth)
-    by_counters = _share_by_counters(least, prompts, grown)
+    expected = min(level.depth, mean_tokens or level.depth)
+    by_counters = _counted_percent(expected, prompts, growth)
     found_percent = by_counters
     found_from: Literal["answers", "counters"] | None = None if by_counters is None else "counters"
     ends = [trace.ended for trace in prompts if trace.ended is not None and trace.ok]
     cached = [end.cached_tokens for end in ends if end.cached_tokens is not None]
     if cached and len(cached) == len(ends):
-        found_percent = _PERCENT * sum(min(least, tokens) for tokens in cached) / (least * len(ends))
+        found_percent = _PERCENT * sum(min(expected, tokens) for tokens in cached) / (expected * len(ends))
         found_from = "answers"
     return ContextPart(
-        counted_tokens=context,
+        counted_tokens=mean_tokens,
         ok=sent.requests.ok,
         failed=sent.requests.failed,
         prefill_tps=sent.prefill_tps,
@@ -83,18 +83,18 @@ def context_part(
         each_stream_tps=() if each is None else each.stream_tps,
         found_percent=found_percent,
         found_from=found_from,
-        asked_tokens=None if grown is None else grown.cache_queries,
+        asked_tokens=None if growth is None else growth.cache_queries,
         counted_percent=by_counters,
     )
 
 
-def _share_by_counters(depth: float, prompts: Sequence[RequestTrace], grown: Counters | None) -> float | None:
-    """Return the share of the contexts that the servers' counters report as found, in percent."""
+def _counted_percent(tokens: float, prompts: Sequence[RequestTrace], growth: Counters | None) -> float | None:
+    """Return how much of contexts of `tokens` tokens the servers' counters report as found, in percent."""
     ends = sum(trace.ended is not None and trace.ok for trace in prompts)
-    if grown is None or grown.cache_queries is None or grown.cache_hits is None or not ends:
+    if growth is None or growth.cache_queries is None or growth.cache_hits is None or not ends:
         return None
-    # Each context is new, so that hits are those of the prompts after it. Without any query it is off.
-    return min(_PERCENT, _PERCENT * grown.cache_hits / (depth * ends))
+    # Each context is new, so that hits are those of the prompts after it. A cache that is off counts none.
+    return min(_PERCENT, _PERCENT * growth.cache_hits / (tokens * ends))
 
 
 def context_doubts(level: LevelResult) -> Iterator[Validity]:
@@ -105,7 +105,7 @@ def context_doubts(level: LevelResult) -> Iterator[Validity]:
     if (
         level.depth
         and counted is not None
-        and abs(counted - level.depth) > max(_OFF_SHARE * level.depth, TEMPLATE_TOKENS)
+        and abs(counted - level.depth) > max(_LENGTH_TOLERANCE * level.depth, TEMPLATE_TOKENS)
     ):
         message = f"the server counted {counted:,.0f} tokens of context, {level.depth:,} were asked for"
         yield Validity(code=CONTEXT_LENGTH, message=message)
@@ -113,7 +113,7 @@ def context_doubts(level: LevelResult) -> Iterator[Validity]:
     if percent is None:
         message = "whether the context was in the prefix cache is unknown: the server reports no hits"
         yield Validity(code=CONTEXT_UNKNOWN, message=message)
-    elif percent < _OFF_PERCENT:
+    elif percent < _CACHE_OFF_PERCENT:
         asked = level.context.asked_tokens
         if asked:
             message = (

@@ -464,8 +464,8 @@ class LevelRecord(Struct, eq=False):
             float(self.most_in_flight),
             made.server and made.server.spec_accepted_per_draft,
         )
-        generated = running / self.prepared.yard.cores * (1 + (accepted or 0.0))
-        sticks = yardsticks(self.prepared.yard, made.decode_tps.mean, running, generated=generated)
+        generated = running / self.prepared.yardstick_basis.cores * (1 + (accepted or 0.0))
+        sticks = yardsticks(self.prepared.yardstick_basis, made.decode_tps.mean, running, generated=generated)
         if not words(sticks):
             return ()
         return tuple(YardstickSide.model_validate(stick) for stick in sticks)

@@ -14,7 +14,7 @@ from sparktop.model.failure import RequestFailure
 from sparktop.model.load import LoadKind, TokenSource
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
-from sparktop.model.yardsticks import Yard
+from sparktop.model.yardsticks import YardstickBasis
 from sparktop.sweep.generator.exchange import CACHE_SALT
 from sparktop.sweep.generator.wire import (
     TRIED_TOKENS,
@@ -71,7 +71,7 @@ class PreparedTarget(Struct, frozen=True):
     roofline_tps: float | None = None
     """Maximum decode rate of a single request in tokens/s that the memory bandwidth allows; None if
     unknown."""
-    yard: Yard = Yard()
+    yardstick_basis: YardstickBasis = YardstickBasis()
     """What its decode rates are compared with, as known before the sweep."""
     names: BackendNames | None = None
     """For a router: maps what its answers report as backend to the names of watched backends."""
@@ -270,7 +270,9 @@ def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Sn
             "strategy": None if router is None else router.strategy,
             "engines": tuple(engines) if asks.router else (),
             "machines": machines_words(nodes, snapshot),
-            "setups": {view.name: dict(view.yard.facts) for view in views if view.yard.facts},
+            "setups": {
+                view.name: dict(view.yardstick_basis.facts) for view in views if view.yardstick_basis.facts
+            },
         },
         backends=watched_backends(target, snapshot),
         nodes=nodes,
@@ -280,7 +282,7 @@ def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Sn
         kv_capacity_tokens=_sum_if_all_report(view.kv_capacity_tokens for view in views),
         capture_sizes=None if only is None else only.capture_sizes,
         roofline_tps=None if only is None else only.roofline_tps,
-        yard=_yardstick(views),
+        yardstick_basis=_yardstick_basis(views),
         names=_backend_names(target, snapshot) if asks.router else None,
         mdns=is_mdns(target.url),
         takes_salt=_takes_salt(plan, accepted, views),
@@ -289,13 +291,13 @@ def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Sn
     )
 
 
-def _yardstick(views: Sequence[BackendView]) -> Yard:
+def _yardstick_basis(views: Sequence[BackendView]) -> YardstickBasis:
     """Return what the servers behind a target are compared with: several only with published rates."""
     if len(views) == 1:
-        return views[0].yard
-    published = [view.yard.published for view in views]
+        return views[0].yardstick_basis
+    published = [view.yardstick_basis.published for view in views]
     same = bool(published) and all(rates == published[0] for rates in published)
-    return Yard(published=published[0], servers=len(views)) if same else Yard()
+    return YardstickBasis(published=published[0], servers=len(views)) if same else YardstickBasis()
 
 
 def _sum_if_all_report(counts: Iterable[float | None]) -> float | None:

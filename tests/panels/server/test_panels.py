@@ -27,7 +27,7 @@ from sparktop.model.snapshot import (
     Snapshot,
 )
 from sparktop.model.targets import StateThresholds, Thresholds
-from sparktop.model.yardsticks import SteadyLoad, Yard
+from sparktop.model.yardsticks import SteadyLoad, YardstickBasis
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.scene import Scene
 from sparktop.panels.board.view import Preset, View
@@ -181,7 +181,7 @@ def test_unknown_yardsticks_are_explained_in_a_line(playing: Snapshot) -> None:
 
     steady = SteadyLoad(0.0, 4.0, 4.0, 20.0, 200.0)
     assert "expected tok/s: known after ten steps of one batch size" in said(server)
-    known = replace(server, yard=Yard(steady=steady), prompt_tps=1.0)
+    known = replace(server, yardstick_basis=YardstickBasis(steady=steady), prompt_tps=1.0)
     assert "no rate is kept of this server; no table has this model, engine and machine" in said(known)
     assert "not compared while prompts are computed" in said(replace(known, prompt_tps=900.0))
     assert "should give" not in said(replace(server, running=0.0))
