@@ -38,6 +38,14 @@ COMMANDS: dict[str, str] = {
 """Summaries of the commands, by name."""
 ALIASES: dict[str, tuple[str, ...]] = {"themes": ("config", "themes")}
 """Words that stand for a command with its first argument."""
+_PLAIN_NAMES = dict.fromkeys(("watch", "monitor", "view"), "sparktop TARGET") | {
+    **dict.fromkeys(("bench", "benchmark", "loadtest"), "sweep"),
+    **dict.fromkeys(("diagnose", "check"), "doctor"),
+    **dict.fromkeys(("status", "screenshot"), "snapshot"),
+    **dict.fromkeys(("browser", "web"), "serve"),
+    **{word: f"--{word}" for word in ("help", "version")},
+}
+"""What users mean by words that are no commands."""
 
 EXIT_CODES = """\
 exit codes: 0 done; 1 the result is bad or could not be written; 2 usage or configuration;
@@ -97,7 +105,7 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _refuse_typo(word: str) -> None:
-    """Raise UsageError for a word that is nearly a command: it was not meant as a host.
+    """Raise UsageError for a word that is nearly a command or a plain name of one: no host was meant.
 
     A file, an address and a name with a dot, a colon, a digit or a hyphen are no mistyped commands.
     """
@@ -105,9 +113,10 @@ def _refuse_typo(word: str) -> None:
         return
     from difflib import get_close_matches  # late: only words that may be commands
 
-    if near := get_close_matches(word[:64], [*COMMANDS, *ALIASES], n=1, cutoff=_NEARLY):
+    names = {name: name for name in (*COMMANDS, *ALIASES)} | _PLAIN_NAMES
+    if near := get_close_matches(word[:64], names, n=1, cutoff=_NEARLY):
         raise UsageError(
-            f"there is no command '{word[:64]}': did you mean '{near[0]}'? "
+            f"there is no command '{word[:64]}': did you mean '{names[near[0]]}'? "
             f"A host of that name is written {word[:64]}:8000"
         )
 

@@ -175,6 +175,8 @@ READS = (
     Fact("rate", "link rate", value=_rate, of_links=True),
 )
 """The facts that are read of each machine."""
+_PLURAL = frozenset({"huge-pages", "ports"})
+"""Keys of the facts that have a plural title: "huge pages differ"."""
 
 
 class MachinesCompared:
@@ -431,10 +433,8 @@ def _difference(group: Group, fact: Fact, values: Mapping[str, str]) -> Iterator
                 yield set(odd), _finding(group, by_name[odd[0]], own, line)
         return
     shown = "; ".join(f"{value} on {_names([n for n in values if values[n] == value])}" for value in count)
-    yield (
-        set(values),
-        _finding(group, by_name[list(values)[-1]], fact, f"{fact.title} differs: {shown}"),
-    )
+    line = f"{fact.title} differ{'' if fact.key in _PLURAL else 's'}: {shown}"
+    yield set(values), _finding(group, by_name[list(values)[-1]], fact, line)
 
 
 def _names(names: Sequence[str]) -> str:

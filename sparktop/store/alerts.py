@@ -124,6 +124,7 @@ def judge_backend(
         ("http-errors", thresholds.http_5xx_warn_per_min),
     ):
         _judge_failed_requests(alerts, f"{key.label}:{name}", track, limit, when)
+    _judge_lmcache(alerts, key, track.view.counter_figures.get("lmcache_unhealthy"), when)
     _judge_aborted(alerts, f"{key.label}:aborted", track, when)
     alert_id, preempted_at = f"{key.label}:preempting", track.preempted_at
     if when.at < track.loaded_until:
@@ -161,8 +162,7 @@ def setup_events(key: SourceKey, changed: Sequence[str], when: Instant) -> list[
     """Return an event if a restart changed a server's setup, such as its version or options; else []."""
     if not changed:
         return []
-    message = f"restarted with another setup: {', '.join(changed)}"
-    message = clean(message, 300)
+    message = clean(f"restarted with another setup: {', '.join(changed)}", 300)
     values: Values = {"changed": ", ".join(changed)}
     return [Event(when.wall, Severity.INFO, key.name, message, values, when.at, f"{key.label}:setup")]
 
@@ -237,6 +237,16 @@ def _judge_kv_cache(
         }
         message = f"{pool} {percent:.0f} % full, limit {limit:g} %"
         alerts.hold(alert_id, Severity.WARNING, key.name, message, values, when)
+
+
+def _judge_lmcache(alerts: ActiveAlerts, key: SourceKey, unhealthy: float | None, when: Instant) -> None:
+    """Raise or clear the alert "lmcache" by the number of `unhealthy` processes of LMCache in a server."""
+    alert_id, values = f"{key.label}:lmcache", {"unhealthy": unhealthy or 0.0, "limit": 0.0}
+    if unhealthy:
+        message = "LMCache says that it is unhealthy: it may find and keep nothing"
+        alerts.hold(alert_id, Severity.WARNING, key.name, message, values, when)
+    else:
+        alerts.clear(alert_id, when)
 
 
 def _judge_failed_requests(
