@@ -398,7 +398,7 @@ def _uneven_limit(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Poll, Po
     if evidence.routed and (split is None or split.word.bad):
         hint = f"even would be {even:.0f} each"
         return Limit(LimitKind.ROUTER, said, hint, here, even, "requests")
-    return Limit(LimitKind.UNKNOWN, f"uneven: {said}", None, here, even, "requests")
+    return Limit(LimitKind.UNKNOWN, f"loads differ: {said}", None, here, even, "requests")
 
 
 def _turns_words(most: float, least: float, peer: str | None) -> str:

@@ -382,7 +382,8 @@ class Balance(Struct, frozen=True):
     @property
     def polled_words(self) -> str:
         """How often its backends are polled; "" if unknown."""
-        return "" if self.poll_s is None else f"judged on polls every {self.poll_s:g} s"
+        judged = "" if self.word is BalanceWord.UNKNOWN else "judged on "
+        return "" if self.poll_s is None else f"{judged}polls every {self.poll_s:g} s"
 
     @property
     def is_slow(self) -> bool:

@@ -235,8 +235,7 @@ def _judge_kv_cache(
             "clears_below_percent": clears,
             "window_s": 0.0,
         }
-        message = f"{pool} {percent:.0f} % full, limit {limit:g} %"
-        alerts.hold(alert_id, Severity.WARNING, key.name, message, values, when)
+        alerts.hold(alert_id, Severity.WARNING, key.name, f"{pool} {percent:.0f} % full", values, when)
 
 
 def _judge_lmcache(alerts: ActiveAlerts, key: SourceKey, unhealthy: float | None, when: Instant) -> None:

@@ -15,6 +15,7 @@ from sparktop.analysis.speed_state import (
     SLOW_STEPS,
     THROTTLED,
 )
+from sparktop.graphics import numbers
 from sparktop.model.event import Event, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.node import GIB, GpuReading, NetworkReading, NodeSample
@@ -234,10 +235,9 @@ def _headroom_limit_gauge(track: NodeTrack) -> Gauge:
     until = track.limit_in_s or None
 
     def message() -> str:
-        pace = 60 * abs(trend.slope_bytes_per_s or 0.0) / GIB
+        falls = f"falls by {60 * abs(trend.slope_bytes_per_s or 0.0) / GIB:.2g} GiB/min"
         limit = (trend.limit_bytes or 0) / GIB
-        minutes = max(1, round((until or 0.0) / 60))
-        return f"headroom reaches its limit of {limit:.3g} GiB in {minutes} min (falls by {pace:.2g} GiB/min)"
+        return f"headroom reaches its limit of {limit:.3g} GiB in {numbers.age(until)} ({falls})"
 
     slope = trend.slope_bytes_per_s
     return Gauge(

@@ -122,7 +122,7 @@ class SlowSteps:
 def _allowed_text(view: BackendView, peer: BackendView, ratio: float) -> str:
     """Return the factor between two step times that was allowed for a larger batch; "" for none."""
     allowed = (view.step_ms or 0.0) / (peer.step_ms or math.inf) / ratio
-    return f"; {allowed:.2f} × allowed for its larger batch" if allowed >= _ALLOWED else ""
+    return f", times {allowed:.2f} for more requests or tokens a step" if allowed >= _ALLOWED else ""
 
 
 _ALLOWED = 1.005

@@ -140,7 +140,7 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(running=7),
         {**ROUTED, "split": replace(UNEVEN, word=BalanceWord.UNKNOWN), "peers": peer(running=1)},
         Is.UNKNOWN,
-        "uneven: 7 requests here, 1 at server-2 on average",
+        "loads differ: 7 requests here, 1 at server-2 on average",
     ),
     "a client that pauses": (
         Served(running=0, swing=3),
@@ -257,7 +257,7 @@ def test_no_router_is_blamed_without_evidence_that_the_requests_pass_it(
     found = judged(Served(running=7), slots=16, routed=routed, **known)
     assert (found.kind, found.words) == (
         LimitKind.UNKNOWN,
-        "uneven: 7 requests here, 1 at server-2 on average",
+        "loads differ: 7 requests here, 1 at server-2 on average",
     )
 
 

@@ -570,13 +570,13 @@ def enough_checks(balance: Balance) -> tuple[Check, ...]:
         ),
         Check(
             "enough",
-            "Are the samples complete?",
+            "Are the polls complete?",
             "samples there",
             balance.samples_percent,
             100 * PRESENT_SHARE,
-            "of the backend that has fewest; missing samples are never filled in",
+            "of the backend that has fewest; missing polls are never filled in",
             "%",
-            shown="samples that came",
+            shown="polls that came",
         ),
         Check(
             "enough",
@@ -721,12 +721,12 @@ def convoys_checks(balance: Balance) -> tuple[Check, ...]:
     return (
         Check(
             "convoys",
-            "Once half have ended, are the rest on one backend?",
+            "Half the requests ended: are the rest on one backend?",
             "half-load spread",
             None if split is None else split.part_spread,
             CONVOY_PART,
-            "the spread says how unevenly the rest is split: random routing gives 1; it counts only where "
-            "the whole batch is split evenly",
+            "the spread says how unevenly the rest is split (random routing gives 1); it counts only where "
+            "the requests were split evenly before half had ended",
             "×",
             1,
             shown="spread of the rest",
@@ -845,9 +845,8 @@ def ahead_checks(balance: Balance) -> tuple[Check, ...]:
             "above share",
             None if balance.skew is None else 100 * balance.skew,
             100 * SKEW,
-            f"how far the mean load of {balance.skew_backend or 'the fullest'} is above the mean of all",
+            f"how far the mean load of {balance.skew_backend or 'the fullest'} is above its even share",
             "%",
-            shown="above the mean",
             but=_first_unmet(
                 (steady is not None and steady >= STEADY, "the lead moves too much: a swing, or chance"),
                 (changes is not None and changes <= SKEW_CHANGES, "another one overtakes it"),

@@ -58,7 +58,7 @@ def needs_more_sentence(needed_s: float, grid: LoadGrid, e2e_s: float | None) ->
 
 def gaps_sentence(name: str, present: float) -> str:
     """Return the sentence that the backend `name` has only the share `present` (0 to 1) of its samples."""
-    return f"polls of {name} are missing: {math.floor(100 * present)} % came, 90 % are needed"
+    return f"polls of {name} are missing: {min(89, round(100 * present))} % came, 90 % are needed"
 
 
 def left_out_sentence(name: str, why: str) -> str:

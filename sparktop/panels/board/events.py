@@ -64,11 +64,12 @@ _PLAIN = {
     "spread_Z": "unevenness",
     "swing": "regularity",
     "slope": "trend",
+    "deployments": "deployments concerned",
     "limit_s": "alert after",
     "error_after_s": "critical after",
-    "limit_failures": "least failures for an alert",
+    "limit_failures": "failed answers for an alert",
     "excess": "beyond its critical temperature",
-    "clears_after": "ends without any for",
+    "clears_after": "ends without preemptions for",
     "ratio": "times the step of others",
 }
 """Words for values whose names are terms of the analysis."""

@@ -208,7 +208,7 @@ def _window_pieces(balance: Balance) -> list[Row]:
         pieces.append([label("watched "), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
         if balance.e2e_s is not None and balance.needed_s == LIFETIMES * balance.e2e_s:
             pieces.append([label(f"a verdict needs {LIFETIMES} × the median E2E")])
-    elif balance.window_s:
+    elif balance.window_s and balance.word is not BalanceWord.UNKNOWN:
         pieces.append([label("judged over the last "), figure(f"{balance.window_s:.0f} s")])
     if balance.polled_words and _covers_needed_time(balance):
         pieces.append([label(balance.polled_words)])

@@ -343,7 +343,7 @@ def _gpu_rows(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
         energy = figure(energy_text(gpu.energy_j))
         rows.append([label("energy", name_width(width)), energy, label(" since the driver was loaded")])
     reasons = gpu.throttle_reasons
-    words = "not reported by the driver" if reasons is None else ", ".join(reasons) or "nothing slows it down"
+    words = "not reported by the driver" if reasons is None else ", ".join(reasons) or "no reason reported"
     minute = view.throttled_percent
     of_time = label(" · % of 60 s:" if minute else "")
     rows.append([label("throttled", name_width(width)), (words, "warn" if reasons else "muted"), of_time])
@@ -771,8 +771,8 @@ def _serves_row(view: NodeView, backends: Sequence[BackendView], width: int) -> 
         if view.name in backend.nodes:
             row += label_row(
                 (f" {backend.name} ", "title"),
-                (backend.state_text, state_role(backend)),
-                figure(f" {numbers.rate(backend.generation_tps, 6).strip()}"),
+                (f"{backend.state_text} · ", state_role(backend)),
+                figure(numbers.rate(None if backend.failure else backend.generation_tps, 6).strip()),
                 " tok/s  ",
             )
     row = row if len(row) > 1 else [label("no backend names this node as its own")]

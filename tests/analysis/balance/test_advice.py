@@ -17,6 +17,7 @@ from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.judge import judge, measure
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack, lay_out
 from sparktop.analysis.balance.step_time import group_pace
+from sparktop.analysis.balance.words import gaps_sentence
 from sparktop.model.balance import Balance, BalanceWord, GroupPace
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.panels.group.verdict import value_line
@@ -431,3 +432,5 @@ def test_of_two_none_is_left_out() -> None:
     word, said, _ = judged([polled_every("spark-a"), polled_every("late", missing=8)])
     assert word is Is.UNKNOWN
     assert said == "polls of late are missing: 88 % came, 90 % are needed"
+    shares = [gaps_sentence("late", share).split(": ")[1] for share in (0.828, 0.898)]
+    assert shares == ["83 % came, 90 % are needed", "89 % came, 90 % are needed"], "as the question rounds"

@@ -197,6 +197,9 @@ def test_values_of_an_event_have_their_limits_behind_them_then_their_window() ->
     slow = {"ratio": 9.0, "window_s": 10.0, "limit_ratio": 3.0, "clears_below_ratio": 2.0}
     said = ["times the step of others 9 × (alert at 3 ×, ends below 2 ×)", "in the last 10 s"]
     assert [*value_texts(slow)] == said
+    routed = {"deployments": 1.0, "limit_failures": 3.0}
+    assert [*value_texts(routed)] == ["deployments concerned 1", "failed answers for an alert 3"]
+    assert [*value_texts({"clears_after_s": 30.0})] == ["ends without preemptions for 30 s"]
     stalled = {"limit_s": 60.0, "power_w": 19.0, "running": 11.0, "window_s": 45.0}
     said = ["GPU power 19 W", "requests running 11", "in the last 45 s", "alert after 60 s"]
     assert [*value_texts(stalled)] == said

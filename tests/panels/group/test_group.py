@@ -376,9 +376,19 @@ def test_a_figure_above_its_limit_is_no_answer_before_the_verdict() -> None:
     balance = group(BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, skew=0.42, skew_backend="spark-a")
     rows = [row_text(row) for row in evidence_screen(balance, traced("shuffle-c64"), 160, 60)]
     (at,) = (number for number, row in enumerate(rows) if "? Is the same one always ahead?" in row)
-    assert "above the mean 42 %, yes from 20 %, not sure" in rows[at]
+    assert "above share 42 %, yes from 20 %, not sure" in rows[at]
     assert "So far: the lead moves too much" in rows[at + 1]
     assert not any(" No: " in row for row in rows)
+
+
+def test_what_is_unknown_is_not_judged() -> None:
+    """Beside "unknown" no time and no polls are called judged."""
+    for word in (BalanceWord.UNKNOWN, BalanceWord.BALANCED):
+        shown = group(word, word, window_s=79.0, needed_s=60.0, sample_hz=2.0)
+        pieces = [row_text(piece) for piece in verdict_pieces(shown, ())]
+        assert ("judged over the last 79 s" in pieces) == (word is BalanceWord.BALANCED)
+        assert ("judged on polls every 0.5 s" in pieces) == (word is BalanceWord.BALANCED)
+        assert any("polls every 0.5 s" in piece for piece in pieces)
 
 
 def test_a_loss_that_may_be_none_is_no_yes() -> None:

@@ -35,7 +35,15 @@ from sparktop.model.node import (
     ProcessReading,
     ProcessTable,
 )
-from sparktop.model.snapshot import EngineProcess, Headroom, NodeView, Snapshot, SpeedState
+from sparktop.model.snapshot import (
+    BackendState,
+    BackendView,
+    EngineProcess,
+    Headroom,
+    NodeView,
+    Snapshot,
+    SpeedState,
+)
 from sparktop.panels.board.layout import PanelKey, Place
 from sparktop.panels.board.scene import Scene, flatten, node_list
 from sparktop.panels.machine.detail import (
@@ -82,6 +90,18 @@ def view_of(gpu: GpuReading, **more: object) -> NodeView:
 
 def gpu_text(view: NodeView, width: int = 54) -> str:
     return text_of(row for section in gpu_sections(view, width) for row in section.lines(width))
+
+
+def test_a_server_without_an_answer_has_no_rate_on_the_page_of_its_machine() -> None:
+    """Its last rate is not one of now."""
+    view = view_of(GpuReading(0, throttle_reasons=()))
+    server = BackendView("a", "http://a", "m", state=BackendState.BUSY, generation_tps=109.0, nodes=("n",))
+    refused = Failure(FailureKind.UNREACHABLE, "refused", at=1.0)
+    failed = replace(server, state=BackendState.UNREACHABLE, failure=refused)
+    for backend, said in ((server, "a busy · 109 tok/s"), (failed, "a unreachable · – tok/s")):
+        text = text_of(node_detail(view, (backend,), 118, 34, AXIS)[0])
+        assert said in text
+        assert "no reason reported" in text
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
