@@ -34,7 +34,7 @@ def number(text: str, least: float, most: float, unit: str = "") -> float:
     value = _float(text)
     value = _count(text) if math.isnan(value) else value
     if not least <= value <= most:
-        raise UsageError(f"must be {least:g} to {most:g}{unit}, not '{clean(text, 40)}'")
+        raise UsageError(f"must be {least:,.10g} to {most:,.10g}{unit}, not '{clean(text, 40)}'")
     return value
 
 
@@ -61,7 +61,7 @@ def seconds(text: str, least: float, most: float) -> float:
         value = duration
     if not least <= value <= most:
         raise UsageError(
-            f"must be {least:g} to {most:g} seconds (units: ms, s, m, h), not '{clean(text, 40)}'"
+            f"must be {least:,.10g} to {most:,.10g} seconds (units: ms, s, m, h), not '{clean(text, 40)}'"
         )
     return value
 

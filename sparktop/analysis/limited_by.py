@@ -488,7 +488,7 @@ def _room_text(load: Load) -> str | None:
     more = floor((_FULL_PERCENT - load.kv_percent) / each)
     if more < 1:
         return "no room for more requests either"
-    return f"room for about {_two_digits(more)} more of this length"
+    return f"room for about {_two_digits(more):,} more of this length"
 
 
 def _two_digits(count: int) -> int:

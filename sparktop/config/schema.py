@@ -249,7 +249,7 @@ class Kind(Struct, frozen=True):
             (self.most, "at most", gt),
         ):
             if limit is not None and is_beyond(value, limit):
-                return f"must be {words} {limit:g}, not {given}"
+                return f"must be {words} {limit:,.10g}, not {given}"
         return None
 
 

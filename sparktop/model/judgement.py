@@ -152,10 +152,12 @@ def _stretches(levels: Sequence[JudgedLevel], name: Name) -> Iterator[str]:
         yield f"{name(ahead or '')} {kind.value} at {where}" + (f" ({brackets})" if brackets else "")
 
 
-def largest_lead(levels: Sequence[JudgedLevel], name: Name = str) -> str:
-    """Return the largest lead at levels without a clear difference, in brackets; "" if there is none.
+def largest_lead(levels: Sequence[JudgedLevel], name: Name = str, of: str = "") -> str:
+    """Return the largest lead at levels without a winner, in brackets; "" if there is none.
 
-    Leads that round to 0 % are none.
+    Such as " (largest lead in decode that is not clear: a +6 % against b at c1)", with `of` " in decode". A
+    target's lead is that against the best of those that it does not clearly lead, which need not be the next
+    best. Leads that round to 0 % are none.
     """
     leads = [
         level for level in levels if level.percent is not None and round(level.percent) and lead_words(level)
@@ -163,8 +165,9 @@ def largest_lead(levels: Sequence[JudgedLevel], name: Name = str) -> str:
     if not leads:
         return ""
     largest = max(leads, key=lambda level: abs(level.percent or 0.0))
-    where = f" at {largest.where}" if len(levels) > 1 else ""
-    return f" ({'largest lead: ' if len(levels) > 1 else ''}{lead_words(largest, name)}{where})"
+    if len(levels) == 1:
+        return f" ({f'not clear{of}: ' if largest.beats or of else ''}{lead_words(largest, name)})"
+    return f" (largest lead{of} that is not clear: {lead_words(largest, name)} at {largest.where})"
 
 
 def alike_words(titles: Sequence[str], levels: Iterable[Judged] = ()) -> str:

@@ -273,11 +273,12 @@ def _join_conditions(lines: Sequence[Line]) -> list[Line]:
         if len(spells) < FOLDED_FROM:
             joined += spells
             continue
+        what = spells[-1].label.removesuffix(" changed")
         newest, worst = spells[-1], max(spells, key=lambda line: line.severity.rank).severity
         joined.append(
             replace(
                 spells[0],
-                words=f"{newest.label} {len(spells)} times, last: {newest.words}",
+                words=f"{newest.label} {len(spells)} times, last: {newest.words.removeprefix(f'{what}: ')}",
                 until=newest.until or newest.at,
                 severity=worst,
                 count=sum(spell.count for spell in spells),
@@ -325,7 +326,7 @@ def _join_subjects(lines: Iterable[Line]) -> list[Line]:
             first, subjects=first.subjects + line.subjects, count=first.count + line.count
         )
     return [
-        replace(line, words=f"{line.words}; at the last of them {later_s[place]:.0f} s later")
+        replace(line, words=f"{line.words}; at {line.subjects[-1]} {later_s[place]:.0f} s later")
         if later_s.get(place, 0.0) > _SAME_S
         else line
         for place, line in enumerate(joined)

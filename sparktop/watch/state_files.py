@@ -132,7 +132,7 @@ async def follow_announced(store: Store, sleep: Callable[[float], Awaitable[obje
             if new := names - before:
                 begun[pid] = before | new
                 store.begin_own_load(new)
-                store.note("sweep", f"load by a sweep of process {pid}: {', '.join(sorted(new))}")
+                store.note("sweep", f"load on {', '.join(sorted(new))} by a sweep of process {pid}")
         await sleep(LOOK_EVERY_S)
 
 

@@ -123,9 +123,7 @@ def test_what_began_at_several_servers_has_the_time_of_the_last_and_one_end() ->
     """One line for both never hides that the second began 11 s later; another end is another line."""
     begun = event(100, "preempting", "a", Phase.BEGIN), event(111, "preempting", "b", Phase.BEGIN)
     lines, _ = what_happened(moment(*begun))
-    assert [(one.subject, one.words) for one in lines] == [
-        ("a and b", "preempting of a; at the last of them 11 s later")
-    ]
+    assert [(one.subject, one.words) for one in lines] == [("a and b", "preempting of a; at b 11 s later")]
     ends = event(115, "preempting", "b", Phase.END, Severity.INFO, "ended after 4 s")
     lines, _ = what_happened(moment(*begun, ends))
     assert [(one.subject, one.until) for one in lines] == [("a", None), ("b", ends.at)]

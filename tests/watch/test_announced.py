@@ -118,7 +118,7 @@ def test_the_monitor_beside_a_sweep_knows_whose_load_it_is(
         asyncio.run(follow_announced(store, turn))
     assert seen[0] == ["a"]
     (event,) = store.snapshot().events
-    assert event.message == f"load by a sweep of process {other.pid}: a"
+    assert event.message == f"load on a by a sweep of process {other.pid}"
 
 
 A, B = (BackendTarget(name, f"http://127.0.0.1:{port}") for name, port in (("a", 8000), ("b", 8001)))

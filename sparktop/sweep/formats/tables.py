@@ -203,7 +203,7 @@ def _winner_cell(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> 
             if round(row.percent)
             else "±0 %"
         )
-        return f"{open_words([row])} ({lead})"
+        return f"{open_words([row])} ({'not clear: ' if row.beats else ''}{lead})"
     mark = "*" if verdict is Outcome.AHEAD or (mark_untested and row.significant is None) else ""
     ahead = " ahead" if verdict is Outcome.AHEAD else ""
     over = _against_words(row) if row.winner_vs != vs else ""
@@ -466,7 +466,7 @@ def _marks_text(level: LevelResult) -> str:
     more = f", {len(left)} more" if left else ""
     words = ", ".join(mark.word for mark in named)
     if len(words) + len(more) > _MOST_MARK_CELLS:
-        words = ", ".join(mark.brief or mark.word for mark in named)
+        words = ", ".join(dict.fromkeys(mark.brief or mark.word for mark in named))
     return words + more or UNKNOWN
 
 

@@ -259,14 +259,14 @@ def _count_doubts(facts: LevelFacts) -> Iterator[Validity]:
     generated, taken = growth.generation_tokens, growth.prompt_tokens
     if generated is not None and generated > asked.most:
         over = generated - asked.most
-        message = f"the server generated {generated:.0f} tokens, {over:.0f} more than were asked for"
+        message = f"the server generated {generated:,.0f} tokens, {over:,.0f} more than were asked for"
         yield Validity(code=FOREIGN_TRAFFIC, message=message)
     elif taken is not None and asked.prompt and not asked.open_requests:
         over = taken - asked.prompt
         if over > MOST_MISMATCH * asked.prompt:
             yield Validity(
                 code=FOREIGN_TRAFFIC,
-                message=f"the server took in {taken:.0f} prompt tokens, {over:.0f} more than were sent",
+                message=f"the server took in {taken:,.0f} prompt tokens, {over:,.0f} more than were sent",
             )
     if generated is None or facts.unsettled:
         return
@@ -275,7 +275,7 @@ def _count_doubts(facts: LevelFacts) -> Iterator[Validity]:
         apart = f" ({asked.open_requests} cancelled or broken off)" if asked.open_requests else ""
         yield Validity(
             code=COUNT_MISMATCH,
-            message=f"{asked.generated} tokens came{apart}, the server counted {generated:.0f}",
+            message=f"{asked.generated:,} tokens came{apart}, the server counted {generated:,.0f}",
         )
 
 

@@ -889,9 +889,7 @@ def _even_headline(
         return f"{name(level.ahead or '')} {lead} {where}{warning}"
     even = [metric for metric in metrics if all(level.winner is None for level in metric.levels)]
     levels = [level for metric in even for level in metric.levels]
-    lead = largest_lead(first.levels, name)
-    if lead and len(even) > 1:
-        lead = lead.replace("(", f"({in_sentence(first.title)}: ", 1)
+    lead = largest_lead(first.levels, name, f" in {in_sentence(first.title)}" if len(even) > 1 else "")
     return alike_words([in_sentence(metric.title) for metric in even], levels) + lead
 
 

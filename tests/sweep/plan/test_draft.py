@@ -130,7 +130,7 @@ def test_recorded_traffic_is_read_from_its_file(tmp_path: Path) -> None:
         return dict(check_draft(replace(draft, **changes), TARGETS)[1])  # type: ignore[arg-type]  # texts
 
     assert wrong(trace="") == {"trace": "write the path of a file of recorded traffic"}
-    assert "must be 0.001 to 1000" in wrong(trace_speed="0")["trace_speed"]
+    assert "must be 0.001 to 1,000" in wrong(trace_speed="0")["trace_speed"]
     assert "ends before it begins" in wrong(trace_range="9..1")["trace_range"]
     words = "no request in the chosen part: the last request is at 9 s"
     assert words in wrong(trace_range="1h..2h")["trace"]

@@ -203,7 +203,7 @@ def test_no_winner_names_the_largest_lead() -> None:
     result = targets((80, 101, 140), (100, 101, 102), (100, 101, 102))
     assert result_view(result).headline == (
         "no clear difference between the targets in decode, TTFT or prefill "
-        "(decode: largest lead: b +6 % against a at c1)"
+        "(largest lead in decode that is not clear: b +6 % against a at c1)"
     )
 
 
@@ -211,8 +211,8 @@ def test_a_target_that_beats_some_but_not_all_is_no_winner() -> None:
     """A target that beats one of two others only is not a winner; its lead is against the other one."""
     made = [level(4, 99, 100, 101), level(4, 60, 88, 130), level(4, 79, 80, 81)]
     result = made_sweep(*((name, [decoding_only(one)]) for name, one in zip("abc", made, strict=True)))
-    assert result_view(result).headline == "no clear winner in decode (a +8 % against b)"
-    assert "**No clear winner in decode (`a` +8 % against `b`).**" in sweep_report(result, "post")
+    assert result_view(result).headline == "no clear winner in decode (not clear: a +8 % against b)"
+    assert "**No clear winner in decode (not clear: `a` +8 % against `b`).**" in sweep_report(result, "post")
 
 
 def decoding_only(made: LevelResult) -> LevelResult:
