@@ -218,7 +218,7 @@ def _limit_stick(
     read = f"{weights.token_gb:.2f} GB a step by {weights.source}"
     read += f" and {kv_gb:.2f} of KV cache" if kv_gb >= _WORTH * weights.token_gb else ""
     if tps > _ABOVE_LIMIT * limit:
-        return Yardstick(LIMIT, f"not known: a step reads less than {read}")
+        return Yardstick(LIMIT, f"not known: it is faster than {read} would allow")
     return _stick(LIMIT, f"{bandwidth:.0f} GB/s, {read}", tps, limit)
 
 

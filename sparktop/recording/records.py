@@ -201,7 +201,8 @@ def sweep_of(record: Record) -> SweepView | None:
 def _as_of_now(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     """Return a view of a sweep, perhaps of version 1.3, with this version's fields.
 
-    A concurrency and a position were what is a `point` now, and `runs` of a figure their number.
+    A concurrency and a position were what is a `point` now, `runs` of a figure their number, and the fields
+    of a level stood beside those of the row that names it.
     """
     if isinstance(value, list):
         return [_as_of_now(part) for part in value]
@@ -210,6 +211,10 @@ def _as_of_now(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     parts = {name: _as_of_now(part) for name, part in value.items()}
     if "concurrency" in parts and "point" not in parts:
         parts["point"] = parts.get("position") or {"kind": "concurrency", "value": parts["concurrency"]}
+    if "point" in parts and "prompt_tokens" in parts:
+        parts["pp"] = parts["prompt_tokens"]
+        level = {name: parts[name] for name in ("target", "point", "pp", "depth") if name in parts}
+        parts.setdefault("key", {"target": "", **level})
     if "mean" in parts and isinstance(parts.get("runs"), int):
         del parts["runs"]
     return parts

@@ -84,7 +84,7 @@ def test_limits_that_are_not_known_say_why() -> None:
     assert [one.percent for one in sticks] == [None] * 4
     said = " ".join(one.words for one in sticks)
     assert all(
-        word in said for word in ("bandwidth", "bytes_per_token_gb", "experts", "less than the 100.00 GB")
+        word in said for word in ("are a GB10", "bytes_per_token_gb", "experts", "faster than 100.00 GB")
     )
 
 

@@ -119,3 +119,6 @@ def test_a_sweep_in_a_recording_of_1_3_is_shown() -> None:
     labels = [level.key.point.label for level in view.levels if level.key.target == "proxy"]
     assert labels == ["c = 1", "c = 2", "c = 4"]
     assert [point.point.value for point in view.plots[0].lines[0].points] == [1, 2, 4]
+    assert {level.key.pp for level in view.levels} == {100}
+    assert view.topologies is not None
+    assert [level.key.label for level in view.topologies.metrics[0].levels] == labels
