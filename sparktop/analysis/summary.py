@@ -218,7 +218,7 @@ def _verdict_of_states(snapshot: Snapshot) -> Verdict:
     swept = [balance for balance in groups if balance.in_sweep and not _is_settled(balance)]
     if swept or any(view.in_sweep for view in backends):
         swung = next((balance for balance in balances_read_first(swept) if balance.word.bad), None)
-        words = said if swung is None else f"{said}; {swung.group}: {swung.word.value} (sweep)"
+        words = said if swung is None else f"{said}; {swung.group}: {swung.word.value}{swung.sweep_words}"
         return Verdict(Severity.INFO, words, said, key="" if swung is None else "w")
     for router in snapshot.routers:
         if router.slow is not None and router.failure is None:

@@ -380,6 +380,11 @@ class Balance(Struct, frozen=True):
         return float(f"{1 / self.sample_hz:.2g}") if self.sample_hz else None
 
     @property
+    def sweep_words(self) -> str:
+        """What follows `word` where a sweep makes it bad on purpose: " (sweep)"; else ""."""
+        return " (sweep)" if self.in_sweep and self.word.bad else ""
+
+    @property
     def polled_words(self) -> str:
         """How often its backends are polled; "" if unknown."""
         judged = "" if self.word is BalanceWord.UNKNOWN else "judged on "

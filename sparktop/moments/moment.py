@@ -67,6 +67,11 @@ class Spell(Struct, frozen=True):
     """For a node, its last state with this verdict."""
 
     @property
+    def shown_word(self) -> str:
+        """The verdict, with a mark if a sweep made the load uneven: "uneven (sweep)"."""
+        return self.word + ("" if self.balance is None else self.balance.sweep_words)
+
+    @property
     def seconds(self) -> float:
         """Seconds for which the verdict held."""
         return (self.end - self.start).total_seconds()

@@ -325,7 +325,7 @@ def span_words(moment: Moment) -> str:
 
 def _summary_line(moment: Moment) -> str:
     words = [
-        f"{code(balance.subject)} {balance.word} "
+        f"{code(balance.subject)} {balance.shown_word} "
         + (
             f"since {cell.time_of(balance.start)}"
             if balance.end >= moment.end
@@ -619,7 +619,7 @@ def _last_verdicts(moment: Moment) -> list[Spell]:
 
 def _verdict_line(spell: Spell) -> str:
     when = f"{time_of(spell.start)} to {time_of(spell.end)} ({seconds_words(spell.seconds)})"
-    head = f"{code(spell.subject)}: **{spell.word}**, {when}"
+    head = f"{code(spell.subject)}: **{spell.shown_word}**, {when}"
     return " · ".join([head, *map(escaped, _evidence_sentences(spell))])
 
 
@@ -653,11 +653,12 @@ def _tests_grid(spell: Spell, balance: Balance, *, on_page: bool) -> Grid:
         for number, check in enumerate(rule)
     )
     names = ", ".join(rule[0].code for rule in holding)
+    names += " (pages have the tests of all)" if len(holding) > 1 and not on_page else ""
     when = f"the {balance.window_s:.0f} s before {time_of(spell.end)} UTC"
     note = (
         f"in {when}; rules that hold: {names}" if holding else f"in {when} no rule for an uneven load holds"
     )
-    title = f"Tests behind {code(spell.subject)}: {spell.word}"
+    title = f"Tests behind {code(spell.subject)}: {spell.shown_word}"
     return Grid(title, ("Rule", "Test", "Value", "Limit", "Holds"), rows, frozenset({0, 1, 4}), (note,))
 
 

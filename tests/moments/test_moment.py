@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.node import NodeSample
@@ -99,6 +100,9 @@ def test_verdicts_have_times_and_evidence(recorded: Recorded) -> None:
     assert swing.end == moment.end
     assert swing.balance is not None
     assert swing.balance.reasons
+    assert swing.shown_word == "oscillating"
+    swept = replace(swing, balance=replace(swing.balance, in_sweep=True))
+    assert swept.shown_word == "oscillating (sweep)"
     assert sum(moment.states["spark-a"].values()) == pytest.approx(1)
 
 

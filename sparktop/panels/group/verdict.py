@@ -35,8 +35,7 @@ def word_run(balance: Balance) -> Run:
 
 def _announced_words(balance: Balance) -> str:
     sign = "▲ " if balance.bad else ""
-    sweep = " (sweep)" if balance.in_sweep and balance.word.bad else ""
-    return f"{sign}{balance.title}{sweep}"
+    return f"{sign}{balance.title}{balance.sweep_words}"
 
 
 def word_role(balance: Balance) -> str:

@@ -35,7 +35,7 @@ from sparktop.sweep.formats.report import (
 )
 from sparktop.sweep.formats.tables import EVEN_SIGN, known_columns, load_words, points_head, winners
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult, level_of
-from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, METRICS, Metric, in_sentence
+from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, FEW_RUNS, METRICS, Metric, in_sentence
 from sparktop.sweep.terms.statistics import P95_FROM
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.result import result_view
@@ -93,7 +93,7 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     lead = ""
     if not items:
         first, *others = answer(named, view, above_tables=True) or ["Nothing was measured"]
-        others = [*(_why_even(series) if is_matrix else ()), *others]
+        others = [*(_why_even(result, series) if is_matrix else ()), *others]
         if not is_matrix and len(result.targets) == 1:
             others += _alone_words(result.targets[0], metrics)
         lead = " ".join([f"**{first}.**", *_with_full_stops([*others, *published])])
@@ -251,8 +251,11 @@ def _requests_words(result: SweepResult) -> str:
     return f"{'' if count == 1 else f'{count:.0f} × '}as many requests a run as its concurrency"
 
 
-def _why_even(series: Sequence[Series]) -> Iterator[str]:
-    """Yield why no target wins, where that is the spread of the runs."""
+def _why_even(result: SweepResult, series: Sequence[Series]) -> Iterator[str]:
+    """Yield why no target wins, where that is how few runs there are, or their spread."""
+    if any(mark.code == FEW_RUNS for level in _levels(result) for mark in level.validity):
+        yield "With fewer than 3 runs a level, only large leads are clear"
+        return
     figures = [level.figures.get(_DECODE) for a_series in series for level in a_series.levels]
     stds = [100 * figure.std / figure.mean for figure in figures if figure and figure.mean and figure.std]
     widest = max(stds, default=0.0)

@@ -15,6 +15,7 @@ from sparktop.model.sweep import (
     SweepView,
     short_tokens,
 )
+from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.series import Reference, Series, series_of
 from sparktop.sweep.plan.slo import plain_words, stored_condition
 from sparktop.sweep.result.results import SweepResult
@@ -131,20 +132,21 @@ def _roofline(result: SweepResult) -> Iterable[LimitLine]:
     """Yield a limit line for the decode rate that the memory bandwidth allows a single request.
 
     The rate is computed from a level's decode rate and from `roofline_percent`, the percentage of the
-    limit that this level reached. Targets with equal limits share one line.
+    limit that this level reached. Targets with equal limits share one line; several lines name theirs.
     """
-    seen: set[int] = set()
+    by_limit: dict[int, tuple[float, list[str]]] = {}
     for target in result.targets:
         for level in target.levels:
             rate, share = level.decode_tps, level.roofline_percent
             if level.point != concurrency_point(_ROOFLINE_AT) or rate is None or not share:
                 continue
             limit = 100 * rate.mean / share
-            if round(limit) not in seen:
-                seen.add(round(limit))
-                words = f"memory bandwidth allows one request {limit:.0f} tok/s"
-                short = f"one request: at most {limit:.0f}"
-                yield LimitLine("decode_tps", words, limit, concurrency=_ROOFLINE_AT, short=short)
+            by_limit.setdefault(round(limit), (limit, []))[1].append(target.name)
+    for limit, names in by_limit.values():
+        whose = f"{names_in_words(list(dict.fromkeys(names)))}: " if len(by_limit) > 1 else ""
+        words = f"{whose}memory bandwidth allows one request {limit:.0f} tok/s"
+        short = f"{whose}one request: at most {limit:.0f}"
+        yield LimitLine("decode_tps", words, limit, concurrency=_ROOFLINE_AT, short=short)
 
 
 def _slo_limits(result: SweepResult) -> Iterable[LimitLine]:

@@ -455,6 +455,17 @@ def test_a_table_without_a_winner_has_no_column_of_winners() -> None:
     assert "Winner" in post_of(made_sweep(("a", levels), ("b", faster)))
 
 
+@pytest.mark.parametrize(
+    ("code", "why"), [("few_runs", "With fewer than 3 runs"), ("late", "differ too much")]
+)
+def test_a_post_without_a_winner_says_why(code: str, why: str) -> None:
+    """Too few runs, or runs that differ."""
+    decode = Rate(mean=8.0, std=2.0, values=(6.0, 10.0))
+    update = {"decode_tps": decode, "validity": (Validity(code=code, message="x"),)}
+    levels = [made_level(at).model_copy(update=update) for at in (1, 2)]
+    assert why in post_of(made_sweep(("a", levels), ("b", levels)))
+
+
 def test_a_lead_that_is_not_clear_stands_beside_the_sign() -> None:
     """Beyond the noise, but not beyond chance: the reader sees the lead, and that it is no win."""
     slow, fast = (

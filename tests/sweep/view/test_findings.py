@@ -121,6 +121,22 @@ def test_conditions_are_lines_on_their_curves() -> None:
     assert "holds to c = 6, surely not beyond 8" in (result_view(result).headline or "")
 
 
+def test_the_line_of_the_memory_bandwidth_names_its_target_where_there_are_several() -> None:
+    """Targets with one limit share a line; of several, each is named."""
+
+    def limits(*shares: float) -> list[str]:
+        levels = [rated(1, 50).model_copy(update={"roofline_percent": share}) for share in shares]
+        result = made_sweep(*((name, (level,)) for name, level in zip("ab", levels, strict=True)))
+        plot = next(one for one in sweep_plots(result) if one.metric == "decode_tps")
+        return [limit.words for limit in plot.limits]
+
+    assert limits(50.0, 50.0) == ["memory bandwidth allows one request 100 tok/s"]
+    assert limits(50.0, 25.0) == [
+        "a: memory bandwidth allows one request 100 tok/s",
+        "b: memory bandwidth allows one request 200 tok/s",
+    ]
+
+
 def test_the_verdict_names_the_best_level_with_its_interval() -> None:
     """A single target's sentence has the level, the figure, and the ones that are as good."""
     result = made_sweep(("a", (rated(1, 99, 100, 101), rated(4, 216, 217, 218), rated(8, 217, 218, 219))))
