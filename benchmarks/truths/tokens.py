@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from time import perf_counter
 
 from msgspec.structs import replace
 from tables import Figure
@@ -110,7 +111,7 @@ class _VirtualConnection(Connection):
     def __init__(self, at: float) -> None:
         self.reader = None
         self.open = True
-        self.used = False
+        self.used, self.idle_since = False, perf_counter()
         self._at = at
 
     def send(self, request: bytes) -> float:
