@@ -132,10 +132,11 @@ def judge_backend(
             alerts.clear(cleared, when, "a sweep loads it")
         return
     pools = {
-        "KV cache": track.view.kv_fullest_percent or 0.0,
-        "SWA pool": track.view.counter_figures.get("swa_pool_percent") or 0.0,
+        "KV cache": track.view.kv_fullest_percent,
+        "SWA pool": track.view.counter_figures.get("swa_pool_percent"),
     }
-    _judge_kv_cache(alerts, key, pools, thresholds.kv_full_percent, when)
+    known = {pool: percent for pool, percent in pools.items() if percent is not None}
+    _judge_kv_cache(alerts, key, known, thresholds.kv_full_percent, when)
     if preempted_at is None or when.at - preempted_at > PREEMPTING_CLEARS_AFTER_S:
         alerts.clear(alert_id, when)
     elif preempted_at == when.at or alerts.severity(alert_id):
@@ -221,11 +222,11 @@ def _judge_kv_cache(
 ) -> None:
     """Raise, update or clear the alert "kv-full".
 
-    `pools` are the used percentages of pools that hold tokens (0: unknown), `limit` the percentage at which
-    the alert is raised.
+    `pools` are the used percentages of pools that hold tokens, as far as known; `limit` is the percentage at
+    which the alert is raised.
     """
     alert_id, clears = f"{key.label}:kv-full", limit - KV_CLEARS_BELOW
-    pool, percent = max(pools.items(), key=itemgetter(1))
+    pool, percent = max(pools.items(), key=itemgetter(1), default=("", 0.0))
     if percent < clears:
         alerts.clear(alert_id, when)  # what is no longer reported may no longer be full
     elif percent >= limit or alerts.severity(alert_id):
@@ -240,8 +241,9 @@ def _judge_kv_cache(
 
 def _judge_lmcache(alerts: ActiveAlerts, key: SourceKey, unhealthy: float | None, when: Instant) -> None:
     """Raise or clear the alert "lmcache" by the number of `unhealthy` processes of LMCache in a server."""
-    alert_id, values = f"{key.label}:lmcache", {"unhealthy": unhealthy or 0.0, "limit": 0.0}
+    alert_id = f"{key.label}:lmcache"
     if unhealthy:
+        values = {"unhealthy": unhealthy, "limit": 1.0}
         message = "LMCache says that it is unhealthy: it may find and keep nothing"
         alerts.hold(alert_id, Severity.WARNING, key.name, message, values, when)
     else:

@@ -219,7 +219,7 @@ def _condition_words(result: SweepResult) -> Iterator[str]:
     if not levels:
         return
     if plan.tg is not None and all(level.tokens.generated == plan.tg * level.requests.ok for level in levels):
-        yield "every answer of this length (forced)"
+        yield "every answer of this length"
     if plan.load is not LoadKind.AGENTS:
         yield "each level after a warm-up" if plan.warmup else "no warm-up"
     hits = [
@@ -597,7 +597,7 @@ def _sign_words(grids: Sequence[Grid]) -> Iterator[str]:
     ends = {cell[-1:] for grid in grids for row in grid.rows for cell in map(_after, row)}
     signs = (
         (EVEN_SIGN, "no clear winner: a lead before it may be chance"),
-        (_SLOTS_SIGN[-1], "by its slots: the next best has fewer, and requests wait"),
+        (_SLOTS_SIGN[-1], "with more slots: the next best has fewer, and requests wait"),
         ("*", NOT_TESTED),
         ("?", "the level has a warning"),
     )

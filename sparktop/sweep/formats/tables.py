@@ -135,9 +135,10 @@ def winners(
 
 def _lead_percent(row: ComparisonRow, metric: Metric) -> float:
     """Return what the best value of a row has more than the next best, in percent of that; 0 without two."""
-    values = [value for value in row.values.values() if value is not None]
-    best, *others = sorted(values, reverse=metric.more_is_better)
-    return 100 * (best / others[0] - 1) if others and others[0] else 0.0
+    values = sorted(
+        (value for value in row.values.values() if value is not None), reverse=metric.more_is_better
+    )
+    return 100 * (values[0] / values[1] - 1) if len(values) > 1 and values[1] else 0.0
 
 
 def versus(comparison: ComparisonResult, metric: str, ours: Sequence[str], theirs: Collection[str]) -> Grid:

@@ -901,8 +901,8 @@ def recommendations(result: SweepResult, compared: Topologies, name: Name = str)
     """Return which target to use at which levels, and why, an item for each; [] if none wins anywhere.
 
     A level is that of the winner in the main token rate, or else in the TTFT. For example "**c1 to c16 (one
-    user to a team): use a.** Decode +20 % at c1, +57 % at c16". Levels that are decided by slots, as a target
-    with fewer lets requests wait, have an item of their own; the last one also has the levels without a
+    user to a team): use a.** Decode +20 % at c1, +57 % at c16". Levels at which requests wait for slots only
+    at the next best target have an item of their own; the last one also has the levels without a
     winner, and to which levels the rates of the targets rise. There is none for levels with several prompt
     lengths, contexts or rates: their headline says what they show.
     """
@@ -930,7 +930,7 @@ def recommendations(result: SweepResult, compared: Topologies, name: Name = str)
         why = [_why_words(metric, pick, of_pick, levels, name) for metric in metrics]
         if slots:
             items.append(
-                f"**{where}: {name(pick)} leads by its slots:** {'; '.join(filter(None, [slots, *why]))}; "
+                f"**{where}: {name(pick)} leads with more slots:** {'; '.join(filter(None, [slots, *why]))}; "
                 "measure with equal slots to choose"
             )
             continue
@@ -947,9 +947,9 @@ def recommendations(result: SweepResult, compared: Topologies, name: Name = str)
 
 
 def slots_words(result: SweepResult, level: ComparedLevel | ComparisonRow, name: Name = str) -> str:
-    """Return the slots of the winner and of the next best, if only these let requests wait: "a has 96 …".
+    """Return the slots of the winner and of the next best: "a has 96 slots, b 48".
 
-    "" if slots do not decide the level, or are unknown.
+    "" unless the next best alone has fewer than the level's requests and than the winner; "" if unknown.
     """
     slots = {target.name: target.slots for target in result.targets}
     mine, other = slots.get(level.winner or ""), slots.get(level.against or "")

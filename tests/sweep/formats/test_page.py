@@ -423,15 +423,15 @@ def test_a_level_beyond_the_slots_of_a_rival_is_no_win(slots: int | None, *, dec
     post = post_of(swept(slots, wide=2.0, narrow=1.0))
     items = paragraphs(post)[0].splitlines()
     assert (
-        items[1].startswith("- **c4: `wide` leads by its slots:** `wide` has 4 slots, `narrow` 2; ")
+        items[1].startswith("- **c4: `wide` leads with more slots:** `wide` has 4 slots, `narrow` 2; ")
     ) is decides
     assert items[0].startswith("- **c1 to c2 (one user): use `wide`.**" if decides else "- **every level")
     assert [row[-1].endswith(" †") for row in table(post)[:3]] == [False, False, decides]
-    assert ("† by its slots" in post) is decides
+    assert ("† with more slots" in post) is decides
 
 
-@pytest.mark.parametrize(("generated", "words"), [(12, "every answer of this length (forced), "), (11, "")])
-def test_what_was_warm_and_forced_is_in_the_line_of_the_load(generated: int, words: str) -> None:
+@pytest.mark.parametrize(("generated", "words"), [(12, "every answer of this length, "), (11, "")])
+def test_what_was_warm_and_as_long_as_asked_is_in_the_line_of_the_load(generated: int, words: str) -> None:
     """Answers of the length that was asked for, warm-up, prefix cache: only what the levels show."""
     level = made_level(1)
     level = level.model_copy(
