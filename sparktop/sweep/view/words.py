@@ -8,6 +8,7 @@ The *verdict* has the sentences below it. All figures are those of the tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import groupby, zip_longest
 from statistics import fmean, linear_regression
 
 from sparktop.graphics.numbers import milliseconds
@@ -893,57 +894,87 @@ def _even_headline(
     return alike_words([in_sentence(metric.title) for metric in even], levels) + lead
 
 
-_USES = ((4, "one user"), (16, "a team"), (MOST_CONCURRENCY, "many users"))
+_USES = ((4, "One user"), (16, "A few users or agents"), (MOST_CONCURRENCY, "Many users or agents"))
 """Who sends so many requests at once: (most requests, use)."""
 
 
 def recommendations(result: SweepResult, compared: Topologies, name: Name = str) -> list[str]:
-    """Return which target to use at which levels, and why, an item for each; [] if none wins anywhere.
+    """Return which target is the best for each use, and why, an item a use; [] if none wins anywhere.
 
-    A level is that of the winner in the main token rate, or else in the TTFT. For example "**c1 to c16 (one
-    user to a team): use a.** Decode +20 % at c1, +57 % at c16". Levels at which requests wait for slots only
-    at the next best target have an item of their own; the last one also has the levels without a
-    winner, and to which levels the rates of the targets rise. There is none for levels with several prompt
-    lengths, contexts or rates: their headline says what they show.
+    A use is a range of concurrency. Its levels are told together where a metric has one winner in all of
+    them, for example "**One user (c1 to c4): `a`.** Decode +20 % at c1, +44 % at c4". The last item also has
+    to which levels the rates of the targets rise. There is none for levels with several prompt lengths,
+    contexts or rates: their headline says what they show.
     """
-    metrics = [metric for metric in main_metrics(compared.metrics) if metric.metric != "prefill_tps"]
+    metrics = main_metrics(compared.metrics)
     levels = metrics[0].levels if metrics else ()
     if not levels or metrics[0].metric in DUE_LATENCIES or compared.several_lengths:
         return []
     if any(level.key.depth or level.point.kind is not LoadKind.CONCURRENCY for level in levels):
         return []
-    winners = {
-        level.point: level
-        for metric in reversed(metrics)  # the main rate overwrites the TTFT
-        for level in metric.levels
-        if level.winner is not None
+    judged = {
+        level.point: [one for metric in metrics for one in metric.levels if one.point == level.point]
+        for level in levels
     }
-    groups: dict[tuple[str, str], list[ComparedLevel]] = {}
-    for level in levels:
-        judged = winners.get(level.point)
-        group = (judged.winner or "", slots_words(result, judged, name)) if judged is not None else ("", "")
-        groups.setdefault(group, []).append(level)
-    even = groups.pop(("", ""), [])
+
+    def slots_and_winners(level: ComparedLevel) -> tuple[str | None, ...]:
+        slots = (slots_words(result, one, name) for one in judged[level.point])
+        return next(filter(None, slots), ""), *(one.winner for one in judged[level.point])
+
+    if not any(any(slots_and_winners(level)) for level in levels):
+        return []
     items = []
-    for (pick, slots), of_pick in sorted(groups.items(), key=lambda entry: bool(entry[0][1])):
-        where = _where_words(of_pick, levels).removeprefix("at ")
-        why = [_why_words(metric, pick, of_pick, levels, name) for metric in metrics]
-        if slots:
-            items.append(
-                f"**{where}: {name(pick)} leads with more slots:** {'; '.join(filter(None, [slots, *why]))}; "
-                "measure with equal slots to choose"
-            )
-            continue
-        words = "; ".join(filter(None, [*why, _each_words(result, pick, of_pick)]))
-        warning = _level_warnings(result, pick, [level for level in of_pick if level.winner == pick], name)
-        advice = f"**{where} ({_uses(of_pick)}): use {name(pick)}.**"
-        items.append(f"{advice} {words[:1].upper()}{words[1:]}{warning}")
-    if items:
-        items[0] += " (each lead against the next best)" if len(compared.columns) > _PAIR else ""
-        where = f"{_where_words(even, levels)}{largest_lead(even, name)}" if even else ""
-        items[-1] += f". {NO_WINNER.capitalize()} {where}" if even else ""
-        items[-1] += f". {rises}" if (rises := _rises_words(result, metrics[0], name)) else ""
+    for use, group in groupby(levels, _use):
+        of_use = list(group)
+        slots, *columns = zip_longest(*map(slots_and_winners, of_use))
+        are_alike = len(set(slots)) == 1 and all(len(set(filter(None, each))) <= 1 for each in columns)
+        parts = [of_use] if are_alike else [list(part) for _, part in groupby(of_use, slots_and_winners)]
+        places = [" to ".join(dict.fromkeys((part[0].point.short, part[-1].point.short))) for part in parts]
+        places[0] = f"{use} ({places[0]})"
+        told = (
+            f"**{place}: {_choice_words(result, metrics, part, name)}"
+            for place, part in zip(places, parts, strict=True)
+        )
+        items.append(". ".join(told))
+    items[0] += " (each lead against the next best)" if len(compared.columns) > _PAIR else ""
+    items[-1] += f". {rises}" if (rises := _rises_words(result, metrics[0], name)) else ""
     return items
+
+
+def _use(level: ComparedLevel) -> str:
+    return next(use for most, use in _USES if level.point.concurrency <= most)
+
+
+def _choice_words(
+    result: SweepResult, metrics: Sequence[ComparedMetric], levels: Sequence[ComparedLevel], name: Name
+) -> str:
+    """Return the best target at levels, or the best in each metric, with the end of bold type; then why."""
+    points = [level.point for level in levels]
+    titles: dict[str, list[str]] = {}
+    parts, slots = [], ""
+    for metric in metrics:
+        here = [level for level in metric.levels if level.point in points]
+        won = [level for level in here if level.winner is not None]
+        for level in won[:1]:
+            titles.setdefault(level.winner or "", []).append(in_sentence(metric.title))
+            slots = slots or slots_words(result, level, name)
+        words = f"{NO_WINNER}{largest_lead(here, name)}"
+        if won:
+            words = trend([(level.point.short, level.percent or 0.0) for level in won])
+            words += "" if len(won) == len(here) or " at " in words else f" {_where_words(won, levels)}"
+        parts += [f"{in_sentence(metric.title)} {words}"] if here else []
+    pick = next(iter(titles), "")
+    is_all = len(titles) == 1 and in_sentence(metrics[0].title) in titles[pick]
+    choice = (
+        [name(pick)] if is_all else [f"{name(of)} for {names_in_words(what)}" for of, what in titles.items()]
+    )
+    bold = f"{', '.join(choice) or NO_WINNER}{' leads with more slots' if slots else ''}.** "
+    if slots:
+        return f"{bold}{'; '.join((slots, *parts))}; measure with equal slots to choose"
+    parts += filter(None, [_each_words(result, pick, levels, "" if is_all else f" of {name(pick)}")])
+    words = "; ".join(parts)
+    warning = _level_warnings(result, pick, [level for level in levels if level.winner == pick], name)
+    return f"{bold}{words[:1].upper()}{words[1:]}{warning}"
 
 
 def slots_words(result: SweepResult, level: ComparedLevel | ComparisonRow, name: Name = str) -> str:
@@ -958,13 +989,6 @@ def slots_words(result: SweepResult, level: ComparedLevel | ComparisonRow, name:
     return f"{name(level.winner or '')} has {mine} slots, {name(level.against or '')} {other}"
 
 
-def _uses(levels: Sequence[ComparedLevel]) -> str:
-    """Return who sends so many requests at once: "one user to a team"."""
-    uses = (next(use for most, use in _USES if level.point.concurrency <= most) for level in levels)
-    first, *others = dict.fromkeys(uses)
-    return f"{first} to {others[-1]}" if others else first
-
-
 def _rises_words(result: SweepResult, metric: ComparedMetric, name: Name) -> str:
     """Return to which level the rate of each target rises: "Decode rises up to c32 for a, up to c64 …"."""
     ends: dict[LoadPoint, list[str]] = {}
@@ -977,8 +1001,11 @@ def _rises_words(result: SweepResult, metric: ComparedMetric, name: Name) -> str
     return f"{metric.title} rises {', '.join(parts)}" if parts else ""
 
 
-def _each_words(result: SweepResult, pick: str, levels: Sequence[ComparedLevel]) -> str:
-    """Return what a request gets of a target at the first and the last of `levels`; "" if unknown."""
+def _each_words(result: SweepResult, pick: str, levels: Sequence[ComparedLevel], whose: str) -> str:
+    """Return what a request gets of a target at the first and the last of `levels`; "" if unknown.
+
+    `whose` names the target where a sentence is about several, as " of a".
+    """
     target, points = result.target(pick), [level.point for level in levels]
     rates = {
         level.point: level.stream_tps.p50
@@ -991,27 +1018,7 @@ def _each_words(result: SweepResult, pick: str, levels: Sequence[ComparedLevel])
         f"{METRICS['decode_tps'].text(rates[point])}{unit} at {point.short}"
         for point, unit in zip(ends, units, strict=False)
     ]
-    return f"half of the requests get over {', '.join(texts)}" if texts else ""
-
-
-def _why_words(
-    metric: ComparedMetric,
-    pick: str,
-    of_pick: Sequence[ComparedLevel],
-    levels: Sequence[ComparedLevel],
-    name: Name,
-) -> str:
-    """Return by how much a target wins a metric, and at which of its levels, and where another wins it."""
-    points = [level.point for level in of_pick]
-    here = [level for level in metric.levels if level.point in points]
-    words = []
-    for winner in dict.fromkeys(level.winner for level in here if level.winner is not None):
-        won = [level for level in here if level.winner == winner and level.percent is not None]
-        whose = "" if winner == pick else f" of {name(winner)}"
-        changes = trend([(level.point.short, level.percent or 0.0) for level in won])
-        where = "" if len(won) == len(here) or " at " in changes else f" {_where_words(won, levels)}"
-        words.append(f"{in_sentence(metric.title)}{whose} {changes}{where}")
-    return ", ".join(words) or (f"{in_sentence(metric.title)} {NO_WINNER}" if here else "")
+    return f"half of the requests{whose} get over {', '.join(texts)}" if texts else ""
 
 
 def verdict(

@@ -18,7 +18,15 @@ from sparktop.sweep.compare.imports.tables import read
 from sparktop.sweep.compare.series import load_reference, series_of
 from sparktop.sweep.formats.post import MOST_LINES
 from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
-from sparktop.sweep.result.results import LevelResult, Rate, ServerSide, SweepResult, TargetResult, Validity
+from sparktop.sweep.result.results import (
+    Latency,
+    LevelResult,
+    Rate,
+    ServerSide,
+    SweepResult,
+    TargetResult,
+    Validity,
+)
 from sparktop.sweep.result.store import save
 from sparktop.sweep.terms.definitions import METRICS
 from tests.report.html_page import Page
@@ -379,7 +387,7 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     answer, targets, machines_item, load, warnings = about.splitlines()
     assert "; TTFT no clear winner; " in answer
     assert post.startswith("## `m` on 2 × NVIDIA DGX Spark: `fast` or `slow`?\n")
-    assert answer.startswith("- **c2 (one user): use `fast`.** Decode +50 %; ")
+    assert answer.startswith("- **One user (c2): `fast`.** Decode +50 %; ")
     assert re.search(r"; half of the requests get over [\d.]+ tok/s at c2\.$", answer)
     assert machines_item == (
         "- **Machines:** NVIDIA DGX Spark, NVIDIA GB10, driver 580.95; NVIDIA DGX Spark, NVIDIA GB10."
@@ -413,19 +421,49 @@ def swept(slots: int | None, **rates: float) -> SweepResult:
 def test_a_lead_is_told_from_the_first_to_the_last_level() -> None:
     """Not as a range, which hides the trend; with the rate of a request at both ends."""
     answer = paragraphs(post_of(swept(None, slow=1.0, fast=2.0)))[0].splitlines()[0]
-    assert answer.startswith("- **every level (one user): use `fast`.** Decode +25 % at c1, +100 % at c4; ")
+    assert answer.startswith("- **One user (c1 to c4): `fast`.** Decode +25 % at c1, +100 % at c4; ")
     assert re.search(r"half of the requests get over [\d.]+ tok/s at c1, [\d.]+ at c4", answer)
+
+
+def test_each_use_has_its_target() -> None:
+    """Where figures or levels of a use have different winners, each of these is named with its lead."""
+
+    def level(at: int, decode: float, ttft: float) -> LevelResult:
+        update = {
+            "decode_tps": Rate.of_runs((0.99 * decode, decode, 1.01 * decode)),
+            "ttft_ms": Latency(mean=ttft, run_means=(0.99 * ttft, ttft, 1.01 * ttft)),
+        }
+        return made_level(at).model_copy(update=update)
+
+    a = [level(1, 20.0, 100.0), level(4, 40.0, 200.0), level(8, 60.0, 900.0), level(64, 90.0, 4000.0)]
+    b = [level(1, 10.0, 200.0), level(4, 20.0, 400.0), level(8, 50.0, 600.0), level(64, 180.0, 2000.0)]
+    post = post_of(made_sweep(("a", a), ("b", b)))
+    one, few, many = paragraphs(post)[0].splitlines()[:3]
+    assert one.startswith(
+        "- **One user (c1 to c4): `a`.** Decode +100 %; TTFT −50 %; prefill no clear winner"
+    )
+    assert few.startswith(
+        "- **A few users or agents (c8): `a` for decode, `b` for TTFT.** Decode +20 %; TTFT −33 %"
+    )
+    assert "half of the requests of `a` get over" in few
+    assert many.startswith("- **Many users or agents (c64): `b`.** Decode +100 %; TTFT −50 %; ")
+    crossed = post_of(
+        made_sweep(("a", [*a[1:3], level(16, 70.0, 999.0)]), ("b", [*b[1:3], level(16, 99.0, 700.0)]))
+    )
+    assert ". **c16: `b`.** Decode +41 %; TTFT −30 %" in crossed
 
 
 @pytest.mark.parametrize(("slots", "decides"), [(4, True), (2, False), (None, False)])
 def test_a_level_beyond_the_slots_of_a_rival_is_no_win(slots: int | None, *, decides: bool) -> None:
-    """The next best lets requests wait: an item of its own and a sign in the tables, no advice."""
+    """The next best lets requests wait: told apart, with a sign in the tables, no advice."""
     post = post_of(swept(slots, wide=2.0, narrow=1.0))
-    items = paragraphs(post)[0].splitlines()
+    answer = paragraphs(post)[0].splitlines()[0]
     assert (
-        items[1].startswith("- **c4: `wide` leads with more slots:** `wide` has 4 slots, `narrow` 2; ")
+        ". **c4: `wide` leads with more slots.** `wide` has 4 slots, `narrow` 2; decode +100 %; " in answer
     ) is decides
-    assert items[0].startswith("- **c1 to c2 (one user): use `wide`.**" if decides else "- **every level")
+    assert answer.startswith(
+        f"- **One user ({'c1 to c2' if decides else 'c1 to c4'}): `wide`.** Decode +25 %"
+    )
     assert [row[-1].endswith(" †") for row in table(post)[:3]] == [False, False, decides]
     assert ("† with more slots" in post) is decides
 
