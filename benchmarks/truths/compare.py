@@ -17,7 +17,7 @@ from tables import Figure
 from sparktop.model.load import Level, concurrency_point
 from sparktop.model.sweep import Value
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference
+from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference, published_series
 from sparktop.sweep.terms.statistics import value_of
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
@@ -245,7 +245,7 @@ def _often(name: str, tally: Tally, least_percent: float) -> Figure:
 
 def _bound() -> Figure:
     """Return the row of the published answer: two engines at c = 4 each, beside a cluster at c = 8."""
-    found = compare(load_reference("spark-topologies-2026-03").series).independent_engines
+    found = compare(published_series(load_reference("spark-topologies-2026-03"))).independent_engines
     (level,) = [one for one in found[0].levels if one.concurrency == 8]
     return Figure(
         AREA,

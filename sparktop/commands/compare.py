@@ -61,8 +61,8 @@ def _compare_files(arguments: argparse.Namespace) -> str:
     from sparktop.sweep.compare.imports.files import choose
     from sparktop.sweep.formats.report import comparison_json, comparison_markdown
 
-    chosen = choose([result_path(source) for source in arguments.files])
-    names = [series.name for series in chosen.series]
+    series, rule, facts = choose([result_path(source) for source in arguments.files])
+    names = [one_series.name for one_series in series]
     baseline = _check_name(arguments.baseline, names)
     same = None
     if arguments.same is not None:
@@ -70,10 +70,9 @@ def _compare_files(arguments: argparse.Namespace) -> str:
         if first == second:
             raise UsageError(f"--same needs two different names, not '{clean(first, 60)}' twice")
         same = (first, second)
-    rule = chosen.rule if baseline is None else None
-    comparison = compare(chosen.series, baseline=baseline, table=rule, same=same)
+    comparison = compare(series, baseline=baseline, table=rule if baseline is None else None, same=same)
     write = comparison_json if arguments.form == "json" else comparison_markdown
-    return write(comparison, chosen.series, chosen.facts)
+    return write(comparison, series, facts)
 
 
 def _check_name(name: str | None, names: Collection[str]) -> str | None:
@@ -92,7 +91,7 @@ def _list_names(files: Sequence[str]) -> str:
 
     if files:
         lines = []
-        for series in choose([result_path(source) for source in files]).series:
+        for series in choose([result_path(source) for source in files])[0]:
             levels = ", ".join(dict.fromkeys(level.load.point.short for level in series.levels))
             lines.append(f"{series.name}  {series.tool}  {series.model or '–'}  {levels}\n")
         return "".join(lines)

@@ -121,7 +121,7 @@ def _report_text(arguments: argparse.Namespace, form: str) -> str:
         words += " --anonymous" if arguments.anonymous else ""
         command = f"sparktop report {words} --format json -o post.json"
         tell(f"others compare with the post itself; to give them all figures, attach a JSON: {command}")
-    return sweep_report(result, form, privacy, choose(others).series if others else (), parts)
+    return sweep_report(result, form, privacy, choose(others)[0] if others else (), parts)
 
 
 def _join_sweeps(
@@ -275,6 +275,6 @@ def _comparison_report(sources: list[str], form: str, target: str | None, privac
 
     if target is not None:
         raise UsageError(f"{clean(sources[0], 200)}: --target is for results of sparktop sweep")
-    chosen = choose(sources)
-    series = privacy.of_series(chosen.series)
-    return comparison_report(compare(series, table=chosen.rule), series, form, chosen.facts)
+    chosen, rule, facts = choose(sources)
+    series = privacy.of_series(chosen)
+    return comparison_report(compare(series, table=rule), series, form, facts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -76,6 +77,81 @@ class PublishedRates(Struct, frozen=True):
     """Engines behind one address."""
     levels: tuple[tuple[int, float], ...] = ()
     """(Requests at once, generated tokens per second of all of them together)."""
+
+
+class TableLevel(Struct, frozen=True):
+    """A level of a published table; without lengths it has those of the table."""
+
+    concurrency: int
+    figures: dict[str, float | tuple[float, float]]
+    """Values by metric, or (low, high) where the source gives a range."""
+    pp: int | None = None
+    tg: int | None = None
+    label: str | None = None
+    stds: dict[str, float] = {}
+
+
+class TableTarget(Struct, frozen=True):
+    """A target of a published table."""
+
+    name: str
+    levels: tuple[TableLevel, ...]
+    engines: tuple[str, ...] = ()
+    """The engines that answer requests: the target's own name for a single engine, or the name of each
+    backend behind a router."""
+    machine: str | None = None
+    """GPU of its machines, where it is not that of the whole table."""
+    machines: int = 1
+    """Machines of one engine."""
+
+
+class TableRule(Struct, frozen=True):
+    """What the percentages of a published table refer to.
+
+    A percentage is the winner's lead over the series `first` before the crossover, and over the series
+    `then` from the crossover on. The crossover is the first level at which another series becomes the best.
+    """
+
+    first: str
+    then: str
+
+
+class Reference(Struct, frozen=True, kw_only=True):
+    """A published benchmark table as its file states it: the metrics have the source's own definitions.
+
+    Tables of the user's own may leave out all that has a default.
+    """
+
+    schema: Literal["sparktop.reference/1"] = "sparktop.reference/1"
+    name: str
+    title: str = ""
+    source: str = ""
+    """Publisher and place of publication."""
+    url: str | None = None
+    date: str | None = None
+    tool: str | None = None
+    model: str
+    engine: str = "vllm"
+    machine: str | None = None
+    """Name of the GPU, or a part of it, on which a server is compared with the table."""
+    shape: Literal["burst", "closed loop"] | None = None
+    pp: int | None = None
+    tg: int | None = None
+    runs: int | None = None
+    hardware: str = ""
+    settings: dict[str, object] = {}
+    definitions: dict[str, str] = {}
+    targets: tuple[TableTarget, ...]
+    winner_vs: TableRule | None = None
+    """What the table's percentages refer to; None if it states no percentages."""
+    stated_winners: dict[str, dict[int, dict[str, Any]]] = {}
+    """`winner` and its lead in `percent` as the table itself names them, by metric, then by concurrency."""
+    stated_changes: dict[str, Any] | None = None
+    """Differences in percent that the table itself names: `percent` of the series `baseline_of` in `metric`,
+    by name of the other series, then by concurrency."""
+    facts: dict[str, object] = {}
+    """Further facts that the source states, by name."""
+    notes: tuple[str, ...] = ()
 
 
 class YardstickBasis(Struct, frozen=True):

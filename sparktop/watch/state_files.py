@@ -9,7 +9,6 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -19,7 +18,7 @@ from sparktop.hardware.kernel_file import read_small
 from sparktop.model.snapshot import Kept, PastStart
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.model.text import clean, reason_of
-from sparktop.model.yardsticks import PastSetup, PublishedRates
+from sparktop.model.yardsticks import PastSetup, PublishedRates, Reference
 from sparktop.store import Store
 
 # A sweep writes a file with its process and the addresses it loads into sparktop's state folder, and
@@ -254,36 +253,13 @@ _RATES = ("decode_tps", "output_tps")
 """Rates of a table that are compared, by preference."""
 
 
-class _Level(msgspec.Struct):
-    concurrency: int
-    figures: dict[str, Any]
-
-
-class _Target(msgspec.Struct):
-    name: str
-    levels: tuple[_Level, ...]
-    engines: tuple[str, ...] = ()
-    machine: str | None = None
-    machines: int = 1
-
-
-class _Recipe(msgspec.Struct):
-    """What is read of a published table of schema "sparktop.reference/1"."""
-
-    name: str
-    model: str
-    targets: tuple[_Target, ...]
-    engine: str = "vllm"
-    machine: str | None = None
-
-
 def read_recipe(content: bytes) -> list[PublishedRates]:
     """Return the decode rates of a published table by target; those without a machine or a rate are left out.
 
     Raises:
         ValueError: it is no such table.
     """
-    recipe = msgspec.json.decode(content, type=_Recipe)
+    recipe = msgspec.json.decode(content, type=Reference)
     result = []
     for target in recipe.targets:
         machine = target.machine or recipe.machine

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sparktop.model.load import Level, concurrency_point
 from sparktop.model.sweep import LevelEvidence, SweepView, SweptTarget, Topologies
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import load_reference
+from sparktop.sweep.compare.series import load_reference, published_series
 from sparktop.sweep.result.results import SweepResult, Validity
 from sparktop.sweep.view.result import result_view, topologies
 from tests.sweep.made_results import made_level, made_sweep
@@ -69,7 +69,9 @@ def evidence() -> LevelEvidence:
 def published() -> Topologies:
     """Return the four published topologies."""
     reference = load_reference(REFERENCE)
-    return topologies(compare(reference.series, table=reference.winner_vs), reference.series)
+    return topologies(
+        compare(published_series(reference), table=reference.winner_vs), published_series(reference)
+    )
 
 
 def renamed(view: SweepView, name: str) -> SweepView:

@@ -12,9 +12,17 @@ from msgspec.structs import replace
 from sparktop.model.node import MemoryAsk
 from sparktop.model.snapshot import Kept, PastStart
 from sparktop.model.targets import Watch
-from sparktop.model.yardsticks import PastSetup, PublishedRates, SteadyLoad
+from sparktop.model.yardsticks import (
+    PastSetup,
+    PublishedRates,
+    Reference,
+    SteadyLoad,
+    TableLevel,
+    TableTarget,
+)
 from sparktop.store import Store
 from sparktop.watch.state_files import (
+    SHIPPED,
     add_setups,
     add_starts,
     keep_setups,
@@ -130,6 +138,16 @@ def test_a_recipe_of_the_user_is_read_if_only_the_user_can_write_it(tmp_path: Pa
     (folder / "mine.json").unlink()
     (folder / "no.json").write_text("{}")
     assert "no.json: no published table" in (read_recipes(env)[1] or "")
+
+
+def test_the_shipped_tables_have_no_other_field() -> None:
+    """A misspelt field, which is read as if it was left out, does not ship."""
+    for path in SHIPPED.glob("*.json"):
+        stated = json.loads(path.read_bytes())
+        targets = stated["targets"]
+        levels = [level for target in targets for level in target["levels"]]
+        for record, objects in ((Reference, [stated]), (TableTarget, targets), (TableLevel, levels)):
+            assert {key for one in objects for key in one} <= set(record.__struct_fields__), path.name
 
 
 async def ended(_: float) -> None:

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from sparktop.model.load import Level, LoadKind, LoadPoint, concurrency_point
 from sparktop.model.sweep import Value
 from sparktop.model.text import names_in_words
+from sparktop.model.yardsticks import TableRule
 from sparktop.sweep.compare.ratio import (
     ERROR_RATE,
     NOISE_FLOOR_PERCENT,
@@ -30,7 +31,7 @@ from sparktop.sweep.compare.ratio import (
     proofs,
     ratio_of,
 )
-from sparktop.sweep.compare.series import Series, TableRule, align_rows, length_notes
+from sparktop.sweep.compare.series import Series, align_rows, length_notes
 from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityComparison,

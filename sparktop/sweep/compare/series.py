@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
@@ -25,6 +23,7 @@ from sparktop.errors import UsageError, did_you_mean
 from sparktop.model.load import Level, LoadMode, concurrency_point
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
+from sparktop.model.yardsticks import Reference, TableTarget
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import (
     CapacityAnswer,
@@ -373,83 +372,6 @@ FOLDER = Path(__file__).resolve().parent.parent.parent / "references"
 """Folder of the published tables."""
 
 
-class _TableLevel(Struct, frozen=True, forbid_unknown_fields=True):
-    """A level of a published table; without lengths it has those of the table."""
-
-    concurrency: int
-    figures: dict[str, float | tuple[float, float]]
-    """Values by metric, or (low, high) where the source gives a range."""
-    pp: int | None = None
-    tg: int | None = None
-    label: str | None = None
-    stds: dict[str, float] = field(default_factory=dict)
-
-
-class _TableTarget(Struct, frozen=True, forbid_unknown_fields=True):
-    """A target of a published table."""
-
-    name: str
-    levels: tuple[_TableLevel, ...]
-    engines: tuple[str, ...] = ()
-    """The engines that answer requests: the target's own name for a single engine, or the name of each
-    backend behind a router."""
-    machine: str | None = None
-    """GPU of its machines, where it is not that of the whole table."""
-    machines: int = 1
-    """Machines of one engine."""
-
-
-class TableRule(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the percentages of a published table refer to.
-
-    A percentage is the winner's lead over the series `first` before the crossover, and over the series
-    `then` from the crossover on. The crossover is the first level at which another series becomes the best.
-    """
-
-    first: str
-    then: str
-
-
-class Reference(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
-    """A published benchmark table as its file states it: the metrics have the source's own definitions."""
-
-    schema: Literal["sparktop.reference/1"]
-    name: str
-    title: str
-    source: str
-    """Publisher and place of publication."""
-    url: str | None = None
-    date: str | None
-    tool: str | None
-    model: str
-    engine: str = "vllm"
-    machine: str | None = None
-    """Name of the GPU, or a part of it, on which a server is compared with the table."""
-    shape: Literal["burst", "closed loop"] | None
-    pp: int | None
-    tg: int | None
-    runs: int | None
-    hardware: str
-    settings: dict[str, object]
-    definitions: dict[str, str]
-    targets: tuple[_TableTarget, ...]
-    winner_vs: TableRule | None = None
-    """What the table's percentages refer to; None if it states no percentages."""
-    stated_winners: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
-    """`winner` and its lead in `percent` as the table itself names them, by metric, then by concurrency."""
-    stated_changes: dict[str, Any] | None = None
-    """Differences in percent that the table itself names: `percent` of the series `baseline_of` in `metric`,
-    by name of the other series, then by concurrency."""
-    facts: dict[str, object] = field(default_factory=dict)
-    """Further facts that the source states, by name."""
-    notes: tuple[str, ...] = ()
-
-    @cached_property
-    def series(self) -> tuple[Series, ...]:
-        """The series of the table, one for each target."""
-        return tuple(_table_series(self, target) for target in self.targets)
-
-
 def reference_names() -> list[str]:
     """Return the names of all shipped references, sorted, without the prefix "ref:"."""
     return sorted(path.stem for path in FOLDER.glob("*.json"))
@@ -467,6 +389,11 @@ def load_reference(name: str) -> Reference:
         near = did_you_mean(word, names) or f" (known: {', '.join(names)})"
         raise UsageError(f"no reference '{clean(word, 60)}'{near}; sparktop compare --list shows them")
     return msgspec.convert(read_value(FOLDER / f"{word}.json"), Reference, str_keys=True)
+
+
+def published_series(reference: Reference) -> tuple[Series, ...]:
+    """Return the series of a published table, one for each target."""
+    return tuple(_table_series(reference, target) for target in reference.targets)
 
 
 def fact_lines(facts: Mapping[str, object]) -> list[str]:
@@ -502,7 +429,7 @@ def _fact_words(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _table_series(file: Reference, target: _TableTarget) -> Series:
+def _table_series(file: Reference, target: TableTarget) -> Series:
     """Return the series of a target of a published table."""
     shapes = {"burst": LoadMode.BURST, "closed loop": LoadMode.STEADY}
     names = {name for level in target.levels for name in level.figures}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -16,7 +17,8 @@ from sparktop.model.sweep import (
     short_tokens,
 )
 from sparktop.model.text import names_in_words
-from sparktop.sweep.compare.series import Reference, Series, series_of
+from sparktop.model.yardsticks import Reference
+from sparktop.sweep.compare.series import Series, published_series, series_of
 from sparktop.sweep.plan.slo import plain_words, stored_condition
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import FEW_RUNS, METRICS, TOO_SHORT
@@ -50,7 +52,7 @@ def curve_plots(
     kinds = {level.load.point.kind for a_series in series for level in a_series.levels}
     others = [
         replace(a_series, levels=tuple(level for level in a_series.levels if level.load.point.kind in kinds))
-        for a_series in (*(published for reference in references for published in reference.series), *beside)
+        for a_series in (*chain.from_iterable(map(published_series, references)), *beside)
     ]
     plots = []
     metrics = {name for a_series in series for name in a_series.metrics()}
@@ -196,7 +198,7 @@ def fits(reference: Reference, view: SweepView) -> bool:
     """
     for plot in view.plots:
         points = [point.point for line in plot.lines if line.reference is None for point in line.points]
-        for series in reference.series:
+        for series in published_series(reference):
             theirs = [level.load.point for level in series.levels if plot.metric in level.figures]
             if points and theirs and not max(points) < min(theirs) and not max(theirs) < min(points):
                 return True

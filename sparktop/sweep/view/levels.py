@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
 from statistics import fmean
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
@@ -32,6 +31,7 @@ from sparktop.model.yardsticks import YARDSTICK_WORDS
 from sparktop.sweep.compare.ratio import clearly_best, main_rate
 from sparktop.sweep.plan.plan import Order, Plan, TargetKind
 from sparktop.sweep.result.level import split_words
+from sparktop.sweep.result.measure import RequestTrace, collect_into
 from sparktop.sweep.result.results import (
     ComparisonResult,
     Latency,
@@ -322,70 +322,60 @@ MOST_BARS = 5000
 """Maximum number of bars of a run: more would not be legible."""
 
 
-class _RequestTimes(Struct, eq=False):
-    """The known part of a request; times in seconds: monotonic in a live sweep, else from the run's start."""
-
-    start: float
-    first_token: float | None = None
-    end: float | None = None
-    backend: str | None = None
-    ok: bool = True
-    due: float | None = None
-    """Open loop: when the request was due."""
-
-
-Runs = dict[int, dict[str, _RequestTimes]]
+Runs = dict[int, dict[str, RequestTrace]]
 """The requests of measured runs of a level, by number of the run, then by name of the request."""
 
 
-def take_request(runs: Runs, event: LoadEvent, only: str | None) -> float | None:
-    """Update `runs` from a load event of their level; return the TTFT in ms of a first token, else None.
-
-    `only` is the only backend that can have answered, used if the answer does not name a backend; None if
-    there are several or it is unknown.
-    """
-    match event:
-        case RequestStarted():
-            bars = runs.setdefault(event.run, {})
-            if len(bars) < MOST_BARS:
-                bars[event.request_id] = _RequestTimes(event.at, backend=only, due=event.due)
-        case FirstToken():
-            bar = _request_of(runs, event.request_id)
-            if bar is not None and bar.first_token is None:
-                bar.first_token = event.at
-                return 1000 * (event.at - (bar.start if bar.due is None else bar.due))
-        case RequestEnded():
-            bar = _request_of(runs, event.request_id)
-            if bar is not None:
-                bar.end, bar.ok = event.at, event.ok
-                bar.backend = event.served_by or bar.backend
-        case _:
-            pass
+def take_request(runs: Runs, event: LoadEvent) -> float | None:
+    """Update `runs` from a load event of their level; return the TTFT in ms of a first token, else None."""
+    if isinstance(event, RequestStarted):
+        traces = runs.setdefault(event.run, {})
+        if len(traces) < MOST_BARS:
+            collect_into(traces, event)
+    elif isinstance(event, FirstToken | RequestEnded):
+        # Newest first: most requests in progress belong to that run.
+        traces = next((traces for traces in reversed(runs.values()) if event.request_id in traces), {})
+        trace = traces.get(event.request_id)
+        waited = trace is not None and trace.first_token is None
+        collect_into(traces, event)
+        if trace is not None and waited and isinstance(event, FirstToken):
+            return 1000 * (event.at - (trace.start if trace.due is None else trace.due))
     return None
 
 
 def running_timelines(
-    key: Level, runs: Runs, now: float, prefill_s: Mapping[str, float]
+    key: Level, runs: Runs, now: float, prefill_s: Mapping[str, float], only: str | None
 ) -> tuple[Timeline, ...]:
     """Return a timeline for each run of the level `key`; requests that still run are drawn up to `now`.
 
     `prefill_s` has the mean prefill time in seconds that each server reports. The part of a request's time to
-    first token that exceeds its server's mean is shown as waiting.
+    first token that exceeds its server's mean is shown as waiting. `only` is the only backend that can have
+    answered, used if the answer names none; None if there are several or it is unknown.
     """
-    return _timelines(key, {run: list(bars.values()) for run, bars in runs.items() if bars}, now, prefill_s)
-
-
-def _request_of(runs: Runs, request_id: str) -> _RequestTimes | None:
-    # Newest first: most requests in progress belong to that run.
-    return next((bars[request_id] for bars in reversed(runs.values()) if request_id in bars), None)
+    bars = {
+        run: [
+            RequestBar(
+                trace.start,
+                trace.first_token,
+                None if trace.ended is None else trace.ended.at,
+                backend=trace.served_by or only,
+                ok=trace.ended is None or trace.ok,
+            )
+            for trace in traces.values()
+        ]
+        for run, traces in runs.items()
+        if traces
+    }
+    return _timelines(key, bars, now, prefill_s)
 
 
 def _timelines(
     key: Level,
-    runs: Mapping[int, list[_RequestTimes]],
+    runs: Mapping[int, list[RequestBar]],
     now: float | None,
     prefill_s: Mapping[str, float],
 ) -> tuple[Timeline, ...]:
+    """Return a timeline for each run, whose bars have times of any one clock, as `now`."""
     # The names of all runs are used, so that each server has the same letter in all timelines.
     served = {bar.backend for bars in runs.values() for bar in bars if bar.backend is not None}
     named = tuple(sorted(served | set(prefill_s)))
@@ -395,17 +385,17 @@ def _timelines(
 def _timeline(
     key: Level,
     run: int,
-    requests: list[_RequestTimes],
+    requests: list[RequestBar],
     now: float | None,
     prefill_s: Mapping[str, float],
     named: tuple[str, ...],
 ) -> Timeline:
-    requests.sort(key=lambda request: request.start)
-    began = requests[0].start
-    running = any(request.end is None for request in requests)
-    ends = [request.end for request in requests if request.end is not None]
-    until = now if running and now is not None else max(ends, default=requests[-1].start)
-    bars = tuple(_request_bar(request, began, prefill_s) for request in requests)
+    requests.sort(key=lambda request: request.start_s)
+    began = requests[0].start_s
+    running = any(request.end_s is None for request in requests)
+    ends = [request.end_s for request in requests if request.end_s is not None]
+    until = now if running and now is not None else max(ends, default=requests[-1].start_s)
+    bars = tuple(_since_begin(request, began, prefill_s) for request in requests)
     notes = []
     if prefill_s:
         means = ", ".join(f"{name} {1000 * value:.0f} ms" for name, value in sorted(prefill_s.items()))
@@ -420,18 +410,17 @@ def _timeline(
     return Timeline(key, run, bars, max(0.0, until - began), named, tuple(notes))
 
 
-def _request_bar(request: _RequestTimes, began: float, prefill_s: Mapping[str, float]) -> RequestBar:
-    prefill = prefill_s.get(request.backend) if request.backend is not None else None
+def _since_begin(bar: RequestBar, began: float, prefill_s: Mapping[str, float]) -> RequestBar:
+    prefill = prefill_s.get(bar.backend) if bar.backend is not None else None
     queue = None
-    if prefill is not None and request.first_token is not None:
-        queue = max(0.0, request.first_token - request.start - prefill)
-    return RequestBar(
-        start_s=request.start - began,
-        first_token_s=None if request.first_token is None else request.first_token - began,
-        end_s=None if request.end is None else request.end - began,
+    if prefill is not None and bar.first_token_s is not None:
+        queue = max(0.0, bar.first_token_s - bar.start_s - prefill)
+    return replace(
+        bar,
+        start_s=bar.start_s - began,
+        first_token_s=None if bar.first_token_s is None else bar.first_token_s - began,
+        end_s=None if bar.end_s is None else bar.end_s - began,
         queue_s=queue,
-        backend=request.backend,
-        ok=request.ok,
     )
 
 
@@ -446,15 +435,15 @@ def stored_timelines(key: Level, level: LevelResult, only: str | None) -> tuple[
 
     `only` is the only backend that can have answered a request, used if the answer named none.
     """
-    runs: dict[int, list[_RequestTimes]] = {}
+    runs: dict[int, list[RequestBar]] = {}
     for part in (level.each, level.uncounted):
         for run, stored in () if part is None else _stored_requests(part, only):
             runs.setdefault(run, []).append(stored)
     return _timelines(key, runs, None, stored_prefill_s(level))
 
 
-def _stored_requests(part: RequestColumns, only: str | None) -> Iterator[tuple[int, _RequestTimes]]:
-    """Yield (run number, request) for each stored request; times are in seconds from the start of its run.
+def _stored_requests(part: RequestColumns, only: str | None) -> Iterator[tuple[int, RequestBar]]:
+    """Yield (run number, bar) for each stored request; times are in seconds from the start of its run.
 
     `only` is the only backend that can have answered, used if the file names none.
     """
@@ -467,7 +456,8 @@ def _stored_requests(part: RequestColumns, only: str | None) -> Iterator[tuple[i
         start = start_ms / 1000
         named = part.backends[index] if index is not None and 0 <= index < len(part.backends) else only
         first = None if ttft_ms is None else start + ttft_ms / 1000
-        yield run, _RequestTimes(start, first, None if e2e_ms is None else start + e2e_ms / 1000, named, ok)
+        end = None if e2e_ms is None else start + e2e_ms / 1000
+        yield run, RequestBar(start, first, end, backend=named, ok=ok)
 
 
 _RATES = ("decode_tps", "sustained_tps", "pure_decode_tps", "prefill_tps", "peak_tps")

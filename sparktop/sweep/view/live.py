@@ -31,7 +31,7 @@ from sparktop.model.sweep import (
     SweepView,
     SweptTarget,
 )
-from sparktop.sweep.compare.series import Reference
+from sparktop.model.yardsticks import Reference
 from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.forecast import Forecast, conditions_words, forecast
@@ -411,7 +411,9 @@ class LiveView:
         # A measured level uses the values of its file, so that it is drawn the same when opened later.
         prefill_s = samples.prefill_s() if level is None else stored_prefill_s(level) or samples.prefill_s()
         at = self._clock() if now is None else now
-        timelines = running_timelines(key, self._bars.get(key, {}), at, prefill_s)
+        timelines = running_timelines(
+            key, self._bars.get(key, {}), at, prefill_s, self._only_server(key.target)
+        )
         if level is None and not timelines and key != self._current.key:
             return None
         row = next(
@@ -448,7 +450,7 @@ class LiveView:
             if isinstance(event, LevelEnded):
                 current.in_flight = 0
                 continue
-            ttft_ms = None if bars is None else take_request(bars.setdefault(key, {}), event, only)
+            ttft_ms = None if bars is None else take_request(bars.setdefault(key, {}), event)
             if ttft_ms is not None:
                 self._curves.add_first_token(event.at, ttft_ms)
             if not batch.warm_up and ttft_ms is not None:

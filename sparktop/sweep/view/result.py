@@ -27,8 +27,9 @@ from sparktop.model.sweep import (
     Topologies,
     Value,
 )
+from sparktop.model.yardsticks import Reference
 from sparktop.sweep.compare.compare import compare, comparison_of, engines_sentences
-from sparktop.sweep.compare.series import Reference, Series, SeriesLevel, align_rows, series_of
+from sparktop.sweep.compare.series import Series, SeriesLevel, align_rows, series_of
 from sparktop.sweep.plan.plan import Order, runs_words
 from sparktop.sweep.result.level import split_words
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow, PlanResult, SweepResult, level_of

@@ -11,13 +11,14 @@ from sparktop.errors import UsageError
 from sparktop.graphics.cells import fit
 from sparktop.model.load import Level
 from sparktop.model.sweep import LevelEvidence, SweepView
+from sparktop.model.yardsticks import Reference
 from sparktop.panels.board.bars import scroll_keys
 from sparktop.panels.parts.text import Row
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import curves_screen, draw_sweep, notices_screen
 from sparktop.panels.sweep.table import all_levels, default_key
 from sparktop.panels.sweep.topology import topology_screen
-from sparktop.sweep.compare.series import Reference, load_reference, reference_names
+from sparktop.sweep.compare.series import load_reference, published_series, reference_names
 from sparktop.sweep.view.curves import fits
 from sparktop.sweep.view.result import SweepSource, stored_source
 from sparktop.ui.canvas import Canvas
@@ -355,7 +356,9 @@ class SweepScreen(CanvasScreen):
 
         async def save() -> None:
             self._say(
-                await save_report(self._source, () if self.reference is None else self.reference.series)
+                await save_report(
+                    self._source, () if self.reference is None else published_series(self.reference)
+                )
             )
 
         self.run_worker(save(), group="report", exclusive=True, exit_on_error=False)

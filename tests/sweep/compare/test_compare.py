@@ -30,7 +30,7 @@ from sparktop.sweep.compare.compare import (
     independent_engines,
 )
 from sparktop.sweep.compare.ratio import ratio_of
-from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference
+from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference, published_series
 from sparktop.sweep.formats.report import comparison_json, comparison_markdown
 from sparktop.sweep.result.results import (
     LARGEST,
@@ -59,7 +59,7 @@ def row_of(comparison: ComparisonResult, concurrency: int, metric: str = "decode
 def test_the_reference_alone_says_what_its_table_says() -> None:
     """All 21 winners agree, and percentages to a point: against solo up to the crossover, then cluster."""
     reference = load_reference("spark-topologies-2026-03")
-    found = compare(reference.series, table=reference.winner_vs)
+    found = compare(published_series(reference), table=reference.winner_vs)
     stated = {
         (metric, concurrency): (told["winner"], told["percent"])
         for metric, by_concurrency in reference.stated_winners.items()
@@ -80,7 +80,7 @@ def test_the_reference_alone_says_what_its_table_says() -> None:
 
 def test_the_reference_has_its_three_crossovers() -> None:
     """Shuffle overtakes at 64 in decode, at 16 in prefill, at 8 in TTFT."""
-    found = compare(load_reference("spark-topologies-2026-03").series)
+    found = compare(published_series(load_reference("spark-topologies-2026-03")))
     assert [(one.metric, one.between, one.from_, one.to) for one in found.crossovers] == [
         ("decode_tps", (32, 64), "cluster-tp2", "simple-shuffle"),
         ("prefill_tps", (8, 16), "cluster-tp2", "simple-shuffle"),
@@ -93,7 +93,7 @@ def test_a_recipes_own_changes_come_out() -> None:
     reference = load_reference("gx10-concurrency-first")
     stated = reference.stated_changes
     assert stated is not None
-    found = compare(reference.series, baseline=stated["baseline_of"])
+    found = compare(published_series(reference), baseline=stated["baseline_of"])
     for name, by_concurrency in stated["percent"].items():
         for concurrency, percent in by_concurrency.items():
             row = row_of(found, int(concurrency))
@@ -338,7 +338,9 @@ def alone(name: str, by_concurrency: Mapping[int, tuple[float, ...]], source: st
 
 def test_the_published_topologies_answer_their_own_question() -> None:
     """At c = 8: 2 × solo(c4) = 215.8, shuffle 177.5 (82 %), and TP=2's 231.0 is beyond any routing of two."""
-    shuffle, least_busy = compare(load_reference("spark-topologies-2026-03").series).independent_engines
+    shuffle, least_busy = compare(
+        published_series(load_reference("spark-topologies-2026-03"))
+    ).independent_engines
     assert (shuffle.routed, shuffle.alone, shuffle.metric) == (
         "simple-shuffle",
         ("solo", "solo"),
@@ -392,8 +394,8 @@ def test_a_reference_names_its_source_and_means_its_figures(name: str) -> None:
     reference = load_reference(name)
     assert reference.name == name
     assert reference.source
-    assert len({one.name for one in reference.series}) == len(reference.series)
-    for series in reference.series:
+    assert len({one.name for one in published_series(reference)}) == len(published_series(reference))
+    for series in published_series(reference):
         assert series.metrics() <= set(METRICS)
         assert series.metrics() <= set(series.definitions)
         assert all(level.figures for level in series.levels)
@@ -401,14 +403,14 @@ def test_a_reference_names_its_source_and_means_its_figures(name: str) -> None:
 
 def test_published_spreads_and_ranges_are_kept() -> None:
     """A standard deviation does not become runs, and an estimate stays a range."""
-    (least_busy,) = [one for one in load_reference(NAMES[2]).series if one.name == "least-busy"]
+    (least_busy,) = [one for one in published_series(load_reference(NAMES[2])) if one.name == "least-busy"]
     figure = least_busy.levels[-1].figures["decode_tps"]
     assert (figure.mean, figure.std, figure.runs) == (338.4, 64.11, ())
-    (alone,) = [one for one in load_reference(NAMES[1]).series if one.name == "spark-interactive"]
+    (alone,) = [one for one in published_series(load_reference(NAMES[1])) if one.name == "spark-interactive"]
     level = alone.at(Level("", concurrency_point(1), 105, 256))
     assert level is not None
     assert level.figures["e2e_ms"].mean == 8030
-    (other,) = [one for one in load_reference(NAMES[1]).series if one.name == "h100-sxm-estimated"]
+    (other,) = [one for one in published_series(load_reference(NAMES[1])) if one.name == "h100-sxm-estimated"]
     assert other.levels[0].figures["output_tps"].span == (80, 120)
 
 

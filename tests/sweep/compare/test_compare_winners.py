@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sparktop.model.load import Level, concurrency_point
 from sparktop.sweep.compare.compare import compare, comparison_of
-from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference
+from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference, published_series
 from sparktop.sweep.formats import tables as layouts
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow
 from sparktop.sweep.terms.statistics import value_of, value_of_range
@@ -160,7 +160,7 @@ def test_lengths_that_are_alike_share_a_row() -> None:
         )
         for load in own
     )
-    published = load_reference("spark-dgx-benchmark").series
+    published = published_series(load_reference("spark-dgx-benchmark"))
     found = compare([Series("own", levels, "f", "t", "openai/gpt-oss-120b"), *published])
     beside = {
         (row.metric, row.concurrency, row.pp): set(row.values) - {"own"}

@@ -13,7 +13,7 @@ import pytest
 
 from sparktop.colors.mixing import contrast
 from sparktop.report.document.drawing import ON_DARK, ON_LIGHT, STYLE, Drawing, sheet
-from sparktop.sweep.compare.series import Series, load_reference, series_of
+from sparktop.sweep.compare.series import Series, load_reference, published_series, series_of
 from sparktop.sweep.formats.drawings import curve_drawings, plots, request_drawings
 from sparktop.sweep.view.curves import sweep_plots
 from tests.colors.test_colors_apart import SIGHT, seen_as
@@ -100,7 +100,7 @@ def test_curves_have_contrast_and_differ_for_every_kind_of_eye(
             assert math.dist(seen_as(one, sight), seen_as(other, sight)) >= 15, (sight, one, other)
 
 
-TOPOLOGIES = load_reference("spark-topologies-2026-03").series
+TOPOLOGIES = published_series(load_reference("spark-topologies-2026-03"))
 
 
 def test_three_figures_are_drawn_against_concurrency() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from sparktop.report.document.document import Grid, markdown_cell
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import Series, load_reference
+from sparktop.sweep.compare.series import Series, load_reference, published_series
 from sparktop.sweep.formats import tables as layouts
 from tests.sweep.made_results import made_series
 
@@ -20,7 +20,7 @@ SERVING = ("total_tps", "output_tps", "ttft_ms", "itl_ms", "e2e_ms")
 
 
 def series(reference: str, name: str) -> Series:
-    (found,) = [one for one in load_reference(reference).series if one.name == name]
+    (found,) = [one for one in published_series(load_reference(reference)) if one.name == name]
     return found
 
 
@@ -30,8 +30,8 @@ def cells(grid: Grid, row: int) -> list[str]:
 
 def topology_table() -> Grid:
     reference = load_reference("spark-topologies-2026-03")
-    found = compare(reference.series, table=reference.winner_vs)
-    return layouts.winners(found, "decode_tps", reference.series)
+    found = compare(published_series(reference), table=reference.winner_vs)
+    return layouts.winners(found, "decode_tps", published_series(reference))
 
 
 def spread_table() -> Grid:
@@ -45,7 +45,7 @@ def recipe_table() -> Grid:
 
 
 def others_table() -> Grid:
-    recipes = load_reference("gx10-concurrency-first").series
+    recipes = published_series(load_reference("gx10-concurrency-first"))
     found = compare(recipes, baseline="gx10-patched")
     return layouts.versus(found, "decode_tps", ["gx10-patched"], [one.name for one in recipes[1:]])
 

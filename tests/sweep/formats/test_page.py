@@ -15,7 +15,7 @@ import pytest
 
 from sparktop.cli import main
 from sparktop.sweep.compare.imports.tables import read
-from sparktop.sweep.compare.series import load_reference, series_of
+from sparktop.sweep.compare.series import load_reference, published_series, series_of
 from sparktop.sweep.formats.post import MOST_LINES
 from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
 from sparktop.sweep.result.results import (
@@ -122,10 +122,10 @@ def test_a_published_table_stands_beside_the_sweep() -> None:
     level = full_sweep().targets[1].levels[0]
     own = level.model_copy(update={"pp": 1024, "tg": 128})
     result = made_sweep(("mine", [own]))
-    text = sweep_report(result, "html", beside=reference.series)
+    text = sweep_report(result, "html", beside=published_series(reference))
     assert 'class="curve reference"' in text
     assert "Decode: theirs and ours" in text
-    plain = sweep_report(result, "md", beside=reference.series)
+    plain = sweep_report(result, "md", beside=published_series(reference))
     assert "## Beside `" in plain
     assert re.search(r"^\| Source +\| Concurrency \| Theirs \(tok/s\) \| +`mine` \|$", plain, re.MULTILINE)
     assert re.search(r"^\| `solo` +\| +c1 \| +57\.5 \| 4\.0 \(−93\.1 %\) \|$", plain, re.MULTILINE)
@@ -226,7 +226,7 @@ def test_aliases_are_stable_and_a_machine_has_the_number_of_its_server() -> None
 
 def test_published_tables_keep_their_names_and_other_files_lose_them() -> None:
     """A published source is not hidden."""
-    table = load_reference("ref:spark-topologies-2026-03").series
+    table = published_series(load_reference("ref:spark-topologies-2026-03"))
     own = made_series("ophelia", {1: (1.0,)})
     first, *rest = SweepPrivacy(anonymous=True).of_series([own, *table])
     assert (first.name, first.source) == ("backend-1", "file-1")
@@ -310,7 +310,7 @@ def test_a_post_is_read_back_as_the_figures_that_it_shows() -> None:
     """Who pastes the post's tables compares with each target's decode, prefill and TTFT."""
     levels = [simulated_level(one, 100, 4, 3) for one in LEVELS]
     result = made_sweep(("fast", levels), ("slow", levels))
-    found = read(post_of(result, beside=load_reference(TOPOLOGIES).series), "post", "post.md")
+    found = read(post_of(result, beside=published_series(load_reference(TOPOLOGIES))), "post", "post.md")
     assert [one.name for one in found] == ["fast", "slow"]
     for own, pasted in zip(series_of(result), found, strict=True):
         for mine, theirs in zip(own.levels, pasted.levels, strict=True):
@@ -321,7 +321,7 @@ def test_a_post_is_read_back_as_the_figures_that_it_shows() -> None:
 def test_published_values_are_a_column() -> None:
     """Of a target of the same name, or a lone one, with what it has more; llama-benchy's windows are ours."""
     levels = [simulated_level(one, 1024, 128, 3) for one in LEVELS]
-    published = load_reference(TOPOLOGIES).series
+    published = published_series(load_reference(TOPOLOGIES))
     result = made_sweep(("solo", levels), ("mine", levels))
     post = post_of(result, beside=published)
     assert re.sub(" +", " ", post).count("| `solo`, published |") == 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import load_reference
+from sparktop.sweep.compare.series import load_reference, published_series
 from sparktop.sweep.formats.written import comparison_report, sweep_report
 from tests.browser.chromium import PROGRAM, chromium
 from tests.sweep.formats.full_results import full_sweep
@@ -29,7 +29,7 @@ BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return the addresses of a report of a sweep, and of one of a published table."""
     folder = tmp_path_factory.mktemp("reports")
-    table = load_reference("ref:spark-topologies-2026-03").series
+    table = published_series(load_reference("ref:spark-topologies-2026-03"))
     texts = {
         "sweep": sweep_report(full_sweep(alone="a-server-of-a-long-name"), "html", beside=table),
         "table": comparison_report(compare(table), table, "html"),

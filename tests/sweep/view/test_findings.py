@@ -27,7 +27,7 @@ from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.table import ALIKE, BEST, table_rows
 from sparktop.panels.sweep.topology import difference_screen
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import Series, load_reference, series_of
+from sparktop.sweep.compare.series import Series, load_reference, published_series, series_of
 from sparktop.sweep.formats.report import comparison_markdown
 from sparktop.sweep.result.results import (
     Holds,
@@ -86,7 +86,7 @@ def test_marks_put_the_gravest_first() -> None:
 @pytest.fixture
 def table() -> tuple[Series, ...]:
     """Return the four topologies of the published table."""
-    return load_reference("spark-topologies-2026-03").series
+    return published_series(load_reference("spark-topologies-2026-03"))
 
 
 def test_the_judgement_follows_the_crossover(table: tuple[Series, ...]) -> None:

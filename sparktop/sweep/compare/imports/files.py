@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.text import clean, free_name
+from sparktop.model.yardsticks import TableRule
 from sparktop.sweep.compare.imports import tables
 from sparktop.sweep.compare.imports.reading import ImportFormatError, value_at
 from sparktop.sweep.compare.imports.tools import TOOLS
-from sparktop.sweep.compare.series import PREFIX, Series, TableRule, load_reference, merge_series, series_of
+from sparktop.sweep.compare.series import (
+    PREFIX,
+    Series,
+    load_reference,
+    merge_series,
+    published_series,
+    series_of,
+)
 from sparktop.sweep.result.store import parse, read_value
 
 _KNOWN = (
@@ -57,17 +64,6 @@ _OTHER_FILES: tuple[tuple[str, Callable[[object], bool], str], ...] = (
     ),
 )
 """(Tool, whether a JSON value is such a file of it, what that is and which file of the tool to give)."""
-
-
-class Chosen(Struct, frozen=True):
-    """What the arguments of the command `compare` name: files and references (published tables)."""
-
-    series: tuple[Series, ...]
-    """The series of all arguments, with unique names."""
-    rule: TableRule | None
-    """What the percentages of a reference refer to, if it is the only argument; else None."""
-    facts: Mapping[str, Mapping[str, object]]
-    """Facts that references state in addition to their tables, by reference name."""
 
 
 def read_file(path: Path) -> list[Series]:
@@ -129,8 +125,13 @@ def is_sweep(path: Path) -> bool:
     return isinstance(value_at(data, "schema"), str) and not _is_progress(data)
 
 
-def choose(words: Sequence[str]) -> Chosen:
-    """Read the arguments of `compare`: "FILE", "NAME=FILE", or "ref:NAME" for a published table.
+def choose(
+    words: Sequence[str],
+) -> tuple[list[Series], TableRule | None, Mapping[str, Mapping[str, object]]]:
+    """Read the arguments of `compare`: "FILE", "NAME=FILE", or "ref:NAME" for a published table (reference).
+
+    Return (the series of all, with unique names; what the percentages of a reference refer to, if it is the
+    only argument; the facts that references state in addition to their tables, by name of the reference).
 
     Files with the same NAME become one series; they have different levels, or runs of the same level. If
     several series still have the same name, the name of the file is added to each.
@@ -145,7 +146,7 @@ def choose(words: Sequence[str]) -> Chosen:
     for word in words:
         if word.startswith(PREFIX):
             reference = load_reference(word)
-            parts += reference.series
+            parts += published_series(reference)
             rules.append(reference.winner_vs)
             facts[f"{PREFIX}{reference.name}"] = reference.facts
             continue
@@ -164,7 +165,7 @@ def choose(words: Sequence[str]) -> Chosen:
         merge_series(named[a_series.name], a_series.name) if a_series.name in named else a_series
         for a_series in parts
     ]
-    return Chosen(tuple(_with_unique_names(joined)), rules[0] if len(rules) == 1 else None, facts)
+    return _with_unique_names(joined), rules[0] if len(rules) == 1 else None, facts
 
 
 def _name_and_path(word: str) -> tuple[str | None, Path]:
