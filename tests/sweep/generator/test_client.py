@@ -60,15 +60,12 @@ async def test_a_burst_starts_all_before_any_answer(in_process: InProcess) -> No
     assert len({end.request_id for end in loaded.ends}) == 12
 
 
-@pytest.mark.parametrize("mode", [LoadMode.BURST, LoadMode.STEADY])
-async def test_never_more_than_the_concurrency(in_process: InProcess, mode: LoadMode) -> None:
+async def test_never_more_than_the_concurrency(in_process: InProcess) -> None:
     """No more requests are in flight than asked for, as the client and as the server see it."""
-    loaded = await in_process.load(
-        mode=mode, concurrency=5, requests=23 if mode is LoadMode.STEADY else None, ramp_s=0.0
-    )
+    loaded = await in_process.load(mode=LoadMode.STEADY, concurrency=5, requests=23, ramp_s=0.0)
     assert in_process.server.most_in_flight <= 5
     assert most_at_once(list(loaded.events)) == 5
-    assert len(loaded.ends) == (23 if mode is LoadMode.STEADY else 5)
+    assert len(loaded.ends) == 23
 
 
 async def test_a_failing_server_is_not_hammered(in_process: InProcess) -> None:
@@ -269,7 +266,10 @@ def starts(loaded: Loaded) -> dict[int, RequestStarted]:
 
 
 async def test_requests_are_due_as_the_trace_says(in_process: InProcess) -> None:
-    """At 20 times the speed the five requests take 270 ms, each with its own lengths."""
+    """At 20 times the speed the five requests take 270 ms, each with its own lengths.
+
+    Prompts of one first block begin alike, and the server's cache may find them: one salt for all.
+    """
     loaded = await replay(in_process, TraceChoice(str(DATA / "mooncake.jsonl"), speed=20.0))
     found = starts(loaded)
     first = found[0].due
@@ -283,22 +283,11 @@ async def test_requests_are_due_as_the_trace_says(in_process: InProcess) -> None
     ]
     assert all(one.due is not None and one.at >= one.due for one in found.values())
     ends = {end.request_id: end for end in loaded.ends}
-    assert [ends[found[number].request_id].prompt_tokens for number in range(5)] == [
-        1200,
-        1900,
-        300,
-        2100,
-        1100,
-    ]
-    assert [ends[found[number].request_id].generated_tokens for number in range(5)] == [40, 118, 12, 55, 80]
-
-
-async def test_equal_ids_give_equal_beginnings_under_one_salt(in_process: InProcess) -> None:
-    """Prompts of one first block begin alike, and the server's cache may find them: one salt for all."""
-    await replay(in_process, TraceChoice(str(DATA / "mooncake.jsonl"), speed=100.0))
+    told = [ends[found[number].request_id] for number in range(5)]
+    lengths = [(end.prompt_tokens, end.generated_tokens) for end in told]
+    assert lengths == [(1200, 40), (1900, 118), (300, 12), (2100, 55), (1100, 80)]
     bodies = in_process.server.bodies
-    prompts = [body["messages"][0]["content"] for body in bodies]
-    assert len({prompt[:1000] for prompt in prompts}) == 1
+    assert len({body["messages"][0]["content"][:1000] for body in bodies}) == 1
     assert {body["cache_salt"] for body in bodies} == {"s"}
 
 

@@ -367,6 +367,8 @@ def test_a_total_that_the_chunks_do_not_add_up_to_withholds_what_needs_single_to
     assert (trace.ttft_s, trace.tpot_s, trace.stream_tps) == (None, None, None)
     assert trace.e2e_s == 3.0
     assert trace.hides_tokens
+    fewer = one(*chunks, ended(2))
+    assert (fewer.tokens, fewer.untimed_tokens, fewer.ttft_s, fewer.hides_tokens) == (2, 1, None, True)
     whole = one(*chunks, ended(3))
     assert (whole.ttft_s, whole.tpot_s, whole.hides_tokens) == (1.0, 1.0, False)
 

@@ -99,10 +99,15 @@ def test_half_a_character_is_a_token(text: bytes) -> None:
         ({"reasoning": "hm"}, 1, True),
         ({"content": "yes", "reasoning_content": "hm"}, 1, False),
         ({"content": "yes", "reasoning_content": None}, 1, False),
+        ({"thinking": "hm"}, 1, True),
+        ({"refusal": "no"}, 1, False),
+        ({"content": [{"type": "text", "text": "yes"}]}, 1, False),
+        ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}, 1, True),
+        ({"content": None, "tool_calls": [{"index": 0, "function": {"arguments": '{"'}}]}, 1, False),
     ],
 )
-def test_reasoning_is_told_apart(delta: dict[str, str | None], tokens: int, reasoning: bool) -> None:  # noqa: FBT001 - a table
-    """Reasoning under either name is a token; a role alone is not."""
+def test_reasoning_is_told_apart(delta: dict[str, Any], tokens: int, reasoning: bool) -> None:  # noqa: FBT001 - a table
+    """Reasoning under any name, words of refusal, parts of a content or a call are tokens, a role is none."""
     found: dict[str, Any] = {"choices": [{"delta": delta, "finish_reason": None}]}
     event = read_event(json.dumps(found, separators=(",", ":")).encode())
     assert (event.tokens, event.reasoning) == (tokens, reasoning)
@@ -118,6 +123,8 @@ def test_usage_is_read_with_or_without_its_parts() -> None:
     assert read_event(json.dumps({"choices": [], "usage": whole}).encode()).usage == Usage(9, 8, 4)
     odd = {"prompt_tokens": "9", "completion_tokens": True, "prompt_tokens_details": None}
     assert read_event(json.dumps({"usage": odd}).encode()).usage == Usage(None, None, None)
+    uncounted = {"prompt_tokens": 0, "completion_tokens": 4.0}
+    assert read_event(json.dumps({"usage": uncounted}).encode()).usage == Usage(None, None, 4)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +150,8 @@ def test_what_is_no_object_is_refused(raw: bytes) -> None:
 
 def test_odd_shapes_hold_no_token() -> None:
     """Fields of another type than expected are passed over."""
-    for found in ({"choices": 3}, {"choices": [4]}, {"choices": [{"delta": 5, "token_ids": "7"}]}, {}):
+    odd: list[Any] = [None, {"choices": 3}, {"choices": [4]}, {"choices": [{"delta": 5, "token_ids": "7"}]}]
+    for found in (*odd, {}):
         assert read_event(json.dumps(found).encode()).tokens == 0
 
 
@@ -164,7 +172,10 @@ def test_what_is_odd_beside_a_text_takes_nothing_from_it(odd: dict[str, Any]) ->
 LINES = st.lists(
     st.one_of(
         st.sampled_from(
-            [b"", b"", b":", b": comment", b"data", b"data:", b"data: ", b"data:x", b"event: ping", b"id: 4"]
+            [
+                *(b"", b"", b":", b": comment", b"data", b"data:", b"data: ", b"data:x", b"id: 4"),
+                *(b"event: ping", b"event: keep-alive"),
+            ]
         ),
         st.text(alphabet="aé€😀 :", max_size=6).map(lambda text: b"data: " + text.encode()),
     ),
@@ -185,7 +196,7 @@ def by_the_standard(stream: bytes) -> list[bytes]:
     for line in re.split(rb"\r\n|\n|\r", text)[:-1]:
         name, _, value = line.partition(b":")
         if not line:
-            if data is not None and data.strip() and kind != b"ping":
+            if data is not None and data.strip() and kind not in {b"ping", b"keep-alive"}:
                 found.append(data)
             data, kind = None, b""
         elif name == b"event":
