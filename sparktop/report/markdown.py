@@ -42,28 +42,45 @@ def narrow_tables(text: str, width: int) -> str:
 
 
 def split_table(lines: Sequence[str], width: int) -> Iterator[str]:
-    """Yield the lines of a Markdown table, split into several tables if it is wider than `width` cells."""
+    """Yield the lines of a Markdown table, split into several tables if it is wider than `width` cells.
+
+    Each part begins with the columns that tell the rows apart, such as server and latency.
+    """
     if max(map(cell_width, lines)) <= width:
         yield from lines
         return
     rows = [line.split("|")[1:-1] for line in lines]  # safe: a pipe inside a cell is an entity
-    for number, columns in enumerate(_column_groups([cell_width(cell) for cell in rows[0]], width)):
+    widths, keys = [cell_width(cell) for cell in rows[0]], _key_columns(rows)
+    for number, columns in enumerate(_column_groups(widths, keys, width)):
         if number:
             yield ""
         for row in rows:
             yield f"|{'|'.join(row[column] for column in columns)}|"
 
 
-def _column_groups(widths: Sequence[int], width: int) -> Iterator[list[int]]:
-    """Yield the column indices of each part of a split table: the first column, and at least one more.
+def _key_columns(rows: Sequence[Sequence[str]]) -> int:
+    """Return how many first columns of a table tell its rows apart: columns of text, at least one."""
+    _, rules, *cells = rows
+    for keys in range(1, len(rules)):
+        if len({tuple(row[:keys]) for row in cells}) == len(cells):
+            return keys
+        if rules[keys].strip().endswith(":"):
+            break
+    return 1
+
+
+def _column_groups(widths: Sequence[int], keys: int, width: int) -> Iterator[list[int]]:
+    """Yield the column indices of each part of a split table: the first `keys`, and at least one more.
 
     `widths` has the width of each column; the columns of a part fit into `width` cells if possible.
     """
-    group, used = [0], widths[0] + 2
-    for column, cells in enumerate(widths[1:], start=1):
-        if len(group) > 1 and used + cells + 1 > width:
+    first = list(range(keys))
+    least = sum(widths[:keys]) + keys + 1
+    group, used = [*first], least
+    for column, cells in enumerate(widths[keys:], start=keys):
+        if len(group) > keys and used + cells + 1 > width:
             yield group
-            group, used = [0], widths[0] + 2
+            group, used = [*first], least
         group.append(column)
         used += cells + 1
     yield group

@@ -674,21 +674,24 @@ def gpus(nodes: Sequence[NodeView], *, detailed: bool = False) -> Table:
 
     for node in nodes:
         readings = node.sample.gpus if node.sample else ()
+        several = len(readings) > 1
         for gpu in readings:
             cells_of_gpu = (read(gpu) for _, read in columns)
-            rows.append((cell.name(node.name), cell.name(gpu.name or f"GPU {gpu.index}"), *cells_of_gpu))
+            shown = gpu.name if gpu.name and not several else f"GPU {gpu.index} {gpu.name or ''}".strip()
+            rows.append((cell.name(node.name), cell.name(shown), *cells_of_gpu))
             for each in gpu.mig_instances if detailed else ():
                 label = f"GPU {gpu.index} MIG {each.index} {each.name or ''}"
                 add(node, label, memory=cell.data(each.memory_used_bytes))
         for gone in node.gpus_lost:
             reason = cell.name(f"LOST: {gone.reason or 'no reason given'}")
-            add(node, f"GPU {gone.index} {gone.name or ''}".strip(), throttled=reason)
+            add(node, f"GPU {gone.index} {gone.name or ''}".strip(), **{_THROTTLED: reason})
         if not readings and not node.gpus_lost and node.sample and node.sample.gpu_note:
             add(node, node.sample.gpu_note)
     heads = (Column("node", Kind.NAME), Column("GPU", Kind.NAME), *(column for column, _ in columns))
     return Table("GPUs", heads, tuple(rows))
 
 
+_THROTTLED = "throttled by"
 _GPU_COLUMNS: tuple[Filled[GpuReading], ...] = (
     figure("use", lambda gpu: cell.percent(gpu.utilization_percent)),
     figure("power", lambda gpu: cell.with_unit(gpu.power_w, "W")),
@@ -699,8 +702,8 @@ _GPU_COLUMNS: tuple[Filled[GpuReading], ...] = (
     figure("max clock", lambda gpu: numbers.clock_mhz(gpu.sm_clock_max_mhz).strip()),
     figure("memory", lambda gpu: cell.data(gpu.memory_used_bytes)),
     name(
-        "throttled",
-        lambda gpu: None if gpu.throttle_reasons is None else ", ".join(gpu.throttle_reasons) or "no",
+        _THROTTLED,
+        lambda gpu: None if gpu.throttle_reasons is None else ", ".join(gpu.throttle_reasons) or "nothing",
     ),
 )
 

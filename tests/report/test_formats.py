@@ -76,7 +76,7 @@ def test_unknown_is_a_dash(full_snapshot: Snapshot) -> None:
 
 @pytest.mark.parametrize("name", ["spark-a", "模型" * 40, "x" * 200, "`" * 90])
 def test_tables_fit_a_forum_post(full_snapshot: Snapshot, name: str) -> None:
-    """No table is wider than 100 columns, whatever the names are, and its rows are equally wide."""
+    """No table is wider than 100 columns, whatever the names are; its rows are equally wide and told apart."""
     changed = replace(full_snapshot.backends[0], name=name, model=name, version=name)
     node = replace(full_snapshot.nodes[0], name=name)
     text = markdown_snapshot.render(
@@ -88,6 +88,9 @@ def test_tables_fit_a_forum_post(full_snapshot: Snapshot, name: str) -> None:
         widths = {cell_width(line) for line in table}
         assert len(widths) == 1
         assert max(widths) <= WIDTH
+        rules, *rows = (line.strip("|").split("|") for line in table[1:])
+        words = [number for number, rule in enumerate(rules) if not rule.strip().endswith(":")]
+        assert len({tuple(row[number] for number in words) for row in rows}) == len(rows)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -230,7 +233,7 @@ def test_a_node_tells_more_below_its_row(full_snapshot: Snapshot) -> None:
         "memory: GPU 83.0 GiB, programs 9.8 GiB, cache 9.2 GiB",
         "headroom falls 572.2 MiB a minute: limit in 14 min",
         "GPU: 97 %, 70 W, 85 °C, 9 °C to the limit, 2334 of 3003 MHz, power; MIG 1g.10gb",
-        "RDMA rocep1s0f0: 1.9 MB/s in, 1.9 MB/s out; out_of_sequence 2.5/s",
+        "RDMA rocep1s0f0: 1.9 MB/s in, 1.9 MB/s out; out_of_sequence 150/min",
         "speed: slow clock: 712 MHz at 97 % load likely: USB-PD power delivery → check the cable",
     ):
         assert words in text
