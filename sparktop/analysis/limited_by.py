@@ -654,6 +654,22 @@ def _who_sends_too_little(evidence: Evidence) -> tuple[LimitKind, str]:
     return (LimitKind.CLIENT_OR_ROUTER if held is None else LimitKind.CLIENT), ""
 
 
+def held_back_limit(evidence: Evidence, load: Load) -> Limit | None:
+    """Return the limit of a server with free slots whose router holds more requests than it; else None.
+
+    These may wait in the router, or for clients that take their answers slowly.
+    """
+    held, slots, last = evidence.held_back, evidence.slots, evidence.polls[-1]
+    if held is None or slots is None or evidence.routed is False or last.waiting:
+        return None
+    if held < max(_HELD_BACK, load.running) or load.running_most > slots / 2:
+        return None
+    reason = (
+        f"{held:.0f} requests are in {evidence.router} and at no server; {load.running:.0f} of {slots} slots "
+    )
+    return Limit(LimitKind.CLIENT_OR_ROUTER, f"{reason}run on average", None, held, None, "requests")
+
+
 def long_prefill_limit(load: Load) -> Limit | None:
     """Return the limit by the prompts that are computed now, while no token comes; None if there are none."""
     if load.prefill_s is None:
@@ -794,7 +810,8 @@ def _free_slots_hint(evidence: Evidence, load: Load, flat: float | None) -> str 
         return None
     free = f"{evidence.slots - load.running:.0f} of {evidence.slots} slots free on average"
     if flat is None:
-        return f"{'few requests wait' if load.queued else 'no request waits'}; {free}"
+        waits = f"requests waited in {100 * load.queued:.0f} % of the time" if load.queued else "none waited"
+        return f"{waits}; {free}"
     return f"{free}: twice the requests give about {2 / (2 - min(1.0, flat)):.1f} × the tok/s"
 
 
@@ -880,7 +897,9 @@ def _limit_inside(evidence: Evidence, load: Load) -> Limit:
     if queued >= _QUEUED:
         return _limit_of_queue(evidence, load, cost)
     if queued < _SELDOM_QUEUED:
-        return prefill_limit(load, cost) or step_limit(evidence, load, cost)
+        return (
+            prefill_limit(load, cost) or held_back_limit(evidence, load) or step_limit(evidence, load, cost)
+        )
     limit = kv_limit(evidence, load) if load.preempted else None
     reason = f"requests waited in {100 * queued:.0f} % of the time only"
     return limit or prefill_limit(load, cost) or Limit(LimitKind.UNKNOWN, reason)

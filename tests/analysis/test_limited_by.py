@@ -73,7 +73,7 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(running=14, swing=4, per_token_s=0.001),
         {"slots": 48},
         Is.BANDWIDTH,
-        "no request waits; 32 of 48 slots free on average",
+        "none waited; 32 of 48 slots free on average",
     ),
     "prompts take 60 % of the time": (Served(prompt_tokens=3000.0), {}, Is.PREFILL, ""),
     "an idle GPU and a full core": (
@@ -418,8 +418,10 @@ def test_every_clause_of_a_limit_held(evidence: Evidence) -> None:
     window = [poll for poll in evidence.polls if poll.at >= evidence.polls[-1].at - WINDOW_S - 0.5]
     last, machine_polls = window[-1], [one for machine in evidence.machines for one in machine.polls]
     words = found.words
-    if "none waits" in words or "no request waits" in words:
+    if "none waits" in words or "none waited" in words:
         assert not any(poll.waiting for poll in window)
+    if (waited := re.search(r"waited in (\d+) % of the time;", words)) is not None:
+        assert round(100 * sum((poll.waiting or 0.0) > 0 for poll in window) / len(window)) == int(waited[1])
     if (now := re.search(r"(\d+) wait now", words)) is not None:
         assert last.waiting == float(now[1])
     if (share := re.search(r"idle (\d+) % of the time", words)) is not None:
@@ -430,7 +432,7 @@ def test_every_clause_of_a_limit_held(evidence: Evidence) -> None:
     if "no CPU core is full" in words:
         assert machine_polls
         assert all(one.core_percent is not None for one in machine_polls)
-    if "requests are still in proxy" in words:
+    if "requests are still in proxy" in words or "requests are in proxy" in words:
         assert evidence.held_back == 12.0
     if "is slow" in words:
         assert evidence.slow_router is not None
@@ -446,7 +448,7 @@ def test_who_sends_too_little_does_so_now(evidence: Evidence) -> None:
     last = window[-1]
     if found.kind in TOO_LITTLE:
         assert not last.waiting
-        assert any(poll.running == 0 for poll in window[-11:])
+        assert any(poll.running == 0 for poll in window[-11:]) or "requests are in proxy" in found.words
         assert evidence.slots is None or (last.running or 0.0) < evidence.slots
     if found.kind is LimitKind.CLIENT_OR_ROUTER:
         assert evidence.router is not None
@@ -486,6 +488,15 @@ def test_the_router_says_where_its_requests_are() -> None:
     found = limited_by(replace(evidence, held_back=0.0))
     assert found is not None
     assert found.kind is LimitKind.CLIENT
+    few = replace(evidence, polls=polls_of([(60, 1, 0)]), held_back=9.0)
+    found = limited_by(few)
+    assert found is not None
+    assert found.title == "limited by client or router"
+    assert found.reason == "9 requests are in proxy and at no server; 1 of 8 slots run on average"
+    for other in ({"routed": False}, {"held_back": 1.0}, {"slots": 1}, {"slots": None}):
+        found = limited_by(replace(few, **other))
+        assert found is not None
+        assert found.kind is LimitKind.UNKNOWN
 
 
 # The regression of step times recovers the coefficients that the polls were made with.
