@@ -160,12 +160,26 @@ def count(value: float | None, width: int = 5) -> str:
     return _number_text(value, width, _COUNT)
 
 
+_OFTEN_PER_S = 10.0
+"""From so many a second on, `often` counts by the second."""
+
+
 def rate(value: float | None, width: int = 6) -> str:
     """Format a rate per second in `width` cells, without a unit; "–" for None.
 
     The number has one decimal below 100 and is an integer up to 99,999. Above, it is "123k", "1.23M".
     """
     return _number_text(value, width, _RATE)
+
+
+def often(per_s: float | None) -> str:
+    """Format how often something rare happens, with its unit: "48/min", from 10/s on "12/s"; "–" for None."""
+    finite = _finite_or_none(per_s)
+    if finite is None:
+        return UNKNOWN
+    if finite >= _OFTEN_PER_S:
+        return f"{count(finite).strip()}/s"
+    return f"{'<1' if 0 < 60 * finite < 1 else f'{60 * finite:.0f}'}/min"
 
 
 def percent(value: float | None, width: int = 5) -> str:

@@ -31,6 +31,8 @@ class BalanceWord(StrEnum):
 
 _WORTH_PERCENT = 1.0
 """Lost token throughput below this percentage is not mentioned."""
+_WORTH_MISSING_PERCENT = 5.0
+"""Missing polls below this percentage are not mentioned."""
 SLOW_S = 2.2
 """Time between two samples from which on they are too seldom to see a swing: slower than every 2 s."""
 
@@ -386,9 +388,13 @@ class Balance(Struct, frozen=True):
 
     @property
     def polled_words(self) -> str:
-        """How often its backends are polled; "" if unknown."""
+        """How often its backends are polled, and how many of these polls are missing; "" if unknown."""
+        if self.poll_s is None:
+            return ""
         judged = "" if self.word is BalanceWord.UNKNOWN else "judged on "
-        return "" if self.poll_s is None else f"{judged}polls every {self.poll_s:g} s"
+        missing = 0.0 if self.samples_percent is None else 100.0 - self.samples_percent
+        gaps = f", {missing:.0f} % of them missing" if missing >= _WORTH_MISSING_PERCENT else ""
+        return f"{judged}polls every {self.poll_s:g} s{gaps}"
 
     @property
     def is_slow(self) -> bool:

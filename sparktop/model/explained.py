@@ -147,8 +147,8 @@ LIMITS: Mapping[LimitKind, Explained] = {
         "look at the balance: b, then w; a slow router needs a faster core or more processes",
     ),
     LimitKind.CLIENT_OR_ROUTER: Explained(
-        "it has no request for part of the time, or few beside free slots: the router in front holds the others, or "
-        "does not count them",
+        "it has no request for part of the time, or few beside free slots: the router in front holds the "
+        "others, or does not count them",
         "with LiteLLM, add callbacks: [prometheus] to its configuration: then its requests are counted",
     ),
     LimitKind.CLIENT: Explained(

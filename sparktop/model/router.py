@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
@@ -193,6 +194,8 @@ class FleetView(Struct, frozen=True):
 
 
 LITELLM = "litellm"
+_DIGEST = re.compile("[0-9a-f-]{32,}")
+"""An id that LiteLLM makes itself."""
 UNKNOWN_KIND = "unknown"
 """Kind of a router that answers, but not like any that this version knows."""
 
@@ -259,6 +262,13 @@ class RouterSample(Struct, frozen=True):
     answer_ms: float | None = None
     """Milliseconds from the request to the last byte of the router's health answer."""
 
+    def shown_name(self, deployment: str) -> str:
+        """Return the name of a deployment in sentences: its id, or for one that is a digest, its address."""
+        listed = self.deployments or ()
+        address = next((entry.address for entry in listed if entry.id == deployment), None)
+        named = address if address and _DIGEST.fullmatch(deployment) else deployment
+        return named.partition("://")[2] or named
+
 
 class RouterView(Struct, frozen=True, eq=False):
     """A router as screens, reports and alerts show it; after a failed poll, with its last known values."""
@@ -293,6 +303,13 @@ class RouterView(Struct, frozen=True, eq=False):
     """By deployment id: what is wrong with it, and what it failed in the last minute, in words."""
     poll_ms: float | None = None
     """Duration of the last poll, from request to last byte."""
+
+    @property
+    def trouble_sentences(self) -> list[str]:
+        """What is wrong with each deployment that is not well, after its name."""
+        return [
+            f"{self.sample.shown_name(name)}: {words}" for name, words in self.deployment_troubles.items()
+        ]
 
     @property
     def ok(self) -> bool:

@@ -179,7 +179,7 @@ class LimitKind(StrEnum):
     ROUTER = "router"
     CLIENT = "client"
     CLIENT_OR_ROUTER = "client or router"
-    """Too few requests arrive, and a router that does not count them may hold them back."""
+    """Too few requests arrive, and the router may hold them back."""
     UNKNOWN = "unknown"
 
 
@@ -572,6 +572,11 @@ class SpeedState(Struct, frozen=True):
     def title(self) -> str:
         """The word where nothing beside it says that it is about the GPU: "GPU idle", "slow clock"."""
         return f"GPU {self.word}" if self.word in {"idle", "normal", "throttled"} else self.word
+
+    @property
+    def unthrottled(self) -> str:
+        """What is said of the GPU while its driver reports no reason to throttle it."""
+        return "no reason given" if self.word == "slow clock" else "not throttled"
 
 
 class Headroom(Struct, frozen=True):

@@ -18,7 +18,7 @@ from sparktop.model.figures import Of, Where
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.router import FleetView, RouterView
 from sparktop.model.series import known_mean, known_sum
-from sparktop.model.snapshot import QUIET_SPEEDS, BackendView, NodeView, Snapshot
+from sparktop.model.snapshot import QUIET_SPEEDS, BackendView, NodeView, Snapshot, SpeedState
 from sparktop.model.text import clean
 from sparktop.panels.machine.processes import process_lines
 from sparktop.panels.parts.figures import slow_page
@@ -40,13 +40,16 @@ def node_sentences(node: NodeView) -> Iterator[str]:
     for lost in node.gpus_lost:
         yield f"{lost.label} is LOST: {lost.reason or 'the driver gives no reason'}"
     for gpu in sample.gpus:
-        yield _gpu_line(gpu, f"GPU {gpu.index}" if len(sample.gpus) > 1 or node.gpus_lost else "GPU")
+        if len(sample.gpus) > 1 or node.gpus_lost:  # which of them is slow is said below
+            yield _gpu_line(gpu, f"GPU {gpu.index}", SpeedState())
+        else:
+            yield _gpu_line(gpu, "GPU", node.speed)
     yield from _engine_process_lines(node)
     ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
     for port in ports:
         rates = (port.rx_bytes_per_s, port.tx_bytes_per_s)
         received, sent = (numbers.data_rate(rate, 12).strip() for rate in rates)
-        failed = ", ".join(f"{name} {cell.rate(rate)}/s" for name, rate in port.errors.items())
+        failed = ", ".join(f"{name} {numbers.often(rate)}" for name, rate in port.errors.items())
         yield f"RDMA {port.name}: {received} in, {sent} out{f'; {failed}' if failed else ''}"
     speed = node.speed
     if speed.word not in QUIET_SPEEDS:
@@ -78,7 +81,7 @@ def _memory_lines(node: NodeView, sample: NodeSample) -> Iterator[str]:
         yield f"headroom {word} {cell.data(abs(trend.slope_bytes_per_s) * 60)} a minute{until}"
 
 
-def _gpu_line(gpu: GpuReading, name: str) -> str:
+def _gpu_line(gpu: GpuReading, name: str, speed: SpeedState) -> str:
     reasons = gpu.throttle_reasons
     clock = numbers.clock_mhz(gpu.sm_clock_mhz, 9).strip()
     if gpu.sm_clock_max_mhz is not None:
@@ -88,7 +91,7 @@ def _gpu_line(gpu: GpuReading, name: str) -> str:
     parts = [use, power_w, cell.with_unit(gpu.temperature_c, "°C"), margin, clock]
     if gpu.memory_total_bytes is not None:
         parts.append(f"{cell.data(gpu.memory_used_bytes)} of {cell.data(gpu.memory_total_bytes)}")
-    slowed = f"throttled {UNKNOWN}" if reasons is None else ", ".join(reasons) or "not throttled"
+    slowed = f"throttled {UNKNOWN}" if reasons is None else ", ".join(reasons) or speed.unthrottled
     instances = [instance.name or str(instance.index) for instance in gpu.mig_instances]
     split = f"; MIG {', '.join(instances) or 'without instances'}" if gpu.mig else ""
     note = f"; memory: {clean(gpu.memory_note, 200)}" if gpu.memory_note else ""
@@ -236,9 +239,10 @@ def _strategy(router: RouterView) -> str:
 def _router_sentences(router: RouterView) -> Iterator[str]:
     """Yield the sentences below the row of a router."""
     if router.deployments:
-        yield f"sends to {', '.join(_deployment_texts(router.deployments))}"
+        named = {router.sample.shown_name(name): backend for name, backend in router.deployments.items()}
+        yield f"sends to {', '.join(_deployment_texts(named))}"
     yield tables.router_words(router)
-    yield from (f"{clean(deployment)}: {words}" for deployment, words in router.deployment_troubles.items())
+    yield from map(clean, router.trouble_sentences)
     yield from (f"{clean(deployment)}: {words}" for deployment, words in router.stuck.items())
     yield router.sample.note or "" if router.failure is None else ""
     yield from _failure_lines(router.failure, router.age_s)
@@ -254,14 +258,14 @@ _ROUTERS: tuple[Filled[RouterView], ...] = (
 
 
 def _deployment_texts(deployments: Mapping[str, str | None]) -> Iterator[str]:
-    """Yield a text for each backend: its name, and in brackets the router's ids for its deployments.
+    """Yield a text for each backend: its name, and in brackets the names of the router's deployments.
 
-    `deployments` maps these ids to backends. An id that is the backend's name is left out. The last text has
-    the ids of all deployments that are not watched backends.
+    `deployments` maps these to backends. A name that is the backend's is left out. The last text has all
+    deployments that are not watched backends.
     """
     names: dict[str | None, list[str]] = {}
     for deployment, backend in deployments.items():
-        names.setdefault(backend, []).append(fit(clean(deployment), 12).rstrip())
+        names.setdefault(backend, []).append(fit(clean(deployment), 24).rstrip())
     for backend in sorted(names, key=lambda listed: listed is None):
         shown = "unmapped" if backend is None else clean(backend)
         ids = ", ".join(names[backend])

@@ -104,7 +104,7 @@ def judge_router(alerts: ActiveAlerts, key: SourceKey, track: RouterTrack, when:
         return
     (name, words), *others = troubles.items()
     more = f"; and {len(others)} more" if others else ""
-    message = f"deployment {track.shown_name(name)}: {words}{more}"
+    message = f"deployment {track.sample.shown_name(name)}: {words}{more}"
     values: Values = {"deployments": len(troubles), "limit_failures": FAILS_A_MINUTE, "window_s": _MINUTE_S}
     severity = Severity.CRITICAL if track.all_deployments_out else Severity.WARNING
     alerts.hold(alert_id, severity, key.name, clean(message, 300), values, when)
@@ -181,7 +181,9 @@ def judge_absent_models(
         alerts.clear(alert_id, when)
         return
     (first, words), more = next(iter(absent.items())), len(absent) - 1
-    message = f"deployment {first} {words}" + (f", and {more} more like it" if more else "")
+    message = f"deployment {router.sample.shown_name(first)} {words}" + (
+        f", and {more} more like it" if more else ""
+    )
     values: Values = {"deployments": float(len(absent))}
     alerts.hold(alert_id, Severity.WARNING, key.name, message, values, when)
 

@@ -344,11 +344,13 @@ def _rdma_gauge(sample: NodeSample, thresholds: NodeThresholds, window_s: float 
     port = max(ports, key=lambda link: link.errors_per_s or 0.0, default=NetworkReading("", "rdma"))
     moved = {name: rate for name, rate in port.errors.items() if rate > 0 and name not in CONGESTION}
     counters = sorted(moved, key=lambda name: (-moved[name], name))[:_COUNTERS_NAMED]
-    names = ", ".join(f"{name} {moved[name]:.3g}/s" for name in counters)
+    names = ", ".join(f"{name} {numbers.often(moved[name])}" for name in counters)
     return Gauge(
         "rdma-errors",
         port.errors_per_s,
-        lambda: f"{port.name}: {port.errors_per_s:.3g} RDMA errors/s{f' ({names})' if names else ''}",
+        lambda: (
+            f"{port.name}: RDMA errors {numbers.often(port.errors_per_s)}{f' ({names})' if names else ''}"
+        ),
         thresholds.rdma_errors_warn_per_s,
         clear_factor=RATE_CLEARS_AT,
         quiet_s=QUIET_S,

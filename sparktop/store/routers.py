@@ -163,12 +163,6 @@ class RouterTrack:
         listed, troubles = self.sample.deployments, self.sample.troubles
         return bool(listed) and all(troubles.get(deployment.id) in _OUT for deployment in listed or ())
 
-    def shown_name(self, deployment: str) -> str:
-        """Return the host and port of a deployment, by which people know it better than by its id."""
-        listed = self.sample.deployments or ()
-        address = next((entry.address for entry in listed if entry.id == deployment), None) or deployment
-        return address.partition("://")[2] or address
-
     def deployment_troubles(self) -> dict[str, str]:
         """Return what is wrong with each deployment that is not well, in words, by its id.
 

@@ -76,7 +76,7 @@ def test_unknown_is_a_dash(full_snapshot: Snapshot) -> None:
 
 @pytest.mark.parametrize("name", ["spark-a", "模型" * 40, "x" * 200, "`" * 90])
 def test_tables_fit_a_forum_post(full_snapshot: Snapshot, name: str) -> None:
-    """No table is wider than 100 columns, whatever the names are; its rows are equally wide and told apart."""
+    """No table is wider than 100 columns, whatever the names are; its rows are equally wide and unlike."""
     changed = replace(full_snapshot.backends[0], name=name, model=name, version=name)
     node = replace(full_snapshot.nodes[0], name=name)
     text = markdown_snapshot.render(

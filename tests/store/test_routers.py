@@ -50,8 +50,12 @@ def test_a_deployment_that_fails_is_an_alert(make_world: MakeWorld) -> None:
     (alert,) = world.snapshot().alerts
     assert (alert.id, alert.severity) == ("router:proxy:deployments", Severity.WARNING)
     words = "outage, 60 failed answers in 60 s, in cooldown 3 times"
-    assert alert.message == f"deployment b:8000/v1: {words}"
+    assert alert.message == f"deployment d2: {words}"
     assert view(world).deployment_troubles == {"d2": words}
+    assert view(world).trouble_sentences == [f"d2: {words}"]
+    digest = "0123456789abcdef" * 4
+    unnamed = told(deployments=(Deployment(digest, "http://b:8000/v1"),))
+    assert unnamed.shown_name(digest) == "b:8000/v1"
     for second in range(70, 200, 10):
         calm = replace(told(START + second), failures={"d2": 60.0}, cooled={"d2": 3.0})
         world.store.accept(PROXY, calm, 3.0)

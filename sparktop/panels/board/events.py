@@ -28,7 +28,7 @@ _UNITS = {
     "mb_per_s": "MB/s",
     "bytes_per_s": "",
     "bytes": "",
-    "per_s": "/s",
+    "per_s": "",
     "gib": "GiB",
     "mhz": "MHz",
     "percent": "%",
@@ -264,6 +264,8 @@ def _value_with_unit(name: str, value: float | str) -> tuple[str, str]:
         shown = numbers.data(value, 9).strip()
     elif name.endswith("_bytes_per_s"):
         shown, unit = numbers.data_rate(value, 9).strip(), ""
+    elif end == "per_s":
+        shown, unit = numbers.often(value), ""
     shown = shown.replace("-", numbers.MINUS)
     return stem, f"{shown}{f' {unit}' if unit else ''}"
 

@@ -332,10 +332,14 @@ def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: 
 
 
 def load_heading(shown: GroupSlots, width: int) -> Row:
-    """Return the title row above the backends' loads, with a legend of running and waiting requests."""
-    title = "requests of each" if len(shown.running) > _PAIR else "requests"
-    words: Row = [("─ ", "border"), (title, "accent")]
+    """Return the title row above the backends' loads, with a legend of running and waiting requests.
+
+    For a pair, it also says what the signs between the two graphs mean.
+    """
+    is_pair = len(shown.running) <= _PAIR
+    words: Row = [("─ ", "border"), ("requests" if is_pair else "requests of each", "accent")]
     words += [(" ⣿ running", "running"), (" ⡪ waiting ", "waiting")]
+    words += [(f"{UP}{DOWN}", "title"), label(" has clearly more ")] if is_pair else []
     return ruled_line(words, top_words(shown.load), width)
 
 

@@ -571,7 +571,7 @@ def _interface_rows(links: Sequence[NetworkReading], width: int, *, rdma: bool) 
         row.append(figure(numbers.count(failed, failures), "warn" if failed else "muted"))
         if link.errors:
             rising = sorted(link.errors.items(), key=lambda error: (-error[1], error[0]))
-            words = ", ".join(f"{title} {numbers.rate(pace, 6).strip()}/s" for title, pace in rising)
+            words = ", ".join(f"{title} {numbers.often(pace)}" for title, pace in rising)
             rows.append([label("  └ "), (fit(words, width - 4).rstrip(), "warn")])
     return rows
 

@@ -231,18 +231,17 @@ def _cpu_row(sample: NodeSample, width: int) -> Row:
 def _used_of_total(used: int | None, total: int | None, width: int) -> Row:
     """Return used and total memory, both in the unit of the total: "94.6 of 121.6 GiB".
 
-    Where `width` cells are too few for that, both are without decimals.
+    Where `width` cells are too few for that, the used memory is without decimals, then both are: the total of
+    machines that are alike reads alike.
     """
     if used is None or not total:
         return [("– of ", "muted"), figure(numbers.data(total, 9).strip())]
     step, unit = (2**30, "GiB") if total >= 2**30 else (2**20, "MiB")
     rows: list[Row] = [
-        label_row(
-            figure(f"{used / step:.{digits}f}"), " of ", figure(f"{total / step:.{digits}f}"), f" {unit}"
-        )
-        for digits in (1, 0)
+        label_row(figure(f"{used / step:.{digits}f}"), " of ", figure(f"{total / step:.{of}f}"), f" {unit}")
+        for digits, of in ((1, 1), (0, 1), (0, 0))
     ]
-    return rows[0] if total < 1000 * step and row_width(rows[0]) <= width else rows[1]
+    return next((row for row in rows if total < 1000 * step and row_width(row) <= width), rows[-1])
 
 
 def _headroom_row(view: NodeView, memory: MemoryReading, width: int) -> Row:
@@ -299,7 +298,7 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
 def _throttle_run(gpu: GpuReading, view: NodeView) -> Run:
     """Return why the GPU is throttled now as a styled text segment, with percentages of the last minute.
 
-    If it is not throttled now, return the most frequent reason of the last minute, or "not throttled".
+    If it is not throttled now, return the most frequent reason of the last minute, or that there is none.
     """
     share = {short_reason(name): percent for name, percent in view.throttled_percent.items() if percent}
     reasons = gpu.throttle_reasons
@@ -309,7 +308,7 @@ def _throttle_run(gpu: GpuReading, view: NodeView) -> Run:
     if share:
         worst = max(share, key=lambda name: share[name])
         return f"{worst} {numbers.percent(share[worst]).strip()}", "warn"
-    return ("throttle –" if reasons is None else "not throttled"), "muted"
+    return ("throttle –" if reasons is None else view.speed.unthrottled), "muted"
 
 
 def gpu_totals(gpus: Sequence[GpuReading]) -> tuple[float | None, float | None, GpuReading | None]:
@@ -339,7 +338,7 @@ def _network_rows(readings: tuple[NetworkReading, ...]) -> list[Row]:
         failed = known_sum(link.errors_per_s for link in ports)
         row = _traffic_row(rx, tx, "RDMA" if failed or len(ports) == 1 else f"RDMA ×{len(ports)}")
         if failed:
-            row.append((f" ✖{numbers.count(failed, 4).strip()}/s", "warn"))
+            row.append((f" ✖{numbers.often(failed)}", "warn"))
         busier = not others or sum(map(_bytes_per_s, ports)) >= _bytes_per_s(others[0])
         rows.insert(0 if busier else 1, row)
     return rows or [[label("no network interface is up")]]

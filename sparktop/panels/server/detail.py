@@ -341,14 +341,15 @@ def _lane_row(lane: LaneView, total: float, width: int) -> Row:
 
 def _load_rows(view: BackendView, width: int) -> list[Row]:
     slots = f"/{view.slots}" if view.slots else ""
+    preempted, _, per = numbers.often(view.preemptions_per_s).partition("/")
     cells = [
         fact("running", numbers.count(view.running, 5), slots),
         fact("waiting", numbers.count(view.waiting, 5), role=wait_role(view, "text")),
         fact("for KV", numbers.count(view.waiting_for_capacity, 5)),
         fact(
             "preempts",
-            numbers.rate(view.preemptions_per_s, 5),
-            "/s",
+            preempted,
+            f"/{per}",
             role=alarm(view, "bad" if view.preemptions_per_s else "text"),
         ),
     ]

@@ -221,8 +221,8 @@ def _cache_row(view: BackendView) -> Row:
     return label_row(
         "prefix hits ",
         figure(numbers.percent(hits)),
-        "  preempted/s ",
-        figure(numbers.rate(preempted, 5), role),
+        "  preempted ",
+        figure(numbers.often(preempted), role),
     )
 
 

@@ -16,8 +16,8 @@ _FILLS = "■▬▮▰"
 _BAR_MIN, _BAR_MAX = 8, 40
 """Least and greatest cells of a bar."""
 _NAME = 16
-_ID = 12
-"""Cells of a backend's name, and of its id at the router."""
+_DEPLOYMENT = 21
+"""Cells of a backend's name, and of that of its deployment: "192.168.100.111:8000"."""
 _LEAST_LOADS = 10
 """Least height in rows of the loads of the backends below the deployments."""
 _LISTED = 2
@@ -116,7 +116,7 @@ def _footnotes(view: RouterView, inside: int) -> tuple[Row, Row]:
         unsure = all(words.startswith(Progress.SUSPECT.in_words) for words in view.stuck.values())
         return [(f" ▲ {listed} ", "warn") if unsure else (f" ✖ {listed} ", "bad")], poll
     if view.deployment_troubles:
-        listed = "; ".join(f"{name}: {words}" for name, words in view.deployment_troubles.items())
+        listed = "; ".join(view.trouble_sentences)
         return [(f" ▲ {listed} ", "warn")], poll
     if view.slow is not None:
         return [(f" ▲ slow: {view.slow} ", "warn")], poll
@@ -202,7 +202,8 @@ def _deployments_row(view: RouterView, width: int) -> Row:
     if view.sample.deployments is None:
         row.append(("(config) ", "muted"))
     for number, (name, backend) in enumerate(sent):
-        short, shown = (fit(name, _ID).rstrip(), "muted"), (fit(backend or "", _NAME).rstrip(), "text")
+        listed = fit(view.sample.shown_name(name), _DEPLOYMENT).rstrip()
+        short, shown = (listed, "muted"), (fit(backend or "", _NAME).rstrip(), "text")
         piece: Row = [label(" · " if number else "")]
         if backend is None:
             piece += [short, (f" {_UNMAPPED}", "warn")]

@@ -200,6 +200,10 @@ def test_values_of_an_event_have_their_limits_behind_them_then_their_window() ->
     routed = {"deployments": 1.0, "limit_failures": 3.0}
     assert [*value_texts(routed)] == ["deployments concerned 1", "failed answers for an alert 3"]
     assert [*value_texts({"clears_after_s": 30.0})] == ["ends without preemptions for 30 s"]
+    preempting = {"preemptions_per_s": 0.801, "limit_preemptions_per_s": 0.0, "window_s": 10.0}
+    assert [*value_texts(preempting)] == ["preemptions 48/min", "in the last 10 s"]
+    many = {"errors_per_s": 13.5, "limit_per_s": 0.01}
+    assert [*value_texts(many)] == ["errors 14/s (alert at <1/min)"]
     stalled = {"limit_s": 60.0, "power_w": 19.0, "running": 11.0, "window_s": 45.0}
     said = ["GPU power 19 W", "requests running 11", "in the last 45 s", "alert after 60 s"]
     assert [*value_texts(stalled)] == said

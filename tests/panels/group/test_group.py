@@ -78,6 +78,7 @@ def test_two_backends_mirror_each_other_on_one_scale() -> None:
     line = next(index for index, row in enumerate(rows) if "leads" in row)
     assert line == len(rows) // 2
     assert (rows[0][2:11], rows[-1][2:11]) == ("▲ spark-a", "▼ spark-b")
+    assert "⡪ waiting ▲▼ has clearly more ─" in "\n".join(picture(traced("cooldown-c64"), 120, 34))
     edges = [re.search(r"(\S+)┤", rows[index]) for index in (0, line, -1)]
     assert [edge[1] if edge else None for edge in edges] == ["80", "0", "80"]
     # At the end all 64 are with one of them: it has dots all the way, the other only its zero.
@@ -389,6 +390,8 @@ def test_what_is_unknown_is_not_judged() -> None:
         assert ("judged over the last 79 s" in pieces) == (word is BalanceWord.BALANCED)
         assert ("judged on polls every 0.5 s" in pieces) == (word is BalanceWord.BALANCED)
         assert any("polls every 0.5 s" in piece for piece in pieces)
+        halting = replace(shown, samples_percent=66.0)
+        assert halting.polled_words == f"{shown.polled_words}, 34 % of them missing"
 
 
 def test_a_loss_that_may_be_none_is_no_yes() -> None:

@@ -104,6 +104,21 @@ def test_a_server_without_an_answer_has_no_rate_on_the_page_of_its_machine() -> 
         assert "no reason reported" in text
 
 
+def test_panels_of_like_machines_read_alike_and_name_one_judgement() -> None:
+    """The total of memory has its decimal whatever is used; a slow clock is not "not throttled"."""
+    sample = node_sample(100.0, 1.0)
+    for used_gib, speed, shown, said in (
+        (96.1, SpeedState("normal"), " 96.1 of 121.6 GiB", "not throttled"),
+        (110.3, SLOW, " 110 of 121.6 GiB", "no reason given"),
+    ):
+        memory = replace(sample.memory, used_bytes=int(used_gib * 2**30), total_bytes=int(121.6 * 2**30))
+        gpu = replace(sample.gpus[0], throttle_reasons=())
+        view = NodeView("n", "local", replace(sample, memory=memory, gpus=(gpu,)), age_s=0.1, speed=speed)
+        text = text_of(node_panel(view, 60, 8, WINDOW, 100.0))
+        assert shown in text
+        assert said in text
+
+
 @pytest.mark.parametrize(("width", "height"), SIZES)
 @pytest.mark.parametrize("make", [many_gpus, no_gpu, dead])
 def test_every_machine_fits_every_size(make: object, width: int, height: int) -> None:
@@ -310,7 +325,7 @@ def test_errors_have_their_names() -> None:
     lines = network_texts(failing)
     at = next(index for index, line in enumerate(lines) if "rocep1s0f0" in line)
     assert re.search(r" 1[23]$", lines[at])
-    assert lines[at + 1].strip() == "└ out_of_sequence 12.0/s, rnr_nak_retry_err 0.5/s"
+    assert lines[at + 1].strip() == "└ out_of_sequence 12/s, rnr_nak_retry_err 30/min"
     assert len(network_texts(PORT)) == len(lines) - 1
 
 
