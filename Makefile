@@ -96,10 +96,10 @@ sbom: $(VENV)/.dev ## what the wheel brings, as CycloneDX in dist/sparktop.cdx.j
 aarch64: $(VENV)/.dev ## every dependency installs from wheels on a Spark
 	$(UNHUNG) $(BIN)/python scripts/bundle.py --arch aarch64 --check
 
-live: $(VENV)/.dev ## our figures against two real vLLM servers (scripts/real_stack.sh install first)
+live: $(VENV)/.dev ## sweeps and balance of two real vLLM servers behind a real LiteLLM (scripts/real_stack.sh install first)
 	timeout -s INT -k 60 600 $(BIN)/pytest -m live tests/live -rs -s
 
-prometheus: $(VENV)/.dev ## our figures beside a real Prometheus' (apt install prometheus); eight minutes
+prometheus: $(VENV)/.dev ## our figures of simulated and real servers beside a real Prometheus' (apt install prometheus); eight minutes
 	timeout -s INT -k 60 1200 $(BIN)/pytest -m prometheus tests/prometheus tests/export -rs -s
 
 soak: $(VENV)/.dev ## the node agent under 10 questions a second for ten minutes: flat memory, no leak

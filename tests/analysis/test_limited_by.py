@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.analysis.evidence import Evidence, Machine, MachinePoll, Peer, Poll
-from sparktop.analysis.limited_by import gpu_at_work, limited_by, step_cost
+from sparktop.analysis.limited_by import gpu_at_work, limited_by
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Finding
 from sparktop.model.snapshot import Limit, LimitKind, SpeedState
@@ -244,21 +244,6 @@ def test_steps_that_vary_by_chance_give_no_limit_that_they_do_not_have(
         assert found is not None
         kinds.append(found.kind)
     assert kinds.count(wrong) <= 1
-
-
-@pytest.mark.parametrize("routed", [None, False])
-@pytest.mark.parametrize("word", [BalanceWord.UNEVEN, BalanceWord.UNKNOWN, BalanceWord.IDLE])
-def test_no_router_is_blamed_without_evidence_that_the_requests_pass_it(
-    word: BalanceWord, *, routed: bool | None
-) -> None:
-    """What is not known to pass the router is stated as uneven, whatever the verdict on the balance."""
-    peer = Peer("server-2", Served(running=1).polls(), 16)
-    known = {"split": replace(UNEVEN, word=word, word_now=word), "peers": (peer,), "router": "proxy"}
-    found = judged(Served(running=7), slots=16, routed=routed, **known)
-    assert (found.kind, found.words) == (
-        LimitKind.UNKNOWN,
-        "loads differ: 7 requests here, 1 at server-2 on average",
-    )
 
 
 @pytest.mark.parametrize(
@@ -497,17 +482,3 @@ def test_the_router_says_where_its_requests_are() -> None:
         found = limited_by(replace(few, **other))
         assert found is not None
         assert found.kind is LimitKind.UNKNOWN
-
-
-# The regression of step times recovers the coefficients that the polls were made with.
-
-
-def test_the_three_coefficients_are_found() -> None:
-    """The coefficients are found: 30 ms a step, 2 ms for each request, 0.1 ms for each prompt token."""
-    made = Served(swing=16, fixed_s=0.03, per_token_s=0.002, per_prompt_s=0.0001, prompt_tokens=2000.0)
-    cost = step_cost(made.polls())
-    assert cost is not None
-    assert cost.fixed_s == pytest.approx(0.03, rel=0.02)
-    assert cost.per_token_s == pytest.approx(0.002, rel=0.02)
-    assert cost.per_prompt_s == pytest.approx(0.0001, rel=0.02)
-    assert cost.prompt_share == pytest.approx(0.2, rel=0.05)

@@ -182,14 +182,6 @@ def test_address_then_config_then_name() -> None:
     assert match(Deployment("a"), a="b") == {"a": "b"}
 
 
-def test_what_is_no_backend_stays_unmapped() -> None:
-    """Providers without an address and servers that are not watched are mapped to None."""
-    assert match(Deployment("cloud"), Deployment("far", "https://far.example/v1")) == {
-        "cloud": None,
-        "far": None,
-    }
-
-
 # Prefill and decode workers, recognised by what they count.
 
 

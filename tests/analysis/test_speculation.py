@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
-from sparktop.analysis.speculation import best_length
 from sparktop.model.event import Severity, Sure
-from tests.findings.speculation import Draft, Phase, falling, played
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_the_gain_is_that_of_the_closed_form(seed: int) -> None:
-    """Within 1 % of tokens by time, computed from the server's own costs, for every length."""
-    dice = random.Random(seed)  # noqa: S311 - a simulation
-    length, shorter = dice.randint(2, 8), dice.randint(0, 1)
-    draft = Draft(dice.uniform(20, 120), dice.uniform(0.2, 14), falling(dice.uniform(0.2, 0.9), 0.6, length))
-    percents = [100 * one for one in draft.accepted]
-    times = (draft.base_ms + length * draft.each_ms, draft.base_ms + shorter * draft.each_ms)
-    found = best_length(percents, times[0], shorter, times[1])
-    best = max(range(shorter, length + 1), key=draft.rate)
-    if best == length:
-        assert found is None
-        return
-    assert found is not None
-    other_length, share, lost_tokens, saved_ms = found
-    assert other_length == best
-    assert 1 + share == pytest.approx(draft.rate(best) / draft.rate(length), rel=0.01)
-    assert lost_tokens == pytest.approx(draft.tokens(length) - draft.tokens(best), rel=0.01)
-    assert saved_ms == pytest.approx((length - best) * draft.each_ms, rel=0.01)
-
+from tests.findings.speculation import Draft, Phase, played
+from tests.findings.study import seeded
 
 STEEP = Draft(30.0, 6.0, (0.8, 0.6, 0.4, 0.09, 0.05, 0.03, 0.02))
 
 
 def test_the_last_positions_are_named_with_what_they_add_and_cost() -> None:
     """Of k = 7 against steps without drafts: k = 3 is interpolated, so likely, by the closed form."""
-    (finding,) = played(random.Random(1), STEEP, (Phase(0), Phase(7)))  # noqa: S311 - a simulation
+    (finding,) = played(seeded(1), STEEP, (Phase(0), Phase(7)))
     assert finding.line.startswith("k = 3 would give about ")
     assert finding.line.endswith(" % more: positions 4–7 add 0.19 tokens a step and cost 24 ms")
     assert (finding.sure, finding.severity, finding.fix) == (
@@ -54,13 +30,13 @@ def test_a_length_that_was_seen_is_known_and_likely_after_a_restart() -> None:
     """Steps of k = 3 were measured; after a restart other settings may have changed too."""
     for restarts, sure in ((0, Sure.KNOWN), (1, Sure.LIKELY)):
         phases = (Phase(3), Phase(7, restarts=restarts))
-        (finding,) = played(random.Random(1), STEEP, phases)  # noqa: S311 - a simulation
+        (finding,) = played(seeded(1), STEEP, phases)
         assert ("k = 3" in finding.line, finding.sure) == (True, sure)
 
 
 def test_what_is_missing_is_said_with_the_cost_that_would_pay() -> None:
     """Without another length: 0.19 of 2.99 tokens are worth 4.6 ms of a step of 72 ms."""
-    (finding,) = played(random.Random(1), STEEP, (Phase(7),))  # noqa: S311 - a simulation
+    (finding,) = played(seeded(1), STEEP, (Phase(7),))
     assert finding.sure is Sure.UNKNOWN
     assert finding.line == "positions 4–7 add 0.19 tokens a step; whether that pays is unknown"
     pays_ms = finding.values["pays_below_ms"]
@@ -69,15 +45,15 @@ def test_what_is_missing_is_said_with_the_cost_that_would_pay() -> None:
 
 def test_another_model_is_another_server() -> None:
     """Drafts that give nothing are named at once; good ones are not."""
-    (finding,) = played(random.Random(1), Draft(50, 2, (0.01, 0.0)), (Phase(2),))  # noqa: S311 - a simulation
+    (finding,) = played(seeded(1), Draft(50, 2, (0.01, 0.0)), (Phase(2),))
     assert finding.line == "drafts give nothing: 1.01 tokens a step"
-    assert played(random.Random(1), Draft(50, 1, (0.9, 0.8)), (Phase(0), Phase(2))) == []  # noqa: S311 - a simulation
+    assert played(seeded(1), Draft(50, 1, (0.9, 0.8)), (Phase(0), Phase(2))) == []
 
 
 def test_while_drafts_rest_the_longest_are_compared_with_none() -> None:
     """Shorter ones, which were measured too, do not hide that drafts cost more than they give."""
     costly = Draft(30.0, 20.0, (0.2, 0.1, 0.05, 0.02))
     for phases in ((Phase(4), Phase(0)), (Phase(2), Phase(4), Phase(0))):
-        (finding,) = played(random.Random(1), costly, phases)  # noqa: S311 - a simulation
+        (finding,) = played(seeded(1), costly, phases)
         assert finding.line.startswith("drafts cost more than they give")
         assert finding.values["draft_length"] == 4

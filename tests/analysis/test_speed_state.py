@@ -142,15 +142,6 @@ def test_slow_steps_count_at_a_healthy_clock_only() -> None:
 # The memory bandwidth as a limit.
 
 
-def test_the_known_example() -> None:
-    """273 GB/s and 2.55 GB per token give 107 tokens a second; 60 of these are 56 %, 40 are 37 %."""
-    limit = limit_tps(273.0, 2.55, 1, 1)
-    assert limit is not None
-    assert limit == pytest.approx(107.06, abs=0.01)
-    assert round(100 * 60 / limit) == 56
-    assert round(100 * 40 / limit) == 37
-
-
 @pytest.mark.parametrize(
     ("nodes", "lanes", "limit", "percent"),
     [(1, 1, 100.0, 50.0), (2, 1, 200.0, 50.0), (2, 2, 100.0, 25.0), (4, 2, 200.0, 25.0), (1, 2, 100.0, 50.0)],

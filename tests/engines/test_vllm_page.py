@@ -279,12 +279,6 @@ def test_a_share_lies_between_0_and_100_percent(share: str, percent: float | Non
     assert (lane.kv_cache_percent, lane.prefix_cache_hit_percent) == (percent, percent)
 
 
-@pytest.mark.parametrize(("awake", "asleep"), [("1.0", False), ("0.0", True)])
-def test_an_engine_that_is_not_awake_sleeps(awake: str, asleep: bool) -> None:  # noqa: FBT001 # a parameter of the test, not an option
-    """An engine is asleep if its state `awake` is 0."""
-    assert lane_of(f'vllm:engine_sleep_state{{sleep_state="awake"}} {awake}').asleep is asleep
-
-
 @pytest.mark.parametrize(
     ("labels", "tokens"),
     [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +29,7 @@ from sparktop.model.node import (
 )
 from sparktop.model.router import RouterSample, RouterView
 from sparktop.model.snapshot import BackendState, BackendView, NodeView, Situation
-from tests.findings.study import UNKNOWN, Family
+from tests.findings.study import UNKNOWN, Run, of_kind
 
 WALL = datetime(2026, 1, 1, tzinfo=UTC)
 LASTS_S = 150.0
@@ -530,49 +530,50 @@ def parentless(chance: random.Random) -> list[Finding]:
     return trees(_engine(chance, chance.choice((0, 77))))
 
 
-def _families() -> Iterator[Family]:
-    nobody = {
-        "clients hang up": (abandoned, FOR_NOBODY, True),
-        "requests that leaked": (leaked, FOR_NOBODY, False),
-        "hung up, scraped every 15 s": (scraped, FOR_NOBODY, False),
-        "hung up behind a router's pool": (behind_a_router, FOR_NOBODY, False),
-        "hung up, bridged container": (in_a_container, FOR_NOBODY, False),
-        "hung up, two watchers": (two_watchers, FOR_NOBODY, True),
-        "hung up, three watchers": (three_watchers, FOR_NOBODY, False),
-        "leaked, three watchers": (watched_leak, FOR_NOBODY, False),
-        "clients connected": (connected, None, True),
-        "clients connected, two to four watchers": (watched_clients, None, False),
-        "one after another over one connection": (one_line, None, False),
-        "short requests, then a long one": (one_line_then_waits, None, False),
-        "waiting in line over open connections": (waits_in_line, None, False),
-        "short requests": (traffic, None, True),
-        "short requests, not counted": (uncounted_traffic, None, False),
-        "bursts, not counted": (bursts, None, False),
-        "aborts within 20 s": (aborted, None, False),
-        "polled every 5 or 15 s": (polled_slowly, None, False),
-        "loading or asleep": (starting, None, False),
-        "router with all in flight": (routed, None, False),
-        "router that counts a part": (partly_counted, None, False),
-        "past the router": (around_the_router, None, False),
-        "Unix socket": (another_way_in, UNKNOWN, False),
-        "Responses API, perhaps in the background": (in_background, UNKNOWN, False),
-        "another port": (another_port, UNKNOWN, False),
-        "watched through docker-proxy": (proxied_watcher, UNKNOWN, False),
-        "watchers, of which nothing is told": (unreadable_watchers, UNKNOWN, False),
-        "router, connections unseen": (unseen_behind_a_router, UNKNOWN, False),
-    }
-    for name, (run, expects, tuned) in nobody.items():
-        yield Family(name, FOR_NOBODY, expects, run, tuned)
-    orphans = {
-        "server killed": (orphaned, ORPHANED, True),
-        "server lives": (served, None, True),
-        "other programs' engines": (of_a_program, None, False),
-        "ends within 50 s": (ending, None, False),
-        "holds little": (small, None, False),
-        "parent unseen": (parentless, UNKNOWN, False),
-    }
-    for name, (run, expects, tuned) in orphans.items():
-        yield Family(name, ORPHANED, expects, run, tuned)
-
-
-FAMILIES = tuple(_families())
+_NOBODY: Mapping[tuple[str, str | None], Run] = {
+    ("clients hang up", FOR_NOBODY): abandoned,
+    ("requests that leaked", FOR_NOBODY): leaked,
+    ("hung up, scraped every 15 s", FOR_NOBODY): scraped,
+    ("hung up behind a router's pool", FOR_NOBODY): behind_a_router,
+    ("hung up, bridged container", FOR_NOBODY): in_a_container,
+    ("hung up, two watchers", FOR_NOBODY): two_watchers,
+    ("hung up, three watchers", FOR_NOBODY): three_watchers,
+    ("leaked, three watchers", FOR_NOBODY): watched_leak,
+    ("clients connected", None): connected,
+    ("clients connected, two to four watchers", None): watched_clients,
+    ("one after another over one connection", None): one_line,
+    ("short requests, then a long one", None): one_line_then_waits,
+    ("waiting in line over open connections", None): waits_in_line,
+    ("short requests", None): traffic,
+    ("short requests, not counted", None): uncounted_traffic,
+    ("bursts, not counted", None): bursts,
+    ("aborts within 20 s", None): aborted,
+    ("polled every 5 or 15 s", None): polled_slowly,
+    ("loading or asleep", None): starting,
+    ("router with all in flight", None): routed,
+    ("router that counts a part", None): partly_counted,
+    ("past the router", None): around_the_router,
+    ("Unix socket", UNKNOWN): another_way_in,
+    ("Responses API, perhaps in the background", UNKNOWN): in_background,
+    ("another port", UNKNOWN): another_port,
+    ("watched through docker-proxy", UNKNOWN): proxied_watcher,
+    ("watchers, of which nothing is told", UNKNOWN): unreadable_watchers,
+    ("router, connections unseen", UNKNOWN): unseen_behind_a_router,
+}
+_ORPHANS: Mapping[tuple[str, str | None], Run] = {
+    ("server killed", ORPHANED): orphaned,
+    ("server lives", None): served,
+    ("other programs' engines", None): of_a_program,
+    ("ends within 50 s", None): ending,
+    ("holds little", None): small,
+    ("parent unseen", UNKNOWN): parentless,
+}
+_TUNED = {
+    "clients connected",
+    "clients hang up",
+    "hung up, two watchers",
+    "server killed",
+    "server lives",
+    "short requests",
+}
+FAMILIES = (*of_kind(FOR_NOBODY, _NOBODY, _TUNED), *of_kind(ORPHANED, _ORPHANS, _TUNED))

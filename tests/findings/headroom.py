@@ -90,23 +90,6 @@ def loads_unwatched(chance: random.Random) -> list[Finding]:
     return played(_start(chance, watched=False, longest_s=270), 450, chance)
 
 
-def serves(chance: random.Random) -> list[Finding]:
-    """Memory comes and goes with the load while an engine serves."""
-    period, depth = chance.uniform(5, 60), chance.uniform(0, 1)
-    level = chance.uniform(12, 60)
-    return played(
-        Spark(lambda at: level + depth * abs(at % period / period - 0.5), lambda at: 9000 + at), 900, chance
-    )
-
-
-def leaks(chance: random.Random) -> list[Finding]:
-    """A process leaks what is left in 3 to 30 min while an engine serves."""
-    takes, level, begins = chance.uniform(180, 1800), chance.uniform(10, 40), chance.uniform(60, 200)
-    pace, lasts = (level - CRITICAL_GIB) / takes, begins + takes
-    spark = Spark(lambda at: level - pace * max(0.0, at - begins), lambda at: 9000 + at)
-    return played(spark, lasts, chance)
-
-
 def leaks_after_start(chance: random.Random) -> list[Finding]:
     """An engine starts, and leaks from then on: found once its process is five minutes old."""
     start = _start(chance, watched=True, longest_s=200)
@@ -118,9 +101,7 @@ def leaks_after_start(chance: random.Random) -> list[Finding]:
 
 
 FAMILIES = (
-    Family("leak while an engine serves", KIND, KIND, leaks),
     Family("leak after a start", KIND, KIND, leaks_after_start),
     Family("an engine reads weights", KIND, None, loads, tuned=True),
     Family("an engine that is not watched reads weights", KIND, None, loads_unwatched),
-    Family("wavers while an engine serves", KIND, None, serves),
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -15,7 +16,7 @@ from sparktop.model.event import Finding
 from sparktop.model.node import GpuReading, NetworkReading, NodeSample
 from sparktop.model.snapshot import BackendView, EachServer, NodeView, Situation
 from sparktop.model.yardsticks import PastSetup, SteadyLoad, YardstickBasis
-from tests.findings.study import UNKNOWN, Family
+from tests.findings.study import UNKNOWN, of_kind
 
 MACHINES = ("spark-1", "spark-2")
 WELL_S, TROUBLE_S, STAGE_S = 140, 260, 20
@@ -65,7 +66,19 @@ def _machine(
 
 
 def play(random: Random, trouble: Trouble) -> list[Finding]:
-    """Play a healthy part and the trouble through the rule; return the findings of the last minute."""
+    """Return the findings of the last minute, and those of a part that is healthy."""
+    return [
+        one
+        for at, found in moments(random, trouble)
+        if at >= WELL_S + TROUBLE_S - 60 or (at < WELL_S and not trouble.always)
+        for one in found
+    ]
+
+
+def moments(
+    random: Random, trouble: Trouble, trouble_s: int = TROUBLE_S
+) -> Iterator[tuple[int, list[Finding]]]:
+    """Play a healthy part and the trouble through the rule; yield (second, findings)."""
     rule = EachServer(SlowLink)
     base_s, per_s, token_bytes = (
         random.uniform(0.03, 0.09),
@@ -75,12 +88,11 @@ def play(random: Random, trouble: Trouble) -> list[Finding]:
     watts, megahertz = random.uniform(30, 42), random.uniform(2300, 2500)
     batches = list(trouble.batches)
     random.shuffle(batches)
-    found: list[Finding] = []
     node_at, nodes = -1, {}
     best_ms = [1000 * (base_s + per_s * one + one * token_bytes / _LINK) for one in batches]
     bests = tuple(SteadyLoad(0.0, *of) for of in zip(batches, batches, best_ms, strict=True))
     basis = YardstickBasis(setups=(PastSetup("b", "vllm", "glm", bests=bests),) if trouble.kept else ())
-    for at in range(WELL_S + TROUBLE_S):
+    for at in range(WELL_S + trouble_s):
         is_well = at < WELL_S and not trouble.always
         now = Trouble(batches=trouble.batches) if is_well else trouble
         batch = batches[at // STAGE_S % len(batches)]
@@ -109,15 +121,7 @@ def play(random: Random, trouble: Trouble) -> list[Finding]:
             generation_tps=batch / step_s,
             yardstick_basis=basis,
         )
-        seen = list(rule.look(Situation(float(at), _WHEN, {"glm": view}, nodes)))
-        found += seen if at >= WELL_S + TROUBLE_S - 60 or is_well else []
-    return found
-
-
-def _family(
-    name: str, expects: str | None, make: Callable[[Random], Trouble], *, tuned: bool = False
-) -> Family:
-    return Family(name, KIND, expects, lambda random: play(random, make(random)), tuned)
+        yield at, list(rule.look(Situation(float(at), _WHEN, {"glm": view}, nodes)))
 
 
 def _large(random: Random) -> tuple[int, ...]:
@@ -130,73 +134,50 @@ def _slow_gpu(random: Random, **more: Any) -> Trouble:  # noqa: ANN401 - fields 
     return replace(slow, **more)
 
 
-FAMILIES: tuple[Family, ...] = (
-    _family(
-        "far below the negotiated rate, batch varies",
-        KIND,
-        lambda random: Trouble(link=random.uniform(0.4e9, 1.8e9), batches=_large(random)),
-        tuned=True,
+_TROUBLES: Mapping[tuple[str, str | None], Callable[[Random], Trouble]] = {
+    ("far below the negotiated rate, batch varies", KIND): lambda random: Trouble(
+        link=random.uniform(0.4e9, 1.8e9), batches=_large(random)
     ),
-    _family(
-        "1 to 3 Gb/s, small batches vary",
-        KIND,
-        lambda random: Trouble(link=random.uniform(0.12e9, 0.35e9), batches=(4, 8, 16, 32)),
+    ("1 to 3 Gb/s, small batches vary", KIND): lambda random: Trouble(
+        link=random.uniform(0.12e9, 0.35e9), batches=(4, 8, 16, 32)
     ),
-    _family(
-        "from the first step on, an earlier session was well",
-        KIND,
-        lambda random: Trouble(
-            link=random.uniform(0.2e9, 0.9e9), batches=_large(random), always=True, kept=True
-        ),
+    ("from the first step on, an earlier session was well", KIND): lambda random: Trouble(
+        link=random.uniform(0.2e9, 0.9e9), batches=_large(random), always=True, kept=True
     ),
-    _family(
-        "below 0.7 Gb/s from the first step on",
-        KIND,
-        lambda random: Trouble(link=random.uniform(0.06e9, 0.085e9), batches=(32, 48, 64, 96), always=True),
+    ("below 0.7 Gb/s from the first step on", KIND): lambda random: Trouble(
+        link=random.uniform(0.06e9, 0.085e9), batches=(32, 48, 64, 96), always=True
     ),
-    _family(
-        "far below, one batch size",
-        UNKNOWN,
-        lambda random: Trouble(link=random.uniform(0.4e9, 1.6e9), batches=(random.randint(16, 64),)),
+    ("far below, one batch size", UNKNOWN): lambda random: Trouble(
+        link=random.uniform(0.4e9, 1.6e9), batches=(random.randint(16, 64),)
     ),
-    _family(
-        "from the first step on, one batch size",
-        UNKNOWN,
-        lambda random: Trouble(
-            link=random.uniform(0.06e9, 1.6e9), batches=(random.randint(16, 64),), always=True
-        ),
+    ("from the first step on, one batch size", UNKNOWN): lambda random: Trouble(
+        link=random.uniform(0.06e9, 1.6e9), batches=(random.randint(16, 64),), always=True
     ),
-    _family("healthy, a low rate", None, lambda _: Trouble(batches=(1, 2, 3))),
-    _family("healthy, batch varies", None, lambda random: Trouble(batches=_large(random))),
-    _family("hidden slow state of a GPU, power low", None, _slow_gpu, tuned=True),
-    _family("the same, small batches", None, lambda random: _slow_gpu(random, batches=(2, 4, 8, 16, 32))),
-    _family("the same, from the first step on", None, lambda random: _slow_gpu(random, always=True)),
-    _family(
-        "the same, an earlier session was well",
-        None,
-        lambda random: _slow_gpu(random, always=True, kept=True),
+    ("healthy, a low rate", None): lambda _: Trouble(batches=(1, 2, 3)),
+    ("healthy, batch varies", None): lambda random: Trouble(batches=_large(random)),
+    ("hidden slow state of a GPU, power low", None): _slow_gpu,
+    ("the same, small batches", None): partial(_slow_gpu, batches=(2, 4, 8, 16, 32)),
+    ("the same, from the first step on", None): partial(_slow_gpu, always=True),
+    ("the same, an earlier session was well", None): partial(_slow_gpu, always=True, kept=True),
+    ("the same, beside other traffic on the link", None): lambda random: _slow_gpu(
+        random, beside=random.uniform(1e8, 3e9), always=random.random() < 0.5
     ),
-    _family(
-        "the same, beside other traffic on the link",
-        None,
-        lambda random: _slow_gpu(random, beside=random.uniform(1e8, 3e9), always=random.random() < 0.5),
+    ("pinned clock", None): lambda random: _slow_gpu(
+        random, compute=3.0, power=0.45, clock=random.uniform(0.2, 0.4)
     ),
-    _family(
-        "pinned clock",
-        None,
-        lambda random: _slow_gpu(random, compute=3.0, power=0.45, clock=random.uniform(0.2, 0.4)),
+    ("CPU-bound steps", None): lambda random: _slow_gpu(
+        random, compute=2.0, power=0.6, gpu_percent=random.uniform(20, 70)
     ),
-    _family(
-        "CPU-bound steps",
-        None,
-        lambda random: _slow_gpu(random, compute=2.0, power=0.6, gpu_percent=random.uniform(20, 70)),
+    ("another program on the GPU", None): lambda random: _slow_gpu(random, power=random.uniform(0.95, 1.4)),
+    ("longer contexts: steps grow, full power", None): lambda random: Trouble(
+        compute=random.uniform(1.3, 1.8), power=1.0
     ),
-    _family(
-        "another program on the GPU", None, lambda random: _slow_gpu(random, power=random.uniform(0.95, 1.4))
-    ),
-    _family(
-        "longer contexts: steps grow, full power",
-        None,
-        lambda random: Trouble(compute=random.uniform(1.3, 1.8), power=1.0),
-    ),
-)
+}
+_TUNED = {"far below the negotiated rate, batch varies", "hidden slow state of a GPU, power low"}
+
+
+def _played(random: Random, make: Callable[[Random], Trouble]) -> list[Finding]:
+    return play(random, make(random))
+
+
+FAMILIES = of_kind(KIND, {key: partial(_played, make=make) for key, make in _TROUBLES.items()}, _TUNED)

@@ -15,7 +15,7 @@ from sparktop.analysis.prefix_cache import KIND, PrefixCacheRule
 from sparktop.model.engine import Histogram, PrefixCache
 from sparktop.model.event import Finding
 from sparktop.model.snapshot import BackendView, EachServer, PrefixUse, Situation
-from tests.findings.study import UNKNOWN, Family
+from tests.findings.study import UNKNOWN, Run, of_kind
 
 _EPOCH = datetime(2026, 9, 1, tzinfo=UTC)
 _BOUNDS = (*(float(digit * 10**power) for power in range(6) for digit in (1, 2, 5)), float("inf"))
@@ -135,9 +135,6 @@ def unique(
 
 def _pieces(dice: random.Random, tokens: int) -> tuple[int, ...]:
     return tuple(dice.getrandbits(60) for _ in range(max(1, tokens // PIECE)))
-
-
-Run = Callable[[random.Random], Sequence[Finding]]
 
 
 def _watched(server: Server, make: Callable[[random.Random], Iterator[Prompt]] = conversations) -> Run:
@@ -261,4 +258,4 @@ _CASES: Mapping[tuple[str, str | None], Run] = {
     ),
 }
 _TUNED = {"one agent, first tokens change", "benchmark, random lengths", "one agent, all well"}
-FAMILIES = tuple(Family(name, KIND, expects, run, name in _TUNED) for (name, expects), run in _CASES.items())
+FAMILIES = of_kind(KIND, _CASES, _TUNED)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from msgspec import Struct
 
 from sparktop.analysis.speculation import KIND, MARGIN, DraftLengthRule
 from sparktop.model.event import Finding
 from sparktop.model.snapshot import BackendView, EachServer, LaneView, Situation
-from tests.findings.study import UNKNOWN, Family
+from tests.findings.study import UNKNOWN, Run, of_kind
 
 _NOW = datetime(2026, 9, 1, tzinfo=UTC)
 
@@ -47,16 +48,18 @@ class Phase(Struct, frozen=True):
     prompt_share: float = 0.0
 
 
-def played(dice: random.Random, draft: Draft, phases: Sequence[Phase]) -> list[Finding]:
-    """Return the findings at the end of the last phase."""
-    rule, generated, found = EachServer(DraftLengthRule), 0.0, list[Finding]()
+def moments(
+    dice: random.Random, draft: Draft, phases: Sequence[Phase], *, noise: float = 0.02, luck: float = 0.0
+) -> Iterator[list[Finding]]:
+    """Yield the findings of each second; steps vary by `noise` and acceptance by `luck`, as shares."""
+    rule, generated = EachServer(DraftLengthRule), 0.0
     for phase in phases:
         for second in range(phase.seconds):
-            step_ms = (draft.base_ms + phase.length * draft.each_ms) * dice.gauss(1, 0.02)
+            step_ms = (draft.base_ms + phase.length * draft.each_ms) * dice.gauss(1, noise)
             per_s = 1000 / step_ms
-            rate = phase.running * draft.tokens(phase.length) * per_s
+            shares = [min(1.0, one * dice.gauss(1, luck)) for one in draft.accepted[: phase.length]]
+            rate = phase.running * (1 + sum(shares)) * per_s
             generated += rate
-            shares = tuple(100 * one for one in draft.accepted[: phase.length])
             view = BackendView(
                 "b",
                 "http://b",
@@ -74,12 +77,17 @@ def played(dice: random.Random, draft: Draft, phases: Sequence[Phase]) -> list[F
                 rate_window_s=10.0,
                 spec_drafts_per_s=per_s * phase.running if phase.length else 0.0,
                 spec_draft_length=float(phase.length) or None,
-                spec_accepted_per_draft=sum(shares) / 100 if phase.length else None,
-                spec_accept_by_position=shares,
+                spec_accepted_per_draft=sum(shares) if phase.length else None,
+                spec_accept_by_position=tuple(100 * one for one in shares),
                 restarts=phase.restarts,
             )
-            found = list(rule.look(Situation(float(second), _NOW, {"b": view})))
-    return found
+            yield list(rule.look(Situation(float(second), _NOW, {"b": view})))
+
+
+def played(dice: random.Random, draft: Draft, phases: Sequence[Phase]) -> list[Finding]:
+    """Return the findings at the end of the last phase."""
+    *_, last = moments(dice, draft, phases)
+    return last
 
 
 def falling(first: float, ratio: float, length: int) -> tuple[float, ...]:
@@ -112,35 +120,16 @@ def _useless(dice: random.Random) -> list[Finding]:
     return played(dice, Draft(50, 2, falling(dice.uniform(0.001, 0.008), 0.5, 4)), (Phase(4),))
 
 
-FAMILIES = (
-    Family(
-        "batches without drafts, shorter is better",
-        KIND,
-        KIND,
-        lambda dice: _seen(dice, better=True),
-        tuned=True,
-    ),
-    Family(
-        "k changed by a restart", KIND, KIND, lambda dice: _seen(dice, better=True, shortest=1, restarts=1)
-    ),
-    Family("k = 2 seen before", KIND, KIND, lambda dice: _seen(dice, better=True, shortest=2)),
-    Family("drafts that are never accepted", KIND, KIND, _useless),
-    Family("drafts pay, batches without", KIND, None, lambda dice: _seen(dice, better=False)),
-    Family(
-        "drafts pay, k = 1 seen before",
-        KIND,
-        None,
-        lambda dice: _seen(dice, better=False, shortest=1, restarts=1),
-    ),
-    Family("no other length seen", KIND, UNKNOWN, _unseen),
-    Family(
-        "another length in other batches", KIND, UNKNOWN, lambda dice: _unseen(dice, Phase(0, running=32.0))
-    ),
-    Family("another length for seconds", KIND, UNKNOWN, lambda dice: _unseen(dice, Phase(2, seconds=12))),
-    Family(
-        "another length while prompts came",
-        KIND,
-        UNKNOWN,
-        lambda dice: _unseen(dice, Phase(1, prompt_share=3.0)),
-    ),
-)
+_CASES: Mapping[tuple[str, str | None], Run] = {
+    ("batches without drafts, shorter is better", KIND): partial(_seen, better=True),
+    ("k changed by a restart", KIND): partial(_seen, better=True, shortest=1, restarts=1),
+    ("k = 2 seen before", KIND): partial(_seen, better=True, shortest=2),
+    ("drafts that are never accepted", KIND): _useless,
+    ("drafts pay, batches without", None): partial(_seen, better=False),
+    ("drafts pay, k = 1 seen before", None): partial(_seen, better=False, shortest=1, restarts=1),
+    ("no other length seen", UNKNOWN): _unseen,
+    ("another length in other batches", UNKNOWN): lambda dice: _unseen(dice, Phase(0, running=32.0)),
+    ("another length for seconds", UNKNOWN): lambda dice: _unseen(dice, Phase(2, seconds=12)),
+    ("another length while prompts came", UNKNOWN): lambda dice: _unseen(dice, Phase(1, prompt_share=3.0)),
+}
+FAMILIES = of_kind(KIND, _CASES, tuned={"batches without drafts, shorter is better"})

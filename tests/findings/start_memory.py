@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -23,7 +23,7 @@ from sparktop.model.node import (
 from sparktop.model.snapshot import Kept, PastStart
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, Store
-from tests.findings.study import UNKNOWN, Family
+from tests.findings.study import UNKNOWN, Run, of_kind
 
 GIB = 1 << 30
 TOTAL = 121.6
@@ -271,51 +271,30 @@ def _well(dice: random.Random, what: str) -> Sequence[Finding]:
     return spark.found
 
 
-def _family(
-    name: str,
-    expects: str | None,
-    run: Callable[[random.Random], Sequence[Finding]],
-    kind: str = SHORT,
-    *,
-    tuned: bool = False,
-) -> Family:
-    return Family(name, kind, expects, run, tuned)
-
-
-FAMILIES = (
-    _family(
-        "wakes beside what took its memory",
-        SHORT,
-        lambda dice: _sleep(dice, -dice.uniform(2, 20)),
-        tuned=True,
+_SHORT: Mapping[tuple[str, str | None], Run] = {
+    ("wakes beside what took its memory", SHORT): lambda dice: _sleep(dice, -dice.uniform(2, 20)),
+    ("a container starts again, its memory taken", SHORT): lambda dice: _again(dice, -dice.uniform(3, 20)),
+    ("asks for more than is free", SHORT): lambda dice: _load(dice, -dice.uniform(2, 20)),
+    ("another program takes memory meanwhile", SHORT): lambda dice: _taken_meanwhile(
+        dice, dice.uniform(3, 20)
     ),
-    _family(
-        "a container starts again, its memory taken",
-        SHORT,
-        lambda dice: _again(dice, -dice.uniform(3, 20)),
-        tuned=True,
-    ),
-    _family("asks for more than is free", SHORT, lambda dice: _load(dice, -dice.uniform(2, 20))),
-    _family(
-        "another program takes memory meanwhile",
-        SHORT,
-        lambda dice: _taken_meanwhile(dice, dice.uniform(3, 20)),
-    ),
-    _family("sleeps, with room to wake", None, lambda dice: _sleep(dice, dice.uniform(1, 20)), tuned=True),
-    _family("memory is given back late", None, _given_back_late),
-    _family("a container starts again, with room", None, lambda dice: _again(dice, dice.uniform(1, 20))),
-    _family("starts with other options", None, _other_options),
-    _family("loads, with room", None, lambda dice: _load(dice, dice.uniform(1, 20))),
-    _family(
-        "loads, memory full of cached files", None, lambda dice: _load(dice, dice.uniform(1, 9), busy=True)
-    ),
-    _family("never seen awake", UNKNOWN, _unseen),
-    _family("never seen to start", UNKNOWN, _no_past),
-    _family("an older version's earlier start", UNKNOWN, _old_file),
-    _family("a container that ended keeps memory", HELD, _dead, HELD),
-    _family("and another engine starts", HELD, lambda dice: _dead(dice, again=True), HELD),
-    *(
-        _family(f"memory that nothing counts: {what}", None, partial(_well, what=what), HELD)
+    ("sleeps, with room to wake", None): lambda dice: _sleep(dice, dice.uniform(1, 20)),
+    ("memory is given back late", None): _given_back_late,
+    ("a container starts again, with room", None): lambda dice: _again(dice, dice.uniform(1, 20)),
+    ("starts with other options", None): _other_options,
+    ("loads, with room", None): lambda dice: _load(dice, dice.uniform(1, 20)),
+    ("loads, memory full of cached files", None): lambda dice: _load(dice, dice.uniform(1, 9), busy=True),
+    ("never seen awake", UNKNOWN): _unseen,
+    ("never seen to start", UNKNOWN): _no_past,
+    ("an older version's earlier start", UNKNOWN): _old_file,
+}
+_HELD: Mapping[tuple[str, str | None], Run] = {
+    ("a container that ended keeps memory", HELD): _dead,
+    ("and another engine starts", HELD): partial(_dead, again=True),
+    **{
+        (f"memory that nothing counts: {what}", None): partial(_well, what=what)
         for what in ("sleeps", "ended", "pinned", "training", "in a container", "at rest")
-    ),
-)
+    },
+}
+_TUNED = {name for name, _ in _SHORT if name.startswith(("wakes", "a container starts again, its", "sleeps"))}
+FAMILIES = (*of_kind(SHORT, _SHORT, _TUNED), *of_kind(HELD, _HELD))

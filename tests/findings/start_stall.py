@@ -31,7 +31,7 @@ from sparktop.model.snapshot import (
     Situation,
     StartMemory,
 )
-from tests.findings.study import UNKNOWN, Family
+from tests.findings.study import UNKNOWN, Run, of_kind
 
 GIB, MB = 1 << 30, 10**6
 WALL = datetime(2026, 11, 1, tzinfo=UTC)
@@ -53,6 +53,8 @@ class Seen(Struct):
     swap: float = 0.0
     compilers: int = 0
     name: str = "NVIDIA GB10"
+    gpus: str = "listed"
+    """Its GPU: "listed" with its processes, "unlisted" or "unseen"."""
 
 
 Shows = Callable[[float, Seen, random.Random], None]
@@ -130,8 +132,14 @@ def _sample(at: float, seen: Seen, rank: int, dice: random.Random) -> NodeSample
         ),
     )  # fmt: skip
     held = (GpuProcess(11, f"VLLM::Worker_TP{rank}", int(seen.gpu)),) if seen.gpu else ()
+    processes = held if seen.gpus == "listed" else None
     gpu = GpuReading(
-        0, seen.name, utilization_percent=seen.used, power_w=seen.power, sm_clock_mhz=2405, processes=held
+        0,
+        seen.name,
+        utilization_percent=seen.used,
+        power_w=seen.power,
+        sm_clock_mhz=2405,
+        processes=processes,
     )
     # What a process reads says more than the cache, which others use too.
     noise = dice.uniform(-2e6, 2e6) if seen.read is None else dice.uniform(-2e8, 2e8)
@@ -149,7 +157,8 @@ def _sample(at: float, seen: Seen, rank: int, dice: random.Random) -> NodeSample
         12, None, "Xorg", None, None, None, None, memory_bytes=GIB, cpu_percent=0.0, read_bytes=0
     )
     loads = Workloads((*own[rank and 1 :], desktop), seen.compilers, dice.uniform(0, 9))
-    return NodeSample(at, memory=memory, gpus=(gpu,), network=network, workloads=loads)
+    gpus = () if seen.gpus == "unseen" else (gpu,)
+    return NodeSample(at, memory=memory, gpus=gpus, network=network, workloads=loads)
 
 
 def play(
@@ -161,6 +170,7 @@ def play(
     ranks: int | None = None,
     visible: bool = True,
     remembered: bool = True,
+    gpus: str = "listed",
 ) -> Sequence[Finding]:
     """Play one start with a machine for each of `shows`, and return all findings of all its moments.
 
@@ -181,7 +191,7 @@ def play(
         at, second = 1000.0 + second, second + STEP_S
         nodes: dict[str, NodeView] = {}
         for rank, show in enumerate(shows):
-            seen = Seen()
+            seen = Seen(gpus=gpus)
             healthy = min(second, begins)
             loaded = max(0.0, min(1.0, (healthy - 60) / 60))
             seen.gpu = (
@@ -214,44 +224,39 @@ def _cold(dice: random.Random, shown: str) -> Sequence[Finding]:
     return play(dice, partial(reads, mb_per_s=rate, shown=shown), phase="weights")
 
 
-def _built(name: str, *shows: Shows, phase: str = "CUDA graphs", tuned: bool = False) -> Family:
-    return Family(name, STUCK, STUCK, lambda dice: play(dice, *shows, phase=phase), tuned)
+def _built(*shows: Shows, phase: str = "CUDA graphs") -> Run:
+    return lambda dice: play(dice, *shows, phase=phase)
 
 
-def _well(name: str, run: Callable[[random.Random], Sequence[Finding]], expects: str | None = None) -> Family:
-    return Family(name, STUCK, expects, run)
-
-
-FAMILIES = (
-    _built("graph capture, its GPU spins", spins, tuned=True),
-    _built("graph capture, the other rank has ended", spins, blocked),
-    _built("blocked while it compiles", blocked, phase="compile"),
-    _built("two ranks that never meet", spins, spins, phase="GPU context"),
-    _built("blocked before its weights", blocked, phase="GPU context"),
-    _well("torch.compile for half an hour", lambda dice: play(dice, compiles, phase="compile")),
-    _well("compilers beside a quiet engine", lambda dice: play(dice, compilers, phase="compile")),
-    _well("autotune on the GPU", lambda dice: play(dice, autotunes, phase="compile")),
-    _well("many graphs", lambda dice: play(dice, captures)),
-    *(
-        _well(f"weights from a cold disk, seen by {shown}", partial(_cold, shown=shown))
-        for shown in ("files", "cache", "memory", "link")
-    ),
-    _well(
-        "waits for a peer that reads a slow disk",
-        lambda dice: play(dice, spins, partial(reads, mb_per_s=30, shown="cache"), phase="GPU context"),
-    ),
-    _well(
-        "a phase as long and as quiet last time", lambda dice: play(dice, blocked, minutes=14, past_s=800.0)
-    ),
-    _well(
-        "compiles on a machine whose engine is not known",
-        lambda dice: play(dice, spins, compiles, phase="compile", remembered=False),
-    ),
-    _well("swaps", lambda dice: play(dice, swaps, phase="compile")),
-    _well("four minutes of silence", lambda dice: play(dice, spins, minutes=4.5)),
-    _well("a GPU whose waiting is not known", lambda dice: play(dice, used_elsewhere)),
-    _well("the other rank's machine is not watched", lambda dice: play(dice, spins, ranks=2), UNKNOWN),
-    _well(
-        "a process that is not visible", lambda dice: play(dice, spins, visible=False, minutes=40), UNKNOWN
-    ),
+_READING = partial(reads, mb_per_s=30, shown="cache")
+FAMILIES = of_kind(
+    STUCK,
+    {
+        ("graph capture, its GPU spins", STUCK): _built(spins),
+        ("graph capture, the other rank has ended", STUCK): _built(spins, blocked),
+        ("blocked while it compiles", STUCK): _built(blocked, phase="compile"),
+        ("two ranks that never meet", STUCK): _built(spins, spins, phase="GPU context"),
+        ("blocked before its weights", STUCK): _built(blocked, phase="GPU context"),
+        ("torch.compile for half an hour", None): _built(compiles, phase="compile"),
+        ("compilers beside a quiet engine", None): _built(compilers, phase="compile"),
+        ("autotune on the GPU", None): _built(autotunes, phase="compile"),
+        ("many graphs", None): _built(captures),
+        **{
+            (f"weights from a cold disk, seen by {shown}", None): partial(_cold, shown=shown)
+            for shown in ("files", "cache", "memory", "link")
+        },
+        ("waits for a peer that reads a slow disk", None): _built(spins, _READING, phase="GPU context"),
+        ("a phase as long and as quiet last time", None): lambda dice: play(
+            dice, blocked, minutes=14, past_s=800.0
+        ),
+        ("compiles on a machine whose engine is not known", None): lambda dice: play(
+            dice, spins, compiles, phase="compile", remembered=False
+        ),
+        ("swaps", None): _built(swaps, phase="compile"),
+        ("four minutes of silence", None): lambda dice: play(dice, spins, minutes=4.5),
+        ("a GPU whose waiting is not known", None): _built(used_elsewhere),
+        ("the other rank's machine is not watched", UNKNOWN): lambda dice: play(dice, spins, ranks=2),
+        ("a process that is not visible", UNKNOWN): lambda dice: play(dice, spins, visible=False, minutes=40),
+    },
+    tuned={"graph capture, its GPU spins"},
 )

@@ -10,7 +10,7 @@ import argparse
 import importlib
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from zlib import crc32
 
@@ -25,6 +25,10 @@ _README = Path(__file__).parents[2] / "benchmarks" / "README.md"
 _BEGIN, _END = "<!-- findings: begin -->", "<!-- findings: end -->"
 
 
+Run = Callable[[random.Random], Sequence[Finding]]
+"""Plays one run through the real rule; returns all findings of its end, or of all its moments."""
+
+
 class Family(Struct, frozen=True):
     """Cases of one kind."""
 
@@ -33,10 +37,21 @@ class Family(Struct, frozen=True):
     """The kind of finding that is counted."""
     expects: str | None
     """`kind` where built for it, `UNKNOWN` where evidence is missing, None where all is well."""
-    run: Callable[[random.Random], Sequence[Finding]]
-    """Plays one run through the real rule; returns all findings of its end, or of all its moments."""
+    run: Run
     tuned: bool = False
     """Whether limits were chosen on this family."""
+
+
+def seeded(seed: int | str) -> random.Random:
+    """Return chance that is the same in each run."""
+    return random.Random(seed)  # noqa: S311 - a simulation
+
+
+def of_kind(
+    kind: str, cases: Mapping[tuple[str, str | None], Run], tuned: Container[str] = ()
+) -> tuple[Family, ...]:
+    """Return the families of one kind of finding, of runs by (name, what is expected)."""
+    return tuple(Family(name, kind, expects, run, name in tuned) for (name, expects), run in cases.items())
 
 
 class Count(Struct, frozen=True):
@@ -64,7 +79,7 @@ def counted(family: Family, runs: int, seed: int = 0) -> Count:
     for number in range(runs):
         mine = [
             one
-            for one in family.run(random.Random(crc32(family.name.encode()) + 7919 * seed + number))  # noqa: S311 - a simulation
+            for one in family.run(seeded(crc32(family.name.encode()) + 7919 * seed + number))
             if one.kind == family.kind
         ]
         is_found = any(one.sure is not Sure.UNKNOWN for one in mine)

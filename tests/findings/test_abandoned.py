@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from tests.findings.abandoned import Call, Play, played
+from tests.findings.study import seeded
 
 LEAKED = (Call(-50.0, 1e6, -20.0),)
 """One request that never ends, whose client left before the watch began."""
@@ -21,7 +20,7 @@ def test_only_a_long_silence_of_the_machine_ends_what_was_seen(
     silent: tuple[float, float], shortest_s: float, longest_s: float
 ) -> None:
     """A machine that misses a poll does not restart the time without clients; longer silence does."""
-    chance = random.Random(1)  # noqa: S311 - made values
+    chance = seeded(1)
     lasted_s = played(Play(LEAKED, silent=silent), chance)[-1].values["window_s"]
     assert isinstance(lasted_s, float)
     assert shortest_s <= lasted_s <= longest_s

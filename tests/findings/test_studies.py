@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import re
 
 import pytest
 
 from sparktop.model.explained import FINDINGS
-from tests.findings.study import Family, counted, families
+from tests.findings.study import Family, counted, families, seeded
 
 RUNS = 6
 
@@ -23,7 +22,7 @@ def test_runs_get_the_verdict_that_they_deserve(family: Family) -> None:
 @pytest.mark.long
 def test_the_advice_of_a_finding_is_that_of_the_words() -> None:
     """What a finding says to do stands among the words of its kind, apart from what only the rule knows."""
-    played = {(one.kind, one.fix) for family in families() for one in family.run(random.Random(family.name))}  # noqa: S311 - a simulation
+    played = {(one.kind, one.fix) for family in families() for one in family.run(seeded(family.name))}
     advised = [(kind, fix) for kind, fix in sorted(played, key=str) if fix is not None]
     assert {kind for kind, _ in advised} == FINDINGS.keys() - {"yardsticks"}
     for kind, fix in advised:

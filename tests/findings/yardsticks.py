@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from random import Random
 
 from msgspec import Struct
@@ -22,7 +23,7 @@ from sparktop.model.node import (
 )
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, Store
-from tests.findings.study import Family
+from tests.findings.study import of_kind
 
 KIND = "slower-than-best"
 _EVERY_S, _JUDGED_EVERY = 5.0, 2
@@ -182,10 +183,6 @@ def _without_change(random: Random, *, watched: bool = True) -> list[Finding]:
     return _said(server.run(220, running, kv=kv, slower=_factor(random)), "")
 
 
-def _unwatched(random: Random) -> list[Finding]:
-    return _without_change(random, watched=False)
-
-
 def _found(server: Server) -> list[Finding]:
     return server.found
 
@@ -260,22 +257,20 @@ def _slow_clock(random: Random) -> list[Finding]:
     return _found(server.run(220, running, kv=kv, slower=_factor(random, 1.5, 3.0)))
 
 
-def _families() -> Iterator[Family]:
-    for name, expects, run in (
-        ("slower by 10 to 50 % since a change", KIND, _with_change),
-        ("slower by 10 to 50 % without a change", KIND, _without_change),
-        ("the same, machine not watched", KIND, _unwatched),
-        ("as fast after a change", None, _as_fast),
-        ("another batch, another cache", None, _other_batch),
-        ("prefill among decoding", None, _prefill),
-        ("first start: no best", None, _first_start),
-        ("warm-up after a start", None, _warm_up),
-        ("a sweep's levels", None, _sweep),
-        ("fewer drafts accepted", None, _acceptance),
-        ("slow in the same process: slow-steps", None, _slow_steps),
-        ("slow clock: its machine says so", None, _slow_clock),
-    ):
-        yield Family(name, KIND, expects, run)
-
-
-FAMILIES = tuple(_families())
+FAMILIES = of_kind(
+    KIND,
+    {
+        ("slower by 10 to 50 % since a change", KIND): _with_change,
+        ("slower by 10 to 50 % without a change", KIND): _without_change,
+        ("the same, machine not watched", KIND): partial(_without_change, watched=False),
+        ("as fast after a change", None): _as_fast,
+        ("another batch, another cache", None): _other_batch,
+        ("prefill among decoding", None): _prefill,
+        ("first start: no best", None): _first_start,
+        ("warm-up after a start", None): _warm_up,
+        ("a sweep's levels", None): _sweep,
+        ("fewer drafts accepted", None): _acceptance,
+        ("slow in the same process: slow-steps", None): _slow_steps,
+        ("slow clock: its machine says so", None): _slow_clock,
+    },
+)

@@ -297,28 +297,23 @@ def rewritten(path: Path, source: Path, change: Callable[[dict[str, Any]], objec
     return path
 
 
-@pytest.mark.parametrize("at", ["9999-12-31T23:59:59Z"])
-def test_odd_heads_do_no_harm(
-    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
-) -> None:
+def test_odd_heads_do_no_harm(recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads with odd times or unknown verdicts cause no error."""
 
     def change(body: dict[str, Any]) -> None:
         for event in body["events"]:
-            event["at"] = at
+            event["at"] = "9999-12-31T23:59:59Z"
         for alert in body["alerts"]:
-            alert["since"] = at
+            alert["since"] = "9999-12-31T23:59:59Z"
         body["verdicts"] = {"\x1b[2J<b>": ["<i>" * 50, 1e9], "g": ["oscillating", 0.0]}
 
     path = rewritten(tmp_path / "odd.rec.zst", recorded.path, change)
     monkeypatch.setattr(reading, "SHORT_S", 20.0)
     moment = dataclasses.replace(recorded, path=path).moment(start=1.0)
     assert moment.events
-    assert all(moment_report(moment, form) for form in FORMATS)
-    assert main(["report", str(path), "--from", "start", "-o", str(tmp_path / "a.md")]) == 0
-    text = (tmp_path / "a.md").read_text(encoding="utf-8")
-    assert "\x1b" not in text
-    assert kinds(text).isdisjoint({"html_inline"})
+    reports = {form: moment_report(moment, form) for form in FORMATS}
+    assert all(text and "\x1b" not in text for text in reports.values())
+    assert kinds(reports["md"]).isdisjoint({"html_inline"})
 
 
 @pytest.mark.skipif(PROGRAM is None, reason="no chromium on PATH (Debian, Ubuntu: apt install chromium)")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sparktop.model.snapshot import BackendView, Latency, Quantile
-from sparktop.panels.parts.figures import quantile_text
 from tests.prometheus.instants import Instant
 from tests.prometheus.panels import PANELS, Figure, Kind, Panel
-from tests.prometheus.prometheus_server import Prometheus, bucket_quantile
+from tests.prometheus.prometheus_server import Prometheus
 from tests.prometheus.recording import Poll
 
 TOLERANCE_PERCENT = {Kind.RATE: 3.0, Kind.MEAN: 2.0, Kind.QUANTILE: 2.0, Kind.GAUGE: 1e-9}
@@ -27,8 +26,6 @@ class Answer:
     instant: Instant
     value: float | None
     """None where it has no series; NaN where nothing was divided by nothing."""
-    raw: float | None
-    """The same from the first and the last of its own samples in the window, without extrapolation."""
     bounds: tuple[float, ...] = ()
     """Of the buckets."""
 
@@ -61,18 +58,10 @@ async def ask(name: str, instants: Iterable[Instant], prometheus: Prometheus) ->
 async def _ask(of: str, panel: Panel, instant: Instant, prometheus: Prometheus) -> Answer:
     at_ms = instant.at_ms[panel.window_s]
     value = await prometheus.value(panel.query.replace("$of", of), at_ms)
-    parts = [await prometheus.raw(part.replace("$of", of), panel.window_s, at_ms) for part in panel.parts]
-    if not parts or not all(parts):
-        return Answer(panel, instant, value, None)
-    if panel.kind is Kind.QUANTILE:
-        buckets = [(float(series.labels["le"]), series.counted) for series in parts[0]]
-        bounds = tuple(sorted(bound for bound, _ in buckets))
-        return Answer(panel, instant, value, bucket_quantile(panel.share, buckets), bounds)
-    if panel.kind is Kind.RATE:
-        raw = sum(series.counted / series.span_s if series.span_s else math.nan for series in parts[0])
-        return Answer(panel, instant, value, raw)
-    part, whole = (sum(series.counted for series in part) for part in parts)
-    return Answer(panel, instant, value, part / whole if whole else math.nan)
+    buckets = (
+        await prometheus.raw(panel.buckets.replace("$of", of), panel.window_s, at_ms) if panel.buckets else ()
+    )
+    return Answer(panel, instant, value, tuple(sorted(float(one.labels["le"]) for one in buckets)))
 
 
 def judge(server: str, answers: Iterable[Answer], polls: Sequence[Poll]) -> list[Row]:
@@ -112,56 +101,3 @@ def _silence(answer: Answer, view: BackendView) -> str | None:
 
 def _bucket(bounds: Sequence[float], seconds: float) -> int:
     return sum(bound < seconds for bound in bounds)
-
-
-def _shown(ours: Figure) -> str:
-    """Return a figure as a number; if it is only a bound, in the screen's words."""
-    if isinstance(ours, Quantile):
-        return quantile_text(ours).strip() if ours.below or ours.above else _number(ours.seconds)
-    return _number(ours)
-
-
-def table(judged: Mapping[str, list[Row]], free: Mapping[str, list[Row]]) -> str:
-    """Return a table of the worst instant of each figure of each server, and of instants with other edges."""
-    lines = [
-        "| server | quantity | Prometheus | ours | deviation | from raw samples | instants | any instant | |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for server, rows in judged.items():
-        for panel in PANELS:
-            mine = [row for row in rows if row.answer.panel is panel]
-            others = [row for row in free[server] if row.answer.panel is panel]
-            lines.append(_line(server, mine, others))
-    queries = [f"{panel.name}: `{panel.query}`" for panel in PANELS]
-    return "\n".join([*queries, "", *lines, "", *_edges(judged)])
-
-
-def _edges(judged: Mapping[str, list[Row]]) -> list[str]:
-    """Return, for each server, how far both readings of the windows' edges are apart."""
-    lines: list[str] = []
-    for server, rows in judged.items():
-        instants = [row.answer.instant for row in rows if row.answer.panel is PANELS[0]]
-        apart = ", ".join(f"{one.apart_tokens:g} ({one.apart_ms:.0f} ms)" for one in instants)
-        lines.append(f"{server}: tokens generated between both readings of the three edges: {apart}")
-    return lines
-
-
-def _line(server: str, rows: list[Row], others: list[Row]) -> str:
-    worst = max(rows, key=_badness)
-    answer = worst.answer
-    percents = [abs(row.percent) for row in others if row.percent is not None]
-    reasons = [row.why for row in rows]
-    counts = ", ".join(f"{reasons.count(why)} {why}" for why in dict.fromkeys(reasons))
-    deviation = "" if worst.percent is None else f"{worst.percent:+.2f} %"
-    free = f"{max(percents):.2f} %" if percents else ""
-    cells = [server, answer.panel.name, _number(answer.value), _shown(worst.ours), deviation]
-    cells += [_number(answer.raw), counts, free, "ok" if all(row.holds for row in rows) else "WRONG"]
-    return f"| {' | '.join(cells)} |"
-
-
-def _badness(row: Row) -> tuple[bool, float]:
-    return not row.holds, -1.0 if row.percent is None else abs(row.percent)
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else "NaN" if math.isnan(value) else f"{value:.4g}"

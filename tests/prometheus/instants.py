@@ -45,18 +45,6 @@ def nominal(polls: Sequence[Poll]) -> Iterator[tuple[int, list[int]]]:
         yield after_s, inside[::-1]
 
 
-def any_instants(polls: Sequence[Poll]) -> list[Instant]:
-    """Return the newest poll for each time of comparison, asked about at its own time, whatever its edges."""
-    return [
-        Instant(
-            after_s,
-            newest,
-            dict.fromkeys((SHORT_S, LONG_S), round(polls[newest].wall_s * 1000)),
-        )
-        for after_s, (newest, *_) in nominal(polls)
-    ]
-
-
 async def matched_instants(name: str, polls: Sequence[Poll], prometheus: Prometheus) -> list[Instant]:
     """Return for each time of comparison the poll whose edges are closest to Prometheus' readings."""
     end_ms = round(polls[-1].wall_s * 1000) + 1000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -37,10 +36,8 @@ class Panel:
     """PromQL; `$of` stands for the label that selects the server."""
     window_s: int
     ours: Callable[[BackendView], Figure]
-    parts: tuple[str, ...] = ()
-    """What the query takes the rate of: selectors of a counter, of sum and count, or of buckets."""
-    share: float = math.nan
-    """Of a quantile."""
+    buckets: str = ""
+    """Selector of the buckets of a quantile."""
     latency: str = ""
     """Where a view holds the latency that a quantile belongs to."""
 
@@ -62,13 +59,13 @@ def _prompt_rate_with_cached(view: BackendView) -> Figure:
 
 
 def _rate(name: str, counter: str, ours: Callable[[BackendView], Figure], only: str = "") -> Panel:
-    selector = f"vllm:{counter}_total{{{only}$of}}"
-    return Panel(name, Kind.RATE, f"sum(rate({selector}[{SHORT_S}s]))", SHORT_S, ours, (selector,))
+    query = f"sum(rate(vllm:{counter}_total{{{only}$of}}[{SHORT_S}s]))"
+    return Panel(name, Kind.RATE, query, SHORT_S, ours)
 
 
 def _mean(name: str, part: str, whole: str, ours: Callable[[BackendView], Figure]) -> Panel:
     query = f"rate({part}[{LONG_S}s]) / rate({whole}[{LONG_S}s])"
-    return Panel(name, Kind.MEAN, query, LONG_S, ours, (part, whole))
+    return Panel(name, Kind.MEAN, query, LONG_S, ours)
 
 
 def _latency(name: str, field: str, histogram: str) -> Iterator[Panel]:
@@ -76,12 +73,9 @@ def _latency(name: str, field: str, histogram: str) -> Iterator[Panel]:
     yield _mean(f"{name} mean", f"{base}_sum{{$of}}", f"{base}_count{{$of}}", shown(f"{field}.mean_s"))
     selector = f"{base}_bucket{{$of}}"
     for percent in (50, 90, 95, 99):
-        share = percent / 100
-        query = f"histogram_quantile({share:g}, sum by(le) (rate({selector}[{LONG_S}s])))"
+        query = f"histogram_quantile({percent / 100:g}, sum by(le) (rate({selector}[{LONG_S}s])))"
         ours = shown(f"{field}.p{percent}")
-        yield Panel(
-            f"{name} p{percent}", Kind.QUANTILE, query, LONG_S, ours, (selector,), share=share, latency=field
-        )
+        yield Panel(f"{name} p{percent}", Kind.QUANTILE, query, LONG_S, ours, selector, field)
 
 
 def _gauge(name: str, metric: str, path: str, factor: float = 1.0) -> Panel:

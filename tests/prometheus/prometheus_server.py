@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import socket
 import subprocess
 import time
@@ -129,16 +128,6 @@ class RawSeries:
     """Unix time of the scrapes."""
     values: tuple[float, ...]
 
-    @property
-    def counted(self) -> float:
-        """Last value less first: what `rate()` extrapolates from."""
-        return self.values[-1] - self.values[0]
-
-    @property
-    def span_s(self) -> float:
-        """Time from the first to the last sample."""
-        return (self.times_ms[-1] - self.times_ms[0]) / 1000
-
 
 class Prometheus:
     """Client of a Prometheus."""
@@ -173,18 +162,3 @@ class Prometheus:
         assert answer["status"] == "success", answer
         found: list[Any] = answer["data"]["result"]
         return found
-
-
-def bucket_quantile(share: float, buckets: list[tuple[float, float]]) -> float:
-    """Return the quantile of cumulative counts by bound, as promql/quantile.go does (no negative bounds)."""
-    buckets = sorted(buckets)
-    total = buckets[-1][1]
-    if not total > 0:
-        return math.nan
-    rank = share * total
-    low, below = 0.0, 0.0
-    for bound, count in buckets[:-1]:
-        if count >= rank:
-            return low + (bound - low) * (rank - below) / (count - below)
-        low, below = bound, count
-    return low

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -76,11 +76,6 @@ class World:
     def snapshot(self) -> Snapshot:
         """Return the snapshot of now."""
         return self.store.snapshot()
-
-
-@pytest.fixture(scope="session")
-def make_world() -> Callable[..., World]:
-    return World
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -31,9 +31,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget, NodeThresholds, Wa
 from sparktop.model.text import clean
 from sparktop.store import SourceKey
 from sparktop.store.node import NodeTrack
-
-World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
-MakeWorld = Callable[..., World]
+from tests.store.conftest import World
 
 GIB = 2**30
 
@@ -111,27 +109,11 @@ def test_a_full_cache_does_not_flap(world: World) -> None:
     assert held == [False, True, True, True, True, False]
 
 
-def node_alerts(world: World, at: float, memory: MemoryReading) -> list[Severity]:
-    world.at = at
-    world.store.accept(SourceKey.node("n"), NodeSample(at, memory=memory))
-    return [alert.severity for alert in world.snapshot().alerts]
-
-
-def test_headroom_of_unified_memory_has_its_own_limits(make_world: MakeWorld) -> None:
-    """Below 12 GiB a warning, below 8 critical, each cleared a tenth above its limit."""
-    world = make_world(Watch(nodes=(NodeTarget("n"),)))
-    seen = [
-        node_alerts(world, 1000 + step, MemoryReading(unified=True, headroom_bytes=int(gib * GIB)))
-        for step, gib in enumerate((12.5, 11.9, 12.5, 7.9, 8.5, 9.0, 12.5, 13.3))
-    ]
-    warn, critical = [Severity.WARNING], [Severity.CRITICAL]
-    assert seen == [[], warn, warn, critical, critical, warn, warn, []]
-
-
-def test_the_gravest_comes_first(make_world: MakeWorld) -> None:
+def test_the_gravest_comes_first() -> None:
     """Alerts are sorted by severity, then by age."""
-    world = make_world(Watch(nodes=(NodeTarget("n"), NodeTarget("m"))))
-    node_alerts(world, 1000, MemoryReading(total_bytes=100, available_bytes=9))
+    world = World(Watch(nodes=(NodeTarget("n"), NodeTarget("m"))))
+    short = MemoryReading(total_bytes=100, available_bytes=9)
+    world.store.accept(NODE, NodeSample(1000, memory=short))
     for at in (1001, 1002, 1003):
         world.store.accept(SourceKey.node("m"), Failure(FailureKind.INTERNAL, "broke", at))
     assert alerts(world) == [
@@ -186,13 +168,12 @@ def stepping(at: float, step_ms: float, running: float = 8.0, batch: float = 8.0
     ],
 )
 def test_steps_that_are_slow_beside_its_peer_s_are_an_alert(
-    make_world: MakeWorld,
     slow: float,
     slow_batch: float,
     alerted: str,
 ) -> None:
     """Steps of 3 times the peer's raise it for a like batch; a batch 32 times as large explains 8 times."""
-    world = make_world(Watch(backends=(BackendTarget("b", "http://b"), BackendTarget("c", "http://c"))))
+    world = World(Watch(backends=(BackendTarget("b", "http://b"), BackendTarget("c", "http://c"))))
     for second in range(60):
         world.feed(stepping(1000 + second, 60.0), name="b")
         world.feed(stepping(1000 + second, slow, batch=slow_batch), name="c")
@@ -201,12 +182,10 @@ def test_steps_that_are_slow_beside_its_peer_s_are_an_alert(
     assert not alerted or alerted in found[0][1]
 
 
-def test_steps_are_not_compared_with_a_server_that_is_watched_no_more(make_world: MakeWorld) -> None:
+def test_steps_are_not_compared_with_a_server_that_is_watched_no_more() -> None:
     """Of many servers one that was eight seconds beside a slow one, and is removed, raises nothing later."""
     others = tuple(BackendTarget(f"s{number}", f"http://s{number}") for number in range(60))
-    world = make_world(
-        Watch(backends=(BackendTarget("b", "http://b"), BackendTarget("c", "http://c"), *others))
-    )
+    world = World(Watch(backends=(BackendTarget("b", "http://b"), BackendTarget("c", "http://c"), *others)))
     for second in range(8):
         world.feed(stepping(1000 + second, 60.0), name="b")
         world.feed(stepping(1000 + second, 500.0), name="c")
@@ -282,8 +261,8 @@ WARN, BAD, INFO = Severity.WARNING, Severity.CRITICAL, Severity.INFO
 NODE = SourceKey.node("n")
 
 
-def watching(make_world: MakeWorld, thresholds: NodeThresholds | None = None) -> World:
-    return make_world(Watch(nodes=(NodeTarget("n"),), node_thresholds=thresholds or NodeThresholds()))
+def watching(thresholds: NodeThresholds | None = None) -> World:
+    return World(Watch(nodes=(NodeTarget("n"),), node_thresholds=thresholds or NodeThresholds()))
 
 
 def alerts_of_node(world: World, sample: NodeSample) -> dict[str, Alert]:
@@ -347,13 +326,11 @@ BANDS: dict[str, tuple[MakeSample, float, float, float]] = {
 @pytest.mark.parametrize("name", BANDS)
 @given(wavering=st.lists(st.floats(0, 1), min_size=5, max_size=60))
 @settings(max_examples=8, deadline=None)
-def test_a_signal_that_wavers_about_its_limit_changes_an_alert_once(
-    name: str, wavering: list[float], make_world: MakeWorld
-) -> None:
+def test_a_signal_that_wavers_about_its_limit_changes_an_alert_once(name: str, wavering: list[float]) -> None:
     """Anything between what raises it and the far end of the band: raised at most once, never cleared."""
     make, beyond, low, high = BANDS[name]
     ends = sorted((beyond, low, high))
-    world, changes, held = watching(make_world), 0, False
+    world, changes, held = watching(), 0, False
     for step, share in enumerate(wavering):
         now = name in alerts_of_node(world, make(1000 + 2 * step, ends[0] + share * (ends[2] - ends[0])))
         changes += now != held
@@ -361,9 +338,19 @@ def test_a_signal_that_wavers_about_its_limit_changes_an_alert_once(
     assert changes <= 1
 
 
-def test_the_messages_have_figures(make_world: MakeWorld) -> None:
+def test_headroom_of_unified_memory_has_its_own_limits() -> None:
+    """Below 12 GiB a warning, below 8 critical, each cleared a tenth above its limit."""
+    world = watching()
+    seen = [
+        [alert.severity for alert in alerts_of_node(world, unified(1000 + step, gib)).values()]
+        for step, gib in enumerate((12.5, 11.9, 12.5, 7.9, 8.5, 9.0, 12.5, 13.3))
+    ]
+    assert seen == [[], [WARN], [WARN], [BAD], [BAD], [WARN], [WARN], []]
+
+
+def test_the_messages_have_figures() -> None:
     """Each alert says in one line what it saw."""
-    world = watching(make_world)
+    world = watching()
     sample = NodeSample(
         1000,
         memory=MemoryReading(
@@ -394,9 +381,9 @@ def test_the_messages_have_figures(make_world: MakeWorld) -> None:
     }
 
 
-def test_a_limit_that_is_near_in_time_is_an_alert_before_memory_is_short(make_world: MakeWorld) -> None:
+def test_a_limit_that_is_near_in_time_is_an_alert_before_memory_is_short() -> None:
     """From 60 GiB at 5.4 GiB a minute, it warns half an hour ahead and is critical five minutes ahead."""
-    world = watching(make_world)
+    world = watching()
     seen: dict[str, Severity] = {}
     for second in range(0, 560, 2):
         left = 60.0 - 0.09 * max(0, second - 60)
@@ -409,9 +396,9 @@ def test_a_limit_that_is_near_in_time_is_an_alert_before_memory_is_short(make_wo
     assert list(seen)[:2] == ["headroom-limit warning", "headroom-limit critical"]
 
 
-def test_programs_that_start_do_not_use_up_the_memory(make_world: MakeWorld) -> None:
+def test_programs_that_start_do_not_use_up_the_memory() -> None:
     """7.6 of 23.5 GiB taken within a minute raise nothing while 15.9 are left; the fall itself is shown."""
-    world = watching(make_world)
+    world = watching()
     total = 23.5
     shown = []
     for second in range(0, 181, 2):
@@ -427,15 +414,14 @@ def test_programs_that_start_do_not_use_up_the_memory(make_world: MakeWorld) -> 
 
 
 @pytest.fixture
-def node(make_world: MakeWorld) -> World:
-    return make_world(Watch(nodes=(NodeTarget("n"),)))
+def node() -> World:
+    return watching()
 
 
 def take(world: World, sample: NodeSample | Failure) -> NodeView:
     world.at = max(float(world.at), sample.at)
     world.store.accept(NODE, sample)
-    view: NodeView = world.snapshot().nodes[0]
-    return view
+    return world.snapshot().nodes[0]
 
 
 def look(at: float, *missed: float) -> NodeSample:
@@ -516,19 +502,10 @@ def test_throttling_is_weighed_by_time_and_gaps_have_none(node: World) -> None:
     assert view.throttled_percent == pytest.approx({"software thermal": 480 / 18})
 
 
-def memory(at: float, headroom_gib: float, *, unified: bool = True) -> NodeSample:
-    return NodeSample(
-        at,
-        memory=MemoryReading(
-            unified=unified, total_bytes=100 * GIB, headroom_bytes=round(headroom_gib * GIB)
-        ),
-    )
-
-
 def test_headroom_tells_when_it_ends(node: World) -> None:
     """A GiB every ten seconds from 40 reaches 8 in 320 s, of which 120 have passed; a dead node has none."""
     for second in range(0, 121, 2):
-        view = take(node, memory(1000 + second, 40 - second / 10))
+        view = take(node, unified(1000 + second, 40 - second / 10))
     assert view.headroom.slope_bytes_per_s == pytest.approx(-GIB / 10, rel=0.01)
     assert view.headroom.until_limit_s == pytest.approx(200, rel=0.02)
     assert view.headroom.limit_bytes == 8 * GIB

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -33,9 +32,7 @@ from sparktop.model.router import Deployment, RouterSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey
 from sparktop.store.event_log import EVENTS_KEPT, EventLog
-
-World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
-MakeWorld = Callable[..., World]
+from tests.store.conftest import World
 
 GIB = 2**30
 NODE = SourceKey.node("n")
@@ -50,8 +47,8 @@ def machine(at: float, gib: float, heat: float = 61.0) -> NodeSample:
     return NodeSample(at, memory=memory, gpus=(GpuReading(0, temperature_c=heat, power_w=35.0),))
 
 
-def of_node(make_world: MakeWorld) -> World:
-    return make_world(Watch(nodes=(NodeTarget("n"),)))
+def of_node() -> World:
+    return World(Watch(nodes=(NodeTarget("n"),)))
 
 
 def take(world: World, reading: NodeSample | Failure) -> None:
@@ -82,9 +79,9 @@ def test_an_alert_is_an_event_when_it_begins_and_when_it_ends(world: World) -> N
     assert ended.message == 'alert "KV cache full" ended after 2 min'
 
 
-def test_a_warning_that_becomes_critical_is_announced_once(make_world: MakeWorld) -> None:
+def test_a_warning_that_becomes_critical_is_announced_once() -> None:
     """Back and forth between warning and critical is one alert: it becomes worse once, and ends once."""
-    world = of_node(make_world)
+    world = of_node()
     for step, gib in enumerate((20, 11, 7, 9, 7, 9, 7, 20)):
         take(world, machine(1000 + 10 * step, gib))
     assert [(event.severity, event.phase) for event in world.snapshot().events] == [
@@ -98,9 +95,9 @@ def test_a_warning_that_becomes_critical_is_announced_once(make_world: MakeWorld
     assert (ended.importance, ended.duration_s) == (Severity.CRITICAL, 60.0)
 
 
-def test_what_is_not_known_any_more_ends_too(make_world: MakeWorld) -> None:
+def test_what_is_not_known_any_more_ends_too() -> None:
     """An alert of a machine that went away ends with the reason, so that every beginning has an end."""
-    world = of_node(make_world)
+    world = of_node()
     take(world, machine(1000, 11))
     for at in (1002, 1004, 1006):
         take(world, Failure(FailureKind.TIMEOUT, "no answer", at))
@@ -215,9 +212,9 @@ ASLEEP = LaneSample("0", running=0.0, waiting=0.0, asleep=True, generation_token
 
 
 @pytest.fixture
-def two_machines(make_world: MakeWorld) -> World:
+def two_machines() -> World:
     nodes = (NodeTarget("n", "agent", "http://n:9750"), NodeTarget("m", "agent", "http://m:9750"))
-    return make_world(
+    return World(
         Watch(nodes=nodes, backends=(BackendTarget("b", "http://b:8000", "vllm", nodes=("n", "m")),))
     )
 
@@ -288,14 +285,10 @@ def test_another_model_at_the_same_port_is_an_event(two_machines: World) -> None
 
 
 @pytest.mark.parametrize("asked", ["hosted_vllm/org/big", "org/big"])
-def test_a_deployment_whose_model_is_gone_is_an_alert_of_the_router(
-    make_world: MakeWorld, asked: str
-) -> None:
+def test_a_deployment_whose_model_is_gone_is_an_alert_of_the_router(asked: str) -> None:
     """It is raised by the server's own list of models, and ends when the model is back."""
     router = RouterTarget("proxy", "http://p:4000", "least-busy", ())
-    two_machines = make_world(
-        Watch(backends=(BackendTarget("b", "http://b:8000", "vllm"),), routers=(router,))
-    )
+    two_machines = World(Watch(backends=(BackendTarget("b", "http://b:8000", "vllm"),), routers=(router,)))
     listed = (Deployment("d-1", "http://b:8000/v1", "any", asked),)
     said: list[list[str]] = []
     for model in ("org/big", "tiny", "org/big"):
@@ -333,11 +326,9 @@ READABLE = KernelLog()
 
 
 @pytest.fixture
-def spark(make_world: MakeWorld) -> World:
+def spark() -> World:
     node = NodeTarget("spark-2", "agent", "http://192.168.1.12:9750")
-    return make_world(
-        Watch(nodes=(node,), backends=(BackendTarget("v", "http://192.168.1.12:8000", "vllm"),))
-    )
+    return World(Watch(nodes=(node,), backends=(BackendTarget("v", "http://192.168.1.12:8000", "vllm"),)))
 
 
 def sample(

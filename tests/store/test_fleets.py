@@ -189,8 +189,6 @@ def test_a_server_without_an_answer_keeps_what_the_wall_says() -> None:
         assert view.fleet.servers == (down, TWO_SERVERS[1])
 
 
-# What stays of a Prometheus' answer as time passes.
-
 # Servers read from a Prometheus whose newest sample is old: no figure stands for now, and why is named.
 
 MAIN = SourceKey.prometheus("main")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -25,9 +25,7 @@ from sparktop.model.node import (
 from sparktop.model.snapshot import BackendState, BackendView, Kept, NodeView, PastStart
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, Store
-
-World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
-MakeWorld = Callable[..., World]
+from tests.store.conftest import World
 
 A = NodeTarget("a", "agent", "http://192.168.1.11:9750")
 B = NodeTarget("b", "agent", "http://192.168.1.12:9750")
@@ -35,13 +33,11 @@ V = BackendTarget("v", "http://192.168.1.11:8000")
 
 
 def backend(world: World, name: str = "v") -> BackendView:
-    view: BackendView = next(one for one in world.snapshot().backends if one.name == name)
-    return view
+    return next(one for one in world.snapshot().backends if one.name == name)
 
 
 def node(world: World, name: str = "a") -> NodeView:
-    view: NodeView = next(one for one in world.snapshot().nodes if one.name == name)
-    return view
+    return next(one for one in world.snapshot().nodes if one.name == name)
 
 
 def gb10(at: float, *processes: str, clock: int = 2405, power: float = 40.0, use: float = 95.0) -> NodeSample:
@@ -72,10 +68,10 @@ def page(at: float, steps: float, tokens: float, *running: float) -> EngineSampl
     return EngineSample(at, "vllm", lanes, start_time=1.0)
 
 
-def test_a_backend_is_on_the_node_of_its_address(make_world: MakeWorld) -> None:
+def test_a_backend_is_on_the_node_of_its_address() -> None:
     """It is known from the agent's URL at once, else from the node's interfaces, and lost with the node."""
     other = BackendTarget("w", "http://10.0.0.2:8000")
-    world = make_world(Watch(nodes=(A, B), backends=(V, other)))
+    world = World(Watch(nodes=(A, B), backends=(V, other)))
     assert (backend(world).nodes, backend(world, "w").nodes) == (("a",), ())
     world.store.identify(SourceKey.node("b"), NodeIdentity(addresses=("10.0.0.2",)))
     assert backend(world, "w").nodes == ("b",)
@@ -85,9 +81,9 @@ def test_a_backend_is_on_the_node_of_its_address(make_world: MakeWorld) -> None:
     assert backend(world, "w").nodes == ("c",)
 
 
-def test_a_backend_over_two_nodes_is_seen_by_its_ranks(make_world: MakeWorld) -> None:
+def test_a_backend_over_two_nodes_is_seen_by_its_ranks() -> None:
     """Rank 1 on another node belongs to the one backend that has rank 0, and goes when it goes."""
-    world = make_world(Watch(nodes=(A, B), backends=(V,)))
+    world = World(Watch(nodes=(A, B), backends=(V,)))
     world.feed(page(1000, 10, 80, 8.0), name="v")
     see(world, gb10(1001, "VLLM::Worker_TP0"))
     see(world, gb10(1001, "VLLM::Worker_TP1"), "b")
@@ -108,15 +104,15 @@ def serve(
     return backend(world)
 
 
-def test_a_step_s_time_is_told_where_requests_ran_all_the_time(make_world: MakeWorld) -> None:
+def test_a_step_s_time_is_told_where_requests_ran_all_the_time() -> None:
     """A step takes 63 ms in both lanes together; before five seconds, or with an idle lane, it is unknown."""
-    world, state = make_world(Watch(backends=(V,))), dict[str, float]()
+    world, state = World(Watch(backends=(V,))), dict[str, float]()
     assert serve(world, 63.0, range(1000, 1005), state=state).step_ms is None
     view = serve(world, 63.0, range(1005, 1012), state=state)
     assert view.step_ms == pytest.approx(63)
     assert view.history.step_ms.last == pytest.approx(63)
     state.clear()
-    two = make_world(Watch(backends=(V,)))
+    two = World(Watch(backends=(V,)))
     for second in range(12):
         two.feed(page(1000 + second, 32.0 * second, 256.0 * second, 4.0, 4.0), name="v")
     assert backend(two).step_ms == pytest.approx(2 * 1000 / 32)
@@ -126,17 +122,17 @@ def test_a_step_s_time_is_told_where_requests_ran_all_the_time(make_world: MakeW
     assert backend(two).step_ms is None
 
 
-def worlds_with_slow_steps(make_world: MakeWorld, watch: Watch) -> World:
+def worlds_with_slow_steps(watch: Watch) -> World:
     """Return a world whose backend made steps of 63 ms for a minute, then of 94 ms for a minute."""
-    world, state = make_world(watch), dict[str, float]()
+    world, state = World(watch), dict[str, float]()
     serve(world, 63.0, range(1000, 1060), state=state)
     serve(world, 94.0, range(1060, 1120), state=state)
     return world
 
 
-def test_slow_steps_at_a_healthy_clock_raise_an_alert(make_world: MakeWorld) -> None:
+def test_slow_steps_at_a_healthy_clock_raise_an_alert() -> None:
     """94 instead of 63 ms for the same batch: word, figures, cause and fix; healthy steps end it."""
-    world = worlds_with_slow_steps(make_world, Watch(nodes=(A,), backends=(V,)))
+    world = worlds_with_slow_steps(Watch(nodes=(A,), backends=(V,)))
     speed = see(world, gb10(1120)).speed
     assert speed.word == "slow steps"
     assert speed.reason.startswith("v: 94 ms a step at 8 running, 63 ms before; 2405 MHz at 95 % load")
@@ -157,14 +153,14 @@ def test_slow_steps_at_a_healthy_clock_raise_an_alert(make_world: MakeWorld) -> 
     assert world.snapshot().alerts == ()
 
 
-def test_slow_steps_are_not_told_where_something_else_explains_them(make_world: MakeWorld) -> None:
+def test_slow_steps_are_not_told_where_something_else_explains_them() -> None:
     """A slow clock on any of its nodes, or a second backend on the GPU, explains slow steps."""
-    world = worlds_with_slow_steps(make_world, Watch(nodes=(A,), backends=(V,)))
+    world = worlds_with_slow_steps(Watch(nodes=(A,), backends=(V,)))
     for at in range(1110, 1122, 2):
         see(world, gb10(at, clock=611, power=16.0))
     assert node(world).speed.word == "slow clock"
     two = Watch(nodes=(A, B), backends=(BackendTarget("v", V.url, nodes=("a", "b")),))
-    world = worlds_with_slow_steps(make_world, two)
+    world = worlds_with_slow_steps(two)
     for at in range(1110, 1122, 2):
         see(world, gb10(at, clock=611, power=16.0), "b")
     assert see(world, gb10(1122)).speed.word == "normal"
@@ -172,7 +168,7 @@ def test_slow_steps_are_not_told_where_something_else_explains_them(make_world: 
         see(world, gb10(at), "b")
     assert see(world, gb10(1140)).speed.word == "slow steps"
     beside = BackendTarget("w", "http://192.168.1.11:8001")
-    world = worlds_with_slow_steps(make_world, Watch(nodes=(A,), backends=(V, beside)))
+    world = worlds_with_slow_steps(Watch(nodes=(A,), backends=(V, beside)))
     assert see(world, gb10(1120)).speed.word == "normal"
 
 
@@ -204,8 +200,7 @@ def refused(at: float) -> Failure:
 
 def at(world: World, second: float) -> Store:
     world.at = T0 + second
-    store: Store = world.store
-    return store
+    return world.store
 
 
 def start(world: World, until_s: float, *, from_s: float = 0.0, takes_s: float = 200.0) -> BackendView:
@@ -216,13 +211,12 @@ def start(world: World, until_s: float, *, from_s: float = 0.0, takes_s: float =
         store.accept(NODE, node_sample(world.at, T0 + from_s, takes_s))
         store.accept(BACKEND, refused(world.at))
         second += 2.0
-    view: BackendView = world.snapshot().backends[0]
-    return view
+    return world.snapshot().backends[0]
 
 
 @pytest.fixture
-def world(make_world: MakeWorld) -> World:
-    return make_world(Watch(nodes=(A,), backends=(V,)))
+def world() -> World:
+    return World(Watch(nodes=(A,), backends=(V,)))
 
 
 def test_a_server_whose_port_is_refused_loads_while_its_process_is_young(world: World) -> None:
@@ -323,10 +317,10 @@ def test_a_start_leaves_what_it_took_of_memory(world: World) -> None:
     assert done.asks == MemoryAsk(0.5)
 
 
-def test_of_two_engines_on_a_machine_the_one_that_sleeps_is_judged(make_world: MakeWorld) -> None:
+def test_of_two_engines_on_a_machine_the_one_that_sleeps_is_judged() -> None:
     """By what its own processes held awake; the machine has the same finding, without an alert of its own."""
     other = replace(V, name="w", url="http://192.168.1.11:8010")
-    world = make_world(Watch(nodes=(A,), backends=(replace(V, url="http://192.168.1.11:8000"), other)))
+    world = World(Watch(nodes=(A,), backends=(replace(V, url="http://192.168.1.11:8000"), other)))
     keys = (SourceKey.backend("v"), SourceKey.backend("w"))
 
     def poll(second: float, sample: NodeSample, *, asleep: bool) -> None:

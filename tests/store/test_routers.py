@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 
 from msgspec.structs import replace
@@ -14,7 +13,6 @@ from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.store import SourceKey
 from tests.store.conftest import EPOCH, START, World
 
-MakeWorld = Callable[..., World]
 BACKENDS = tuple(BackendTarget(name, f"http://{name}:8000") for name in "abc")
 TOLD = (
     Deployment("d1", "http://a:8000/v1", "m"),
@@ -28,8 +26,8 @@ def told(at: float = START, *, deployments: tuple[Deployment, ...] | None = TOLD
     return RouterSample(at, LITELLM, alive=True, strategy="least-busy", deployments=deployments)
 
 
-def world_of(make_world: MakeWorld, *routers: RouterTarget) -> World:
-    return make_world(Watch(backends=BACKENDS, routers=routers))
+def world_of(*routers: RouterTarget) -> World:
+    return World(Watch(backends=BACKENDS, routers=routers))
 
 
 def view(world: World) -> RouterView:
@@ -40,9 +38,9 @@ def groups(world: World) -> dict[str, str]:
     return {one.name: one.group for one in world.snapshot().backends}
 
 
-def test_a_deployment_that_fails_is_an_alert(make_world: MakeWorld) -> None:
+def test_a_deployment_that_fails_is_an_alert() -> None:
     """It names the deployment, its failed answers in a minute, cooldowns and outage, and then ends."""
-    world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
+    world = world_of(RouterTarget("proxy", "http://p:4000"))
     for second in range(0, 61, 10):
         out = {"d2": "outage"} if second >= 30 else {}
         counted = replace(told(START + second), failures={"d2": float(second)}, troubles=out)
@@ -62,9 +60,9 @@ def test_a_deployment_that_fails_is_an_alert(make_world: MakeWorld) -> None:
     assert (world.snapshot().alerts, view(world).deployment_troubles) == ((), {})
 
 
-def test_failures_while_this_machine_slept_are_not_of_the_last_minute(make_world: MakeWorld) -> None:
+def test_failures_while_this_machine_slept_are_not_of_the_last_minute() -> None:
     """The monotonic clock stands while a laptop sleeps: 40 failed answers may be those of an hour."""
-    world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
+    world = world_of(RouterTarget("proxy", "http://p:4000"))
     for second in range(0, 21, 5):
         world.slept_s = 3600.0 if second > 10 else 0.0
         world.at = START + second
@@ -73,9 +71,9 @@ def test_failures_while_this_machine_slept_are_not_of_the_last_minute(make_world
     assert (world.snapshot().alerts, view(world).deployment_troubles) == ((), {})
 
 
-def test_when_all_deployments_are_out_it_is_critical(make_world: MakeWorld) -> None:
+def test_when_all_deployments_are_out_it_is_critical() -> None:
     """One failed answer of a deployment is no alert, an outage of all of them is critical."""
-    world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
+    world = world_of(RouterTarget("proxy", "http://p:4000"))
     for second in (0, 10):
         world.store.accept(PROXY, replace(told(START + second), failures={"d1": second / 10}), 3.0)
     assert world.snapshot().alerts == ()
@@ -84,9 +82,9 @@ def test_when_all_deployments_are_out_it_is_critical(make_world: MakeWorld) -> N
     assert world.snapshot().alerts[0].severity is Severity.CRITICAL
 
 
-def test_what_is_read_comes_before_the_label(make_world: MakeWorld) -> None:
+def test_what_is_read_comes_before_the_label() -> None:
     """The strategy is the router's word where it gives one; deployments go by address, then by config."""
-    world = world_of(make_world, RouterTarget("proxy", "http://p:4000", "label", (), {"d3": "c", "d1": "c"}))
+    world = world_of(RouterTarget("proxy", "http://p:4000", "label", (), {"d3": "c", "d1": "c"}))
     world.store.accept(PROXY, told(), 3.0)
     seen = view(world)
     assert (seen.strategy, seen.strategy_read, seen.ok) == ("least-busy", True, True)
@@ -94,17 +92,17 @@ def test_what_is_read_comes_before_the_label(make_world: MakeWorld) -> None:
     assert seen.backends == ("a", "b", "c")
 
 
-def test_backends_of_two_models_are_two_groups(make_world: MakeWorld) -> None:
+def test_backends_of_two_models_are_two_groups() -> None:
     """What one router offers under two names shares no scale and no balance."""
-    world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
+    world = world_of(RouterTarget("proxy", "http://p:4000"))
     two = (*TOLD[:2], Deployment("d4", "http://c:8000", "embed"))
     world.store.accept(PROXY, told(deployments=two))
     assert groups(world) == {"a": "proxy: m", "b": "proxy: m", "c": "proxy: embed"}
 
 
-def test_a_router_goes_down_and_comes_back(make_world: MakeWorld) -> None:
+def test_a_router_goes_down_and_comes_back() -> None:
     """Two failed polls are an alert and an event; the next answer ends both, and its time begins anew."""
-    world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
+    world = world_of(RouterTarget("proxy", "http://p:4000"))
     world.store.accept(PROXY, told())
     world.at = START + 2
     world.store.accept(PROXY, told(START + 2))

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -40,16 +39,13 @@ from sparktop.store import SourceKey
 from stage.limited import LengthsDraw, LimitedRun, Setting, Users
 from stage.rehearsal import Rehearsal
 from tests.hardware.fake_driver import FakeDriver, h100, h200, mig_slice, refuse
-from tests.store.conftest import page
-
-World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
+from tests.store.conftest import World, page
 
 
 def look(world: World, at: float, running: float, waiting: float, tokens: float) -> BackendView:
     """Feed a sample and return the backend as it is shown then."""
     lane = LaneSample("0", running=running, waiting=waiting, generation_tokens=tokens)
-    view: BackendView = world.feed(EngineSample(at, "vllm", (lane,), models=("m",)))
-    return view
+    return world.feed(EngineSample(at, "vllm", (lane,), models=("m",)))
 
 
 def test_idle_never_stands_beside_a_rate(world: World) -> None:
@@ -85,11 +81,9 @@ def test_queueing_beside_nothing_waiting_says_that_it_was(world: World) -> None:
     assert seen == {("queueing", 1.0), ("queueing lately", 0.0)}
 
 
-def test_preemptions_between_two_scrapes_make_a_state(make_world: Callable[..., World]) -> None:
+def test_preemptions_between_two_scrapes_make_a_state() -> None:
     """A scrape every 15 s: one sample in the window of the state; a counter's first value says nothing."""
-    world = make_world(
-        Watch(backends=(BackendTarget("b", "http://b:8000", scrape=Scrape("prometheus", 15.0)),))
-    )
+    world = World(Watch(backends=(BackendTarget("b", "http://b:8000", scrape=Scrape("prometheus", 15.0)),)))
     words: list[str] = []
     for number, count in enumerate((500.0, 500.0, 503.0, 503.0)):
         at = 1000.0 + 15 * number
@@ -253,8 +247,7 @@ def test_no_backend_is_bored_while_its_gpu_is_at_work() -> None:
 
 def swept(world: World, at: int, **lane: Any) -> Snapshot:  # noqa: ANN401 - fields
     world.feed(EngineSample(float(at), "vllm", (LaneSample("0", **lane),)))
-    shown: Snapshot = world.snapshot()
-    return shown
+    return world.snapshot()
 
 
 def test_what_a_sweep_fills_is_no_alert(world: World) -> None:
@@ -286,8 +279,6 @@ def test_a_fault_during_a_sweep_is_an_alert(world: World) -> None:
         assert shown.backends[0].state_text == "unreachable"
 
 
-MakeWorld = Callable[..., World]
-
 TWO = Watch(backends=(BackendTarget("b", "http://b:8000"), BackendTarget("c", "http://c:8000")))
 
 
@@ -316,9 +307,9 @@ def test_a_failure_is_a_gap_in_every_history(world: World) -> None:
         assert [at for at, value in series if value is None][-1] == 1002
 
 
-def test_totals_are_over_backends_that_answer(make_world: MakeWorld) -> None:
+def test_totals_are_over_backends_that_answer() -> None:
     """The last figures of a dead backend are not in the sum; a figure that no backend reports is None."""
-    world = make_world(TWO)
+    world = World(TWO)
     world.feed(running(1000, 3, waiting=2.0), name="b")
     world.feed(running(1000, 4), name="c")
     assert (world.snapshot().totals.running.value, world.snapshot().totals.waiting.value) == (7, 2)
@@ -343,13 +334,13 @@ def test_lanes_add_up(world: World) -> None:
     assert [lane.running for lane in view.lanes] == [2, None]
 
 
-def test_a_group_is_the_router_then_the_model(make_world: MakeWorld) -> None:
+def test_a_group_is_the_router_then_the_model() -> None:
     """Listed backends belong to their router, others to their model, fresh ones to one group together."""
     watch = Watch(
         backends=tuple(BackendTarget(name, f"http://{name}") for name in "abcd"),
         routers=(RouterTarget("proxy", "http://p", backends=("a", "b")),),
     )
-    world = make_world(watch)
+    world = World(watch)
     groups = {view.name: view.group for view in world.snapshot().backends}
     assert groups == {"a": "proxy", "b": "proxy", "c": "backends", "d": "backends"}
     world.feed(running(1000, 1), name="c")
@@ -385,8 +376,8 @@ def eight(**changes: Any) -> FakeDriver:  # noqa: ANN401 - answers of the driver
 class Watched:
     """A machine whose samples go into a store, over the wire where an agent reads it."""
 
-    def __init__(self, make_world: MakeWorld, driver: FakeDriver, via: str = "local") -> None:
-        self.world = make_world(Watch(nodes=(NodeTarget("n", via=via),)))
+    def __init__(self, driver: FakeDriver, via: str = "local") -> None:
+        self.world = World(Watch(nodes=(NodeTarget("n", via=via),)))
         self._machine = Machine(Path("/nonexistent"), nvml=driver, clock=lambda: float(self.world.at))
         self._via = via
 
@@ -412,10 +403,10 @@ def events(picture: Snapshot) -> list[tuple[Severity, str]]:
 
 
 @pytest.mark.parametrize("via", ["local", "agent"])
-def test_one_of_eight_that_is_lost_is_critical_and_named(make_world: MakeWorld, via: str) -> None:
+def test_one_of_eight_that_is_lost_is_critical_and_named(via: str) -> None:
     """Alert and event come with the next sample; once the driver has it again, an event ends the alert."""
     driver = eight()
-    watched = Watched(make_world, driver, via)
+    watched = Watched(driver, via)
     assert alerts(watched.look(1000)) == []
     driver.lost = {3}
     picture = watched.look(1002)
@@ -433,10 +424,10 @@ def test_one_of_eight_that_is_lost_is_critical_and_named(make_world: MakeWorld, 
     )
 
 
-def test_every_surface_names_it(make_world: MakeWorld) -> None:
+def test_every_surface_names_it() -> None:
     """Panel, detail, text, Markdown, HTML and JSON say which GPU is missing: none lists seven in silence."""
     driver = eight()
-    watched = Watched(make_world, driver)
+    watched = Watched(driver)
     watched.look(1000)
     driver.lost = {3}
     picture = watched.look(1002)
@@ -457,11 +448,11 @@ def test_every_surface_names_it(make_world: MakeWorld) -> None:
     assert len(node["gpus"]) == 7
 
 
-def test_a_driver_that_renumbers_what_is_left_still_lacks_one(make_world: MakeWorld) -> None:
+def test_a_driver_that_renumbers_what_is_left_still_lacks_one() -> None:
     """After a reboot the driver lists seven as 0 to 6: the UUID says which one is missing."""
     whole, rest = eight(), eight()
     rest.gpus.pop(3)
-    watched = Watched(make_world, whole)
+    watched = Watched(whole)
     watched.look(1000)
     sample = Machine(Path("/nonexistent"), nvml=rest, clock=lambda: 1060.0).read()
     watched.world.at = 1060.0
@@ -471,10 +462,10 @@ def test_a_driver_that_renumbers_what_is_left_still_lacks_one(make_world: MakeWo
     assert "does not list it" in picture.alerts[0].message
 
 
-def test_a_driver_restart_is_not_eight_lost_gpus(make_world: MakeWorld) -> None:
+def test_a_driver_restart_is_not_eight_lost_gpus() -> None:
     """All gone at once are a warning with the driver's words, later critical, and an event for each."""
     driver = eight()
-    watched = Watched(make_world, driver)
+    watched = Watched(driver)
     watched.look(1000)
     driver.failing = {"nvmlDeviceGetUtilizationRates": refuse(9)}
     driver.init_error = refuse(9)
@@ -494,10 +485,10 @@ def test_a_driver_restart_is_not_eight_lost_gpus(make_world: MakeWorld) -> None:
     assert picture.events[-1].message == "the GPUs answer again after 1 min"
 
 
-def test_splitting_a_gpu_anew_is_no_loss(make_world: MakeWorld) -> None:
+def test_splitting_a_gpu_anew_is_no_loss() -> None:
     """MIG instances come and go; their GPU stays."""
     driver = FakeDriver(h100(mig_slice((7, 0)), mig_slice((8, 0))), h200())
-    watched = Watched(make_world, driver)
+    watched = Watched(driver)
     watched.look(1000)
     driver.gpus[0] = h100(None, mig_slice((9, 0)))
     for at in (1040, 1080):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -143,9 +142,9 @@ def test_a_restart_with_another_setup_names_what_changed() -> None:
     assert event.message == f"restarted with another setup: {changed}"
 
 
-def test_a_page_alone_says_that_the_prefix_cache_went_off(make_world: Callable[..., World]) -> None:
+def test_a_page_alone_says_that_the_prefix_cache_went_off() -> None:
     """Where no machine is watched, of the setup only what the page reports is compared."""
-    world = make_world()
+    world = World()
     for start_time, on in ((1.0, True), (500.0, False)):
         for at in range(20):
             lane = LaneSample(

@@ -186,14 +186,6 @@ def test_herding_is_found_in_time(
     assert period_s is None or 1.0 <= period_s / seen.e2e_s <= 3.0
 
 
-def test_fresh_counts_are_balanced() -> None:
-    """Least-busy on current counts is balanced."""
-    seen = simulate(Scene("least-busy", 32, 2, "uniform", 6.0, 2.0, 80.0))
-    found = judge(GroupLoad("proxy", seen.tracks, seen.e2e_s), 80.0)
-    assert found.word is Is.BALANCED
-    assert found.reasons[0].startswith("even: ")
-
-
 # Properties of any verdict: independence of names and scale, lost samples, jitter, too little data.
 
 

@@ -167,8 +167,3 @@ def test_a_restart_with_another_model_is_one_target() -> None:
     found, mixed = pages([gauge("a", (0.0, "1"), (15.0, "2")), gauge("b", (45.0, "3"))], {})
     assert not mixed
     assert list(found[APART_KEY]) == [0.0, 15.0, 45.0]
-
-
-# A server that two jobs have as a target stands there once; two that look alike do not become one.
-
-OLD, NEW = Key("a", "h:8000"), Key("b", "h:8000")

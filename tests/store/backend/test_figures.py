@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.analysis.speed_state import StepPace
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, Watch
-from sparktop.model.yardsticks import SteadyLoad
 from sparktop.report.tables import also_reported, also_reported_words
 from sparktop.store import SourceKey
-from sparktop.store.steps import StepBaseline
-from tests.store.conftest import EPOCH, START, observe, page
-
-World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
-MakeWorld = Callable[..., World]
+from tests.store.conftest import EPOCH, START, World, observe, page
 
 
 def test_the_share_of_an_outer_cache_is_known_once_something_was_looked_up(world: World) -> None:
@@ -48,14 +40,14 @@ def test_prompt_tokens_from_the_cache_have_a_rate_of_their_own(world: World) -> 
     assert view.history.prompt_cached_tps.last == 15.0
 
 
-def test_the_roofline_needs_a_gb10_and_the_bytes_of_a_token(make_world: MakeWorld) -> None:
+def test_the_roofline_needs_a_gb10_and_the_bytes_of_a_token() -> None:
     """The share of the bandwidth appears with a GB10's first sample, the limit with the model's fact."""
     watch = Watch(
         nodes=(NodeTarget("n"),),
         backends=(BackendTarget("b", "http://b:8000", nodes=("n",)),),
         models={"m": ModelFacts(bytes_per_token_gb=2.73)},
     )
-    world = make_world(watch)
+    world = World(watch)
     world.feed(page(1000.0, LaneSample("0", read_bytes_per_gpu=1e9)))
     view = world.feed(page(1002.0, LaneSample("0", read_bytes_per_gpu=274e9)))
     assert view.estimated_read_gb_per_s == pytest.approx(136.5)
@@ -170,6 +162,7 @@ def test_lanes_of_one_kind_make_one_latency(
         view = world.feed(page(1000 + count, *lanes))
     assert view.e2e.count == 24
     assert view.e2e.mean_s == pytest.approx((0.15 * 6 + 0.7 * 18) / 24)
+    assert view.e2e.p50 is not None
     assert view.e2e.p50.seconds == pytest.approx(0.5 + 0.5 * (12 - 6) / 18)
 
 
@@ -342,11 +335,9 @@ def test_lanes_that_come_and_go_do_not_spike(world: World) -> None:
     restarts=st.booleans(),
 )
 @settings(max_examples=30, deadline=None)
-def test_no_rate_is_above_what_a_server_does(
-    make_world: MakeWorld, steps: list[tuple[float, int, bool]], *, restarts: bool
-) -> None:
+def test_no_rate_is_above_what_a_server_does(steps: list[tuple[float, int, bool]], *, restarts: bool) -> None:
     """Three servers of 100 tokens/s behind one address, any in turn, restarts or not: 0 to 100."""
-    world = make_world()
+    world = World()
     born = [-50_000.0, -300.0, -20.0]
     at = 1000.0
     for wait, which, again in steps:
@@ -446,20 +437,3 @@ def test_without_a_clear_difference_nothing_is_said(
     """Not for 5 % more, not for less, and not while prompts hide the difference."""
     drafting.play(60, drafts=True, tps=400.0, prompt_tps=prompt_tps)
     assert drafting.play(60, drafts=False, tps=plain, prompt_tps=prompt_tps).spec_verdict is None
-
-
-# Steps against those of the same batch before.
-
-
-def told(
-    baseline: StepBaseline,
-    steps: Iterable[float],
-    start: float = 1000.0,
-    running: float = 8.0,
-    batch: float = 8.0,
-    kv: float | None = 40.0,
-) -> list[StepPace | None]:
-    return [
-        baseline.note(SteadyLoad(start + second, running, batch, step_ms, kv_percent=kv))
-        for second, step_ms in enumerate(steps)
-    ]

@@ -443,8 +443,6 @@ def test_few_requests_have_a_lasting_word_that_hides_nothing() -> None:
     assert words.endswith("proxy: balance unknown, too few requests")
 
 
-# The picture of a group that is polled four times a second: a swing of seconds at its full height.
-
 # The top line, the panels and the alerts say the same of a group that swings.
 
 
