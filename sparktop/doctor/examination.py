@@ -48,32 +48,30 @@ async def examine_network(
     `wanted` is whether the user named these hosts, so that a search without a result is a failure.
     `this_machine` is what was read of this machine: it is compared with the others if it is watched.
     """
-    named = await check_names(_hosts(watch), network)
-    unresolved = {host for host, check in named.items() if check.status is Status.FAIL}
+    name_checks = await check_names(_hosts(watch), network)
+    unresolved = {host for host, check in name_checks.items() if check.status is Status.FAIL}
     resolved = [host for host in watch.discover if host_key(host) not in unresolved]
-    servers = await search(resolved) if resolved else Found()
-    backends = (*watch.backends, *_without_known(servers.backends, watch.backends))
-    routers = (*watch.routers, *watch.sweep_routers, *servers.routers)
+    found = await search(resolved) if resolved else Found()
+    backends = (*watch.backends, *_without_known(found.backends, watch.backends))
+    routers = (*watch.routers, *watch.sweep_routers, *found.routers)
     listed_checks, listed_backends, listed_nodes = await read_listed(watch)
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def each(
+    async def check_each(
         check: Callable[[Target, Network], Awaitable[list[Check]]], targets: Sequence[Target]
     ) -> list[Check]:
-        async def one(target: Target) -> list[Check]:
+        async def check_one(target: Target) -> list[Check]:
             async with gate:
                 return await check(target, network)
 
-        return [line for lines in await asyncio.gather(*map(one, targets)) for line in lines]
+        return [line for lines in await asyncio.gather(*map(check_one, targets)) for line in lines]
 
-    machines = [
-        (target, *this_machine)
-        for target in watch.nodes
-        if this_machine is not None and target.via == "local"
-    ]
+    readings: list[tuple[NodeTarget, Reading, NodeIdentity]] = []
+    if this_machine is not None:
+        readings += [(target, *this_machine) for target in watch.nodes if target.via == "local"]
 
     async def check_machine(target: NodeTarget, network: Network) -> list[Check]:
-        return await check_node(target, network, note=lambda *read: machines.append((target, *read)))
+        return await check_node(target, network, keep=lambda *read: readings.append((target, *read)))
 
     async def check_server(target: BackendTarget, network: Network) -> list[Check]:
         return await check_backend(target, network, _processes_here(target, this_machine))
@@ -82,14 +80,14 @@ async def examine_network(
         return soften_failures(await check_server(target, network))
 
     parts = await asyncio.gather(
-        each(check_machine, [*watch.nodes, *listed_nodes]),
-        each(check_server, backends),
-        each(check_listed, _without_known(listed_backends, backends)),
-        each(check_router, routers),
-        each(check_prometheus, watch.prometheus),
+        check_each(check_machine, [*watch.nodes, *listed_nodes]),
+        check_each(check_server, backends),
+        check_each(check_listed, _without_known(listed_backends, backends)),
+        check_each(check_router, routers),
+        check_each(check_prometheus, watch.prometheus),
     )
-    checks = [*named.values(), *_search_checks(servers, wanted=wanted), *listed_checks]
-    compared = check_compared(machines, [*backends, *listed_backends])
+    checks = [*name_checks.values(), *_search_checks(found, wanted=wanted), *listed_checks]
+    compared = check_compared(readings, [*backends, *listed_backends])  # `check_machine` has added to them
     return [*checks, *(check for part in parts for check in part), *compared]
 
 
@@ -119,20 +117,19 @@ def _without_known(
     return [target for target in servers if target.url not in urls]
 
 
-def _search_checks(servers: Found, *, wanted: bool) -> list[Check]:
+def _search_checks(found: Found, *, wanted: bool) -> list[Check]:
     """Return a check for each note of the port search, and for each agent that the search found.
 
     A note states what the search left out and why. The check of a note is a failure if the user named the
     hosts to search (`wanted`), else a skipped check.
     """
     status = Status.FAIL if wanted else Status.SKIP
-    checks = [Check("search", status, note) for note in servers.notes]
-    return checks + [Check("search", Status.OK, f"{agent}: an agent answers") for agent in servers.agents]
+    checks = [Check("search", status, note) for note in found.notes]
+    return checks + [Check("search", Status.OK, f"{agent}: an agent answers") for agent in found.agents]
 
 
-_AGENT_S = 6.0
-_SSH_S = 25.0
-"""Seconds to wait: ssh may take 10 s to connect, and Python on a busy machine some more."""
+_AGENT_S, _SSH_S = 6.0, 25.0
+"""Seconds to wait for a sample: ssh may take 10 s to connect, and Python on a busy machine some more."""
 _ADVICE = {
     FailureKind.REFUSED: "start `sparktop agent --listen HOST:9750 --token-file FILE` there",
     FailureKind.TIMEOUT: "ping the host; look for a firewall between here and there",
@@ -163,11 +160,11 @@ async def check_node(
     network: Network,
     *,
     source: Callable[[NodeTarget], Source] = node_source,
-    note: Callable[[Reading, NodeIdentity], None] | None = None,
+    keep: Callable[[Reading, NodeIdentity], None] | None = None,
 ) -> list[Check]:
     """Check the access to a remote node by reading one sample; return [] if the node is this machine.
 
-    `source` creates the source of the samples; `note` is called with what was read.
+    `source` creates the source of the samples; `keep` is called with what was read.
     """
     if target.via == "local":
         return []
@@ -185,8 +182,8 @@ async def check_node(
         identity: NodeIdentity | None = getattr(polled, "identity", None)
     finally:
         await polled.close()
-    if note is not None:
-        note(reading, identity or NodeIdentity())
+    if keep is not None:
+        keep(reading, identity or NodeIdentity())
     return [*checks, *_node_checks(target, reading, identity)]
 
 
@@ -220,7 +217,7 @@ def _node_checks(target: NodeTarget, reading: Reading, identity: NodeIdentity | 
     return checks
 
 
-MOST = 32
+_MOST_LISTED = 32
 """Most listed servers that are checked one by one."""
 
 
@@ -237,18 +234,18 @@ async def read_listed(
     servers: list[BackendTarget] = []
     machines: list[NodeTarget] = []
 
-    def note(name: str, backends: Sequence[BackendTarget], problems: Sequence[str]) -> None:
-        more = f"; the first {MOST} are checked" if len(backends) > MOST else " listed"
+    def add_source(name: str, backends: Sequence[BackendTarget], problems: Sequence[str]) -> None:
+        more = f"; the first {_MOST_LISTED} are checked" if len(backends) > _MOST_LISTED else " listed"
         count = f"{len(backends)} server{'' if len(backends) == 1 else 's'}{more}"
         checks.append(Check(name, Status.OK if backends else Status.WARN, count))
         checks.extend(Check(name, Status.WARN, problem) for problem in problems)
-        servers.extend(backends[:MOST])
+        servers.extend(backends[:_MOST_LISTED])
 
     if watch.target_files:
-        note("target files", *await read_settled(watch.target_files, sleep))
+        add_source("target files", *await read_settled(watch.target_files, sleep))
     if watch.sparkrun:
         listed = await asyncio.to_thread(read_sparkrun, home or Path.home())
-        note("sparkrun", listed.backends, listed.problems)
+        add_source("sparkrun", listed.backends, listed.problems)
         machines.extend(listed.nodes[host] for host in listed.default if host in listed.nodes)
     return checks, servers, machines
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias
@@ -36,7 +36,10 @@ ReadDocument: TypeAlias = Callable[[bytes, float], EngineSample]
 def _page_reader(
     own_prefix: str, reader: Reader, sample_of: Callable[[Page, float], EngineSample]
 ) -> ReadPage:
-    """Return what reads a page by `reader`, whose names begin with `own_prefix`, and makes `sample_of` it."""
+    """Return a function that reads a page with `reader` and makes a sample of it.
+
+    `own_prefix` begins the names in `reader`'s table; on a page, the found prefix stands in its place.
+    """
     return lambda text, at, prefix: sample_of(reader.with_prefix(own_prefix, prefix).read(text), at)
 
 
@@ -97,8 +100,8 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         "vllm": Engine(
             "vLLM",
             _page_reader("vllm:", vllm.READER, vllm.sample_of),
-            ("/version", "/v1/models"),
-            document.identify,
+            facts=("/version", "/v1/models"),
+            identify=document.identify,
             prefixes=PREFIXES["vllm"],
             read_json=openai.read,
             silent="has none with --disable-log-stats",
@@ -107,9 +110,9 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         "sglang": Engine(
             "SGLang",
             _page_reader("sglang:", sglang.READER, sglang.sample_of),
-            sglang.FACTS,
-            sglang.identify,
-            sglang.OLDER,
+            facts=sglang.FACTS,
+            identify=sglang.identify,
+            older=sglang.OLDER,
             prefixes=PREFIXES["sglang"],
             read_json=openai.read,
             silent="has them only with --enable-metrics",
@@ -117,8 +120,8 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         "llamacpp": Engine(
             "llama.cpp",
             _page_reader("llamacpp:", llamacpp.READER, llamacpp.sample_of),
-            llamacpp.FACTS,
-            llamacpp.identify,
+            facts=llamacpp.FACTS,
+            identify=llamacpp.identify,
             prefixes=PREFIXES["llamacpp"],
             read_json=llamacpp.read_json,
             silent="has them only with --metrics",
@@ -126,8 +129,8 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         "trtllm": Engine(
             "TensorRT-LLM",
             _page_reader("trtllm_", trtllm.READER, trtllm.sample_of),
-            trtllm.FACTS,
-            trtllm.identify,
+            facts=trtllm.FACTS,
+            identify=trtllm.identify,
             path=trtllm.PATH,
             prefixes=PREFIXES["trtllm"],
             read_json=trtllm.read_json,
@@ -136,8 +139,8 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         "aphrodite": Engine(
             "Aphrodite",
             _page_reader("vllm:", vllm.READER, partial(vllm.sample_of, engine="aphrodite")),
-            ("/version", "/v1/models"),
-            document.identify,
+            facts=("/version", "/v1/models"),
+            identify=document.identify,
             prefixes=PREFIXES["aphrodite"],
             read_json=openai.read,
             silent="has none with --disable-log-stats",
@@ -145,8 +148,8 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         "fastdeploy": Engine(
             "FastDeploy",
             _page_reader("vllm:", vllm.READER, partial(vllm.sample_of, engine="fastdeploy")),
-            ("/v1/models",),
-            document.identify,
+            facts=("/v1/models",),
+            identify=document.identify,
             reports=("model",),
             prefixes=PREFIXES["fastdeploy"],
             read_json=openai.read,
@@ -154,8 +157,8 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         "lmdeploy": Engine(
             "LMDeploy",
             _page_reader("lmdeploy:", vllm.LMDEPLOY_READER, vllm.sample_of_lmdeploy),
-            ("/v1/models",),
-            document.identify,
+            facts=("/v1/models",),
+            identify=document.identify,
             reports=("model",),
             prefixes=PREFIXES["lmdeploy"],
             read_json=openai.read,
@@ -169,16 +172,16 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         "tgi": Engine(
             "TGI",
             _page_reader("tgi_", tgi.READER, tgi.sample_of),
-            tgi.FACTS,
-            tgi.identify,
+            facts=tgi.FACTS,
+            identify=tgi.identify,
             prefixes=("tgi_",),
             silent="has none before its first request",
         ),
         "nim": Engine(
             "NIM",
             _read_nim,
-            vllm.NIM_FACTS,
-            vllm.identify_nim,
+            facts=vllm.NIM_FACTS,
+            identify=vllm.identify_nim,
             path=vllm.NIM_PATH,
             prefixes=(vllm.NIM_PREFIX,),
             silent="has none before its first request",
@@ -205,18 +208,16 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
         "ollama": Engine(
             "Ollama",
-            None,
-            ollama.FACTS,
-            ollama.identify,
+            facts=ollama.FACTS,
+            identify=ollama.identify,
             reports=("version",),
             path=ollama.PATH,
             read_json=ollama.read,
         ),
         "openai": Engine(
             "a generic OpenAI server",
-            None,
-            openai.FACTS,
-            openai.identify,
+            facts=openai.FACTS,
+            identify=openai.identify,
             reports=("model",),
             path=openai.PATH,
             read_json=openai.read,
@@ -230,21 +231,20 @@ names of several, the first that is listed here is the engine, and the others ar
 """
 
 
-_PREFIXES = {prefix.encode(): name for name, engine in ENGINES.items() for prefix in engine.prefixes}
+def _any_of(prefixes: Iterable[bytes]) -> bytes:
+    """Return a pattern of one group, which prefers the longer of two prefixes that match."""
+    return b"(" + b"|".join(map(re.escape, sorted(prefixes, key=len, reverse=True))) + b")"
+
+
+_ENGINE_OF_PREFIX = {prefix.encode(): name for name, engine in ENGINES.items() for prefix in engine.prefixes}
 _OWN_PREFIXES = {engine.prefix.encode() for engine in ENGINES.values() if engine.prefix is not None}
-_LONGEST_FIRST = sorted(_PREFIXES, key=len, reverse=True)
-_AT_BEGIN = re.compile(rb"\n[ \t]*+((" + b"|".join(map(re.escape, _LONGEST_FIRST)) + rb"))([\w:]++)")
-_ANYWHERE = re.compile(
-    rb"\n[ \t]*+((?:[A-Za-z_][\w:]{0,38}?[_:])??("
-    + b"|".join(map(re.escape, _LONGEST_FIRST))
-    + rb"))([\w:]++)"
+# Samples by (word before the prefix, known prefix, rest of the name).
+_PREFIX_FIRST = re.compile(rb"\n[ \t]*+()" + _any_of(_ENGINE_OF_PREFIX) + rb"([\w:]++)")
+_PREFIX_LATER = re.compile(
+    rb"\n[ \t]*+((?:[A-Za-z_][\w:]{0,38}?[_:])??)" + _any_of(_ENGINE_OF_PREFIX) + rb"([\w:]++)"
 )
-"""A line whose name has a known prefix at its beginning or after another word."""
-_COMMENT = re.compile(
-    rb"\n# (?:HELP|TYPE) ("
-    + b"|".join(map(re.escape, sorted(_OWN_PREFIXES, key=len, reverse=True)))
-    + rb")[\w:]"
-)
+_DECLARED = re.compile(rb"\n# (?:HELP|TYPE) " + _any_of(_OWN_PREFIXES) + rb"[\w:]")
+"""The comment that declares a metric of an engine, perhaps without any sample of it."""
 _BARE_TRTLLM = re.compile(
     rb"\n(?:request_success_total|kv_cache_(?:utilization|hit_rate)|e2e_request_latency_seconds_count)[ {]"
 )
@@ -254,10 +254,12 @@ _OF_NIM = re.compile(rb'\n[ \t]*+\w*?num_requests_(?:running|waiting)\{[^}\n]*mo
 a colon before them they are another engine's."""
 _SERVER_LABEL = b'{server="'
 """Only the samples of production-stack's router have this label alone, under vLLM's names."""
-_NAMED = re.compile(rb"\n[ \t]*+(?:#[ \t]++TYPE[ \t]++)?+([A-Za-z_:][\w:]*+)[ \t{]")
-_METRICS = re.compile(
+_METRIC_NAME = re.compile(rb"\n[ \t]*+(?:#[ \t]++TYPE[ \t]++)?+([A-Za-z_:][\w:]*+)[ \t{]")
+"""The name in a sample or in a comment that states its type."""
+_METRIC_LINE = re.compile(
     rb"\n[ \t]*+(?:#[ \t]++(?:HELP|TYPE)[ \t]|[A-Za-z][^\W_]*+[_:][\w:]*+(?:\{|[ \t]++[-+]?+(?:\d|NaN|Inf)))"
 )
+"""A line by which a response is recognised as a metrics page, of whatever program."""
 _CLASSIFIED_BYTES = 65536
 """Number of bytes at the start of a response that are used to classify it."""
 _PROGRAMS: Mapping[str, str] = {
@@ -272,8 +274,8 @@ _PROGRAMS: Mapping[str, str] = {
     "all": "all-smi",
     "gen": "a program with OpenTelemetry's names for LLMs",
 }
-"""Programs whose metrics are no inference engine's, by the first word of their names; that of others shows
-what they are."""
+"""Programs whose metrics are no inference engine's, by the first word of their names. Of programs that are
+not listed, messages quote that word."""
 _PLAIN = frozenset({"python", "process", "go", "http", "promhttp", "nodejs", "jvm", "up", "scrape", "target"})
 """First words of names that any program may write."""
 
@@ -308,9 +310,9 @@ def read_page(
     read_json = None if engine == "auto" else ENGINES[engine].read_json
     if read_json is not None and (ENGINES[engine].read is None or body.lstrip()[:1] in {b"{", b"["}):
         sample = read_json(body, at)
-        whose = ENGINES[sample.engine]
-        if sample.note == openai.NOTE and whose.silent:
-            sample = replace(sample, note=f"{whose.title} {whose.silent}; {sample.note}")
+        answering = ENGINES[sample.engine]
+        if sample.note == openai.NOTE and answering.silent:
+            sample = replace(sample, note=f"{answering.title} {answering.silent}; {sample.note}")
         return replace(sample, answer_ms=answer_ms, page_bytes=len(body), page=body)
     text = PageText(body.removeprefix(codecs.BOM_UTF8))
     engines = text.get_or_make(("engines", engine), lambda: _engines_on(body, engine))
@@ -345,12 +347,15 @@ def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
     """
     padded = b"\n" + body
     engines: dict[str, str] = {}
-    for names in (_AT_BEGIN, _ANYWHERE):  # the second is slower, and seldom needed
-        for line in () if engines else names.finditer(padded):
-            name = _PREFIXES[line[2]]
-            if name not in engines and _is_read(name, line[2], line[3]):
-                engines[name] = line[1].decode()
-    if engine == "trtllm" and engines.keys() <= {"nim"} and _BARE_TRTLLM.search(padded):
+    for pattern in (_PREFIX_FIRST, _PREFIX_LATER):
+        if engines:
+            break  # the second pattern is slower, and seldom needed
+        for sample in pattern.finditer(padded):
+            name = _ENGINE_OF_PREFIX[sample[2]]
+            if name not in engines and _is_engines_metric(name, sample[2], sample[3]):
+                engines[name] = (sample[1] + sample[2]).decode()
+    others = engines.keys() - {"nim"}  # a NIM's names have no prefix either
+    if engine == "trtllm" and not others and _BARE_TRTLLM.search(padded):
         return (("trtllm", ""),)
     if "nim" in engines and engine != "nim" and not _OF_NIM.search(padded):
         del engines["nim"]
@@ -359,10 +364,11 @@ def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, engines[name]) for name in ENGINES if name in engines)
 
 
-def _is_read(engine: str, prefix: bytes, name: bytes) -> bool:
-    """Return whether a name after `prefix` is one of the engine's.
+def _is_engines_metric(engine: str, prefix: bytes, name: bytes) -> bool:
+    """Return whether the metric `name`, written after `prefix`, is one of the engine's.
 
-    Any is after its own prefix, and after all prefixes of an engine without a table of its names.
+    Every name after the engine's own prefix is. After a prefix that it shares with other programs, only the
+    names of its table are; without a table, all.
     """
     if prefix in _OWN_PREFIXES or engine not in PREFIXES:
         return True
@@ -415,22 +421,19 @@ def _no_engine_error(body: bytes, engine: str) -> PageError:
     program, else METRICS_DISABLED.
     """
     padded = b"\n" + body[:_CLASSIFIED_BYTES]
-    if not _METRICS.search(padded):
+    if not _METRIC_LINE.search(padded):
         return PageError(FailureKind.MALFORMED, f"{_looks_like(body[:_CLASSIFIED_BYTES])}, not metrics")
-    unset = _COMMENT.search(padded)
-    if unset is not None and (engine == "nim" or unset[1] != vllm.NIM_PREFIX.encode()):
-        title = ENGINES[_PREFIXES[unset[1]]].title
+    declared = _DECLARED.search(padded)
+    if declared is not None and (engine == "nim" or declared[1] != vllm.NIM_PREFIX.encode()):
+        title = ENGINES[_ENGINE_OF_PREFIX[declared[1]]].title
         return PageError(FailureKind.METRICS_DISABLED, f"the metrics of {title} have no values yet")
-    whose, is_other = _program_of_page(padded)
+    program, is_other = _program_of_page(padded)
+    message = f"metrics of {program}: no engine figures"
     if is_other:
-        return PageError(FailureKind.OTHER_PROGRAM, f"metrics of {whose}: no engine figures")
-    engine_entry = ENGINES.get(engine)
-    if engine_entry is not None and engine_entry.silent:
-        message = (
-            f"no {engine_entry.prefix} name on the metrics page: {engine_entry.title} {engine_entry.silent}"
-        )
-    else:
-        message = f"metrics of {whose}: no engine figures"
+        return PageError(FailureKind.OTHER_PROGRAM, message)
+    expected = ENGINES.get(engine)
+    if expected is not None and expected.silent:
+        message = f"no {expected.prefix} name on the metrics page: {expected.title} {expected.silent}"
     return PageError(FailureKind.METRICS_DISABLED, message)
 
 
@@ -439,12 +442,13 @@ def _program_of_page(padded: bytes) -> tuple[str, bool]:
 
     The second value is False if all names are of those that any program may write.
     """
-    words = Counter(re.split(rb"[_:]", line[1], maxsplit=1)[0].decode() for line in _NAMED.finditer(padded))
-    telling = [word for word, _ in words.most_common() if word not in _PLAIN]
-    if telling:
-        unknown = f"another program ({clean(telling[0], 30)}_...)"
-        return next((_PROGRAMS[word] for word in telling if word in _PROGRAMS), unknown), True
-    return "another program", False
+    names = (line[1].decode() for line in _METRIC_NAME.finditer(padded))
+    first_words = Counter(re.split("[_:]", name, maxsplit=1)[0] for name in names)
+    own_words = [word for word, _ in first_words.most_common() if word not in _PLAIN]
+    if not own_words:
+        return "another program", False
+    unknown = f"another program ({clean(own_words[0], 30)}_...)"
+    return next((_PROGRAMS[word] for word in own_words if word in _PROGRAMS), unknown), True
 
 
 def _looks_like(body: bytes) -> str:

@@ -58,21 +58,21 @@ _EPP = (
     "inference_pool_",
     "inference_extension_",
 )
-_MARKS = re.compile(
-    rb"(?m)^(?:# (?:HELP|TYPE) |[ \t]*+)(?:(?P<dynamo>"
-    + _FRONTEND.encode()
-    + rb"\w)|(?P<epp>"
-    + "|".join(_EPP).encode()
-    + rb")"
-    rb"|(?P<vllm_router>vllm_router_\w)"
-    rb"|(?P<gateway>smg_\w|sgl_router_\w)"
-    rb"|(?P<swap>llamaswap_\w)"
-    rb"|(?P<envoy>gen_ai_(?:client|server)_\w+\{[^}\n]*(?:gen_ai_original_model=|envoyproxy/ai-gateway))"
-    rb'|(?P<aibrix>(?:num_requests|gateway|aibrix)_\w+\{[^}\n]*gateway_pod=")'
-    rb"|(?P<gpustack>gpustack:\w)"
-    rb"|(?P<stack>vllm:(?:current_qps|healthy_pods_total|num_incoming_requests|routing_decisions)"
-    rb'|vllm:\w+\{[ \t]*+server="[^"\n]*+",?+\}))'
-)
+_MARKS: Mapping[str, bytes] = {
+    DYNAMO: _FRONTEND.encode() + rb"\w",
+    LLM_D: "|".join(_EPP).encode(),
+    VLLM_ROUTER: rb"vllm_router_\w",
+    SGLANG_GATEWAY: rb"smg_\w|sgl_router_\w",
+    LLAMA_SWAP: rb"llamaswap_\w",
+    ENVOY_AI: rb"gen_ai_(?:client|server)_\w+\{[^}\n]*(?:gen_ai_original_model=|envoyproxy/ai-gateway)",
+    AIBRIX: rb'(?:num_requests|gateway|aibrix)_\w+\{[^}\n]*gateway_pod="',
+    GPUSTACK: rb"gpustack:\w",
+    STACK: rb"vllm:(?:current_qps|healthy_pods_total|num_incoming_requests|routing_decisions)"
+    rb'|vllm:\w+\{[ \t]*+server="[^"\n]*+",?+\}',
+}
+"""By kind of router: the pattern of a metric that only this kind writes."""
+_MARKED_LINE = re.compile(rb"(?m)^(?:# (?:HELP|TYPE) |[ \t]*+)(?:(" + b")|(".join(_MARKS.values()) + rb"))")
+"""A line with a metric of a router, in the group at the position of its kind in `_MARKS`."""
 _FORWARDED = re.compile(rb'(?m)^[a-z_]+:\w+\{(?:[^}\n]*[, ])?worker_addr="')
 """A sample of an engine as SGLang's gateway writes it: with the address of its worker."""
 ROUTERS_ONLY = (
@@ -80,35 +80,44 @@ ROUTERS_ONLY = (
     *(b"vllm_router_", b"worker_addr=", b"gateway_pod="),
 )
 """Parts of pages that no engine writes, although names of an engine stand beside them."""
-_ACTIVE = (f"{_FRONTEND}active_requests", f"{_FRONTEND}inflight_requests")
-_STAGES, _QUEUED = f"{_FRONTEND}stage_requests", f"{_FRONTEND}queued_requests"
-_PENDING = f"{_FRONTEND}router_queue_pending_requests"
+_DYNAMO_ACTIVE = (f"{_FRONTEND}active_requests", f"{_FRONTEND}inflight_requests")
+_DYNAMO_STAGES, _DYNAMO_QUEUED = f"{_FRONTEND}stage_requests", f"{_FRONTEND}queued_requests"
+_DYNAMO_PENDING = f"{_FRONTEND}router_queue_pending_requests"
 _BEFORE_WORKER = ("preprocess", "route", "dispatch")
-_RUNNING, _HEALTHY = "vllm:num_requests_running", "vllm:healthy_pods_total"
+_STACK_RUNNING, _STACK_HEALTHY = "vllm:num_requests_running", "vllm:healthy_pods_total"
 _EPP_ENDPOINTS = ("per_endpoint_queue_size", "per_pod_queue_size")
 _EPP_QUEUE = "flow_control_queue_size"
 _EPP_IN_FLIGHT = ("request_running", "running_requests")
 _AIBRIX_PODS, _AIBRIX_IN_FLIGHT = "num_requests_running", "gateway_in_flight_requests"
-_RUNNING_AT = ("running_requests", "worker_requests_active", "worker_load")
-_HEALTH_OF = "worker_health"
+_WORKER_RUNNING = ("running_requests", "worker_requests_active", "worker_load")
+_WORKER_HEALTH = "worker_health"
 _BREAKERS, _OUTCOMES = ("cb_state", "worker_cb_state"), ("cb_outcomes_total", "worker_cb_outcomes_total")
 _ERRORS = ("request_errors_total", "router_request_errors_total")
-_WORKERS: Mapping[str, tuple[str, ...]] = {
+_WORKER_PREFIXES: Mapping[str, tuple[str, ...]] = {
     VLLM_ROUTER: ("vllm_router_",),
     SGLANG_GATEWAY: ("smg_", "sgl_router_"),
 }
 """Prefixes of routers whose metrics have a label for the worker, the newest first."""
-_OPEN, _HALF_OPEN = 1.0, 2.0
+_CIRCUIT_OPEN, _CIRCUIT_HALF_OPEN = 1.0, 2.0
 """States of a circuit breaker; 0 is closed."""
 _READER = Reader(
     (
-        *(*_ACTIVE, _STAGES, _QUEUED, _PENDING, _RUNNING, _HEALTHY, _AIBRIX_PODS, _AIBRIX_IN_FLIGHT),
+        *(
+            *_DYNAMO_ACTIVE,
+            _DYNAMO_STAGES,
+            _DYNAMO_QUEUED,
+            _DYNAMO_PENDING,
+            _STACK_RUNNING,
+            _STACK_HEALTHY,
+            _AIBRIX_PODS,
+            _AIBRIX_IN_FLIGHT,
+        ),
         *(f"{prefix}{name}" for prefix in _EPP for name in (*_EPP_ENDPOINTS, _EPP_QUEUE, *_EPP_IN_FLIGHT)),
         *(
             f"{prefix}{name}"
-            for prefixes in _WORKERS.values()
+            for prefixes in _WORKER_PREFIXES.values()
             for prefix in prefixes
-            for name in (*_RUNNING_AT, _HEALTH_OF, *_BREAKERS, *_OUTCOMES, *_ERRORS)
+            for name in (*_WORKER_RUNNING, _WORKER_HEALTH, *_BREAKERS, *_OUTCOMES, *_ERRORS)
         ),
     )
 )
@@ -138,20 +147,16 @@ def read_workers(body: bytes) -> RouterSample | None:
     }
     if listed and not workers:
         return None
-    loads = {
-        name: load
-        for name, worker in workers.items()
-        if (load := _load_or_none(field(worker, "load"))) is not None
-    }
+    reported = {name: _load_or_none(field(worker, "load")) for name, worker in workers.items()}
+    loads = {name: load for name, load in reported.items() if load is not None}
     gateway = not listed or any(field(value, "id") is not None for value in workers.values())
-    models = {
-        name: None if (model := words(field(worker, "model_id"), _ID_LIMIT)) == "unknown" else model
-        for name, worker in workers.items()
-    }
+    models = {name: words(field(worker, "model_id"), _ID_LIMIT) for name, worker in workers.items()}
     return RouterSample(
         _UNDATED,
         SGLANG_GATEWAY if gateway else VLLM_ROUTER,
-        deployments=tuple(Deployment(name, name, model) for name, model in models.items()),
+        deployments=tuple(
+            Deployment(name, name, None if model == "unknown" else model) for name, model in models.items()
+        ),
         sent=loads or None,
         in_flight=math.fsum(loads.values()) if loads else None,
         troubles={
@@ -200,9 +205,9 @@ def _load_or_none(value: object) -> float | None:
 
 def router_kind(body: bytes) -> str | None:
     """Return the kind of router that writes a metrics page; None if it is not one of a known router."""
-    match = _MARKS.search(body)
-    if match is not None:
-        return _KINDS[match.lastgroup or "stack"]
+    match = _MARKED_LINE.search(body)
+    if match is not None and match.lastindex is not None:
+        return tuple(_MARKS)[match.lastindex - 1]
     return SGLANG_GATEWAY if _FORWARDED.search(body) is not None else None
 
 
@@ -217,25 +222,25 @@ def read_router_page(body: bytes) -> RouterSample | None:
 
 
 def _read_dynamo(families: Mapping[str, Family]) -> RouterSample:
-    stages = families.get(_STAGES)
+    stages = families.get(_DYNAMO_STAGES)
     queued = of_label("stage", *_BEFORE_WORKER, combine=_sum_or_none)(stages) if stages else None
     note = None
     if queued is None:
-        queued = _sum_or_none(families.get(_PENDING, {}))
+        queued = _sum_or_none(families.get(_DYNAMO_PENDING, {}))
     if queued is None:
-        queued = _sum_or_none(families.get(_QUEUED, {}))
+        queued = _sum_or_none(families.get(_DYNAMO_QUEUED, {}))
         note = None if queued is None else PREFILL_QUEUED
-    active = next((families[name] for name in _ACTIVE if name in families), {})
+    active = next((families[name] for name in _DYNAMO_ACTIVE if name in families), {})
     return RouterSample(_UNDATED, DYNAMO, queued=queued, in_flight=_sum_or_none(active), note=note)
 
 
 def _read_stack(families: Mapping[str, Family]) -> RouterSample:
     running = {
         server: value
-        for labels, value in families.get(_RUNNING, {}).items()
+        for labels, value in families.get(_STACK_RUNNING, {}).items()
         if (server := clean(label(labels, "server") or "", _ID_LIMIT)) and 0 <= value < math.inf
     }
-    servers = {**running, **_values_by_label(families.get(_HEALTHY, {}), "server")}
+    servers = {**running, **_values_by_label(families.get(_STACK_HEALTHY, {}), "server")}
     deployments = tuple(Deployment(server, server) for server in list(servers)[:_MOST_DEPLOYMENTS])
     return RouterSample(
         _UNDATED,
@@ -285,13 +290,13 @@ def _read_aibrix(families: Mapping[str, Family]) -> RouterSample:
 
 def _read_workers(kind: str, families: Mapping[str, Family]) -> RouterSample:
     """Read the page of a router whose metrics have a label for the worker."""
-    first = partial(_first_family, families, _WORKERS[kind])
-    sent = _values_by_worker(first(*_RUNNING_AT))
-    health, breakers = _values_by_worker(first(_HEALTH_OF)), _values_by_worker(first(*_BREAKERS))
+    first = partial(_first_family, families, _WORKER_PREFIXES[kind])
+    sent = _values_by_worker(first(*_WORKER_RUNNING))
+    health, breakers = _values_by_worker(first(_WORKER_HEALTH)), _values_by_worker(first(*_BREAKERS))
     outcomes = first(*_OUTCOMES)
-    failed = {labels: count for labels, count in outcomes.items() if label(labels, "outcome") == "failure"}
-    troubles = {name: "circuit half open" for name, state in breakers.items() if state == _HALF_OPEN}
-    troubles |= {name: "circuit open" for name, state in breakers.items() if state == _OPEN}
+    failures = {labels: count for labels, count in outcomes.items() if label(labels, "outcome") == "failure"}
+    troubles = {name: "circuit half open" for name, state in breakers.items() if state == _CIRCUIT_HALF_OPEN}
+    troubles |= {name: "circuit open" for name, state in breakers.items() if state == _CIRCUIT_OPEN}
     troubles |= {name: "unhealthy" for name, state in health.items() if state == 0}
     refused = [
         number
@@ -305,7 +310,7 @@ def _read_workers(kind: str, families: Mapping[str, Family]) -> RouterSample:
         deployments=tuple(Deployment(name, name) for name in names) or None,
         sent=sent or None,
         in_flight=sum(sent.values()) if sent else None,
-        failures=_values_by_worker(failed) if outcomes else None,
+        failures=_values_by_worker(failures) if outcomes else None,
         refusals=math.fsum(refused),
         troubles=troubles,
         note=None if names else "it has no worker",
@@ -326,18 +331,6 @@ def _reader_of_name(kind: str, note: str) -> Callable[[Mapping[str, Family]], Ro
     return lambda _: RouterSample(_UNDATED, kind, note=note)
 
 
-_KINDS: Mapping[str, str] = {
-    "dynamo": DYNAMO,
-    "epp": LLM_D,
-    "stack": STACK,
-    "vllm_router": VLLM_ROUTER,
-    "gateway": SGLANG_GATEWAY,
-    "swap": LLAMA_SWAP,
-    "envoy": ENVOY_AI,
-    "gpustack": GPUSTACK,
-    "aibrix": AIBRIX,
-}
-"""Kinds by the name of the group in `_MARKS`."""
 _READERS: Mapping[str, Callable[[Mapping[str, Family]], RouterSample]] = {
     DYNAMO: _read_dynamo,
     STACK: _read_stack,

@@ -97,28 +97,27 @@ def _load_json(document: str) -> object:
 
 
 def _read_communicator(fields: object) -> Communicator:
-    """Return a communicator of the JSON; of what NCCL calls missing ranks, those that answer are absent ones.
+    """Return a communicator of the JSON.
 
-    A missing rank gives no answer at all; an absent one answers, but is not in the group (yet, or any more).
+    What NCCL lists as missing ranks are of two kinds: missing ones, which give no answer at all, and absent
+    ones, which answer but are not in the group (yet, or any more).
     """
     if not isinstance(fields, dict):
         raise RanksError("the answer is not NCCL's: a communicator without fields")
-    present, others = _objects_in(fields.get("ranks")), _objects_in(fields.get("missing_ranks"))
-    missing = [
-        entry
-        for entry in others
-        if (status := _object_or_empty(entry.get("status"))).get("unresponsive") is not False
-        or status.get("considered_dead") is True
-    ]
-    absent = [
-        replace(_read_rank(entry), status=RankStatus.ABSENT) for entry in others if entry not in missing
-    ]
+    ranks = [_read_rank(entry) for entry in _objects_in(fields.get("ranks"))]
+    missing: list[MissingRank] = []
+    for entry in _objects_in(fields.get("missing_ranks")):
+        status = _object_or_empty(entry.get("status"))
+        if status.get("unresponsive") is False and status.get("considered_dead") is not True:
+            ranks.append(replace(_read_rank(entry), status=RankStatus.ABSENT))
+        else:
+            missing.append(_read_missing_rank(entry))
     return Communicator(
         plain_hash(_text_or_none(fields.get("hash")) or ""),
         _text_or_none(fields.get("secondary_hash")),
-        _int_or_none(fields.get("size")) or len(present) + len(others),
-        (*map(_read_rank, present), *absent),
-        tuple(map(_read_missing_rank, missing)),
+        _int_or_none(fields.get("size")) or len(ranks) + len(missing),
+        tuple(ranks),
+        tuple(missing),
     )
 
 
@@ -170,8 +169,9 @@ def _read_counts(given: object) -> dict[str, int]:
 
 
 def _int_or_none(value: object) -> int | None:
-    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST
-    return value if whole else None  # type: ignore[return-value]  # an int, as checked
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST:
+        return value
+    return None
 
 
 def _text_or_none(value: object) -> str | None:
@@ -187,7 +187,7 @@ _GROUP = re.compile(r"\s*(\d+)\s+(\d+)\s+\S+\s+\S+\s+(\d+)\s+\S+\s+([A-Z,]+)\s+(
 """A row of the table of communicators: number of the group, communicators in it, ranks of each, status,
 errors."""
 _HEADING = re.compile(r"#(\d+)-\d+ \(([0-9a-f]{1,16})\) (INCOMPLETE|ERROR|MISMATCH)")
-_DIFFERENT = re.compile(r"\s+Communicator ranks have different (?:(\w{1,40}) )?operation counts")
+_COUNTS_DIFFER = re.compile(r"\s+Communicator ranks have different (?:(\w{1,40}) )?operation counts")
 _PLACE = (
     r"(?: -- (?:GPU (?P<gpu>\d+).{0,40}? managed by process (?P<pid>-?\d+) "
     r"on node (?P<host>\S{1,100})|\[.*))?"
@@ -195,12 +195,12 @@ _PLACE = (
 _LAUNCHED = r"(?:launched up to operation (?P<count>\d+)|not launched any operations)"
 _NUMBER = r"(?P<number>\d+)"
 """Number of a rank, or of ranks."""
-_COUNT = re.compile(rf"\s+Rank {_NUMBER} has {_LAUNCHED}{_PLACE}")
-_COUNTS = re.compile(rf"\s+{_NUMBER} ranks have {_LAUNCHED}")
-_STATUS = re.compile(rf"\s+Rank {_NUMBER} has status (?P<word>[A-Z]+){_PLACE}")
-_STATUSES = re.compile(rf"\s+{_NUMBER} ranks have status (?P<word>[A-Z]+)")
-_RANK = re.compile(rf"\s+Rank {_NUMBER}{_PLACE}")
-_ERROR = re.compile(rf"\s+Rank {_NUMBER} reported [\w ]{{1,60}}?{_PLACE}")
+_COUNT_OF_ONE = re.compile(rf"\s+Rank {_NUMBER} has {_LAUNCHED}{_PLACE}")
+_COUNT_OF_SEVERAL = re.compile(rf"\s+{_NUMBER} ranks have {_LAUNCHED}")
+_STATUS_OF_ONE = re.compile(rf"\s+Rank {_NUMBER} has status (?P<word>[A-Z]+){_PLACE}")
+_STATUS_OF_SEVERAL = re.compile(rf"\s+{_NUMBER} ranks have status (?P<word>[A-Z]+)")
+_RANK_ALONE = re.compile(rf"\s+Rank {_NUMBER}{_PLACE}")
+_ERROR_OF_ONE = re.compile(rf"\s+Rank {_NUMBER} reported [\w ]{{1,60}}?{_PLACE}")
 _PROCESS = re.compile(r"\s+Process (\d+) on node (\S{1,100}) managing GPU")
 _TIMEOUTS = re.compile(r"\s+Encountered (\d+) communication timeout")
 _WORDS = {
@@ -285,28 +285,28 @@ class _TextReader:
             self.dead.add((host_or_none(match[2]), int(match[1])))
 
     def _read_detail(self, line: str, comm: _OpenCommunicator) -> None:
-        """Read a line about the ranks of a communicator; `_RANK` comes last: it matches most others.
+        """Read a line about the ranks of a communicator; `_RANK_ALONE` comes last: it matches most others.
 
         "N ranks have launched …" counts ranks, of which the next lines may name some (`_shared`).
         """
         if len(comm.ranks) + len(comm.missing) > MOST_RANKS:
             return
-        if different := _DIFFERENT.match(line):
+        if different := _COUNTS_DIFFER.match(line):
             self._operation, self._shared = different[1] or ALL_OPERATIONS, None
-        elif match := _COUNT.match(line):
+        elif match := _COUNT_OF_ONE.match(line):
             self._set_count(comm, match, int(match["count"] or 0))
-        elif match := _COUNTS.match(line):
+        elif match := _COUNT_OF_SEVERAL.match(line):
             self._shared = (int(match["number"]), int(match["count"] or 0))
             comm.unnamed.append(Rank(None, counts={self._operation: self._shared[1]}, many=self._shared[0]))
-        elif match := _STATUS.match(line):
+        elif match := _STATUS_OF_ONE.match(line):
             rank = replace(_rank_of(comm, match), status=_WORDS.get(match["word"], RankStatus.FAILED))
             comm.ranks[int(match["number"])] = rank
-        elif match := _STATUSES.match(line):
+        elif match := _STATUS_OF_SEVERAL.match(line):
             status = _WORDS.get(match["word"], RankStatus.FAILED)
             comm.unnamed.append(Rank(None, status=status, many=int(match["number"])))
-        elif match := _ERROR.match(line):
+        elif match := _ERROR_OF_ONE.match(line):
             comm.ranks[int(match["number"])] = replace(_rank_of(comm, match), error=-1)
-        elif match := _RANK.match(line):
+        elif match := _RANK_ALONE.match(line):
             self._read_named_rank(comm, match)
 
     def _read_named_rank(self, comm: _OpenCommunicator, match: re.Match[str]) -> None:
@@ -506,9 +506,9 @@ _LIBRARY = re.compile(
     rb"[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \d+ +(/\S*/libnccl\.so[.0-9]*)( \(deleted\))?$", re.MULTILINE
 )
 """A line of /proc/PID/maps that names the library, and whether that file was removed or replaced since."""
-_NAMED = re.compile(r"libnccl\.so\.(\d+)\.(\d+)\.(\d+)$")
-_PACKAGE = re.compile(r"nvidia_nccl_cu\d+-(\d+)\.(\d+)\.(\d+)[^/]*\.dist-info$")
-_WRITTEN = re.compile(rb"NCCL version (\d{1,3})\.(\d{1,3})\.(\d{1,3})")
+_VERSION_IN_FILE = re.compile(r"libnccl\.so\.(\d+)\.(\d+)\.(\d+)$")
+_VERSION_IN_PACKAGE = re.compile(r"nvidia_nccl_cu\d+-(\d+)\.(\d+)\.(\d+)[^/]*\.dist-info$")
+_VERSION_IN_CONTENT = re.compile(rb"NCCL version (\d{1,3})\.(\d{1,3})\.(\d{1,3})")
 _VARIABLE = b"NCCL_RAS_ADDR="
 _MOST_FOUND = 64
 """Most processes that are reported; a machine has a few for each GPU."""
@@ -593,7 +593,7 @@ def version_by_names(file: Path) -> Version | None:
     if named is not None or len(file.parents) <= _PACKAGES:
         return named
     # site-packages/nvidia/nccl/lib/libnccl.so.2
-    packages = (_numbers_in(_PACKAGE.search(name)) for name in entries(file.parents[_PACKAGES]))
+    packages = (_numbers_in(_VERSION_IN_PACKAGE.search(name)) for name in entries(file.parents[_PACKAGES]))
     return next((version for version in packages if version is not None), None)
 
 
@@ -603,7 +603,7 @@ def _version_in_content(file: Path) -> Version | None:
         with open_regular(file) as opened:
             tail = b""
             while opened.tell() < _LIBRARY_BYTES and (chunk := opened.read(_CHUNK)):
-                if match := _WRITTEN.search(tail + chunk):
+                if match := _VERSION_IN_CONTENT.search(tail + chunk):
                     return int(match[1]), int(match[2]), int(match[3])
                 tail = chunk[-_OVERLAP:]
     except OSError:
@@ -613,7 +613,7 @@ def _version_in_content(file: Path) -> Version | None:
 
 def version_in_name(path: str) -> Version | None:
     """Return the version in the name of a library file; None where it has none, as in libnccl.so.2."""
-    return _numbers_in(_NAMED.search(path))
+    return _numbers_in(_VERSION_IN_FILE.search(path))
 
 
 def _numbers_in(match: re.Match[str] | None) -> Version | None:
@@ -690,16 +690,8 @@ class RasReader:
         versions = [version for version, _ in loaded if version is not None]
         if versions and min(versions) < OLDEST:
             return self._too_old_failure(min(versions))
-        why = (
-            ", although it is loaded: is NCCL_RAS_ENABLE 0, or its network not the host's?"
-            if loaded
-            else ": one GPU alone needs no NCCL; a container needs the host's network"
-        )
         end = self._clock() + DEADLINE_S
-        named = [self._env.get("NCCL_RAS_ADDR"), *(address for _, address in loaded)]
-        given = [address for text in named if text for address in parse_address(text)]
-        usual = dict.fromkeys((*given[:_MOST_ADDRESSES], *_LOCAL))
-        for address in usual if self._addresses is None else self._addresses:
+        for address in self._addresses_to_try(loaded) if self._addresses is None else self._addresses:
             if address in self._refused:
                 message = f"not asked: at {host_port(*address)} answers NCCL below {_version_text(OLDEST)}"
                 return Failure(FailureKind.UNSUPPORTED, message, self._clock())
@@ -710,8 +702,19 @@ class RasReader:
                     return Failure(error.kind, clean(error, 300), self._clock())
             else:
                 return self._judge_version(address, answer)
+        why = (
+            ", although it is loaded: is NCCL_RAS_ENABLE 0, or its network not the host's?"
+            if loaded
+            else ": one GPU alone needs no NCCL; a container needs the host's network"
+        )
         message = f"no RAS thread of NCCL listens on this machine{why}"
         return Failure(FailureKind.REFUSED, message, self._clock())
+
+    def _addresses_to_try(self, loaded: Sequence[LoadedNccl]) -> Sequence[Address]:
+        """Return the addresses that environments name, then the usual ones, each once."""
+        variables = [self._env.get("NCCL_RAS_ADDR"), *(variable for _, variable in loaded)]
+        named = [address for variable in variables if variable for address in parse_address(variable)]
+        return list(dict.fromkeys((*named[:_MOST_ADDRESSES], *_LOCAL)))
 
     def _judge_version(self, address: Address, answer: RanksAnswer) -> RanksReply | Failure:
         """Return an answer with a remark on its version; refuse one that is too old, and its address."""

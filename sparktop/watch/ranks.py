@@ -1,4 +1,4 @@
-"""Asks NCCL about the ranks of a backend, on a key or once its engine seems to be stuck, and never else.
+"""Asks NCCL about the ranks of a backend, only on a key or once its engine seems to be stuck.
 
 A verdict needs three answers over ten seconds, so a round asks several times; it ends as soon as there is a
 verdict. Every answer goes to the store, which judges.
@@ -69,9 +69,9 @@ class RankAsker:
             return f"NCCL is being asked about {name}"
         if (why := why_not_ask(view)) is not None:
             return f"NCCL is not asked about {name}: {why}"
-        samples = {machine.name: machine.sample for machine in self._store.snapshot().nodes}
-        gpus = [None if (sample := samples.get(node)) is None else len(sample.gpus) for node in view.nodes]
-        if None not in gpus and sum(filter(None, gpus)) == 1:  # all its machines are known
+        samples = [machine.sample for machine in self._store.snapshot().nodes if machine.name in view.nodes]
+        gpus = [len(sample.gpus) for sample in samples if sample is not None]
+        if len(gpus) == len(view.nodes) and sum(gpus) == 1:  # all its machines are known
             return f"NCCL is not asked about {name}: it runs on one GPU and has no other ranks"
         nodes = [node for node in view.nodes if self._source(node) is not None]
         if not nodes:
