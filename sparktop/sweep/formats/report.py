@@ -60,7 +60,7 @@ from sparktop.sweep.terms.definitions import (
     METRICS,
     WARNINGS,
     in_sentence,
-    lines,
+    metric_lines,
     term_lines,
 )
 from sparktop.sweep.view.capacity import capacity_sentences, compared_words
@@ -322,7 +322,9 @@ def _comparison_definitions(
         if name in a_series.definitions
     }
     agreed = {name for name in metrics if name not in comparison.definitions and name in own_words}
-    items = lines([name for name in metrics if name not in comparison.definitions and name not in agreed])
+    items = metric_lines(
+        [name for name in metrics if name not in comparison.definitions and name not in agreed]
+    )
     items += [
         f"{METRICS[name].title} ({METRICS[name].unit}): {own_words[name]}."
         for name in metrics
@@ -429,7 +431,7 @@ def _sweep_definitions(result: SweepResult, series: Sequence[Series], grids: Seq
     words = {head for grid in grids for head in grid.heads if isinstance(head, str)}
     cells = (cell for grid in grids for row in grid.rows for cell in row)
     words |= {sign.strip("()") for cell in cells if isinstance(cell, str) for sign in cell.split()}
-    return Section(MEANINGS, items=(load, *lines(shown), *term_lines(words)), folded=True)
+    return Section(MEANINGS, items=(load, *metric_lines(shown), *term_lines(words)), folded=True)
 
 
 def _paragraphs(result: SweepResult) -> Iterator[str]:

@@ -35,7 +35,7 @@ STEADY_S = 30.0
 """Default duration in seconds of a run in steady mode, if neither duration nor requests are given."""
 OPEN_S = 60.0
 """Default duration in seconds of the measured part of a run in open mode."""
-_LEVELS = (
+_BURSTS = (
     SweepSpec("quick", concurrency=(1, 4, 16), climb_to=CLIMB_TO, prompt_lengths=(128,), tg=64, runs=3),
     SweepSpec("topology", concurrency=(1, 2, 4, 8, 16, 32, 64), prompt_lengths=(1024,), tg=128, runs=3),
     SweepSpec(
@@ -81,7 +81,7 @@ _INTERFERENCE = SweepSpec(
     beside=32_768,
 )
 """Requests while long prompts arrive."""
-BUILT_IN = (*(replace(preset, more_runs=True) for preset in _LEVELS), _INTERFERENCE)
+BUILT_IN = (*(replace(preset, more_runs=True) for preset in _BURSTS), _INTERFERENCE)
 """The built-in presets, in the order in which they are listed.
 
 In those of bursts, a level has as many runs as a reliable result needs.
@@ -117,10 +117,11 @@ def find_preset(name: str, configured: Iterable[SweepSpec] = ()) -> SweepSpec:
 
 
 _CONVERTED = frozenset({"targets", "mode", "order", "api", "slo", "trace", "prompts"})
-_SAME = tuple(
+"""Settings of which a plan has another form: a member of an enumeration, or what a text or a file says."""
+_UNCHANGED = tuple(
     name for name in Plan.__struct_fields__ if name in SweepSpec.__struct_fields__ and name not in _CONVERTED
 )
-"""The settings that a plan holds as they are given; it has the converted ones in another form."""
+"""Settings that a plan holds as they are given."""
 _ENUMERATIONS = {"mode": LoadMode, "order": Order, "api": Api}
 """Settings whose words are members of an enumeration."""
 
@@ -141,7 +142,7 @@ def make_plan(
         UsageError: settings contradict each other or cannot be used, or two targets have the same name.
     """
     given = spec.given
-    settings = {name: given[name] for name in _SAME if name in given}
+    settings = {name: given[name] for name in _UNCHANGED if name in given}
     settings |= {name: kind(given[name]) for name, kind in _ENUMERATIONS.items() if name in given}
     settings |= _axis_settings(spec, replay)
     checked_body(dict(spec.extra_body))
@@ -226,17 +227,20 @@ def _without_unfit_settings(plan: Plan) -> Plan:
     """Return `plan` without settings of its preset that do not fit its order, its mode or its search.
 
     Interleaved targets need the same levels and runs; an SLO search chooses its levels itself; the duration
-    of a level in steady mode is fixed. Where context and prompt are one request, the prompt is longer.
+    of a level in steady mode is fixed. Where context and prompt are sent as one request, its length is the
+    sum of theirs.
     """
-    chosen = not plan.searches and plan.order is Order.ASCENDING
-    bursts = plan.mode is LoadMode.BURST and plan.runs_of(1) is not None
-    whole = plan.whole and bool(plan.depths)
-    lengths = tuple(depth + length for depth in plan.depths for length in plan.lengths)
+    takes_levels_in_turn = not plan.searches and plan.order is Order.ASCENDING
+    # Where a duration bounds a level, the number of its runs is not known before.
+    counts_bursts = plan.mode is LoadMode.BURST and plan.runs_of(1) is not None and plan.requests is None
+    joined_lengths = tuple(depth + length for depth in plan.depths for length in plan.lengths)
     return replace(
         plan,
-        climb_to=plan.climb_to if chosen and not plan.depths and not plan.texts else None,
-        more_runs=plan.more_runs and chosen and bursts and plan.requests is None,
-        prompt_lengths=tuple(dict.fromkeys(lengths)) if whole else plan.prompt_lengths,
+        climb_to=plan.climb_to if takes_levels_in_turn and not plan.depths and not plan.texts else None,
+        more_runs=plan.more_runs and takes_levels_in_turn and counts_bursts,
+        prompt_lengths=tuple(dict.fromkeys(joined_lengths))
+        if plan.whole and plan.depths
+        else plan.prompt_lengths,
     )
 
 
@@ -356,8 +360,6 @@ _KEYS = {
     "whole-prompt": "whole",
 }
 """Keys of a preset that are called otherwise than the options of the command line."""
-_ANY = SweepTarget("any", "http://127.0.0.1")
-"""A target for plans that are only checked."""
 
 
 def preset_faults(preset: SweepSpec) -> Iterator[tuple[str, str]]:
@@ -380,7 +382,7 @@ def preset_faults(preset: SweepSpec) -> Iterator[tuple[str, str]]:
     if not is_usable:
         return
     try:
-        make_plan(preset, (_ANY,))
+        make_plan(preset, (SweepTarget("any", "http://127.0.0.1"),))  # only the settings are checked
     except UsageError as error:
         yield _faulty_key(str(error), preset), _with_keys(str(error))
 

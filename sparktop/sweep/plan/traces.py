@@ -9,7 +9,7 @@ import stat
 from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -35,8 +35,8 @@ class TracedRequest(Struct, frozen=True):
     number: int
     """Position in the replay, from 0; 0 as long as it has none."""
     due_s: float | None
-    """Seconds after the begin of the replay at which it is due, before it has a place seconds on the file's
-    clock; None if only its predecessor decides, or if it has no time."""
+    """Seconds after the begin of the replay at which it is due; as its line states it, the time on the file's
+    clock in seconds. None if only its predecessor decides, or if the line states none."""
     prompt_tokens: int | None
     """None if the file holds the text instead."""
     output_tokens: int
@@ -60,8 +60,8 @@ class TracedRequest(Struct, frozen=True):
 
 MOST_TIME_S = 1e11
 """Largest time that is accepted, in seconds: Unix time in milliseconds is above it."""
-_PER_S = 1000.0
-"""Milliseconds, the unit of Mooncake's times, in a second."""
+_MS_PER_S = 1000.0
+"""Milliseconds are the unit of Mooncake's times."""
 Row = TypeVar("Row")
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - times without a zone are compared with each other only
 """Begin of the file's clock where it has dates."""
@@ -75,8 +75,8 @@ class _Line(Struct, frozen=True):
     """A line of Mooncake or aiperf, with times in milliseconds."""
 
     output_length: Annotated[int, Meta(ge=0, le=MOST_TOKENS)]
-    timestamp: Annotated[float, Meta(ge=-MOST_TIME_S * _PER_S, le=MOST_TIME_S * _PER_S)] | None = None
-    delay: Annotated[float, Meta(ge=0, le=MOST_TIME_S * _PER_S)] | None = None
+    timestamp: Annotated[float, Meta(ge=-MOST_TIME_S * _MS_PER_S, le=MOST_TIME_S * _MS_PER_S)] | None = None
+    delay: Annotated[float, Meta(ge=0, le=MOST_TIME_S * _MS_PER_S)] | None = None
     session_id: str | int | None = None
     input_length: Annotated[int, Meta(ge=0, le=MOST_TOKENS)] | None = None
     text_input: str | None = None
@@ -108,7 +108,7 @@ def iso_seconds(text: str) -> float:
     try:
         at = datetime.fromisoformat(text)
         if at.tzinfo is not None:
-            at = at.replace(tzinfo=None) - (at.utcoffset() or at - at)
+            at = at.astimezone(UTC).replace(tzinfo=None)
         return (at - _EPOCH).total_seconds()
     except (ValueError, OverflowError):
         raise FaultError(f"'{clean(text, _SHOWN)}' is not a date and time") from None
@@ -140,7 +140,8 @@ FORMAT_NAMES = tuple(form.value for form in TraceFormat)
 
 
 Memory = dict[str, int]
-"""What a reader keeps from the earlier lines of a file."""
+"""What a reader keeps of a file's earlier lines: of Azure's the column of each field, of the others the
+tokens of each session so far."""
 
 _BLOCK = 512
 """Tokens of each block of a Mooncake prompt."""
@@ -181,7 +182,7 @@ def _read_mooncake(text: str, lengths: Memory) -> TracedRequest:
     session = None if row.session_id is None else str(row.session_id)
     if row.timestamp is None and session is None:
         raise FaultError("neither timestamp nor session_id")
-    at_s = None if row.timestamp is None else row.timestamp / _PER_S
+    at_s = None if row.timestamp is None else row.timestamp / _MS_PER_S
     length, blocks, scope = row.input_length, row.hash_ids or (), ""
     if length is not None and session is not None and not blocks:
         scope = f"session {session}"
@@ -196,7 +197,7 @@ def _read_mooncake(text: str, lengths: Memory) -> TracedRequest:
         _BLOCK if blocks and length is not None else 0,
         scope,
         session=session,
-        delay_s=(row.delay or 0.0) / _PER_S,
+        delay_s=(row.delay or 0.0) / _MS_PER_S,
         text=row.text_input,
     )
 
@@ -357,10 +358,9 @@ class Trace:
 
     def _place_in_replay(self, stated: TracedRequest) -> TracedRequest | None:
         """Return a request, as its line states it, with its place in the replay; None if it has none."""
-        session = stated.session
+        session, choice = stated.session, self.choice
         after = self._latest.get(session)
         at_s = self._time_s(stated, follows=session in self._latest)
-        choice = self.choice
         in_part = after is not None if at_s is None else choice.from_s <= at_s < self._end_s
         if in_part and (stated.output_tokens == 0 or stated.prompt_tokens == 0):
             self.skipped += 1

@@ -153,14 +153,16 @@ class RequestTrace(Struct, eq=False):
         """
         if self.first_token is None:
             return None
-        return self.first_token - self.hidden_before * (self._tpot_s or 0.0)
+        return self.first_token - self.hidden_before * (self._timed_tpot_s or 0.0)
 
     @property
     def end(self) -> float:
         """Time when the request ended; while it runs, the time of its latest event."""
         if self.ended is not None:
             return self.ended.at
-        return max(self.start, self.first_event or self.start, *(at for at, _ in self.arrivals[-1:]))
+        if self.arrivals:
+            return self.arrivals[-1][0]
+        return self.start if self.first_event is None else self.first_event
 
     @property
     def ttfr_s(self) -> float | None:
@@ -177,7 +179,7 @@ class RequestTrace(Struct, eq=False):
             return None
         ttft_s = self.first_token - self.start
         unseen = 0 if self.spans_all else self.untimed_tokens + self.hidden_before
-        if unseen and (self._tpot_s is None or unseen * self._tpot_s > CERTAIN_SHARE * ttft_s):
+        if unseen and (self._timed_tpot_s is None or unseen * self._timed_tpot_s > CERTAIN_SHARE * ttft_s):
             return None
         return ttft_s
 
@@ -210,7 +212,7 @@ class RequestTrace(Struct, eq=False):
         return None if tpot_s is None else 1 / tpot_s
 
     @property
-    def _tpot_s(self) -> float | None:
+    def _timed_tpot_s(self) -> float | None:
         """Seconds per token as `tpot_s`, by the tokens of known time alone, however many others there are."""
         later = self.timed_tokens - self.arrivals[0][1] if self.arrivals else 0
         return (self.arrivals[-1][0] - self.arrivals[0][0]) / later if later else None
@@ -338,31 +340,31 @@ def rate_rules(
     have no `sustained_tps`.
     """
     # What the server counts beyond the new tokens of a prompt is its context, however long that came out.
-    new = level.pp if level.depth else None
+    new_tokens = level.pp if level.depth else None
     rules: dict[str, Callable[[Sequence[RequestTrace]], float | None]] = {
         "pure_decode_tps": lambda run: pure_decode_tps(run, concurrency),
         "peak_tps": peak_tps,
         "output_tps": output_tps,
-        "total_tps": lambda run: total_tps(run, new),
+        "total_tps": lambda run: total_tps(run, new_tokens),
         "requests_per_s": requests_per_s,
     }
     if mode is LoadMode.BURST:
         return rules | {
-            "prefill_tps": lambda run: prefill_tps(run, new),
+            "prefill_tps": lambda run: prefill_tps(run, new_tokens),
             "decode_tps": decode_tps,
         }
     return rules | {"sustained_tps": lambda run: sustained_tps(run, concurrency)}
 
 
-def prefill_tps(run: Sequence[RequestTrace], new: int | None = None) -> float | None:
+def prefill_tps(run: Sequence[RequestTrace], new_tokens: int | None = None) -> float | None:
     """Return a run's prompt tokens/s: prompt tokens / (latest first token - earliest request start).
 
-    Of each prompt the last `new` tokens count (None: all): the server has the others in its prefix cache.
+    Of each prompt the last `new_tokens` count (None: all): the server has the others in its prefix cache.
 
     Return None if a prompt length or the time of the latest first token is unknown.
     """
     firsts = [(trace.first_token, trace) for trace in run if trace.first_token is not None]
-    tokens = prompt_tokens(run, new)
+    tokens = prompt_tokens(run, new_tokens)
     if not firsts or tokens is None:
         return None
     latest, trace = max(firsts, key=itemgetter(0))
@@ -385,9 +387,9 @@ def decode_tps(run: Sequence[RequestTrace]) -> float | None:
     if any(trace.untimed_tokens for trace in run) and not all(trace.is_counted for trace in run):
         return None  # a chunk may hold several tokens, and of a failed request only the chunks are known
     tokens = sum(
-        trace.tokens - arrivals[0][1] if trace.spans_all else trace.timed_tokens - arrivals[0][1]
+        (trace.tokens if trace.spans_all else trace.timed_tokens) - trace.arrivals[0][1]
         for trace in run
-        if (arrivals := trace.arrivals)
+        if trace.arrivals
     )
     if not tokens:
         return None
@@ -420,9 +422,8 @@ def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | No
         inside = [arrivals for arrivals in streams if arrivals[0][0] <= begin and end <= arrivals[-1][0]]
         rates = [_own_tps(arrivals, begin, end) for arrivals in inside]
         known_rates = [rate for rate in rates if rate is not None]
-        if len(known_rates) == len(
-            inside
-        ):  # otherwise the interval is too short for two reads of each stream
+        # Of a stream without two reads in the interval, the rate is unknown.
+        if len(known_rates) == len(inside):
             tokens += sum(known_rates) * (end - begin)
             whole_s += end - begin
     return tokens / whole_s if whole_s > 0 else None
@@ -461,7 +462,7 @@ def peak_tps(run: Sequence[RequestTrace]) -> float | None:
     before = [0, *upto]
     # One of the windows with the most tokens ends with an arrival, so only these windows are compared.
     return max(
-        (upto[at] - before[bisect_right(times, end - PEAK_WINDOW_S)] for at, end in enumerate(times)),
+        (upto[place] - before[bisect_right(times, end - PEAK_WINDOW_S)] for place, end in enumerate(times)),
         default=0,
     )
 
@@ -471,14 +472,14 @@ def output_tps(run: Sequence[RequestTrace]) -> float | None:
     return _per_second(sum(trace.tokens for trace in run), run_duration_s(run))
 
 
-def total_tps(run: Sequence[RequestTrace], new: int | None = None) -> float | None:
+def total_tps(run: Sequence[RequestTrace], new_tokens: int | None = None) -> float | None:
     """Return tokens/s: (prompt + generated tokens) / duration of the run.
 
-    Of each prompt the last `new` tokens count, as in `prefill_tps`.
+    Of each prompt the last `new_tokens` count, as in `prefill_tps`.
 
     Return None if a prompt length is unknown, or if the duration is 0.
     """
-    prompts = prompt_tokens(run, new)
+    prompts = prompt_tokens(run, new_tokens)
     if prompts is None:
         return None
     return _per_second(prompts + sum(trace.tokens for trace in run), run_duration_s(run))

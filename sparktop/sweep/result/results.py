@@ -297,7 +297,8 @@ class PlanResult(Part):
             body = clean(json.dumps(self.extra_body, ensure_ascii=False), _LONGEST_BODY)
             words.append(f"each request with {body}")
         if self.headers:
-            words.append(f"with the header{'s'[: len(self.headers) - 1]} {', '.join(self.headers)}")
+            plural = "s" if len(self.headers) > 1 else ""
+            words.append(f"with the header{plural} {', '.join(self.headers)}")
         if self.timeout_s is not None:
             words.append(f"failed after {self.timeout_s:g} s without a token")
         return tuple(words)
@@ -310,8 +311,10 @@ class PlanResult(Part):
     def axis(self) -> tuple[LoadPoint, ...]:
         """The planned levels on the axis of the sweep."""
         if self.load is LoadKind.CONCURRENCY:
-            texts = (self.prompts and self.prompts.texts) or (None,)
-            return tuple(concurrency_point(level, text) for level in self.concurrency for text in texts)
+            texts = () if self.prompts is None else self.prompts.texts
+            return tuple(
+                concurrency_point(level, text) for level in self.concurrency for text in texts or (None,)
+            )
         points = (_point_of(self.load, level) for level in self.points)
         name = None if self.trace is None else self.trace.name
         return tuple(replace(point, trace=name) for point in points if point is not None)
@@ -430,7 +433,8 @@ class ClientResult(Part):
 class ContextPart(Part):
     """The runs that sent the context alone, and what the prompts after it found in the prefix cache.
 
-    llama-benchy's rows `ctx_pp @ d4096` and `ctx_tg @ d4096`. The columns `each_…` have an entry per request.
+    llama-benchy has these figures in rows such as `ctx_pp @ d4096` and `ctx_tg @ d4096`. The columns `each_…`
+    have an entry per request.
     """
 
     counted_tokens: Number = None
@@ -498,7 +502,7 @@ class ProbeResult(Part):
 
 
 class RanOut(Part):
-    """What held the servers back at a level that fails, or at the largest one."""
+    """What ran out first at a level that fails, or at the largest one: slots, memory, or another limit."""
 
     kind: Text | None = None
     """Such as "KV cache" or "slots"; None if unknown."""
@@ -711,6 +715,8 @@ class ComparisonResult(Part):
 
     None in files of older versions, in which each row was tested separately."""
     independent_engines: tuple[IndependentEngines, ...] = ()
+    capacity: CapacityComparison | None = None
+    """The answers of capacity searches; None unless at least two of the series have one."""
 
     @property
     def names_by_definition(self) -> Iterator[tuple[str, str, list[str]]]:
@@ -723,9 +729,6 @@ class ComparisonResult(Part):
         """Return the row of a metric under a load with `pp` prompt tokens; None if there is no such row."""
         same = (row for row in self.rows if (row.metric, row.point, row.depth) == (metric, point, depth))
         return next((row for row in same if row.pp in {None, pp}), None)
-
-    capacity: CapacityComparison | None = None
-    """The answers of capacity searches; None unless at least two of the series have one."""
 
 
 class CallGroup(Part):
@@ -836,7 +839,7 @@ class AgentsResult(Part):
         return sum(self.early.values())
 
     @property
-    def fit(self) -> float | None:
+    def conversations_in_cache(self) -> float | None:
         """How many conversations of mean length stay in the KV cache, the shared start counted once."""
         if self.kv_capacity_tokens is None or self.context_tokens is None:
             return None
@@ -957,9 +960,9 @@ class RequestColumns(Part):
     """Agents: what each request followed: "first" (nothing), "human", "tool", or whatever that was, the
     "compacted" context."""
     ok: tuple[bool, ...] = ()
-    """Of requests that do not count: whether the server completed the request."""
+    """Only of requests that do not count (`uncounted`): whether the server completed the request."""
     missed: tuple[Literal["error", "unanswered"] | None, ...] = ()
-    """Of these: how a measured one ended; None for one that was not measured."""
+    """Likewise: how a measured request ended; None for one that was not measured."""
 
 
 class ServerSide(Part):
@@ -1044,9 +1047,9 @@ class LeftRequests(Part):
 
 
 class BesideResult(Part):
-    """What the requests of a level showed while long prompts arrived, each when the one before had ended.
+    """What the requests of a level showed while long prompts arrived, one long prompt at a time.
 
-    No figure has values of the long prompts, except the first four.
+    `prompt_tokens` to `error` describe the long prompts; all other figures leave these out.
     """
 
     prompt_tokens: Count

@@ -31,10 +31,7 @@ TEMPLATE_TOKENS = 16
 
 
 def context_command(command: RunLoad) -> RunLoad:
-    """Return the run that sends the contexts of the requests of `command` alone.
-
-    The commands of a level with depth have contexts.
-    """
+    """Return the run that sends the contexts of the requests of `command` alone; `command` must have some."""
     assert command.context is not None  # noqa: S101 - only levels with depth send contexts
     return replace(command, id=f"{command.id}-context", context=replace(command.context, alone=True))
 
@@ -60,14 +57,11 @@ def context_part(
     mean_tokens = fmean(context_tokens) if context_tokens else None
     # What a chat template adds for the context's message is not looked for in the cache.
     expected = min(level.depth, mean_tokens or level.depth)
-    by_counters = _counted_percent(expected, prompts, growth)
-    found_percent = by_counters
-    found_from: Literal["answers", "counters"] | None = None if by_counters is None else "counters"
-    ends = [trace.ended for trace in prompts if trace.ended is not None and trace.ok]
-    cached = [end.cached_tokens for end in ends if end.cached_tokens is not None]
-    if cached and len(cached) == len(ends):
-        found_percent = _PERCENT * sum(min(expected, tokens) for tokens in cached) / (expected * len(ends))
-        found_from = "answers"
+    counted_percent = _counted_percent(expected, prompts, growth)
+    answered_percent = _answered_percent(expected, prompts)
+    found_from: Literal["answers", "counters"] | None = None
+    if counted_percent is not None or answered_percent is not None:
+        found_from = "counters" if answered_percent is None else "answers"
     return ContextPart(
         counted_tokens=mean_tokens,
         ok=sent.requests.ok,
@@ -81,11 +75,18 @@ def context_part(
         each_ttfr_ms=() if each is None else each.ttfr_ms,
         each_ttft_ms=() if each is None else each.ttft_ms,
         each_stream_tps=() if each is None else each.stream_tps,
-        found_percent=found_percent,
+        found_percent=counted_percent if answered_percent is None else answered_percent,
         found_from=found_from,
         asked_tokens=None if growth is None else growth.cache_queries,
-        counted_percent=by_counters,
+        counted_percent=counted_percent,
     )
+
+
+def _answered_percent(tokens: float, prompts: Sequence[RequestTrace]) -> float | None:
+    """Return how much of contexts of `tokens` tokens all answers together report as found, in percent."""
+    ends = [trace.ended for trace in prompts if trace.ended is not None and trace.ok]
+    cached = [min(tokens, end.cached_tokens) for end in ends if end.cached_tokens is not None]
+    return _PERCENT * sum(cached) / (tokens * len(ends)) if cached and len(cached) == len(ends) else None
 
 
 def _counted_percent(tokens: float, prompts: Sequence[RequestTrace], growth: Counters | None) -> float | None:
@@ -122,11 +123,11 @@ def context_doubts(level: LevelResult) -> Iterator[Validity]:
         else:
             message = "nothing was in the prefix cache: is it off (--no-enable-prefix-caching)?"
         yield Validity(code=NO_PREFIX_CACHE, message=message)
-    elif level.depth and (missing := level.depth * (1 - percent / _PERCENT)) > max(
-        _LOST_SHARE * level.depth, _LONGEST_BLOCK
-    ):
-        yield Validity(
-            code=CONTEXT_LOST,
-            message=f"only {percent:.0f} % of the context was still in the prefix cache: {missing:,.0f} of "
-            f"{level.depth:,} tokens were computed again with the prompt",
-        )
+    else:
+        missing = level.depth * (1 - percent / _PERCENT)
+        if missing > max(_LOST_SHARE * level.depth, _LONGEST_BLOCK):
+            message = (
+                f"only {percent:.0f} % of the context was still in the prefix cache: {missing:,.0f} of "
+                f"{level.depth:,} tokens were computed again with the prompt"
+            )
+            yield Validity(code=CONTEXT_LOST, message=message)

@@ -107,19 +107,19 @@ _ALL = (
         more_is_better=False,
         decimals=2,
     ),
-    _latency("client_wait_ms", "Client wait", "start - when the request was due", 1),
+    _latency("client_wait_ms", "Client wait", "start - when the request was due", decimals=1),
     _latency("ttft_tool_ms", "TTFT after tool", "TTFT of calls of agents with the output of a tool"),
     _latency("ttft_human_ms", "TTFT after person", "TTFT of calls of agents with a person's later request"),
     _latency("request_ms", "Model time", "E2E of all calls that a person's request took, without tools"),
     _latency("ttft_ms", "TTFT", "first token - start of the request; reasoning counts; mean over requests"),
     _latency("ttfr_ms", "TTFR", "first event of the stream - start of the request; mean over requests"),
     _latency("first_answer_ms", "First answer", "first token that is not reasoning - start of the request"),
-    _latency("itl_ms", "ITL", "gap between consecutive tokens; mean over all gaps", 1),
+    _latency("itl_ms", "ITL", "gap between consecutive tokens; mean over all gaps", decimals=1),
     _latency(
         "tpot_ms",
         "TPOT",
         "(last - first token) / tokens after the first read; mean over requests",
-        1,
+        decimals=1,
     ),
     _latency("e2e_ms", "E2E", "end - start of the request; mean over requests"),
 )
@@ -176,7 +176,7 @@ TERMS = {
 """Meaning of other terms and signs in a report's tables."""
 
 
-def lines(names: Collection[str]) -> list[str]:
+def metric_lines(names: Collection[str]) -> list[str]:
     """Return a line of text for each metric in `names`, with title, unit, meaning and definition."""
     return [
         f"{metric.title} ({metric.unit}): {': '.join(filter(None, (metric.meaning, metric.definition)))}."

@@ -173,10 +173,11 @@ def _slo_limits(result: SweepResult) -> Iterable[LimitLine]:
 def _conversation_limits(result: SweepResult) -> Iterable[LimitLine]:
     """Yield how many conversations fit the KV cache, where levels lie on both sides of that."""
     for target in result.targets:
-        levels = target.in_order()
-        fitting = [level for level in levels if level.agents is not None and level.agents.fit is not None]
-        fit = min((level.agents.fit or 0.0 for level in fitting if level.agents is not None), default=0.0)
-        if fitting and fitting[0].point.value <= fit <= fitting[-1].point.value:
+        levels = [(level.point.value, level.agents) for level in target.in_order()]
+        fits = [(load, agents.conversations_in_cache) for load, agents in levels if agents is not None]
+        known = [(load, count) for load, count in fits if count is not None]
+        fit = min((count for _, count in known), default=0.0)
+        if known and known[0][0] <= fit <= known[-1][0]:
             words = f"{fit:.0f} conversations fit the KV cache of {target.name}"
             for metric in AGENT_CURVES:
                 yield LimitLine(metric, words, fit, upright=True)

@@ -212,7 +212,11 @@ def conversation_figures(level: LevelResult) -> dict[str, float]:
             figures[f"{name}_p50_ms"] = None if group is None else group.p50
             figures[f"{name}_p90_ms"] = None if group is None else group.p90
         figures["cached_percent"] = _cached_percent(agents)
-        figures |= {"fit": agents.fit, "calls": agents.calls, "interactivity_tps": agents.interactivity_tps}
+        figures |= {
+            "fit": agents.conversations_in_cache,
+            "calls": agents.calls,
+            "interactivity_tps": agents.interactivity_tps,
+        }
     return {name: value for name, value in figures.items() if value is not None}
 
 
@@ -252,7 +256,8 @@ def conversation_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     if agents.ended_early:
         yield "Ended early", f"{agents.early_words}: {agents.early_message or ''}".removesuffix(": ")
     if agents.context_tokens is not None:
-        fit = "" if agents.fit is None else f"; {agents.fit:.0f} such conversations fit the KV cache"
+        count = agents.conversations_in_cache
+        fit = "" if count is None else f"; {count:.0f} such conversations fit the KV cache"
         yield "Context", f"{agents.context_tokens:,.0f} tokens on average{fit}"
     if agents.interactivity_tps is not None:
         yield "Interactivity", f"{agents.interactivity_tps:.1f} tok/s, E2E-normalised, 90th percentile"
