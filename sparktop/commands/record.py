@@ -176,12 +176,12 @@ def unit(program: Path, output: str | None, config: str | None = None, targets: 
         "# Record *other* hosts where you can: a machine that hangs writes nothing, and its last seconds are "
         "lost."
     )
-    elsewhere = Path(file).parent
+    folder = Path(file).parent
     # A folder of another user can be written by root with this capability alone.
     places = (
         []
-        if elsewhere.is_relative_to(_STATE)
-        else [f"ReadWritePaths={quote_word(str(elsewhere))}", "CapabilityBoundingSet=CAP_DAC_OVERRIDE"]
+        if folder.is_relative_to(_STATE)
+        else [f"ReadWritePaths={quote_word(str(folder))}", "CapabilityBoundingSet=CAP_DAC_OVERRIDE"]
     )
     return unit_text(
         "record",

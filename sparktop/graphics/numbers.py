@@ -35,17 +35,15 @@ class _Unit(Struct, frozen=True):
     steps: tuple[tuple[float, int], ...]
     """Ascending pairs (limit, decimals): the first limit above a number determines its decimals. A number at
     or above the last limit is written in a larger unit."""
-    grouped: bool = False
+    has_commas: bool = False
     """Whether the digits of a number from 1,000 on are grouped by commas."""
 
 
 _MOST_PREFIXED = 1e21
 """From this number on, more than three digits before the point remain with every prefix."""
 _MOST_DAYS = 9999
-_GROUPED = 999.5
-"""From this number on, digits without a unit are grouped."""
-_ALWAYS_GROUPED = 9999.5
-"""From this number on, digits without a unit are not shown without commas."""
+_COMMAS_FROM, _ONLY_COMMAS_FROM = 999.5, 9999.5
+"""From these numbers on, digits of units with commas have one; and are not shown without, to fit, either."""
 _WHOLE_FROM, _WITH_EXPONENT = 1000.0, 1e9
 """From these numbers on, a figure of a sweep has no decimals, and an exponent."""
 _THREE_DIGITS = ((10.0, 2), (100.0, 1), (1000.0, 0))
@@ -59,8 +57,8 @@ def _metric_units(suffix: str, short: str) -> tuple[_Unit, ...]:
     )
 
 
-_COUNT = (_Unit(1.0, ("",), ((10_000.0, 0),), grouped=True), *_metric_units("", ""))
-_RATE = (_Unit(1.0, ("",), ((100.0, 1), (100_000.0, 0)), grouped=True), *_metric_units("", ""))
+_COUNT = (_Unit(1.0, ("",), ((10_000.0, 0),), has_commas=True), *_metric_units("", ""))
+_RATE = (_Unit(1.0, ("",), ((100.0, 1), (100_000.0, 0)), has_commas=True), *_metric_units("", ""))
 _PERCENT = (_Unit(1.0, (" %",), ((1000.0, 0),)), *_metric_units(" %", " %"))
 _MHZ = (
     _Unit(1.0, (" MHz", "MHz", "M"), ((10_000.0, 0),)),
@@ -109,9 +107,9 @@ def _spellings(size: float, unit: _Unit, *, finest: bool) -> Iterator[str]:
         for decimals in range(most_decimals, -1, -1):
             digits = f"{number:.{decimals}f}"
             if size == 0.0 or float(digits) != 0.0:
-                if unit.grouped and number >= _GROUPED:
+                if unit.has_commas and number >= _COMMAS_FROM:
                     yield f"{number:,.{decimals}f}"
-                if not unit.grouped or number < _ALWAYS_GROUPED:
+                if not unit.has_commas or number < _ONLY_COMMAS_FROM:
                     yield digits + suffix
             elif finest:
                 yield f"<{10.0**-decimals:.{decimals}f}{suffix}"
@@ -147,9 +145,10 @@ def _number_text(value: float | None, width: int, units: tuple[_Unit, ...]) -> s
             if len(shown) <= width:
                 return shown.rjust(width)
     base = next(unit for unit in units if unit.factor == 1.0)
-    mantissa, _, exponent = f"{finite:.0e}".replace("-", MINUS, 1 if finite < 0 else 0).partition("e")
+    mantissa, _, exponent = f"{size:.0e}".partition("e")
+    sign = MINUS if finite < 0 else ""
     for suffix in base.suffixes:
-        text = f"{mantissa}e{int(exponent)}{suffix}"
+        text = f"{sign}{mantissa}e{int(exponent)}{suffix}"
         if len(text) <= width:
             return text.rjust(width)
     return TOO_WIDE.rjust(width)

@@ -29,12 +29,13 @@ class Explained(Struct, frozen=True):
 
     @property
     def all_remedies(self) -> tuple[str, ...]:
-        """The remedy, or those of all cases, each behind its case; of several with the same, behind these."""
+        """The remedy, or those of all cases, each after its case, or after the cases that share it."""
         cases: dict[str, list[str]] = {}
         for case, remedy in self.remedies.items():
             cases.setdefault(remedy, []).append(case)
-        remedies = [f"{', '.join(names)}: {remedy}" for remedy, names in cases.items()]
-        return tuple(remedy.translate(_WITHOUT_BRACES) for remedy in remedies or [self.remedy] if remedy)
+        by_case = [f"{', '.join(sharing)}: {remedy}" for remedy, sharing in cases.items()]
+        general = [self.remedy] if self.remedy and not by_case else []
+        return tuple(remedy.translate(_WITHOUT_BRACES) for remedy in (*by_case, *general))
 
     @property
     def line(self) -> str:

@@ -22,4 +22,4 @@ class Struct:
             if isinstance(default, dict | list | set):
                 setattr(cls, name, field(default_factory=type(default)))
         dataclass(frozen=frozen)(cls)
-        cls.__struct_fields__ = tuple(one.name for one in fields(cls))  # type: ignore[arg-type]  # is one now
+        cls.__struct_fields__ = tuple(declared.name for declared in fields(cls))  # type: ignore[arg-type]  # is one now

@@ -43,10 +43,8 @@ PER_FINISHED_REQUEST = "per finished request"
 
 _NO_FIGURES: Mapping[str, float | None] = dict.fromkeys(figure.name for figure in COUNTER_FIGURES)
 _COMPUTED = tuple(figure for figure in COUNTER_FIGURES if figure.how in {How.RATE, How.PERCENT, How.MEAN})
-_COUNTS, _GAUGES = (
-    {figure.counter: figure for figure in COUNTER_FIGURES if figure.how in hows}
-    for hows in ({How.COUNT}, {How.GAUGE, How.HIGHEST})
-)
+_COUNTS = {figure.counter: figure for figure in COUNTER_FIGURES if figure.how is How.COUNT}
+_GAUGES = {figure.counter: figure for figure in COUNTER_FIGURES if figure.how in {How.GAUGE, How.HIGHEST}}
 """Metrics that are what the newest page reports, by the name of their counter or gauge."""
 
 _SUMMED: Mapping[str, Callable[[LaneSample], float | None]] = {
@@ -81,7 +79,7 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
     percent = partial(_percent_of_growth, lanes, window, long_s)
     prompt, generated = prompt_counter(window), rate("generation_tokens")
     live_tps, live_s = _live_generation(lanes, window, generated, interval_s)
-    ended, read = window.latency("e2e", long_s), rate("read_bytes_per_gpu")
+    e2e, read = window.latency("e2e", long_s), rate("read_bytes_per_gpu")
     return replace(
         view,
         running=total["running"],
@@ -117,9 +115,9 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
         counter_figures=_counter_figures(lanes, window, short_s, least_s, long_s),
         spec_accept_by_position=_by_position(lanes, window, long_s),
         estimated_read_gb_per_s=None if read is None else read / 1e9,
-        ttft=_before_the_end(window.latency("ttft", long_s), ended),
+        ttft=_bounded_by_e2e(window.latency("ttft", long_s), e2e),
         itl=window.latency("itl", long_s),
-        e2e=ended,
+        e2e=e2e,
         queue=window.latency("queue", long_s),
         tpot=window.latency("tpot", long_s),
         prefill=window.latency("prefill", long_s),
@@ -127,16 +125,17 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
     )
 
 
-def _before_the_end(ttft: Latency, ended: Latency) -> Latency:
-    """Return `ttft` with no wide bucket's upper edge beyond the same quantile of `ended`, the E2E.
+def _bounded_by_e2e(ttft: Latency, e2e: Latency) -> Latency:
+    """Return `ttft` with each quantile's bucket cut off at the same quantile of `e2e`.
 
-    A first token precedes its end, so that holds of about equally many requests only.
+    No request has its first token after its end. That holds for quantiles, too, if both latencies are of
+    about equally many requests.
     """
-    if not ttft.count or not _EQUAL_COUNTS <= (ended.count or 0.0) / ttft.count <= 1 / _EQUAL_COUNTS:
+    if not ttft.count or not _EQUAL_COUNTS <= (e2e.count or 0.0) / ttft.count <= 1 / _EQUAL_COUNTS:
         return ttft
     bounded = {}
     for name in ("p50", "p90", "p95", "p99"):
-        first, last = getattr(ttft, name), getattr(ended, name)
+        first, last = getattr(ttft, name), getattr(e2e, name)
         if first is None or last is None or first.bucket_s is None or last.above:
             continue
         low_s, high_s = first.bucket_s
@@ -161,7 +160,7 @@ def prefix_use(sample: EngineSample, identified: PrefixCache | None) -> PrefixUs
     prompts = [lane.ttft.count for lane in lanes if lane.ttft is not None]
     if any(lane.per_finished_request for lane in lanes):
         prompts = [*_finished_by_reason(lanes).values()]
-    # None while it may be that the server only does not report what it found.
+    # Without any count, 0 tokens were found only if the cache is off, or the reported hit rate is 0.
     uncounted = 0.0 if not cache.on or any(lane.prefix_cache_hit_percent == 0 for lane in lanes) else None
     cached = lane_sum(lanes, lambda lane: _cached_tokens(lane, uncounted))
     asked = lane_sum(lanes, lambda lane: lane.prefix_cache_queries) if cache.on else None
@@ -353,20 +352,20 @@ _TOTALLED: Mapping[str, Callable[[_Server], float | None]] = {
 }
 
 
-def _address(url: str) -> object:
-    return address_of(url) or url
-
-
 def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) -> Totals:
     """Return the sums over all servers, each once; the values of one that does not answer are unknown.
 
-    A server on the wall of a Prometheus counts with the figures that the wall shows, unless they are stale.
-    Each stands on one wall (see `EachOnce`): servers of two sites with one address are two.
+    A server that a Prometheus scrapes counts with the figures of its last scrape, unless they are stale. It
+    is in the fleet of one Prometheus (see `EachOnce`): servers of two sites with one address are two.
     """
-    walls = [view.fleet for view in fleets if view.ok and view.fleet is not None]
-    scraped = [(server, wall.late_at) for wall in walls for server in wall.servers]
-    addresses = {_address(server.url) for server, _ in scraped}
-    others = [view for view in backends if not addresses or _address(view.url) not in addresses]
+
+    def address(server: _Server) -> tuple[str, int, str] | str:
+        return address_of(server.url) or server.url
+
+    known = [view.fleet for view in fleets if view.ok and view.fleet is not None]
+    scraped = [(server, fleet.late_at) for fleet in known for server in fleet.servers]
+    addresses = {address(server) for server, _ in scraped}
+    others = [view for view in backends if not addresses or address(view) not in addresses]
     counted: list[_Server] = [view for view in others if view.ok]
     counted += [
         server

@@ -42,8 +42,8 @@ def word_role(balance: Balance) -> str:
     """Return the role (colour name) of the announced verdict.
 
     A bad verdict on backends whose router is not known, or that a sweep of this program loads, is "text", a
-    neutral colour. A good verdict that the
-    newest window contradicts is "warn", or "text" if that window's verdict is not bad either.
+    neutral colour. A good verdict that the newest window contradicts is "warn", or "text" if that window's
+    verdict is not bad either.
     """
     if balance.word.bad:
         return WORD_ROLES[balance.word] if balance.bad else "text"
@@ -112,10 +112,10 @@ def value_line(balance: Balance, width: int) -> Row:
     """Return a row as `verdict_line` does, for a frame that has the word already; what to try comes last."""
     values = _value_pieces(balance)
     if balance.in_sweep and balance.word.bad:
-        whose: Row = [label("during the sweep: "), (balance.word.value, word_role(balance))]
-        return _pieces_that_fit(
-            [[*whose, *(run for value in values[:1] for run in (label(", "), *value))]], width
-        )
+        row = [label("during the sweep: "), (balance.word.value, word_role(balance))]
+        if values:
+            row += [label(", "), *values[0]]
+        return _pieces_that_fit([row], width)
     if not values:
         since = "" if balance.since is None else f"since {balance.since.astimezone():%H:%M:%S}"
         values = [[label(since or "–")], *_window_pieces(balance)]
@@ -190,7 +190,7 @@ def _covers_needed_time(balance: Balance) -> bool:
 
 
 def _shows_progress(balance: Balance) -> bool:
-    """Whether a bar shows the time watched: not where it is enough, nor where a reason says why it is 0."""
+    """Whether a bar shows the time watched: where it is too short and no reason says why it is 0."""
     return not _covers_needed_time(balance) and bool(balance.window_s or not balance.reasons)
 
 

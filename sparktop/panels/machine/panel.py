@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from msgspec import Struct
 
@@ -276,7 +277,7 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
     ]
     if len(gpus) > 1 or lost:
         shown = min(len(gpus), max(1, width - 32))
-        bars = sparkrow([gpu.utilization_percent for gpu in gpus][:shown], shown, 100.0)
+        bars = sparkrow([gpu.utilization_percent for gpu in gpus[:shown]], shown, 100.0)
         second: Row = label_row("    ", *([lost_run(lost), label(" ")] if lost else []), (bars, "gpu"), " ")
         used = [gpu.memory_used_bytes for gpu in gpus if gpu.memory_used_bytes is not None]
         total = [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes is not None]
@@ -300,14 +301,14 @@ def _throttle_run(gpu: GpuReading, view: NodeView) -> Run:
 
     If it is not throttled now, return the most frequent reason of the last minute, or that there is none.
     """
-    share = {short_reason(name): percent for name, percent in view.throttled_percent.items() if percent}
+    lately = {short_reason(name): percent for name, percent in view.throttled_percent.items() if percent}
     reasons = gpu.throttle_reasons
     if reasons:
         words = [short_reason(reason) for reason in reasons]
-        return ", ".join(f"{name} {share[name]:.0f} %" if name in share else name for name in words), "warn"
-    if share:
-        worst = max(share, key=lambda name: share[name])
-        return f"{worst} {numbers.percent(share[worst]).strip()}", "warn"
+        return ", ".join(f"{name} {lately[name]:.0f} %" if name in lately else name for name in words), "warn"
+    if lately:
+        worst = max(lately, key=lambda name: lately[name])
+        return f"{worst} {numbers.percent(lately[worst]).strip()}", "warn"
     return ("throttle –" if reasons is None else view.speed.unthrottled), "muted"
 
 
@@ -550,34 +551,31 @@ def list_shape(views: Sequence[NodeView], width: int, each: int) -> LineShape:
 def line_shape(views: Sequence[NodeView], width: int, *, has_cpu_elsewhere: bool = False) -> LineShape:
     """Return the shape of lines of `width` cells for `views`.
 
-    Names longer than usual get the cells that are free, those of a CPU use that stands elsewhere too, and
-    part of the bar. Where they are still not distinct, values give way, the least important first.
+    Long names get the cells that are free, then those of a CPU use that stands elsewhere too, then part of
+    the bar, until they fit. Where that is not enough, values and at last the bar give way until shortened
+    names are distinct.
     """
     names = tuple(view.name for view in views)
     longest = max(map(cell_width, names), default=0)
     has_gpus = any(view.sample is None or view.sample.gpus or view.gpus_lost for view in views)
     values = _VALUES if has_gpus else _VALUES[2:]
 
-    def room(bar: int, count: int) -> int:
-        """Return the cells of a name beside the bar and the first `count` values."""
+    def name_cells(bar: int, count: int) -> int:
+        """Return the cells of a name beside a bar of `bar` cells and the first `count` values."""
         return width - 1 - (bar + _PERCENT if has_gpus else len(_NO_GPU)) - sum(values[:count])
 
-    bar = (
-        _LONG_BAR
-        if width >= WIDE_FIGURES_WIDTH
-        else _TABLE_BAR
-        if room(_TABLE_BAR, 0) >= _NAME
-        else _TINY_BAR
-    )
-    shown = next((count for count in range(len(values), 0, -1) if room(bar, count) >= _NAME), 0)
-    kept = min(shown, len(values) - has_cpu_elsewhere)
-    free = ((bar, shown), (bar, kept), (_TINY_BAR, kept))
-    taken = (*((_TINY_BAR, count) for count in range(kept, -1, -1)), (_NO_BAR, 0))
-    fitting: Iterator[tuple[int, int]] = (widths for widths in free if room(*widths) >= longest)
-    distinct = (widths for widths in taken if are_distinct(names, max(_NAME, room(*widths))))
-    chosen = next(fitting, None) or next(distinct, taken[-1])
-    name = max(_NAME, min(longest, room(*chosen)))
-    return LineShape(width, chosen[0], name, fitted_names(names, name))
+    usual_bar = _LONG_BAR
+    if width < WIDE_FIGURES_WIDTH:
+        usual_bar = _TABLE_BAR if name_cells(_TABLE_BAR, 0) >= _NAME else _TINY_BAR
+    most = next((count for count in range(len(values), 0, -1) if name_cells(usual_bar, count) >= _NAME), 0)
+    without_cpu = min(most, len(values) - has_cpu_elsewhere)
+    wide = ((usual_bar, most), (usual_bar, without_cpu), (_TINY_BAR, without_cpu))
+    narrow = (*((_TINY_BAR, count) for count in range(without_cpu, -1, -1)), (_NO_BAR, 0))
+    fitting = (widths for widths in wide if name_cells(*widths) >= longest)
+    distinct = (widths for widths in narrow if are_distinct(names, max(_NAME, name_cells(*widths))))
+    bar, count = next(chain(fitting, distinct), narrow[-1])
+    name = max(_NAME, min(longest, name_cells(bar, count)))
+    return LineShape(width, bar, name, fitted_names(names, name))
 
 
 def node_heading(shape: LineShape, width: int) -> Row:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from sparktop.graphics import numbers
 from sparktop.graphics.axes import nice_ceiling
 from sparktop.graphics.cells import fit, sparkrow
@@ -100,16 +102,17 @@ def _share_rows(evidence: LevelEvidence, width: int) -> list[Row]:
     top = nice_ceiling(max(values, default=0.0), 4.0)
     slot = f"running, 0 to {numbers.tick(top)}; a bar is {evidence.slot_s:g} s" if evidence.slot_s else ""
     rows = [heading("load on each server", slot if values else "", width)]
-    names = min(16, max(7, *(len(share.name) for share in shares)))
-    head = [label(fit("server", names)), label(fit("requests", _FIGURE, "right"))]
+    name_width = min(16, max(7, *(len(share.name) for share in shares)))
+    head = [label(fit("server", name_width)), label(fit("requests", _FIGURE, "right"))]
     head += [label(fit(word, _FIGURE, "right")) for word in ("batch", "max run", "max wait", "max KV")]
     rows.append(fit_row(head, width))
+    graph_width = width - name_width - 1 - 5 * _FIGURE
     for index, share in enumerate(shares):
-        rows.append(fit_row(_share_row(share, index, names, width - names - 1 - 5 * _FIGURE, top), width))
+        rows.append(fit_row(_share_row(share, index, name_width, graph_width, top), width))
     return rows
 
 
-def _share_row(share: BackendShare, index: int, names: int, room: int, top: float) -> Row:
+def _share_row(share: BackendShare, index: int, name_width: int, graph_width: int, top: float) -> Row:
     batch = numbers.UNKNOWN if share.busy_batch is None else f"{share.busy_batch:.1f}"
     figures = (
         numbers.count(share.requests, 6),
@@ -118,13 +121,13 @@ def _share_row(share: BackendShare, index: int, names: int, room: int, top: floa
         numbers.count(share.waiting_max, 6),
         numbers.percent(share.kv_cache_max_percent),
     )
-    row: Row = [(fit(share.name, names), part_role(index))]
+    row: Row = [(fit(share.name, name_width), part_role(index))]
     for text in figures:
         stripped = text.strip()
         row.append((fit(stripped, _FIGURE, "right"), "text" if stripped != numbers.UNKNOWN else "muted"))
-    if share.running and room >= 8:
-        values = means(share.running, max(1, -(-len(share.running) // room)))
-        row += [(" ", "text"), (sparkrow(values, room, top), part_role(index))]
+    if share.running and graph_width >= 8:
+        values = means(share.running, math.ceil(len(share.running) / graph_width))
+        row += [(" ", "text"), (sparkrow(values, graph_width, top), part_role(index))]
     return row
 
 

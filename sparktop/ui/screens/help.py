@@ -21,16 +21,17 @@ from sparktop.panels.parts.figures import wrap_sentence
 from sparktop.ui.screens.base import Dialog
 from sparktop.ui.styles import RoleStyles, key_hints
 
+_SWEEPS, _PROGRAM = "Sweeps (load tests)", "Program"
+"""The group that has the presets, too; and the one of keys that no group names."""
 _GROUPS = (
     ("Views", "view zoom open back balance why ranks processes compared events sort filter"),
-    ("Sweeps (load tests)", "sweep sweep-editor capacity stop-sweep history"),
+    (_SWEEPS, "sweep sweep-editor capacity stop-sweep history"),
     ("Move", "next previous page-down page-up turn turn-back"),
     ("Back in time", "freeze step-back step-on event-back event-on go play first live"),
     ("Show, poll, save", "nodes backends events-box self slower faster theme snapshot record mark"),
-    ("Program", "menu help palette quit"),
+    (_PROGRAM, "menu help palette quit"),
 )
 """Headings of the help on the overview, each with the names of its keys."""
-_PRESETS = "preset-"
 _MOUSE = ("mouse", "click selects, click again zooms, the wheel scrolls")
 _HEAD = 12
 """Cells of the first column: keys, labels and signs."""
@@ -183,14 +184,14 @@ class HelpScreen(Dialog[None]):
     def sections(keys: Sequence[Key]) -> list[Section]:
         """Return the complete help of the overview."""
         by_name = {key.name: key for key in keys}
-        groups = [
-            (title, [by_name.pop(name) for name in names.split() if name in by_name])
+        groups = {
+            title: [by_name.pop(name) for name in names.split() if name in by_name]
             for title, names in _GROUPS
-        ]
-        groups[1][1].extend(by_name.pop(name) for name in list(by_name) if name.startswith(_PRESETS))
-        groups[-1][1].extend(by_name.values())
+        }
+        groups[_SWEEPS] += [by_name.pop(name) for name in list(by_name) if name.startswith("preset-")]
+        groups[_PROGRAM] += by_name.values()
         return [
-            *(key_section(title, some) for title, some in groups),
+            *(key_section(title, grouped) for title, grouped in groups.items()),
             word_section("Mouse", [_MOUSE]),
             explained_section(
                 "State of a backend, the first that holds (→ what to do)", STATES, _STATE_NOTES
@@ -230,12 +231,13 @@ class HelpScreen(Dialog[None]):
         """Scroll to the next (1) or previous (-1) heading."""
         box = self.query_one(VerticalScroll)
         lines = str(self.query_one("#help", Static).render()).splitlines()
-        heads = [0, *(at + 1 for at, line in enumerate(lines) if not line)]
-        now = round(box.scroll_target_y)
-        ahead = [at for at in heads if (at > now if step > 0 else at < now)]
-        box.scroll_to(
-            y=(ahead[0] if step > 0 else ahead[-1]) if ahead else heads[0], animate=False, immediate=True
-        )
+        headings = [0, *(row + 1 for row, line in enumerate(lines) if not line)]
+        top = round(box.scroll_target_y)
+        if step > 0:
+            target = next((row for row in headings if row > top), 0)
+        else:
+            target = next((row for row in reversed(headings) if row < top), 0)
+        box.scroll_to(y=target, animate=False, immediate=True)
 
     def _matching_keys(self) -> list[Key]:
         """Return the keys that were found, in their order; empty while nothing is searched."""
@@ -316,15 +318,16 @@ def _sections_text(
 
     text = Text()
     for number, (title, entries) in enumerate(sections):
+        blank_line = "\n" if number else ""
         words = "\n".join(wrap_sentence(title, width))
-        text.append(f"{'' if not number else chr(10)}{words}\n", style("accent"))
-        for said, explanation, key in entries:
-            head = _HEAD if said else 0
+        text.append(f"{blank_line}{words}\n", style("accent"))
+        for term, explanation, key in entries:
+            indent = _HEAD if term else 0
             mark = "▸" if marked is not None and key is marked else " "
-            alone = cell_width(said) >= _HEAD
-            text.append(mark + (f"{said}\n" if alone else fit(said, head)), style("key"))
-            for line, part in enumerate(wrap_sentence(explanation, width - head - 1)):
-                text.append(f"{' ' * (head + 1) if line or alone else ''}{part}\n", style("text"))
+            alone = cell_width(term) >= _HEAD
+            text.append(mark + (f"{term}\n" if alone else fit(term, indent)), style("key"))
+            for line, part in enumerate(wrap_sentence(explanation, width - indent - 1)):
+                text.append(f"{' ' * (indent + 1) if line or alone else ''}{part}\n", style("text"))
     if not sections:
         text.append("nothing found: fewer letters find more\n", style("muted"))
     text.right_crop(1)
