@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from statistics import median
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.event import Finding, Severity, Sure, Values
@@ -192,22 +192,11 @@ def loader_extra(starts: Iterable[PastStart], host: str, engine: str, total_byte
     return max(0, round(median(extras))) if extras else 0
 
 
-class Fit(Struct, frozen=True):
-    """Whether a need fits into a room."""
+def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = False) -> Finding:
+    """Return whether `need` fits into `room`, of no subject; `held_bytes` of the room are its own already.
 
-    words: str
-    """"needs 96 GiB, 88 GiB can be had: 8 GiB short"."""
-    short: bool | None
-    """None if that is not known."""
-    fix: str | None = None
-    evidence: tuple[tuple[str, str], ...] = ()
-    values: Values = field(default_factory=dict)
-
-
-def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = False) -> Fit:
-    """Return whether `need` fits into `room`; `held_bytes` of the room are its own already.
-
-    What `was_short` a moment ago stays so until it fits clearly.
+    Its line is such as "needs 96 GiB, 88 GiB can be had: 8 GiB short". It has a severity exactly if memory is
+    short, and is unknown if that is not known. What `was_short` a moment ago stays so until it fits clearly.
     """
     lack, spare = (_CLEARLY_BYTES // 2, _CLEARLY_BYTES // 2) if was_short else (_CLEARLY_BYTES, 0)
     free = room.free_bytes + held_bytes
@@ -244,7 +233,16 @@ def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = Fal
         fix = FINDINGS[FITS].advice("with file cache")
     else:
         words, short = f"{said}", False
-    return Fit(words, short, fix, tuple(rows), values)
+    return Finding(
+        FITS if short is False else SHORT,
+        "",
+        words,
+        fix=fix,
+        sure=Sure.UNKNOWN if short is None else Sure.LIKELY,
+        severity=Severity.WARNING if short else None,
+        evidence=tuple(rows),
+        values=values,
+    )
 
 
 def _gib(size: float) -> str:
@@ -272,13 +270,13 @@ class StartMemoryRule:
             judged = self._judge_machine(view, machine, machine.sample, now)
             self._short -= {node}
             if judged is not None:
-                if judged[1].short:
+                if judged[1].severity is not None:
                     self._short |= {node}
                 yield from _findings(view.name, node, *judged, several=len(view.nodes) > 1)
 
     def _judge_machine(
         self, view: BackendView, machine: NodeView, sample: NodeSample, now: Situation
-    ) -> tuple[str, Fit] | None:
+    ) -> tuple[str, Finding] | None:
         """Return ("start" or "waking", whether it fits); None of an engine that runs, or was never seen."""
         held = _held_by(view, machine, sample)
         highest, about, name = max(held, default=0), view.start_memory, machine.name
@@ -314,27 +312,17 @@ class StartMemoryRule:
         return Need(max(0, awake - held), f"{basis}, {_gib(awake)} GiB, less {_gib(held)} GiB now")
 
 
-def _findings(name: str, node: str, verb: str, fit: Fit, *, several: bool) -> Iterator[Finding]:
+def _findings(name: str, node: str, verb: str, fit: Finding, *, several: bool) -> Iterator[Finding]:
     """Yield the finding about a server, which has the alert, and the same about its machine."""
-    mine = Finding(
-        FITS if fit.short is False else SHORT,
-        name,
-        f"{verb} {fit.words}" + (f" on {node}" if several else ""),
-        fix=fit.fix,
-        sure=Sure.UNKNOWN if fit.short is None else Sure.LIKELY,
-        severity=Severity.WARNING if fit.short else None,
-        evidence=fit.evidence,
-        values=fit.values,
-        key=node if several else "",
-    )
-    yield mine
-    line = f"{name}: {verb} {fit.words}"
-    yield replace(mine, subject=node, line=line, of_machine=True, severity=None, key=name)
+    line = f"{verb} {fit.line}"
+    where, key = (f" on {node}", node) if several else ("", "")
+    yield replace(fit, subject=name, line=line + where, key=key)
+    yield replace(fit, subject=node, line=f"{name}: {line}", of_machine=True, severity=None, key=name)
 
 
 def _fit_of_rest(
     about: StartMemory, need: Need, room: Room, held: int, *, was_short: bool
-) -> tuple[str, Fit]:
+) -> tuple[str, Finding]:
     """Return whether the start that goes on fits; it holds `held` bytes of GPU memory so far."""
     peak = None if about.last is None or about.last.asks != about.process.asks else about.last.gpu_peak_bytes
     room = replace(room, before_drop_bytes=room.free_bytes)

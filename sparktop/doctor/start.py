@@ -15,6 +15,7 @@ from sparktop.doctor.check import Check, Status
 from sparktop.errors import UsageError
 from sparktop.hardware.checkpoint import Checkpoint, hub_folder, read_checkpoint
 from sparktop.hardware.processes import Title, option, options_of, read_title
+from sparktop.model.event import Sure
 from sparktop.model.failure import Failure
 from sparktop.model.node import GIB, MemoryAsk, NodeIdentity, NodeSample, Workload
 from sparktop.model.snapshot import PastStart, StartMemory
@@ -93,10 +94,11 @@ def check_start(
     about = StartMemory("", identity.hostname or "", process)
     about = replace(about, last=newest_start(starts, about.key))
     fit = fit_of(start_need(about, room, starts), room)
-    status = Status.FAIL if fit.short else Status.SKIP if fit.short is None else Status.OK
+    is_known = fit.sure is not Sure.UNKNOWN
+    status = Status.FAIL if fit.severity is not None else Status.OK if is_known else Status.SKIP
     return [
         weights_check,
-        Check("memory", status, f"{title.engine} {fit.words}", fit.fix or ""),
+        Check("memory", status, f"{title.engine} {fit.line}", fit.fix or ""),
         *(Check(name, Status.OK, text) for name, text in fit.evidence),
         *_check_pool(title, asks, None if weights is None else weights // asks.ranks, room.total_bytes),
     ]

@@ -47,8 +47,8 @@ from sparktop.sources.prometheus.machines import (
     Exporter,
     Known,
     Machine,
+    MachinesOf,
     Place,
-    Placing,
     aggregates,
     found_exporters,
     gpus_of,
@@ -408,7 +408,7 @@ class MachineFeed:
         self.problem = ""
         """Why the newest figures of machines are missing, in one line; "" if they are not."""
         self._exporters: dict[tuple[Place, str], Exporter] = {}
-        self._placing = Placing()
+        self._machines_of_server: MachinesOf = lambda _: ()
         self._last: dict[str, FleetNode] = {}
         """The machines as they were read last, by name."""
         self._found_at = self._read_at = self._raw_at = float("-inf")
@@ -420,7 +420,7 @@ class MachineFeed:
 
     def of(self, server: FoundServer) -> tuple[str, ...]:
         """Return the names of the machines of a server."""
-        return self._placing.machines_of(server)
+        return self._machines_of_server(server)
 
     async def find(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> None:
         """Search for machines; an exporter that is down is remembered."""
@@ -444,16 +444,16 @@ class MachineFeed:
             return
         down = {key: exporter for key, exporter in missing.items() if exporter.place[0] in dead}
         self._exporters = {**down, **present}
-        self.machines, self._placing = await in_reader(partial(self._place_servers, servers))
+        self.machines, self._machines_of_server = await in_reader(partial(self._place_servers, servers))
         self.jobs = frozenset(
             exporter.place[0].job for machine in self.machines for exporter in machine.exporters
         )
 
-    def _place_servers(self, servers: Iterable[FoundServer]) -> tuple[tuple[Machine, ...], Placing]:
+    def _place_servers(self, servers: Iterable[FoundServer]) -> tuple[tuple[Machine, ...], MachinesOf]:
         """Return the machines to show, and what finds those of a server."""
         machines = join_exporters(self._exporters.values())
         among_all = placing_among(machines, self._target.machines)
-        used = {name for server in servers for name in among_all.machines_of(server)}
+        used = {name for server in servers for name in among_all(server)}
         shown = tuple(machine for machine in machines if machine.has_gpus or machine.name in used)
         return shown, placing_among(shown, self._target.machines)
 

@@ -271,20 +271,6 @@ _LEFT_OUT = 1 / 8
 is a single herd and not a swing."""
 
 
-class _PieceCounts(Struct, frozen=True):
-    """The requests that arrived at one backend in each short period ("piece"), and the backend's loads.
-
-    `loads` has the load at the border before each period, and after the last period.
-    """
-
-    came: Sequence[float]
-    loads: Sequence[float]
-
-    def is_away(self, piece: int) -> bool:
-        """Return whether the backend got no request in a short period, and had no load before and after."""
-        return self.came[piece] == 0 and self.loads[piece] == 0 and self.loads[piece + 1] == 0
-
-
 def find_herds(
     tracks: Sequence[LoadTrack], end_s: float, span_s: float, step_s: float, life_s: float | None
 ) -> Arrivals | None:
@@ -305,17 +291,18 @@ def find_herds(
     # Without failures, filling a backend up to the even split is no herd. After a failure it is: the backend
     # was taken out, and refilling it is part of the swing.
     excuses_filling = not any(track.errors for track in tracks)
-    columns = [_PieceCounts(_arrivals_between(track, edges), _loads_at(track, edges)) for track in tracks]
-    totals = [sum(came) for came in zip(*(column.came for column in columns), strict=True)]
+    # Of each backend the requests that arrived in each short period ("piece"), and the load at each border.
+    came = [_arrivals_between(track, edges) for track in tracks]
+    loads = [_loads_at(track, edges) for track in tracks]
+    totals = [sum(counts) for counts in zip(*came, strict=True)]
     pieces = [piece for piece, total in enumerate(totals) if total >= _FEWEST_IN_A_PIECE]
-    pair_failed = len(columns) == 2 and not excuses_filling  # noqa: PLR2004 - a pair
+    pair_failed = len(came) == 2 and not excuses_filling  # noqa: PLR2004 - a pair
     if len(pieces) < (_FEWEST_WHERE_FAILED if pair_failed else _FEWEST_PIECES):
         return None
     served = {
-        piece: _compared_backends(columns, piece) if excuses_filling else [*range(len(columns))]
-        for piece in pieces
+        piece: _compared_backends(came, piece) if excuses_filling else [*range(len(came))] for piece in pieces
     }
-    parts = _parts_of_requests(columns, totals, served)
+    parts = _parts_of_requests(came, totals, served)
     if parts is None:
         return None
     squares: list[tuple[float, int]] = []
@@ -324,15 +311,19 @@ def find_herds(
     for piece, backends in served.items():
         whole = sum(parts[index] for index in backends)
         evenly = {index: parts[index] / whole * totals[piece] for index in backends}
-        apart = {index: columns[index].came[piece] - evenly[index] for index in backends}
+        apart = {index: came[index][piece] - evenly[index] for index in backends}
         square = sum(apart[index] ** 2 / evenly[index] for index in backends)
         squares.append((square, len(backends) - 1))
         most = max(apart.values())
         # On a tie the order of backends must not decide.
         first = [index for index in backends if apart[index] == most]
-        present = [column for column in columns if not column.is_away(piece)]
-        at_end = [column.loads[piece + 1] for column in present]
-        past = not excuses_filling or _is_past_even(at_end, columns[first[0]].loads[piece + 1])
+        # A backend is away that got no request, and had no load before and after.
+        at_end = [
+            load[piece + 1]
+            for counts, load in zip(came, loads, strict=True)
+            if counts[piece] or load[piece] or load[piece + 1]
+        ]
+        past = not excuses_filling or _is_past_even(at_end, loads[first[0]][piece + 1])
         if past and chi_squared_tail(square, len(backends) - 1) <= _HERD_CHANCE:
             herds += 1
             leaders += first if len(first) == 1 else ()
@@ -347,28 +338,28 @@ def find_herds(
         pieces=len(pieces),
         piece_s=piece_s,
         # The parts are estimated from these pieces: that costs a degree of freedom for each but one.
-        spread=sum(square for square, _ in squares) / (freedom - (len(columns) - 1)),
+        spread=sum(square for square, _ in squares) / (freedom - (len(came) - 1)),
         herds=herds,
         least_herds=by_leader[1] if turns >= _HERD_TURNS else 0,
         chance=chi_squared_tail(sum(square for square, _ in kept), sum(each for _, each in kept)),
     )
 
 
-def _compared_backends(columns: Sequence[_PieceCounts], piece: int) -> list[int]:
+def _compared_backends(came: Sequence[Sequence[float]], piece: int) -> list[int]:
     """Return the indexes of the backends that the test for herds compares in a short period ("piece").
 
     Mostly these are all backends. One backend is left out if it alone got no request, there are at least
     three backends, and chance does not explain its 0: it may be drained.
     """
-    came = [column.came[piece] for column in columns]
-    served = [index for index, count in enumerate(came) if count]
-    by_chance = sum(came) < _SERVED_BY_CHANCE * len(came)
-    one_missing = len(served) == len(came) - 1
-    return served if one_missing and len(served) > 1 and not by_chance else [*range(len(came))]
+    counts = [of_backend[piece] for of_backend in came]
+    served = [index for index, count in enumerate(counts) if count]
+    by_chance = sum(counts) < _SERVED_BY_CHANCE * len(counts)
+    one_missing = len(served) == len(counts) - 1
+    return served if one_missing and len(served) > 1 and not by_chance else [*range(len(counts))]
 
 
 def _parts_of_requests(
-    columns: Sequence[_PieceCounts], totals: Sequence[float], served: Mapping[int, Sequence[int]]
+    came: Sequence[Sequence[float]], totals: Sequence[float], served: Mapping[int, Sequence[int]]
 ) -> list[float] | None:
     """Return for each backend its part (0 to 1) of the requests; None if a backend got no request.
 
@@ -377,9 +368,9 @@ def _parts_of_requests(
     parts need not add up to 1; for one period, divide them by their sum over its compared backends.
     """
     parts: list[float] = []
-    for index, column in enumerate(columns):
+    for index, counts in enumerate(came):
         pieces = [piece for piece, backends in served.items() if index in backends]
-        received = sum(column.came[piece] for piece in pieces)
+        received = sum(counts[piece] for piece in pieces)
         if received <= 0:
             return None
         parts.append(received / sum(totals[piece] for piece in pieces))

@@ -6,7 +6,7 @@ import asyncio
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -24,6 +24,7 @@ from sparktop.sources.prometheus.client import (
     selector,
 )
 from sparktop.sources.prometheus.found import NOT_A_ROUTER, REPLICA, SERVER_LABELS, FoundServer, Key, key_of
+from sparktop.sources.prometheus.machines import MachinesOf
 
 # All samples of one scrape have the same time, so that each time is a page. A page is text as a server
 # writes it: the readers of `engines` read both alike, and recordings keep it as they keep others.
@@ -253,7 +254,7 @@ def fleet_servers(
     late: Figures,
     dead: Collection[Key],
     clocks: Clocks,
-    machines_of: Callable[[FoundServer], tuple[str, ...]] = lambda _: (),
+    machines_of: MachinesOf = lambda _: (),
 ) -> tuple[FleetServer, ...]:
     """Return the servers with their figures and machines.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
@@ -380,37 +380,15 @@ def _name_machines(groups: Iterable[Sequence[Exporter]]) -> tuple[Machine, ...]:
     return tuple(result)
 
 
-class Placing(Struct, frozen=True):
-    """Finds the machines of servers."""
-
-    by_pod: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
-    by_host: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    configured: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Hosts by `instance`, as the configuration names them."""
-
-    def machines_of(self, server: FoundServer) -> tuple[str, ...]:
-        """Return the names of the machines of a server; empty where they are not known for sure."""
-        listed = self.configured.get(server.key.address)
-        if listed is not None:
-            return tuple(
-                name for host in listed for name in self._if_single(self.by_host.get(host.lower(), ()))
-            )
-        for fitting in (
-            self.by_pod.get(server.pod, ()) if server.pod else (),
-            self.by_host.get(server.node.lower(), ()) if server.node else (),
-            self.by_host.get(host_of(server.key.address), ()),
-        ):
-            if fitting:
-                return self._if_single(fitting)
-        return ()
-
-    @staticmethod
-    def _if_single(fitting: Sequence[str]) -> tuple[str, ...]:
-        return tuple(fitting) if len(fitting) == 1 else ()
+MachinesOf = Callable[[FoundServer], tuple[str, ...]]
+"""Returns the names of the machines of a server; empty where they are not known for sure."""
 
 
-def placing_among(machines: Iterable[Machine], configured: Mapping[str, Sequence[str]]) -> Placing:
-    """Return what finds the machines of servers among `machines`."""
+def placing_among(machines: Iterable[Machine], configured: Mapping[str, Sequence[str]]) -> MachinesOf:
+    """Return what finds the machines of servers among `machines`.
+
+    `configured` has hosts by `instance`, as the configuration names them.
+    """
     by_pod: dict[tuple[str, str], list[str]] = defaultdict(list)
     by_host: dict[str, list[str]] = defaultdict(list)
     for machine in machines:
@@ -418,7 +396,22 @@ def placing_among(machines: Iterable[Machine], configured: Mapping[str, Sequence
             by_pod[pod].append(machine.name)
         for host in {*machine.hosts, machine.name.lower()}:
             by_host[host].append(machine.name)
-    return Placing(by_pod, by_host, configured)
+
+    def if_single(fitting: Sequence[str]) -> tuple[str, ...]:
+        return tuple(fitting) if len(fitting) == 1 else ()
+
+    def machines_of(server: FoundServer) -> tuple[str, ...]:
+        listed = configured.get(server.key.address)
+        if listed is not None:
+            return tuple(name for host in listed for name in if_single(by_host.get(host.lower(), ())))
+        fitting = (
+            by_pod.get(server.pod, ()) if server.pod else (),
+            by_host.get(server.node.lower(), ()),
+            by_host.get(host_of(server.key.address), ()),
+        )
+        return if_single(next(filter(None, fitting), ()))
+
+    return machines_of
 
 
 # Figures of machines: of all of them from a few aggregates, and samples of a few from raw series.

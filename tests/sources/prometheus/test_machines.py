@@ -300,7 +300,7 @@ def test_servers_are_placed_by_pod_then_node_then_address() -> None:
         exporter("dcgm", "gw:9401", "a"),
         exporter("dcgm", "gw:9402", "b"),
     )
-    place = placing_among(found, {"service:8000": ("N1", "n2", "unknown")}).machines_of
+    place = placing_among(found, {"service:8000": ("N1", "n2", "unknown")})
     assert place(server("10.2.9.9:8000", ("llm", "llm-0"))) == ("n1",)
     assert place(server("10.2.9.9:8000", ("other", "llm-0"))) == ()
     assert place(server("10.2.9.9:8000", node="n2")) == ("n2",)
