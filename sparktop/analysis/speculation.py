@@ -70,9 +70,9 @@ def best_length(
 
 
 def shown_line(findings: Sequence[Finding]) -> str | None:
-    """Return the line of the finding on drafts, if there is one that is not unknown."""
+    """Return what the finding on drafts says, if there is one that is not unknown."""
     return next(
-        (finding.line for finding in findings if finding.kind == KIND and finding.sure is not Sure.UNKNOWN),
+        (finding.said for finding in findings if finding.kind == KIND and finding.sure is not Sure.UNKNOWN),
         None,
     )
 

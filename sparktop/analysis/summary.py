@@ -114,15 +114,18 @@ def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
     """Return the verdict on an alert, with what to try and the key that shows more."""
     kind = kind_of(alert.id)
     _, label, hint, key = condition_of(alert.id)
+    message, doubt = alert.message, ""
     views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
     findings = [finding for view in views for finding in view.findings if finding.kind == kind]
     if findings:
-        fixes = (finding.fix for finding in findings if finding.line == alert.message)
-        hint, key = _CLAUSE.split(next(fixes, None) or "")[0], "enter"
+        hint, key = "", "enter"
+        for finding in findings:
+            if finding.said == alert.message:
+                hint, message, doubt = _CLAUSE.split(finding.fix or "")[0], finding.line, finding.doubt
     elif kind in {"slow-clock", "slow-steps"}:
         fixes = (node.speed.fix for node in snapshot.nodes if node.name == alert.subject)
         hint = _CLAUSE.split(next(fixes, None) or "")[0]
-    said = re.split(r"\. |: (?=its log)", alert.message)[0]
+    said = re.split(r"\. |: (?=its log)", message)[0]
     if kind == "stuck":
         stuck = (view.progress for view in snapshot.backends if view.name == alert.subject and view.progress)
         for progress in stuck:
@@ -133,7 +136,7 @@ def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
         why = _why_down(snapshot, alert.subject) if kind == "unreachable" else ""
         said = clause if has_value and len(clause) <= _LONGEST else why or label
     short = f": {clause}" if has_value and len(clause) <= _SHORT else f" {label}"
-    words, short = f"{alert.subject}: {said}", f"{alert.subject}{short}"
+    words, short = f"{alert.subject}: {said}{doubt}", f"{alert.subject}{short}{doubt}"
     return Verdict(alert.severity, words, short, hint, key, alert.subject, alert.id)
 
 

@@ -24,7 +24,6 @@ from sparktop.doctor.check import Check, Status
 from sparktop.files import Place, folder_of
 from sparktop.graphics import numbers
 from sparktop.hardware.gpu import NvmlModule
-from sparktop.model.event import Sure
 from sparktop.model.failure import Failure
 from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
 from sparktop.model.snapshot import BackendView, NodeView, Situation
@@ -323,7 +322,7 @@ def check_compared(
         Check(
             f"{_COMPARED} {check.subject}",
             Status.WARN if check.severity is not None else Status.SKIP,
-            check.line if check.sure is Sure.KNOWN else f"{check.line} ({check.sure.value})",
+            check.said,
             check.fix or "",
         )
         for check in findings

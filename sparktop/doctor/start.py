@@ -98,7 +98,7 @@ def check_start(
     status = Status.FAIL if fit.severity is not None else Status.OK if is_known else Status.SKIP
     return [
         weights_check,
-        Check("memory", status, f"{title.engine} {fit.line}", fit.fix or ""),
+        Check("memory", status, f"{title.engine} {fit.said}", fit.fix or ""),
         *(Check(name, Status.OK, text) for name, text in fit.evidence),
         *_check_pool(title, asks, None if weights is None else weights // asks.ranks, room.total_bytes),
     ]

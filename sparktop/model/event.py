@@ -254,7 +254,17 @@ class Finding(Struct, frozen=True):
     """Distinguishes findings of one kind about one subject; "" if there is at most one."""
 
     @property
+    def doubt(self) -> str:
+        """How sure it is, as the end of the line: " (likely)"; "" where it was read or the line says so."""
+        is_said = self.sure is Sure.UNKNOWN and any(word in self.line for word in ("known", "perhaps"))
+        return "" if is_said or self.sure is Sure.KNOWN else f" ({self.sure.value})"
+
+    @property
+    def said(self) -> str:
+        """The line and how sure it is: the message of its alert."""
+        return f"{self.line}{self.doubt}"
+
+    @property
     def words(self) -> str:
-        """The line, how sure it is unless it was read, and the fix."""
-        sure = "" if self.sure is Sure.KNOWN or self.sure.value in self.line else f" ({self.sure.value})"
-        return f"{self.line}{sure}" + (f" → {self.fix}" if self.fix else "")
+        """The line, how sure it is, and the fix."""
+        return f"{self.said} → {self.fix}" if self.fix else self.said

@@ -419,7 +419,7 @@ def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
         if finding.severity is None and finding.kind != YARDSTICKS:
             yield (
                 (finding.of_machine, finding.subject, FINDING, f"{finding.kind}/{finding.key}"),
-                finding.line,
+                finding.said,
             )
 
 

@@ -55,7 +55,7 @@ class CurrentFindings:
                     continue
                 part = f"/{finding.key.replace(':', '.')}" if finding.key else ""
                 alert_id = f"{key.label}:{finding.kind}{part}"
-                message = clean(finding.line, _LONGEST)
+                message = clean(finding.said, _LONGEST)
                 alerts.hold(alert_id, finding.severity, finding.subject, message, finding.values, when)
                 held.add(alert_id)
         for alert_id in self._alerts - held:

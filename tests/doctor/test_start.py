@@ -120,15 +120,15 @@ def test_any_text_is_a_server_or_one_clear_line(command: str) -> None:
 def test_a_share_that_fits_or_does_not() -> None:
     """By the share of the whole memory, and what the process has taken before it looks."""
     good = checks("vllm serve o/m --gpu-memory-utilization 0.6")
-    assert good["memory"].message == "vllm needs 76 GiB, 98 GiB can be had"
+    assert good["memory"].message == "vllm needs 76 GiB, 98 GiB can be had (likely)"
     assert good["memory"].status is Status.OK
     cached = checks("vllm serve o/m --gpu-memory-utilization 0.7")["memory"]
-    assert cached.message == "vllm needs 88 GiB, 98 GiB can be had, 20 GiB of it file cache"
+    assert cached.message == "vllm needs 88 GiB, 98 GiB can be had, 20 GiB of it file cache (likely)"
     assert "drop_caches" in cached.advice
     bad = checks("vllm serve o/m --gpu-memory-utilization 0.85")
     assert (bad["memory"].status, bad["memory"].message) == (
         Status.FAIL,
-        "vllm needs 106 GiB, 98 GiB can be had: 8.0 GiB short",
+        "vllm needs 106 GiB, 98 GiB can be had: 8.0 GiB short (likely)",
     )
     assert bad["need"].message == "106 GiB: gpu_memory_utilization 0.85 of 122 GiB + 2.6 beside it"
 
@@ -146,7 +146,8 @@ def test_an_earlier_start_knows_better() -> None:
         "vllm needs 80 GiB, 98 GiB can be had"
     )
     elsewhere = replace(before, host="spark-b")
-    assert checks(command, starts=(elsewhere,))["memory"].message == "vllm needs 76 GiB, 98 GiB can be had"
+    again = checks(command, starts=(elsewhere,))["memory"].message
+    assert again == "vllm needs 76 GiB, 98 GiB can be had (likely)"
 
 
 def test_a_guard_that_would_act_is_named() -> None:
@@ -156,7 +157,8 @@ def test_a_guard_that_would_act_is_named() -> None:
     command = "vllm serve o/m --gpu-memory-utilization 0.75"
     found = checks(command, sample)
     assert found["memory"].status is Status.FAIL
-    assert found["memory"].message == "vllm needs 94 GiB, 98 GiB can be had: earlyoom acts below 12 GiB"
+    said = "vllm needs 94 GiB, 98 GiB can be had: earlyoom acts below 12 GiB (likely)"
+    assert found["memory"].message == said
     swap = replace(MEMORY, swap_total_bytes=16 * GIB, swap_used_bytes=GIB)
     assert checks(command, replace(sample, memory=swap))["memory"].status is Status.OK
 
@@ -185,7 +187,7 @@ def test_gpus_with_memory_of_their_own() -> None:
     )
     sample = NodeSample(1.0, memory=MemoryReading(unified=False), gpus=gpus)
     assert checks("vllm serve m --gpu-memory-utilization 0.9 -tp 2", sample)["memory"].message == (
-        "vllm needs 73 GiB, 78 GiB can be had"
+        "vllm needs 73 GiB, 78 GiB can be had (likely)"
     )
     assert checks("vllm serve m --gpu-memory-utilization 0.9 -tp 3", sample)["memory"].status is Status.FAIL
 

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.summary import verdict
+from sparktop.events import event_document
 from sparktop.model.event import Finding, Phase, Severity, Sure
 from sparktop.model.snapshot import Situation
 from sparktop.panels.parts.figures import finding_note, findings_section
@@ -30,6 +31,7 @@ FINDING = Finding(
     evidence=(("block", "2,096 tokens; prompts have 812"),),
     values={"queried_tokens": 48210.0},
 )
+SAID = "prefix cache never hits: 0 of 48,210 prompt tokens (likely)"
 
 
 class Told:
@@ -62,7 +64,7 @@ def test_a_finding_is_an_alert_until_it_ends(told: Told) -> None:
     (alert,) = world.store.snapshot().alerts
     assert (alert.id, alert.message, alert.values) == (
         "backend:b:prefix-unused",
-        FINDING.line,
+        SAID,
         FINDING.values,
     )
     told.now = ()
@@ -92,19 +94,21 @@ def test_what_a_start_would_need_stays_while_the_server_does_not_answer(told: To
 
 
 def test_a_finding_in_every_form(told: Told) -> None:
-    """Board, detail, top line, text, Markdown and JSON say the same line, how sure it is, and the fix."""
+    """Board, detail, top line, event, hook, text, Markdown and JSON say the line and how sure it is."""
     world = World()
     world.tokens(1000, 0.0)
     world.store.judge()
     snapshot = world.store.snapshot()
     (backend,) = snapshot.backends
-    assert FINDING.line in row_text(finding_note(backend.findings))
+    assert SAID in row_text(finding_note(backend.findings))
     (section,) = findings_section(backend.findings, 40)
     drawn = " ".join(row_text(row).strip() for row in section.rows)
     assert "2,096 tokens; prompts have 812" in drawn
     assert "(likely) → a smaller block" in drawn
     top = verdict(snapshot)
-    assert (top.words, top.hint, top.key) == (f"b: {FINDING.line}", "a smaller block", "enter")
+    assert (top.words, top.hint, top.key) == (f"b: {SAID}", "a smaller block", "enter")
+    (begun,) = (event for event in snapshot.events if event.kind == "prefix-unused")
+    assert json.loads(event_document(begun, simulated=False))["message"] == SAID
     for text in (text_of(snapshot, 100), markdown_snapshot.render(snapshot)):
         assert FINDING.words in " ".join(text.split())
     shown = json.loads(json.dumps(to_json(snapshot)))["backends"][0]["findings"]

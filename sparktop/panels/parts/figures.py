@@ -453,7 +453,7 @@ def finding_note(findings: tuple[Finding, ...]) -> Row:
 
     Where several need attention, their number stands behind the sign, as in the header.
     """
-    graded = [(finding.severity, finding.line) for finding in findings if finding.severity is not None]
+    graded = [(finding.severity, finding.said) for finding in findings if finding.severity is not None]
     if not graded:
         return []
     severity, line = max(graded, key=lambda worst: worst[0].rank)
@@ -474,7 +474,7 @@ def calm_note(findings: Sequence[Finding]) -> Row:
     if not findings:
         return []
     key: Row = [] if findings[0].kind == YARDSTICKS else [("enter ", "key")]
-    return [(f" {findings[0].line} ", "muted"), *key]
+    return [(f" {findings[0].said} ", "muted"), *key]
 
 
 def findings_section(findings: Sequence[Finding], width: int) -> list[Section]:
