@@ -94,6 +94,7 @@ def workloads_at(
         read_bytes=58_700 * _MIB,
         oom_kills=0,
     )
+    options = ("--gpu-memory-utilization 0.7", *(() if rank is None else ("--tensor-parallel-size 2",)))
     server = Workload(
         SERVER_PID,
         "vllm",
@@ -108,8 +109,9 @@ def workloads_at(
         cpu_percent=2.0,
         read_bytes=310 * _MIB,
         oom_kills=0,
-        flags=("--gpu-memory-utilization 0.7", *(() if rank is None else ("--tensor-parallel-size 2",))),
+        flags=options,
         asks=MemoryAsk(0.7, None, 1 if rank is None else 2),
+        command=" ".join(("vllm serve", MODEL, "--port 8000", *options)),
     )
     return Workloads((worker,) if rank else (server, worker), compilers, round(at % _READ_EVERY_S, 1))
 

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import socket
 import stat
 import struct
@@ -372,11 +373,20 @@ _SPEED_OPTIONS = (
     "--cache-type-v -ctv --threads -t "
 )
 _KEPT_OPTIONS = frozenset(_SPEED_OPTIONS.split())
-"""Options that change the speed of a server: the only ones that are kept of its command line."""
+"""Options that change the speed of a server, by which its setup is told from others."""
+_OTHER_SHOWN = (
+    "--port --tokenizer-mode --load-format --trust-remote-code --reasoning-parser --tool-call-parser "
+    "--enable-auto-tool-choice --scheduling-policy --api-server-count --jinja --metrics --slots"
+)
+_SHOWN_OPTIONS = _KEPT_OPTIONS.union(_OTHER_SHOWN.split())
+"""Options whose values are shown in a server's command line: those of others may be secret."""
+_OPTION_NAME = re.compile(r"--[a-z][a-z0-9_.-]{1,60}", re.ASCII)
+LONGEST_COMMAND = 1000
+"""Most characters of a server's command line that are shown."""
 _PLAIN_VALUE = re.compile(r"[\w.,:+-]{1,60}", re.ASCII)
 _SECRET_FIELD = re.compile(r"(?i)(?:.*[_-])?(?:key|token|secret|passw(?:or)?d|auth|credentials?)")
 _LONGEST_JSON, _MOST_JSON = 16_384, 240
-"""Characters of an option's JSON that are read, and that are kept."""
+"""Characters of an option's JSON that are read, and that are kept with ranges."""
 _LEAST_RUN = 4
 """Numbers at one distance from which on a list has them as a range."""
 _SHARES = ("--gpu-memory-utilization", "--mem-fraction-static")
@@ -422,6 +432,8 @@ class Title(NamedTuple):
     """Its options that change its speed, sorted, each with its value; only of a server's own process."""
     asks: MemoryAsk | None = None
     """Only of a server's own process."""
+    command: str | None = None
+    """Its command line as `Workload.command` has it; only of a server's own process."""
 
 
 def arguments_of(content: bytes) -> list[str]:
@@ -491,12 +503,7 @@ def _title_of_options(program: str, words: Sequence[str]) -> Title:
     engine, port = _SERVERS[program]
     given = dict(options_of(words))  # of an option that is given twice, engines take the last
     port_word = given.get("--port") or (given.get("-p") if program.startswith("text-") else None) or ""
-    # The name without the part of its JSON that it sets, or its level: -O3, -cc.mode.
-    kept = {
-        name: value
-        for name, value in given.items()
-        if name.partition(".")[0].rstrip("0123456789") in _KEPT_OPTIONS
-    }
+    kept = {name: value for name, value in given.items() if _bare(name) in _KEPT_OPTIONS}
     number = int(port_word) if port_word.isascii() and port_word.isdecimal() else port
     return Title(
         engine,
@@ -506,7 +513,36 @@ def _title_of_options(program: str, words: Sequence[str]) -> Title:
         path=_model_path(words),
         flags=tuple(sorted(_flag_text(name, value) for name, value in kept.items())),
         asks=_memory_ask(given),
+        command=_shown_command(program, words),
     )
+
+
+def _bare(name: str) -> str:
+    """Return an option's name without the part of its JSON that it sets, or its level: -O3, -cc.mode."""
+    return name.partition(".")[0].rstrip("0123456789")
+
+
+def _shown_command(program: str, words: Sequence[str]) -> str:
+    """Return a server's command line for a shell, "…" in place of what may be secret."""
+    name = _PATH[0]  # of the model, which may stand first without an option
+    shown = [program, "serve"] if program in {"vllm", "sglang", "ollama"} else [program]
+    for word in words:
+        if not word.startswith("-") or word[1:2].isdigit():
+            shown.append(_shown_value(name, word))
+            continue
+        name, equals, value = word.partition("=")
+        is_name = _bare(name) in {*_SHOWN_OPTIONS, *_PATH, *_NAME} or _OPTION_NAME.fullmatch(name)
+        shown.append(f"{name if is_name else '…'}{f'={_shown_value(name, value)}' if equals else ''}")
+    return clean(" ".join(shown), LONGEST_COMMAND)
+
+
+def _shown_value(name: str, value: str) -> str:
+    name = name.replace("_", "-")
+    if name in {*_PATH, *_NAME}:
+        return shlex.quote(short_model(value) or "…")
+    if _bare(name) not in _SHOWN_OPTIONS:
+        return "…"
+    return value if _PLAIN_VALUE.fullmatch(value) else shlex.quote(_short_json(value, ranges=False) or "…")
 
 
 def options_of(words: Sequence[str]) -> list[tuple[str, str]]:
@@ -537,30 +573,39 @@ def _digest(text: str) -> str:
     return f"#{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _short_json(text: str) -> str | None:
-    """Return a JSON object with its fields in order, what may be secret as digests; None for another text."""
+def _short_json(text: str, *, ranges: bool = True) -> str | None:
+    """Return a JSON object with its fields in order, what may be secret as digests; None for another text.
+
+    With `ranges` it is cut to `_MOST_JSON`, and lists of numbers are shortened.
+    """
     try:
         value = json.loads(text) if text.startswith("{") and len(text) <= _LONGEST_JSON else None
         short = (
-            None if value is None else json.dumps(_kept_part(value), sort_keys=True, separators=(",", ":"))
+            None
+            if value is None
+            else json.dumps(_kept_part(value, ranges=ranges), sort_keys=True, separators=(",", ":"))
         )
     except (ValueError, RecursionError):
         return None
-    return short if short is None or len(short) <= _MOST_JSON else f"{short[:_MOST_JSON]}…{_digest(short)}"
+    return (
+        short
+        if short is None or not ranges or len(short) <= _MOST_JSON
+        else f"{short[:_MOST_JSON]}…{_digest(short)}"
+    )
 
 
-def _kept_part(value: object, field: str = "") -> object:
+def _kept_part(value: object, field: str = "", *, ranges: bool) -> object:
     """Return a part of an option's JSON as it is kept; `field` is the name that it has there."""
     if isinstance(value, dict):
         return {
-            name if _PLAIN_VALUE.fullmatch(name) else _digest(name): _kept_part(part, name)
+            name if _PLAIN_VALUE.fullmatch(name) else _digest(name): _kept_part(part, name, ranges=ranges)
             for name, part in value.items()
         }
     if isinstance(value, list):
         counts = [part for part in value if type(part) is int]
-        return (
-            _with_ranges(counts) if len(counts) == len(value) else [_kept_part(part, field) for part in value]
-        )
+        if ranges and len(counts) == len(value):
+            return _with_ranges(counts)
+        return [_kept_part(part, field, ranges=ranges) for part in value]
     if _SECRET_FIELD.fullmatch(field) and not isinstance(value, bool):
         return _digest(str(value))
     if isinstance(value, str) and not _PLAIN_VALUE.fullmatch(value):
@@ -933,6 +978,7 @@ class WorkloadReader:
             title.flags if title.role == "server" else None,
             revision,
             title.asks,
+            title.command,
         )
 
     def _read_bytes(self, pid: int) -> int | None:

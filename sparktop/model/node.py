@@ -165,6 +165,8 @@ class Workload(Struct, frozen=True):
     """Commit of the model in the hub's cache."""
     asks: MemoryAsk | None = None
     """What its command line asks of memory; only of a server's own process."""
+    command: str | None = None
+    """Command line of a server for a shell, "…" in place of what may be secret: of unknown options, paths."""
 
     @property
     def about(self) -> str:

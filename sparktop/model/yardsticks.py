@@ -174,6 +174,8 @@ class YardstickBasis(Struct, frozen=True):
     """Its steps now; None unless the size of its batch is steady."""
     busy_s: float = 0.0
     """Seconds since its process was first seen to compute."""
+    command: str | None = None
+    """`Workload.command` of the server."""
 
 
 class Yardstick(Struct, frozen=True):

@@ -17,7 +17,7 @@ from sparktop.model.ranks import RANKS_SCHEMA, RanksReply
 from sparktop.model.text import clean
 from sparktop.sources.replies import SCHEMA, Reply
 
-TEXT_LIMIT = 400
+TEXT_LIMIT = 1000
 """Most characters of a text in a reply."""
 SHORT_LIMIT = 120
 """Most characters of a name in a reply, of which there may be thousands."""

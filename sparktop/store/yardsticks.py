@@ -152,6 +152,7 @@ class YardstickBases:
             weights=self._weights(view, server),
             bandwidth_gb_per_s=None if bandwidth is None else bandwidth * len(view.nodes),
             cores=max(1, len(view.lanes)),
+            command=None if server is None else server.command,
         )
 
     def _keep_best(self, setup: PastSetup, load: SteadyLoad) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import socket
 import sys
 import threading
@@ -408,7 +409,9 @@ def test_a_server_names_its_model_and_port(line: str, engine: str, model: str | 
     """Model and port are read from a server's command line; the rest, which may contain keys, is not kept."""
     title = read_title(line.split())
     assert title is not None
-    assert title._replace(path=None, flags=(), asks=None) == Title(engine, "server", None, model, port)
+    assert title._replace(path=None, flags=(), asks=None, command=None) == Title(
+        engine, "server", None, model, port
+    )
 
 
 def test_of_an_option_that_is_given_twice_the_last_counts() -> None:
@@ -417,6 +420,39 @@ def test_of_an_option_that_is_given_twice_the_last_counts() -> None:
     title = read_title([*line.split(), "--model", "b"])
     assert title is not None
     assert (title.model, title.port, title.flags) == ("b", 2, ("--max-num-seqs 4",))
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (
+            "python3 -m vllm.entrypoints.openai.api_server --model /home/me/m -tp 2 --api-key=s3cret",
+            "vllm serve --model m -tp 2 --api-key=…",
+        ),
+        (
+            "vllm serve /h/models--openai--oss/snapshots/1 --host 10.0.0.1 --kv_cache_dtype=fp8 -O3",
+            "vllm serve openai/oss --host … --kv_cache_dtype=fp8 -O3",
+        ),
+        (
+            """vllm serve m --compilation-config '{"cudagraph_capture_sizes": [1, 2, 4, 8, 16, 24, 32]}'""",
+            """vllm serve m --compilation-config '{"cudagraph_capture_sizes":[1,2,4,8,16,24,32]}'""",
+        ),
+        (
+            "vllm serve m --tool-call-parser openai --enable-auto-tool-choice --seed-of-mine a b",
+            "vllm serve m --tool-call-parser openai --enable-auto-tool-choice --seed-of-mine … …",
+        ),
+        (
+            "llama-server -m /m/a.gguf -ngl -1 -hft s3cret --api-key -s3cret",
+            "llama-server -m a -ngl -1 … … --api-key …",
+        ),
+        ("ollama serve", "ollama serve"),
+    ],
+)
+def test_a_command_line_can_be_repeated_and_has_no_secret(line: str, shown: str) -> None:
+    """In its order, with values of known options alone; lists are whole, folders of a model are left out."""
+    title = read_title(shlex.split(line))
+    assert title is not None
+    assert title.command == shown
 
 
 @given(st.binary(max_size=300))

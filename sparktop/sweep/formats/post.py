@@ -6,7 +6,7 @@ Forums break lines themselves, so each paragraph and each item is one line. Ever
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from msgspec.structs import replace
@@ -15,7 +15,6 @@ from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.judgement import NOT_TESTED, trend, whole_percent_change
 from sparktop.model.load import Level, LoadKind, LoadMode
 from sparktop.model.text import names_in_words
-from sparktop.model.yardsticks import FLAGS
 from sparktop.report.document.document import Cell, Grid, Untrusted, bullets, escaped, rows_in_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import compare, comparison_of
@@ -25,6 +24,7 @@ from sparktop.sweep.formats.report import (
     answer,
     caveats,
     effort_words,
+    launch_facts,
     lengths_words,
     machine_facts,
     mode_words,
@@ -33,7 +33,14 @@ from sparktop.sweep.formats.report import (
     version_facts,
     winner_rules,
 )
-from sparktop.sweep.formats.tables import EVEN_SIGN, known_columns, load_words, points_head, winners
+from sparktop.sweep.formats.tables import (
+    EVEN_SIGN,
+    UNPROVEN_SIGN,
+    known_columns,
+    load_words,
+    points_head,
+    winners,
+)
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult, level_of
 from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, FEW_RUNS, METRICS, Metric, in_sentence
 from sparktop.sweep.terms.statistics import P95_FROM
@@ -45,8 +52,6 @@ MOST_LINES = 40
 """Tables with too many levels for this are thinned out; the first and the last level stay."""
 _LEAST_LEVELS = 3
 """Levels that a matrix has at least, however long the post."""
-_LEAST_ITEMS = 3
-"""Items above the tables that stay apart where lines are short."""
 _HEAD_LINES, _TABLE_LINES = 2, 2
 """The title and the empty line below the first items; the heads of a table."""
 _LATENCIES = ("ttft_due_ms", "ttft_ms")
@@ -93,30 +98,33 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     lead = ""
     if not items:
         first, *others = answer(named, view, above_tables=True) or ["Nothing was measured"]
-        others = [*(_why_even(result, series) if is_matrix else ()), *others]
+        others = [*(_why_even(series) if is_matrix else ()), *others]
         if not is_matrix and len(result.targets) == 1:
             others += _alone_words(result.targets[0], metrics)
         lead = " ".join([f"**{first}.**", *_with_full_stops([*others, *published])])
     costs = " ".join(_with_full_stops(router_costs(named, comparison)))
     about = [
         *_with_full_stops(items),
-        *_setup_items(result, costs),
+        _setup_item(result),
+        *([f"**Router:** {costs}"] if costs else []),
         _load_item(result),
         " ".join([f"**Warnings:** {_warnings_words(result)}", *_sign_words(grids), *left_out]),
     ]
-    sources = list(_published_items(beside, changes))
-    notes = list(_repeat_item(commands))
-    used = _HEAD_LINES + (2 if lead else 0) + bool(grids) + len(notes) + len(grids) * (_TABLE_LINES + 1)
-    while (
-        used + len(about) + sum(len(grid.rows) for grid in grids) > MOST_LINES and len(about) > _LEAST_ITEMS
-    ):
-        about[-2:] = [" ".join(about[-2:])]
-    limit = max(_LEAST_LEVELS, (MOST_LINES - used - len(about)) // max(1, len(grids)))
+    figures = [f"**Figures:** {_how_to_read(result, comparison, metrics, grids)}"] if grids else []
+    below = [" ".join([*figures, *_published_items(beside, changes)])] if grids else []
+    below += [_launch_item(result), *_repeat_item(result, commands)]
+    used = _HEAD_LINES + (2 if lead else 0) + len(grids) * (_TABLE_LINES + 1)
+    rows = sum(len(grid.rows) for grid in grids)
+    apart = len(items)
+    for lines, at, least in ((about, apart, apart + 3), (below, 1, 2), (about, apart, apart + 1)):
+        while used + rows + len(about) + len(below) > MOST_LINES and len(lines) > least:
+            lines[at : at + 2] = [" ".join(lines[at : at + 2])]
+    limit = max(_LEAST_LEVELS, (MOST_LINES - used - len(about) - len(below)) // max(1, len(grids)))
     thin = [replace(grid, rows=tuple(_evenly_spaced(grid.rows, limit))) for grid in grids]
     lost = max((len(grid.rows) - len(short.rows) for grid, short in zip(grids, thin, strict=True)), default=0)
-    figures = [f"**Figures:** {_how_to_read(comparison, metrics, grids, lost)}"] if grids else []
-    notes = [*([" ".join([*figures, *sources])] if grids else []), *notes]
-    blocks = [lead, bullets(about), *map(rows_in_markdown, thin), bullets(notes)]
+    if lost:
+        below[0] += f" Left out here: {lost} level{'' if lost == 1 else 's'}."
+    blocks = [lead, bullets(about), *map(rows_in_markdown, thin), bullets(below)]
     return f"## {_title(result)}\n" + "\n\n".join(filter(None, blocks)) + "\n"
 
 
@@ -169,24 +177,32 @@ def _metrics(result: SweepResult) -> list[Metric]:
     return [METRICS[name] for name in (decode, prefill, latency) if name is not None]
 
 
-def _setup_items(result: SweepResult, costs: str) -> Iterator[str]:
-    """Yield the items on targets and on machines: versions, slots, launch options, what a router costs."""
-    servers = " ".join(_with_full_stops(server_facts(result)))
-    known = any(FLAGS in facts for target in result.targets for facts in target.setups.values())
-    options = "Of each command line, only options that change the speed." if known else ""
-    costs = f"**Router:** {costs}" if costs else ""
-    if words := " ".join(filter(None, [servers, options if known else "Launch options not known.", costs])):
-        yield f"**Targets:** {words}"
+def _setup_item(result: SweepResult) -> str:
+    """Return the item on what all targets have in common, and on what differs between them."""
     hottest = max(
         (side.gpu_c_max for level in _levels(result) for side in level.hardware.values() if side.gpu_c_max),
         default=None,
     )
-    parts = [*machine_facts(result), *([] if hottest is None else [f"hottest GPU {hottest:.0f} °C"])]
-    machines = f"**Machines:** {'; '.join(parts) or 'not known'}"
+    machines = [*machine_facts(result), *([] if hottest is None else [f"hottest GPU {hottest:.0f} °C"])]
     simulated = (
         ["All servers and machines are simulated: nothing was measured on these"] if result.simulated else []
     )
-    yield " ".join(_with_full_stops([machines, *version_facts(result), *simulated]))
+    parts = ["; ".join(machines) or "machines not known", *version_facts(result), *server_facts(result)]
+    return f"**Set-up:** {' '.join(_with_full_stops([*parts, *simulated]))}"
+
+
+def _launch_item(result: SweepResult) -> str:
+    """Return the item with the command line of each server, as its process shows it."""
+    lines = list(launch_facts(result))
+    if not lines:
+        why = "not known; `sparktop agent` on the machines of the servers, or a sweep from there, reads them"
+        return f"**Started with:** {why}."
+    shown = "; ".join(lines[:_MOST_COMMANDS])
+    notes = ["…: what may be secret"] if "…" in shown else []
+    notes += ["Of options, only those that change the speed"] if "options `" in shown else []
+    notes += [f"{len(lines) - _MOST_COMMANDS} more in the report"] if len(lines) > _MOST_COMMANDS else []
+    words = _with_full_stops([shown, *notes])
+    return f"**Started with:** {' '.join(words)}"
 
 
 def _levels(result: SweepResult) -> Iterator[LevelResult]:
@@ -251,11 +267,8 @@ def _requests_words(result: SweepResult) -> str:
     return f"{'' if count == 1 else f'{count:.0f} × '}as many requests a run as its concurrency"
 
 
-def _why_even(result: SweepResult, series: Sequence[Series]) -> Iterator[str]:
-    """Yield why no target wins, where that is how few runs there are, or their spread."""
-    if any(mark.code == FEW_RUNS for level in _levels(result) for mark in level.validity):
-        yield "With fewer than 3 runs a level, only large leads are clear"
-        return
+def _why_even(series: Sequence[Series]) -> Iterator[str]:
+    """Yield why no target wins, where that is the spread of the runs."""
     figures = [level.figures.get(_DECODE) for a_series in series for level in a_series.levels]
     stds = [100 * figure.std / figure.mean for figure in figures if figure and figure.mean and figure.std]
     widest = max(stds, default=0.0)
@@ -416,7 +429,7 @@ def _matrix_tables(
             else row
             for load, row in zip_longest(loads, _with_deviations(grid, loads, series, metric, doubted))
         )
-        if all(_after(row[-1]).endswith((EVEN_SIGN, UNKNOWN)) for row in rows):
+        if all(_after(row[-1]).endswith((EVEN_SIGN, UNPROVEN_SIGN, UNKNOWN)) for row in rows):
             heads, rows = heads[:-1], tuple(row[:-1] for row in rows)
         grid = replace(grid, heads=heads, rows=rows)
         of_metric = {load: pairs for (name, load), pairs in changes.items() if name == metric.name}
@@ -570,7 +583,7 @@ def _evenly_spaced(rows: Sequence[tuple[Cell, ...]], most: int) -> Sequence[tupl
 
 
 def _how_to_read(
-    comparison: ComparisonResult | None, metrics: Sequence[Metric], grids: Sequence[Grid], lost: int
+    result: SweepResult, comparison: ComparisonResult | None, metrics: Sequence[Metric], grids: Sequence[Grid]
 ) -> str:
     """Return what the figures of the tables are, who wins, and what its signs mean."""
     parts = [
@@ -588,15 +601,29 @@ def _how_to_read(
             f"a winner leads the next best by over {floor:.1f} % (its lead in brackets), beyond chance "
             f"({rate:.0f} % error; deviations of two targets are pooled over the levels)"
         )
-    parts += [f"left out here: {lost} level{'' if lost == 1 else 's'}"] if lost else []
-    return f"{'; '.join(parts)}."
+    return " ".join(_with_full_stops(["; ".join(parts), *_in_llama_benchy(result, heads)]))
+
+
+def _in_llama_benchy(result: SweepResult, heads: Collection[Cell]) -> Iterator[str]:
+    """Yield where llama-benchy's table has the figures of a burst of prompts of one length."""
+    plan, lengths = result.plan, result.prompt_lengths()
+    if plan.mode is not LoadMode.BURST or len(lengths) != 1 or plan.tg is None or plan.prompts or plan.depths:
+        return
+    each = ", per request the t/s (req) there" if "Per request tok/s" in heads else ""
+    yield (
+        f"**In llama-benchy's table:** decode is t/s (total) of tg{plan.tg}{each}, prefill t/s (total) of "
+        f"pp{lengths[0]}, which at c1 lacks the latency of its probe; TTFT is e2e_ttft (ttfr and est_ppt end "
+        "at the first event, before the first token)"
+    )
 
 
 def _sign_words(grids: Sequence[Grid]) -> Iterator[str]:
     """Yield what the signs in the cells of the tables mean."""
-    ends = {cell[-1:] for grid in grids for row in grid.rows for cell in map(_after, row)}
+    ends = {cell.rpartition(" ")[2] for grid in grids for row in grid.rows for cell in map(_after, row)}
+    ends |= {end[-1:] for end in ends}
     signs = (
-        (EVEN_SIGN, "no clear winner: a lead before it may be chance"),
+        (UNPROVEN_SIGN, "not significant: the lead before it may be chance"),
+        (EVEN_SIGN, f"alike: the two best differ by less than {NOISE_FLOOR_PERCENT:.0f} % (95 % CI)"),
         (_SLOTS_SIGN[-1], "with more slots: the next best has fewer, and requests wait"),
         ("*", NOT_TESTED),
         ("?", "the level has a warning"),
@@ -606,7 +633,7 @@ def _sign_words(grids: Sequence[Grid]) -> Iterator[str]:
         yield f"**Signs:** {'; '.join(words)}."
 
 
-def _repeat_item(commands: Sequence[str]) -> Iterator[str]:
+def _repeat_item(result: SweepResult, commands: Sequence[str]) -> Iterator[str]:
     """Yield the item with what measures the same again, and what compares it with this post."""
     if commands:
         shown = [code(command) for command in commands[:_MOST_COMMANDS]]
@@ -615,4 +642,6 @@ def _repeat_item(commands: Sequence[str]) -> Iterator[str]:
             f"`make install` in sparktop's repository, then, with your addresses, {'; '.join(shown)}{more}."
         )
         compare = "save the Markdown of this post as post.md: `sparktop report last post.md`"
-        yield f"**To repeat it:** {again} **To compare your newest sweep**, {compare}"
+        few = any(mark.code == FEW_RUNS for level in _levels(result) for mark in level.validity)
+        runs = " With `--runs 3` leads can be tested." if few else ""
+        yield f"**To repeat it:** {again}{runs} **To compare your newest sweep**, {compare}"

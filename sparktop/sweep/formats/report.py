@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from sparktop.engines.registry import ENGINES
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.judgement import NOT_TESTED, whole_percent_change
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint
 from sparktop.model.router import LITELLM
 from sparktop.model.sweep import Mark, MarkKind, SweepView
@@ -30,7 +31,6 @@ from sparktop.sweep.compare.compare import (
     unlike_notes,
     without_winners,
 )
-from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT
 from sparktop.sweep.compare.series import Series, SeriesLevel, align_rows, fact_lines, series_of
 from sparktop.sweep.formats.tables import (
     TABLES,
@@ -463,6 +463,7 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
     ]
     yield " · ".join(part for part in parts if part)
     yield from server_facts(result)
+    yield from launch_facts(result)
     yield from machine_facts(result)
     yield from version_facts(result)
     if result.guard is not None:
@@ -659,35 +660,39 @@ _ROUTERS = {LITELLM: "LiteLLM", "dynamo": "Dynamo"}
 
 
 def server_facts(result: SweepResult) -> Iterator[str]:
-    """Yield one line of Markdown for all targets with the same facts; targets without any are left out.
+    """Yield what is alike of all targets, then one line for all with the same further facts, as Markdown.
 
-    Such as "`spark-a`: vLLM 0.32.0, 48 slots, context 131,072; behind LiteLLM 1.106, least-busy; started with
-    `--enforce-eager`". The options of servers behind a router have a line of their own, unless their
-    server is a target, too.
+    Such as "All targets: vLLM 0.32.0", "`spark-a` and `spark-b`: 48 slots"; targets without facts have none.
+    """
+    parts_of = {target.name: parts for target in result.targets if (parts := server_parts(target))}
+    first, *others = parts_of.values() or ([],)
+    common = [part for part in first if others and all(part in parts for parts in others)]
+    names_by_words: dict[str, list[str]] = {}
+    for name, parts in parts_of.items():
+        words = ", ".join(escaped(part) for part in parts if part not in common)
+        names_by_words.setdefault(words, []).append(code(name))
+    if common:
+        yield f"All targets: {', '.join(map(escaped, common))}"
+    yield from (f"{names_in_words(alike)}: {words}" for words, alike in names_by_words.items() if words)
+
+
+def launch_facts(result: SweepResult) -> Iterator[str]:
+    """Yield how servers were started, one line of Markdown for all that are alike: command line or options.
+
+    A server that is a target has the target's name, also where it answers a router's requests, too.
     """
     names_by_words: dict[str, list[str]] = {}
-    launches_behind_routers: dict[tuple[str, str], None] = {}
-    launches_said = set[tuple[str, str]]()
-    for target in result.targets:
-        words = server_words(target)
-        parts = [] if words is None else [escaped(words)]
-        ways = []
+    said = set[tuple[str, str]]()
+    for target in sorted(result.targets, key=lambda target: target.kind is TargetKind.ROUTER):
+        is_one = len(target.setups) == 1 and target.kind is TargetKind.ENGINE
         for name, facts in target.setups.items():
-            if FLAGS in facts:
-                flags = "default options" if facts[FLAGS] == NO_FLAGS else code(facts[FLAGS])
-                ways.append((name, f"started with {flags}"))
-        if len(target.setups) == 1 and target.kind is TargetKind.ENGINE:
-            parts += [how for _, how in ways]
-            launches_said |= set(ways)
-        else:
-            launches_behind_routers |= dict.fromkeys(ways)
-        if parts:
-            names_by_words.setdefault("; ".join(parts), []).append(code(target.name))
-    for name, how in launches_behind_routers:
-        if (name, how) not in launches_said:
-            names_by_words.setdefault(how, []).append(code(name))
-    for words, alike in names_by_words.items():
-        yield f"{names_in_words(alike)}: {words}"
+            line, flags = target.commands.get(name), facts.get(FLAGS)
+            words = code(line) if line else flags and f"options {code(flags)}"
+            words = "default options" if flags == NO_FLAGS and not line else words
+            if words and (name, words) not in said:
+                names_by_words.setdefault(words, []).append(code(target.name if is_one else name))
+                said.add((name, words))
+    yield from (f"{names_in_words(alike)}: {words}" for words, alike in names_by_words.items())
 
 
 _VERSIONS = {"model revision": "model revision ", "NCCL": "NCCL ", "kernel": ""}
@@ -728,26 +733,27 @@ def machine_facts(result: SweepResult) -> Iterator[str]:
         yield "; ".join(parts)
 
 
-def server_words(target: TargetResult) -> str | None:
-    """Return servers, version, machines, slots and context of a target, and its router; None if unknown."""
+def server_parts(target: TargetResult) -> list[str]:
+    """Return engine and version, servers, machines, slots and context of a target, and its router.
+
+    There is none if nothing of these but slots is known.
+    """
     router = target.kind is TargetKind.ROUTER
     if not (target.version or target.router_version or target.strategy or target.context_tokens):
-        return None
+        return []
     kinds = target.engines if router else (target.engine,)
     titles = [ENGINES[kind].title if kind in ENGINES else kind for kind in kinds if kind]
     engine = " ".join(filter(None, (names_in_words(titles) if titles else "engine", target.version)))
-    engine = f"{len(target.setups)} × {engine}" if router and len(target.setups) > 1 else engine
-    engine += f" over {len(target.machines)} machines" if not router and len(target.machines) > 1 else ""
-    facts = [
+    behind = " ".join(filter(None, ("behind", _router_title(target), target.router_version)))
+    parts = [
         engine if titles or target.version else "",
+        f"{len(target.setups)} servers" if router and len(target.setups) > 1 else "",
+        f"one server on {len(target.machines)} machines" if not router and len(target.machines) > 1 else "",
         "" if target.slots is None else f"{target.slots:,} slots",
         "" if target.context_tokens is None else f"context {target.context_tokens:,}",
+        f"{behind}{f' ({target.strategy})' if target.strategy else ''}" if router else "",
     ]
-    parts = [", ".join(filter(None, facts))]
-    if router:
-        behind = " ".join(filter(None, (_router_title(target), target.router_version)))
-        parts.append(", ".join(filter(None, (f"behind {behind}", target.strategy))))
-    return "; ".join(filter(None, parts))
+    return [part for part in parts if part]
 
 
 def router_words(target: TargetResult) -> str:
@@ -780,7 +786,7 @@ def router_costs(result: SweepResult, comparison: ComparisonResult | None) -> It
         if added_ms is not None:
             words.append(f"adds {'less than 1' if added_ms < 1 else f'{added_ms:.0f}'} ms to a request")
         if any(words):
-            yield f"{router_words(target)} {'; it '.join(filter(None, words))}."
+            yield f"{router_words(target)} {'; '.join(filter(None, words))}."
 
 
 def _share_of_engines_words(levels: Sequence[LevelResult], engines: IndependentEngines) -> str:
@@ -792,11 +798,8 @@ def _share_of_engines_words(levels: Sequence[LevelResult], engines: IndependentE
     alone = names_in_words([code(name) for name in names])
     if len(names) < count:
         alone = f"{count} × {alone}"
-    share = _range_words([percent for percent, _ in reached], " %")
-    words = (
-        f"reaches {share} of the {in_sentence(METRICS[engines.metric].title)} rate of {alone}, each with "
-        f"1/{count} of the requests ({_loss_words(reached)})"
-    )
+    title = in_sentence(METRICS[engines.metric].title)
+    words = f"against {alone}, each with 1/{count} of the requests: {title} {_loss_words(reached)}"
     lossy = [pair for pair in reached if pair[1].significant is not False and pair[0] < _WHOLE]
     worst = min(lossy, key=lambda pair: pair[0])[1].concurrency if lossy else None
     causes = (_cause(level) for level in levels if level.concurrency == worst)
@@ -804,19 +807,13 @@ def _share_of_engines_words(levels: Sequence[LevelResult], engines: IndependentE
 
 
 def _loss_words(reached: Sequence[tuple[float, EnginesLevel]]) -> str:
-    """Return where a router loses tokens beyond chance, such as "loss: 12 % at c4 and 24 % at c8"."""
-    lost = [
-        f"{_WHOLE - percent:.0f} % at c{level.concurrency}"
-        for percent, level in reached
-        if level.significant and percent < _WHOLE
-    ]
-    if lost:
-        return f"loss: {names_in_words(lost)}"
-    if all(level.significant is None for _, level in reached):
-        return "single runs, no test possible"
-    if min(percent for percent, _ in reached) < _WHOLE - NOISE_FLOOR_PERCENT:
-        return "a loss is not proven: the runs differ too much"
-    return "no loss"
+    """Return what a router loses at each level: "−12 % at c4, −24 % at c8; not clear: −3 % at c2"."""
+    kinds = {True: "", False: "not clear: ", None: f"{NOT_TESTED}: "}
+    parts: dict[str, list[str]] = {}
+    for percent, level in reached:
+        words = f"{whole_percent_change(percent - _WHOLE)} at c{level.concurrency}"
+        parts.setdefault(kinds[level.significant], []).append(words)
+    return "; ".join(f"{kind}{', '.join(parts[kind])}" for kind in kinds.values() if kind in parts)
 
 
 def _uneven_load_words(levels: Sequence[LevelResult]) -> str:

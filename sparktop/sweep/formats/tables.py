@@ -78,7 +78,9 @@ def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
 
 
 EVEN_SIGN = "≈"
-"""In place of a winner, where there is no clear difference."""
+"""In place of a winner, where the two best are alike: their difference is certainly within the noise."""
+UNPROVEN_SIGN = "n.s."
+"""In place of a winner, or behind a lead, that is not significant."""
 
 
 def winners(
@@ -86,7 +88,7 @@ def winners(
 ) -> Grid:
     """Return a table that compares series in one metric: point | each series | Winner (percent).
 
-    With `signs` a level without a winner has `EVEN_SIGN` in place of a sentence, and a lead beyond the noise.
+    With `signs` a level without a winner has `EVEN_SIGN` or `UNPROVEN_SIGN`, and a lead beyond the noise.
 
     There is one row per compared load, and one per load that a target refused. `series` are in the order of
     columns; those without a value are left out.
@@ -108,12 +110,10 @@ def winners(
         winner = _winner_cell(row, vs, mark_untested=mark_untested)
         if signs and winner != UNKNOWN and outcome(row) is Outcome.OPEN:
             floor, lead = comparison.noise_floor_percent.get(metric, 0.0), _lead_percent(row, meaning)
-            is_ahead = row.ahead is not None and abs(lead) > floor
-            winner = (
-                Untrusted(row.ahead or "", f" ({whole_percent_change(lead)}) {EVEN_SIGN}")
-                if is_ahead
-                else EVEN_SIGN
-            )
+            ends = row.ratio_ci95 or (0.0,)
+            winner = EVEN_SIGN if all(abs(100 * (end - 1)) <= floor for end in ends) else UNPROVEN_SIGN
+            if row.ahead is not None and abs(lead) > floor:
+                winner = Untrusted(row.ahead, f" ({whole_percent_change(lead)}) {UNPROVEN_SIGN}")
         body.append((load, (load_words(load), *cells, winner)))
     for load in dict.fromkeys(load for column in columns for load in column.refused):
         if not any(are_same_row(load, compared) for compared, _ in body):

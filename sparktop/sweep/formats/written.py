@@ -227,7 +227,7 @@ _FIXED = re.compile(
 )
 """Fields that hold words of sparktop's own, times and codes."""
 _BY_NAME = re.compile(
-    "served_by|runs_split|busy_batch|backends|values|ranges|changes|holds_to|definitions|balance|setups"
+    "served_by|runs_split|busy_batch|backends|values|ranges|changes|holds_to|definitions|balance|setups|commands"
 )
 """Fields whose keys are names of servers or targets, at any depth."""
 _MACHINES = {"hardware", "machines"}
@@ -272,6 +272,8 @@ class SweepPrivacy(Privacy):
         `key` is the name of the field that holds `value`. If `by_name` is True, the keys of `value` are
         names of servers or machines, which are replaced too.
         """
+        if key == "commands" and self.anonymous:
+            return {}
         if isinstance(value, dict):
             by_name = by_name or _BY_NAME.fullmatch(key) is not None
             return {

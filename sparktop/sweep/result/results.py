@@ -30,7 +30,7 @@ LARGEST = 1e15
 """Larger numbers are not plausible measurements; as bytes, this is a petabyte."""
 MOST_CONCURRENCY = 1_000_000
 """Largest concurrency that a file may state."""
-_TEXT_LIMIT = 400
+_TEXT_LIMIT = 1000
 """Characters of a text that are read."""
 _DEEPEST = 8
 """Levels of nested values that are read of parts without a model."""
@@ -1282,6 +1282,8 @@ class TargetResult(Part):
     setups: dict[Text, dict[Text, Text]] = Field(default_factory=dict)
     """What each of its watched servers reports of its setup, by name: its version, the `flags` of its command
     line that change its speed, kernel, driver, NCCL. Empty if unknown, and in files of older versions."""
+    commands: dict[Text, Text] = Field(default_factory=dict)
+    """Command line of each of its watched servers, without what may be secret, by name; empty as above."""
     levels: tuple[LevelResult, ...] = ()
     """In the order of measurement, which is not ascending in a search for SLO limits."""
 

@@ -273,6 +273,7 @@ def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Sn
             "setups": {
                 view.name: dict(view.yardstick_basis.facts) for view in views if view.yardstick_basis.facts
             },
+            "commands": {view.name: line for view in views if (line := view.yardstick_basis.command)},
         },
         backends=watched_backends(target, snapshot),
         nodes=nodes,

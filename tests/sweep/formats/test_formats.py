@@ -35,7 +35,7 @@ from sparktop.sweep.formats.report import (
     comparison_json,
     comparison_markdown,
     server_facts,
-    server_words,
+    server_parts,
     sweep_markdown,
 )
 from sparktop.sweep.formats.written import comparison_report, render_json, repeat_command
@@ -422,12 +422,14 @@ ROUTER = ENGINE.model_copy(
 
 
 def test_versions_and_limits_are_facts_of_the_report() -> None:
-    """Targets with the same facts share a line; a router adds its own version and strategy."""
+    """What is alike of all is said once; a router adds its own version and strategy."""
+    proxy = ROUTER.model_copy(update={"slots": 96})
     other = ENGINE.model_copy(update={"name": "spark-b"})
-    result = made_sweep().model_copy(update={"targets": (ENGINE, other, ROUTER)})
+    result = made_sweep().model_copy(update={"targets": (ENGINE, other, proxy)})
     assert list(server_facts(result)) == [
-        "`spark-a` and `spark-b`: vLLM 0.32.0, 48 slots, context 131,072",
-        "`proxy`: vLLM 0.32.0, 48 slots, context 131,072; behind LiteLLM 1.106, least-busy",
+        "All targets: vLLM 0.32.0, context 131,072",
+        "`spark-a` and `spark-b`: 48 slots",
+        "`proxy`: 96 slots, behind LiteLLM 1.106 (least-busy)",
     ]
     measured = ENGINE.model_copy(update={"levels": (made_level(),)})
     assert "vLLM 0.32.0, 48 slots" in sweep_markdown(result.model_copy(update={"targets": (measured,)}))
@@ -435,8 +437,9 @@ def test_versions_and_limits_are_facts_of_the_report() -> None:
 
 def test_what_is_unknown_is_left_out() -> None:
     """As in files of older versions, which have none of these keys."""
-    assert server_words(TargetResult(name="a", url="", engine="vllm", slots=4)) is None
-    assert server_words(ENGINE.model_copy(update={"slots": None, "version": None})) == "vLLM, context 131,072"
+    assert server_parts(TargetResult(name="a", url="", engine="vllm", slots=4)) == []
+    unknown = ENGINE.model_copy(update={"slots": None, "version": None})
+    assert server_parts(unknown) == ["vLLM", "context 131,072"]
     old = made_sweep().to_json()
     for key in ("version", "context_tokens", "router_version", "strategy", "engines"):
         del old["targets"][0][key]

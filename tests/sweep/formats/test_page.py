@@ -303,7 +303,7 @@ def test_a_post_of_many_levels_loses_some_in_the_middle() -> None:
     assert len(post.splitlines()) <= MOST_LINES
     rows = table(post)
     assert (rows[0][0], rows[-1][0]) == ("c1", "c256")
-    assert "left out here: 4 levels" in post
+    assert "Left out here: 3 levels." in post
 
 
 def test_a_post_is_read_back_as_the_figures_that_it_shows() -> None:
@@ -361,20 +361,27 @@ def test_launch_options_and_versions_of_servers() -> None:
         slow.model_copy(update={"setups": {"alpha": facts, "omega": {"flags": "none", "NCCL": "2.29.2"}}}),
     )
     result = result.model_copy(update={"targets": targets})
-    items = paragraphs(post_of(result))[0]
-    assert items.count("started with") == 2
-    assert "- **Targets:** `fast`: started with" in items
-    started = "started with `--enforce-eager --kv-cache-dtype fp8`"
-    assert f"`fast`: {started}." in items
-    assert "`alpha`: started" not in items
-    assert "`omega`: started with default options." in items
-    assert "`alpha`: NCCL 2.28.9, Linux 6.14. `omega`: NCCL 2.29.2." in items
+    post = post_of(result)
+    assert (
+        "- **Started with:** `fast`: options `--enforce-eager --kv-cache-dtype fp8`; "
+        "`omega`: default options. Of options, only those that change the speed."
+    ) in post
+    assert "`alpha`: NCCL 2.28.9, Linux 6.14. `omega`: NCCL 2.29.2." in paragraphs(post)[0]
     assert "omega" not in post_of(result, privacy=SweepPrivacy(anonymous=True))
     known = fast.model_copy(
-        update={"setups": {"alpha": facts}, "machines": {"x": "2 x EPYC, Linux 6.14, no GPU"}}
+        update={
+            "setups": {"alpha": facts},
+            "machines": {"x": "2 x EPYC, Linux 6.14, no GPU"},
+            "commands": {"alpha": "vllm serve m --port 8000 --enforce-eager --api-key …"},
+        }
     )
-    assert post_of(result.model_copy(update={"targets": (known,)})).count("Linux 6.14") == 1
-    assert "Launch options not known." in post_of(made_sweep(("fast", [made_level(2)])))
+    only = result.model_copy(update={"targets": (known,)})
+    assert post_of(only).count("Linux 6.14") == 1
+    started = "`fast`: `vllm serve m --port 8000 --enforce-eager --api-key …`"
+    assert f"- **Started with:** {started}. …: what may be secret." in post_of(only)
+    assert started in sweep_report(only, "md")
+    assert "vllm serve" not in post_of(only, privacy=SweepPrivacy(anonymous=True))
+    assert "**Started with:** not known; `sparktop agent`" in post_of(made_sweep(("fast", [made_level(2)])))
 
 
 def test_the_answer_comes_first_then_what_was_measured() -> None:
@@ -384,15 +391,15 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     first = result.targets[0].model_copy(update={"version": "0.32.0", "engine": "vllm", "machines": machines})
     post = post_of(result.model_copy(update={"targets": (first, *result.targets[1:])}))
     about, figures = paragraphs(post)
-    answer, targets, machines_item, load, warnings = about.splitlines()
+    answer, setup, load, warnings = about.splitlines()
     assert "; TTFT no clear winner; " in answer
     assert post.startswith("## `m` on 2 × NVIDIA DGX Spark: `fast` or `slow`?\n")
     assert answer.startswith("- **One user (c2): `fast`.** Decode +50 %; ")
     assert re.search(r"; half of the requests get over [\d.]+ tok/s at c2\.$", answer)
-    assert machines_item == (
-        "- **Machines:** NVIDIA DGX Spark, NVIDIA GB10, driver 580.95; NVIDIA DGX Spark, NVIDIA GB10."
+    assert setup == (
+        "- **Set-up:** NVIDIA DGX Spark, NVIDIA GB10, driver 580.95; NVIDIA DGX Spark, NVIDIA GB10. "
+        "`fast`: vLLM 0.32.0, one server on 2 machines."
     )
-    assert targets == "- **Targets:** `fast`: vLLM 0.32.0 over 2 machines. Launch options not known."
     assert "100 tokens in, 4 out (pp100 tg4), " in load
     assert ", each level after a warm-up, burst (all of a run at once), 3 runs a level" in load
     assert "2026-03-22" in load
@@ -494,7 +501,7 @@ def test_a_table_without_a_winner_has_no_column_of_winners() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "why"), [("few_runs", "With fewer than 3 runs"), ("late", "differ too much")]
+    ("code", "why"), [("few_runs", "With `--runs 3` leads can be tested."), ("late", "differ too much")]
 )
 def test_a_post_without_a_winner_says_why(code: str, why: str) -> None:
     """Too few runs, or runs that differ."""
@@ -511,8 +518,8 @@ def test_a_lead_that_is_not_clear_stands_beside_the_sign() -> None:
         for step, runs in ((0.4, (8.0, 10.0, 14.0)), (0.2, (10.0, 13.0, 15.0)))
     )
     post = post_of(made_sweep(("a", slow), ("b", fast)))
-    assert re.fullmatch(r"`b` \(\+\d+ %\) ≈", table(post)[1][-1])
-    assert "≈ no clear winner" in post
+    assert re.fullmatch(r"`b` \(\+\d+ %\) n\.s\.", table(post)[1][-1])
+    assert "n.s. not significant" in post
 
 
 def test_the_best_level_is_named_once() -> None:
@@ -546,10 +553,10 @@ def test_a_router_has_its_loss_and_the_cause() -> None:
         "cause": "cooldown",
     }
     post = post_of(routed_sweep(balance, split=({"alpha": 3, "omega": 1}, {"alpha": 2, "omega": 2})))
-    cost = next(one for one in paragraphs(post) if "reaches" in one)
+    cost = next(one for one in paragraphs(post) if "**Router:**" in one)
     assert (
-        " `proxy` (LiteLLM, least-busy) reaches 33 % of the decode rate of 2 × `alpha`, each with 1/2 of the "
-        "requests (loss: 67 % at c2 and 67 % at c4)"
+        " `proxy` (LiteLLM, least-busy) against 2 × `alpha`, each with 1/2 of the requests: "
+        "decode −67 % at c2, −67 % at c4; "
     ) in cost
     assert "most at c2: oscillating, a swing every 9 s, cooldown" in cost
 

@@ -49,7 +49,10 @@ async def interfered(profile: EngineProfile) -> tuple[LevelResult, SweepResult]:
     preset = find_preset("interference") | SweepSpec(concurrency=(2,))
     live = await sweep.play(make_plan(preset, [sweep.targets["spark-a"]]))
     assert live.result is not None
-    (level,) = live.result.targets[0].levels
+    (target,) = live.result.targets
+    command = "vllm serve openai/gpt-oss-120b --port 8000 --gpu-memory-utilization 0.7"
+    assert target.commands == {"spark-a": command}
+    (level,) = target.levels
     found = level.beside
     assert found is not None
     drawn = live.view().live
