@@ -222,13 +222,6 @@ class _Series(Struct):
     last_ms: int | None = None
 
 
-class _Family(Struct):
-    """A metric family: its type, and its metrics by their labels."""
-
-    kind: str
-    metrics: dict[str, Metric] = field(default_factory=dict)
-
-
 class Collector:
     """Collects the samples of records and writes them family by family."""
 
@@ -242,7 +235,8 @@ class Collector:
         self._buffer = buffer
         self._wanted = frozenset(families)
         self._every_s = every_s
-        self._families: dict[str, _Family] = {}
+        self._families: dict[str, tuple[str, dict[str, Metric]]] = {}
+        """By name of a metric family its type, and its metrics by their labels."""
         self._series: dict[tuple[str, bytes, bytes], _Series | None] = {}
         self._by_start: dict[bytes, _Series] = {}
         self._typed: dict[str, dict[str, str]] = {}
@@ -358,8 +352,8 @@ class Collector:
         if self._wanted and family_name not in self._wanted:
             return None
         pairs = parse_labels(block or b"{}")
-        family = self._families.setdefault(family_name, _Family(kind))
-        if pairs is None or family.kind != kind or any(label_name == "__name__" for label_name, _ in pairs):
+        family_kind, metrics = self._families.setdefault(family_name, (kind, {}))
+        if pairs is None or family_kind != kind or any(label_name == "__name__" for label_name, _ in pairs):
             self.unused_samples += 1
             return None
         labels = {label: clean(source.partition(":")[2])}
@@ -371,19 +365,19 @@ class Collector:
         of_metric = _label_block(
             {label_name: value for label_name, value in written.items() if label_name not in _WITHIN}
         )
-        if of_metric not in family.metrics:
-            family.metrics[of_metric] = self._buffer.metric()
+        if of_metric not in metrics:
+            metrics[of_metric] = self._buffer.metric()
         start = f"{name}{_label_block(written)} ".encode()
         # Two blocks of labels can be one series: in another order, or once they are clean.
-        return self._by_start.setdefault(start, _Series(family.metrics[of_metric], start))
+        return self._by_start.setdefault(start, _Series(metrics[of_metric], start))
 
     def text(self) -> Iterator[bytes]:
         """Yield the text family by family, ended by "# EOF"."""
         for name in self.names:
-            family = self._families[name]
-            if family.metrics:
-                yield f"# TYPE {name} {family.kind}\n".encode()
-            for metric in family.metrics.values():
+            kind, metrics = self._families[name]
+            if metrics:
+                yield f"# TYPE {name} {kind}\n".encode()
+            for metric in metrics.values():
                 yield from self._buffer.text(metric)
         yield b"# EOF\n"
 
