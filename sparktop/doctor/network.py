@@ -16,8 +16,9 @@ import httpx
 
 from sparktop.doctor.check import Check, Status
 from sparktop.model.text import clean, host_port
+from sparktop.net.client import Response
 from sparktop.net.failure import Trust, look_up, timeout_error, transport_error
-from sparktop.net.once import Reply, get, open_client
+from sparktop.net.once import get, open_client
 
 RESOLVE_TIMEOUT_S = 5.0
 """As long as mDNS waits before it gives up."""
@@ -88,7 +89,7 @@ class Network:
             raise transport_error(error, where) from error
         transport.abort()
 
-    async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Reply:
+    async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Response:
         """Send a GET and return the response, whatever its status; its time and its size are limited.
 
         `tls_ca` is a file that verifies the server's certificate; None: the system's certificates do. Of

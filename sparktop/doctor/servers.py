@@ -28,7 +28,6 @@ from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.net.client import Response
 from sparktop.net.failure import HOW_TO_GIVE_A_KEY, AnswerError, is_of_proxy, server_words, status_error
-from sparktop.net.once import Reply
 from sparktop.sources.engine_http import EnginePages, RouteFinder, ask_facts
 from sparktop.sources.prometheus.client import PrometheusClient, Series
 from sparktop.sources.prometheus.found import (
@@ -109,7 +108,7 @@ async def check_backend(
             ]
         checks += await visit.check_health(engine)
     if visit.answered:
-        checks.append(check_clock(target.name, visit.dated or Reply(_OK)))
+        checks.append(check_clock(target.name, visit.dated or Response(_OK, b"", 0.0, {})))
     return checks
 
 
@@ -132,17 +131,17 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
     if kind is None and not is_known:
         kind = await _listing_kind(lambda path: network.get(target.url + path, tls_ca=target.tls_ca))
     if kind is not None:
-        alive = Check(name, Status.OK, f"{TITLES[kind]}, answered in {page.took_ms:.0f} ms")
+        alive = Check(name, Status.OK, f"{TITLES[kind]}, answered in {page.answer_ms:.0f} ms")
         return [reach, alive, check_clock(target.name, page)]
     if not is_known:
         seen = f"answers {LIVELINESS} with HTTP status {reply.status}: no router that is known, or not well"
         advice = "look at its log; of other routers only the backends behind them are watched"
         return [reach, Check(name, Status.WARN, seen, advice), check_clock(target.name, reply)]
-    alive = Check(name, Status.OK, f"alive, answered in {reply.took_ms:.0f} ms")
+    alive = Check(name, Status.OK, f"alive, answered in {reply.answer_ms:.0f} ms")
     return [reach, alive, check_clock(target.name, reply)]
 
 
-async def _listing_kind(get: Callable[[str], Awaitable[Reply]]) -> str | None:
+async def _listing_kind(get: Callable[[str], Awaitable[Response]]) -> str | None:
     """Return the kind of a router that lists its servers on a route of its own; None if it does not."""
     for path, read in LISTS.items():
         try:
@@ -184,7 +183,7 @@ class _Visit:
     """Sends the requests that the checks of one server need."""
 
     def __init__(self, target: BackendTarget, network: Network) -> None:
-        self.dated: Reply | None = None
+        self.dated: Response | None = None
         """The fastest response so far that has a Date header: it shows the server's clock most precisely."""
         self.answered = False
         self._target = target
@@ -230,8 +229,7 @@ class _Visit:
 
     async def _answer(self, path: str, deadline_s: float) -> Response:
         del deadline_s  # each GET has a deadline of its own
-        reply = await self.get(path)
-        return Response(_OK, reply.body, 0.0, {}, answer_ms=reply.took_ms)
+        return await self.get(path)
 
     async def identify(self, engine: Engine) -> EngineIdentity:
         """Request the engine's identity routes and return the identity.
@@ -253,7 +251,7 @@ class _Visit:
                 return [Check(f"{self._target.name} engine", Status.FAIL, seen, advice)]
         return []
 
-    async def get(self, path: str) -> Reply:
+    async def get(self, path: str) -> Response:
         """Request a route with the target's key.
 
         Raises:
@@ -261,7 +259,9 @@ class _Visit:
         """
         api_key = self._target.api_key
         reply = await self._network.get(self._target.url + path, api_key=api_key, tls_ca=self._target.tls_ca)
-        if reply.date and (self.dated is None or _round_trip_s(reply) < _round_trip_s(self.dated)):
+        if reply.headers.get("date") and (
+            self.dated is None or _round_trip_s(reply) < _round_trip_s(self.dated)
+        ):
             self.dated = reply
         self.answered = True
         if reply.status != _OK:
@@ -269,7 +269,7 @@ class _Visit:
             raise status_error(
                 reply.status,
                 self._where,
-                location=reply.location,
+                location=reply.headers.get("location", ""),
                 words=words,
                 has_key=bool(api_key),
                 by_proxy=is_of_proxy(reply.body),
@@ -277,8 +277,8 @@ class _Visit:
         return reply
 
 
-def _round_trip_s(reply: Reply) -> float:
-    return reply.answered_at - reply.asked_at
+def _round_trip_s(reply: Response) -> float:
+    return reply.at - reply.asked_at
 
 
 def _check_version(target: BackendTarget, engine: Engine, identity: EngineIdentity) -> Check:
@@ -321,28 +321,29 @@ _HALF_SECOND = 0.5
 _CLOCK_ADVICE = "set both clocks (timedatectl set-ntp true): times and uptimes of this server are off by that"
 
 
-def clock_skew_s(reply: Reply) -> float | None:
+def clock_skew_s(reply: Response) -> float | None:
     """Return by how many seconds (±1) the server's clock is ahead of this machine's.
 
     None if the response has no valid Date header. This header has whole seconds: half a second is added to
     it, and the result is compared with the time halfway between request and response.
     """
-    if not reply.date:
+    date = reply.headers.get("date")
+    if not date:
         return None
     try:
-        server_s = parsedate_to_datetime(reply.date[:64]).timestamp()
+        server_s = parsedate_to_datetime(date[:64]).timestamp()
     except (ValueError, TypeError, IndexError, OverflowError, OSError):
         return None
-    return server_s + _HALF_SECOND - (reply.asked_at + reply.answered_at) / 2
+    return server_s + _HALF_SECOND - (reply.asked_at + reply.at) / 2
 
 
-def check_clock(name: str, reply: Reply) -> Check:
+def check_clock(name: str, reply: Response) -> Check:
     """Return the check of the clock of the server `name`, from one of its responses."""
     title = f"{name} clock"
     skew_s = clock_skew_s(reply)
     if skew_s is None:
         return Check(title, Status.SKIP, "its answers have no Date that can be read")
-    slack_s = (reply.answered_at - reply.asked_at) / 2
+    slack_s = (reply.at - reply.asked_at) / 2
     if abs(skew_s) <= WARN_ABOVE_S + slack_s:
         return Check(title, Status.OK, f"within {WARN_ABOVE_S:g} s of ours")
     way = "ahead of" if skew_s > 0 else "behind"

@@ -10,29 +10,13 @@ import ssl
 import time
 
 import httpx
-from msgspec import Struct
 
 from sparktop import __version__
 from sparktop.model.failure import FailureKind
 from sparktop.net import failure
 from sparktop.net.body import BodyCollector
+from sparktop.net.client import Response
 from sparktop.net.failure import NOT_FOUND, REDIRECTS, AnswerError, key_problem, same_page, timeout_error
-
-
-class Reply(Struct, frozen=True):
-    """A complete HTTP response, whatever its status."""
-
-    status: int
-    body: bytes = b""
-    date: str | None = None
-    """The Date header."""
-    location: str = ""
-    asked_at: float = 0.0
-    """Our Unix time just before the request."""
-    answered_at: float = 0.0
-    """Our Unix time when the answer's headers arrived."""
-    took_ms: float = 0.0
-    """Milliseconds from the request to the last byte."""
 
 
 class UnreadReplyError(AnswerError):
@@ -68,8 +52,8 @@ def open_client(*, secure: bool, trust: ssl.SSLContext | None = None) -> httpx.A
 
 async def get(
     client: httpx.AsyncClient, url: str, *, where: str, deadline_s: float, api_key: str | None = None
-) -> Reply:
-    """Send one GET and return the answer, whatever its HTTP status.
+) -> Response:
+    """Send one GET and return the complete answer, whatever its HTTP status; its times are in Unix time.
 
     The exchange must end within `deadline_s` seconds, and the body's size is limited. `where` (host and port)
     names the server in messages. A redirect that adds or removes the last slash of the path is followed on
@@ -80,7 +64,7 @@ async def get(
         AnswerError: no headers arrived, or `api_key` cannot be sent.
     """
     reply = await _send(client, "GET", url, where=where, deadline_s=deadline_s, token=api_key)
-    if reply.status in REDIRECTS and (goal := same_page(url, reply.location)) is not None:
+    if reply.status in REDIRECTS and (goal := same_page(url, reply.headers.get("location", ""))) is not None:
         again = await _send(client, "GET", goal, where=where, deadline_s=deadline_s, token=api_key)
         if again.status != NOT_FOUND and again.status not in REDIRECTS:
             return again
@@ -95,7 +79,7 @@ async def post(
     where: str,
     deadline_s: float,
     token: str | None = None,
-) -> Reply:
+) -> Response:
     """Send one POST with the JSON document `body` and return the answer, whatever its HTTP status.
 
     Deadline, limits and errors are those of `get`; `token` is sent as a bearer token.
@@ -116,7 +100,7 @@ async def _send(
     where: str,
     deadline_s: float,
     token: str | None,
-) -> Reply:
+) -> Response:
     """Send one request and return the answer; parameters and errors as of `get` and `post`."""
     problem = key_problem(token)
     if problem is not None:
@@ -135,14 +119,13 @@ async def _send(
             collector = BodyCollector(response.headers.get("content-encoding", ""))
             async for chunk in response.aiter_raw():
                 collector.feed(chunk)
-            return Reply(
+            return Response(
                 status,
                 collector.finish(),
-                response.headers.get("date"),
-                response.headers.get("location", ""),
-                asked_at,
                 answered_at,
-                (time.monotonic() - began) * 1000,
+                response.headers,
+                answer_ms=(time.monotonic() - began) * 1000,
+                asked_at=asked_at,
             )
     except AnswerError as error:  # about the body, so the headers arrived
         raise UnreadReplyError(error, status or 0) from error

@@ -8,15 +8,15 @@ import pytest
 
 from sparktop.doctor.network import Network, open_network, shown_address
 from sparktop.model.failure import FailureKind
+from sparktop.net.client import Response
 from sparktop.net.failure import AnswerError
-from sparktop.net.once import Reply
 from tests.sources import conftest as sources
 
 VLLM_PAGE = b"""\
 vllm:num_requests_running{engine="0",model_name="tiny"} 3.0
 vllm:num_requests_waiting{engine="0",model_name="tiny"} 2.0
 """
-NOT_FOUND = Reply(404)
+NOT_FOUND = Response(404, b"", 0.0, {})
 serve = sources.serve
 """The fixture that starts a server which answers raw bytes."""
 VLLM: dict[str, bytes] = {
@@ -33,9 +33,9 @@ class FakeNetwork(Network):
         self,
         *,
         names: Mapping[str, tuple[tuple[str, ...], float]] | None = None,
-        pages: Mapping[str, Reply | AnswerError] | None = None,
+        pages: Mapping[str, Response | AnswerError] | None = None,
         closed: tuple[int, ...] = (),
-        other: Reply = NOT_FOUND,
+        other: Response = NOT_FOUND,
     ) -> None:
         self.names = names or {}
         self.pages = pages or {}
@@ -57,7 +57,7 @@ class FakeNetwork(Network):
             where = shown_address(host, port)
             raise AnswerError(FailureKind.REFUSED, f"nothing listens on {where} (connection refused)")
 
-    async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Reply:
+    async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Response:
         """Return the response for a URL from the table, else the other; raise it if it is an error."""
         del tls_ca
         self.asked.append((url, api_key))

@@ -21,7 +21,7 @@ from sparktop.doctor.servers import check_backend, check_clock, check_prometheus
 from sparktop.engines.tables import RUNNING
 from sparktop.model.node import Workload, Workloads
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget, Watch
-from sparktop.net.once import Reply
+from sparktop.net.client import Response
 from sparktop.watch.listed import CACHE_VARIABLE
 from tests.doctor.conftest import VLLM, FakeNetwork
 from tests.sources.conftest import Serve, answer
@@ -203,10 +203,10 @@ async def test_a_router_known_by_its_page_is_alive(serve: Serve, network: Networ
 NOW = 1_768_467_600.4
 
 
-def at(skew_s: float, took_s: float = 0.02) -> Reply:
+def at(skew_s: float, took_s: float = 0.02) -> Response:
     """Return the response of a server whose clock is ahead by `skew_s`."""
     date = formatdate(NOW + took_s / 2 + skew_s, usegmt=True)
-    return Reply(200, date=date, asked_at=NOW, answered_at=NOW + took_s)
+    return Response(200, b"", NOW + took_s, {"date": date}, asked_at=NOW)
 
 
 @given(st.floats(3.0, 1e6), st.booleans())
@@ -235,7 +235,7 @@ def test_large_skews_are_told(size_s: float, ahead: bool) -> None:  # noqa: FBT0
 )
 def test_a_date_that_cannot_be_read_is_skipped(date: str | None) -> None:
     """Without a valid date the check is skipped."""
-    check = check_clock("b", Reply(200, date=date, asked_at=NOW, answered_at=NOW))
+    check = check_clock("b", Response(200, b"", NOW, {} if date is None else {"date": date}, asked_at=NOW))
     assert check.status is Status.SKIP
 
 
@@ -346,7 +346,7 @@ def test_a_listed_server_that_is_gone_is_no_failure() -> None:
 @pytest.mark.parametrize("page", [b"# TYPE ray_tasks gauge\nray_tasks 1\n", b"<html>", b""])
 async def test_what_is_no_llm_server_is_not_called_one(page: bytes) -> None:
     """Ray lists exporters of its own: they answer, and nothing has to be done about them."""
-    network = FakeNetwork(other=Reply(200, body=page))
+    network = FakeNetwork(other=Response(200, page, 0.0, {}))
     checks = soften_failures(await check_backend(BackendTarget("h:1", "http://h:1"), network))
     assert {one.name: one.status for one in checks if one.name != "h:1 clock"} == {
         "h:1 port": Status.OK,
