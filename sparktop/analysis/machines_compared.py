@@ -209,24 +209,22 @@ class MachinesCompared:
             *(view.identity for view in now.nodes.values()),
             *(backend.nodes for backend in now.backends.values()),
         )
-        is_read = len(read) == len(self._read) and all(map(is_, read, self._read))
-        if is_read and 0 <= now.at - self._found_at < LOOK_AGAIN_S:
+        is_unchanged = len(read) == len(self._read) and all(map(is_, read, self._read))
+        if is_unchanged and 0 <= now.at - self._found_at < LOOK_AGAIN_S:
             return self._found
         self._found_at, self._read = now.at, read
         findings: list[Finding] = []
-        named: set[tuple[str, str]] = set()
+        covered: set[tuple[str, str]] = set()
         due: dict[tuple[str, str], float] = {}
         groups = groups_of(now)
         for group in groups:
-            names = group.names
-            is_first = now.at - self._known_at.setdefault(names, now.at) < LOOK_AGAIN_S
+            is_new = now.at - self._known_at.setdefault(group.names, now.at) < LOOK_AGAIN_S
             for machines, finding in self._findings_in(group, now.at):
                 subjects, key = {(finding.key, name) for name in machines}, (finding.subject, finding.key)
-                if subjects <= named:
+                if subjects <= covered:  # another group of these machines has shown it
                     continue
-                named |= subjects
-                hold_s = 0.0 if is_first else SETTLED_S
-                hold_s = _HOLDS.get(finding.key.partition("/")[0], hold_s)
+                covered |= subjects
+                hold_s = _HOLDS.get(finding.key.partition("/")[0], 0.0 if is_new else SETTLED_S)
                 due[key] = self._due.get(key, now.at + hold_s)
                 if now.at >= due[key]:
                     findings.append(finding)
@@ -432,7 +430,8 @@ def _difference(group: Group, fact: Fact, values: Mapping[str, str]) -> Iterator
                 own = fact if len(count) == 2 else fact._replace(key=f"{fact.key}/{odd[0]}")  # noqa: PLR2004 - as above
                 yield set(odd), _finding(group, by_name[odd[0]], own, line)
         return
-    shown = "; ".join(f"{value} on {_names([n for n in values if values[n] == value])}" for value in count)
+    names_by_value = {value: [name for name in values if values[name] == value] for value in count}
+    shown = "; ".join(f"{value} on {_names(names)}" for value, names in names_by_value.items())
     line = f"{fact.title} differ{'' if fact.key in _PLURAL else 's'}: {shown}"
     yield set(values), _finding(group, by_name[list(values)[-1]], fact, line)
 
@@ -464,8 +463,9 @@ _HCA = Fact("hca", "NCCL_IB_HCA")
 _GID = Fact("gid-index", "GID index")
 _TABLES = Fact("gid-table", "GID tables", None, Sure.UNKNOWN)
 _ROCE2, _ETHERNET, _IPV4 = "RoCE v2", "Ethernet", 4
-_CUT, _MOST_HCAS = "…", 16
-"""At the end of a value that was too long to keep; devices of NCCL_IB_HCA that are looked up."""
+_CUT, _MOST_HCAS, _GID_DIGITS = "…", 16, 3
+"""At the end of a value that was too long to keep; devices of NCCL_IB_HCA that are looked up; most digits of
+the index of a GID."""
 
 
 def alone_facts(view: NodeView, group: Group) -> Iterator[Finding]:
@@ -562,7 +562,7 @@ def _used_rails(view: NodeView, variables: Mapping[str, str]) -> list[Rail]:
 def _wrong_gids(view: NodeView, group: Group, variables: Mapping[str, str]) -> Iterator[str]:
     """Yield the entry that NCCL_IB_GID_INDEX names, in words, where it cannot carry the ranks' traffic."""
     word = variables.get("NCCL_IB_GID_INDEX", "")
-    if not (word.isdecimal() and word.isascii() and len(word) <= len("255")):
+    if not (word.isdecimal() and word.isascii() and len(word) <= _GID_DIGITS):
         return
     index = int(word)
     versions = Counter(
@@ -681,6 +681,7 @@ def clocks_apart(group: Group, named: Container[str] = ()) -> Iterator[tuple[set
     if len(gaps) < 2:  # noqa: PLR2004 - clocks are apart from one another
         return
     middle_s = median_low(gap for gap, _ in gaps.values())
+    # Of two clocks the first is taken for the right one.
     usual = next(name for name, (gap, _) in gaps.items() if len(gaps) == 2 or gap == middle_s)  # noqa: PLR2004 - as above
     for view in group.machines:
         if view.name == usual or view.name not in gaps:

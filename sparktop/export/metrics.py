@@ -299,17 +299,16 @@ def page_families(
     backends: Named[BackendView] = room.take("backend", [(view.name, view) for view in current.backends])
     nodes: Named[NodeView] = room.take("node", [(view.name, view) for view in current.nodes])
     groups = [_limit_members(group) for group in current.balance]
-    names = group_names(groups, current.backends)
+    names = dict(zip((group.group for group in groups), group_names(groups, current.backends), strict=True))
     silent = {group.group for group in groups if _is_silent(group, current.backends)}
-    named = [(name, group) for name, group in zip(names, groups, strict=True) if group.group not in silent]
+    heard = [(names[group.group], group) for group in groups if group.group not in silent]
     judged: Named[Balance] = [
         ({**labels, "scope": "servers" if group.lanes_of is None else "cores"}, group)
-        for labels, group in room.take("group", named)
+        for labels, group in room.take("group", heard)
     ]
     version = InfoMetricFamily(f"{PREFIX}{INFO.name.removesuffix('_info')}", INFO.text)
     version.add_metric((), {"version": __version__})
-    group_of = dict(zip((group.group for group in groups), names, strict=True))
-    alerts = _alert_labels(current, group_of, silent)
+    alerts = _alert_labels(current, names, silent)
     return [
         version,
         *families(SELF, [({}, current)]),
@@ -354,7 +353,7 @@ def group_names(groups: Sequence[Balance], backends: Sequence[BackendView]) -> l
         title = group.group.removesuffix(role)
         members = [view.name for view in backends if view.group in {group.group, title}]
         first = next(iter(members or group.backends), OTHER)
-        base = f"{group.lanes_of or group.router or first}{role if group.lanes_of is None else ' cores'}"
+        base = f"{group.router or first}{role}" if group.lanes_of is None else f"{group.lanes_of} cores"
         count = sum(name == base or name.startswith(f"{base} #") for name in names)
         names.append(f"{base} #{count + 1}" if count else base)
     return names

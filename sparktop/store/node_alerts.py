@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from math import inf
+from operator import itemgetter
 
 from msgspec import Struct
 
@@ -64,7 +66,7 @@ class Gauge(Struct, frozen=True):
     """The alert's name within its node."""
     value: float | None
     """None if the value is unknown; then there is no alert."""
-    message: Callable[[], str]
+    message: str
     warn: float
     """The limit of an alert."""
     critical: float | None = None
@@ -132,9 +134,9 @@ def judge_node(
         severity = gauge.grade(alerts.severity(alert_id))
         if severity is not None:
             track.beyond_at[alert_id] = sample.at
-            message = clean(gauge.message(), _LONGEST)
+            message = clean(gauge.message, _LONGEST)
             alerts.hold(alert_id, severity, key.name, message, gauge.values(severity), when)
-        elif sample.at - track.beyond_at.get(alert_id, -QUIET_S) >= gauge.quiet_s or gauge.value is None:
+        elif gauge.value is None or sample.at - track.beyond_at.get(alert_id, -inf) >= gauge.quiet_s:
             alerts.clear(alert_id, when)
     _judge_speed(alerts, key, track, when, thresholds)
     ended = track.endings.note(key, sample, track.view.engine_processes, when)
@@ -150,19 +152,19 @@ def _judge_speed(
     clears if its own kind of slowness was last measured `UNJUDGED_S` seconds ago.
     """
     speed, at = track.view.speed, when.at
-    healthy = {
+    has_healthy_steps = speed.word == NORMAL and any(step.healthy for step in track.steps)
+    refuted = {
         SLOW_CLOCK: speed.word in {NORMAL, THROTTLED, SLOW_STEPS},
-        SLOW_STEPS: speed.word in {THROTTLED, SLOW_CLOCK}
-        or (speed.word == NORMAL and any(each.healthy for each in track.steps)),
+        SLOW_STEPS: speed.word in {THROTTLED, SLOW_CLOCK} or has_healthy_steps,
     }
-    for word, gone in healthy.items():
+    for word, is_refuted in refuted.items():
         alert_id = f"{key.label}:{word.replace(' ', '-')}"
         if speed.word == word:
             track.beyond_at[alert_id] = at
             message = f"{word}: {speed.reason}. Likely cause: {speed.cause} → {speed.fix}"
             values = _speed_values(track, word, thresholds)
             alerts.hold(alert_id, Severity.WARNING, key.name, clean(message, _LONGEST), values, when)
-        elif gone or at - track.beyond_at.get(alert_id, at) >= UNJUDGED_S:
+        elif is_refuted or at - track.beyond_at.get(alert_id, at) >= UNJUDGED_S:
             alerts.clear(alert_id, when)
 
 
@@ -202,17 +204,13 @@ def _headroom_gauge(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
     """Return the gauge of the memory that is left."""
     memory = sample.memory
     left, warn, critical = memory_limits(memory, thresholds) or (None, 0.0, 0.0)
-
-    def message() -> str:
-        words = f"{(left or 0) / GIB:.1f} GiB of memory left"
-        if not memory.unified and memory.total_bytes:
-            words += f" ({100 * (left or 0) / memory.total_bytes:.0f} %)"
-        return f"{words}; {memory.handover_cause}" if memory.handover_cause else words
-
+    message = f"{(left or 0) / GIB:.1f} GiB of memory left"
+    if not memory.unified and memory.total_bytes:
+        message += f" ({100 * (left or 0) / memory.total_bytes:.0f} %)"
     return Gauge(
         "headroom",
         left,
-        message,
+        f"{message}; {memory.handover_cause}" if memory.handover_cause else message,
         warn,
         critical,
         clear_factor=HEADROOM_CLEARS_AT,
@@ -233,17 +231,12 @@ def _headroom_limit_gauge(track: NodeTrack) -> Gauge:
     trend = track.view.headroom
     # Where nothing falls the limit is endlessly far away; a trend that comes and goes does not flap.
     until = track.limit_in_s or None
-
-    def message() -> str:
-        falls = f"falls by {60 * abs(trend.slope_bytes_per_s or 0.0) / GIB:.2g} GiB/min"
-        limit = (trend.limit_bytes or 0) / GIB
-        return f"headroom reaches its limit of {limit:.3g} GiB in {numbers.age(until)} ({falls})"
-
-    slope = trend.slope_bytes_per_s
+    slope, limit = trend.slope_bytes_per_s, (trend.limit_bytes or 0) / GIB
+    falls = f"falls by {60 * abs(slope or 0.0) / GIB:.2g} GiB/min"
     return Gauge(
         "headroom-limit",
         until,
-        message,
+        f"headroom reaches its limit of {limit:.3g} GiB in {numbers.age(until)} ({falls})",
         SOON_S,
         NOW_S,
         clear_factor=_LATER_AT,
@@ -263,19 +256,14 @@ def _thermal_gauge(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
         key=lambda gpu: gpu.margin_c or 0.0,
         default=GpuReading(0),
     )
-    margin = gpu.margin_c
-
-    def message() -> str:
-        left, heat = margin or 0.0, gpu.temperature_c
-        name = f"GPU {gpu.index}" if len(sample.gpus) > 1 else "GPU"
-        at, limit = ("", "") if heat is None else (f" at {heat:.0f} °C", f" of {heat + left:.0f} °C")
-        side = "above" if left < 0 else "below"
-        return f"{name}{at}: {abs(left):.0f} °C {side} its thermal limit{limit}"
-
+    left, heat = gpu.margin_c or 0.0, gpu.temperature_c
+    name = f"GPU {gpu.index}" if len(sample.gpus) > 1 else "GPU"
+    at, limit = ("", "") if heat is None else (f" at {heat:.0f} °C", f" of {heat + left:.0f} °C")
+    side = "above" if left < 0 else "below"
     return Gauge(
         "thermal",
-        margin,
-        message,
+        gpu.margin_c,
+        f"{name}{at}: {abs(left):.0f} °C {side} its thermal limit{limit}",
         thresholds.thermal_margin_warn_c,
         thresholds.thermal_margin_critical_c,
         clear_offset=MARGIN_CLEARS_C,
@@ -294,7 +282,7 @@ def _throttled_gauges(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[
     """
     sample = track.view.sample
     index, percents, covered_s = track.throttled or (None, {}, None)
-    several = sample is not None and len(sample.gpus) > 1
+    gpu = "" if index is None or sample is None or len(sample.gpus) < 2 else f"GPU {index} "  # noqa: PLR2004
     is_covered = covered_s is not None and covered_s >= LEAST_COVERED_S
     for name, severity in (("throttled", Severity.WARNING), ("power-cap", Severity.INFO)):
         shares = {
@@ -303,15 +291,10 @@ def _throttled_gauges(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[
             if reason not in BY_CHOICE and (reason == POWER_CAP) == (name == "power-cap")
         }
         reason = max(shares, key=lambda each: shares[each], default="")
-
-        def message(reason: str = reason, percent: float = shares.get(reason, 0.0)) -> str:
-            gpu = "" if index is None or not several else f"GPU {index} "
-            return f"{gpu}throttled {percent:.0f} % of the last minute: {reason}"
-
         yield Gauge(
             name,
             shares.get(reason) if is_covered else None,
-            message,
+            f"{gpu}throttled {shares.get(reason, 0.0):.0f} % of the last minute: {reason}",
             thresholds.throttled_warn_percent,
             clear_factor=SHARE_CLEARS_AT,
             severity=severity,
@@ -327,7 +310,7 @@ def _swap_gauge(sample: NodeSample, thresholds: NodeThresholds, window_s: float 
     return Gauge(
         "swap-in",
         rate,
-        lambda: f"{(rate or 0) / MIB:.1f} MiB/s come back from swap: memory is short",
+        f"{(rate or 0) / MIB:.1f} MiB/s come back from swap: memory is short",
         thresholds.swap_in_warn_mib_per_s * MIB,
         clear_factor=RATE_CLEARS_AT,
         quiet_s=QUIET_S,
@@ -345,12 +328,11 @@ def _rdma_gauge(sample: NodeSample, thresholds: NodeThresholds, window_s: float 
     moved = {name: rate for name, rate in port.errors.items() if rate > 0 and name not in CONGESTION}
     counters = sorted(moved, key=lambda name: (-moved[name], name))[:_COUNTERS_NAMED]
     names = ", ".join(f"{name} {numbers.often(moved[name])}" for name in counters)
+    message = f"{port.name}: RDMA errors {numbers.often(port.errors_per_s)}"
     return Gauge(
         "rdma-errors",
         port.errors_per_s,
-        lambda: (
-            f"{port.name}: RDMA errors {numbers.often(port.errors_per_s)}{f' ({names})' if names else ''}"
-        ),
+        f"{message} ({names})" if names else message,
         thresholds.rdma_errors_warn_per_s,
         clear_factor=RATE_CLEARS_AT,
         quiet_s=QUIET_S,
@@ -368,16 +350,12 @@ def _sensors_gauge(sample: NodeSample) -> Gauge:
         for sensor in sample.sensors
         if sensor.critical_c is not None
     ]
-    excess, hottest = max(judged, key=lambda each: each[0], default=(None, None))
-
-    def message() -> str:
-        if hottest is None:
-            return ""
+    excess, hottest = max(judged, key=itemgetter(0), default=(None, None))
+    message = ""
+    if hottest is not None:
         others = sum(beyond >= 0 for beyond, _ in judged) - 1
-        words = f"sensor {hottest.name} at {hottest.temperature_c:.0f} °C, critical from"
-        words += f" {hottest.critical_c:g} °C"
-        return f"{words}, and {others} more" if others > 0 else words
-
+        message = f"sensor {hottest.name} at {hottest.temperature_c:.0f} °C, critical from"
+        message += f" {hottest.critical_c:g} °C{f', and {others} more' if others > 0 else ''}"
     return Gauge(
         "sensors",
         excess,

@@ -213,7 +213,7 @@ async def discover(
     from sparktop.net.once import open_client  # late, see above
 
     by_label: dict[str, str] = {}
-    for host in hosts:
+    for host in hosts:  # each host once: 127.0.0.1 and localhost are one
         by_label.setdefault(_label(host).lower(), host)
     async with open_client(secure=False) as client:
         searches = [_HostSearch(host, client, answer_timeout_s, ports) for host in by_label.values()]
@@ -254,24 +254,28 @@ class _HostSearch:
                 resolved = await look_up(self._host, None)
         except (OSError, UnicodeError):
             resolved = []
-        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in resolved))[:_ADDRESSES_MAX]
+        addresses = list(dict.fromkeys(str(address[0]) for *_, address in resolved))[:_ADDRESSES_MAX]
         if not addresses:
             return Found(notes=(f"{self._label}: the host name does not resolve; is it right?",))
-        tried = (*self._ports.http, self._ports.agent)
-        pairs = [(address, port) for port in tried for address in addresses]
+        ports = (*self._ports.http, self._ports.agent)
+        pairs = [(address, port) for port in ports for address in addresses]
         connected = await asyncio.gather(*(self._can_connect(*pair) for pair in pairs))
-        opened = dict.fromkeys(port for (_, port), yes in zip(pairs, connected, strict=True) if yes)
-        asked = [port for port in opened if port in self._ports.http]
-        agent, *answers = await asyncio.gather(
-            self._ask_agent(is_open=self._ports.agent in opened), *(self._ask_port(port) for port in asked)
+        open_ports = {port for (_, port), is_open in zip(pairs, connected, strict=True) if is_open}
+        asked = [port for port in self._ports.http if port in open_ports]
+        agent, *kinds = await asyncio.gather(
+            self._ask_agent(is_open=self._ports.agent in open_ports), *map(self._ask_port, asked)
         )
-        return self._describe_found(dict(zip(asked, answers, strict=True)), agent)
+        return self._describe_found(dict(zip(asked, kinds, strict=True)), agent)
 
     def _describe_found(self, kinds: dict[int, str | None], agent: str | None) -> Found:
-        """Return what the answers mean, by port and of the agent: targets, and notes on the rest."""
+        """Return what was found as targets, and notes on the rest.
+
+        `kinds` has the result of `_ask_port` by port, `agent` is the result of `_ask_agent`.
+        """
         engines = [port for port, kind in kinds.items() if kind not in {None, _ROUTER, "locked"}]
-        at = self._ports.agent
-        nodes = (NodeTarget(self._label, via="agent", url=self._url(at)),) if agent == "agent" else ()
+        agent_port = self._ports.agent
+        node = NodeTarget(self._label, via="agent", url=self._url(agent_port))
+        nodes = (node,) if agent == "agent" else ()
         backends = tuple(
             BackendTarget(
                 name=self._label if len(engines) == 1 else self._name(port),
@@ -286,7 +290,7 @@ class _HostSearch:
             for port, kind in kinds.items()
             if kind == _ROUTER
         )
-        agents = (self._name(at),) if agent in {"agent", "locked"} else ()
+        agents = (self._name(agent_port),) if agent in {"agent", "locked"} else ()
         notes = self._notes(kinds, agent)
         if not (backends or routers or agents or notes):
             ports = ", ".join(map(str, self._ports.http))
@@ -297,10 +301,7 @@ class _HostSearch:
         return Found(backends, routers, nodes, agents, tuple(notes))
 
     def _notes(self, kinds: dict[int, str | None], agent: str | None) -> list[str]:
-        """Return messages about servers that cannot be watched without a key, a token or an https:// URL.
-
-        `kinds` has the result of `_ask_port` by port, `agent` is the result of `_ask_agent`.
-        """
+        """Return messages about servers that cannot be watched without a key, a token or an https:// URL."""
         notes = [
             f"{self._name(port)} wants a key: host:port with {HOW_TO_GIVE_A_KEY}"
             for port, kind in kinds.items()
@@ -450,15 +451,19 @@ def servers_behind_router(
             scheme = urlsplit(deployment.address or "").scheme
             written = f"[{host}]" if ":" in host else host
             url = f"{scheme if scheme in {'http', 'https'} else 'http'}://{written}:{port}{path}"
-            # A URL, a hash made by LiteLLM, or what is too long cannot serve as a name.
-            named = deployment.id
-            is_opaque = "://" in named or len(named) > _LONGEST_NAME or _HASH.fullmatch(named.lower())
-            short = () if is_opaque else (named,)
-            choices = (*short, f"{written}:{port}", f"{written}:{port}{path}")
+            choices = [f"{written}:{port}", f"{written}:{port}{path}"]
+            if not _is_opaque(deployment.id):
+                choices.insert(0, deployment.id)
             name = next((name for name in choices if name not in names), url)
             names.add(name)
             targets.append(BackendTarget(name, url))
     return targets, list(elsewhere)
+
+
+def _is_opaque(deployment_id: str) -> bool:
+    """Return whether an id cannot serve as a name: a URL, a hash made by LiteLLM, or what is too long."""
+    is_hash = _HASH.fullmatch(deployment_id.lower()) is not None
+    return is_hash or "://" in deployment_id or len(deployment_id) > _LONGEST_NAME
 
 
 def is_nearby(host: str) -> bool:

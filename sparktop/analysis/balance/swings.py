@@ -305,34 +305,33 @@ def find_herds(
     parts = _parts_of_requests(came, totals, served)
     if parts is None:
         return None
-    squares: list[tuple[float, int]] = []
+    squares: list[tuple[float, int]] = []  # χ² of each piece, and its degrees of freedom
     leaders: list[int] = []
     herds = 0
     for piece, backends in served.items():
         whole = sum(parts[index] for index in backends)
-        evenly = {index: parts[index] / whole * totals[piece] for index in backends}
-        apart = {index: came[index][piece] - evenly[index] for index in backends}
-        square = sum(apart[index] ** 2 / evenly[index] for index in backends)
-        squares.append((square, len(backends) - 1))
-        most = max(apart.values())
+        expected = {index: parts[index] / whole * totals[piece] for index in backends}
+        excess = {index: came[index][piece] - expected[index] for index in backends}
+        chi_squared = sum(excess[index] ** 2 / expected[index] for index in backends)
+        squares.append((chi_squared, len(backends) - 1))
+        most = max(excess.values())
         # On a tie the order of backends must not decide.
-        first = [index for index in backends if apart[index] == most]
+        leading = [index for index in backends if excess[index] == most]
         # A backend is away that got no request, and had no load before and after.
         at_end = [
             load[piece + 1]
             for counts, load in zip(came, loads, strict=True)
             if counts[piece] or load[piece] or load[piece + 1]
         ]
-        past = not excuses_filling or _is_past_even(at_end, loads[first[0]][piece + 1])
-        if past and chi_squared_tail(square, len(backends) - 1) <= _HERD_CHANCE:
+        is_filling = excuses_filling and not _is_past_even(at_end, loads[leading[0]][piece + 1])
+        if not is_filling and chi_squared_tail(chi_squared, len(backends) - 1) <= _HERD_CHANCE:
             herds += 1
-            leaders += first if len(first) == 1 else ()
+            leaders += leading if len(leading) == 1 else ()
     by_leader = sorted(Counter(leaders).values(), reverse=True)
     turns = sum(before != after for before, after in pairwise(leaders))
     freedom = sum(each for _, each in squares)
-    kept = sorted(squares, key=lambda item: item[0] / item[1])[
-        : len(squares) - math.ceil(_LEFT_OUT * len(squares))
-    ]
+    kept_count = len(squares) - math.ceil(_LEFT_OUT * len(squares))
+    kept = sorted(squares, key=lambda item: item[0] / item[1])[:kept_count]
     return Arrivals(
         requests=round(sum(totals[piece] for piece in pieces)),
         pieces=len(pieces),

@@ -56,7 +56,7 @@ class Figure(NamedTuple):
     field: str
     scale: float = 1.0
 
-    def of(self, value: float) -> float | None:
+    def field_value(self, value: float) -> float | None:
         """Return a value of the metric as one of the field; None where it stands for "unknown".
 
         A ratio above 1 is a percentage already: DCGM 4.5 gave its percentage the name that is a ratio in 4.7.
@@ -75,8 +75,8 @@ def _agent_figures() -> dict[str, Figure]:
     )
     return {
         metric.full_name: Figure(AGENT, part, metric.field, metric.field_value(1.0))
-        for part, some in parts
-        for metric in some
+        for part, metrics in parts
+        for metric in metrics
     } | {f"{PREFIX}{node_metrics.GPUS}": Figure(AGENT, CPU, GPUS)}
 
 
@@ -265,8 +265,8 @@ def host_of(address: str) -> str:
 def found_exporters(series: Iterable[Series]) -> tuple[Exporter, ...]:
     """Return the exporters in the answer to `machines_query`, each once."""
     result: dict[tuple[Place, str], Exporter] = {}
-    for each_series in series:
-        labels, kind = each_series.labels, MARKS.get(each_series.labels.get("__name__", ""))
+    for found in series:
+        labels, kind = found.labels, MARKS.get(found.labels.get("__name__", ""))
         if kind is None:
             continue
         key = place_of(labels)
@@ -306,15 +306,15 @@ def join_exporters(exporters: Iterable[Exporter]) -> tuple[Machine, ...]:
             by_name[exporter.cluster, name].append(number)
         if exporter.address:
             by_address[exporter.cluster, exporter.address].append(number)
-    first = list(range(len(listed)))
-    for some in by_name.values():
-        _join_groups(first, some)
-    for key, some in by_address.items():
-        if _are_one_machine([listed[number] for number in some], key[1]):
-            _join_groups(first, some + by_name.get(key, []))
+    parents = list(range(len(listed)))
+    for numbers in by_name.values():
+        _join_groups(parents, numbers)
+    for key, numbers in by_address.items():
+        if _are_one_machine([listed[number] for number in numbers], key[1]):
+            _join_groups(parents, numbers + by_name.get(key, []))
     groups: dict[int, list[Exporter]] = defaultdict(list)
     for number, exporter in enumerate(listed):
-        groups[_first_of_group(first, number)].append(exporter)
+        groups[_root_of(parents, number)].append(exporter)
     return _name_machines(groups.values())
 
 
@@ -329,17 +329,21 @@ def _are_one_machine(exporters: Sequence[Exporter], address: str) -> bool:
     return len(names) == len({kind for kind, _ in names})
 
 
-def _first_of_group(first: Sequence[int], number: int) -> int:
-    while first[number] != number:
-        number = first[number]
+def _root_of(parents: Sequence[int], number: int) -> int:
+    """Return the smallest number of the group of `number`; `parents` is that of `_join_groups`."""
+    while parents[number] != number:
+        number = parents[number]
     return number
 
 
-def _join_groups(first: list[int], numbers: Iterable[int]) -> None:
-    """Make one group of these numbers; `first` has a smaller number of the same group for each, or itself."""
-    roots = sorted({_first_of_group(first, number) for number in numbers})
+def _join_groups(parents: list[int], numbers: Iterable[int]) -> None:
+    """Make one group of these numbers (union-find): `parents` leads from each to a smaller one of its group.
+
+    The smallest of a group, its root, has itself as its parent.
+    """
+    roots = sorted({_root_of(parents, number) for number in numbers})
     for root in roots:
-        first[root] = roots[0]
+        parents[root] = roots[0]
 
 
 def _full_names(exporters: Sequence[Exporter]) -> dict[tuple[str, str], str]:
@@ -417,9 +421,12 @@ def placing_among(machines: Iterable[Machine], configured: Mapping[str, Sequence
 # Figures of machines: of all of them from a few aggregates, and samples of a few from raw series.
 
 
-_BY = f"by (__name__, {', '.join(PLACE_LABELS)})"
-_BY_GPU = _BY.replace(")", f", {', '.join(GPU_LABELS)})")
-_BY_PART = _BY_GPU.replace(")", f", {MIG})")
+def _by(*labels: str) -> str:
+    """Return the clause that keeps apart metrics, exporters, and what differs in `labels`."""
+    return f"by (__name__, {', '.join((*PLACE_LABELS, *labels))})"
+
+
+_BY, _BY_GPU, _BY_PART = _by(), _by(*GPU_LABELS), _by(*GPU_LABELS, MIG)
 _MEAN = ("utilization_percent",)
 _LEAST = ("sm_clock_mhz", "sm_clock_max_mhz", "limit_margin_c", "slowdown_c")
 _SUM, _SUM_OF_PARTS = ("power_w",), ("memory_total_bytes", "memory_used_bytes", FREE)
@@ -488,8 +495,8 @@ async def aggregates(client: PrometheusClient, more: str, kinds: Collection[str]
     Raises:
         AnswerError: a query failed.
     """
-    some = frozenset(kinds)
-    ways = {
+    wanted = frozenset(kinds)
+    queries = {
         "mean": (_MEAN, f"avg {_BY} (max {_BY_GPU} (%s))"),
         "least": (_LEAST, f"min {_BY} (%s)"),
         "sum": (_SUM, f"sum {_BY} (max {_BY_GPU} (%s))"),
@@ -497,16 +504,14 @@ async def aggregates(client: PrometheusClient, more: str, kinds: Collection[str]
         "most": (_MOST, f"max {_BY} (%s)"),
         "masks": ((REASONS,), f'count_values {_BY} ("mask", %s)'),
     }
-    asked = {
-        how: query % selector(names, more)
-        for how, (fields_of, query) in ways.items()
-        if (names := names_of(some, *fields_of))
-    }
-    marks = [name for name, kind in MARKS.items() if kind in some]
+    asked: dict[str, str] = {}
+    for query_name, (fields_asked, query) in queries.items():
+        if names := names_of(wanted, *fields_asked):
+            asked[query_name] = query % selector(names, more)
+    marks = [name for name, kind in MARKS.items() if kind in wanted]
     asked[_TIMES] = f"max {_BY} (timestamp({selector(marks, more)}))"
-    if AGENT in some:
-        named = _BY.replace(")", ", reason)")
-        asked["reasons"] = f"count {named} ({selector((AGENT_REASON, AGENT_REASONS), more)})"
+    if AGENT in wanted:
+        asked["reasons"] = f"count {_by('reason')} ({selector((AGENT_REASON, AGENT_REASONS), more)})"
     return await _gather(client, asked)
 
 
@@ -538,31 +543,32 @@ async def _gather(client: PrometheusClient, asked: Mapping[str, str]) -> Known:
     """
     result: dict[tuple[Place, str], Gathered] = defaultdict(Gathered)
 
-    asking = (client.query(promql, partial(_add_series, result, how)) for how, promql in asked.items())
-    await asyncio.gather(*asking)
+    await asyncio.gather(
+        *(client.query(promql, partial(_add_series, result, name)) for name, promql in asked.items())
+    )
     return result
 
 
-def _add_series(by_exporter: dict[tuple[Place, str], Gathered], how: str, each_series: Series) -> None:
-    """Add a series of an answer; `how` names the query."""
-    value, labels = each_series.value, each_series.labels
+def _add_series(by_exporter: dict[tuple[Place, str], Gathered], query_name: str, series: Series) -> None:
+    """Add a series of the answer to the query `query_name`."""
+    value, labels = series.value, series.labels
     if value is None:
         return
     key, name = place_of(labels), labels.get("__name__", "")
-    if how == _TIMES:  # a timestamp has no name
+    if query_name == _TIMES:  # a timestamp has no name
         by_exporter[key, _TIMES].at = value
-    elif how == "cpu":
+    elif query_name == "cpu":
         by_exporter[key, NODE].machine["percent"] = 100 * min(1.0, max(0.0, value))
     else:
         figure = FIGURES.get(name)
         gathered = by_exporter[key, figure.kind if figure else SMI if name == SMI_INFO else AGENT]
-        if how == "raw":
-            gathered.at = max(gathered.at or 0.0, each_series.samples[-1][0])
+        if query_name == "raw":
+            gathered.at = max(gathered.at or 0.0, series.samples[-1][0])
         if figure is None:
             _add_reason_or_part(gathered, name, labels, value)
         elif figure.field == REASONS:
-            _add_mask(gathered, labels, _float_of(labels.get("mask")) if how == "masks" else value)
-        elif (scaled := figure.of(value)) is not None:
+            _add_mask(gathered, labels, _float_of(labels.get("mask")) if query_name == "masks" else value)
+        elif (scaled := figure.field_value(value)) is not None:
             if figure.part != GPU:
                 gathered.machine[figure.field] = scaled
             else:
@@ -625,36 +631,34 @@ def sample_of(machine: Machine, by_exporter: Known, to_monotonic_s: float) -> No
     the sample stands for all.
     """
     ranked = sorted(machine.exporters, key=lambda exporter: KINDS.index(exporter.kind))
-    both = [
-        by_exporter.get((exporter.place, kind)) for exporter in ranked for kind in (exporter.kind, _TIMES)
-    ]
-    times = [gathered.at for gathered in both if gathered is not None and gathered.at is not None]
+    keys = [(exporter.place, kind) for exporter in ranked for kind in (exporter.kind, _TIMES)]
+    known = [by_exporter[key] for key in keys if key in by_exporter]
+    times = [gathered.at for gathered in known if gathered.at is not None]
     if not times:
         return None
-    all_of = Gathered()
-    for gathered in both:
-        if gathered is None:
-            continue
+    merged = Gathered()
+    for gathered in known:
         index_of = gathered.driver_index
-        all_of.machine = {**gathered.machine, **all_of.machine}
-        reasons = {index_of(index): active for index, active in gathered.reasons.items()}
-        all_of.reasons = {**reasons, **all_of.reasons}
-        all_of.named = {**{index_of(index): named for index, named in gathered.named.items()}, **all_of.named}
-        all_of.parts = all_of.parts or gathered.parts
+        merged.machine = gathered.machine | merged.machine
+        merged.reasons = {
+            index_of(index): active for index, active in gathered.reasons.items()
+        } | merged.reasons
+        merged.named = {index_of(index): named for index, named in gathered.named.items()} | merged.named
+        merged.parts = merged.parts or gathered.parts
         for index, values in gathered.gpus.items():
-            all_of.gpus[index_of(index)] = {**values, **all_of.gpus[index_of(index)]}
+            merged.gpus[index_of(index)] = values | merged.gpus[index_of(index)]
     model = machine.fact("modelName", "name")
     gpus = tuple(
         _gpu_reading(
-            index, all_of.gpus[index], all_of.reasons.get(index), all_of.named.get(index, ("", "")), model
+            index, merged.gpus[index], merged.reasons.get(index), merged.named.get(index, ("", "")), model
         )
-        for index in sorted(all_of.gpus)[:_MOST_GPUS]
+        for index in sorted(merged.gpus)[:_MOST_GPUS]
     )
-    values = all_of.machine
+    values = merged.machine
     return NodeSample(
         max(times) + to_monotonic_s,
         CpuReading(values.get("percent"), (), _round_or_none(values.get("cores")), values.get("load1")),
-        _memory_reading(values, all_of.parts, gpus),
+        _memory_reading(values, merged.parts, gpus),
         gpus,
         None if gpus else "no exporter reports a GPU",
     )
