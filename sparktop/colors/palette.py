@@ -192,7 +192,7 @@ def parse_palette(name: str, text: str, *, where: str = "") -> Palette:
     ansi = data.get("ansi") is True
     wanted = "a name of the 16 colours or default" if ansi else "a colour like #1f2933"
     given, stops_given = (
-        part if isinstance(part, dict) else {} for part in (data.get("colors"), data.get("gradients"))
+        data[key] if isinstance(data.get(key), dict) else {} for key in ("colors", "gradients")
     )
     colors: dict[str, str] = {}
     for role in (*COLOR_ROLES, *OPTIONAL_ROLES):
@@ -476,8 +476,9 @@ def all_colors(
     _add_missing_colors(full, PARTS, map(make_readable, (*ends, *ours["parts"], *more)), [], APART)
     strength = contrast(full["border"], background)
     for edge, kind in zip(EDGES, KINDS, strict=True):  # as pale as the theme's border, of the kind's hue
-        mixes = (mix(full[kind], background, step / _MIXES) for step in range(_MIXES))
-        full[edge] = [full[kind], *(pale for pale in mixes if contrast(pale, background) >= strength)][-1]
+        mixes = [mix(full[kind], background, step / _MIXES) for step in range(_MIXES)]
+        strong = [pale for pale in mixes if contrast(pale, background) >= strength]
+        full[edge] = strong[-1] if strong else full[kind]
     return full
 
 
@@ -511,12 +512,13 @@ def distinct_gradients(
     """
     result = dict(gradients)
     least = min(_READABLE, contrast(text, background))
-    for lower, other in STACKED:
+    for lower, upper in STACKED:
         steps = len(gradients[lower])
-        pool = [gradients[other], *gradients.values()]
-        pool += [tuple(reversed(each)) for each in pool]
+        pool = [gradients[upper], *gradients.values()]
+        pool += [tuple(reversed(gradient)) for gradient in pool]
         pool += [(with_contrast(stop, background, text, least),) * steps for stop in _OURS[dark]["stops"]]
-        worst = [min(map(difference, gradients[lower], each)) for each in pool]
-        good = (each for each, least in zip(pool, worst, strict=True) if least >= STACKED_APART)
-        result[other] = next(good, pool[worst.index(max(worst))])
+        apart = [min(map(difference, gradients[lower], gradient)) for gradient in pool]
+        farthest = pool[apart.index(max(apart))]
+        far = (gradient for gradient, nearest in zip(pool, apart, strict=True) if nearest >= STACKED_APART)
+        result[upper] = next(far, farthest)
     return result

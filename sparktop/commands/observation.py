@@ -100,9 +100,9 @@ async def wait_for(
     `done` is called every `_LOOK_S` seconds; None means to wait for the other two.
     """
     end = clock() + limit_s
-    while not interrupted.is_set() and not (done is not None and done()):
+    while not interrupted.is_set():
         left = end - clock()
-        if left <= 0:
+        if left <= 0 or (done is not None and done()):
             return
         with suppress(TimeoutError):
             await asyncio.wait_for(interrupted.wait(), left if done is None else min(_LOOK_S, left))

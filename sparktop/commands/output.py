@@ -134,8 +134,10 @@ def write_result(path: Path | None, text: str, *, is_markdown: bool = False) -> 
     """
     if path is not None:
         write_file(path, text)
+    elif is_markdown:
+        write_markdown(text)
     else:
-        (write_markdown if is_markdown else write_out)(text)
+        write_out(text)
 
 
 def write_file(path: Path, text: str) -> None:

@@ -147,13 +147,13 @@ class SimulatedJob:
 _OPERATIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
 
 
-def as_json(answer: RanksAnswer, *, timestamp: str = "2026-09-30 14:02:11") -> str:
+def as_json(answer: RanksAnswer) -> str:
     """Return a report as JSON, indented as NCCL writes it."""
     document = {
         "nccl_version": answer.nccl,
         "cuda_runtime_version": 13000,
         "cuda_driver_version": 13000,
-        "timestamp": timestamp,
+        "timestamp": "2026-09-30 14:02:11",
         "communicators_count": len(answer.communicators),
         "communicators": [_comm_json(comm) for comm in answer.communicators],
         "ras": {"collection_time_sec": answer.took_s or 0.0, "timeouts_count": answer.timeouts},

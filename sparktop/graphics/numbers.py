@@ -73,20 +73,18 @@ _SECONDS = (
     _Unit(3600.0, (" h", "h"), ((1000.0, 0),)),
     _Unit(86_400.0, (" d", "d"), ((100_000.0, 0),)),
 )
-_BYTES = (
-    _Unit(1.0, (" B", "B"), ((1000.0, 0),)),
-    *(
-        _Unit(1024.0**power, (f" {prefix}iB", f"{prefix}iB", prefix), ((1000.0, 1),))
-        for power, prefix in enumerate("KMGTPE", start=1)
-    ),
-)
-_BYTES_PER_S = (
-    _Unit(1.0, (" B/s", "B/s"), ((1000.0, 0),)),
-    *(
-        _Unit(1000.0**power, (f" {prefix}B/s", f"{prefix}B/s", prefix), ((1000.0, 1),))
-        for power, prefix in enumerate("kMGTPE", start=1)
-    ),
-)
+
+
+def _byte_units(smallest: str, prefixes: str, suffix: str, base: float) -> tuple[_Unit, ...]:
+    larger = (
+        _Unit(base**power, (f" {prefix}{suffix}", f"{prefix}{suffix}", prefix), ((1000.0, 1),))
+        for power, prefix in enumerate(prefixes, start=1)
+    )
+    return (_Unit(1.0, (f" {smallest}", smallest), ((1000.0, 0),)), *larger)
+
+
+_BYTES = _byte_units("B", "KMGTPE", "iB", 1024.0)
+_BYTES_PER_S = _byte_units("B/s", "kMGTPE", "B/s", 1000.0)
 
 
 def _finite_or_none(value: float | None) -> float | None:

@@ -414,15 +414,14 @@ def _figures_table(moment: Moment, kind: str, *, on_page: bool) -> Iterator[Tabl
     names = _all_names(moment, kind)
     if len(names) > _FEW and not on_page:
         return
-    shown = [row for row in moment.figures(kind, names=names) if row[2].most or not row[0].rare]
-    rows = [
-        (
-            figure.title if not number or shown[number - 1][0] is not figure else "",
-            cell.name(name),
-            *(figure_text(figure, value) for value in (stats.least, stats.mean, stats.most, stats.last)),
-        )
-        for number, (figure, name, stats) in enumerate(shown)
-    ]
+    rows: list[tuple[str, ...]] = []
+    above = None
+    for figure, name, stats in moment.figures(kind, names=names):
+        if stats.most or not figure.rare:
+            values = (stats.least, stats.mean, stats.most, stats.last)
+            title = "" if figure is above else figure.title  # a figure is named in its first row
+            rows.append((title, cell.name(name), *(figure_text(figure, value) for value in values)))
+            above = figure
     noun = "Server" if kind == BACKEND else "Machine"
     columns = (Column("Figure", Kind.WORD), Column(noun, Kind.NAME))
     heads = tuple(Column(title) for title in ("Min", "Mean", "Max", "Last"))
@@ -564,7 +563,7 @@ _MINUTES_FROM_S, _HOURS_FROM_S = 120, 7200
 
 def verdict_section(moment: Moment) -> Section:
     """Return a section with the verdicts in the time span, their times and reasons."""
-    shown = [spell for spell in moment.spells if _needs_line(spell)]
+    shown = [spell for spell in moment.spells if spell.word not in {*QUIET_SPEEDS, BalanceWord.UNKNOWN.value}]
     left_out = len(shown) - _MOST_SPELLS
     items = [f"{left_out} earlier ones are left out"] if left_out > 0 else []
     return Section("Verdicts", items=(*items, *map(_verdict_line, shown[-_MOST_SPELLS:])))
@@ -589,10 +588,6 @@ def seconds_words(seconds: float) -> str:
         return f"{whole} s"
     minutes, rest = divmod(whole, 60)
     return f"{minutes} min {rest} s" if rest else f"{minutes} min"
-
-
-def _needs_line(spell: Spell) -> bool:
-    return spell.word not in QUIET_SPEEDS if spell.speed else spell.word != BalanceWord.UNKNOWN.value
 
 
 def bad_balances(moment: Moment) -> list[Spell]:
@@ -750,12 +745,12 @@ def _plot_in_ms(plot: TimePlot) -> TimePlot:
     """Return a plot in milliseconds instead of seconds if all its values are below `_MS_BELOW_S`."""
     if max((point.high for line in plot.lines for point in line.known), default=0.0) >= _MS_BELOW_S:
         return plot
-    lines = (replace(line, points=[_point_in_ms(point) for point in line.points]) for line in plot.lines)
+
+    def in_ms(point: Point | None) -> Point | None:
+        return None if point is None else Point(point.at, *(_MS * value for value in point[1:]))
+
+    lines = (replace(line, points=[*map(in_ms, line.points)]) for line in plot.lines)
     return replace(plot, unit="ms", lines=tuple(lines))
-
-
-def _point_in_ms(point: Point | None) -> Point | None:
-    return None if point is None else Point(point.at, *(_MS * value for value in point[1:]))
 
 
 def sketch(plots: Sequence[TimePlot]) -> str:

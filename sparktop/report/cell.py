@@ -101,13 +101,13 @@ def whole_ms(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.0f} ms"
 
 
-def figure(known_figure: Figure, view: object) -> str:
+def figure(measured: Figure, view: object) -> str:
     """Format a figure of a view with its unit, unless its title has that."""
     forms = {"%": percent, "s": duration, "bytes": data, "requests": count}
-    return forms.get(known_figure.unit, rate)(known_figure.value(view))
+    return forms.get(measured.unit, rate)(measured.value(view))
 
 
-def plain_figure(known_figure: Figure, view: object) -> str:
+def plain_figure(measured: Figure, view: object) -> str:
     """Format a figure of a view for plain text: percentages and counts as whole numbers without unit."""
-    is_count = known_figure.unit in {"%", "requests"}
-    return numbers.count(known_figure.value(view), 5).strip() if is_count else figure(known_figure, view)
+    is_count = measured.unit in {"%", "requests"}
+    return numbers.count(measured.value(view), 5).strip() if is_count else figure(measured, view)

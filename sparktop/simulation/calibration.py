@@ -61,6 +61,8 @@ What the model does not reproduce, and was not adjusted for:
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from sparktop.simulation.engine import EngineProfile, StepCost
 from sparktop.simulation.routers import RouterSettings
 
@@ -152,17 +154,7 @@ GX10_PATCHED = EngineProfile(
 The table does not state its prompt and output lengths; with these, both its mean and its peak rates match.
 """
 
-GX10_VANILLA = EngineProfile(
-    name="spark-arena-vanilla",
-    model=MODEL,
-    cost=GX10_PATCHED.cost,
-    max_model_len=GX10_PATCHED.max_model_len,
-    max_num_seqs=GX10_PATCHED.max_num_seqs,
-    max_num_batched_tokens=GX10_PATCHED.max_num_batched_tokens,
-    kv_blocks=GX10_PATCHED.kv_blocks,
-    capture_sizes=CAPTURE_SIZES_DEFAULT,
-    jitter=GX10_PATCHED.jitter,
-)
+GX10_VANILLA = replace(GX10_PATCHED, name="spark-arena-vanilla", capture_sizes=CAPTURE_SIZES_DEFAULT)
 """As `GX10_PATCHED`, but with the default capture sizes: a batch of 5 runs as 8, one of 10 as 16."""
 
 LONG_CONTEXT = EngineProfile(
@@ -188,16 +180,7 @@ LONG_CONTEXT = EngineProfile(
 Its recipe has --max-num-seqs 512 and --max-model-len 64000; the other recipes serve 131,072, as here.
 """
 
-SHORT_CONTEXT = EngineProfile(
-    name="short-context",
-    model=MODEL,
-    cost=LONG_CONTEXT.cost,
-    max_model_len=20_480,
-    max_num_seqs=LONG_CONTEXT.max_num_seqs,
-    max_num_batched_tokens=LONG_CONTEXT.max_num_batched_tokens,
-    kv_blocks=LONG_CONTEXT.kv_blocks,
-    jitter=LONG_CONTEXT.jitter,
-)
+SHORT_CONTEXT = replace(LONG_CONTEXT, name="short-context", max_model_len=20_480)
 """As `LONG_CONTEXT`, but before tuning: "max stable context 20k", and 40k failed (spark-dgx-benchmark)."""
 
 HOP_S = 0.002

@@ -142,7 +142,7 @@ class Calibration:
         """
         command = self._command
         models: tuple[str, ...] = ()
-        model, length, exact, recipe = command.target.model, None, False, None
+        model, recipe, length, is_exact = command.target.model, None, None, False
         failure: RequestFailure | None = None
         try:
             models = await self._list_models()
@@ -150,10 +150,10 @@ class Calibration:
             form = BodyForm(model, command.target.api, extra=json.loads(command.target.extra_body or "{}"))
             if (file := command.target.prompts) is not None:
                 return await self._calibrate_own_prompts(form, file, models)
-            tokens, is_exact = await self._count_pieces(form)
+            tokens, adds_up = await self._count_pieces(form)
             form = await self._drop_refused_fields(form, self._make_trial_prompts(tokens))
             try:
-                prompt, length, exact, tokens = await self._measure_length(form, tokens, is_exact=is_exact)
+                prompt, length, is_exact, tokens = await self._measure_length(form, tokens, adds_up=adds_up)
             except PromptRefusedError as error:
                 raise CalibrationError(error.failure) from None
             first = await self._sends_first_event_with_token(form, prompt)
@@ -166,7 +166,7 @@ class Calibration:
             if failure.word == TIMEOUT_CONNECT and self._pool.endpoint.tls is not None:
                 message = f"{failure.message} If it speaks plain HTTP, write http:// in its URL"
                 failure = request_failure(TIMEOUT_CONNECT, message, failure.at)
-        return self._result(model, models, length, exact, failure), recipe
+        return self._result(model, models, length, is_exact, failure), recipe
 
     async def _calibrate_own_prompts(
         self, form: BodyForm, file: PromptFile, models: tuple[str, ...]
@@ -213,7 +213,7 @@ class Calibration:
         tokens = PromptTokens(0.0, costs)
         for _ in range(2):
             maker = PromptMaker(self._book, tokens)
-            off = set()
+            differences = set()
             for number in range(_CHECKED):
                 prompt, reckoned = maker.prompt(self._command.prompt_tokens, number, "length")
                 is_chat = form.api is Api.CHAT
@@ -221,11 +221,11 @@ class Calibration:
                 counted = await self._tokenize(form, asked)
                 if counted is None:
                     return PromptTokens(0.0, costs), False
-                off.add(counted - reckoned)
-            if off == {0}:
+                differences.add(counted - reckoned)
+            if differences == {0}:
                 return tokens, True
             # The difference that all prompts share is the cost of the chat template.
-            tokens = PromptTokens(tokens.overhead + min(off), costs)
+            tokens = PromptTokens(tokens.overhead + min(differences), costs)
         return tokens, False
 
     async def _tokenize(self, form: BodyForm, question: Mapping[str, object]) -> int | None:
@@ -297,7 +297,10 @@ class Calibration:
         return True
 
     def _make_trial_prompts(self, tokens: PromptTokens | None) -> NewPrompt:
-        """Return what makes the trial prompts; `tokens` has the counts of words, None if they are unknown."""
+        """Return what makes the trial prompts, and set `_tried_pieces` to their length.
+
+        `tokens` has the counts of words, None if they are unknown.
+        """
         length = self._command.prompt_tokens
         if tokens is None:
             # Without known token costs the trial prompt is short: even at three tokens per word it fits into
@@ -311,8 +314,7 @@ class Calibration:
         Raises:
             CalibrationError: the server refuses the request even without optional fields.
         """
-        refusal: RequestFailure | None = None
-        """The first one that names no field; all optional ones are left out after it."""
+        refusal: RequestFailure | None = None  # the first that names no field: then all optional ones go
         while True:
             exchange = await self._send_trial(form, prompt, TRIED_TOKENS)
             end = exchange.end
@@ -380,20 +382,20 @@ class Calibration:
         return False
 
     async def _measure_length(
-        self, form: BodyForm, tokens: PromptTokens | None, *, is_exact: bool
+        self, form: BodyForm, tokens: PromptTokens | None, *, adds_up: bool
     ) -> tuple[NewPrompt, int | None, bool, PromptTokens]:
         """Find how to make prompts of the length asked for.
 
         `tokens` has the token count of each word as the server counts it; None if the server does not count
-        words. `is_exact` is True if the counts of the words are known to add up to the count of a prompt.
+        words. `adds_up` is True if the counts of the words are known to add up to the count of a prompt.
         Otherwise the server's counts of complete trial prompts are used, if it reports any.
 
         Return (function that makes prompts, length of a trial prompt as the server counts it, whether all
         have exactly the length asked for, token counts of words).
         """
         asked, got = self._command.prompt_tokens, self._reported_length()
-        if tokens is not None and (got is None or (is_exact and got == asked)):
-            return self._prompt_function(tokens, asked), got, is_exact, tokens
+        if tokens is not None and (got is None or (adds_up and got == asked)):
+            return self._prompt_function(tokens, asked), got, adds_up, tokens
         one_each = PromptTokens()  # where the server counts nothing, each word is taken for a token
         if got is None:
             return self._prompt_function(one_each, asked), None, False, one_each
