@@ -66,11 +66,9 @@ class Value(Struct, frozen=True):
     @property
     def span(self) -> tuple[float, float] | None:
         """Both ends of a range; None for another value."""
-        return (
-            (self.low, self.high)
-            if self.is_range and self.low is not None and self.high is not None
-            else None
-        )
+        if not self.is_range or self.low is None or self.high is None:
+            return None
+        return self.low, self.high
 
 
 class CurvePoint(Struct, frozen=True):
@@ -692,16 +690,13 @@ class SweepView(Struct, frozen=True, eq=False):
 
         Until the sweep is over it stays below 1: a level may be measured again.
         """
-        if not self.levels or self.progress is not None or (self.searches and not self.status.over):
-            return self.progress if self.progress is None else min(self.progress, self._most_share)
-        shares = [level.share for level in self.levels]
-        if any(share is None for share in shares) and not self.status.over:
-            return None
-        return min(sum(share or 0.0 for share in shares) / len(shares), self._most_share)
-
-    @property
-    def _most_share(self) -> float:
-        return 1.0 if self.status.over else _MOST_RUNNING
+        is_over, share = self.status.over, self.progress
+        if share is None:
+            shares = [level.share for level in self.levels]
+            if not shares or (not is_over and (self.searches or None in shares)):
+                return None
+            share = sum(level_share or 0.0 for level_share in shares) / len(shares)
+        return min(share, 1.0 if is_over else _MOST_RUNNING)
 
 
 class Doing(StrEnum):
@@ -722,7 +717,7 @@ class Doing(StrEnum):
 LETTERS = {doing: doing.value[0] for doing in (Doing.DECODE, Doing.PREFILL, Doing.WAITING, Doing.TOOL)} | {
     Doing.THINK: "h"
 }
-"""The letter of each activity in `Activities.each`."""
+"""The letter of each activity in `Activities.each`: "h" is for human, as "t" is for tool."""
 
 
 class Activities(Struct, frozen=True, eq=False):

@@ -149,10 +149,10 @@ def _shares_row(view: RouterView, width: int) -> Row:
     row: Row = [head, *bar, ("  ", "text")]
     left = width - row_width(row)
     for number, part in enumerate(key):
-        rest = f"+{len(key) - number}"
-        later = 0 if number == len(key) - 1 else len(rest)
-        if row_width(part) > left - later:
-            return [*row, (rest, "muted")]
+        remainder = f"+{len(key) - number}"
+        kept_free = 0 if number == len(key) - 1 else len(remainder)
+        if row_width(part) > left - kept_free:
+            return [*row, (remainder, "muted")]
         row += part
         left -= row_width(part)
     return row
@@ -198,25 +198,26 @@ def _deployments_row(view: RouterView, width: int) -> Row:
     if not view.deployments:
         return [head, ("no deployment", "warn")]
     row: Row = [head]
-    sent = list(view.deployments.items())
+    deployments = list(view.deployments.items())
     if view.sample.deployments is None:
         row.append(("(config) ", "muted"))
-    for number, (name, backend) in enumerate(sent):
-        listed = fit(view.sample.shown_name(name), _DEPLOYMENT).rstrip()
-        short, shown = (listed, "muted"), (fit(backend or "", _NAME).rstrip(), "text")
+    for number, (name, backend) in enumerate(deployments):
         piece: Row = [label(" · " if number else "")]
+        if name != backend:
+            piece.append((fit(view.sample.shown_name(name), _DEPLOYMENT).rstrip(), "muted"))
         if backend is None:
-            piece += [short, (f" {_UNMAPPED}", "warn")]
+            piece.append((f" {_UNMAPPED}", "warn"))
         else:
-            piece += [shown] if name == backend else [short, (" → ", "muted"), shown]
+            piece += [] if name == backend else [(" → ", "muted")]
+            piece.append((fit(backend, _NAME).rstrip(), "text"))
         piece += [(" ▲", "warn")] if name in view.deployment_troubles else []
-        hidden = [behind for _, behind in sent[number:]]
-        unmapped = hidden.count(None)
-        rest: Row = [label(f" +{len(hidden)} more")]
-        rest += [(f", {unmapped} {_UNMAPPED}", "warn")] if unmapped else []
-        later = 0 if number == len(sent) - 1 else row_width(rest)
-        if row_width([*row, *piece]) + later > width:
-            return [*row, *rest]
+        remaining = [behind for _, behind in deployments[number:]]
+        unmapped = remaining.count(None)
+        remainder: Row = [label(f" +{len(remaining)} more")]
+        remainder += [(f", {unmapped} {_UNMAPPED}", "warn")] if unmapped else []
+        kept_free = 0 if len(remaining) == 1 else row_width(remainder)
+        if row_width([*row, *piece]) + kept_free > width:
+            return [*row, *remainder]
         row += piece
     return row
 

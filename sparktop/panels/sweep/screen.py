@@ -57,6 +57,7 @@ _BAR = 20
 _CORNERS = 6
 """Cells of an upper edge that are no text."""
 _LAST_CLAUSE = re.compile(r"(, | and | for )(?!.*(, | and | for )).*$")
+"""The end of a text from its last comma, "and" or "for" on."""
 
 
 def status_run(view: SweepView) -> Row:
@@ -78,9 +79,11 @@ def _title_beside(status: Row, sweep: SweepView | Countdown, width: int) -> Row:
     room = width - _CORNERS - row_width(name) - simulated - row_width(status)
     words = sweep.plan_words
     while words and cell_width(words) + 2 > room:
-        kept = words.removesuffix(", …")
-        rest = _LAST_CLAUSE.sub("", kept)
-        words = "" if rest == kept else f"{rest}, …" if ": " in rest else rest
+        whole = words.removesuffix(", …")
+        shorter = _LAST_CLAUSE.sub("", whole)
+        words = f"{shorter}, …" if ": " in shorter else shorter
+        if shorter == whole:
+            words = ""
     return [*name, label(f" {words} " if words else "")]
 
 
@@ -193,11 +196,10 @@ def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
     Sentences are left out whole, except that the first one is cut if it does not fit.
     """
     guard, sentences = guard_rows(view, width), finding_rows(view, width)
-    # The guard of a finished sweep no longer matters: its answer comes first, then its findings.
-    over = [headline_rows(view, width), now_rows(view, width), *sentences, guard]
-    parts = [
-        part for part in (over if view.status.over else [now_rows(view, width), guard, *sentences]) if part
-    ]
+    parts = [now_rows(view, width), guard, *sentences]
+    if view.status.over:  # its guard no longer matters: its answer comes first, then its findings
+        parts = [headline_rows(view, width), now_rows(view, width), *sentences, guard]
+    parts = [part for part in parts if part]
     rows = [row for part in parts for row in part]
     if len(rows) > most:
         rows = _first_sentences(parts, most)
@@ -441,11 +443,11 @@ def draw_sweep(
     if width >= _WIDE and room >= _SCREEN_LEAST_TRACKS and is_filled:
         left_width = inner - cells - 2
         left = _picture_rows(view, left_width, room, curves=curves)
-        right, tall = _table_and_words(view, cells, room, chosen)
+        right, table_height = _table_and_words(view, cells, room, chosen)
         first_cell, top = left_width + 2, 0
         body = side_by_side([left, right], [left_width, cells])
     else:
-        body, top, tall = _picture_above_table(view, inner, room, chosen, curves=curves)
+        body, top, table_height = _picture_above_table(view, inner, room, chosen, curves=curves)
         first_cell = 0
     drawn = framed_sweep(
         [*words, *body],
@@ -456,9 +458,9 @@ def draw_sweep(
         status=status_run(view),
         note=note,
     )
-    levels = shown_levels(view, tall, chosen)
-    spots = {len(words) + top + 2 + index: level.key for index, level in enumerate(levels)}
-    return drawn, spots, first_cell + 2
+    first_row = len(words) + top + 2  # below the frame and the table's heading
+    levels = shown_levels(view, table_height, chosen)
+    return drawn, {first_row + index: level.key for index, level in enumerate(levels)}, first_cell + 2
 
 
 def sweep_screen(
@@ -476,22 +478,24 @@ def _picture_above_table(
 
     The table gets at most as many rows as it needs.
     """
-    levels = len(all_levels(view))
+    count = len(all_levels(view))
     # What a sweep found is in its table, what it does is in its graphs.
     least = _least_picture(view, width, height) if view.status.over else _SCREEN_LEAST_TRACKS
-    table = min(levels + 2, max(_LEAST_TABLE, height - least - 1 if view.status.over else height * 2 // 5))
-    if height - table - 1 < least:
-        table = max(_LEAST_TABLE, height - least - 1)
+    table_height = min(
+        count + 2, max(_LEAST_TABLE, height - least - 1 if view.status.over else height * 2 // 5)
+    )
+    if height - table_height - 1 < least:
+        table_height = max(_LEAST_TABLE, height - least - 1)
     made = sum(row.complete for row in view.rows)
-    rule = [heading("levels", f"rates in tok/s · {made} of {levels} done", width)]
+    rule = [heading("levels", f"rates in tok/s · {made} of {count} done", width)]
     if height < least + _LEAST_TABLE:
-        table, rule = levels + 2, []
-    above = height - table - len(rule)
+        table_height, rule = count + 2, []
+    above = height - table_height - len(rule)
     if above < _LEAST_PICTURE:
         return table_rows(view, width, height, chosen=chosen), 0, height
     picture = _picture_rows(view, width, above, curves=curves)
-    rows = [*picture, *rule, *table_rows(view, width, table, chosen=chosen)]
-    return rows, above + len(rule), table
+    rows = [*picture, *rule, *table_rows(view, width, table_height, chosen=chosen)]
+    return rows, above + len(rule), table_height
 
 
 def _least_picture(view: SweepView, width: int, height: int) -> int:

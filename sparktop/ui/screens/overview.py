@@ -1,11 +1,15 @@
-"""The overview screen: header, board of panels, footer, and the actions of its keys."""
+"""The overview screen: header, board of panels, footer, and the actions of its keys.
+
+A panel that is shown alone is called zoomed. The band is a sweep's panel, which is above all others. A wall
+is the board where there are too many servers for a panel each: groups, and lists of the worst.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 from textual import events, on
@@ -54,6 +58,15 @@ SWEEP = PanelKey("sweep", "")
 """Identifies the sweep's panel on the board."""
 HEADER = 1
 """Rows above the board."""
+
+
+class _Step(NamedTuple):
+    """A step into a wall: what was opened, and what the screen showed before."""
+
+    opened: PanelKey
+    zoomed: PanelKey | None
+    selected: PanelKey | None
+    first_row: int
 
 
 class OverviewScreen(CanvasScreen):
@@ -130,8 +143,8 @@ class OverviewScreen(CanvasScreen):
         """Rows of the screen for the board."""
         self._is_wall = False
         """Whether the board shows what is watched directly as a wall."""
-        self._steps: list[tuple[PanelKey, PanelKey | None, PanelKey | None, int]] = []
-        """Steps into a wall: what was opened, and what was shown alone, selected and the first row before."""
+        self._steps: list[_Step] = []
+        """Steps into a wall, the newest last."""
         self._opened_in_detail = False
         self._why_on_board = False
         """Whether the evidence was opened from the board, to which Esc then returns."""
@@ -283,7 +296,7 @@ class OverviewScreen(CanvasScreen):
             case "balance" | "why":
                 return shown is None or bool(shown.balance)
             case "processes" | "compared":
-                return nodes > (name == "compared")
+                return nodes >= (2 if name == "compared" else 1)
             case "sort":
                 return self.acts_on_processes or max(servers, nodes) > 1
             case "filter":
@@ -394,7 +407,7 @@ class OverviewScreen(CanvasScreen):
 
     def _leave_panel(self) -> None:
         """Return from the panel shown alone to all panels, or to what it was opened from, such as a wall."""
-        if self._steps and self._steps[-1][0] == self.zoomed:
+        if self._steps and self._steps[-1].opened == self.zoomed:
             _, self.zoomed, self.selected, self._first_row = self._steps.pop()
             self._scroll = 0
             return
@@ -427,8 +440,8 @@ class OverviewScreen(CanvasScreen):
     def action_events(self) -> None:
         """Show alerts and events alone, of a past moment first what happened around it; then all panels."""
         first = _HAPPENED if self.frozen and self.read_around is not None else _EVENTS
-        following: dict[PanelKey | None, PanelKey | None] = {_HAPPENED: _EVENTS, _EVENTS: None}
-        self.zoomed = following.get(self.zoomed, first)
+        shown_next: dict[PanelKey | None, PanelKey | None] = {_HAPPENED: _EVENTS, _EVENTS: None}
+        self.zoomed = shown_next.get(self.zoomed, first)
         self._scroll = 0
         self._paint()
         self._read_happened()
@@ -483,9 +496,8 @@ class OverviewScreen(CanvasScreen):
         # A server is often named as its machine: the id of the alert says which of both is meant.
         about = said.about.partition(":")[0]
         meant = about == kind or about not in {"node", "backend"}
-        return (
-            PanelKey(kind, said.subject) if meant and said.subject in {view.name for view in views} else None
-        )
+        is_shown = said.subject in {view.name for view in views}
+        return PanelKey(kind, said.subject) if meant and is_shown else None
 
     def _action_at(self, x: int, y: int) -> str | None:
         """Return the action of a clicked key; the panel in whose frame it stands is selected."""
@@ -550,7 +562,8 @@ class OverviewScreen(CanvasScreen):
 
     def _wall_keys(self) -> list[tuple[str, str]]:
         """Return (key, text) pairs that the footer shows first on a wall."""
-        names = ["open"] * self._has_selectable_lines + ["lists"] * self._has_lists
+        offered = {"open": self._has_selectable_lines, "lists": self._has_lists}
+        names = [name for name, is_offered in offered.items() if is_offered]
         return [(self.key_names[name], name) for name in names if self.key_names[name]]
 
     def action_select(self, step: int) -> None:
@@ -686,7 +699,7 @@ class OverviewScreen(CanvasScreen):
         kind, name = self.selected.kind, self.selected.name
         opened = self._panel_of_line(kind, name)
         if opened is not None:
-            self._steps.append((opened, self.zoomed, self.selected, self._first_row))
+            self._steps.append(_Step(opened, self.zoomed, self.selected, self._first_row))
             self.zoomed, self.selected = opened, None
             self._scroll = self._first_row = 0
             self._paint()
@@ -735,15 +748,13 @@ class OverviewScreen(CanvasScreen):
         """
         if self.zoomed is None or not self._is_group_alone:
             return []
-        several = self.shown is not None and len(self.shown.balance) > 1
-        if self.zoomed.kind == "balance":
-            closer = (
-                [(self.key_names["open"], "look closer")] if self._slowly_sampled_group() is not None else []
-            )
-            keys = [*closer, (self.key_names["why"], "why?")]
-        else:
-            keys = [(self.key_names["why"], "picture")]
-        return [*keys, *([(self.key_names["turn"], "next group")] if several else [])]
+        is_verdict = self.zoomed.kind == "balance"
+        keys = [(self.key_names["why"], "why?" if is_verdict else "picture")]
+        if is_verdict and self._slowly_sampled_group() is not None:
+            keys.insert(0, (self.key_names["open"], "look closer"))
+        if self.shown is not None and len(self.shown.balance) > 1:
+            keys.append((self.key_names["turn"], "next group"))
+        return keys
 
     def action_balance(self) -> None:
         """Show the balance of a group alone; if a group is shown alone, show all panels again."""
@@ -785,9 +796,12 @@ class OverviewScreen(CanvasScreen):
             return None
         name = (self.zoomed or self.selected or PanelKey("", "")).name
         chosen = [group for group in groups if name in {group.group, group.lanes_of, *group.backends}]
-        first = balances_read_first(chosen or groups) or chosen
+        candidates = chosen or groups
         words = list(BalanceWord)
-        return min(first, key=lambda balance: (not balance.word.bad, words.index(balance.word))).group
+        return min(
+            balances_read_first(candidates) or candidates,
+            key=lambda balance: (not balance.word.bad, words.index(balance.word)),
+        ).group
 
     def _slowly_sampled_group(self) -> str | None:
         """Return the group that is shown alone, if it is judged by samples too seldom to see a swing."""
