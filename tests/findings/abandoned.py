@@ -30,6 +30,7 @@ from sparktop.model.node import (
 from sparktop.model.router import RouterSample, RouterView
 from sparktop.model.snapshot import BackendState, BackendView, NodeView, Situation
 from tests.findings.study import UNKNOWN, Run, of_kind
+from tests.hardware.conftest import process
 
 WALL = datetime(2026, 1, 1, tzinfo=UTC)
 LASTS_S = 150.0
@@ -432,7 +433,6 @@ def unreadable_watchers(chance: random.Random) -> list[Finding]:
 # Orphans: (pid, command line, parent, GiB on the GPU) of each process.
 
 Tree = list[tuple[int, str, int, float]]
-_STAT = "{pid} ({name}) S {parent} 1 1 0 -1 4194560 1 0 0 0 10 5 0 0 20 0 1 0 1000 1000000 500 1 1 1 0"
 
 
 def trees(tree: Tree, *, until: float = 200.0, later: Tree | None = None) -> list[Finding]:
@@ -448,11 +448,7 @@ def trees(tree: Tree, *, until: float = 200.0, later: Tree | None = None) -> lis
             if wanted is not present:
                 shutil.rmtree(root / "proc", ignore_errors=True)
                 for pid, command, parent, _ in wanted:
-                    folder = root / "proc" / str(pid)
-                    folder.mkdir(parents=True)
-                    name = command.split()[0].rpartition("/")[2][:15]
-                    (folder / "stat").write_text(_STAT.format(pid=pid, name=name, parent=parent))
-                    (folder / "cmdline").write_text(command.replace(" ", "\0") + "\0")
+                    process(root, pid, *command.split(), parent=parent)
                 present = wanted
             held = {pid: gib for pid, _, _, gib in present if gib}
             loads = reader.read(float(second), held)

@@ -5,23 +5,11 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sparktop.hardware.checkpoint import hub_folder, read_checkpoint, weights_bytes
-
-
-def safetensors(path: Path, tensors: dict[str, tuple[str, int]], *, header: bytes | None = None) -> Path:
-    """Write a safetensors file of tensors (dtype, bytes) by name."""
-    listed: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    end = 0
-    for name, (dtype, size) in tensors.items():
-        listed[name] = {"dtype": dtype, "shape": [size], "data_offsets": [end, end + size]}
-        end += size
-    content = json.dumps(listed).encode() if header is None else header
-    path.write_bytes(len(content).to_bytes(8, "little") + content + bytes(end))
-    return path
+from tests.hardware.conftest import safetensors
 
 
 def test_headers_tell_the_bytes_and_types_of_tensors(tmp_path: Path) -> None:

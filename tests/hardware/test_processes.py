@@ -29,7 +29,7 @@ from sparktop.hardware.processes import (
     read_title,
 )
 from sparktop.model.node import MemoryAsk, MemoryGuard, Sockets, end_marks
-from tests.hardware.conftest import stat_line
+from tests.hardware.conftest import process, stat_line
 from tests.hardware.gb10_root import write
 
 PAGE = 4096
@@ -111,15 +111,6 @@ def test_whatever_a_stat_file_holds_is_a_process_or_none(content: bytes) -> None
 
 
 ID = "0123456789abcdef" * 4
-
-
-def process(
-    root: Path, pid: int, *arguments: str, parent: int = 1, ticks: int = 0, rss_pages: int = 1
-) -> None:
-    """Add a process to the tree below `root`."""
-    write(root, f"proc/{pid}/cmdline", "\0".join(arguments) + "\0")
-    line = stat_line(pid, arguments[0][:15], ticks=ticks, start=10_000, rss_pages=rss_pages)
-    write(root, f"proc/{pid}/stat", line.replace(" S 1 ", f" S {parent} "))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 from sparktop.hardware.checkpoint import kv_token_bytes, read_step_weights
 from sparktop.hardware.processes import read_title
 from sparktop.model.node import ModelWeights
+from tests.hardware.conftest import safetensors
 
 GB = 10**9
 
@@ -22,14 +23,8 @@ def model(folder: Path, config: Mapping[str, object], *files: Mapping[str, int])
     """Write a config.json, and headers of safetensors files with these bytes by tensor."""
     (folder / "config.json").write_text(json.dumps(config))
     for number, tensors in enumerate(files):
-        at, header = 0, dict[str, object](__metadata__={"format": "pt"})
-        for name, size in tensors.items():
-            header[name] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
-            at += size
-        content = json.dumps(header).encode()
-        file = folder / f"model-{number:05}.safetensors"
-        file.write_bytes(len(content).to_bytes(8, "little") + content)
-        os.truncate(file, 8 + len(content) + at)  # the tensors are a hole
+        sized = {name: ("U8", size) for name, size in tensors.items()}
+        safetensors(folder / f"model-{number:05}.safetensors", sized)
     return folder
 
 

@@ -17,6 +17,7 @@ from sparktop.model.router import RouterSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
 from sparktop.sources.agent import AgentSource
 from sparktop.sources.router import RouterSource
+from sparktop.sources.source import Source
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Serve = Callable[..., Awaitable["RawServer"]]
@@ -24,6 +25,8 @@ AgentAt = Callable[..., AgentSource]
 """Makes a source for a URL and whatever else a target has."""
 OpenRouter = Callable[..., Awaitable[tuple["RawServer", RouterSource]]]
 
+AMPLE_S = 20.0
+"""The deadline where no test is about it."""
 HEALTHY_PAGE = b"""\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -230,13 +233,13 @@ async def poll_router(source: RouterSource) -> RouterSample:
     return reading
 
 
-async def sample_of(source: AgentSource) -> NodeSample:
-    reading = await source.poll(5.0)
+async def sample_of(source: Source, deadline_s: float = AMPLE_S) -> NodeSample:
+    reading = await source.poll(deadline_s)
     assert isinstance(reading, NodeSample), reading
     return reading
 
 
-async def failure_of(source: AgentSource, deadline_s: float = 5.0) -> Failure:
+async def failure_of(source: Source, deadline_s: float = AMPLE_S) -> Failure:
     reading = await source.poll(deadline_s)
     assert isinstance(reading, Failure), reading
     assert reading.message.isprintable()

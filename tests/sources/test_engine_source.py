@@ -138,16 +138,6 @@ async def test_only_reading_routes_are_asked(serve: Serve, watch: Make) -> None:
     assert all(head.startswith(b"GET ") for head in server.heads)
 
 
-async def test_a_router_that_forwards_a_page_is_known_at_the_first_poll(serve: Serve, watch: Make) -> None:
-    """It lists its workers; its page is that of one of them, perhaps always of the same."""
-    workers = b'{"workers":[{"url":"http://127.0.0.1:1","model_id":"unknown","load":0}],"total":1}'
-    server: RawServer = await serve({**replies(), "/workers": answer(workers)})
-    source = watch(server.target())
-    failure = await fail(source)
-    assert failure.kind is FailureKind.ROUTER
-    assert "is a router (vllm-router)" in failure.message
-
-
 @pytest.mark.parametrize("api_key", ["two\r\nlines", "schlüssel"])
 async def test_a_key_that_no_header_can_hold_is_told(api_key: str, serve: Serve, watch: Make) -> None:
     """A key with a line break or other odd characters is a clean failure, and nothing is sent."""
@@ -361,19 +351,6 @@ async def test_429_says_that_the_server_limits_how_often_it_is_asked(serve: Serv
     failure = await fail(source)
     assert failure.kind is FailureKind.LATE
     assert "limits how often it is asked" in failure.message
-
-
-async def test_the_health_of_a_sglang_is_never_asked(serve: Serve, clock: FakeClock, watch: Make) -> None:
-    """Neither while it answers, nor while it loads: `/health` and `/health_generate` make it generate."""
-    table = {"/metrics": answer(SGLANG_PAGE)}
-    server: RawServer = await serve(table)
-    source = watch(server.target(), clock=clock)
-    for _ in range(8):
-        await look(source)
-        clock.now += 11.0
-    table["/metrics"] = DEAD
-    assert await look(source) is FailureKind.LOADING
-    assert [path for path in server.paths if path.startswith("/health")] == []
 
 
 # A name server that never answers is named, and not taken for a server that is stuck.

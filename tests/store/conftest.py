@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.node import NodeSample
+from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.store import Reading, SourceKey, Store
+from sparktop.store.store import Journal
 
 BOUNDS = (0.1, 0.2, 0.5, 1.0, math.inf)
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -42,6 +44,7 @@ class World:
     at: float = START
     slept_s: float = 0.0
     """Seconds for which this machine slept, while its monotonic clock stood."""
+    journal: Journal | None = None
     store: Store = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,6 +52,7 @@ class World:
             self.watch,
             clock=lambda: self.at,
             now=lambda: EPOCH + timedelta(seconds=self.at - START + self.slept_s),
+            journal=self.journal,
         )
 
     def wall(self, at: float) -> float:
@@ -72,6 +76,16 @@ class World:
     def view(self, name: str = "b") -> BackendView:
         """Return a backend as it is now."""
         return next(view for view in self.snapshot().backends if view.name == name)
+
+    def see(self, reading: NodeSample | Failure, name: str = "n") -> NodeView:
+        """Accept a reading of a machine at its time, and return the machine as it is then."""
+        self.at = max(self.at, reading.at)
+        self.store.accept(SourceKey.node(name), reading)
+        return self.node(name)
+
+    def node(self, name: str) -> NodeView:
+        """Return a machine as it is now."""
+        return next(view for view in self.snapshot().nodes if view.name == name)
 
     def snapshot(self) -> Snapshot:
         """Return the snapshot of now."""

@@ -5,20 +5,19 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
 from pathlib import Path
 
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
-from sparktop.store import Reading, SourceKey, Store
+from sparktop.store import Reading, SourceKey
+from tests.store.conftest import World
 
 TRACES = Path(__file__).resolve().parent.parent / "data" / "traces"
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-START = 1000.0
 LIFE_BOUNDS = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, math.inf)
 NAMES = ("spark-a", "spark-b")
+ROUTER = RouterTarget("proxy", "http://p:4000", "least-busy", NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,29 +67,21 @@ def lives(ended: int, life_s: float) -> Histogram:
     return Histogram(LIFE_BOUNDS, counts, ended * life_s)
 
 
-@dataclass
-class Pair:
+class Pair(World):
     """A store that watches two servers behind a router, and a clock that a test moves."""
 
-    router: RouterTarget | None = field(
-        default_factory=lambda: RouterTarget("proxy", "http://p:4000", "least-busy", NAMES)
-    )
-    backends: tuple[str, ...] = NAMES
-    interval_s: float = 1.0
-    at: float = START
-    store: Store = field(init=False)
-
-    def __post_init__(self) -> None:
-        watch = Watch(
-            backends=tuple(BackendTarget(name, f"http://{name}:8000") for name in self.backends),
-            routers=(self.router,) if self.router else (),
-            interval_s=self.interval_s,
+    def __init__(
+        self,
+        router: RouterTarget | None = ROUTER,
+        backends: tuple[str, ...] = NAMES,
+    ) -> None:
+        super().__init__(
+            Watch(
+                backends=tuple(BackendTarget(name, f"http://{name}:8000") for name in backends),
+                routers=(router,) if router else (),
+            )
         )
-        self.store = Store(watch, clock=lambda: self.at, now=self.now)
-
-    def now(self) -> datetime:
-        """Return the wall-clock time."""
-        return EPOCH + timedelta(seconds=self.at - START)
+        self.backends = backends
 
     def tell(self, name: str, *lanes: LaneSample) -> None:
         """Accept a page of a backend now."""

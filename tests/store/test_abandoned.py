@@ -14,8 +14,9 @@ from sparktop.model.node import NodeIdentity, NodeSample, Sockets, Workload, Wor
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.recording.records import call_of, record_of
-from sparktop.store import SourceKey, Store
+from sparktop.store import SourceKey
 from sparktop.store.store import Call, Change
+from tests.store.conftest import World
 
 WATCH = Watch(
     nodes=(NodeTarget("spark-1", via="ssh", ssh="spark-1"),),
@@ -45,19 +46,13 @@ class Recorded:
             self.calls.append((instant, call_of(record) or call))
 
 
-class Stage:
+class Stage(World):
     """A store, its clock, and a server on one machine."""
 
     def __init__(self, journal: Recorded | None = None, api: str = "chat/completions") -> None:
         """Start at 1000 s; `api` is what clients have asked until then."""
+        super().__init__(WATCH, journal=journal)
         self.api = api
-        self.at = 1000.0
-        self.store = Store(
-            WATCH,
-            clock=lambda: self.at,
-            now=lambda: datetime.fromtimestamp(1.7e9 + self.at, UTC),
-            journal=journal,
-        )
 
     def play(
         self, seconds: int, clients: tuple[tuple[int, int], ...], asked_s: tuple[float | None, ...] = ()

@@ -26,7 +26,7 @@ from sparktop.model.node import (
     SensorReading,
 )
 from sparktop.model.series import Series
-from sparktop.model.snapshot import BackendState, NodeView
+from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, NodeTarget, NodeThresholds, Watch
 from sparktop.model.text import clean
 from sparktop.store import SourceKey
@@ -266,8 +266,7 @@ def watching(thresholds: NodeThresholds | None = None) -> World:
 
 
 def alerts_of_node(world: World, sample: NodeSample) -> dict[str, Alert]:
-    world.at = sample.at
-    world.store.accept(NODE, sample)
+    world.see(sample)
     found = {alert.id.removeprefix("node:n:"): alert for alert in world.snapshot().alerts}
     for alert in found.values():
         assert alert.message == clean(alert.message, 400)
@@ -418,12 +417,6 @@ def node() -> World:
     return watching()
 
 
-def take(world: World, sample: NodeSample | Failure) -> NodeView:
-    world.at = max(float(world.at), sample.at)
-    world.store.accept(NODE, sample)
-    return world.snapshot().nodes[0]
-
-
 def look(at: float, *missed: float) -> NodeSample:
     """Return a sample whose processor use is its time, with older samples in `missed`."""
     return NodeSample(at, cpu=CpuReading(at), missed=tuple(look(one) for one in missed))
@@ -439,11 +432,11 @@ def known(series: Series) -> list[tuple[float, float | None]]:
 
 def test_missed_samples_are_in_the_history_in_order(node: World) -> None:
     """What an agent kept while it could not be reached comes back without a gap; the newest is shown."""
-    take(node, look(1000))
-    take(node, look(1001))
+    node.see(look(1000))
+    node.see(look(1001))
     for at in (1002.5, 1004.5):
-        take(node, lost(at))
-    view = take(node, look(1006, 1002, 1003, 1004, 1005))
+        node.see(lost(at))
+    view = node.see(look(1006, 1002, 1003, 1004, 1005))
     assert known(view.history.cpu_percent) == [(float(at), float(at)) for at in range(1000, 1007)]
     assert view.sample == look(1006)
     assert (view.ok, view.age_s) == (True, 0)
@@ -476,10 +469,10 @@ def test_rdma_is_no_part_of_the_network(node: World) -> None:
         ("roce2", "rdma", False, 4000.0),
     )
     network = tuple(NetworkReading(name, kind, up, rate, 2 * rate) for name, kind, up, rate in links)
-    history = take(node, NodeSample(1000, network=network)).history
+    history = node.see(NodeSample(1000, network=network)).history
     assert (history.rx_bytes_per_s.last, history.tx_bytes_per_s.last) == (3, 6)
     assert (history.rdma_rx_bytes_per_s.last, history.rdma_tx_bytes_per_s.last) == (300, 600)
-    history = take(node, NodeSample(1002, network=network[3:4])).history
+    history = node.see(NodeSample(1002, network=network[3:4])).history
     assert (history.rx_bytes_per_s.last, history.rdma_rx_bytes_per_s.last) == (None, None)
 
 
@@ -490,25 +483,25 @@ def hot(at: float, percent: float | None, *missed: NodeSample) -> NodeSample:
 
 def test_throttling_is_weighed_by_time_and_gaps_have_none(node: World) -> None:
     """The first sample, and the first one after a failure, cover no time; missed samples do."""
-    assert take(node, hot(1000, 100.0)).throttled_percent == {}
-    take(node, hot(1010, 30.0))
-    view = take(node, hot(1012, 90.0))
+    assert node.see(hot(1000, 100.0)).throttled_percent == {}
+    node.see(hot(1010, 30.0))
+    view = node.see(hot(1012, 90.0))
     assert view.throttled_percent == pytest.approx({"software thermal": (30 * 10 + 90 * 2) / 12})
-    take(node, lost(1014))
-    view = take(node, hot(1020, 100.0))
+    node.see(lost(1014))
+    view = node.see(hot(1020, 100.0))
     assert view.throttled_percent == pytest.approx({"software thermal": 40})
-    take(node, lost(1022))
-    view = take(node, hot(1026, 0.0, hot(1022, 0.0), hot(1024, 0.0)))
+    node.see(lost(1022))
+    view = node.see(hot(1026, 0.0, hot(1022, 0.0), hot(1024, 0.0)))
     assert view.throttled_percent == pytest.approx({"software thermal": 480 / 18})
 
 
 def test_headroom_tells_when_it_ends(node: World) -> None:
     """A GiB every ten seconds from 40 reaches 8 in 320 s, of which 120 have passed; a dead node has none."""
     for second in range(0, 121, 2):
-        view = take(node, unified(1000 + second, 40 - second / 10))
+        view = node.see(unified(1000 + second, 40 - second / 10))
     assert view.headroom.slope_bytes_per_s == pytest.approx(-GIB / 10, rel=0.01)
     assert view.headroom.until_limit_s == pytest.approx(200, rel=0.02)
     assert view.headroom.limit_bytes == 8 * GIB
     for second in (122, 124, 126):
-        view = take(node, lost(1000 + second))
+        view = node.see(lost(1000 + second))
     assert (view.headroom.slope_bytes_per_s, view.headroom.until_limit_s) == (None, None)

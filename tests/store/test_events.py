@@ -51,11 +51,6 @@ def of_node() -> World:
     return World(Watch(nodes=(NodeTarget("n"),)))
 
 
-def take(world: World, reading: NodeSample | Failure) -> None:
-    world.at = reading.at
-    world.store.accept(NODE, reading)
-
-
 def phases(world: World) -> list[tuple[str | None, Phase | None]]:
     return [(event.kind, event.phase) for event in world.snapshot().events]
 
@@ -83,7 +78,7 @@ def test_a_warning_that_becomes_critical_is_announced_once() -> None:
     """Back and forth between warning and critical is one alert: it becomes worse once, and ends once."""
     world = of_node()
     for step, gib in enumerate((20, 11, 7, 9, 7, 9, 7, 20)):
-        take(world, machine(1000 + 10 * step, gib))
+        world.see(machine(1000 + 10 * step, gib))
     assert [(event.severity, event.phase) for event in world.snapshot().events] == [
         (Severity.WARNING, Phase.BEGIN),
         (Severity.CRITICAL, Phase.WORSE),
@@ -98,9 +93,9 @@ def test_a_warning_that_becomes_critical_is_announced_once() -> None:
 def test_what_is_not_known_any_more_ends_too() -> None:
     """An alert of a machine that went away ends with the reason, so that every beginning has an end."""
     world = of_node()
-    take(world, machine(1000, 11))
+    world.see(machine(1000, 11))
     for at in (1002, 1004, 1006):
-        take(world, Failure(FailureKind.TIMEOUT, "no answer", at))
+        world.see(Failure(FailureKind.TIMEOUT, "no answer", at))
     assert [event.message for event in world.snapshot().events][1:] == [
         "alert dropped after 6 s: low headroom, unknown now (it does not answer)",
         "no answer",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 from msgspec.structs import replace
 
@@ -15,9 +13,10 @@ from sparktop.model.snapshot import BackendState, BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, PrometheusTarget, StateThresholds, Watch
 from sparktop.report.json_snapshot import fleets_json
 from sparktop.report.tables import scraped_groups_table, without_stale
-from sparktop.store import SourceKey, Store
+from sparktop.store import SourceKey
 from sparktop.store.figures import totals
 from sparktop.store.routers import WallFigures
+from tests.store.conftest import World
 
 SERVERS = tuple(
     FleetServer(f"h:{port}", f"http://h:{port}/", "g", 90.0, running=2.0, waiting=1.0, generation_tps=100.0)
@@ -80,7 +79,6 @@ def test_a_sum_that_lacks_a_server_is_a_lower_bound() -> None:
 
 # Two Prometheus that scrape the same servers: each server is on one wall and counts once.
 
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 FOUR_SERVERS = tuple(
     FleetServer(f"h:{port}", f"http://h:{port}", "g", 100.0, running=2.0, generation_tps=10.0)
     for port in range(8000, 8004)
@@ -89,14 +87,12 @@ NODES = (FleetNode("n1", 100.0, power_w=40.0), FleetNode("n2", 100.0, power_w=40
 BOTH = Fleet(100.0, 15.0, FOUR_SERVERS, nodes=NODES)
 
 
-class Pair:
+class Pair(World):
     """A store with two Prometheus."""
 
     def __init__(self) -> None:
-        self.at = 100.0
         targets = tuple(PrometheusTarget(name, f"http://{name}:9090") for name in ("one", "two"))
-        watch = Watch(prometheus=targets, source="test")
-        self.store = Store(watch, clock=lambda: self.at, now=lambda: EPOCH + timedelta(seconds=self.at))
+        super().__init__(Watch(prometheus=targets, source="test"), at=100.0)
 
     def accept(self, name: str, reading: Fleet | Failure) -> Snapshot:
         """Deliver a reading of one of them; return the picture."""
@@ -195,11 +191,10 @@ MAIN = SourceKey.prometheus("main")
 PROMETHEUS_REFUSED = Failure(FailureKind.REFUSED, "http://p:9090: nothing listens there", 0.0)
 
 
-class Scene:
+class Scene(World):
     """A store with a server through a Prometheus, and one that is polled; both were sampled at 0."""
 
     def __init__(self, every_s: float = 15.0) -> None:
-        self.at = 0.0
         scrape = Scrape("main", every_s)
         watch = Watch(
             backends=(
@@ -209,7 +204,7 @@ class Scene:
             prometheus=(PrometheusTarget("main", "http://p:9090"),),
             source="test",
         )
-        self.store = Store(watch, clock=lambda: self.at, now=lambda: EPOCH + timedelta(seconds=self.at))
+        super().__init__(watch, at=0.0)
         self.sample("far", 0.0)
         self.sample("near", 0.0)
         servers = (FleetServer("far", "http://f", "g", 0.0, running=5.0, waiting=2.0),)

@@ -22,7 +22,7 @@ from sparktop.model.node import (
     Workload,
     Workloads,
 )
-from sparktop.model.snapshot import BackendState, BackendView, Kept, NodeView, PastStart
+from sparktop.model.snapshot import BackendState, BackendView, Kept, PastStart
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, Store
 from tests.store.conftest import World
@@ -30,14 +30,6 @@ from tests.store.conftest import World
 A = NodeTarget("a", "agent", "http://192.168.1.11:9750")
 B = NodeTarget("b", "agent", "http://192.168.1.12:9750")
 V = BackendTarget("v", "http://192.168.1.11:8000")
-
-
-def backend(world: World, name: str = "v") -> BackendView:
-    return next(one for one in world.snapshot().backends if one.name == name)
-
-
-def node(world: World, name: str = "a") -> NodeView:
-    return next(one for one in world.snapshot().nodes if one.name == name)
 
 
 def gb10(at: float, *processes: str, clock: int = 2405, power: float = 40.0, use: float = 95.0) -> NodeSample:
@@ -50,12 +42,6 @@ def gb10(at: float, *processes: str, clock: int = 2405, power: float = 40.0, use
         processes=tuple(GpuProcess(100 + number, name) for number, name in enumerate(processes)),
     )
     return NodeSample(at, gpus=(gpu,))
-
-
-def see(world: World, sample: NodeSample, name: str = "a") -> NodeView:
-    world.at = max(float(world.at), sample.at)
-    world.store.accept(SourceKey.node(name), sample)
-    return node(world, name)
 
 
 def page(at: float, steps: float, tokens: float, *running: float) -> EngineSample:
@@ -72,25 +58,25 @@ def test_a_backend_is_on_the_node_of_its_address() -> None:
     """It is known from the agent's URL at once, else from the node's interfaces, and lost with the node."""
     other = BackendTarget("w", "http://10.0.0.2:8000")
     world = World(Watch(nodes=(A, B), backends=(V, other)))
-    assert (backend(world).nodes, backend(world, "w").nodes) == (("a",), ())
+    assert (world.view("v").nodes, world.view("w").nodes) == (("a",), ())
     world.store.identify(SourceKey.node("b"), NodeIdentity(addresses=("10.0.0.2",)))
-    assert backend(world, "w").nodes == ("b",)
+    assert world.view("w").nodes == ("b",)
     world.store.remove(SourceKey.node("b"))
-    assert backend(world, "w").nodes == ()
+    assert world.view("w").nodes == ()
     world.store.add(NodeTarget("c", "agent", "http://10.0.0.2:9750"))
-    assert backend(world, "w").nodes == ("c",)
+    assert world.view("w").nodes == ("c",)
 
 
 def test_a_backend_over_two_nodes_is_seen_by_its_ranks() -> None:
     """Rank 1 on another node belongs to the one backend that has rank 0, and goes when it goes."""
     world = World(Watch(nodes=(A, B), backends=(V,)))
     world.feed(page(1000, 10, 80, 8.0), name="v")
-    see(world, gb10(1001, "VLLM::Worker_TP0"))
-    see(world, gb10(1001, "VLLM::Worker_TP1"), "b")
-    assert backend(world).nodes == ("a", "b")
-    assert [one.backend for one in node(world, "b").engine_processes] == ["v"]
-    see(world, gb10(1003), "b")
-    assert backend(world).nodes == ("a",)
+    world.see(gb10(1001, "VLLM::Worker_TP0"), "a")
+    world.see(gb10(1001, "VLLM::Worker_TP1"), "b")
+    assert world.view("v").nodes == ("a", "b")
+    assert [one.backend for one in world.node("b").engine_processes] == ["v"]
+    world.see(gb10(1003), "b")
+    assert world.view("v").nodes == ("a",)
 
 
 def serve(
@@ -101,7 +87,7 @@ def serve(
         state["steps"] = state.get("steps", 0.0) + 1000 / step_ms
         state["tokens"] = state.get("tokens", 0.0) + running * 1000 / step_ms
         world.feed(page(at, state["steps"], state["tokens"], running), name="v")
-    return backend(world)
+    return world.view("v")
 
 
 def test_a_step_s_time_is_told_where_requests_ran_all_the_time() -> None:
@@ -115,11 +101,11 @@ def test_a_step_s_time_is_told_where_requests_ran_all_the_time() -> None:
     two = World(Watch(backends=(V,)))
     for second in range(12):
         two.feed(page(1000 + second, 32.0 * second, 256.0 * second, 4.0, 4.0), name="v")
-    assert backend(two).step_ms == pytest.approx(2 * 1000 / 32)
+    assert two.view("v").step_ms == pytest.approx(2 * 1000 / 32)
     two.feed(page(1012, 32.0 * 12, 256.0 * 12, 8.0, 0.0), name="v")
-    assert backend(two).step_ms is None
+    assert two.view("v").step_ms is None
     two.feed(page(1013, 32.0 * 13, 256.0 * 13, 4.0, 4.0), name="v")
-    assert backend(two).step_ms is None
+    assert two.view("v").step_ms is None
 
 
 def worlds_with_slow_steps(watch: Watch) -> World:
@@ -133,14 +119,14 @@ def worlds_with_slow_steps(watch: Watch) -> World:
 def test_slow_steps_at_a_healthy_clock_raise_an_alert() -> None:
     """94 instead of 63 ms for the same batch: word, figures, cause and fix; healthy steps end it."""
     world = worlds_with_slow_steps(Watch(nodes=(A,), backends=(V,)))
-    speed = see(world, gb10(1120)).speed
+    speed = world.see(gb10(1120), "a").speed
     assert speed.word == "slow steps"
     assert speed.reason.startswith("v: 94 ms a step at 8 running, 63 ms before; 2405 MHz at 95 % load")
     (alert,) = world.snapshot().alerts
     assert alert.id == "node:a:slow-steps"
     assert "hidden state" in alert.message
     assert "→ restart the machine" in alert.message
-    idle = see(world, gb10(1121, use=0.0, clock=208))
+    idle = world.see(gb10(1121, use=0.0, clock=208), "a")
     assert idle.speed.word == "idle"
     assert [one.id for one in world.snapshot().alerts] == ["node:a:slow-steps"]
     serve(
@@ -149,7 +135,7 @@ def test_slow_steps_at_a_healthy_clock_raise_an_alert() -> None:
         range(1122, 1140),
         state={"steps": 60e3 / 63 + 60e3 / 94, "tokens": 8 * 60e3 / 63 + 8 * 60e3 / 94},
     )
-    assert see(world, gb10(1140)).speed.word == "normal"
+    assert world.see(gb10(1140), "a").speed.word == "normal"
     assert world.snapshot().alerts == ()
 
 
@@ -157,19 +143,19 @@ def test_slow_steps_are_not_told_where_something_else_explains_them() -> None:
     """A slow clock on any of its nodes, or a second backend on the GPU, explains slow steps."""
     world = worlds_with_slow_steps(Watch(nodes=(A,), backends=(V,)))
     for at in range(1110, 1122, 2):
-        see(world, gb10(at, clock=611, power=16.0))
-    assert node(world).speed.word == "slow clock"
+        world.see(gb10(at, clock=611, power=16.0), "a")
+    assert world.node("a").speed.word == "slow clock"
     two = Watch(nodes=(A, B), backends=(BackendTarget("v", V.url, nodes=("a", "b")),))
     world = worlds_with_slow_steps(two)
     for at in range(1110, 1122, 2):
-        see(world, gb10(at, clock=611, power=16.0), "b")
-    assert see(world, gb10(1122)).speed.word == "normal"
+        world.see(gb10(at, clock=611, power=16.0), "b")
+    assert world.see(gb10(1122), "a").speed.word == "normal"
     for at in range(1122, 1140, 2):
-        see(world, gb10(at), "b")
-    assert see(world, gb10(1140)).speed.word == "slow steps"
+        world.see(gb10(at), "b")
+    assert world.see(gb10(1140), "a").speed.word == "slow steps"
     beside = BackendTarget("w", "http://192.168.1.11:8001")
     world = worlds_with_slow_steps(Watch(nodes=(A,), backends=(V, beside)))
-    assert see(world, gb10(1120)).speed.word == "normal"
+    assert world.see(gb10(1120), "a").speed.word == "normal"
 
 
 # Servers that load: from the processes on their nodes, also while their ports are closed.
@@ -394,8 +380,8 @@ def test_a_start_that_hangs_is_named_and_critical_in_time(world: World, power: f
         assert stuck is None or (found and second > 160 + 300)
     assert stuck is (Severity.CRITICAL if found else None)
     if found:
-        lines = [one.line for one in backend(world).findings if one.kind == "start-stuck"]
+        lines = [one.line for one in world.view("v").findings if one.kind == "start-stuck"]
         assert lines == ["CUDA graphs: nothing moved for 17 min, GPU 96 %, 19 W, CPU 101 %"]
     at(world, 1201).accept(BACKEND, loaded_page(world.at))
     world.store.judge()
-    assert [one for one in backend(world).findings if one.kind == "start-stuck"] == []
+    assert [one for one in world.view("v").findings if one.kind == "start-stuck"] == []

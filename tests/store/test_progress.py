@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
 
 import pytest
 from msgspec import structs
@@ -25,9 +24,9 @@ from sparktop.model.router import Deployment, RouterSample
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.panels.board.events import value_texts
-from sparktop.store import SourceKey, Store
+from sparktop.store import SourceKey
+from tests.store.conftest import World
 
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 BACKEND = SourceKey.backend("a")
 HELD = LaneSample("0", running=8.0, waiting=3.0, kv_cache_percent=41.2, generation_tokens=900.0)
 ENGINE = GpuProcess(4242, "VLLM::EngineCore", 83 << 30, "compute")
@@ -51,28 +50,20 @@ def table(cpu_percent: float, *programs: str) -> ProcessTable:
 
 
 @dataclass
-class World:
+class Hanging(World):
     """A store with one backend on some machines, which polls and judges once a second."""
 
     nodes: tuple[str, ...] = ("n",)
-    at: float = 1000.0
-    slept_s: float = 0.0
-    """Seconds for which this machine slept, while its monotonic clock stood."""
-    store: Store = field(init=False)
-    tokens: float = 900.0
+    made: float = 900.0
 
     def __post_init__(self) -> None:
         """Watch them."""
-        target = BackendTarget("a", "http://a:8000", engine="vllm", nodes=self.nodes)
-        self.store = Store(
-            Watch(
-                nodes=tuple(NodeTarget(name) for name in self.nodes),
-                backends=(target,),
-                routers=(RouterTarget("proxy", "http://p:4000", "least-busy", ("a",)),),
-            ),
-            clock=lambda: self.at,
-            now=lambda: EPOCH + timedelta(seconds=self.at + self.slept_s),
+        self.watch = Watch(
+            nodes=tuple(NodeTarget(name) for name in self.nodes),
+            backends=(BackendTarget("a", "http://a:8000", engine="vllm", nodes=self.nodes),),
+            routers=(RouterTarget("proxy", "http://p:4000", "least-busy", ("a",)),),
         )
+        super().__post_init__()
 
     def run(
         self,
@@ -82,12 +73,12 @@ class World:
         moving: bool = False,
         sample: NodeSample | None = None,
         engine: str = "vllm",
-    ) -> World:
+    ) -> Hanging:
         """Poll for `seconds` seconds, with one GPU per machine, or none if they do not answer."""
         for _ in range(seconds):
             self.at += 1.0
-            self.tokens += 50.0 if moving else 0.0
-            now = replace(lane, generation_tokens=lane.generation_tokens and self.tokens)
+            self.made += 50.0 if moving else 0.0
+            now = replace(lane, generation_tokens=lane.generation_tokens and self.made)
             self.store.accept(BACKEND, EngineSample(self.at, engine, (now,)))
             for name, one in zip(self.nodes, gpus, strict=False):
                 if self.at % 2 == 0:
@@ -102,14 +93,14 @@ class World:
         return self
 
     @property
-    def view(self) -> BackendView:
+    def server(self) -> BackendView:
         """Return the backend."""
-        return self.store.snapshot().backends[0]
+        return self.view("a")
 
     @property
     def word(self) -> Progress | None:
         """Return the verdict on its standstill."""
-        return None if self.view.progress is None else self.view.progress.word
+        return None if self.server.progress is None else self.server.progress.word
 
     def told(self, *kinds: str) -> list[tuple[Phase | None, Severity, str]]:
         """Return the events about a standstill."""
@@ -120,22 +111,22 @@ class World:
 @pytest.mark.parametrize("still", [SPINNING, RESTING])
 def test_a_hang_is_named_and_its_end_too(still: GpuReading) -> None:
     """It is a fact after 10 s, a suspicion after 60 s, a critical alert after 120 s, and then a pause."""
-    world = World().run(20, HELD, WORKING, moving=True)
+    world = Hanging().run(20, HELD, WORKING, moving=True)
     assert world.run(10, HELD, still).word is Progress.STILL
-    assert world.view.state.value == "no progress"
-    assert "nothing has moved for 10 s" in world.view.state_rule
-    assert world.run(50, HELD, still).view.state is BackendState.SUSPECT
+    assert world.server.state.value == "no progress"
+    assert "nothing has moved for 10 s" in world.server.state_rule
+    assert world.run(50, HELD, still).server.state is BackendState.SUSPECT
     (alert,) = (alert for alert in world.store.snapshot().alerts if alert.id.endswith("stuck"))
     assert {"alert after 60 s", "critical after 120 s"} <= {*value_texts(alert.values)}
     top = verdict(world.store.snapshot())
     assert (top.words[:17], top.short) == ("a: may be stuck (", "a may be stuck")
-    assert world.run(60, HELD, still).view.state is BackendState.STUCK
+    assert world.run(60, HELD, still).server.state is BackendState.STUCK
     (alert,) = (one for one in world.store.snapshot().alerts if one.id == "backend:a:stuck")
     assert alert.since_s == 1020.0
     assert (alert.values["running"], alert.values["kv_cache_percent"]) == (8.0, 41.2)
     world.run(1, HELD, WORKING, moving=True)
-    assert world.view.progress is None
-    assert world.view.state is BackendState.QUEUEING
+    assert world.server.progress is None
+    assert world.server.state is BackendState.QUEUEING
     watts = f"{still.power_w:.0f} W"
     begun, worse, ended = world.told("stuck")
     assert begun[:2] == (Phase.BEGIN, Severity.WARNING)
@@ -151,10 +142,10 @@ def test_a_hang_is_named_and_its_end_too(still: GpuReading) -> None:
 
 def test_a_long_step_is_a_fact_and_an_event() -> None:
     """GPUs that work are never a suspicion in 3 minutes; the pause is logged with its reason."""
-    world = World().run(20, HELD, WORKING, moving=True).run(180, HELD, WORKING)
+    world = Hanging().run(20, HELD, WORKING, moving=True).run(180, HELD, WORKING)
     assert world.word is Progress.LONG_STEP
-    assert world.view.state is BackendState.QUEUEING
-    assert "long step: no progress for 180 s (GPU works: 96 %, 46 W, 2,405 MHz)" in world.view.state_rule
+    assert world.server.state is BackendState.QUEUEING
+    assert "long step: no progress for 180 s (GPU works: 96 %, 46 W, 2,405 MHz)" in world.server.state_rule
     world.run(1, HELD, WORKING, moving=True)
     assert world.told("stuck") == []
     said = "no progress for 181 s with 11 requests, then went on: GPU works: 96 %, 46 W, 2,405 MHz"
@@ -180,17 +171,17 @@ def test_a_long_step_is_a_fact_and_an_event() -> None:
 )
 def test_reasons_to_rest(lane: LaneSample, sample: NodeSample | None, words: str) -> None:
     """However long it lasts, the standstill is a fact with its reason, and raises no alert."""
-    world = World().run(20, lane, RESTING, moving=True).run(150, lane, RESTING, sample=sample)
+    world = Hanging().run(20, lane, RESTING, moving=True).run(150, lane, RESTING, sample=sample)
     assert world.word is Progress.STILL
-    assert words in world.view.state_rule
+    assert words in world.server.state_rule
     assert world.told("stuck") == []
 
 
 def test_without_a_view_of_the_machine() -> None:
     """With metrics alone, it is a suspicion after 300 s and an alert after 900 s."""
-    world = World(nodes=()).run(20, moving=True).run(299)
+    world = Hanging(nodes=()).run(20, moving=True).run(299)
     assert world.word is Progress.STILL
-    assert "only its metrics are known" in world.view.state_rule
+    assert "only its metrics are known" in world.server.state_rule
     assert world.run(1).word is Progress.SUSPECT
     assert world.run(599).word is Progress.SUSPECT
     assert world.run(1).word is Progress.STUCK
@@ -203,21 +194,21 @@ def test_an_engine_over_two_machines() -> None:
         network=(NetworkReading("roce0", "rdma", rx_bytes_per_s=0.0, tx_bytes_per_s=0.0),),
         processes=table(100.0),
     )
-    world = World(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
+    world = Hanging(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
     assert world.run(130, HELD, SPINNING, SPINNING, sample=silent).word is Progress.STUCK
-    assert "2 GPUs wait: 96 %, 19 W, 2,405 MHz, RDMA 0 MB/s" in world.view.state_rule
-    half = World(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
+    assert "2 GPUs wait: 96 %, 19 W, 2,405 MHz, RDMA 0 MB/s" in world.server.state_rule
+    half = Hanging(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
     assert half.run(130, HELD, SPINNING, sample=silent).word is Progress.STILL
     traffic = structs.replace(
         silent, network=(NetworkReading("roce0", "rdma", rx_bytes_per_s=300e6, tx_bytes_per_s=300e6),)
     )
-    link = World(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
+    link = Hanging(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
     assert link.run(130, HELD, SPINNING, SPINNING, sample=traffic).word is Progress.LONG_STEP
 
 
 def test_the_router_that_still_sends_says_so() -> None:
     """Its view names the backend, with the words of the standstill and the router's count of its requests."""
-    world = World().run(20, HELD, WORKING, moving=True).run(125, HELD, SPINNING)
+    world = Hanging().run(20, HELD, WORKING, moving=True).run(125, HELD, SPINNING)
     assert world.store.snapshot().routers[0].stuck == {"a": "stuck (no progress for 125 s)"}
     key, listed = SourceKey.router("proxy"), (Deployment("d-1", "http://a:8000/v1"),)
     for failed, sent, words in (
@@ -242,7 +233,7 @@ def test_the_router_that_still_sends_says_so() -> None:
 )
 def test_requests_that_wait_while_none_runs_are_a_fault(lane: LaneSample, why: str) -> None:
     """An alert from 15 s on, in the top line, with the reason if known; the first request ends it."""
-    world = World().run(20, HELD, WORKING, moving=True).run(14, lane, RESTING)
+    world = Hanging().run(20, HELD, WORKING, moving=True).run(14, lane, RESTING)
     assert world.told("blocked") == []
     world.run(3, lane, RESTING)
     ((phase, severity, message),) = world.told("blocked")
@@ -252,7 +243,7 @@ def test_requests_that_wait_while_none_runs_are_a_fault(lane: LaneSample, why: s
     (alert,) = (alert for alert in world.store.snapshot().alerts if alert.id.endswith("blocked"))
     assert "alert after 15 s" in [*value_texts(alert.values)]
     assert verdict(world.store.snapshot()).words.startswith("a: requests wait ")
-    assert world.view.state in {BackendState.STILL, BackendState.ASLEEP}
+    assert world.server.state in {BackendState.STILL, BackendState.ASLEEP}
     world.run(1, HELD, WORKING, moving=True)
     ended = world.told("blocked")[-1]
     assert ended == (Phase.END, Severity.INFO, "no progress for 17 s with 3 requests, then went on")
@@ -260,34 +251,34 @@ def test_requests_that_wait_while_none_runs_are_a_fault(lane: LaneSample, why: s
 
 def test_an_engine_that_usually_pauses_stands_still_only_after_longer() -> None:
     """One token in 20 s, as on a CPU, is its pace: it makes no event; a longer pause is named as before."""
-    world = World()
+    world = Hanging()
     for _ in range(12):
         world.run(1, HELD, moving=True).run(19, HELD)
-    assert world.view.progress is None
+    assert world.server.progress is None
     assert len(world.told("paused", "state")) <= 4  # until its pace is known
     assert world.run(30, HELD).word is Progress.STILL
 
 
 def test_a_hang_goes_on_while_this_machine_sleeps() -> None:
     """A laptop that slept, or whose clock was set, saw no progress: the time before counts as it did."""
-    world = World().run(20, HELD, WORKING, moving=True).run(70, HELD, SPINNING)
-    assert world.view.state is BackendState.SUSPECT
+    world = Hanging().run(20, HELD, WORKING, moving=True).run(70, HELD, SPINNING)
+    assert world.server.state is BackendState.SUSPECT
     world.slept_s = 3600.0
-    assert world.run(1, HELD, SPINNING).view.state is BackendState.SUSPECT
+    assert world.run(1, HELD, SPINNING).server.state is BackendState.SUSPECT
     assert world.told("paused") == []
-    assert world.run(60, HELD, SPINNING).view.state is BackendState.STUCK
+    assert world.run(60, HELD, SPINNING).server.state is BackendState.STUCK
 
 
 def test_an_engine_that_makes_no_tokens_can_be_stuck() -> None:
     """A server of embeddings has finished requests: its hang is no warm-up."""
     lane = LaneSample("0", running=3.0, waiting=2.0, generation_tokens=0.0, finished={"stop": 400.0})
-    world = World().run(20, lane, WORKING).run(125, lane, SPINNING)
-    assert world.view.state is BackendState.STUCK
+    world = Hanging().run(20, lane, WORKING).run(125, lane, SPINNING)
+    assert world.server.state is BackendState.STUCK
 
 
 def test_counters_that_move_at_the_end_of_a_request_show_no_standstill() -> None:
     """A long request of such an engine is named from five minutes on, not from 10 s on."""
     lane = replace(HELD, kv_cache_percent=None, per_finished_request=True)
-    world = World(nodes=()).run(20, lane, moving=True).run(200, lane)
-    assert world.view.progress is None
+    world = Hanging(nodes=()).run(20, lane, moving=True).run(200, lane)
+    assert world.server.progress is None
     assert world.run(150, lane).word is Progress.STILL

@@ -362,6 +362,15 @@ def test_targets_can_be_added_and_removed(world: World) -> None:
     assert world.snapshot().alerts == ()
 
 
+def test_a_simulated_server_marks_the_picture(world: World) -> None:
+    """A version that ends in +simulated is enough; a real one changes nothing."""
+    world.feed(page(1000, LaneSample("0")))
+    world.store.identify(SourceKey.backend("b"), EngineIdentity(version="0.32.0"))
+    assert not world.store.snapshot().simulated
+    world.store.identify(SourceKey.backend("b"), EngineIdentity(version="0.32.0+simulated"))
+    assert world.store.snapshot().simulated
+
+
 NODE = SourceKey.node("n")
 AXIS, WINDOW = TimeAxis(1100.0, 1.0), TimeWindow(1100.0, 76.0)
 

@@ -1,4 +1,4 @@
-"""What tests of nodes over ssh share: the installed program, a reading, and the process at the other end."""
+"""What tests of nodes over ssh share: the installed program, and the process at the other end."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ import signal
 import sys
 from pathlib import Path
 
-from sparktop.model.failure import Failure
-from sparktop.model.node import NodeSample
-from sparktop.sources.ssh import SshSource
+from tests.sources.conftest import AMPLE_S
 
 SPARKTOP = str(Path(sys.executable).with_name("sparktop"))
-DEADLINE_S = 20.0
 
 
 class RemoteProcess:
@@ -44,19 +41,6 @@ def has_ended(pid: int) -> bool:
         held = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
-    ended, _, _ = select.select([held], [], [], DEADLINE_S)
+    ended, _, _ = select.select([held], [], [], AMPLE_S)
     os.close(held)
     return bool(ended)
-
-
-async def sample_of(source: SshSource) -> NodeSample:
-    reading = await source.poll(DEADLINE_S)
-    assert isinstance(reading, NodeSample), reading
-    return reading
-
-
-async def failure_of(source: SshSource, deadline_s: float = DEADLINE_S) -> Failure:
-    reading = await source.poll(deadline_s)
-    assert isinstance(reading, Failure), reading
-    assert reading.message.isprintable()
-    return reading

@@ -21,17 +21,10 @@ from sparktop.model.targets import NodeTarget
 from sparktop.sources import ssh, ssh_remote
 from sparktop.sources.ssh import SshSource
 from sparktop.sources.ssh_remote import START_S, reader_bundle
-from tests.sources.conftest import FakeClock
+from tests.sources.conftest import AMPLE_S, FakeClock, failure_of, sample_of
 from tests.sources.installed import installed
 from tests.sources.ssh.pythons import VERSIONS, python
-from tests.sources.ssh.remote import (
-    DEADLINE_S,
-    SPARKTOP,
-    RemoteProcess,
-    failure_of,
-    has_ended,
-    sample_of,
-)
+from tests.sources.ssh.remote import SPARKTOP, RemoteProcess, has_ended
 from tests.sources.ssh.sshd import Sshd
 
 pytestmark = pytest.mark.process
@@ -55,23 +48,25 @@ class Pause:
         self.ended.set()
 
 
+TARGET = NodeTarget("n", "ssh", ssh="spark")
+
+
 @asynccontextmanager
-async def ssh_source(
-    server: Sshd,
-    command: str = SPARKTOP,
-    *,
-    options: tuple[str, ...] | None = None,
-    pause: Pause | None = None,
+async def source_of(
+    options: tuple[str, ...], target: NodeTarget = TARGET, pause: Pause | None = None
 ) -> AsyncIterator[SshSource]:
-    """Return a source for the machine behind `server`, closed at the end."""
-    target = NodeTarget("n", "ssh", ssh="spark", command=command, ssh_bundle=False)
-    options = server.options() if options is None else options
+    """Return a source that is closed at the end."""
     # Waiting for the node's next sample takes its own time: it is the real agent's.
     source = SshSource(target, ssh_options=options, sleep=pause or asyncio.sleep)
     try:
         yield source
     finally:
         await source.close()
+
+
+def runs(command: str = SPARKTOP, *, ssh_bundle: bool = False) -> NodeTarget:
+    """Return the machine, with a command that is sparktop there; unless `ssh_bundle`, no reader is sent."""
+    return replace(TARGET, command=command, ssh_bundle=ssh_bundle)
 
 
 def program(folder: Path, name: str, text: str) -> Path:
@@ -96,7 +91,7 @@ def real_with_pid(folder: Path) -> str:
 
 async def test_the_real_agent_answers_and_leaves_nothing_behind(server: Sshd, tmp_path: Path) -> None:
     """Samples arrive one by one, with the table on request; after closing, the process there has ended."""
-    async with ssh_source(server, real_with_pid(tmp_path)) as source:
+    async with source_of(server.options(), runs(real_with_pid(tmp_path))) as source:
         first = await sample_of(source)
         source.show_processes, source.interval_s = True, 0.25
         second = await sample_of(source)
@@ -121,7 +116,7 @@ async def test_a_killed_viewer_takes_the_other_half_with_it(server: Sshd, tmp_pa
         "async def run():\n"
         "    target = NodeTarget('n', 'ssh', ssh='spark', command=sys.argv[1])\n"
         "    source = SshSource(target, ssh_options=sys.argv[2:])\n"
-        f"    print(type(await source.poll({DEADLINE_S})).__name__, flush=True)\n"
+        f"    print(type(await source.poll({AMPLE_S})).__name__, flush=True)\n"
         "    await asyncio.Event().wait()\n"
         "asyncio.run(run())\n"
     )
@@ -144,7 +139,7 @@ async def test_an_unknown_host_key_is_never_taken(server: Sshd, tmp_path: Path) 
     known = tmp_path / "known_hosts"
     known.touch()
     options = server.options("unknown", UserKnownHostsFile=str(known))
-    async with ssh_source(server, options=options) as source:
+    async with source_of(options, runs()) as source:
         failure = await failure_of(source)
     assert failure.kind is FailureKind.HOST_KEY
     assert failure.message.startswith(
@@ -163,12 +158,8 @@ async def test_a_command_that_hangs_is_ended_there(
     command = str(
         program(tmp_path, "stand-in", f"trap : TERM; echo $$ >> {pids}; while :; do sleep 0.1; done")
     )
-    target = NodeTarget("n", "ssh", ssh="spark", command=command, ssh_bundle=True)
-    source = SshSource(target, ssh_options=server.options())
-    try:
+    async with source_of(server.options(), runs(command, ssh_bundle=True)) as source:
         failure = await failure_of(source)
-    finally:
-        await source.close()
     noted = (tmp_path / "pids").read_text(encoding="utf-8").split()
     assert [has_ended(int(pid)) for pid in noted] == [True]
     assert failure.kind is FailureKind.TIMEOUT
@@ -178,7 +169,7 @@ async def test_a_command_that_hangs_is_ended_there(
 async def test_a_killed_agent_is_started_again(server: Sshd, tmp_path: Path) -> None:
     """If the process there is killed in mid-stream, the failure says so, and the next attempt has samples."""
     pause = Pause()
-    async with ssh_source(server, real_with_pid(tmp_path), pause=pause) as source:
+    async with source_of(server.options(), runs(real_with_pid(tmp_path)), pause) as source:
         first = await sample_of(source)
         process = RemoteProcess(tmp_path)
         process.kill()
@@ -203,13 +194,7 @@ async def test_a_remote_that_hangs_costs_a_deadline_and_then_the_connection(
 ) -> None:
     """Each poll ends with its deadline; a connection that stays silent is given up and made again."""
     clock, pause = FakeClock(), Pause()
-    target = NodeTarget(
-        "n",
-        "ssh",
-        ssh="spark",
-        command=script(tmp_path, f"echo '{HELLO}'; cat > /dev/null"),
-        ssh_bundle=False,
-    )
+    target = runs(script(tmp_path, f"echo '{HELLO}'; cat > /dev/null"))
     source = SshSource(target, ssh_options=server.options(), clock=clock, sleep=pause)
     assert source._keeper is None
     early = await failure_of(source, deadline_s=0.0)
@@ -238,7 +223,7 @@ async def test_a_late_answer_is_not_taken_for_the_next_one(server: Sshd, tmp_pat
     text = f"""echo '{HELLO}'
         read question; cat {shlex.quote(str(gate))}; echo '{early}'
         read question; echo '{late}'; cat"""
-    async with ssh_source(server, script(tmp_path, text)) as source:
+    async with source_of(server.options(), runs(script(tmp_path, text))) as source:
         await source.poll(0.0)
         await source._settled.wait()
         await failure_of(source, deadline_s=0.2)
@@ -250,20 +235,9 @@ async def test_a_late_answer_is_not_taken_for_the_next_one(server: Sshd, tmp_pat
 
 # Machines with nothing but Python: the reader is sent through a real ssh; what can go wrong on the way.
 
-TARGET = NodeTarget("n", "ssh", ssh="spark")
 ASKED = 'exec sh -c "$SSH_ORIGINAL_COMMAND"'
 """The end of a forced command that does what ssh asked for."""
 LOW = 10
-
-
-@asynccontextmanager
-async def source_of(options: tuple[str, ...], target: NodeTarget = TARGET) -> AsyncIterator[SshSource]:
-    """Return a source that is closed at the end."""
-    source = SshSource(target, ssh_options=options)
-    try:
-        yield source
-    finally:
-        await source.close()
 
 
 async def read_once(options: tuple[str, ...], target: NodeTarget = TARGET) -> NodeIdentity:

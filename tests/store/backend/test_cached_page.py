@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -17,9 +16,9 @@ from sparktop.panels.server.detail import backend_sections
 from sparktop.panels.server.panel import footnote
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
-from sparktop.store import SourceKey, Store
+from sparktop.store import SourceKey
+from tests.store.conftest import World
 
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 TPS = 100.0
 PageOf = Callable[[float, int, float | None], bytes]
 
@@ -49,7 +48,7 @@ sglang:generation_tokens_total{labels} {seen:.0f}
 
 
 @dataclass
-class World:
+class Cached(World):
     """A server that makes 100 tokens a second, its page, and a proxy that keeps it for `ttl_s` seconds."""
 
     ttl_s: float = 0.0
@@ -61,15 +60,13 @@ class World:
     step_s: float = 0.0
     """Length of a step that makes a token for each request; 0: steps are shorter than a poll."""
     hung_at: float = float("inf")
-    at: float = 1000.0
-    store: Store = field(init=False)
     kept: tuple[float, bytes] = (-1.0, b"")
     seen: set[BackendState] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Watch the server."""
-        watch = Watch(backends=(BackendTarget("a", "http://a:8000"),), interval_s=self.interval_s)
-        self.store = Store(watch, clock=lambda: self.at, now=lambda: EPOCH + timedelta(seconds=self.at))
+        self.watch = Watch(backends=(BackendTarget("a", "http://a:8000"),), interval_s=self.interval_s)
+        super().__post_init__()
 
     def origin(self) -> bytes:
         """Return the page of the server itself; reading it costs CPU time."""
@@ -95,24 +92,14 @@ class World:
             self.at += self.interval_s
             self.poll()
             self.store.judge()
-            self.seen.add(self.view.state)
-        return self.view
-
-    @property
-    def view(self) -> BackendView:
-        """The newest view."""
-        return self.store.snapshot().backends[0]
-
-    def messages(self) -> list[str]:
-        """Return all events and alerts."""
-        snapshot = self.store.snapshot()
-        return [one.message for one in snapshot.events] + [one.message for one in snapshot.alerts]
+            self.seen.add(self.view("a").state)
+        return self.view("a")
 
 
 @pytest.mark.parametrize(("ttl_s", "says_age"), [(4.5, False), (15.0, True)])
 def test_a_cached_page_is_marked_and_its_rates_are_exact(ttl_s: float, *, says_age: bool) -> None:
     """Its period is named, tokens are counted from change to change, and the server just works."""
-    world = World(ttl_s, says_age=says_age)
+    world = Cached(ttl_s=ttl_s, says_age=says_age)
     world.run(4 * ttl_s + 2)
     for _ in range(round(6 * ttl_s)):
         view = world.run(1.0)
@@ -130,7 +117,7 @@ def test_a_cached_page_is_marked_and_its_rates_are_exact(ttl_s: float, *, says_a
 
 def test_the_mark_is_on_every_form() -> None:
     """Panel, detail, text and JSON say how often the page changes."""
-    view = (world := World(5.0)).run(60.0)
+    view = (world := Cached(ttl_s=5.0)).run(60.0)
     words = "the page changes every 5 s"
     assert words in "".join(map(row_text, footnote(view, on_board=True)))
     rows = [row for section in backend_sections(view, {}, 60) for row in section.rows]
@@ -145,14 +132,14 @@ def test_the_mark_is_on_every_form() -> None:
 @pytest.mark.parametrize(
     "world",
     [
-        World(),
-        World(page_of=sglang_page),
-        World(interval_s=5.0),
-        World(step_s=3.2, running=8),
+        Cached(),
+        Cached(page_of=sglang_page),
+        Cached(interval_s=5.0),
+        Cached(step_s=3.2, running=8),
     ],
     ids=["busy", "sglang", "slow polls", "steps of prefill"],
 )
-def test_a_live_page_is_not_marked(world: World) -> None:
+def test_a_live_page_is_not_marked(world: Cached) -> None:
     """A busy, an idle, and a server whose page changes once in many steps."""
     for _ in range(12):
         assert world.run(5.0).page_note is None
@@ -161,7 +148,7 @@ def test_a_live_page_is_not_marked(world: World) -> None:
 @pytest.mark.parametrize(("ttl_s", "says_age"), [(0.0, False), (15.0, True)])
 def test_a_hang_is_seen_nevertheless(ttl_s: float, *, says_age: bool) -> None:
     """The time without progress of an engine that hangs is measured through a cache as well."""
-    world = World(ttl_s, says_age=says_age)
+    world = Cached(ttl_s=ttl_s, says_age=says_age)
     world.run(100.0)
     world.hung_at = world.at
     view = world.run(121.0 + 2.5 * ttl_s)

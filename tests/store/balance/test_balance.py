@@ -27,7 +27,8 @@ from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
 from sparktop.store import SourceKey
 from sparktop.store.balance_judging import sweep_event, verdict_event
-from tests.store.fed_traces import NAMES, START, Look, Pair, lane, lives, looks
+from tests.store.conftest import START
+from tests.store.fed_traces import NAMES, Look, Pair, lane, lives, looks
 
 pytestmark = pytest.mark.long
 

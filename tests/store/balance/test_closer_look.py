@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -12,10 +11,10 @@ from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.router import Scrape
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.store import SourceKey, Store
-from tests.store.fed_traces import START, Pair, lane
+from sparktop.store import SourceKey
+from tests.store.conftest import START, World
+from tests.store.fed_traces import Pair, lane
 
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 EVERY_S, LOOK_S, POLL_S = 15.0, 75.0, 0.25
 BEGAN = 120.0
 ENDED = BEGAN + LOOK_S
@@ -33,26 +32,21 @@ def watched(until_s: float, *, stops_s: float = 1e9) -> list[Snapshot]:
 
     From `stops_s` on there are no more samples.
     """
-    now = 0.0
     scrape = Scrape("main", EVERY_S)
     targets = tuple(BackendTarget(name, f"http://{name}", scrape=scrape, group="g") for name in NAMES)
-    store = Store(
-        Watch(backends=targets, source="test"),
-        clock=lambda: now,
-        now=lambda: EPOCH + timedelta(seconds=now),
-    )
+    world = World(Watch(backends=targets, source="test"), at=0.0)
     chance = random.Random(1)  # noqa: S311 - no secret
     found: list[Snapshot] = []
     for tick in range(round(until_s / POLL_S)):
-        now = tick * POLL_S
+        world.at = now = tick * POLL_S
         for index, name in enumerate(NAMES):
             is_scraped = (now + 7 * index) % EVERY_S == 0
             if (BEGAN <= now < ENDED or is_scraped) and now < stops_s:
                 here = lane("0", 16.0 + chance.choice((-1, 0, 1)), 0.0, 500 * now, life_s=2.0)
-                store.accept(SourceKey.backend(name), EngineSample(now, "vllm", lanes=(here,)), 1.0)
+                world.store.accept(SourceKey.backend(name), EngineSample(now, "vllm", lanes=(here,)), 1.0)
         if now % 1 == 0:
-            store.judge()
-            found.append(store.snapshot())
+            world.store.judge()
+            found.append(world.snapshot())
     return found
 
 
