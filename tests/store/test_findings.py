@@ -13,7 +13,7 @@ from sparktop.events import event_document
 from sparktop.model.event import Finding, Phase, Severity, Sure
 from sparktop.model.snapshot import Situation
 from sparktop.panels.parts.figures import finding_note, findings_section
-from sparktop.panels.parts.text import row_text
+from sparktop.panels.parts.text import row_text, shorten_piece
 from sparktop.report import markdown_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render as text_of
@@ -100,7 +100,9 @@ def test_a_finding_in_every_form(told: Told) -> None:
     world.store.judge()
     snapshot = world.store.snapshot()
     (backend,) = snapshot.backends
-    assert SAID in row_text(finding_note(backend.findings))
+    note = finding_note(backend.findings)
+    assert SAID in row_text(note)
+    assert row_text(shorten_piece(note, 44)) == " ▲ prefix cache never hits (likely) enter "
     (section,) = findings_section(backend.findings, 40)
     drawn = " ".join(row_text(row).strip() for row in section.rows)
     assert "2,096 tokens; prompts have 812" in drawn

@@ -453,13 +453,19 @@ def finding_note(findings: tuple[Finding, ...]) -> Row:
 
     Where several need attention, their number stands behind the sign, as in the header.
     """
-    graded = [(finding.severity, finding.said) for finding in findings if finding.severity is not None]
+    graded = [(finding.severity, finding) for finding in findings if finding.severity is not None]
     if not graded:
         return []
-    severity, line = max(graded, key=lambda worst: worst[0].rank)
+    severity, finding = max(graded, key=lambda worst: worst[0].rank)
     several = f"{len(graded)}" if len(graded) > 1 else ""
-    said = (f" {SEVERITY_SIGNS[severity]}{several} {line} ", _BY_SEVERITY[severity])
-    return [said, ("enter ", "key")]
+    sign = f"{SEVERITY_SIGNS[severity]}{several} "
+    return [*_note_runs(sign, finding, _BY_SEVERITY[severity]), ("enter ", "key")]
+
+
+def _note_runs(sign: str, finding: Finding, role: str) -> Row:
+    """Return a sign and the line; apart from it how sure it is, which stays where the line is cut."""
+    doubt: Row = [(f"{finding.doubt.lstrip()} ", role)] if finding.doubt else []
+    return [(f" {sign}{finding.line} ", role), *doubt]
 
 
 START_KINDS = frozenset({SHORT, FITS})
@@ -474,7 +480,7 @@ def calm_note(findings: Sequence[Finding]) -> Row:
     if not findings:
         return []
     key: Row = [] if findings[0].kind == YARDSTICKS else [("enter ", "key")]
-    return [(f" {findings[0].said} ", "muted"), *key]
+    return [*_note_runs("", findings[0], "muted"), *key]
 
 
 def findings_section(findings: Sequence[Finding], width: int) -> list[Section]:

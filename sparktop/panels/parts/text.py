@@ -339,9 +339,9 @@ def _least_width(piece: Sequence[Run]) -> int:
 
 
 def _around_last_words(piece: Sequence[Run]) -> tuple[Row, Row, Row]:
-    """Divide styled text into what is before its last words, these, and the keys behind them."""
+    """Divide styled text into what is before its last words, these, and the keys and brackets behind them."""
     end = len(piece)
-    while end > 1 and piece[end - 1][1] == "key":
+    while end > 1 and (piece[end - 1][1] == "key" or piece[end - 1][0].startswith("(")):
         end -= 1
     return [*piece[: max(0, end - 1)]], [*piece[max(0, end - 1) : end]], [*piece[end:]]
 
@@ -351,7 +351,7 @@ def shorten_piece(piece: Sequence[Run], room: int) -> Row:
 
     What is in brackets goes first, then parts after " · ", from the last one, then clauses that end with a
     comma or the like, as long as half of the text remains, and last the words at its end. Keys behind the
-    last words stay.
+    last words stay, as do brackets that are pieces of their own.
     """
     start, ((text, role),), keys = _around_last_words(piece)
     left = room - row_width(start) - row_width(keys)
