@@ -221,8 +221,11 @@ def _verdict_of_states(snapshot: Snapshot) -> Verdict:
     swept = [balance for balance in groups if balance.in_sweep and not _is_settled(balance)]
     if swept or any(view.in_sweep for view in backends):
         swung = next((balance for balance in balances_read_first(swept) if balance.word.bad), None)
-        words = said if swung is None else f"{said}; {swung.group}: {swung.word.value}{swung.sweep_words}"
-        return Verdict(Severity.INFO, words, said, key="" if swung is None else "w")
+        if swung is None:
+            return Verdict(Severity.INFO, said, said)
+        # The sweep may load another target than the group's router, which is not named.
+        whose = f" of {swung.group}" if len(groups) > 1 else ""
+        return Verdict(Severity.INFO, f"{said}; balance{whose} during the sweep: {swung.word.value}", said)
     for router in snapshot.routers:
         if router.slow is not None and router.failure is None:
             return Verdict(Severity.INFO, f"{router.name} is slow: {router.slow}", f"{router.name} is slow")
@@ -250,7 +253,7 @@ def _verdict_of_doubt(balance: Balance, said: str, *, is_calm: bool) -> Verdict:
     if balance.too_few and not doubt.bad:
         head, short = (f"all well: {said}", "all well") if is_calm else (said, said)
         severity = None if is_calm else Severity.INFO
-        return Verdict(severity, f"{head}; {group}: balance {balance.title}", short, key="w")
+        return Verdict(severity, f"{head}; {group}: balance {balance.title}", short)
     wait_s = balance.needed_s - balance.window_s
     judged = f"balance known in {wait_s:.0f} s" if wait_s >= 1 else "balance unknown"
     judged = f"perhaps {doubt.value}" if doubt.bad else judged

@@ -129,10 +129,10 @@ def weightiest(lines: Iterable[Line], when: datetime, within_s: float) -> Line |
     return min(near, key=lambda line: (-line.severity.rank, apart_s[line]), default=None)
 
 
-def pivot(moment: Moment, at: datetime | None = None) -> datetime | None:
-    """Return the moment of the weightiest event of the minute that begins at `at`, or of the span if None.
+def pivot(moment: Moment, at: datetime | None = None) -> Event | None:
+    """Return the weightiest event of the minute that begins at `at`, or of the span if None.
 
-    Of equal ones it is the first. Without an event return `at`.
+    Of equal ones it is the first. None without an event.
     """
     end = moment.end if at is None else at + timedelta(minutes=1)
     candidates = [
@@ -140,8 +140,7 @@ def pivot(moment: Moment, at: datetime | None = None) -> datetime | None:
         for event in moment.events
         if event.phase is not Phase.END and (at or moment.start) <= event.at < end
     ]
-    first = min(candidates, key=lambda event: (-event.severity.rank, event.at), default=None)
-    return at if first is None else first.at
+    return min(candidates, key=lambda event: (-event.severity.rank, event.at), default=None)
 
 
 def compare_minutes(moment: Moment, at: datetime) -> tuple[tuple[Moved, ...], str]:

@@ -67,14 +67,15 @@ def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> li
     """
     inner = width - 4
     first = pivot(moment, at - _HALF)
-    when = at if first is None or first == at - _HALF else first
+    when = at if first is None else first.at
     lines, rest = what_happened(moment)
     worst = weightiest(lines, when, AROUND_S / 2)
     moved, why_none = compare_minutes(moment, when)
     parts = [] if worst is None else [f"{worst.subject}: {clean(worst.words, _LONG)}"]
     parts += [change.words(change.subject) for change in moved[:1]]
     said = "; ".join(parts) or "nothing changed by more than its scatter"
-    title = f"the minute before and after {_clock(when)}"
+    near = "" if _clock(when) == _clock(at) else f", the main event near {_clock(at)}"
+    title = f"the minute before and after {_clock(when)}{near}"
     figures = list(_moved_rows(moved, inner)) or [[label(line)] for line in wrap_sentence(why_none, inner)]
     listed = [row for line in lines for row in _line_rows(line, inner)]
     listed += [[label(line)] for line in wrap_sentence(rest, inner)]

@@ -251,6 +251,8 @@ _MOST_GAPS = 5
 _MOST_ON_PAGE = 1000
 """Lines on what happened, on a page that a browser scrolls."""
 _SERVER = Column("Server", Kind.NAME)
+_LATER = timedelta(seconds=1)
+"""Time after the one asked for from which on it is said that the figures are divided there."""
 _FEW = 8
 """With more servers or machines than this, Markdown has no table of their figures: forum posts are short."""
 _LINES = "Lines at events: ▲ warning, ✖ critical, M mark; pale lines: others."
@@ -290,7 +292,7 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
             *(table for kind in (BACKEND, NODE) for table in _figures_table(moment, kind, on_page=on_page)),
         ),
         *_table_sections(width, _states_table(moment)),
-        _around_section(moment, pivot(moment)),
+        *(_around_section(moment, first.at) for first in (pivot(moment),) if first is not None),
         _events_section(moment, _MOST_ON_PAGE if on_page else PAGE_LINES),
         Section(
             "Marks", items=tuple(f"{_time_words(moment, at)} {escaped(word)}" for at, word in moment.marks)
@@ -468,19 +470,25 @@ def _events_section(moment: Moment, most: int) -> Section:
 
 def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
     """Yield what changed most in the minute that begins at `at`, figures before and after, and the list."""
-    when = pivot(moment, at) or at
+    turn = pivot(moment, at)
+    when = at if turn is None else turn.at
     first = weightiest(what_happened(moment)[0], when, AROUND_S)
     words = [] if first is None else [f"{code(first.subject)}: {escaped(clean(first.words, _LONG))}"]
     words += [change.words(code(change.subject)) for change in compare_minutes(moment, when)[0][:1]]
-    yield Section(paragraphs=(f"**{_time_words(moment, when)} {'; '.join(words) or 'nothing changed'}**",))
+    head = [f"**{_time_words(moment, when)} {'; '.join(words) or 'nothing changed'}**"]
+    if turn is not None and when - at >= _LATER:
+        named = f"{code(turn.subject)}: {escaped(clean(turn.message, _LONG))}"
+        head.append(
+            f"Asked for {_time_words(moment, at)}; the weightiest event of the minute from then on, {named}, "
+            f"divides the figures at {_time_words(moment, when)}."
+        )
+    yield Section(paragraphs=tuple(head))
     yield _around_section(moment, when)
     yield _events_section(moment, PAGE_LINES)
 
 
-def _around_section(moment: Moment, when: datetime | None) -> Section:
+def _around_section(moment: Moment, when: datetime) -> Section:
     """Return a table of the figures that moved from the minute before `when` to the minute after it."""
-    if when is None:
-        return Section()
     moved, why_none = compare_minutes(moment, when)
     title = f"The minute before and after {_time_words(moment, when)}"
     if not moved:

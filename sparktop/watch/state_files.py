@@ -113,25 +113,29 @@ def _start_time(pid: int) -> str | None:
 async def follow_announced(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
     """Report every `LOOK_EVERY_S` seconds to the store which of its servers other processes load."""
     begun: dict[int, frozenset[str]] = {}  # by process: names for which `begin_own_load` was called
+    told: dict[int, tuple[str, ...]] = {}  # by process: the addresses of the load that an event tells
     while True:
         watched = [
             (address_of(target.url), target.name)
             for target in store.targets()
             if isinstance(target, BackendTarget | RouterTarget)
         ]
+        loads = announced_loads()
         now = {
             pid: frozenset(name for at, name in watched if at is not None and at in map(address_of, urls))
-            for pid, urls in announced_loads().items()
+            for pid, urls in loads.items()
         }
         for pid in begun.keys() - now.keys():
-            names = begun.pop(pid)
+            names, _ = begun.pop(pid), told.pop(pid)
             store.end_own_load(names.difference(*begun.values()))  # the others still load theirs
         for pid, names in now.items():
             before = begun.get(pid, frozenset())
             if new := names - before:
                 begun[pid] = before | new
                 store.begin_own_load(new)
-                store.note("sweep", f"load on {', '.join(sorted(new))} by a sweep of process {pid}")
+                if told.get(pid) != loads[pid]:  # else more of what it loads is watched now
+                    store.note("sweep", f"load on {', '.join(sorted(new))} by a sweep of process {pid}")
+                told[pid] = loads[pid]
         await sleep(LOOK_EVERY_S)
 
 

@@ -293,6 +293,18 @@ def test_nothing_is_well_before_the_balance_is_known(word: BalanceWord, now: Bal
     assert shown(balance=(group,), backends=(resting,)).words == "all well: 1 idle"
 
 
+def test_a_sweep_s_own_load_is_no_verdict_on_the_router() -> None:
+    """The top line does not name the router, which the sweep may pass by, nor a key for what it has not said."""
+    swept = BackendView("a", "http://a:1", "g", state=BackendState.BORED, running=3.0, in_sweep=True)
+    starved = replace(SWING, word=BalanceWord.STARVED, word_now=BalanceWord.STARVED, in_sweep=True)
+    found = shown(balance=(starved,), backends=(swept,))
+    assert found == Verdict(Severity.INFO, "1 bored; balance during the sweep: starved", "1 bored")
+    other = replace(starved, group="q", word=BalanceWord.BALANCED)
+    assert "; balance of proxy during" in shown(balance=(starved, other), backends=(swept,)).words
+    few = replace(SWING, word=BalanceWord.UNKNOWN, word_now=BalanceWord.UNKNOWN, too_few=True)
+    assert shown(balance=(few,), backends=(replace(swept, in_sweep=False),)).key == ""
+
+
 # Groups of hundreds of servers: order, outdated figures, filter, lists.
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -115,8 +115,19 @@ def test_the_weightiest_keep_their_line_in_order_of_time() -> None:
     assert [one.words for one in lines if one.severity is Severity.CRITICAL] == ["engine-dead of spark-9"]
     assert list(lines) == sorted(lines, key=lambda one: one.at)
     assert rest.startswith("Without a line of their own, since they weigh less: ")
-    assert pivot(moment(*small, worst)) == worst.at
-    assert pivot(moment(*small, worst), at(240)) == at(240)
+    assert pivot(moment(*small, worst)) == pivot(moment(*small, worst), at(250)) == worst
+    assert pivot(moment(*small, worst), at(240)) == small[240]
+
+
+def test_a_report_that_is_asked_for_another_time_than_it_divides_says_so() -> None:
+    """With the event that it took instead, and both times."""
+    found = moment(event(301.5, "engine-dead", "spark-9", Phase.BEGIN, Severity.CRITICAL))
+    said = (
+        "Asked for 09:04:17; the weightiest event of the minute from then on, `spark-9`: engine-dead of spark-9, "
+        "divides the figures at 09:05:01."
+    )
+    assert said in moment_report(found, "md", at=at(257))
+    assert "Asked for" not in moment_report(found, "md", at=at(301))
 
 
 def test_what_began_at_several_servers_has_the_time_of_the_last_and_one_end() -> None:

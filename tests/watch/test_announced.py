@@ -121,7 +121,28 @@ def test_the_monitor_beside_a_sweep_knows_whose_load_it_is(
     assert event.message == f"load on a by a sweep of process {other.pid}"
 
 
-A, B = (BackendTarget(name, f"http://127.0.0.1:{port}") for name, port in (("a", 8000), ("b", 8001)))
+def test_one_sweep_is_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where some of its servers are watched only later; another sweep of the same process is another."""
+    store = Store(Watch(backends=(A,)))
+    loads = iter([{7: (A.url, B.url)}, {7: (A.url, B.url)}, {7: (A.url, B.url, C.url)}])
+    monkeypatch.setattr(state_files, "announced_loads", lambda: next(loads))
+    events: list[list[str]] = []
+
+    async def turn(_: float) -> None:
+        events.append([event.message for event in store.snapshot().events])
+        if len(events) == 3:
+            raise asyncio.CancelledError
+        store.add((B, C)[len(events) - 1])
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(follow_announced(store, turn))
+    first, second = (f"load on {name} by a sweep of process 7" for name in "ac")
+    assert events == [[first], [first], [first, second]]
+
+
+A, B, C = (
+    BackendTarget(name, f"http://127.0.0.1:{port}") for name, port in (("a", 8000), ("b", 8001), ("c", 8002))
+)
 
 
 @pytest.mark.parametrize(
