@@ -91,6 +91,10 @@ class CurveLine(Struct, frozen=True):
     """The publication of the values; None for values measured here."""
     definition: str | None = None
     """The publication's definition of the metric, where it differs from sparktop's."""
+    place: int = 0
+    """Its place among the lines of all plots, which gives its colour: a plot may lack lines before it."""
+    number: int = 0
+    """Its place among the targets, or among the publications, which gives its letter."""
 
 
 class LimitLine(Struct, frozen=True):

@@ -294,7 +294,7 @@ def test_nothing_is_well_before_the_balance_is_known(word: BalanceWord, now: Bal
 
 
 def test_a_sweep_s_own_load_is_no_verdict_on_the_router() -> None:
-    """The top line does not name the router, which the sweep may pass by, nor a key for what it has not said."""
+    """The top line does not name the router, which the sweep may pass by, nor a key for what is left out."""
     swept = BackendView("a", "http://a:1", "g", state=BackendState.BORED, running=3.0, in_sweep=True)
     starved = replace(SWING, word=BalanceWord.STARVED, word_now=BalanceWord.STARVED, in_sweep=True)
     found = shown(balance=(starved,), backends=(swept,))

@@ -123,8 +123,8 @@ def test_a_report_that_is_asked_for_another_time_than_it_divides_says_so() -> No
     """With the event that it took instead, and both times."""
     found = moment(event(301.5, "engine-dead", "spark-9", Phase.BEGIN, Severity.CRITICAL))
     said = (
-        "Asked for 09:04:17; the weightiest event of the minute from then on, `spark-9`: engine-dead of spark-9, "
-        "divides the figures at 09:05:01."
+        "Asked for 09:04:17; the weightiest event of the minute from then on, `spark-9`: engine-dead of "
+        "spark-9, divides the figures at 09:05:01."
     )
     assert said in moment_report(found, "md", at=at(257))
     assert "Asked for" not in moment_report(found, "md", at=at(301))

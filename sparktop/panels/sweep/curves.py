@@ -40,12 +40,9 @@ def better_words(*, more: bool, mean: bool = True) -> str:
     return "higher is better" if more else f"{'mean, ' if mean else ''}lower is better"
 
 
-def line_letter(lines: Sequence[CurveLine], index: int) -> str:
-    """Return the character of line `index`: "A", "B" … for targets, "1", "2" … for published references."""
-    before = [line for line in lines[:index] if (line.reference is None) == (lines[index].reference is None)]
-    if lines[index].reference is None:
-        return part_letter(len(before))
-    return str(1 + len(before) % 9)
+def line_letter(line: CurveLine) -> str:
+    """Return the character of a line: "A", "B" … for targets, "1", "2" … for published references."""
+    return part_letter(line.number) if line.reference is None else str(1 + line.number % 9)
 
 
 def legend_pieces(plots: Sequence[CurvePlot], *, short: bool = False) -> list[Row]:
@@ -54,14 +51,14 @@ def legend_pieces(plots: Sequence[CurvePlot], *, short: bool = False) -> list[Ro
     The name of a published reference is followed by its source. With `short`, lines that were measured here
     have their letter only.
     """
-    lines = max((plot.lines for plot in plots), key=len, default=())
+    by_place = {line.place: line for plot in plots for line in plot.lines}
+    lines = [by_place[place] for place in sorted(by_place)]
     pieces: list[Row] = []
-    for index, line in enumerate(lines):
+    for line in lines:
         sample = "⠄ ⠄ " if line.reference is not None else "" if short else "⠶⠶⠶ "
         name = fit(line.name, min(24, cell_width(line.name)))
         where = [label(f" ({line.reference})")] if line.reference is not None else []
-        letter = line_letter(lines, index)
-        pieces.append([(f"{letter} {sample}", part_role(index)), (name, "text"), *where])
+        pieces.append([(f"{line_letter(line)} {sample}", part_role(line.place)), (name, "text"), *where])
     if any(point.value.low is not None for line in lines for point in line.points):
         pieces.append([("┬┴", "text"), label(f" 95 % CI{'' if short else ' (where it has room)'}")])
     if any(point.missed for plot in plots for line in plot.lines for point in line.points):
@@ -136,12 +133,12 @@ def _plot_bars(plot: CurvePlot, width: int, tall: int, room: int) -> list[Row]:
     for index, line in enumerate(plot.lines):
         for row in range(tall):
             first = row == (tall - 1) // 2
-            letter = (f"{line_letter(plot.lines, index)} ", part_role(index))
+            letter = (f"{line_letter(line)} ", part_role(line.place))
             rows.append(fit_row([letter, label(fit(line.name, names))] if first else [], names + 3))
             if cells >= _LEAST_BAR:
                 share = line.points[0].value.mean / top if top > 0 else 0.0
                 (full, _), empty = bar_runs(share, cells, "generation")
-                rows[-1] += [(full, part_role(index)), empty]
+                rows[-1] += [(full, part_role(line.place)), empty]
             if first:
                 rows[-1] += [figure(f" {words[index]}")]
     return rows
@@ -172,7 +169,7 @@ _WIDE = 56
 _ROUND = tuple(step * 10.0**power for step in (1, 5, 2) for power in range(-3, 7))
 """Values that a logarithmic scale labels, the roundest first."""
 _LIMIT = 1000
-"""Number of the layer of limit lines in the dot grid; curves have the index of their line."""
+"""Number of the layer of limit lines in the dot grid; curves have the place of their line."""
 _MISSED = 1001
 """Number of the layer of points that miss the limit of their plot."""
 _AROUND = 3
@@ -359,16 +356,17 @@ def _draw_curves(place: _PlotPlaces, plot: CurvePlot, worst_first: Sequence[int]
         line = plot.lines[index]
         dots = [(place.x(point.point.value), place.y(point.value.mean)) for point in line.points]
         for start, end in pairwise(dots):
-            grid.line(start, end, index, sparse=line.reference is not None)
+            grid.line(start, end, line.place, sparse=line.reference is not None)
     grid.take_turns()
     for index in worst_first:
-        for point in plot.lines[index].points:
-            column, row = place.x(point.point.value) // 2, grid.row_of(place.y(point.value.mean))
-            grid.put(column, row, line_letter(plot.lines, index), _MISSED if point.missed else index)
-    # No end of an interval is in the cell of a letter.
-    for index, line in enumerate(plot.lines):
+        line = plot.lines[index]
         for point in line.points:
-            _draw_interval(place, point, index)
+            column, row = place.x(point.point.value) // 2, grid.row_of(place.y(point.value.mean))
+            grid.put(column, row, line_letter(line), _MISSED if point.missed else line.place)
+    # No end of an interval is in the cell of a letter.
+    for line in plot.lines:
+        for point in line.points:
+            _draw_interval(place, point, line.place)
 
 
 def _names_width(plot: CurvePlot, width: int) -> int:
@@ -398,7 +396,7 @@ def _names_rows(plot: CurvePlot, place: _PlotPlaces, best_first: Sequence[int], 
         first = min(max(first, ends[index] - alike // 2), tall - 1 - left)
         line = plot.lines[index]
         name = fit(line.name, min(width - _BEFORE_NAME, cell_width(line.name)))
-        rows[first] = [(f" {line_letter(plot.lines, index)} {name}", part_role(index))]
+        rows[first] = [(f" {line_letter(line)} {name}", part_role(line.place))]
         first += 1
     return [fit_row(row, width) for row in rows]
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from sparktop.errors import UsageError, did_you_mean
 from sparktop.model.load import Level, LoadMode, concurrency_point
 from sparktop.model.sweep import Value
-from sparktop.model.text import clean
+from sparktop.model.text import clean, names_in_words
 from sparktop.model.yardsticks import Reference, TableTarget
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import (
@@ -296,6 +296,18 @@ def has_like_lengths(load: Level, other: Level) -> bool:
         here is None or facing is None or _are_alike(here, facing, ALIKE_WITHIN_PERCENT)
         for here, facing in pairs
     )
+
+
+def are_comparable(series: Series, other: Series) -> bool:
+    """Return whether two series have levels of similar lengths, so that a difference says something."""
+    return any(has_like_lengths(mine.load, theirs.load) for mine in series.levels for theirs in other.levels)
+
+
+def other_load_words(series: Series) -> str:
+    """Return why a series is not compared: "left out: other load, 1,024 tokens in, 128 out"."""
+    lengths = dict.fromkeys((level.load.pp, level.load.tg) for level in series.levels)
+    texts = [["?" if count is None else f"{count:,}" for count in pair] for pair in lengths]
+    return f"left out: other load, {names_in_words([f'{pp} tokens in, {tg} out' for pp, tg in texts])}"
 
 
 def _need_lengths(series: Sequence[Series]) -> bool:

@@ -131,9 +131,10 @@ def curve_drawing(plot: CurvePlot, x_title: str = LoadKind.CONCURRENCY.amount) -
         notes=[("limit", limit.words) for limit in plot.limits] + [_HOLLOW] * hollow,
     )
     parts = [*frame.svg_elements(), *_limit_lines(plot, frame)]
-    parts += [_curve_svg(frame, line, number, METRICS[plot.metric]) for number, line in enumerate(plot.lines)]
+    parts += [_curve_svg(frame, line, line.place, METRICS[plot.metric]) for line in plot.lines]
     ends = [(line.name, line.points[-1]) for line in plot.lines]
-    parts += frame.names([(name, end.point.value, end.value.mean) for name, end in ends])
+    numbers = [line.place for line in plot.lines]
+    parts += frame.names([(name, end.point.value, end.value.mean) for name, end in ends], numbers)
     texts = (
         f"{clean(line.name)}: {', '.join(_point_words(point, METRICS[plot.metric]) for point in line.points)}"
         for line in plot.lines

@@ -19,7 +19,15 @@ from sparktop.report.document.document import Cell, Grid, Untrusted, bullets, es
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate
-from sparktop.sweep.compare.series import PREFIX, Series, has_like_lengths, load_reference, series_of
+from sparktop.sweep.compare.series import (
+    PREFIX,
+    Series,
+    are_comparable,
+    has_like_lengths,
+    load_reference,
+    other_load_words,
+    series_of,
+)
 from sparktop.sweep.formats.report import (
     answer,
     caveats,
@@ -309,13 +317,9 @@ def _published_cells(
         if lone or mine.name in {theirs.name, by_strategy.get(theirs.name)}
     ]
     for measured, a_series in pairs:
-        if not any(
-            has_like_lengths(mine.load, level.load) for mine in measured.levels for level in a_series.levels
-        ):
-            left_out.append(
-                f"{code(a_series.name)} of {code(a_series.source)} left out: other load, "
-                f"{_length_words(a_series)}."
-            )
+        if not are_comparable(measured, a_series):
+            words = other_load_words(a_series)
+            left_out.append(f"{code(a_series.name)} of {code(a_series.source)} {words}.")
             continue
         theirs = f"{a_series.name} ({a_series.source})"
         for row in compare([measured, replace(a_series, name=theirs)]).rows:
@@ -395,13 +399,6 @@ def _made_words(source: str) -> str:
 def _is_row(load: Level, other: Level) -> bool:
     """Return whether two loads are of one row of a table, as far as their lengths are known."""
     return (load.point, load.depth) == (other.point, other.depth) and has_like_lengths(load, other)
-
-
-def _length_words(a_series: Series) -> str:
-    """Return the lengths of the levels of a series: "1,024 tokens in, 128 out", "?" for what is unknown."""
-    lengths = dict.fromkeys((level.load.pp, level.load.tg) for level in a_series.levels)
-    texts = [["?" if count is None else f"{count:,}" for count in pair] for pair in lengths]
-    return names_in_words([f"{pp} tokens in, {tg} out" for pp, tg in texts])
 
 
 def _matrix_tables(

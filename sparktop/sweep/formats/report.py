@@ -31,7 +31,15 @@ from sparktop.sweep.compare.compare import (
     unlike_notes,
     without_winners,
 )
-from sparktop.sweep.compare.series import Series, SeriesLevel, align_rows, fact_lines, series_of
+from sparktop.sweep.compare.series import (
+    Series,
+    SeriesLevel,
+    align_rows,
+    are_comparable,
+    fact_lines,
+    other_load_words,
+    series_of,
+)
 from sparktop.sweep.formats.tables import (
     TABLES,
     by_concurrency,
@@ -238,11 +246,14 @@ def beside_sections(series: Sequence[Series], others: Sequence[Series]) -> Itera
         for other in others
     ]
     comparison = compare([*series, *others])
-    names, theirs = [own_series.name for own_series in series], [other.name for other in others]
+    alike = [other for other in others if any(are_comparable(own_series, other) for own_series in series)]
+    names, theirs = [own_series.name for own_series in series], [other.name for other in alike]
     grids = [grid for metric in _BESIDE if (grid := versus(comparison, metric, names, theirs)).rows]
     sources = ", ".join(code(name) for name in dict.fromkeys(other.source for other in others))
-    without_levels = () if grids else ("No level has the same load as one of this sweep.",)
-    yield Section(f"Beside {sources}", paragraphs=without_levels, rank=2)
+    left_out = [f"{code(other.name)} {other_load_words(other)}." for other in others if other not in alike]
+    if not grids and not left_out:
+        left_out = ["No level has the same load as one of this sweep."]
+    yield Section(f"Beside {sources}", paragraphs=tuple(left_out), rank=2)
     yield from (Section(table=grid) for grid in grids)
     if comparison.definitions:
         yield Section("Defined differently", items=tuple(_definitions_by_source(comparison)))

@@ -1205,9 +1205,15 @@ class LevelResult(AxisPart):
         return sum(known_powers) / rate if is_known else None
 
     def rate(self, metric: str) -> Rate | None:
-        """Return the rate `metric`; None if it was not measured or its name is not in `RATES`."""
+        """Return the rate `metric`; None if it was not measured or its name is not in `RATES`.
+
+        A peak below another rate of generation is none: answers of about a second fill no whole second.
+        """
         rate = getattr(self, metric) if metric in RATES else None
-        return rate if isinstance(rate, Rate) else None
+        if not isinstance(rate, Rate):
+            return None
+        others = [self.decode_tps, self.pure_decode_tps, self.sustained_tps] if metric == "peak_tps" else []
+        return None if any(other is not None and other.mean > rate.mean for other in others) else rate
 
     @property
     def figures(self) -> dict[str, Value]:

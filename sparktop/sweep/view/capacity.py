@@ -493,7 +493,7 @@ def condition_plots(search: CapacityResult) -> Iterator[CurvePlot]:
             for name, answer in answers.items()
         }
         lines = []
-        for name, parts in results.items():
+        for place, (name, parts) in enumerate(results.items()):
             points = tuple(
                 CurvePoint(
                     search.point(load), value, missed=result.met_percent is not None and _is_missed(result)
@@ -501,7 +501,7 @@ def condition_plots(search: CapacityResult) -> Iterator[CurvePlot]:
                 for load, result in parts
                 if (value := _condition_value(result)) is not None
             )
-            lines += [CurveLine(name, points)] if points else []
+            lines += [CurveLine(name, points, place=place, number=place)] if points else []
         if lines:
             first = next(result for parts in results.values() for _, result in parts)
             yield _condition_plot(first, tuple(lines))

@@ -54,17 +54,17 @@ def curve_plots(
         replace(a_series, levels=tuple(level for level in a_series.levels if level.load.point.kind in kinds))
         for a_series in (*chain.from_iterable(map(published_series, references)), *beside)
     ]
+    own = [*by_depth(series, alone=len(series) == 1 and not others)]
+    theirs = [*by_depth(others)]
     plots = []
     metrics = {name for a_series in series for name in a_series.metrics()}
     # Some tools report no other rate of generated tokens.
     names: tuple[str, ...] = CURVES if metrics & _DECODES else ("output_tps", *CURVES)
     names = AGENT_CURVES if LoadKind.AGENTS in kinds else names
     for name in RATE_CURVES if LoadKind.RATE in kinds else names:
-        alone = len(series) == 1 and not others
-        curves = [_curve_line(a_series, name, reference=False) for a_series in by_depth(series, alone=alone)]
-        if not any(curves):
+        curves = [_curve_line(a_series, name, place, len(own)) for place, a_series in enumerate(own + theirs)]
+        if not any(curves[: len(own)]):
             continue
-        curves += [_curve_line(a_series, name, reference=True) for a_series in by_depth(others)]
         metric = METRICS[name]
         plots.append(
             CurvePlot(
@@ -105,7 +105,8 @@ def by_text(series: Series, *, alone: bool = False) -> Iterator[Series]:
         yield series if text is None else replace(series, name=name, levels=levels)
 
 
-def _curve_line(series: Series, metric: str, *, reference: bool) -> CurveLine | None:
+def _curve_line(series: Series, metric: str, place: int, own: int) -> CurveLine | None:
+    """Return the line at this place of all, of which the first `own` are targets; None without a value."""
     points: dict[LoadPoint, CurvePoint] = {}
     for level in series.levels:
         figure = level.figures.get(metric)
@@ -116,8 +117,9 @@ def _curve_line(series: Series, metric: str, *, reference: bool) -> CurveLine | 
     if not points:
         return None
     ordered = tuple(points[at] for at in sorted(points))
-    definition = series.definitions.get(metric)
-    return CurveLine(series.name, ordered, series.source if reference else None, definition)
+    reference = series.source if place >= own else None
+    number = place if place < own else place - own
+    return CurveLine(series.name, ordered, reference, series.definitions.get(metric), place, number)
 
 
 def limits_of(result: SweepResult) -> tuple[LimitLine, ...]:

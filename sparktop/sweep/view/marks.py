@@ -77,7 +77,7 @@ def _mark_words(reason: Validity, level: LevelResult) -> tuple[str, str]:
         return ttft_error_words(reason.ttft_percent), "TTFT inexact"
     waited_for = None if level.limited_by is None else _WAITED_FOR.get(level.limited_by.kind)
     if code == QUEUE_LIMITED and waited_for is not None:
-        return f"waits for {waited_for}", waited_for
+        return f"{WARNINGS[code].word} for {waited_for}", waited_for
     warning = WARNINGS.get(code)
     counted, asked = level.counted_prompt_tokens, level.asked_prompt_tokens
     if code == SHORT_PROMPT and warning is not None and counted is not None and asked is not None:

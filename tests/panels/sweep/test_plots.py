@@ -18,9 +18,11 @@ from sparktop.model.sweep import (
 )
 from sparktop.panels.parts.figures import part_role
 from sparktop.panels.parts.text import row_text, row_width
-from sparktop.panels.sweep.curves import curve_rows, legend_rows, plots_rows
+from sparktop.panels.sweep.curves import curve_rows, legend_rows, line_letter, plots_rows
 from sparktop.panels.sweep.live import timeline_rows
 from sparktop.panels.sweep.topology import difference_screen, topology_screen
+from sparktop.sweep.compare.series import Series, SeriesLevel
+from sparktop.sweep.view.curves import curve_plots
 from tests.panels.drawn import texts
 from tests.panels.sweep_views import published
 
@@ -38,7 +40,11 @@ def line(
 
 
 def plot(*lines: CurveLine, limits: tuple[LimitLine, ...] = (), more_is_better: bool = True) -> CurvePlot:
-    return CurvePlot("decode_tps", "Decode", "tok/s", "tokens", more_is_better, lines, limits)
+    placed = [
+        replace(line, place=place, number=sum(other.reference == line.reference for other in lines[:place]))
+        for place, line in enumerate(lines)
+    ]
+    return CurvePlot("decode_tps", "Decode", "tok/s", "tokens", more_is_better, tuple(placed), limits)
 
 
 def test_targets_have_letters_and_references_figures() -> None:
@@ -50,6 +56,20 @@ def test_targets_have_letters_and_references_figures() -> None:
     legend = "".join(texts(legend_rows([drawn], 100)))
     assert "A ⠶⠶⠶ x" in legend
     assert "1 ⠄ ⠄ y (ref:table)" in legend
+
+
+def test_a_line_has_one_letter_in_all_plots() -> None:
+    """Also in the plot of a figure that the first target, or the first publication, has no value of."""
+    values = {name: {"decode_tps": Value(10.0), "prefill_tps": Value(5.0)} for name in "abxy"}
+    del values["a"]["prefill_tps"], values["x"]["prefill_tps"]
+    load = Level("", concurrency_point(4))
+    first, second, *others = (
+        Series(name, (SeriesLevel(load, figures),), "s", "t") for name, figures in values.items()
+    )
+    for drawn in curve_plots((first, second), beside=others):
+        letters = {line.name: line_letter(line) for line in drawn.lines}
+        assert letters.items() <= {"a": "A", "b": "B", "x": "1", "y": "2"}.items()
+        assert {line.place for line in drawn.lines} == {"abxy".index(name) for name in letters}
 
 
 def test_topologies_mark_the_winner_with_its_percentage() -> None:
@@ -140,7 +160,12 @@ def test_a_limit_for_one_request_is_no_line_across_the_plot() -> None:
 def bars_plot(title: str, *means: float, at: tuple[int, ...] = (4,), more: bool = True) -> CurvePlot:
     values = [Value(mean, 0.9 * mean, 1.1 * mean) for mean in means]
     lines = tuple(
-        CurveLine(f"spark-{index}", tuple(CurvePoint(concurrency_point(one), value) for one in at))
+        CurveLine(
+            f"spark-{index}",
+            tuple(CurvePoint(concurrency_point(one), value) for one in at),
+            place=index,
+            number=index,
+        )
         for index, value in enumerate(values)
     )
     return CurvePlot(title, title, "tok/s", "words", more, lines)

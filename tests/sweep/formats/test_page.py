@@ -130,6 +130,11 @@ def test_a_published_table_stands_beside_the_sweep() -> None:
     assert re.search(r"^\| Source +\| Concurrency \| Theirs \(tok/s\) \| +`mine` \|$", plain, re.MULTILINE)
     assert re.search(r"^\| `solo` +\| +c1 \| +57\.5 \| 4\.0 \(−93\.1 %\) \|$", plain, re.MULTILINE)
     assert "<svg" not in plain
+    unlike = made_sweep(("mine", [level.model_copy(update={"pp": 512, "tg": 64})]))
+    for form in ("md", "post"):
+        text = sweep_report(unlike, form, beside=published_series(reference)[:1])
+        assert re.search("`solo`[^.]* left out: other load, 1,024 tokens in, 128 out", text)
+        assert "57.5" not in text
 
 
 FORMATS = ("md", "html", "csv", "json", "svg")

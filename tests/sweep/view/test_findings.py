@@ -238,8 +238,8 @@ def queued(limit: LimitSide | None) -> LevelResult:
 @pytest.mark.parametrize(
     ("kind", "word"),
     [
-        ("slots", "waits for slots"),
-        ("prefill compute", "waits for prefill"),
+        ("slots", "requests waited for slots"),
+        ("prefill compute", "requests waited for prefill"),
         ("memory bandwidth", "requests waited"),
     ],
 )
