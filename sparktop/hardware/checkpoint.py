@@ -153,7 +153,8 @@ def read_checkpoint(path: Path, *, headers: bool = False) -> Checkpoint | None:
         ValueError: the path is impossible.
     """
     if path.is_file():
-        return _measure_files(_shards_of(path), "", headers=headers)
+        is_model = path.suffix in _WEIGHTS or _is_gguf(path)
+        return _measure_files(_shards_of(path), "", headers=headers) if is_model else None
     by_suffix: dict[str, list[Path]] = {}
     with os.scandir(path) as entries:
         for entry in islice(entries, _MOST_FILES):
@@ -169,6 +170,12 @@ def read_checkpoint(path: Path, *, headers: bool = False) -> Checkpoint | None:
     missing = sorted(indexed - {file.name for file in files})
     lack = f"{len(missing)} of {len(indexed)} files are missing ({missing[0]}, …)" if missing else ""
     return _measure_files([file for file in files if file.name in indexed], lack, headers=headers)
+
+
+def _is_gguf(path: Path) -> bool:
+    """Return whether a file begins as GGUF: Ollama's have no suffix."""
+    with open_regular(path) as file:
+        return file.read(4) == b"GGUF"
 
 
 def _shards_of(file: Path) -> list[Path]:

@@ -127,6 +127,19 @@ def test_a_damaged_index_is_ignored(tmp_path: Path, index: bytes) -> None:
     assert found.weights_bytes == 10
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "size"),
+    [("passwd", b"root:x:0:0", None), ("sha256-0c44", b"GGUF" + bytes(6), 10), ("m.bin", bytes(10), 10)],
+)
+def test_a_file_is_a_model_by_its_suffix_or_as_gguf(
+    tmp_path: Path, name: str, content: bytes, size: int | None
+) -> None:
+    """Ollama's models have no suffix; any other file has no weights that could be counted."""
+    (tmp_path / name).write_bytes(content)
+    found = read_checkpoint(tmp_path / name)
+    assert (found and found.weights_bytes) == size
+
+
 def test_a_gguf_model_may_be_cut_into_files(tmp_path: Path) -> None:
     """The command names the first."""
     for number, size in ((1, 10), (2, 5)):
