@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, is_gb10
 from sparktop.analysis.stall import GB10_POWER_W
-from sparktop.analysis.yardsticks import is_same_batch, same_setups
+from sparktop.analysis.yardsticks import is_same_batch, nearest_loads, same_setups
 from sparktop.model.event import Finding, Severity, Sure
 from sparktop.model.explained import FINDINGS
 from sparktop.model.snapshot import BackendView, NodeView, Situation
@@ -36,10 +36,12 @@ LINK_SHARE = 0.4
 """Of the negotiated rate: what a link carries beyond this share is not far below it."""
 _LEAST_BYTES_PER_S = 5e7
 """Traffic below which the ranks do not wait for the link: 0.4 Gb/s."""
-_HELD_S, _FEWEST, _SLOW_PART = 60.0, 15, 0.8
-"""Seconds that are judged, samples that they must have, and share of these with slow steps."""
-_WINDOW_S, _KEPT, _BESTS = 300.0, 400, 120
-"""Seconds over which batches vary, samples kept, and best steps kept."""
+_HELD_S, _LEAST_S, _FEWEST, _SLOW_PART = 60.0, 30.0, 6, 0.8
+"""Seconds that are judged, seconds that their samples must cover, samples that there must be, and share of
+these with slow steps. If machines are read too seldom for that, the newest samples of two minutes count."""
+_WINDOW_S, _IN_WINDOW, _KEPT, _BESTS = 300.0, 60, 400, 120
+"""Seconds over which batches vary, samples that they should have (else those of a quarter of an hour count),
+samples kept, and best steps kept."""
 _BINS, _IN_BIN, _SPREAD = 3, 4, 1.5
 """Least batch sizes, samples of each, and ratio of the most to the least bytes of a step."""
 _JUDGED_AGAIN_S, _STAYS_S = 5.0, 120.0
@@ -176,12 +178,16 @@ def _batch_tokens(view: BackendView) -> float | None:
 
 
 def _best_ms(view: BackendView) -> float | None:
-    """Return the fastest step of such a batch that is known, of this session or of an earlier one."""
+    """Return the fastest step of such a batch that is known, of this session or of an earlier one.
+
+    Of an earlier one, that of the nearest batch: the steps of a smaller one are shorter.
+    """
     bests, batch = [view.best_step_ms], _batch_tokens(view)
     if view.running and view.step_ms and batch:
         load = SteadyLoad(0.0, view.running, batch, view.step_ms, kv_percent=view.kv_fullest_percent)
         kept = (best for setup in same_setups(view.yardstick_basis) for best in setup.bests)
-        bests += [best.step_ms for best in kept if is_same_batch(load, best)]
+        same = [best for best in kept if is_same_batch(load, best)]
+        bests += [best.step_ms for best in nearest_loads(same, view.running, batch)]
     return min((ms for ms in bests if ms), default=None)
 
 
@@ -189,8 +195,10 @@ def judge_link(
     name: str, at: float, samples: Sequence[LinkSample], well: Sequence[tuple[float, float]]
 ) -> Iterator[Finding]:
     """Yield that the link of a server is slow, or may be, by its samples; `well` has (W, MHz) at its best."""
-    newest = [sample for sample in samples if sample.at > at - _HELD_S]
-    if len(newest) < _FEWEST or fmean(sample.gpu_percent for sample in newest) < BUSY_PERCENT:
+    newest = _newest(samples, at, _HELD_S, _FEWEST, 2 * _HELD_S)
+    if len(newest) < _FEWEST or newest[0].at > at - _LEAST_S:
+        return
+    if fmean(sample.gpu_percent for sample in newest) < BUSY_PERCENT:
         return
     power, clock = fmean(sample.power_w for sample in newest), fmean(sample.clock_mhz for sample in newest)
     carried, most = (
@@ -212,7 +220,7 @@ def judge_link(
             return
     elif power >= least_w:
         return
-    recent = [sample for sample in samples if sample.at > at - _WINDOW_S]
+    recent = _newest(samples, at, _WINDOW_S, _IN_WINDOW, 3 * _WINDOW_S)
     if is_slower:
         ratio = fmean(ratios)
         limit, is_gpu = _find_ceiling([sample for sample in recent if sample.is_slower])
@@ -254,9 +262,19 @@ def judge_link(
             "power_w": power,
             "usual_power_w": usual_w,
             "least_power_w": None if usual_w else least_w,
-            "window_s": _HELD_S,
+            "window_s": at - newest[0].at,
         },
     )
+
+
+def _newest(
+    samples: Sequence[LinkSample], at: float, window_s: float, fewest: int, most_s: float
+) -> list[LinkSample]:
+    """Return the samples of the last `window_s` seconds; if they are too few, the newest of `most_s`."""
+    newest = [sample for sample in samples if sample.at > at - window_s]
+    if len(newest) >= fewest:
+        return newest
+    return [sample for sample in samples if sample.at > at - most_s][-fewest:]
 
 
 def _by_batch(samples: Sequence[LinkSample]) -> list[list[LinkSample]]:

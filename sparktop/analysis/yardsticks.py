@@ -110,13 +110,17 @@ def own_best(
     if batch is None:
         batch = min((best.batch for best in same), default=0.0)
     near = [best for best in same if max(best.batch, batch) <= _SAME * min(best.batch, batch)]
+    return max(nearest_loads(near, running, batch), key=lambda best: best.tps or 0.0, default=None)
 
-    def distance(best: SteadyLoad) -> float:  # as a sum of ratios, so that twice and half are as far
-        return abs(math.log(best.running / running)) + abs(math.log(best.batch / batch))
 
-    least = min(map(distance, near), default=0.0)
-    nearest = [best for best in near if distance(best) <= least + _APART]
-    return max(nearest, key=lambda best: best.tps or 0.0, default=None)
+def nearest_loads(loads: Sequence[SteadyLoad], running: float, batch: float) -> list[SteadyLoad]:
+    """Return the loads that are the nearest to these requests and tokens of a step, or about as near."""
+
+    def distance(load: SteadyLoad) -> float:  # as a sum of ratios, so that twice and half are as far
+        return abs(math.log(load.running / running)) + abs(math.log(load.batch / batch))
+
+    least = min(map(distance, loads), default=0.0)
+    return [load for load in loads if distance(load) <= least + _APART]
 
 
 def published_at(rates: PublishedRates, running: float) -> float | None:

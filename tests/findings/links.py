@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from itertools import repeat
 from random import Random
+from statistics import fmean
 from typing import Any
 
 from msgspec import Struct
@@ -42,6 +45,17 @@ class Trouble(Struct, frozen=True):
     """Whether it was so from the first step on, so that the best steps of the session are no faster."""
     kept: bool = False
     """Whether an earlier session was without it."""
+    server_s: int = 1
+    """Seconds from one reading of the server to the next."""
+    machine_s: int = 2
+    stage_s: int = STAGE_S
+    """Mean seconds of each batch size; with longer ones the parts of a run are longer, too."""
+
+    @property
+    def parts_s(self) -> tuple[int, int]:
+        """Seconds of the healthy part and of the trouble."""
+        longer = max(1.0, self.stage_s / STAGE_S)
+        return round(WELL_S * longer), round(TROUBLE_S * longer)
 
 
 def _machine(
@@ -67,18 +81,31 @@ def _machine(
 
 def play(random: Random, trouble: Trouble) -> list[Finding]:
     """Return the findings of the last minute, and those of a part that is healthy."""
+    well_s, trouble_s = trouble.parts_s
     return [
         one
         for at, found in moments(random, trouble)
-        if at >= WELL_S + TROUBLE_S - 60 or (at < WELL_S and not trouble.always)
+        if at >= well_s + trouble_s - 60 or (at < well_s and not trouble.always)
         for one in found
     ]
 
 
+def _batches(random: Random, trouble: Trouble) -> Iterator[int]:
+    """Yield the batch of each second: all sizes by turns."""
+    order = list(trouble.batches)
+    random.shuffle(order)
+    while True:
+        for batch in order:
+            yield from repeat(batch, round(trouble.stage_s * random.uniform(0.7, 1.3)))
+
+
 def moments(
-    random: Random, trouble: Trouble, trouble_s: int = TROUBLE_S
+    random: Random, trouble: Trouble, trouble_s: int | None = None
 ) -> Iterator[tuple[int, list[Finding]]]:
-    """Play a healthy part and the trouble through the rule; yield (second, findings)."""
+    """Play a healthy part and the trouble through the rule; yield (second, findings).
+
+    Figures are means since the reading before, those of the server of at least 10 s, as in the store.
+    """
     rule = EachServer(SlowLink)
     base_s, per_s, token_bytes = (
         random.uniform(0.03, 0.09),
@@ -86,41 +113,52 @@ def moments(
         random.uniform(2e6, 8e6),
     )
     watts, megahertz = random.uniform(30, 42), random.uniform(2300, 2500)
-    batches = list(trouble.batches)
-    random.shuffle(batches)
-    node_at, nodes = -1, {}
-    best_ms = [1000 * (base_s + per_s * one + one * token_bytes / _LINK) for one in batches]
-    bests = tuple(SteadyLoad(0.0, *of) for of in zip(batches, batches, best_ms, strict=True))
+    well_s, usual_s = trouble.parts_s
+    batches = _batches(random, trouble)
+
+    def best_s(batch: float) -> float:
+        return base_s + per_s * batch + batch * token_bytes / _LINK
+
+    smallest, largest = min(trouble.batches), max(trouble.batches)
+    bests = tuple(
+        SteadyLoad(0.0, running, batch, 1000 * best_s(batch))
+        for running in trouble.batches
+        for batch in range(smallest, largest + 1, max(1, smallest // 8))
+    )
     basis = YardstickBasis(setups=(PastSetup("b", "vllm", "glm", bests=bests),) if trouble.kept else ())
-    for at in range(WELL_S + trouble_s):
-        is_well = at < WELL_S and not trouble.always
-        now = Trouble(batches=trouble.batches) if is_well else trouble
-        batch = batches[at // STAGE_S % len(batches)]
+    steps = deque[tuple[float, float]](maxlen=round(max(10, 2.5 * trouble.server_s)))
+    rates = deque[float](maxlen=trouble.machine_s)
+    view, nodes = BackendView("", "", ""), dict[str, NodeView]()
+    for at in range(well_s + (usual_s if trouble_s is None else trouble_s)):
+        now = Trouble() if at < well_s and not trouble.always else trouble
+        batch = next(batches)
         size = batch * token_bytes
-        best_s = base_s + per_s * batch + size / _LINK
         waits_s = size / now.link
         step_s = (base_s + per_s * batch) * now.compute + waits_s
         busy = 1 - 0.55 * waits_s / step_s  # a rank that waits draws half of the power
         power = watts * (busy if now.power is None else now.power) * random.gauss(1, 0.03)
-        rate = (size / step_s + now.beside) * random.gauss(1, 0.03)
+        rates.append((size / step_s + now.beside) * random.gauss(1, 0.03))
         step_s *= random.gauss(1, 0.02)
-        if at - node_at >= 2:
-            node_at = at
-            both_ways = rate, rate * random.gauss(1, 0.01)
+        steps.append((1 / step_s, batch / step_s))
+        if at % trouble.machine_s == 0:
+            both_ways = fmean(rates), fmean(rates) * random.gauss(1, 0.01)
             nodes = {name: _machine(name, at, now, power, megahertz, both_ways) for name in MACHINES}
-        view = BackendView(
-            "glm",
-            "http://10.0.0.1:8000",
-            "glm",
-            nodes=MACHINES,
-            age_s=0.5,
-            running=float(batch),
-            step_ms=1000 * step_s,
-            best_step_ms=1000 * (step_s if trouble.always else best_s),
-            steps_per_s=1 / step_s,
-            generation_tps=batch / step_s,
-            yardstick_basis=basis,
-        )
+        if at % trouble.server_s == 0:
+            steps_per_s, generation_tps = (fmean(column) for column in zip(*steps, strict=True))
+            step_s = 1 / steps_per_s
+            view = BackendView(
+                "glm",
+                "http://10.0.0.1:8000",
+                "glm",
+                nodes=MACHINES,
+                age_s=0.5,
+                running=float(batch),
+                step_ms=1000 * step_s,
+                best_step_ms=1000 * (step_s if trouble.always else best_s(generation_tps * step_s)),
+                steps_per_s=steps_per_s,
+                generation_tps=generation_tps,
+                yardstick_basis=basis,
+            )
         yield at, list(rule.look(Situation(float(at), _WHEN, {"glm": view}, nodes)))
 
 
@@ -132,6 +170,12 @@ def _slow_gpu(random: Random, **more: Any) -> Trouble:  # noqa: ANN401 - fields 
     """Return a GPU in a slow state that no reading shows, at low power."""
     slow = Trouble(compute=random.uniform(1.4, 2.5), power=random.uniform(0.5, 0.8), batches=_large(random))
     return replace(slow, **more)
+
+
+def _seldom(random: Random, trouble: Trouble) -> Trouble:
+    """Return the same, polled every 5 s, or through a Prometheus that scrapes every 15 s."""
+    server_s, machine_s = random.choice(((5, 10), (15, 15)))
+    return replace(trouble, server_s=server_s, machine_s=machine_s, stage_s=random.randint(60, 90))
 
 
 _TROUBLES: Mapping[tuple[str, str | None], Callable[[Random], Trouble]] = {
@@ -171,6 +215,32 @@ _TROUBLES: Mapping[tuple[str, str | None], Callable[[Random], Trouble]] = {
     ("another program on the GPU", None): lambda random: _slow_gpu(random, power=random.uniform(0.95, 1.4)),
     ("longer contexts: steps grow, full power", None): lambda random: Trouble(
         compute=random.uniform(1.3, 1.8), power=1.0
+    ),
+    ("read every 5 to 15 s: far below the negotiated rate", KIND): lambda random: _seldom(
+        random, Trouble(link=random.uniform(0.4e9, 1.8e9), batches=_large(random))
+    ),
+    ("so seldom: 1 to 3 Gb/s, small batches", KIND): lambda random: _seldom(
+        random, Trouble(link=random.uniform(0.12e9, 0.35e9), batches=(4, 8, 16, 32))
+    ),
+    ("so seldom: below 0.7 Gb/s from the first step on", KIND): lambda random: _seldom(
+        random, Trouble(link=random.uniform(0.06e9, 0.085e9), batches=(32, 48, 64, 96), always=True)
+    ),
+    ("so seldom: far below, one batch size", UNKNOWN): lambda random: _seldom(
+        random, Trouble(link=random.uniform(0.4e9, 1.6e9), batches=(random.randint(16, 64),))
+    ),
+    ("so seldom: healthy", None): lambda random: _seldom(random, Trouble(batches=_large(random))),
+    ("so seldom: a GPU slow, power low", None): lambda random: _seldom(random, _slow_gpu(random)),
+    ("so seldom: a GPU slow, batches change within seconds", None): lambda random: replace(
+        _seldom(random, _slow_gpu(random)), stage_s=6
+    ),
+    ("so seldom: a GPU slow from the first step on", None): lambda random: _seldom(
+        random, _slow_gpu(random, always=True, kept=random.random() < 0.5)
+    ),
+    ("so seldom: a GPU slow beside other traffic", None): lambda random: _seldom(
+        random, _slow_gpu(random, beside=random.uniform(1e8, 3e9))
+    ),
+    ("so seldom: longer contexts", None): lambda random: _seldom(
+        random, Trouble(compute=random.uniform(1.3, 1.8), power=1.0)
     ),
 }
 _TUNED = {"far below the negotiated rate, batch varies", "hidden slow state of a GPU, power low"}
