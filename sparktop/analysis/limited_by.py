@@ -965,7 +965,6 @@ class StepCost(Struct, frozen=True):
 
     fixed_s: float
     per_token_s: float
-    per_prompt_s: float
     fixed_share: float
     """Share of the elapsed time in the fixed part of steps, 0 to 1."""
     token_share: float
@@ -1079,7 +1078,6 @@ def _fit_step_cost(rows: Sequence[Interval]) -> StepCost | None:
     return StepCost(
         fixed,
         token,
-        prompt,
         totals[0] / scale,
         totals[1] / scale,
         totals[2] / scale,

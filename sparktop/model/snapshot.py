@@ -325,32 +325,12 @@ class PrefixUse(Struct, frozen=True):
     """Tokens that LMCache was asked for, and found; None without it."""
 
 
-class LaneHistory(Struct, frozen=True):
-    """The load over time of a backend or of one engine core: up to four points a second."""
-
-    running: Series = Series()
-    waiting: Series = Series()
-    generation_tps: Series = Series()
-
-
-class LaneView(Struct, frozen=True):
-    """The metrics of one engine core (data-parallel rank, "lane") of a backend."""
-
-    lane: str
-    running: float | None = None
-    waiting: float | None = None
-    kv_cache_percent: float | None = None
-    generation_tokens: float | None = None
-    """Since the server's start."""
-    history: LaneHistory | None = None
-    """None for a server with one engine core: the server's own history is the same."""
-
-
 class BackendHistory(Struct, frozen=True):
     """The metrics of a backend that are drawn over time, as series on one common time axis.
 
     Token rates cover about 1 s; quantiles and ratios cover the last 60 s, as in `BackendView`. A quantile of
-    which only a bound is known is drawn as this bound.
+    which only a bound is known is drawn as this bound. Of an engine core, and at every poll, only `running`,
+    `waiting` and `generation_tps` are known; other series are empty.
     """
 
     generation_tps: Series = Series()
@@ -373,6 +353,19 @@ class BackendHistory(Struct, frozen=True):
     step_ms: Series = Series()
     preemptions_per_s: Series = Series()
     estimated_read_gb_per_s: Series = Series()
+
+
+class LaneView(Struct, frozen=True):
+    """The metrics of one engine core (data-parallel rank, "lane") of a backend."""
+
+    lane: str
+    running: float | None = None
+    waiting: float | None = None
+    kv_cache_percent: float | None = None
+    generation_tokens: float | None = None
+    """Since the server's start."""
+    history: BackendHistory | None = None
+    """None for a server with one engine core: the server's own history is the same."""
 
 
 class BackendView(Struct, frozen=True, eq=False):
@@ -494,7 +487,7 @@ class BackendView(Struct, frozen=True, eq=False):
     history: BackendHistory = BackendHistory()
     ranks: RanksView | None = None
     """What NCCL answered about its ranks; None if it was not asked."""
-    load: LaneHistory | None = None
+    load: BackendHistory | None = None
     """The load at every poll, where `history` has one point per interval; None before the first poll."""
 
     @property

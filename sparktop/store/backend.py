@@ -20,7 +20,7 @@ from sparktop.model.event import Event, ProgressView
 from sparktop.model.failure import Failure
 from sparktop.model.node import Workload
 from sparktop.model.series import HistoryTable, known_mean
-from sparktop.model.snapshot import BackendHistory, BackendView, LaneHistory, LaneView, Limit, LimitKind
+from sparktop.model.snapshot import BackendHistory, BackendView, LaneView, Limit, LimitKind
 from sparktop.model.targets import BackendTarget, StateThresholds
 from sparktop.model.yardsticks import SteadyLoad
 from sparktop.rates import (
@@ -470,7 +470,7 @@ class BackendTrack:
         return self.identity.model if self.identity.model in names or not names else names[0]
 
 
-def _lane_view(lane: LaneSample, history: LaneHistory | None) -> LaneView:
+def _lane_view(lane: LaneSample, history: BackendHistory | None) -> LaneView:
     shown = (lane.running, lane.waiting, lane.kv_cache_percent, lane.generation_tokens)
     return LaneView(lane.lane, *shown, history=history)
 
@@ -499,7 +499,7 @@ class LaneLogs:
 
     def note(
         self, at: float, lanes: Sequence[LaneSample], *, continues: bool, interval_s: float
-    ) -> dict[str, LaneHistory]:
+    ) -> dict[str, BackendHistory]:
         """Add the samples of all engine cores (lanes) at `at`; return the history of each lane by lane name.
 
         The result is empty if the server has a single lane or too many. `continues` is False if the server
@@ -512,7 +512,7 @@ class LaneLogs:
             return {}
         for gone in self.logs.keys() - {lane.lane for lane in lanes}:
             self.logs[gone].gap(at)
-        histories: dict[str, LaneHistory] = {}
+        histories: dict[str, BackendHistory] = {}
         for lane in lanes:
             log = self.logs.get(lane.lane)
             is_continued = log is not None and continues

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sparktop.analysis.balance.load_grid import LoadTrack, load_track
 from sparktop.model.engine import Histogram, LaneSample
 from sparktop.model.series import HistoryTable
-from sparktop.model.snapshot import LaneHistory
+from sparktop.model.snapshot import BackendHistory
 from sparktop.rates import LEAST_OBSERVATIONS, difference, histogram_quantile, lane_sum, merge
 
 # Each request visits a prefill worker and a decode worker, so the two kinds have no common share of the
@@ -211,10 +211,9 @@ class LoadLog:
         """Add a gap at `at`: the server did not answer."""
         self._table.append(at, {})
 
-    def history(self) -> LaneHistory:
+    def history(self) -> BackendHistory:
         """Return running requests, waiting requests and generated tokens/s over time."""
-        kept = self._table.series(*_GAUGES)
-        return LaneHistory(kept["running"], kept["waiting"], kept["generation_tps"])
+        return BackendHistory(**self._table.series(*_GAUGES))
 
     def track(self, name: str, since: float, *, slots: int | None, errors: float | None) -> LoadTrack:
         """Return the load from `since` (monotonic) on as input for the balance.

@@ -18,7 +18,6 @@ from sparktop.model.snapshot import (
     BackendHistory,
     BackendState,
     BackendView,
-    LaneHistory,
     LaneView,
     Snapshot,
 )
@@ -113,13 +112,7 @@ def herd(backends: int, group: str = "herd") -> Snapshot:
 
 def lanes_of(shown: Snapshot, server: str) -> Snapshot:
     """Return the same loads as those of one server's lanes."""
-    lanes = tuple(
-        LaneView(
-            str(index),
-            history=LaneHistory(one.history.running, one.history.waiting, one.history.generation_tps),
-        )
-        for index, one in enumerate(shown.backends)
-    )
+    lanes = tuple(LaneView(str(index), history=one.history) for index, one in enumerate(shown.backends))
     names = tuple(f"{server}/{lane.lane}" for lane in lanes)
     balance = replace(shown.balance[0], backends=names, lanes_of=server, group=f"{server} lanes")
     view = BackendView(server, f"http://{server}:8000", "model", age_s=0.1, lanes=lanes)

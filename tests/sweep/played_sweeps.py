@@ -164,7 +164,8 @@ class PlayedSweep:
         server = BACKENDS[run % 2] if target == "proxy" else None
         ends = [RequestEnded(name, self.clock.now, EndReason.LENGTH, served_by=server) for name in names]
         self.tell(level, *ends, warm_up=warm_up)
-        self.view.take(RunCompleted(level, run, [], warm_up))
+        if not warm_up:
+            self.view.take(RunCompleted(level))
 
     def level(self, target: str, concurrency: int, *, runs: int | None = None) -> None:
         """Play a level to its end, or only its first runs."""

@@ -13,8 +13,8 @@ from sparktop.graphics.braille import cell_means, flip_table, lead_row
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance
 from sparktop.model.router import RouterView, stale_s
-from sparktop.model.series import Series, known_mean, known_sum
-from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.series import known_mean, known_sum
+from sparktop.model.snapshot import BackendHistory, BackendView, Snapshot
 from sparktop.panels.parts.figures import LIVE, figure, heading, label, label_row, ruled_line
 from sparktop.panels.parts.graph import (
     CLIPPED,
@@ -41,12 +41,11 @@ as current."""
 
 
 class LoadLine(Struct, frozen=True, eq=False):
-    """The time series of one backend of a group, all with samples at the same times."""
+    """What is drawn of one backend of a group, or of one engine core."""
 
     name: str
-    running: Series
-    waiting: Series
-    generation_tps: Series
+    history: BackendHistory = BackendHistory()
+    """Its load over time; the series have samples at the same times."""
     held_s: float = 0.0
     """Seconds for which a sample through a Prometheus stands for the present; 0 where a backend is polled."""
     tps: float | None = None
@@ -59,8 +58,7 @@ def group_lines(balance: Balance, backends: Sequence[BackendView]) -> tuple[Load
     The series of a backend that is not watched here are empty.
     """
     lines = {name: line for view in backends for name, line in _lines_of_backend(view, balance)}
-    nothing = Series()
-    return tuple(lines.get(name) or LoadLine(name, nothing, nothing, nothing) for name in balance.backends)
+    return tuple(lines.get(name) or LoadLine(name) for name in balance.backends)
 
 
 def _lines_of_backend(view: BackendView, balance: Balance) -> Iterator[tuple[str, LoadLine]]:
@@ -71,18 +69,15 @@ def _lines_of_backend(view: BackendView, balance: Balance) -> Iterator[tuple[str
     """
     held_s = 0.0 if view.scrape is None or view.failure is not None else stale_s(view.scrape.every_s)
     if view.name != balance.lanes_of:
-        kept = view.load or view.history
-        series = kept.running, kept.waiting, kept.generation_tps
-        yield view.name, LoadLine(view.name, *series, held_s, view.generation_tps)
+        yield view.name, LoadLine(view.name, view.load or view.history, held_s, view.generation_tps)
         return
     for lane in view.lanes:
         name, history = f"{view.name}/{lane.lane}", lane.history
         if history is not None:
-            series = history.running, history.waiting, history.generation_tps
             speed = history.generation_tps
             late = () if speed.last_at is None else speed.since(speed.last_at - _RATE_S)
             tps = known_mean(value for _, value in late)
-            yield name, LoadLine(f"lane {lane.lane}", *series, held_s, tps)
+            yield name, LoadLine(f"lane {lane.lane}", history, held_s, tps)
 
 
 def strategy_of(balance: Balance, routers: Sequence[RouterView]) -> tuple[str | None, bool]:
@@ -106,12 +101,13 @@ def balance_axis(
     fit = (step for step in _STEPS_S if step >= 0.99 * interval and 2 * width * step >= wanted)
     widest = next(fit, max(_STEPS_S[-1], interval))
     # Until the graph is full, its samples are drawn wider: the axis fits the data.
-    begins = [line.running.first_at for line in lines if line.running.first_at is not None]
+    loads = [line.history.running for line in lines]
+    begins = [load.first_at for load in loads if load.first_at is not None]
     span = max(wanted, snapshot.at - min(begins, default=snapshot.at))
     step = coarse * next(
         (step_s for step_s in _STEPS_S if step_s < widest and 2 * width * step_s >= span), widest
     )
-    ends = [line.running.last_at for line in lines if line.running.last_at is not None]
+    ends = [load.last_at for load in loads if load.last_at is not None]
     newest = max(ends, default=snapshot.at)
     if snapshot.at - newest >= _ABREAST * step:
         return TimeAxis(snapshot.at, step)
@@ -125,7 +121,8 @@ def line_slots(line: LoadLine, axis: TimeAxis, width: int) -> list[list[float | 
 
     The time slots are those that a graph of `width` cells with this axis shows.
     """
-    table = (line.running, line.waiting, line.generation_tps)
+    history = line.history
+    table = (history.running, history.waiting, history.generation_tps)
     slots = held_slots(table, axis.end_slot, axis.step, 2 * width - (1 - axis.end_slot % 2))
     if line.held_s:
         for means, series in zip(slots, table, strict=True):
@@ -231,8 +228,9 @@ def _even_tps(balance: Balance, lines: Sequence[LoadLine]) -> float | None:
     lost = balance.lost_percent
     if not balance.word.bad or balance.in_sweep or lost is None or not _WORTH_A_LINE <= lost < 100:
         return None
-    since = (lines[0].generation_tps.last_at or 0.0) - balance.window_s
-    whole = known_sum(known_mean(value for _, value in line.generation_tps.since(since)) for line in lines)
+    speeds = [line.history.generation_tps for line in lines]
+    since = (speeds[0].last_at or 0.0) - balance.window_s
+    whole = known_sum(known_mean(value for _, value in speed.since(since)) for speed in speeds)
     return None if whole is None else whole / (1 - lost / 100)
 
 

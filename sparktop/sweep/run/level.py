@@ -806,7 +806,8 @@ class LevelMaker(Struct, eq=False):
             gone, refused = error, None  # what came before belongs to the level
         events = use_watched_names(run_record.events(), record.prepared)
         record.add_run(run_record, events, phase)
-        self.emit(RunCompleted(batch.level, run, events, not is_measured))
+        if is_measured:
+            self.emit(RunCompleted(batch.level))
         if gone is not None:
             raise gone
         if refused is not None and refused.failure.word != CANCELLED:

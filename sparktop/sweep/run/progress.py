@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from enum import StrEnum
 
 from msgspec import Struct, field
@@ -70,12 +69,9 @@ class LoadBatch(Struct, frozen=True):
 
 
 class RunCompleted(Struct, frozen=True):
-    """Event: a load run is over. It has all load events of the run, with the exact time of every token."""
+    """Event: a measured run of a level is over."""
 
     level: Level
-    run: int
-    events: Sequence[LoadEvent]
-    warm_up: bool = False
 
 
 class LevelMeasured(Struct, frozen=True):

@@ -134,10 +134,10 @@ class LevelProgress:
         self._levels = {key: self._levels[key] for key in keys}
 
     def end_run(self, event: RunCompleted) -> None:
-        """Record that a run of a level has ended; warm-up runs are ignored."""
+        """Record that a measured run of a level has ended."""
         key = event.level
         level = self._levels.get(key)
-        if level is None or event.warm_up:
+        if level is None:
             return
         done = level.runs_done + 1
         share = None if level.runs is None else min(1.0, done / level.runs)

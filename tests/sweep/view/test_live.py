@@ -230,7 +230,7 @@ def test_events_of_a_strange_order_break_nothing(played: PlayedSweep) -> None:
     """The view survives ends and tokens of requests that never began, and a level that is not planned."""
     ends = RequestEnded("x", 2.0, EndReason.STOP), LevelEnded(3.0)
     played.tell(STRANGE, FirstToken("x", 1.0), *ends)
-    played.view.take(RunCompleted(STRANGE, 4, []))
+    played.view.take(RunCompleted(STRANGE))
     played.view.take(PhaseChanged(Phase.SETTLING, "nobody", STRANGE))
     assert played.view.view().levels[-1].key.target == "nobody"
 
