@@ -42,6 +42,7 @@ _ALERTS: Mapping[str, Condition] = {
     "refused": Condition(summary="refuses requests", hint="fewer requests at once"),
     "http-errors": Condition(summary="answers with HTTP 5xx", hint="read its log"),
     "aborted": Condition("clients leave", "its clients leave early", "is it too slow for their time limit?"),
+    "lmcache-failures": Condition("LMCache fails", "has an LMCache that fails", "read its log", "z"),
     "lmcache": Condition("LMCache unhealthy", "has an unhealthy LMCache", "read its log", "z"),
     "deployments": Condition(summary="a deployment fails", hint="read its log"),
     "headroom": Condition("low headroom", hint="see which process grows", key="P"),

@@ -398,6 +398,10 @@ ALERTS: Mapping[str, Explained] = {
         "20 requests or more of a minute, and half of all, ended because their client left",
         "compare its TTFT and E2E with the time limits of clients and router",
     ),
+    "lmcache-failures": Explained(
+        "LMCache in it counted 3 failures or more in a minute: of allocations, reads, prefetches or timeouts",
+        "read its log, and its storage's",
+    ),
     "lmcache": Explained("LMCache in it says that it is unhealthy", "read its log, and its storage's"),
     "deployments": Explained(
         "a router reports an outage of a deployment, took it out of service, or got 3 failed answers from it "

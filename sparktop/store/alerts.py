@@ -125,6 +125,7 @@ def judge_backend(
     ):
         _judge_failed_requests(alerts, f"{key.label}:{name}", track, limit, when)
     _judge_lmcache(alerts, key, track.view.counter_figures.get("lmcache_unhealthy"), when)
+    _judge_lmcache_failures(alerts, key, track, when)
     _judge_aborted(alerts, f"{key.label}:aborted", track, when)
     alert_id, preempted_at = f"{key.label}:preempting", track.preempted_at
     if when.at < track.loaded_until:
@@ -250,6 +251,18 @@ def _judge_lmcache(alerts: ActiveAlerts, key: SourceKey, unhealthy: float | None
         alerts.hold(alert_id, Severity.WARNING, key.name, message, values, when)
     else:
         alerts.clear(alert_id, when)
+
+
+def _judge_lmcache_failures(alerts: ActiveAlerts, key: SourceKey, track: BackendTrack, when: Instant) -> None:
+    """Raise, update or clear the alert "lmcache-failures", by what LMCache counted in a minute."""
+    alert_id, grown = f"{key.label}:lmcache-failures", track.growth("lmcache_failures", _MINUTE_S)
+    failed = grown[0] if grown else 0.0
+    if not failed:
+        alerts.clear(alert_id, when)
+    elif failed >= FAILS_A_MINUTE or alerts.severity(alert_id):
+        values: Values = {"failed": failed, "limit_failed": FAILS_A_MINUTE, "window_s": _MINUTE_S}
+        message = f"LMCache failed {failed:,.0f} times in the last {_MINUTE_S:.0f} s: it keeps or finds less"
+        alerts.hold(alert_id, Severity.WARNING, key.name, message, values, when)
 
 
 def _judge_failed_requests(

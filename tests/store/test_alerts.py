@@ -254,6 +254,20 @@ def test_refused_requests_are_an_alert_until_a_minute_passed_without(world: Worl
     ]
 
 
+def test_an_lmcache_that_fails_is_an_alert_whatever_it_says_of_its_health(world: World) -> None:
+    """From three failures in a minute on, until a minute passed without one; older ones do not count."""
+    for at, failed in ((1000, 9.0), (1010, 11.0)):
+        world.feed(failing(at, lmcache_failures=failed))
+    assert alerts(world) == []
+    world.feed(failing(1020, lmcache_failures=13.0))
+    (alert,) = world.snapshot().alerts
+    assert (alert.id, alert.severity) == ("backend:b:lmcache-failures", Severity.WARNING)
+    assert alert.message == "LMCache failed 4 times in the last 60 s: it keeps or finds less"
+    for at in range(1021, 1082):
+        world.feed(failing(at, lmcache_failures=13.0))
+    assert alerts(world) == []
+
+
 # Alerts about nodes: raised at one level, cleared at another, in one clean line with figures.
 
 MIB = 2**20

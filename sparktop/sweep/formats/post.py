@@ -29,6 +29,7 @@ from sparktop.sweep.compare.series import (
     series_of,
 )
 from sparktop.sweep.formats.report import (
+    SMALL_ERRORS,
     answer,
     caveats,
     effort_words,
@@ -287,7 +288,7 @@ def _why_even(series: Sequence[Series]) -> Iterator[str]:
 def _warnings_words(result: SweepResult) -> str:
     """Return all that limits the result."""
     words = " ".join(_with_full_stops(caveats(result, why_slow=False)))
-    if not words or words.startswith("Notes: "):
+    if not words or words.startswith(SMALL_ERRORS):
         return f"none. {words}".strip()
     return words.removeprefix("Warnings: ")
 

@@ -15,7 +15,15 @@ from msgspec.structs import replace
 from sparktop.engines.registry import ENGINES
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.judgement import NOT_TESTED, whole_percent_change
+from sparktop.model.judgement import (
+    NO_DIFFERENCE,
+    NO_WINNER,
+    NOT_TESTED,
+    Outcome,
+    open_words,
+    outcome,
+    whole_percent_change,
+)
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint
 from sparktop.model.router import LITELLM
 from sparktop.model.sweep import Mark, MarkKind, SweepView
@@ -225,6 +233,8 @@ def winner_rules(comparison: ComparisonResult) -> Iterator[str]:
             f"difference is significant: of tables whose targets are all alike, at most {rate:.0f} % would "
             "name any winner"
         )
+        if any(open_words([row]) == NO_WINNER for row in comparison.rows if outcome(row) is Outcome.OPEN):
+            yield f"{NO_WINNER}: one target is clearly better than some others; {NO_DIFFERENCE}: than none"
 
 
 def _versus_tables(comparison: ComparisonResult, series: Sequence[Series]) -> Iterator[Section]:
@@ -587,6 +597,10 @@ _MarkOfLevel = tuple[str, LoadPoint, Mark]
 """(Name of the target, "" for the only one; point on the axis; mark) of a mark of a level."""
 
 
+SMALL_ERRORS = "Small errors"
+"""Begins the sentence on errors whose size is known, which are no reason to doubt a level."""
+
+
 def mark_summary(result: SweepResult, *, why_slow: bool = True) -> str | None:
     """Return sentences that state how many levels have each reason to doubt, and each reason to be slow.
 
@@ -601,7 +615,7 @@ def mark_summary(result: SweepResult, *, why_slow: bool = True) -> str | None:
         if mark.code != REFUSED
     ]
     sentences = []
-    titles = {MarkKind.WARNING: "Warnings", MarkKind.SLOW: "Why levels are slow", MarkKind.NOTE: "Notes"}
+    titles = {MarkKind.WARNING: "Warnings", MarkKind.SLOW: "Why levels are slow", MarkKind.NOTE: SMALL_ERRORS}
     for kind in titles if why_slow else (MarkKind.WARNING, MarkKind.NOTE):
         title, chosen = titles[kind], [mark for mark in marks if mark[2].kind is kind]
         words = dict.fromkeys(_mark_kind(mark) for _, _, mark in chosen)

@@ -168,7 +168,8 @@ def test_many_marks_are_one_sentence_and_a_line_each() -> None:
     assert (
         "Warnings: TTFT overstated by ≤32 %: load generator late (3 of 4 levels, most at c4); "
         "measured too briefly: less than 10 s (3 of 4 levels). "
-        "Notes: TTFT overstated by ≤0.4 %: load generator late (1 of 4 levels)." in " ".join(text.split())
+        "Small errors: TTFT overstated by ≤0.4 %: load generator late (1 of 4 levels)."
+        in " ".join(text.split())
     )
     assert "- c1, c4, c16: measured too briefly (`too_short`): all runs together lasted 3 s" in " ".join(
         text.split()
