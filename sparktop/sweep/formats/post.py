@@ -67,6 +67,8 @@ _LATENCIES = ("ttft_due_ms", "ttft_ms")
 """The latency of the last table: that of an open loop is from the time at which a request was due."""
 _MOST_COMMANDS = 4
 """Commands that a post shows."""
+_MOST_PUBLISHED = 4
+"""Published series of other names that a single target is compared with."""
 _DECODE = "decode_tps"
 _SLOTS_SIGN = " †"
 """Behind a winner at a level for which the next best target has too few slots."""
@@ -294,8 +296,8 @@ def _warnings_words(result: SweepResult) -> str:
 
 
 _Changes = Mapping[tuple[str, Level], Sequence[tuple[str, str, float]]]
-"""(Name of a target, its published value with what it has more than that, the same in percent), by metric and
-load."""
+"""(Name of a target, of a single one that of the series; the published value with what the target has more;
+the same in percent), by metric and load."""
 
 
 def _published_cells(
@@ -303,20 +305,23 @@ def _published_cells(
 ) -> tuple[_Changes, list[str]]:
     """Return (cells of the columns with published values, items on published series that have none).
 
-    A series is compared with the target of its name, or with the router whose strategy has its name; if
-    there is one of each, these two are compared.
+    A series is compared with the target of its name, or with the router whose strategy has its name; a single
+    target that none has the name of with all, in the first metric alone if these are several.
     """
     series = series_of(result)
     by_strategy = {target.strategy: target.name for target in result.targets if target.strategy}
     cells: dict[tuple[str, Level], list[tuple[str, str, float]]] = {}
     left_out = []
-    lone = len(series) == len(beside) == 1
     pairs = [
         (mine, theirs)
         for mine in series
         for theirs in beside
-        if lone or mine.name in {theirs.name, by_strategy.get(theirs.name)}
+        if mine.name in {theirs.name, by_strategy.get(theirs.name)}
     ]
+    is_alone = len(series) == 1
+    if is_alone and not pairs:
+        pairs = [(series[0], theirs) for theirs in beside[:_MOST_PUBLISHED]]
+    shown = {metric.name for metric in (metrics[:1] if is_alone and len(pairs) > 1 else metrics)}
     for measured, a_series in pairs:
         if not are_comparable(measured, a_series):
             words = other_load_words(a_series)
@@ -328,7 +333,8 @@ def _published_cells(
             if mine and published:
                 percent = 100 * (mine / published - 1)
                 words = f"{METRICS[row.metric].text(published)} ({whole_percent_change(percent)})"
-                cells.setdefault((row.metric, level_of(row)), []).append((measured.name, words, percent))
+                column = a_series.name if is_alone else measured.name
+                cells.setdefault((row.metric, level_of(row)), []).append((column, words, percent))
     for source in dict.fromkeys(a_series.source for a_series in beside):
         names = [a_series.name for a_series in beside if a_series.source == source]
         if not any(theirs.source == source for _, theirs in pairs) and len(beside) > 1:
@@ -336,7 +342,6 @@ def _published_cells(
             left_out.append(
                 f"{code(source)} left out: none of its targets, {known_names}, is named as one here."
             )
-    shown = {metric.name for metric in metrics}
     return {key: changes for key, changes in cells.items() if key[0] in shown}, left_out
 
 
@@ -374,15 +379,13 @@ def _published_items(beside: Sequence[Series], changes: _Changes) -> Iterator[st
     if not changes:
         return
     parts = [_made_words(source) or code(source) for source in dict.fromkeys(one.source for one in beside)]
-    names = dict.fromkeys(name for values in changes.values() for name, _, _ in values)
-    against = names_in_words([code(name) for name in names])
     unlike = dict.fromkeys(
         f"Its {in_sentence(METRICS[metric].title)}: {words}."
         for a_series in beside
         for metric, words in a_series.definitions.items()
         if metric == _DECODE and words != METRICS[metric].definition
     )
-    meaning = f"Columns 'published': its values; in brackets {against} against it."
+    meaning = "Columns 'published': its values, in brackets what is more or less here."
     words = " ".join([f"{'; '.join(parts)}.", meaning, *unlike])
     yield f"**Published:** {words}"
 
@@ -427,11 +430,10 @@ def _matrix_tables(
             else row
             for load, row in zip_longest(loads, _with_deviations(grid, loads, series, metric, doubted))
         )
-        if all(_after(row[-1]).endswith((EVEN_SIGN, UNPROVEN_SIGN, UNKNOWN)) for row in rows):
+        if all(row[-1] in {UNPROVEN_SIGN, UNKNOWN} for row in rows):
             heads, rows = heads[:-1], tuple(row[:-1] for row in rows)
         grid = replace(grid, heads=heads, rows=rows)
-        of_metric = {load: pairs for (name, load), pairs in changes.items() if name == metric.name}
-        yield _with_changes(grid, loads, of_metric)
+        yield _with_changes(grid, loads, changes, metric)
 
 
 def _with_deviations(
@@ -463,9 +465,10 @@ def _with_deviations(
 
 
 def _with_changes(
-    grid: Grid, loads: Sequence[Level], changes: Mapping[Level, Sequence[tuple[str, str, float]]]
+    grid: Grid, loads: Sequence[Level], all_changes: _Changes, metric: Metric, title: str = ""
 ) -> Grid:
-    """Return a table with a last column for each target that has published values, and what it has more."""
+    """Return a table with a last column for each name that has published values, with what is more here."""
+    changes = {load: values for (name, load), values in all_changes.items() if name == metric.name}
     if len(loads) != len(grid.rows):
         return grid
     for target in dict.fromkeys(name for values in changes.values() for name, _, _ in values):
@@ -482,18 +485,19 @@ def _with_changes(
             for load in loads
         ]
         rows = tuple((*row, text) for row, text in zip(grid.rows, texts, strict=True))
-        grid = replace(grid, heads=(*grid.heads, f"{code(target)}, published"), rows=rows)
+        grid = replace(grid, heads=(*grid.heads, f"{title}{code(target)}, published"), rows=rows)
     return grid
 
 
 def _level_table(result: SweepResult, metrics: Sequence[Metric], changes: _Changes) -> Grid:
     """Return the table of levels, a row for each of a target: the main rate, others, latency, published."""
     main = metrics[0]
-    rows = [
-        _level_row(target, level, metrics, changes, marked=_has_marks(result))
+    levels = [
+        (target, level)
         for target in result.targets
         for level in sorted(target.levels, key=lambda level: (level.depth, level.pp or 0, level.point))
     ]
+    rows = [_level_row(target, level, main, marked=_has_marks(result)) for target, level in levels]
     axis = points_head(level.point for level in _levels(result))
     heads: tuple[Cell, ...] = (
         axis,
@@ -504,9 +508,12 @@ def _level_table(result: SweepResult, metrics: Sequence[Metric], changes: _Chang
         "Peak tok/s",
         "TTFT ms",
         "TTFT p95 ms",
-        *(f"{metric.title}, published" for metric in metrics),
     )
     grid = Grid("", heads, tuple(rows), frozenset({0, 1}))
+    for metric in metrics:
+        grid = _with_changes(
+            grid, [level_of(level) for _, level in levels], changes, metric, f"{metric.title}, "
+        )
     return known_columns(grid, without={1} if len(result.targets) == 1 else ())
 
 
@@ -519,34 +526,15 @@ def _is_doubted(level: LevelResult) -> bool:
     return any(mark.doubt for mark in marks_of(level))
 
 
-def _level_row(
-    target: TargetResult,
-    level: LevelResult,
-    metrics: Sequence[Metric],
-    changes: _Changes,
-    *,
-    marked: bool,
-) -> tuple[Cell, ...]:
+def _level_row(target: TargetResult, level: LevelResult, main: Metric, *, marked: bool) -> tuple[Cell, ...]:
     """Return a level's row; `marked`: a level with a warning has a "?"."""
-    load, main = level_of(level), metrics[0]
-    where = load_words(load, lengths=len({level.pp for level in target.levels}) > 1)
+    where = load_words(level_of(level), lengths=len({level.pp for level in target.levels}) > 1)
     if level.error is not None:
-        return where, Untrusted(target.name), "refused", *[UNKNOWN] * (5 + len(metrics))
+        return where, Untrusted(target.name), "refused", *[UNKNOWN] * 5
     if marked and _is_doubted(level):
         where += " ?"
     each, first = level.stream_tps, level.ttft_due_ms or level.ttft_ms
     ttft = METRICS["ttft_ms"]
-    published = [
-        next(
-            (
-                pairs[0][1]
-                for (name, changed), pairs in changes.items()
-                if name == metric.name and _is_row(load, changed)
-            ),
-            UNKNOWN,
-        )
-        for metric in metrics
-    ]
     return (
         where,
         Untrusted(target.name),
@@ -555,7 +543,6 @@ def _level_row(
         *(_rate_text(level, name) for name in ("prefill_tps", "peak_tps")),
         ttft.text(None if first is None else first.mean),
         ttft.text(None if first is None else first.p95),
-        *published,
     )
 
 

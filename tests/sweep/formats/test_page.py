@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.cli import main
+from sparktop.model.load import LoadMode
 from sparktop.sweep.compare.imports.tables import read
 from sparktop.sweep.compare.series import load_reference, published_series, series_of
 from sparktop.sweep.formats.post import MOST_LINES
@@ -346,9 +347,16 @@ def test_published_values_are_a_column() -> None:
     routed = routed.model_copy(update={"targets": (proxy, *routed.targets[1:])})
     assert re.sub(" +", " ", post_of(routed, beside=published)).count("| `proxy`, published |") == 3
     lone = post_of(made_sweep(("mine", levels)), beside=published[:1])
-    assert "| Decode, published | Prefill, published | TTFT, published |" in re.sub(" +", " ", lone)
+    heads = "| Decode, `solo`, published | Prefill, `solo`, published | TTFT, `solo`, published |"
+    assert heads in re.sub(" +", " ", lone)
     assert all(re.fullmatch(r"[\d,.]+ \([^)]*%\)", cell) for cell in table(lone)[1][-3:])
-    assert "left out" in post_of(made_sweep(("mine", levels)), beside=published)
+    several = post_of(made_sweep(("mine", levels)), beside=published)
+    heads = "| Decode, `solo`, published | Decode, `cluster-tp2`, published | Decode, `simple-shuffle`,"
+    assert heads in re.sub(" +", " ", several)
+    assert "left out" not in several
+    (pasted_alone,) = read(several, "post", "post.md")
+    assert pasted_alone.levels[0].figures["decode_tps"].mean == float(table(several)[0][1].split()[0])
+    assert "left out" in post_of(made_sweep(("mine", levels), ("other", levels)), beside=published)
 
 
 def test_launch_options_and_versions_of_servers() -> None:
@@ -408,7 +416,7 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     assert "100 tokens in, 4 out (pp100 tg4), " in load
     assert ", each level after a warm-up, burst (all of a run at once), 3 runs a level" in load
     assert "2026-03-22" in load
-    assert warnings == "- **Warnings:** none."
+    assert warnings.startswith("- **Warnings:** none. **Signs:** ≈ alike")
     assert figures.startswith("- **Figures:** decode = (output tokens − one per request)")
     assert table(post)[0][-1] == "`fast` (+50 %)"
 
@@ -494,15 +502,17 @@ def test_what_was_warm_and_as_long_as_asked_is_in_the_line_of_the_load(generated
     assert "prefix cache hits up to 41 %" in post_of(made_sweep(("solo", [cached])))
 
 
-def test_a_table_without_a_winner_has_no_column_of_winners() -> None:
-    """Targets alike: the headline says so once; where a level has a winner, others have a sign."""
-    levels = [made_level(at) for at in (1, 2)]
+def test_a_table_that_shows_nothing_has_no_column_of_winners() -> None:
+    """All leads may be chance; where a level has a winner, others have a sign."""
+    unsure = {"decode_tps": Rate.of_runs((6.0, 10.0, 8.0))}
+    levels = [made_level(at).model_copy(update=unsure) for at in (1, 2)]
     alike = post_of(made_sweep(("a", levels), ("b", levels)))
-    assert "Winner" not in alike
-    assert "a winner leads" not in alike
-    assert [len(row) for row in table(alike)] == [3] * 6
-    faster = [levels[0], made_level(2, step=0.1)]
-    assert "Winner" in post_of(made_sweep(("a", levels), ("b", faster)))
+    assert [len(row) for row in table(alike)[:2]] == [3] * 2
+    faster = [levels[0], made_level(2, step=0.01)]
+    assert [row[-1] for row in table(post_of(made_sweep(("a", levels), ("b", faster))))[:2]] == [
+        "n.s.",
+        "`b` (>+999 %)",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -525,6 +535,32 @@ def test_a_lead_that_is_not_clear_stands_beside_the_sign() -> None:
     post = post_of(made_sweep(("a", slow), ("b", fast)))
     assert re.fullmatch(r"`b` \(\+\d+ %\) n\.s\.", table(post)[1][-1])
     assert "n.s. not significant" in post
+
+
+def test_alike_is_not_the_same_as_not_significant() -> None:
+    """Alike: the interval of the difference lies within the noise; else the level shows nothing."""
+
+    def levels(*means: float) -> list[LevelResult]:
+        rates = [Rate.of_runs((0.999 * mean, mean, 1.001 * mean)) for mean in means]
+        rows = zip((1, 2, 4), rates, strict=True)
+        return [made_level(at).model_copy(update={"decode_tps": rate}) for at, rate in rows]
+
+    post = post_of(made_sweep(("a", levels(20.0, 30.0, 40.0)), ("b", levels(20.1, 30.9, 60.0))))
+    assert [row[-1] for row in table(post)[:3]] == ["≈", "n.s.", "`b` (+50 %)"]
+    assert (
+        "n.s. not significant: the lead before it may be chance; ≈ alike: the two best differ by less" in post
+    )
+
+
+def test_figures_are_found_in_llama_benchys_table() -> None:
+    """A burst of one length: the names of its columns; recorded traffic and rates have none."""
+    post = post_of(made_sweep(("solo", [made_level(1), made_level(2)])))
+    assert (
+        "decode is t/s (total) of tg4, per request the t/s (req) there, prefill t/s (total) of pp100" in post
+    )
+    steady = made_sweep(("solo", [made_level(1)]))
+    steady = steady.model_copy(update={"plan": steady.plan.model_copy(update={"mode": LoadMode.STEADY})})
+    assert "llama-benchy" not in post_of(steady)
 
 
 def test_the_best_level_is_named_once() -> None:
