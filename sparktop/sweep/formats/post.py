@@ -59,8 +59,8 @@ from sparktop.sweep.view.words import recommendations, slots_words
 
 MOST_LINES = 40
 """Tables with too many levels for this are thinned out; the first and the last level stay."""
-_LEAST_LEVELS = 3
-"""Levels that a matrix has at least, however long the post."""
+_LEAST_LEVELS, _USUAL_LEVELS = 3, 7
+"""Levels that a matrix has at least, however long the post, and for which items are joined to have room."""
 _HEAD_LINES, _TABLE_LINES = 2, 2
 """The title and the empty line below the first items; the heads of a table."""
 _LATENCIES = ("ttft_due_ms", "ttft_ms")
@@ -125,7 +125,7 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     below = [" ".join([*figures, *_published_items(beside, changes)])] if grids else []
     below += [_launch_item(result), *_repeat_item(result, commands)]
     used = _HEAD_LINES + (2 if lead else 0) + len(grids) * (_TABLE_LINES + 1)
-    rows = sum(len(grid.rows) for grid in grids)
+    rows = sum(min(len(grid.rows), _USUAL_LEVELS) for grid in grids)
     apart = len(items)
     for lines, at, least in ((about, apart, apart + 3), (below, 1, 2), (about, apart, apart + 1)):
         while used + rows + len(about) + len(below) > MOST_LINES and len(lines) > least:

@@ -309,7 +309,8 @@ def test_a_post_of_many_levels_loses_some_in_the_middle() -> None:
     assert len(post.splitlines()) <= MOST_LINES
     rows = table(post)
     assert (rows[0][0], rows[-1][0]) == ("c1", "c256")
-    assert "Left out here: 3 levels." in post
+    assert "\n- **Load:** " in post
+    assert "Left out here: 4 levels." in post
 
 
 def test_a_post_is_read_back_as_the_figures_that_it_shows() -> None:
