@@ -56,38 +56,6 @@ def row_of(comparison: ComparisonResult, concurrency: int, metric: str = "decode
     return row
 
 
-def test_the_reference_alone_says_what_its_table_says() -> None:
-    """All 21 winners agree, and percentages to a point: against solo up to the crossover, then cluster."""
-    reference = load_reference("spark-topologies-2026-03")
-    found = compare(published_series(reference), table=reference.winner_vs)
-    stated = {
-        (metric, concurrency): (told["winner"], told["percent"])
-        for metric, by_concurrency in reference.stated_winners.items()
-        for concurrency, told in by_concurrency.items()
-    }
-    assert len(stated) == 21
-    assert {(row.metric, row.concurrency): row.winner for row in found.rows} == {
-        key: winner for key, (winner, _) in stated.items()
-    }
-    for row in found.rows:
-        assert row.percent == pytest.approx(stated[row.metric, row.concurrency][1], abs=1)
-        assert row.winner_vs == "table"
-        assert row.significant is None
-    assert row_of(found, 32).against == "solo"
-    assert row_of(found, 64).against == "cluster-tp2"
-    assert NO_TEST in found.notes
-
-
-def test_the_reference_has_its_three_crossovers() -> None:
-    """Shuffle overtakes at 64 in decode, at 16 in prefill, at 8 in TTFT."""
-    found = compare(published_series(load_reference("spark-topologies-2026-03")))
-    assert [(one.metric, one.between, one.from_, one.to) for one in found.crossovers] == [
-        ("decode_tps", (32, 64), "cluster-tp2", "simple-shuffle"),
-        ("prefill_tps", (8, 16), "cluster-tp2", "simple-shuffle"),
-        ("ttft_ms", (4, 8), "cluster-tp2", "simple-shuffle"),
-    ]
-
-
 def test_a_recipes_own_changes_come_out() -> None:
     """They are +46.4, +53.9, +73.6 and +10.1 %, as in its own table."""
     reference = load_reference("gx10-concurrency-first")

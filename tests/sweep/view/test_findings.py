@@ -4,47 +4,34 @@ Changes that are not significant: none shown, not certain, or too small to count
 
 The marks of a level: what limited it stands in the first label, which narrow tables always show.
 
-Whatever was measured: no two texts of one result name other figures, rivals or verdicts for one thing.
-
-The texts are read as a reader reads them: leads ("a +20 % against b"), the level called the best, and
-the signs in tables. What they say is held against the values of the levels, computed here.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.model.judgement import NO_DIFFERENCE
 from sparktop.model.load import Level, concurrency_point
 from sparktop.model.sweep import NOT_CERTAIN, WITHIN_NOISE, Difference, DifferenceRow, Value
 from sparktop.panels.parts.text import row_text
-from sparktop.panels.sweep.table import ALIKE, BEST, table_rows
 from sparktop.panels.sweep.topology import difference_screen
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import Series, load_reference, published_series, series_of
+from sparktop.sweep.compare.series import load_reference, published_series, series_of
 from sparktop.sweep.formats.report import comparison_markdown
 from sparktop.sweep.result.results import (
     Holds,
     LevelResult,
     LimitSide,
     Rate,
-    Requests,
     ServerSide,
     SloResult,
-    SweepResult,
     Validity,
 )
 from sparktop.sweep.view.curves import curve_plots, sweep_plots
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.result import result_view, topologies
-from tests.sweep.formats.full_results import texts_of
 from tests.sweep.made_results import made_level, made_series, made_sweep
 
 
@@ -83,21 +70,20 @@ def test_marks_put_the_gravest_first() -> None:
     assert "a CUDA graph of 8" in marks[-1].message
 
 
-@pytest.fixture
-def table() -> tuple[Series, ...]:
-    """Return the four topologies of the published table."""
-    return published_series(load_reference("spark-topologies-2026-03"))
-
-
-def test_the_judgement_follows_the_crossover(table: tuple[Series, ...]) -> None:
+def test_the_judgement_follows_the_crossovers() -> None:
     """One engine over both machines up to c = 32, the shuffled pair at 64: as its authors say."""
-    rule = load_reference("spark-topologies-2026-03").winner_vs
-    compared = topologies(compare(table, table=rule), table)
+    reference = load_reference("spark-topologies-2026-03")
+    published = published_series(reference)
+    compared = topologies(compare(published, table=reference.winner_vs), published)
     assert compared.sentences[0] == (
         "Decode: cluster-tp2 best at c1–c32 (+20 to +57 % against solo); "
         "simple-shuffle best at c64 (+20 % against cluster-tp2)"
     )
-    assert "Decode: cluster-tp2 → simple-shuffle between c32 and c64 (as published)" in compared.crossovers
+    assert list(compared.crossovers) == [
+        "Decode: cluster-tp2 → simple-shuffle between c32 and c64 (as published)",
+        "Prefill: cluster-tp2 → simple-shuffle between c8 and c16 (as published)",
+        "TTFT: cluster-tp2 → simple-shuffle between c4 and c8 (as published)",
+    ]
 
 
 def test_references_lie_over_the_curves_with_their_definitions() -> None:
@@ -252,123 +238,3 @@ def test_the_first_label_says_what_requests_waited_for(kind: str, word: str) -> 
 def test_without_a_verdict_requests_just_waited() -> None:
     """An old result has no limits."""
     assert [mark.word for mark in marks_of(queued(None))] == ["requests waited", "fewer than 3 runs"]
-
-
-NAMES = ("alpha", "beta", "gamma")
-LEVELS = (1, 4, 16)
-_LEAD = re.compile(r"(alpha|beta|gamma) ([+−±]\d+ %) against (alpha|beta|gamma)")
-_BEST = re.compile(r"(?:best: |best of what was measured: |most decode at )c ?=? ?(\d+)[,:] ([\d.,]+) tok/s")
-_VERDICTS = re.compile(r"(alpha|beta|gamma) (best|ahead) at (c\d+)(?:–(c\d+))?")
-
-_MEANS = st.sampled_from((50.0, 51.0, 63.0, 100.0, 101.0, 104.0, 118.0, 127.0))
-_SPREADS = st.sampled_from((0.0, 0.01, 0.2))
-_WARNINGS = st.sampled_from(("", "", "throttled", "cache_hits", "errors", "few_runs"))
-_RUNS = st.integers(1, 3)
-_LEVEL = st.tuples(_MEANS, _SPREADS, _WARNINGS, _RUNS)
-_TARGET = st.lists(_LEVEL, min_size=3, max_size=3)
-
-
-def level(concurrency: int, mean: float, spread: float, warning: str, runs: int) -> LevelResult:
-    """Return a level that decodes at `mean` tok/s, its runs `spread` apart, maybe with a warning."""
-    values = [mean * (1 + spread * (run - (runs - 1) / 2)) for run in range(runs)]
-    return made_level(concurrency).model_copy(
-        update={
-            "decode_tps": Rate.of_runs(values),
-            "prefill_tps": None,
-            "ttft_ms": None,
-            "runs": runs,
-            "requests": Requests(ok=30),
-            "validity": (Validity(code=warning, message="x"),) if warning else (),
-        }
-    )
-
-
-def swept(targets: Sequence[Sequence[tuple[float, float, str, int]]]) -> SweepResult:
-    """Return a finished sweep of as many targets."""
-    named = [
-        (name, [level(at, *values) for at, values in zip(LEVELS, levels, strict=True)])
-        for name, levels in zip(NAMES, targets, strict=False)
-    ]
-    return made_sweep(*named)
-
-
-def mean_of(result: SweepResult, name: str, concurrency: int) -> float:
-    """Return the decode rate of a target's level."""
-    target = result.target(name)
-    assert target is not None
-    (found,) = (one for one in target.levels if one.concurrency == concurrency)
-    assert found.decode_tps is not None
-    return found.decode_tps.mean
-
-
-def signed(percent: float) -> str:
-    """Return a percentage as it is written."""
-    whole = round(percent)
-    return f"{'+' if whole > 0 else '−' if whole < 0 else '±'}{abs(whole)} %"
-
-
-@settings(max_examples=5, deadline=None)
-@given(st.lists(_TARGET, min_size=2, max_size=3))
-def test_a_lead_has_one_figure_and_a_level_one_verdict(
-    targets: list[list[tuple[float, float, str, int]]],
-) -> None:
-    """Each lead is that of two values at one level, the same in every text; so is who is best or ahead."""
-    result = swept(targets)
-    rows = {}
-    found = result_view(result).topologies
-    assert found is not None
-    (metric,) = [one for one in found.metrics if one.metric == "decode_tps"]
-    for row in metric.levels:
-        rows[row.key.point.concurrency] = row
-    true_leads = {
-        (
-            row.ahead,
-            signed(100 * (mean_of(result, row.ahead, at) / mean_of(result, row.against, at) - 1)),
-            row.against,
-        )
-        for at, row in rows.items()
-        if row.ahead is not None and row.against is not None
-    }
-    for at, row in rows.items():
-        means = {name: mean_of(result, name, at) for name in NAMES[: len(targets)]}
-        if row.ahead is not None:
-            assert means[row.ahead] == max(means.values())
-        if row.winner is not None:
-            rest = {name: mean for name, mean in means.items() if name != row.winner}
-            assert means[row.against or ""] == max(rest.values())
-    said: dict[str, set[tuple[str, str]]] = {}
-    for _, text in texts_of(result):
-        assert true_leads.issuperset(_LEAD.findall(text)), text
-        for part in re.findall(r"Decode: ([^.\n]*? at c.*?)(?:Peak|Total|Output|Pure|TTFT|ITL|E2E|$)", text):
-            for name, word, first, last in _VERDICTS.findall(part):
-                for at in (one for one in LEVELS if int(first[1:]) <= one <= int((last or first)[1:])):
-                    said.setdefault(f"c{at}", set()).add((name, word))
-    assert all(len(verdicts) == 1 for verdicts in said.values()), said
-
-
-@settings(max_examples=5, deadline=None)
-@given(_TARGET)
-def test_the_best_level_is_the_best_in_every_text(levels: list[tuple[float, float, str, int]]) -> None:
-    """The highest rate has the sign and is named by every text; its warning stands beside it."""
-    result = swept([levels])
-    view = result_view(result)
-    highest = max(levels, key=lambda one: one[0])
-    at = LEVELS[levels.index(highest)]
-    named = {
-        (int(concurrency), float(rate.replace(",", "")))
-        for _, text in texts_of(result)
-        for concurrency, rate in _BEST.findall(text)
-    }
-    assert named == {(at, highest[0])}
-    drawn = [row_text(row) for row in table_rows(view, 150, 12)]
-    (best,) = [row for row in drawn if f"{BEST}{highest[0]:.1f}" in row or f"{BEST}{highest[0]:.0f}" in row]
-    assert f" c{at} " in best
-    if highest[2]:
-        assert "(warning: " in (view.headline or "")
-    alike = {
-        at
-        for at in LEVELS
-        if any(f" c{at} " in row and f"{ALIKE}{mean_of(result, 'alpha', at):.3g}" in row for row in drawn)
-    }
-    words = (view.headline or "").partition("no clear lead over ")[2].partition(";")[0]
-    assert {int(one) for one in re.findall(r"c = (\d+)", words)} == alike
