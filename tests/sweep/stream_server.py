@@ -1,14 +1,10 @@
-"""A small OpenAI-like server that can be made to behave badly, request by request.
-
-Run as a program it serves until its standard input ends, hangs in mid-stream, and prints its port.
-"""
+"""A small OpenAI-like server that can be made to behave badly, request by request."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import ssl
-import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -154,8 +150,7 @@ class StreamServer:
     most_in_flight: int = 0
     connections: int = 0
     """Open now."""
-    opened: int = 0
-    """Connections so far."""
+
     bodies: list[dict[str, Any]] = field(default_factory=list)
     """Of all completions."""
     held: asyncio.Event = field(default_factory=asyncio.Event)
@@ -207,7 +202,7 @@ class StreamServer:
         assert task is not None
         self._tasks.add(task)
         self.connections += 1
-        self.opened += 1
+
         self.all_gone.clear()
         idle_s: list[float | None] = [None]
         try:
@@ -271,16 +266,6 @@ class StreamServer:
         writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(raw)}\r\n\r\n".encode() + raw)
 
 
-async def _serve_one_that_hangs() -> None:
-    server = StreamServer(behave=hang_after_three)
-    await server.start()
-    sys.stdout.write(f"{server.port}\n")
-    sys.stdout.flush()
-    ended = asyncio.Event()
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
-    await ended.wait()
-
-
 async def hang_after_three(asked: Asked) -> None:
     """Send three tokens, then nothing more; calibrations are answered whole."""
     if asked.number == 0:
@@ -291,7 +276,3 @@ async def hang_after_three(asked: Asked) -> None:
         asked.event(asked.token())
     await asked.writer.drain()
     await asked.server.hang()
-
-
-if __name__ == "__main__":
-    asyncio.run(_serve_one_that_hangs())

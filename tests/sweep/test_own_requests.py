@@ -14,13 +14,20 @@ from typing import Any
 import pytest
 
 from sparktop.cli import main
+from sparktop.model.targets import SweepSpec
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats.written import repeat_command
+from sparktop.sweep.plan.plan import SweepTarget
+from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.plan.texts import TEXTS, text_at
-from sparktop.sweep.result.store import load, stored_sweeps
+from sparktop.sweep.result.store import stored_sweeps
+from sparktop.sweep.run.result_builder import plan_result
 from sparktop.sweep.view.curves import sweep_plots
 from sparktop.sweep.view.words import headline
+from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.stream_server import Asked, StreamServer
-from tests.sweep.test_sweep_command import SMALL, Command
+from tests.sweep.test_sweep_command import Command
 
 SECRETS = ("hunter-in-a-header", "hunter-in-a-body", "hunter-in-a-list")
 EXTRA = {"temperature": 0, "user": SECRETS[1], "metadata": {"tags": [SECRETS[2]]}}
@@ -45,7 +52,6 @@ def _file(folder: Path) -> Path:
 
 
 @pytest.mark.process
-@pytest.mark.timeout(60)
 async def test_what_was_sent_is_recorded_without_secrets(command: Command, server: StreamServer) -> None:
     """Each request holds a prompt of the file, the fields and the header; nothing kept holds a secret."""
     seen: list[Asked] = []
@@ -87,7 +93,6 @@ async def test_what_was_sent_is_recorded_without_secrets(command: Command, serve
 
 
 @pytest.mark.process
-@pytest.mark.timeout(60)
 async def test_a_server_that_repeats_them_is_not_quoted(command: Command, server: StreamServer) -> None:
     """The words of a refusal stand in the result; what the user added to the request is left out of them."""
 
@@ -103,34 +108,25 @@ async def test_a_server_that_repeats_them_is_not_quoted(command: Command, server
         assert not [text for text in texts if secret in text]
 
 
-@pytest.mark.process
-@pytest.mark.timeout(100)
-async def test_sweeps_that_sent_other_things_are_not_compared_as_equals(
-    command: Command, server: StreamServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sweeps_that_sent_other_things_are_not_compared_as_equals(tmp_path: Path) -> None:
     """Other prompts share no row; other body values, even hidden ones, are named under the table."""
-    file = _file(command.home)
-    paths = []
-    more: tuple[list[str], ...] = (
-        ["--extra-body", '{"user": "aaaaaaaa"}'],
-        ["--extra-body", '{"user": "b"}'],
-        [],
-    )
-    for number, extra in enumerate(more):
-        if number == 2:
-            file.write_text('{"prompt": "other words"}\n', encoding="utf-8")
-        paths.append(command.home / f"r{number}.json")
-        options = ["-c", "1", "--runs", "1", "--tg", "9", "--no-warm-up", "--prompts", str(file), *extra]
-        code, _, err = await command.run("--target", f"s={server.url}", *options, "-o", str(paths[-1]))
-        assert code == 0, err
-    assert main(["compare", str(paths[0]), str(paths[1])]) == 0
-    bodies = capsys.readouterr().out
-    assert main(["compare", str(paths[0]), str(paths[2])]) == 0
-    prompts = capsys.readouterr().out
-    assert "not alike: requests: " in bodies
-    assert "not alike: prompts: day.jsonl" in prompts
-    assert "aaaaaaaa" not in bodies + prompts
-    assert [load(path).plan.request_digest for path in paths][2] is None
+
+    def sent(name: str, words: str, user: str) -> Series:
+        file = tmp_path / "day.jsonl"
+        file.write_text(json.dumps({"prompt": words}), encoding="utf-8")
+        spec = SweepSpec(concurrency=(1,), prompts=str(file), extra_body={"user": user})
+        plan = plan_result(make_plan(spec, [SweepTarget(name, "http://127.0.0.1:1")]))
+        result = made_sweep((name, [made_level(1).model_copy(update={"pp": None})]))
+        return series_of(result.model_copy(update={"plan": plan}))[0]
+
+    first = sent("a", "own words", "aaaaaaaa")
+    bodies = compare([first, sent("b", "own words", "b")])
+    prompts = compare([first, sent("c", "other words", "aaaaaaaa")])
+    assert "not alike: requests: " in "\n".join(bodies.notes)
+    assert "not alike: prompts: day.jsonl" in "\n".join(prompts.notes)
+    assert "aaaaaaaa" not in "\n".join((*bodies.notes, *prompts.notes))
+    assert bodies.rows
+    assert not prompts.rows
 
 
 @pytest.mark.outside
@@ -205,10 +201,7 @@ ACCEPTED = {"a Python module": 27, "of a story": 12, "name,owner": 24, "calls of
 
 
 class Vllm:
-    """A server whose counters grow with each answer: 10 drafts of 3 tokens, of which 21 are accepted.
-
-    Of answers to built-in texts as many are accepted as `ACCEPTED` says.
-    """
+    """A server whose counters grow with each answer: 10 drafts of 3 tokens, accepted as `ACCEPTED` says."""
 
     idle_s = None
 
@@ -243,33 +236,6 @@ class Vllm:
 
 
 @pytest.mark.process
-@pytest.mark.timeout(90)
-@pytest.mark.parametrize("speculates", [True, False])
-async def test_acceptance_is_that_of_the_measured_runs(tmp_path: Path, *, speculates: bool) -> None:
-    """21 of 30 drafted tokens are 70 %; a server without such decoding has neither figure nor column."""
-    server = StreamServer(behaviours={"vllm": Vllm(speculates=speculates)})
-    await server.start()
-    command = Command(tmp_path)
-    code, _, err = await command.run("--target", f"a={server.url}/vllm", "-c", "1", *SMALL, "--no-warm-up")
-    await server.stop()
-    assert code == 0, err
-    (kept,) = stored_sweeps(command.folder)
-    assert kept.result is not None
-    (level,) = kept.result.targets[0].levels
-    assert level.server is not None
-    expected = (70.0, 2.1) if speculates else (None, None)
-    assert (level.server.spec_accept_percent, level.server.spec_accepted_per_draft) == expected
-    texts = {}
-    for form in ("md", "csv"):
-        assert main(["report", str(kept.path), "--format", form, "-o", str(tmp_path / f"r.{form}")]) == 0
-        texts[form] = (tmp_path / f"r.{form}").read_text(encoding="utf-8")
-    assert ("Accepted" in texts["md"]) is speculates
-    assert ("70 %" in texts["md"]) is speculates
-    assert "spec_accept_percent" in texts["csv"]
-
-
-@pytest.mark.process
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("speculates", [True, False])
 async def test_each_kind_of_text_has_a_level_with_its_acceptance(tmp_path: Path, *, speculates: bool) -> None:
     """The headline is of the lowest concurrency and has the most and the least accepted kind.
@@ -292,8 +258,11 @@ async def test_each_kind_of_text_has_a_level_with_its_acceptance(tmp_path: Path,
     levels = kept.result.targets[0].in_order()
     names = [f"c = {at} {one}" for at in (1, 2) for one in TEXTS]
     assert [one.point.label for one in levels] == names
-    shares = [one.server.spec_accept_percent if one.server else None for one in levels]
-    assert shares == ([90.0, 40.0, 80.0, 60.0] * 2 if speculates else [None] * 8)
+    shares = [
+        (one.server.spec_accept_percent, one.server.spec_accepted_per_draft) for one in levels if one.server
+    ]
+    expected = [(90.0, 2.7), (40.0, 1.2), (80.0, 2.4), (60.0, 1.8)] * 2
+    assert shares == (expected if speculates else [(None, None)] * 8)
     found = headline(kept.result, None) or ""
     if speculates:
         assert re.match(r"code 90 % of drafts accepted, [\d.,]+ tok/s.*; prose 40 %, [\d.,]+ tok/s", found)
@@ -310,6 +279,9 @@ async def test_each_kind_of_text_has_a_level_with_its_acceptance(tmp_path: Path,
     text = (tmp_path / "r.md").read_text(encoding="utf-8")
     assert "built-in texts: code, prose, table, agent" in text
     assert "own prompts" not in text
+    assert ("Accepted" in text) is speculates
+    assert ("40 %" in text) is speculates
+    assert "spec_accept_percent" in (tmp_path / "r.csv").read_text(encoding="utf-8")
     assert "c2 code" in text
 
 

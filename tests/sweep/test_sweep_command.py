@@ -16,7 +16,7 @@ from sparktop.sweep.result.store import load, stored_sweeps, sweeps_folder
 from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.watched_servers import watched
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.process
 SMALL = ["--pp", "40", "--tg", "9", "--runs", "1"]
 """A calibration asks for fewer tokens, which distinguishes its requests from those of a run."""
 
@@ -92,11 +92,7 @@ async def test_json_is_all_there_is_on_standard_output(command: Command) -> None
     told = json.loads(out)
     assert (told["schema"], told["status"], told["plan"]["seed"]) == ("sparktop.sweep/1", "done", 7)
     assert [one["name"] for one in told["targets"]] == ["solo"]
-    levels = told["targets"][0]["levels"]
-    assert [level["concurrency"] for level in levels] == [1, 2]
-    for level in levels:
-        assert level["server"]["generation_tokens"] == level["tokens"]["generated"]
-        assert level["server"]["prompt_tokens"] == level["tokens"]["prompt"]
+    assert [level["concurrency"] for level in told["targets"][0]["levels"]] == [1, 2]
     assert "\x1b" not in err
     assert "solo: c = 2" in err
     (kept,) = stored_sweeps(command.folder)
@@ -153,14 +149,6 @@ async def test_a_router_is_found_out_without_a_configuration(command: Command) -
     (target,) = json.loads(out)["targets"]
     assert target["kind"] == "router"
     assert sum(target["levels"][0]["served_by"].values()) == 4
-
-
-async def test_a_file_gets_the_format_of_its_name(command: Command, server: StreamServer) -> None:
-    """The report is Markdown in report.md, and nothing is written to standard output."""
-    report = command.home / "report.md"
-    code, out, err = await command.run(server.url, "-c", "1", *SMALL, "-o", str(report))
-    assert (code, out) == (0, ""), err
-    assert report.read_text().startswith("## sparktop sweep")
 
 
 async def test_nothing_listens_there(command: Command, server: StreamServer) -> None:

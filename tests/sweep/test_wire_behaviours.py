@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import ssl
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -16,10 +14,10 @@ from typing import Any
 import pytest
 
 from tests.sweep.stream_server import StreamServer, page
+from tests.sweep.test_sweep_command import Command
 from tests.sweep.wire_behaviours import BEHAVIOURS
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
-_LONGEST_S = 560.0
 
 
 @dataclass(frozen=True)
@@ -46,30 +44,11 @@ def sweeps(home: Path, *commands: Sequence[str]) -> list[tuple[int, str, str]]:
         await server.start()
         words = [[word.replace("{server}", server.url) for word in command] for command in commands]
         try:
-            return await asyncio.gather(*(swept_by(home, *command) for command in words))
+            return await asyncio.gather(*(Command(home).run(*command) for command in words))
         finally:
             await server.stop()
 
     return asyncio.run(served())
-
-
-async def swept_by(home: Path, *words: str) -> tuple[int, str, str]:
-    """Run the command; return exit code, output and errors."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "sparktop", "sweep", *words),
-        env={"PATH": os.environ["PATH"], "HOME": str(home), "TERM": "dumb"},
-        cwd=home,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(_LONGEST_S):
-            out, err = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-    return process.returncode or 0, out.decode(), err.decode()
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +99,7 @@ def test_the_wrong_scheme_is_named(tmp_path: Path, certificate: tuple[Path, Path
             f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             for scheme, server in (("http", locked), ("https", plain))
         ]
-        said = [(await swept_by(tmp_path, url, *BEHAVIOURS["no-done"].options))[2] for url in wrong]
+        said = [(await Command(tmp_path).run(url, *BEHAVIOURS["no-done"].options))[2] for url in wrong]
         locked.close()
         plain.close()
         return said[0], said[1]

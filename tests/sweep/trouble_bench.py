@@ -18,21 +18,11 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import LoadBatch, Phase, PhaseChanged, SweepEvent
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.sweep.run.worker_process import SweepWorker
+from tests.sweep.played_sweeps import Clock
 from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.watched_servers import PATIENT
 
 GIB = 2**30
-
-
-@dataclass
-class Clock:
-    """Monotonic seconds that only the test moves."""
-
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -36,22 +36,16 @@ PATIENT = Timeouts(connect_s=10.0, first_token_s=30.0, between_tokens_s=30.0, wh
 INTERVAL_S = 0.1
 
 
-class SilentProxy(Proxy):
-    """A router that does not say which server answered."""
-
-    def _routing_headers(self, attempt: object) -> dict[str, str]:
-        del attempt
-        return {}
-
-
 @asynccontextmanager
-async def engine(profile: EngineProfile = QUICK) -> AsyncIterator[str]:
+async def engine(
+    profile: EngineProfile = QUICK, cores: Callable[[Sequence[LiveEngine]], LiveCores] = LiveCores
+) -> AsyncIterator[str]:
     """Serve an engine on a free port; yield its URL."""
     histograms = EngineHistograms(profile.max_model_len)
     live = LiveEngine(
         Engine(profile, seed=1, start_s=time.monotonic(), on_end=histograms.count_end), histograms
     )
-    application = EngineServer(LiveCores([live]), started_unix_s=time.time()).application()
+    application = EngineServer(cores([live]), started_unix_s=time.time()).application()
     server = TestServer(application, handler_cancellation=True)
     await server.start_server()
     try:
@@ -95,15 +89,15 @@ async def watched(
     *,
     strategy: str | None = None,
     profile: EngineProfile = QUICK,
+    cores: Callable[[Sequence[LiveEngine]], LiveCores] = LiveCores,
     capture_sizes: Mapping[str, tuple[int, ...] | None] = MappingProxyType({}),
-    router_names_servers: bool = True,
 ) -> AsyncIterator[Watched]:
     """Serve and watch engines, with a proxy before them where a strategy is named.
 
     `capture_sizes` are those that the configuration says of single servers.
     """
     async with AsyncExitStack() as stack:
-        urls = [await stack.enter_async_context(engine(profile)) for _ in range(count)]
+        urls = [await stack.enter_async_context(engine(profile, cores)) for _ in range(count)]
         names = [f"spark-{letter}" for letter, _ in zip("abcdef", urls, strict=False)]
         backends = tuple(
             BackendTarget(name, url, engine="vllm", capture_sizes=capture_sizes.get(name))
@@ -113,8 +107,7 @@ async def watched(
         routers: tuple[RouterTarget, ...] = ()
         if strategy is not None:
             upstreams = {f"id-{name}": url for name, url in zip(names, urls, strict=True)}
-            made = Proxy if router_names_servers else SilentProxy
-            proxy = TestServer(made(upstreams, make_router(strategy, count), model=MODEL).application())
+            proxy = TestServer(Proxy(upstreams, make_router(strategy, count), model=MODEL).application())
             await proxy.start_server()
             stack.push_async_callback(proxy.close)
             url = str(proxy.make_url("")).rstrip("/")

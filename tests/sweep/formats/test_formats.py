@@ -26,11 +26,11 @@ from sparktop.commands.sweep.run import level_line
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import cell_width
 from sparktop.model.load import Level, LoadKind, LoadMode
-from sparktop.report.document.document import wrap_markdown
+from sparktop.report.document.document import markdown_cell, wrap_markdown
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports.files import read_file
-from sparktop.sweep.compare.series import Series, series_of
-from sparktop.sweep.formats import exports, report
+from sparktop.sweep.compare.series import Series, load_reference, published_series, series_of
+from sparktop.sweep.formats import exports, report, tables
 from sparktop.sweep.formats.report import (
     comparison_json,
     comparison_markdown,
@@ -202,8 +202,8 @@ def test_names_in_markdown_are_no_markup_and_addresses_stay_away() -> None:
     for line in text.splitlines():
         outside = re.sub(r"(`+).*?\1", "", line)
         assert "![" not in outside
-    tables = [line for line in text.splitlines() if line.startswith("| Concurrency")]
-    assert any("`a`&#124;`` b ![x](http://evil) `c` ``" in line for line in tables)
+    heads = [line for line in text.splitlines() if line.startswith("| Concurrency")]
+    assert any("`a`&#124;`` b ![x](http://evil) `c` ``" in line for line in heads)
 
 
 def test_any_json_that_the_file_allows_can_be_laid_out() -> None:
@@ -297,14 +297,6 @@ def test_a_table_that_repeats_another_is_a_line() -> None:
     assert "First answer: the same figures as TTFT." in comparison_markdown(compare(hidden), hidden)
 
 
-def test_markdown_of_several_targets_says_when_to_use_which() -> None:
-    """The answer names the best target, a list says where."""
-    fast, slow = made_level(2), made_level(2, step=0.5)
-    text = report.sweep_markdown(made_sweep(("fast", [fast]), ("slow", [slow])))
-    assert text.splitlines()[2] == "**`fast` wins at every level: +100 % decode against `slow`**"
-    assert "\n- Decode: `fast` best at c2 (+100 % against `slow`)\n" in text
-
-
 def test_the_headline_says_what_was_compared_and_names_whom_the_tables_name() -> None:
     """Targets alike in decode differ in prefill; a slower target is not listed as equal to the leaders."""
     slow = made_level(2)
@@ -349,6 +341,44 @@ def test_what_a_server_refuses_stands_beside_what_the_others_did() -> None:
     )
     alone = series_of(made_sweep(("b", [at_length(5000), at_length(20000), refused])))
     assert ["❌ c1, 39,000 in, 4 out", *["–"] * 6] in cells_of(comparison_markdown(compare(alone), alone))
+
+
+@pytest.mark.parametrize(
+    ("name", "baseline", "row"),
+    [
+        ("spark-topologies-2026-03", None, "c64 315.2 471.8 567.9 338.4 `simple-shuffle` (+20 %)"),
+        ("gx10-concurrency-first", None, "c256 285.8 5,391 1,024"),
+        ("gx10-concurrency-first", "gx10-patched", " c256 259.5 285.8 (+10.1 %)"),
+        ("spark-vllm-blog", None, "c64 322 131.0 16,400"),
+    ],
+)
+def test_a_published_table_comes_out_as_it_was_printed(name: str, baseline: str | None, row: str) -> None:
+    """Its last row, with the winner or against a baseline, whose name is not repeated."""
+    reference = load_reference(name)
+    series = published_series(reference)
+    compared = compare(series, table=reference.winner_vs, baseline=baseline)
+    assert row in [" ".join(cells) for cells in cells_of(comparison_markdown(compared, series))]
+
+
+def test_spreads_of_two_targets_stand_beside_each_other() -> None:
+    """Deviations as published, and how many times the first is the second."""
+    series = {one.name: one for one in published_series(load_reference("spark-topologies-2026-03"))}
+    grid = tables.spread(series["simple-shuffle"], series["least-busy"])
+    assert [markdown_cell(cell) for cell in grid.rows[-1]] == ["c64", "48.02", "64.11", "1.3×"]
+
+
+def test_an_untested_row_beside_tested_ones_is_marked() -> None:
+    """A star for a single run, words for no difference, a percentage for a difference; none leads by ±0 %."""
+    runs, near = (100.0, 101.0, 102.0), (101.0, 102.0, 103.0)
+    first = made_series("a", {1: (150.0, 151.0), 2: near, 4: (150.0,), 8: (100.2,)})
+    both = [first, made_series("b", {1: runs, 2: runs, 4: runs, 8: (100.0,)})]
+    rows = tables.winners(compare(both), "decode_tps", both).rows
+    assert [markdown_cell(row[-1]) for row in rows] == [
+        "`a` (+49 %)",
+        "no clear difference (`a` +1 % against `b`)",
+        "`a` ahead (+49 %)*",
+        "±0 %",
+    ]
 
 
 @pytest.mark.parametrize("code", sorted(WARNINGS))

@@ -672,13 +672,3 @@ def test_other_tools_results_are_no_post(capsys: pytest.CaptureFixture[str]) -> 
     """A published table has no plan to repeat: the message says which results have one."""
     assert main(["report", "ref:spark-topologies-2026-03", "--format", "post"]) == 2
     assert "--format post is for results of sparktop sweep" in capsys.readouterr().err
-
-
-def test_warnings_are_one_line() -> None:
-    """Named once, above the tables; why levels are slow is in the report alone."""
-    doubted = full_sweep().model_copy(update={"slo": None})
-    post = post_of(doubted.model_copy(update={"targets": doubted.targets[:1]}))
-    words = "- **Warnings:** requests waited: prefill and TTFT include the wait (all 3 levels)."
-    assert words in post.splitlines()
-    assert post.count("Warnings:") == 1
-    assert "Why levels are slow" not in post

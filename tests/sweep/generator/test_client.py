@@ -348,16 +348,6 @@ async def test_a_connection_that_waited_for_its_first_request_may_be_closed(
     assert in_process.server.asked == 4
 
 
-async def test_a_server_that_closes_each_new_connection_fails(in_process: InProcess) -> None:
-    """A request is sent again once: on a new connection its loss is a failure."""
-
-    async def close(asked: Asked) -> None:
-        asked.close = True
-
-    loaded = await in_process.load(close, mode=LoadMode.STEADY, concurrency=1, requests=1)
-    assert count_errors(loaded.events) == {"disconnected": 1}
-
-
 async def test_questions_survive_a_closed_connection(
     in_process: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

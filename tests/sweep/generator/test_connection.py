@@ -1,4 +1,4 @@
-"""Connections: what is written arrives whole, what is read is stamped in order, and all of them close."""
+"""URLs are parsed once, and unusable ones are refused before anything is sent; certificates are verified."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.sweep.generator.connection import ConnectionPool, resolve
+from sparktop.sweep.generator.connection import ConnectionPool, EndpointError, resolve
 from sparktop.sweep.generator.wire import WorkerTarget
-
-pytestmark = pytest.mark.outside
 
 
 class Noting:
@@ -31,12 +29,7 @@ class Noting:
         self.ended.set()
 
 
-async def listen(serve: object, tls: ssl.SSLContext | None = None) -> tuple[asyncio.Server, str]:
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)  # type: ignore[arg-type]  # a coroutine
-    scheme = "https" if tls else "http"
-    return server, f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
+@pytest.mark.outside
 async def test_a_certificate_that_nobody_signed(certificate: tuple[Path, Path]) -> None:
     """TLS with a certificate that cannot be verified does not open; a trusted one carries requests."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -47,7 +40,8 @@ async def test_a_certificate_that_nobody_signed(certificate: tuple[Path, Path]) 
         heard.set_result(await reader.readexactly(5))
         writer.close()
 
-    server, url = await listen(serve, context)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     endpoint = await resolve(WorkerTarget(url), 0.0)
     with pytest.raises(ssl.SSLCertVerificationError):
         await ConnectionPool(endpoint, 5.0).open()
@@ -61,3 +55,44 @@ async def test_a_certificate_that_nobody_signed(certificate: tuple[Path, Path]) 
     await noting.ended.wait()
     assert len(pool.connect_ms) == 1
     server.close()
+
+
+@pytest.mark.outside
+async def test_an_address_in_its_parts() -> None:
+    """Scheme, port and path come from the URL; a trailing /v1 and slashes are not part of the path."""
+    found = await resolve(WorkerTarget("http://127.0.0.1:8000/some path/v1/"), 0.0)
+    assert (found.host, found.path, found.tls) == ("127.0.0.1", "/some%20path", None)
+    assert found.addresses[0][1:] == ("127.0.0.1", 8000)
+    assert (await resolve(WorkerTarget("https://127.0.0.1"), 0.0)).addresses[0][2] == 443
+
+
+@pytest.mark.outside
+async def test_a_head_holds_what_a_server_needs() -> None:
+    """A head names host, key and length, and asks for nothing packed."""
+    found = await resolve(WorkerTarget("http://[::1]:8000", api_key="key-1"), 0.0)
+    head = found.head("POST", "/v1/completions", 12).decode()
+    assert head.startswith("POST /v1/completions HTTP/1.1\r\nHost: [::1]:8000\r\n")
+    assert head.endswith("\r\n\r\n")
+    for line in ("Authorization: Bearer key-1", "Content-Length: 12", "Accept-Encoding: identity"):
+        assert f"\r\n{line}\r\n" in head
+    assert "key-1" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "word"),
+    [
+        ("ftp://a", None, "unreachable"),
+        ("nonsense", None, "unreachable"),
+        ("http://a:99999", None, "unreachable"),
+        ("http://[::1", None, "unreachable"),
+        ("http://127.0.0.1", "ke\ny", "unreachable"),
+        ("http://127.0.0.1", "schlüssel", "unreachable"),
+        ("http://" + "a" * 70 + ".invalid", None, "dns"),
+    ],
+)
+async def test_what_cannot_be_used_is_told(url: str, key: str | None, word: str) -> None:
+    """A wrong scheme, port or key, and a name that cannot exist, end in one line each."""
+    with pytest.raises(EndpointError) as caught:
+        await resolve(WorkerTarget(url, api_key=key), 0.0)
+    assert caught.value.failure.word == word
+    assert caught.value.failure.message.isprintable()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.model.load import EndReason, Level, RequestEnded, concurrency_point
+from sparktop.model.load import EndReason, RequestEnded
 from sparktop.sweep.generator.wire import (
     Batch,
     Calibrate,
@@ -19,14 +19,11 @@ from sparktop.sweep.generator.wire import (
     Refused,
     RunFinished,
     RunLoad,
-    TokenTimes,
     WorkerEnded,
     WorkerMessage,
     WorkerTarget,
 )
 from sparktop.sweep.plan.plan import Timeouts
-from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.measure import collect
 from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
 from tests.sweep.stream_server import Asked, StreamServer, hang_after_three
 
@@ -95,22 +92,6 @@ async def no_connection_left(server: StreamServer) -> None:
     server.held.set()
     async with asyncio.timeout(300):
         await server.all_gone.wait()
-
-
-async def test_a_run_is_told_whole(worker: SweepWorker, server: StreamServer) -> None:
-    """Batches, then token times, then the end make up the record that is measured."""
-    record, tokens = RunRecord("run"), 0
-    kinds: list[type[WorkerMessage]] = []
-    async for message in worker.run(load(server, 16, tokens=50)):
-        record.add(message)
-        kinds.append(type(message))
-        tokens += sum(one.tokens for one in message.bins) if isinstance(message, Batch) else 0
-    assert kinds[-2:] == [TokenTimes, RunFinished]
-    assert set(kinds[:-2]) == {Batch}
-    found = level_result(Level("server", concurrency_point(16), 40, 50), collect(record.events()))
-    assert (found.requests.ok, found.tokens.generated, found.tokens.prompt) == (16, 800, 640)
-    assert tokens == 800
-    assert record.finished is not None
 
 
 async def test_cancel_ends_a_run(worker: SweepWorker, server: StreamServer) -> None:

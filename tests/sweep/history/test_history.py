@@ -155,19 +155,6 @@ def test_files_of_other_tools_are_brought_in(
     assert shelf.listed() == ["a.json"]
 
 
-def test_a_pasted_table_is_brought_in(shelf: Shelf, tmp_path: Path) -> None:
-    """A table is a file of another tool as any: it is listed, opened and compared."""
-    (tmp_path / "post.md").write_text("| Users | Decode |\n|---|---|\n| 4 | 50 |\n", encoding="utf-8")
-    key = shelf.history.import_file(tmp_path / "post.md")
-    shelf.listed()
-    (row,) = shelf.history.rows()
-    assert (row.key, row.name, row.status, row.decode_tps) == (key, "pasted table", "imported", 50)
-    source = shelf.history.source(key)
-    assert source.result is None
-    assert source.view().rows
-    assert [one.tool for one in shelf.history.series(key)] == ["pasted table"]
-
-
 def test_a_sweep_of_another_machine_is_brought_in_as_a_sweep(shelf: Shelf, tmp_path: Path) -> None:
     """A result of sparktop keeps its status, its evidence and its time."""
     save(tmp_path / "theirs.json", made_sweep(preset="theirs"))

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint, concurrency_point
-from sparktop.model.targets import GuardLimits, SweepSpec
+from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.capacity import (
     Pace,
     arrivals_needed,
@@ -87,12 +87,6 @@ def test_options_go_before_the_preset() -> None:
     assert make_plan(counted, [SOLO]).runs_of(8) == 13
     assert make_plan(counted | SweepSpec(runs=2), [SOLO]).runs_of(8) == 2
     assert dict((counted | SweepSpec(headers={"B": "2"})).headers) == {"A": "1", "B": "2"}
-
-
-def test_the_guard_of_the_configuration_is_in_the_plan() -> None:
-    """Its limits hold."""
-    plan = make_plan(find_preset("quick"), [SOLO], guard=GuardLimits(8.0, 92.0))
-    assert (plan.guard.min_headroom_gib, plan.guard.max_gpu_c) == (8.0, 92.0)
 
 
 @pytest.mark.parametrize(

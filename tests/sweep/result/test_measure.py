@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import (
@@ -268,63 +266,6 @@ def test_of_a_context_what_was_counted_is_subtracted(depth: int) -> None:
     assert level.prefill_tps is not None
     assert level.prefill_tps.mean == pytest.approx(40 / 2.0)
     assert (level.asked_prompt_tokens, level.counted_prompt_tokens) == (depth + 40, 340)
-
-
-# Multiples of 1/64 s: shifted and scaled by powers of two they stay exact, and ties stay ties.
-runs = st.lists(
-    st.tuples(
-        st.integers(0, 320).map(lambda ticks: ticks / 64),
-        st.lists(st.integers(1, 128).map(lambda ticks: ticks / 64), min_size=1, max_size=12),
-    ),
-    min_size=1,
-    max_size=6,
-)
-
-
-@given(run=runs, scale=st.sampled_from([0.5, 2.0, 4.0]), shift=st.sampled_from([-64.0, 1024.0]))
-def test_rates_scale_with_time_and_ignore_when_it_began(
-    run: list[tuple[float, list[float]]], scale: float, shift: float
-) -> None:
-    """Twice as slow is half the rate, and the clock's origin does not matter."""
-
-    def rates(scale: float, shift: float) -> list[float | None]:
-        requests = []
-        for number, (start, gaps) in enumerate(run):
-            at, times = start, []
-            for gap in gaps:
-                at += gap
-                times.append(shift + scale * at)
-            requests.append(request(str(number), shift + scale * start, times))
-        found = traces(*requests)
-        count = len(found)
-        return [
-            prefill_tps(found),
-            decode_tps(found),
-            pure_decode_tps(found, count),
-            output_tps(found),
-            total_tps(found),
-        ]
-
-    for before, after in zip(rates(1.0, 0.0), rates(scale, shift), strict=True):
-        assert after == (before if before is None else pytest.approx(before / scale, rel=1e-6))
-
-
-@given(run=runs)
-def test_no_window_loses_or_invents_tokens(run: list[tuple[float, list[float]]]) -> None:
-    """Gaps are one fewer than tokens in each request, and the peak is at most all tokens, at least one."""
-    requests = []
-    for number, (start, gaps) in enumerate(run):
-        at, times = start, []
-        for gap in gaps:
-            at += gap
-            times.append(at)
-        requests.append(request(str(number), start, times))
-    found = traces(*requests)
-    tokens = sum(len(gaps) for _, gaps in run)
-    assert sum(trace.tokens for trace in found) == tokens
-    assert sum(len(list(trace.gaps_s())) for trace in found) == tokens - len(run)
-    peak = peak_tps(found)
-    assert peak is None or 1 <= peak <= tokens
 
 
 def one(*events: LoadEvent) -> RequestTrace:

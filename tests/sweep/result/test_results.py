@@ -59,14 +59,6 @@ def test_the_file_has_every_key_of_the_contract() -> None:
     assert told["started_at"] == "2026-03-22T18:04:05.678Z"
 
 
-def test_a_file_that_is_read_is_the_result_that_was_written(tmp_path: Path) -> None:
-    """Writing and reading lose nothing."""
-    result = made_sweep(("a", [made_level(2), made_level(4)]), ("b", [made_level(2)]))
-    path = tmp_path / "r.json"
-    result_store.save(path, result)
-    assert result_store.load(path) == result
-
-
 def test_a_peak_below_another_rate_of_the_level_is_none() -> None:
     """Answers of less than a second fill no whole second: the best one has fewer tokens than the mean."""
     level = made_level()

@@ -14,7 +14,6 @@ from sparktop.model.load import Level, LoadMode, concurrency_point
 from sparktop.model.targets import SweepSpec
 from sparktop.panels.sweep.table import columns_for
 from sparktop.simulation.calibration import SOLO
-from sparktop.simulation.engine import EngineProfile
 from sparktop.sweep.formats.exports import to_csv
 from sparktop.sweep.formats.report import sweep_markdown
 from sparktop.sweep.formats.written import repeat_command
@@ -29,22 +28,12 @@ from stage.sweep import RehearsedSweep
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.watched_servers import QUICK, watched
 
-LONG = replace(SOLO, max_model_len=65536, max_num_batched_tokens=2048)
-FREE = replace(
-    LONG,
-    cost=replace(
-        SOLO.cost,
-        weights_all_s=SOLO.cost.weights_one_s,
-        row_s=0.0,
-        context_token_s=0.0,
-        attention_pair_s=0.0,
-    ),
-)
-"""An engine whose steps last as long whatever they hold."""
 
-
-async def interfered(profile: EngineProfile) -> tuple[LevelResult, SweepResult]:
-    """Return the level of a sweep whose requests were measured alone and beside long ones, and the result."""
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_prefill_slows_decode() -> None:
+    """An engine whose steps hold parts of long prompts has longer gaps; every form has both figures."""
+    profile = replace(SOLO, max_model_len=65536, max_num_batched_tokens=2048)
     sweep = RehearsedSweep(scenario=Scenario("beside", "round-robin", profile=profile), backends=1)
     preset = find_preset("interference") | SweepSpec(concurrency=(2,))
     live = await sweep.play(make_plan(preset, [sweep.targets["spark-a"]]))
@@ -67,17 +56,8 @@ async def interfered(profile: EngineProfile) -> tuple[LevelResult, SweepResult]:
     assert found.itl_ms is not None
     assert found.itl_ms.count is not None
     assert found.itl_ms.count <= 63 * (found.requests.ok + found.requests.cancelled)
-    assert SweepResult.model_validate(live.result.to_json()).targets[0].levels[0].beside == found
-    return level, live.result
-
-
-@pytest.mark.long
-@pytest.mark.timeout(600)
-async def test_prefill_slows_decode() -> None:
-    """An engine whose steps hold parts of long prompts has longer gaps; every form has both figures."""
-    level, result = await interfered(LONG)
-    found = level.beside
-    assert found is not None
+    result = live.result
+    assert SweepResult.model_validate(result.to_json()).targets[0].levels[0].beside == found
     assert found.significant
     assert min(found.itl_runs_ms) > 3 * max(found.alone_itl_runs_ms)
     assert level.itl_ms is not None
@@ -92,16 +72,6 @@ async def test_prefill_slows_decode() -> None:
     (row,) = csv.DictReader(io.StringIO(to_csv(result)))
     assert (row["beside_prompt_tokens"], row["beside_significant"]) == ("32768", "True")
     assert "--preset interference" in repeat_command(result)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(600)
-async def test_prefill_that_costs_nothing() -> None:
-    """An engine whose steps take as long with parts of long prompts shows no clear difference."""
-    level, result = await interfered(FREE)
-    assert level.beside is not None
-    assert level.beside.significant is False
-    assert "no clear difference in ITL p95 of short requests while 32k" in (headline(result, None) or "")
 
 
 @pytest.mark.process
@@ -152,6 +122,10 @@ def beside(
         (
             beside(32768, (18.0, 19.0), (700.0, 702.0), (3520.0, 3800.0)),
             "ITL p95 of short requests 18.5 → 701.0 ms while 32k prompts arrive (36 to 39 ×)",
+        ),
+        (
+            beside(32768, (30.0, 32.0), (31.0, 33.0)).model_copy(update={"significant": False}),
+            "no clear difference in ITL p95 of short requests while 32k prompts arrive (31.0 and 32.0 ms)",
         ),
         (
             beside(100, (31.0,), (84.0,)),

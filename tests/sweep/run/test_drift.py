@@ -162,9 +162,9 @@ def test_a_rate_that_was_kept_up_with_once_is_not_certain(before: bool, after: b
     assert (rate_sentence(target) or "").endswith(f"; not certain: {words}")
 
 
-def made_level(concurrency: int, rng: random.Random, spread: float, speed: float = 1.0) -> LevelResult:
+def made_level(concurrency: int, rng: random.Random, spread: float) -> LevelResult:
     """Return a level of three runs whose rates saturate with concurrency and vary by `spread` (log scale)."""
-    rate = speed * 100 * concurrency / (1 + concurrency / 8)
+    rate = 100 * concurrency / (1 + concurrency / 8)
     values = [rate * math.exp(rng.gauss(0, spread)) for _ in range(3)]
     requests = Requests(ok=3 * concurrency)
     return LevelResult(
@@ -172,8 +172,8 @@ def made_level(concurrency: int, rng: random.Random, spread: float, speed: float
     )
 
 
-def climb_with(rng: random.Random, spread: float, speed: float) -> str | None:
-    """Return what a climb says whose server has `speed` times its rate when its best level is repeated."""
+def climb_with(rng: random.Random, spread: float) -> str | None:
+    """Return what a climb says whose best level is repeated."""
     levels = [made_level(one, rng, spread) for one in (1, 4)]
     while (more := next_step(levels, 256, 0.01)[0]) is not None:
         levels.append(made_level(more, rng, spread))
@@ -183,21 +183,12 @@ def climb_with(rng: random.Random, spread: float, speed: float) -> str | None:
     if value_to_repeat(held, best.concurrency, levels[-1].concurrency) is None:
         return None
     at = datetime(2026, 1, 1, 7, 6, tzinfo=UTC)
-    again = made_level(best.concurrency, rng, spread, speed)
+    again = made_level(best.concurrency, rng, spread)
     return rate_drift(Twice(best, again, (), (), at, at + timedelta(minutes=3)))
 
 
 @pytest.mark.parametrize("spread", [0.01, 0.1])
 def test_a_steady_server_is_rarely_suspected(spread: float) -> None:
     """Of 40 searches on a server whose rates vary by chance alone, at most one says that it changed."""
-    said = [climb_with(random.Random(seed), spread, 1.0) for seed in range(40)]  # noqa: S311 - no secret
+    said = [climb_with(random.Random(seed), spread) for seed in range(40)]  # noqa: S311 - no secret
     assert sum(one is not None for one in said) <= 1
-
-
-def test_a_server_at_a_quarter_of_its_speed_is_mostly_seen() -> None:
-    """The rule that spares steady servers sees a server that got slow, with rates and times."""
-    said = [climb_with(random.Random(seed), 0.03, 0.25) for seed in range(40)]  # noqa: S311 - no secret
-    pattern = r"the server got slower while it was measured: .* tok/s at \d\d:06, .* tok/s at \d\d:09"
-    shown = [one for one in said if one is not None]
-    assert len(shown) >= 20  # others end with their best level, which is not repeated
-    assert all(re.fullmatch(pattern, one) for one in shown)

@@ -16,7 +16,6 @@ from sparktop.sweep.generator.wire import (
     Calibrate,
     Calibrated,
     Command,
-    Refused,
     WorkerMessage,
 )
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
@@ -24,7 +23,6 @@ from sparktop.sweep.run import runner as module
 from sparktop.sweep.run.progress import Notice, Phase, PhaseChanged, SweepEvent
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.sweep.run.worker_process import SweepWorker
-from sparktop.sweep.terms.request_errors import request_failure
 
 PROXY = SweepTarget("proxy", "http://10.0.0.9:4000", TargetKind.ROUTER, known=True)
 BEHIND = {"spark-a": "http://10.0.0.1:8000", "spark-b": "http://10.0.0.2:8000"}
@@ -35,13 +33,12 @@ TURNS = 50
 
 
 class Noting(SweepWorker):
-    """A load generator that stores its commands; it refuses, or says that all is well."""
+    """A load generator that stores its commands, and says that all is well."""
 
     def __init__(self) -> None:
         """Begin without a process."""
         self.ready = None
         self.asked: list[Calibrate] = []
-        self.refuses = True
 
     async def send(self, command: Command) -> None:
         """Store the command."""
@@ -50,8 +47,7 @@ class Noting(SweepWorker):
 
     async def messages(self) -> AsyncIterator[WorkerMessage]:
         """Answer the newest command."""
-        newest = self.asked[-1]
-        yield Refused(newest.id, request_failure("http", "no", 1.0)) if self.refuses else calibrated(newest)
+        yield calibrated(self.asked[-1])
 
     async def cancel(self) -> None:
         """Do nothing: there is nothing to cancel."""
@@ -103,12 +99,6 @@ class Stage:
         self.now += 1.0
         self.store.accept(SourceKey.backend(name), sample(self.now, running))
 
-    def fail(self, name: str) -> None:
-        """Accept a failure of a server, a second later."""
-        self.now += 1.0
-        failure = Failure(FailureKind.REFUSED, "nothing listens there", self.now)
-        self.store.accept(SourceKey.backend(name), failure)
-
     def runner(self, *targets: SweepTarget) -> SweepRunner:
         """Return a sweep of targets that is cancelled before its first level."""
         start: Callable[[], Awaitable[SweepWorker]] = self._start
@@ -158,7 +148,7 @@ async def test_the_wait_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_requests_of_others_are_waited_for_and_said_once() -> None:
     """Each server that is already busy is named once, for the first target that reaches it."""
     stage = Stage()
-    stage.worker.refuses = False
+
     running = asyncio.create_task(stage.runner(SPARK_A, PROXY, RIVAL).run())
     await turns()
     stage.tell("spark-a", running=3.0)

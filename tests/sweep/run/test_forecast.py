@@ -19,7 +19,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.commands.sweep.run import plan_line
-from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
+from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.load import Level, LoadMode, concurrency_point
 from sparktop.model.targets import SweepSpec
 from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED
@@ -28,12 +28,12 @@ from sparktop.panels.sweep.table import table_rows
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.routers import make_router
 from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
-from sparktop.sweep.plan.presets import BUILT_IN, find_preset, make_plan
+from sparktop.sweep.plan.presets import BUILT_IN, make_plan
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, Rate, Requests, SweepResult, Validity
 from sparktop.sweep.run.forecast import forecast, pieces
-from sparktop.sweep.run.search import GAP, MOST_LEVELS, RateSearch, next_step, saturation
+from sparktop.sweep.run.search import GAP, MOST_LEVELS, RateSearch, next_step
 from sparktop.sweep.terms.definitions import CUT_SHORT
 from stage.clients import ClosedLoop, DirectDestination, RoutedDestination, VirtualTime, Way
 from stage.sweep import RehearsedSweep
@@ -253,31 +253,6 @@ def test_the_gap_below_the_best_level_is_closed() -> None:
     levels = [level(1, 9, 10, 11), level(4, 30, 31, 32), level(16, 100, 101, 102), level(32, 99, 101, 102)]
     assert climbed(*levels) == 8
     assert climbed(*levels, level(8, 99.5, 100, 101)) is None
-
-
-@pytest.mark.long
-async def test_quick_finds_where_a_server_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With 8 requests at once it has its most tokens/s, found although it does not report its slots."""
-    monkeypatch.setattr("sparktop.sweep.run.preparation.PreparedTarget.all_slots", property(lambda _: None))
-    slots, scenario = 8, SCENARIOS[DEFAULT_SCENARIO]
-    profile = replace(scenario.profile, max_num_seqs=slots, kv_blocks=100_000)
-    sweep = RehearsedSweep(scenario=replace(scenario, profile=profile))
-    plan = make_plan(find_preset("quick"), [sweep.targets["spark-a"]])
-    live = await sweep.play(plan)
-    result = sweep.result
-    assert result is not None
-    assert result.status == "done"
-    (target,) = result.targets
-    assert saturation(target.levels, "decode_tps").concurrency == slots
-    highest = max(one.concurrency for one in target.levels)
-    assert highest <= 2 * max(slots, 16)
-    assert "too_short" not in {mark.code for one in target.levels for mark in one.validity}
-    assert all(one.runs >= 3 for one in target.levels)
-    keys = [one.key.point.value for one in live.view().levels]
-    assert keys == sorted(one.concurrency for one in target.levels)
-    took_s = live.view().elapsed_s
-    assert took_s is not None
-    assert took_s < 400  # with the best level measured again
 
 
 def searched(capacity_per_s: float, first_per_s: float | None, most_per_s: float = 10_000.0) -> RateSearch:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from functools import partial
 
 import pytest
-from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
-from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
-from sparktop.demo.engine_page import EngineHistograms
+from sparktop.demo.engine import LiveCores, LiveEngine
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadMode
-from sparktop.model.targets import BackendTarget, SweepSpec, Watch
-from sparktop.simulation.engine import Engine
-from sparktop.store import Store
+from sparktop.model.targets import SweepSpec
 from sparktop.sweep.formats.written import repeat_command
 from sparktop.sweep.generator.wire import RunLoad, WorkerTarget
 from sparktop.sweep.plan.plan import SweepTarget
@@ -25,19 +20,18 @@ from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.results import LeftRequests, LevelResult, SweepResult
 from sparktop.sweep.run.level import leave_command
 from sparktop.sweep.view.words import headline, left_words
-from sparktop.watch.monitor import Monitor
-from tests.sweep.watched_servers import INTERVAL_S, QUICK, Watched
+from tests.sweep.watched_servers import QUICK, watched
 
-SLOW = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=2e-2, weights_all_s=2e-2))
-"""Steps of about 20 ms: 512 tokens take 10 s."""
+SLOW = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=1e-2, weights_all_s=1e-2))
+"""Steps of about 10 ms: 512 tokens take 5 s."""
 
 
 class LateCores(LiveCores):
     """Engine cores that abort a request some time after its client has gone; None: never."""
 
-    def __init__(self, core: LiveEngine, after_s: float | None) -> None:
-        """Run one core."""
-        super().__init__([core])
+    def __init__(self, cores: Sequence[LiveEngine], after_s: float | None) -> None:
+        """Run these cores."""
+        super().__init__(cores)
         self._after_s = after_s
 
     def cancel(self, request_id: str) -> None:
@@ -46,32 +40,9 @@ class LateCores(LiveCores):
             asyncio.get_running_loop().call_later(self._after_s, super().cancel, request_id)
 
 
-@asynccontextmanager
-async def late(after_s: float | None) -> AsyncIterator[Watched]:
-    """Serve and watch an engine that aborts requests `after_s` seconds after a hang-up."""
-    histograms = EngineHistograms(SLOW.max_model_len)
-    live = LiveEngine(Engine(SLOW, seed=1, start_s=time.monotonic(), on_end=histograms.count_end), histograms)
-    cores = LateCores(live, after_s)
-    server = TestServer(
-        EngineServer(cores, started_unix_s=time.time()).application(), handler_cancellation=True
-    )
-    await server.start_server()
-    url = str(server.make_url("")).rstrip("/")
-    watch = Watch(backends=(BackendTarget("spark-a", url, engine="vllm"),), interval_s=INTERVAL_S)
-    store = Store(watch)
-    monitor = Monitor(watch, store)
-    await monitor.start()
-    try:
-        yield Watched(store, (SweepTarget("spark-a", url, known=True),))
-    finally:
-        await monitor.stop()
-        live.close()
-        await server.close()
-
-
 async def hung_up(after_s: float | None) -> tuple[LeftRequests, SweepResult]:
     """Return what the server did after the hang-up, and the result."""
-    async with late(after_s) as servers:
+    async with watched(profile=SLOW, cores=partial(LateCores, after_s=after_s)) as servers:
         plan = servers.plan(concurrency=(2,), runs=1, leave=True)
         result = await servers.runner(plan).run()
     (level,) = result.targets[0].levels
@@ -86,7 +57,7 @@ async def hung_up(after_s: float | None) -> tuple[LeftRequests, SweepResult]:
 @pytest.mark.process
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("after_s", [0.0, 5.0, None], ids=["at once", "after a while", "never"])
+@pytest.mark.parametrize("after_s", [0.0, 2.0, None], ids=["at once", "after a while", "never"])
 async def test_what_a_server_does_after_a_hang_up(after_s: float | None) -> None:
     """Every token of the answers is counted; the time lies between samples with and without requests."""
     left, result = await hung_up(after_s)

@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.commands.sweep.run import plan_line
-from sparktop.model.load import LoadMode, LoadPoint
+from sparktop.model.load import LoadPoint
 from sparktop.model.targets import SweepSpec
 from sparktop.simulation.calibration import MODEL
 from sparktop.sweep.formats.written import SweepPrivacy, repeat_command, sweep_report
@@ -98,32 +98,6 @@ async def test_a_router_is_measured_with_who_served() -> None:
         assert 0 <= level.own_overhead_ms < level.ttft_ms.mean
     order = [one.target for one in result.ran if one.concurrency == 8]
     assert order == ["spark-a", "spark-b", "proxy", "proxy", "spark-b", "spark-a"]
-
-
-async def test_servers_counters_say_who_served_behind_a_router_that_names_nobody() -> None:
-    """The requests of the level are those that its servers finished."""
-    async with watched(2, strategy="round-robin", router_names_servers=False) as servers:
-        (proxy,) = (one for one in servers.targets if one.name == "proxy")
-        result = await servers.runner(servers.plan([proxy], concurrency=(6,), runs=2)).run()
-    (level,) = result.targets[0].levels
-    assert level.each is not None
-    assert level.each.backends == ()
-    assert level.served_by == {"spark-a": 6, "spark-b": 6}
-
-
-async def test_a_steady_level_keeps_its_concurrency() -> None:
-    """A closed loop over a time: more requests than slots, never more than c in flight, counts exact."""
-    async with watched() as servers:
-        plan = servers.plan(concurrency=(4,), mode=LoadMode.STEADY, duration_s=1.5, runs=1)
-        result = await servers.runner(plan).run()
-    (level,) = result.targets[0].levels
-    assert level.requests.ok > 8
-    assert level.sustained_tps is not None
-    assert level.decode_tps is None
-    assert level.server is not None
-    assert level.server.generation_tokens == level.tokens.generated
-    told = [one for one in servers.events if isinstance(one, LoadBatch)]
-    assert max(one.in_flight for one in told) == 4
 
 
 async def test_a_level_bounded_by_seconds_fills_them() -> None:
@@ -285,9 +259,6 @@ async def test_a_target_that_dies_ends_the_sweep_and_costs_no_level_before(
     assert bench.saved[-1] == result
 
 
-DATA = Path(__file__).parents[2] / "data" / "traffic"
-
-
 def replay_plan(servers: Watched, choice: TraceChoice) -> Plan:
     """Return a plan that replays a trace on all servers."""
     spec = find_preset("quick") | SweepSpec(trace=choice.path, seed=5)
@@ -309,33 +280,26 @@ def many(path: Path, count: int = 120) -> Path:
     return path
 
 
-async def test_cached_tokens_equal_the_servers_counters(tmp_path: Path) -> None:
-    """Each request has its own lengths, and the hits that answers report are those that the server counts."""
-    async with watched() as servers:
-        plan = replay_plan(servers, TraceChoice(str(many(tmp_path / "day.jsonl"))))
-        result = await servers.runner(plan).run()
-    assert result.status == "done"
-    (level,) = result.targets[0].levels
-    assert level.point.label == "50 /s of day.jsonl"
-    assert (level.requests.ok, level.requests.failed) == (120, 0)
-    assert (level.tokens.prompt, level.tokens.generated) == (120 * 1100, 120 * 5)
-    found = level.replay
-    assert found is not None
-    assert found.prompt_tokens == found.server_queried_tokens == 120 * 1100
-    assert found.cached_tokens == found.server_cached_tokens
-    assert 80 < (found.cached_percent or 0) <= (found.repeated_percent or 0)
-    assert [one.requests for one in found.phases] == [12] * 10
-    assert "cache_hits" not in {one.code for one in level.validity}
-    assert "count_mismatch" not in {one.code for one in level.validity}
-    assert SweepResult.model_validate(result.to_json()).to_json() == result.to_json()
+async def test_every_report_of_a_replay_names_the_trace_and_its_hits(tmp_path: Path) -> None:
+    """Text, tables, CSV, JSON and the command that repeats the sweep; an anonymous report has no path.
 
-
-async def test_every_report_names_the_trace(tmp_path: Path) -> None:
-    """Text, tables, CSV, JSON and the command that repeats the sweep; an anonymous report has no path."""
+    Each request has its own lengths, and the hits that answers report are those that the server counts.
+    """
     path = many(tmp_path / "day.jsonl")
     async with watched() as servers:
         plan = replay_plan(servers, TraceChoice(str(path), speed=2.0, from_s=0.2, to_s=2.2))
         result = await servers.runner(plan).run()
+    (level,) = result.targets[0].levels
+    assert (level.requests.ok, level.requests.failed) == (100, 0)
+    assert level.tokens.prompt == 100 * 1100
+    found = level.replay
+    assert found is not None
+    assert found.prompt_tokens == found.server_queried_tokens == 100 * 1100
+    assert found.cached_tokens == found.server_cached_tokens
+    assert 80 < (found.cached_percent or 0) <= (found.repeated_percent or 0)
+    assert [one.requests for one in found.phases] == [10] * 10
+    assert not {"cache_hits", "count_mismatch"} & {one.code for one in level.validity}
+    assert SweepResult.model_validate(result.to_json()).to_json() == result.to_json()
     lines = plan_line(plan).splitlines()
     assert lines[0] == "day.jsonl (mooncake) at 2×: 100 requests, 1 s (100 /s on average)"
     assert "of the prompt tokens repeat earlier requests" in lines[1]
@@ -355,16 +319,3 @@ async def test_every_report_names_the_trace(tmp_path: Path) -> None:
     command = repeat_command(result)
     assert f"--trace {path},format=mooncake,speed=2,range=0.2..2.2" in command
     assert not {"--rate", "--pp", "--tg", "--duration", "--arrivals", "-c"} & set(command.split())
-
-
-async def test_turns_wait_for_their_answers_and_the_level_lasts_longer() -> None:
-    """A conversation's rate is at most that of its pauses; all of its requests are answered."""
-    async with watched() as servers:
-        plan = replay_plan(servers, TraceChoice(str(DATA / "aiperf-sessions.jsonl"), speed=200.0))
-        result = await servers.runner(plan).run()
-    (level,) = result.targets[0].levels
-    assert result.plan.trace is not None
-    assert result.plan.trace.waits
-    assert level.requests.ok == result.plan.trace.requests
-    assert level.replay is not None
-    assert level.replay.not_due == 0

@@ -21,18 +21,7 @@ from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.trouble_bench import Bench, in_mid_level
 from tests.sweep.watched_servers import PATIENT
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
-
-
-async def test_a_cancelled_sweep_ends_at_once_and_keeps_what_it_has(bench: Bench) -> None:
-    """Requests in flight are cancelled, connections closed, and the level in flight is marked."""
-    result = await in_mid_level(bench, lambda runner: runner.cancel("enough"))
-    assert (result.status, result.stop_reason) == ("cancelled", "enough")
-    (level,) = result.targets[0].levels
-    assert (level.requests.cancelled, level.requests.ok, level.requests.failed) == (4, 0, 0)
-    assert "cut_short" in {one.code for one in level.validity}
-    await bench.let_go()
-    assert bench.saved[-1] == result
+pytestmark = pytest.mark.process
 
 
 async def test_a_sweep_cancelled_before_it_begins_sends_nothing(bench: Bench) -> None:
@@ -44,22 +33,18 @@ async def test_a_sweep_cancelled_before_it_begins_sends_nothing(bench: Bench) ->
     assert result.targets[0].levels == ()
 
 
-@pytest.mark.parametrize(
-    ("readings", "words"),
-    [((7.0, 50.0), "7.0 GiB"), ((60.0, 95.0), "95 °C")],
-    ids=["memory", "heat"],
-)
-async def test_a_machine_beyond_its_limit_stops_the_sweep(
-    bench: Bench, readings: tuple[float, float], words: str
-) -> None:
+async def test_a_machine_beyond_its_limit_stops_the_sweep(bench: Bench) -> None:
     """It stops in mid-level with machine and figure as the reason, and nothing is left in flight."""
-    guard = GuardLimits(min_headroom_gib=8.0, max_gpu_c=92.0)
-    result = await in_mid_level(bench, lambda _: bench.node(*readings), guard=guard)
+    guard = GuardLimits(min_headroom_gib=8.0)
+    result = await in_mid_level(bench, lambda _: bench.node(7.0), guard=guard)
     assert result.status == "stopped_by_guard"
     assert "spark-a" in (result.stop_reason or "")
-    assert words in (result.stop_reason or "")
-    assert result.targets[0].levels[0].requests.cancelled == 4
+    assert "7.0 GiB" in (result.stop_reason or "")
+    (level,) = result.targets[0].levels
+    assert (level.requests.cancelled, level.requests.ok, level.requests.failed) == (4, 0, 0)
+    assert "cut_short" in {one.code for one in level.validity}
     await bench.let_go()
+    assert bench.saved[-1] == result
 
 
 async def test_a_machine_that_falls_silent_is_said_to_be_unguarded(bench: Bench) -> None:
@@ -92,24 +77,6 @@ async def test_a_server_that_fell_silent_stops_the_sweep(bench: Bench) -> None:
     result = await in_mid_level(bench, fall_silent)
     assert result.status == "stopped_by_guard"
     assert "has not answered" in (result.stop_reason or "")
-
-
-async def test_failures_beyond_their_share_stop_the_sweep(bench: Bench) -> None:
-    """A server that answers 500 to nearly all is not asked for the rest of the plan."""
-
-    async def answer(asked: Asked) -> None:
-        if bench.running and asked.number % 10:
-            asked.refuse(500, "out of order")
-        else:
-            await asked.stream()
-
-    bench.server.behave = answer
-    result = await bench.runner(concurrency=(16, 32), runs=3).run()
-    assert result.status == "stopped_by_guard"
-    assert "out of order" in (result.stop_reason or "")
-    (level,) = result.targets[0].levels
-    assert level.concurrency == 16
-    assert level.requests.errors["http:500"] >= 10
 
 
 async def test_a_killed_generator_fails_the_sweep_and_keeps_the_levels_before(bench: Bench) -> None:

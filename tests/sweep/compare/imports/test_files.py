@@ -1,4 +1,7 @@
-"""Results of other tools: the same server measured by four of them, read from what they wrote."""
+"""Results of other tools: the same server measured by four of them, read from what they wrote.
+
+Open-loop results of other tools: each becomes a level at its rate, beside those of sparktop.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.errors import UsageError
-from sparktop.model.load import Level, LoadMode, concurrency_point
+from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, concurrency_point
 from sparktop.sweep.compare.imports import tools
 from sparktop.sweep.compare.imports.files import choose, read_file
 from sparktop.sweep.compare.imports.reading import ImportFormatError
 from sparktop.sweep.compare.series import Series
 from sparktop.sweep.result.store import save
+from sparktop.sweep.terms.definitions import LATENCIES
 from tests.sweep.made_results import made_level, made_sweep
 
 RESULTS = Path(__file__).parents[3] / "data" / "results"
@@ -28,6 +32,8 @@ LLAMA = "llama-benchy-0.4.0-c16.json"
 VLLM = "vllm-bench-serve-0.32-c16-detailed.json"
 AIPERF = "aiperf-0.13.0-c16.json"
 GUIDELLM = "guidellm-0.8.1-c16.json"
+VLLM_RATE = "vllm-bench-serve-0.32-rate-detailed.json"
+GUIDELLM_RATE = "guidellm-0.8.1-rate.json"
 LOAD = Level("", concurrency_point(16), 128, 128)
 
 
@@ -39,6 +45,12 @@ def captured(name: str) -> Any:  # noqa: ANN401 - it may be any JSON
 def means(series: Series) -> dict[str, float]:
     (level,) = series.levels
     assert level.load == LOAD
+    return {name: figure.mean for name, figure in level.figures.items()}
+
+
+def rate_means(series: Series) -> dict[str, float]:
+    (level,) = series.levels
+    assert (level.load.point, series.shape) == (LoadPoint(LoadKind.RATE, 2.0), LoadMode.OPEN)
     return {name: figure.mean for name, figure in level.figures.items()}
 
 
@@ -95,6 +107,65 @@ def test_aiperf_and_guidellm_call_tpot_inter_token_latency() -> None:
     assert means(other)["tpot_ms"] == metrics["inter_token_latency_ms"]["successful"]["mean"]
     assert "itl_ms" not in means(other)
     assert means(other)["e2e_ms"] == 1000 * metrics["request_latency"]["successful"]["mean"]
+
+
+def at_rate() -> Any:  # noqa: ANN401 - as above
+    """Return aiperf's result as it is with --request-rate 2 and --concurrency 16: the latter is a limit."""
+    content = deepcopy(captured(AIPERF))
+    content["input_config"]["phases"] = [
+        {"name": "warmup", "kind": "warmup", "type": "concurrency", "concurrency": 4},
+        {"name": "profiling", "kind": "profiling", "type": "poisson", "rate": 2.0, "concurrency": 16},
+    ]
+    return content
+
+
+def test_vllms_requests_were_due_when_its_loop_woke() -> None:
+    """Latencies from the due time are its own plus the wait that it stamps for each request."""
+    content = captured(VLLM_RATE)
+    (series,) = read_file(RESULTS / VLLM_RATE)
+    made = rate_means(series)
+    wait_ms = 1000 * sum(content["queue_times"]) / 20
+    assert made["client_wait_ms"] == pytest.approx(wait_ms, rel=1e-3)
+    assert made["ttft_due_ms"] == pytest.approx(made["ttft_ms"] + wait_ms, rel=1e-3)
+    assert made["e2e_due_ms"] == pytest.approx(made["e2e_ms"] + wait_ms, rel=1e-3)
+    assert "requests were due when its loop woke for them" in series.notes
+
+
+def test_a_server_that_does_not_keep_up_has_a_growth_in_vllms_file_too() -> None:
+    """Requests that wait longer and longer have no mean."""
+    content = deepcopy(captured(VLLM_RATE))
+    content["ttfts"] = [0.2 + 2.0 * place for place in range(20)]
+    (level,) = tools.VLLM.read(content, "n", "f")[0].levels
+    assert "unstable" in level.validity
+    assert level.figures["ttft_growth"].mean > 1
+    assert not level.figures.keys() & set(LATENCIES)
+
+
+def test_guidellms_scheduler_says_when_requests_were_due() -> None:
+    """Its means of the delay and of the latency from the time that it meant."""
+    content = captured(GUIDELLM_RATE)["benchmarks"][0]
+    made = rate_means(*read_file(RESULTS / GUIDELLM_RATE))
+    delay = content["metrics"]["request_dispatch_delay"]["successful"]["mean"]
+    assert made["client_wait_ms"] == pytest.approx(1000 * delay)
+    assert made["ttft_due_ms"] == pytest.approx(made["ttft_ms"] + 1000 * delay)
+    assert made["e2e_due_ms"] == pytest.approx(made["e2e_ms"] + 1000 * delay, rel=1e-3)
+    times = content["scheduler_metrics"]
+    took_s = times["measure_end_time"] - times["measure_start_time"]
+    assert made["requests_per_s"] == pytest.approx(20 / took_s)
+
+
+def test_aiperfs_concurrency_is_a_limit_at_a_rate() -> None:
+    """The phase that is measured decides, and its rate is the point."""
+    made = rate_means(*tools.AIPERF.read(at_rate(), "n", "f"))
+    assert made["requests_per_s"] == captured(AIPERF)["request_throughput"]["avg"]
+    assert "e2e_due_ms" not in made
+
+
+@pytest.mark.parametrize("rate", [0, -1, 1e9, "inf", None])
+def test_a_rate_that_is_none_is_refused(rate: object) -> None:
+    """Zero, negative and infinite rates are refused; the message says what to run."""
+    with pytest.raises(ImportFormatError, match="--request-rate"):
+        tools.VLLM.read(captured(VLLM_RATE) | {"request_rate": rate}, "n", "f")
 
 
 def test_files_of_one_name_are_one_series(tmp_path: Path) -> None:
@@ -167,8 +238,8 @@ READERS: dict[str, Callable[[object, str, str], list[Series]]] = {
     AIPERF: tools.AIPERF.read,
     VLLM: tools.VLLM.read,
     GUIDELLM: tools.GUIDELLM.read,
-    "vllm-bench-serve-0.32-rate-detailed.json": tools.VLLM.read,
-    "guidellm-0.8.1-rate.json": tools.GUIDELLM.read,
+    VLLM_RATE: tools.VLLM.read,
+    GUIDELLM_RATE: tools.GUIDELLM.read,
 }
 ODD = st.sampled_from([None, True, -1, 0, 1e300, "x\x1b[2J", [], {}, [None, "a"], {"a": [1]}, 10**400])
 

@@ -6,7 +6,6 @@ import json
 from itertools import pairwise
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.model.load import CallStart, ConversationCall, LoadMode, RequestStarted
 from sparktop.sweep.generator.wire import ConversationLoad, WorkerTarget
@@ -137,17 +136,6 @@ async def test_warm_up_calls_come_first_and_are_not_measured(in_process: InProce
     assert max(measured) - min(measured) <= 0.5
     ends = {end.request_id: end for end in loaded.ends}
     assert all(ends[start.request_id].ok for start, call in calls if call.measured)
-
-
-async def test_a_context_beyond_the_limit_is_compacted(in_process: InProcess) -> None:
-    """The prompt shrinks to the shared start, a summary and the new text; the call says so."""
-    memory = _Memory()
-    small = replace(SMALL, max_context_tokens=330)
-    loaded = await _run(in_process, ConversationLoad(small, "1", 0.6), behave=memory.behave)
-    compacted = [call for _, call in _calls(loaded) if call.compacted]
-    assert compacted
-    assert all(call.known_tokens == 100 and call.new_tokens == 70 for call in compacted)
-    assert memory.check() > 10
 
 
 @pytest.mark.parametrize("limit", [None, 150], ids=["refused", "known"])

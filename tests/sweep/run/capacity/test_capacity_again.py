@@ -109,7 +109,7 @@ def asked(slo: str, kind: LoadKind = LoadKind.CONCURRENCY) -> Capacity:
 def test_a_stored_level_is_judged_as_it_was_when_it_was_measured(kind: LoadKind) -> None:
     """The shares of every condition, and their intervals, are those that a search saw, whatever happened."""
     capacity = asked(SLO[kind], kind)
-    for seed in range(40):
+    for seed in range(5):
         traces = played(seed, kind)
         live = judge(capacity, traces, max_error_share=0.01)
         again = judge(capacity, stored_traces(level_of(kind, 4.0, traces)), max_error_share=0.01)
