@@ -17,15 +17,17 @@ from sparktop.simulation.calibration import SOLO
 from sparktop.sweep.formats.exports import to_csv
 from sparktop.sweep.formats.report import sweep_markdown
 from sparktop.sweep.formats.written import repeat_command
+from sparktop.sweep.generator.wire import LONG
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.presets import find_preset, make_plan
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import BesideResult, LevelResult, Requests, SweepResult
-from sparktop.sweep.run.level import beside_tokens
+from sparktop.sweep.run.level import beside_result, beside_tokens
 from sparktop.sweep.run.validity import LevelFacts, judge
 from sparktop.sweep.view.result import stored_source
 from sparktop.sweep.view.words import beside_words, headline
 from stage.sweep import RehearsedSweep
-from tests.sweep.made_results import made_level, made_sweep
+from tests.sweep.made_results import made_level, made_sweep, request
 from tests.sweep.watched_servers import QUICK, watched
 
 
@@ -92,7 +94,6 @@ async def test_a_real_generator_sends_both() -> None:
     assert (found.requests.failed, found.failed) == (0, 0)
     assert found.ttft_ms is not None
     assert found.ttft_ms.count == found.requests.ok
-    assert len(found.itl_runs_ms) == 2
     assert not {one.code for one in level.validity} & {"count_mismatch", "foreign_traffic"}
 
 
@@ -145,6 +146,15 @@ def test_words_say_how_certain_it_is(found: BesideResult, words: str) -> None:
     """A difference has its interval, single runs have none, and what was not measured is unknown."""
     assert beside_words(LevelResult(concurrency=1, beside=found)) == words
     assert beside_words(LevelResult(concurrency=1)) == ""
+
+
+def test_runs_that_are_alike_alone_and_beside_show_no_difference() -> None:
+    """A few tokens are compared by their mean gap."""
+    alone = [one for run in range(3) for one in request(f"{run}", 10.0 * run, run=run, step=0.25 + run / 100)]
+    traces = collect([*alone, *request(LONG, 0.0, step=9.0)])
+    found = beside_result(Level("a", concurrency_point(1), 100, 4), 32768, collect(alone), traces)
+    assert found is not None
+    assert (found.significant, found.figure, found.arrived) == (False, "mean", 1)
 
 
 def test_short_requests_that_fail_beside_long_prompts_are_a_warning() -> None:
