@@ -21,12 +21,17 @@ from tests.analysis.looks import Served, machine
 UNEVEN = Balance("proxy", ("server-1", "server-2"), BalanceWord.UNEVEN, BalanceWord.UNEVEN, router="proxy")
 
 
-def judged(served: Served, **known: object) -> Limit:
-    """Return the verdict on a server on one busy GPU, with further evidence from `known`."""
-    evidence = Evidence(**{"polls": served.polls(), "machines": (machine(),), **known})  # type: ignore[arg-type]  # the tests name the fields
+def limit(evidence: Evidence) -> Limit:
+    """Return the verdict, which there is."""
     found = limited_by(evidence)
     assert found is not None
     return found
+
+
+def judged(served: Served, **known: object) -> Limit:
+    """Return the verdict on a server on one busy GPU, with further evidence from `known`."""
+    evidence = Evidence(**{"polls": served.polls(), "machines": (machine(),), **known})  # type: ignore[arg-type]  # the tests name the fields
+    return limit(evidence)
 
 
 def peer(**load: float) -> tuple[Peer, ...]:
@@ -142,6 +147,12 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Is.UNKNOWN,
         "loads differ: 7 requests here, 1 at server-2 on average",
     ),
+    "servers whose requests are not known to pass the router: no culprit": (
+        Served(running=7),
+        {**ROUTED, "routed": None, "split": UNEVEN, "peers": peer(running=1)},
+        Is.UNKNOWN,
+        "loads differ: 7 requests here, 1 at server-2 on average",
+    ),
     "a client that pauses": (
         Served(running=0, swing=3),
         {"machines": (machine(gpu=30.0),)},
@@ -191,8 +202,7 @@ def test_steps_that_vary_without_a_reason_are_not_called_too_few() -> None:
         poll._replace(steps=total, generated=8 * total)
         for poll, total in zip(Served(prompt_tokens=0.0).polls(), totals, strict=True)
     )
-    found = limited_by(Evidence(polls, machines=(machine(),)))
-    assert found is not None
+    found = limit(Evidence(polls, machines=(machine(),)))
     assert (found.kind, found.reason) == (
         LimitKind.UNKNOWN,
         "its steps take longer and shorter times than their sizes explain",
@@ -215,8 +225,7 @@ def test_the_servers_own_time_of_prompts_replaces_an_estimate(share: float, limi
     """Whatever steps and tokens suggest, the seconds that the server counts for prompts decide."""
     counted = Served(prompt_tokens=3000.0, per_prompt_s=0.0002 if not limits else 0.0).polls()
     polls = tuple(poll._replace(prefilled_s=share * (poll.at - 100.0)) for poll in counted)
-    found = limited_by(Evidence(polls, machines=(machine(),)))
-    assert found is not None
+    found = limit(Evidence(polls, machines=(machine(),)))
     assert (found.kind is LimitKind.PREFILL) is limits
     if limits:
         assert found.value == pytest.approx(60.0)
@@ -240,8 +249,7 @@ def test_steps_that_vary_by_chance_give_no_limit_that_they_do_not_have(
                 for name in ("steps", "generated", "prompted")
             }
             polls.append(after._replace(**grown))
-        found = limited_by(Evidence(tuple(polls), machines=(machine(),)))
-        assert found is not None
+        found = limit(Evidence(tuple(polls), machines=(machine(),)))
         kinds.append(found.kind)
     assert kinds.count(wrong) <= 1
 
@@ -461,24 +469,19 @@ def test_the_router_says_where_its_requests_are() -> None:
     polls = polls_of([(20, 1, 0), (3, 0, 0), (20, 1, 0), (5, 0, 0)])
     calm = Balance("proxy", ("a", "b"), BalanceWord.IDLE, BalanceWord.IDLE, router="proxy")
     evidence = Evidence(polls, slots=8, router="proxy", split=calm)
-    found = limited_by(evidence)
-    assert found is not None
+    found = limit(evidence)
     assert found.title == "limited by client or router"
-    found = limited_by(replace(evidence, held_back=12.0, slow_router="it answers in 406 ms, 60 ms before"))
-    assert found is not None
+    found = limit(replace(evidence, held_back=12.0, slow_router="it answers in 406 ms, 60 ms before"))
     assert found.kind is LimitKind.ROUTER
     assert found.reason.endswith(
         "12 requests are still in proxy; proxy is slow: it answers in 406 ms, 60 ms before"
     )
-    found = limited_by(replace(evidence, held_back=0.0))
-    assert found is not None
+    found = limit(replace(evidence, held_back=0.0))
     assert found.kind is LimitKind.CLIENT
     few = replace(evidence, polls=polls_of([(60, 1, 0)]), held_back=9.0)
-    found = limited_by(few)
-    assert found is not None
+    found = limit(few)
     assert found.title == "limited by client or router"
     assert found.reason == "9 requests are in proxy and at no server; 1 of 8 slots run on average"
     for other in ({"routed": False}, {"held_back": 1.0}, {"slots": 1}, {"slots": None}):
-        found = limited_by(replace(few, **other))
-        assert found is not None
+        found = limit(replace(few, **other))
         assert found.kind is LimitKind.UNKNOWN

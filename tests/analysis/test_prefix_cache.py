@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.prefix_cache import HARDLY_PERCENT, PrefixCacheRule
+from sparktop.analysis.prefix_cache import HARDLY_PERCENT, PrefixCacheRule, turns
 from sparktop.engines import sglang, vllm
 from sparktop.model.engine import EngineIdentity, Histogram, LaneSample, PrefixCache
 from sparktop.model.event import Finding, Severity, Sure
@@ -195,6 +195,14 @@ def test_turns_whose_tokens_are_hardly_found(share: float) -> None:
     """Of prompts that grow, three quarters could be found: 2 % is too little, 11 % is not named."""
     lines = [one.line[:24] for one in after_turns(share)]
     assert lines == (["prefix cache hardly hits"] if share < 0.1 else [])
+
+
+def test_turns_of_conversations_that_alternate() -> None:
+    """Two conversations in turn are seen at a lag of two; a falling or constant order is none."""
+    mixed = [one for pair in zip(growing(3000, 150), growing(20_000, 300), strict=True) for one in pair]
+    assert turns(mixed) == (58, 58)
+    assert turns(growing(9000, -100)) is None
+    assert turns([3000.0] * 60) is None
 
 
 def test_lengths_of_finished_requests_count_before_any_was_seen() -> None:

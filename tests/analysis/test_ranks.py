@@ -8,9 +8,8 @@ import pytest
 from msgspec import structs
 
 from sparktop.analysis.ranks import judge_ranks
-from sparktop.hardware.ras import parse_json, parse_text
 from sparktop.model.ranks import MissingRank, RanksAnswer, RanksReading, RankStatus, RanksVerdict, RanksWord
-from tests.hardware.ras.examples import FORMS, answer, example
+from tests.hardware.ras.examples import answer
 
 NAMES = {"192.168.100.11": "spark-a", "192.168.100.12": "spark-b"}
 EVERY_S = 5.0
@@ -34,20 +33,15 @@ def judged(answers: Iterable[RanksAnswer | str], still_since: float | None = 0.0
     return judge_ranks(readings(answers), still_since, place)
 
 
-def read(name: str, form: str) -> RanksAnswer:
-    return parse_json(example(name)) if form == "json" else parse_text(example(name, form))
-
-
 def test_2_counts_that_differ_and_move_are_no_hang() -> None:
     """Counts that differ but increase are not a hang."""
     found = judged([answer("in-flight-1"), answer("in-flight-2")])
     assert (found.word, found.apart) == (RanksWord.MOVING, None)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_3_counts_that_differ_and_stand_still_are_diverged_ranks(form: str) -> None:
+def test_3_counts_that_differ_and_stand_still_are_diverged_ranks() -> None:
     """Counts that differ and do not increase are diverged ranks."""
-    found = judged([read("lags-by-one", form)] * 3)
+    found = judged([answer("lags-by-one")] * 3)
     assert found.word is RanksWord.DIVERGED
     assert found.sentence == "rank 1 on spark-b is behind at AllReduce 27,910, rank 0 on spark-a is at 27,911"
     assert (found.answers, found.span_s) == (3, 10.0)
@@ -64,10 +58,9 @@ def test_4_counts_that_are_equal_and_stand_still_prove_nothing() -> None:
     assert "NCCL" in found.sentence
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_5_a_dead_rank_is_named_with_its_machine(form: str) -> None:
+def test_5_a_dead_rank_is_named_with_its_machine() -> None:
     """A dead rank is named with its machine."""
-    found = judged([read("dead", form)] * 3)
+    found = judged([answer("dead")] * 3)
     assert found.word is RanksWord.MISSING
     assert found.sentence == "rank 1 on spark-b does not answer: its process is dead"
     assert found.hint == "look at spark-b first"

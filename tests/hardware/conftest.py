@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from sparktop.hardware.processes import Title, read_title
 from tests.hardware.gb10_root import build, write
 
 
@@ -27,6 +28,13 @@ def process(
     write(root, f"proc/{pid}/cmdline", "\0".join(arguments) + "\0")
     line = stat_line(pid, Path(arguments[0]).name[:15], ticks=ticks, start=10_000, rss_pages=rss_pages)
     write(root, f"proc/{pid}/stat", line.replace(" S 1 ", f" S {parent} "))
+
+
+def title_of(arguments: Sequence[str]) -> Title:
+    """Return what is read of a command line that is an engine's."""
+    title = read_title(arguments)
+    assert title is not None
+    return title
 
 
 def safetensors(path: Path, tensors: Mapping[str, tuple[str, int]]) -> Path:

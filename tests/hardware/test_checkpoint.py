@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.hardware.checkpoint import hub_folder, read_checkpoint, weights_bytes
+from sparktop.hardware.checkpoint import Checkpoint, hub_folder, read_checkpoint, weights_bytes
 from tests.hardware.conftest import safetensors
+
+
+def checkpoint(place: Path, *, headers: bool = False) -> Checkpoint:
+    """Return what is read of a folder or file of weights, which are there."""
+    found = read_checkpoint(place, headers=headers)
+    assert found is not None
+    return found
 
 
 def test_headers_tell_the_bytes_and_types_of_tensors(tmp_path: Path) -> None:
@@ -19,12 +26,10 @@ def test_headers_tell_the_bytes_and_types_of_tensors(tmp_path: Path) -> None:
     safetensors(tmp_path / "consolidated.safetensors", {"a": ("BF16", 200)})
     index = {"weight_map": {"a": "model-1.safetensors", "c": "model-2.safetensors"}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    found = read_checkpoint(tmp_path, headers=True)
-    assert found is not None
+    found = checkpoint(tmp_path, headers=True)
     assert (found.weights_bytes, found.files, found.problem) == (200, 2, None)
     assert found.dtypes == {"BF16": 160, "F8_E4M3": 40}
-    quick = read_checkpoint(tmp_path)
-    assert quick is not None
+    quick = checkpoint(tmp_path)
     assert (quick.weights_bytes, quick.dtypes) == (200, {})
 
 
@@ -33,13 +38,11 @@ def test_files_that_are_missing_or_cut_short_are_named(tmp_path: Path) -> None:
     one = safetensors(tmp_path / "model-1.safetensors", {"a": ("BF16", 100)})
     index = {"weight_map": {"a": "model-1.safetensors", "c": "model-2.safetensors"}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    found = read_checkpoint(tmp_path, headers=True)
-    assert found is not None
+    found = checkpoint(tmp_path, headers=True)
     assert found.problem == "1 of 2 files are missing (model-2.safetensors, …)"
     (tmp_path / "model.safetensors.index.json").unlink()
     os.truncate(one, one.stat().st_size - 30)
-    found = read_checkpoint(tmp_path, headers=True)
-    assert found is not None
+    found = checkpoint(tmp_path, headers=True)
     assert (found.weights_bytes, found.problem) == (70, "model-1.safetensors is cut short")
 
 
@@ -67,8 +70,7 @@ def test_files_that_are_missing_or_cut_short_are_named(tmp_path: Path) -> None:
 def test_hostile_headers_are_one_line(tmp_path: Path, content: bytes, problem: str) -> None:
     """A huge length, a file that ends early, deep and wrong JSON: none is read beyond its bounds."""
     (tmp_path / "x.safetensors").write_bytes(content)
-    found = read_checkpoint(tmp_path, headers=True)
-    assert found is not None
+    found = checkpoint(tmp_path, headers=True)
     assert found.problem == f"x.safetensors {problem}"
     assert found.weights_bytes <= len(content)
     assert sum(found.dtypes.values()) <= len(content)
@@ -77,8 +79,7 @@ def test_hostile_headers_are_one_line(tmp_path: Path, content: bytes, problem: s
 def test_types_are_few_and_clean(tmp_path: Path) -> None:
     """A header may name any number of types, in any characters."""
     safetensors(tmp_path / "x.safetensors", {f"t{n}": (f"\x1b[3{n}m{n}", 1) for n in range(100)})
-    found = read_checkpoint(tmp_path, headers=True)
-    assert found is not None
+    found = checkpoint(tmp_path, headers=True)
     assert len(found.dtypes) == 32
     assert "\x1b" not in "".join(found.dtypes)
 
@@ -87,8 +88,7 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
     """A pipe in the folder would never answer, a folder of that name cannot be read."""
     os.mkfifo(tmp_path / "a.safetensors")
     (tmp_path / "b.safetensors").mkdir()
-    found = read_checkpoint(tmp_path, headers=True)
-    assert found is not None
+    found = checkpoint(tmp_path, headers=True)
     assert (found.weights_bytes, found.problem) == (0, "a.safetensors is no file")
 
 
@@ -103,8 +103,7 @@ def test_a_device_or_pipe_for_an_index_or_a_revision_is_ignored(tmp_path: Path, 
     for place in (folder / "model.safetensors.index.json", home / "refs/main"):
         os.mkfifo(place) if device is None else place.symlink_to(device)
     assert hub_folder(tmp_path, "o/m") == folder
-    found = read_checkpoint(folder)
-    assert found is not None
+    found = checkpoint(folder)
     assert (found.weights_bytes, found.problem) == (10, None)
 
 
@@ -122,8 +121,7 @@ def test_a_damaged_index_is_ignored(tmp_path: Path, index: bytes) -> None:
     """All files of the folder count then."""
     safetensors(tmp_path / "a.safetensors", {"a": ("BF16", 10)})
     (tmp_path / "model.safetensors.index.json").write_bytes(index)
-    found = read_checkpoint(tmp_path)
-    assert found is not None
+    found = checkpoint(tmp_path)
     assert found.weights_bytes == 10
 
 
@@ -144,12 +142,10 @@ def test_a_gguf_model_may_be_cut_into_files(tmp_path: Path) -> None:
     """The command names the first."""
     for number, size in ((1, 10), (2, 5)):
         (tmp_path / f"m-0000{number}-of-00002.gguf").write_bytes(bytes(size))
-    found = read_checkpoint(tmp_path / "m-00001-of-00002.gguf")
-    assert found is not None
+    found = checkpoint(tmp_path / "m-00001-of-00002.gguf")
     assert (found.weights_bytes, found.files) == (15, 2)
     (tmp_path / "n-00001-of-99999.gguf").write_bytes(b"x")
-    found = read_checkpoint(tmp_path / "n-00001-of-99999.gguf")
-    assert found is not None
+    found = checkpoint(tmp_path / "n-00001-of-99999.gguf")
     assert (found.files, found.problem) == (1, "n-00002-of-99999.gguf: No such file or directory")
 
 

@@ -29,7 +29,7 @@ from sparktop.hardware.processes import (
     read_title,
 )
 from sparktop.model.node import MemoryAsk, MemoryGuard, Sockets, end_marks
-from tests.hardware.conftest import process, stat_line
+from tests.hardware.conftest import process, stat_line, title_of
 from tests.hardware.gb10_root import write
 
 PAGE = 4096
@@ -398,8 +398,7 @@ def test_titles_have_role_and_ranks(engine: str, title: str, role: str, rank: st
 )
 def test_a_server_names_its_model_and_port(line: str, engine: str, model: str | None, port: int) -> None:
     """Model and port are read from a server's command line; the rest, which may contain keys, is not kept."""
-    title = read_title(line.split())
-    assert title is not None
+    title = title_of(line.split())
     assert title._replace(path=None, flags=(), asks=None, command=None) == Title(
         engine, "server", None, model, port
     )
@@ -408,8 +407,7 @@ def test_a_server_names_its_model_and_port(line: str, engine: str, model: str | 
 def test_of_an_option_that_is_given_twice_the_last_counts() -> None:
     """As for vLLM, SGLang and llama.cpp, whose start scripts add options behind the usual ones."""
     line = "vllm serve --model a --port 1 --max-num-seqs 16 --port 2 --max-num-seqs 4"
-    title = read_title([*line.split(), "--model", "b"])
-    assert title is not None
+    title = title_of([*line.split(), "--model", "b"])
     assert (title.model, title.port, title.flags) == ("b", 2, ("--max-num-seqs 4",))
 
 
@@ -441,8 +439,7 @@ def test_of_an_option_that_is_given_twice_the_last_counts() -> None:
 )
 def test_a_command_line_can_be_repeated_and_has_no_secret(line: str, shown: str) -> None:
     """In its order, with values of known options alone; lists are whole, folders of a model are left out."""
-    title = read_title(shlex.split(line))
-    assert title is not None
+    title = title_of(shlex.split(line))
     assert title.command == shown
 
 

@@ -12,9 +12,8 @@ from threading import Thread
 import pytest
 
 from sparktop.hardware.checkpoint import kv_token_bytes, read_step_weights
-from sparktop.hardware.processes import read_title
 from sparktop.model.node import ModelWeights
-from tests.hardware.conftest import safetensors
+from tests.hardware.conftest import safetensors, title_of
 
 GB = 10**9
 
@@ -133,8 +132,7 @@ def test_damaged_files_raise_what_the_reader_expects(content: bytes, tmp_path: P
 def test_of_a_command_line_only_known_options_are_kept() -> None:
     """Keys and other words are dropped; JSON is short; another value that is no plain word is a digest."""
     line = "vllm serve m --api-key s3cret --max_num_seqs=64 --enforce-eager --hf-token t -tp 2"
-    title = read_title([*line.split(), "--speculative-config", '{"method": "mtp"}'])
-    assert title is not None
+    title = title_of([*line.split(), "--speculative-config", '{"method": "mtp"}'])
     assert title.flags == (
         "--enforce-eager",
         "--max-num-seqs 64",
@@ -169,8 +167,7 @@ RECIPE = [1, 2, 4, 5, 8, 10, *range(16, 257, 8), *range(272, 1025, 16)]
 )
 def test_json_of_an_option_can_be_compared(option: tuple[str, str], kept: str) -> None:
     """Its fields are in order; numbers at one distance are a range; a folder is left out."""
-    title = read_title(["vllm", "serve", "m", *filter(None, option)])
-    assert title is not None
+    title = title_of(["vllm", "serve", "m", *filter(None, option)])
     (shown,) = title.flags
     assert kept.rstrip("{}") in shown
     assert len(shown) < 300
@@ -180,10 +177,9 @@ def test_json_of_an_option_can_be_compared(option: tuple[str, str], kept: str) -
 def test_what_may_be_secret_in_json_is_a_digest() -> None:
     """A key by its name, and text that is no plain word; the same text has the same digest."""
     value = {"hf_token": "s3cret", "x": {"api_key": "s3cret", "password": 12345}, "url": "http://me:s3cret@h"}
-    title = read_title(
+    title = title_of(
         ["vllm", "serve", "m", "--speculative-config", json.dumps({**value, "a b": ["s3cret x"]})]
     )
-    assert title is not None
     assert not any(word in str(title) for word in ("s3cret", "12345", "a b"))
     digests = re.findall('"(?:hf_token|api_key)":"(#[0-9a-f]{8})"', str(title.flags))
     assert len(digests) == 2
@@ -195,8 +191,7 @@ def test_long_json_ends_in_a_digest() -> None:
     texts = []
     for last in (1, 2):
         value = json.dumps({f"field_{index}": index for index in range(50)} | {"z": last})
-        title = read_title(["vllm", "serve", "m", "--compilation-config", value])
-        assert title is not None
+        title = title_of(["vllm", "serve", "m", "--compilation-config", value])
         texts.append(title.flags[0])
     assert texts[0] != texts[1]
     assert all(re.search("…#[0-9a-f]{8}$", text) and len(text) < 300 for text in texts)

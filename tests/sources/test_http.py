@@ -109,13 +109,17 @@ def test_any_framing_and_split_gives_the_body(
 @pytest.mark.parametrize(
     "said",
     [
+        b"SSH-2.0-OpenSSH_9.6\r\n",
         b"HTTP/2 200\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n+5\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 5000,
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000,
     ],
 )
 def test_what_is_no_answer_is_refused(said: bytes) -> None:
-    """Another version of the protocol, and sizes of chunks that are no numbers or too long."""
+    """Other protocols, broken numbers, unknown encodings and heads without an end are refused."""
     with pytest.raises(BrokenAnswerError):
         read(said)
 

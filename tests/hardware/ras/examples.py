@@ -10,7 +10,6 @@ from sparktop.hardware.ras import parse_json
 from sparktop.model.ranks import RanksAnswer
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "ras"
-FORMS = ("json", "txt")
 
 
 def example(name: str, form: str = "json") -> str:
