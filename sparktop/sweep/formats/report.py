@@ -484,7 +484,8 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
     ]
     yield " · ".join(part for part in parts if part)
     yield from server_facts(result)
-    yield from launch_facts(result)
+    if launches := "; ".join(launch_facts(result)):
+        yield f"Started with: {launches}"
     yield from machine_facts(result)
     yield from version_facts(result)
     if result.guard is not None:

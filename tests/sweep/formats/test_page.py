@@ -393,7 +393,7 @@ def test_launch_options_and_versions_of_servers() -> None:
     assert post_of(only).count("Linux 6.14") == 1
     started = "`fast`: `vllm serve m --port 8000 --enforce-eager --api-key …`"
     assert f"- **Started with:** {started}. …: what may be secret." in post_of(only)
-    assert started in sweep_report(only, "md")
+    assert f"Started with: {started}" in sweep_report(only, "md")
     assert "vllm serve" not in post_of(only, privacy=SweepPrivacy(anonymous=True))
     assert "**Started with:** not known; `sparktop agent`" in post_of(made_sweep(("fast", [made_level(2)])))
 
