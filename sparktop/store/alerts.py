@@ -122,10 +122,10 @@ def judge_backend(
     for name, limit in (
         ("refused", thresholds.refused_warn_per_min),
         ("http-errors", thresholds.http_5xx_warn_per_min),
+        ("lmcache-failures", FAILS_A_MINUTE),
     ):
-        _judge_failed_requests(alerts, f"{key.label}:{name}", track, limit, when)
+        _judge_counted(alerts, f"{key.label}:{name}", track, limit, when)
     _judge_lmcache(alerts, key, track.view.counter_figures.get("lmcache_unhealthy"), when)
-    _judge_lmcache_failures(alerts, key, track, when)
     _judge_aborted(alerts, f"{key.label}:aborted", track, when)
     alert_id, preempted_at = f"{key.label}:preempting", track.preempted_at
     if when.at < track.loaded_until:
@@ -253,47 +253,47 @@ def _judge_lmcache(alerts: ActiveAlerts, key: SourceKey, unhealthy: float | None
         alerts.clear(alert_id, when)
 
 
-def _judge_lmcache_failures(alerts: ActiveAlerts, key: SourceKey, track: BackendTrack, when: Instant) -> None:
-    """Raise, update or clear the alert "lmcache-failures", by what LMCache counted in a minute."""
-    alert_id, grown = f"{key.label}:lmcache-failures", track.growth("lmcache_failures", _MINUTE_S)
-    failed = grown[0] if grown else 0.0
-    if not failed:
-        alerts.clear(alert_id, when)
-    elif failed >= FAILS_A_MINUTE or alerts.severity(alert_id):
-        values: Values = {"failed": failed, "limit_failed": FAILS_A_MINUTE, "window_s": _MINUTE_S}
-        message = f"LMCache failed {failed:,.0f} times in the last {_MINUTE_S:.0f} s: it keeps or finds less"
-        alerts.hold(alert_id, Severity.WARNING, key.name, message, values, when)
-
-
-def _judge_failed_requests(
+def _judge_counted(
     alerts: ActiveAlerts, alert_id: str, track: BackendTrack, limit: float | None, when: Instant
 ) -> None:
-    """Raise, update or clear the alert "refused" or "http-errors", by what the server counted in a minute.
+    """Raise, update or clear an alert of `_COUNTED`, by what the server counted in a minute.
 
-    It clears once the minute is over in which the last such request was counted.
+    It clears once the minute is over in which the last one was counted.
     """
-    refused = alert_id.endswith("refused")
-    growth = track.growth("refused" if refused else "http_5xx", _MINUTE_S)
+    counter, message = _COUNTED[alert_id.rpartition(":")[2]]
+    growth = track.growth(counter, _MINUTE_S)
     count = round(growth[0]) if growth else 0
     if not limit or not count:
         alerts.clear(alert_id, when)
     elif count >= limit or alerts.severity(alert_id):
-        answers = track.growth("http_answers", _MINUTE_S)
-        share = 100.0 * count / answers[0] if answers and answers[0] and not refused else None
+        answers = track.growth("http_answers", _MINUTE_S) if counter == "http_5xx" else None
+        share = 100.0 * count / answers[0] if answers and answers[0] else None
         requests = f"{count:,} request{'' if count == 1 else 's'}"
-        last = f"in the last {_MINUTE_S:.0f} s"
-        if refused:
-            message = f"refused {requests} {last}: its queue is full; send fewer at once, or add a server"
-        else:
-            part = "" if share is None else f" ({share:.3g} % of all)"
-            message = f"answered {requests}{part} with HTTP 5xx {last}: its log says why"
+        part = "" if share is None else f" ({share:.3g} % of all)"
         values: Values = {
-            "refused" if refused else "http_5xx": count,
+            counter: count,
             **({} if share is None else {"share_percent": share}),
             "limit_per_min": limit,
             "window_s": _MINUTE_S,
         }
-        alerts.hold(alert_id, Severity.WARNING, track.view.name, message, values, when)
+        said = message.format(
+            count=f"{count:,}", requests=requests + part, last=f"in the last {_MINUTE_S:.0f} s"
+        )
+        alerts.hold(alert_id, Severity.WARNING, track.view.name, said, values, when)
+
+
+_COUNTED = {
+    "refused": (
+        "refused",
+        "refused {requests} {last}: its queue is full; send fewer at once, or add a server",
+    ),
+    "http-errors": ("http_5xx", "answered {requests} with HTTP 5xx {last}: its log says why"),
+    "lmcache-failures": (
+        "lmcache_failures",
+        "LMCache counted {count} failures {last}: it keeps or finds less",
+    ),
+}
+"""By kind of alert: the counter, and the message."""
 
 
 def _judge_aborted(alerts: ActiveAlerts, alert_id: str, track: BackendTrack, when: Instant) -> None:

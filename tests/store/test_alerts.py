@@ -262,7 +262,7 @@ def test_an_lmcache_that_fails_is_an_alert_whatever_it_says_of_its_health(world:
     world.feed(failing(1020, lmcache_failures=13.0))
     (alert,) = world.snapshot().alerts
     assert (alert.id, alert.severity) == ("backend:b:lmcache-failures", Severity.WARNING)
-    assert alert.message == "LMCache failed 4 times in the last 60 s: it keeps or finds less"
+    assert alert.message == "LMCache counted 4 failures in the last 60 s: it keeps or finds less"
     for at in range(1021, 1082):
         world.feed(failing(at, lmcache_failures=13.0))
     assert alerts(world) == []

@@ -76,7 +76,7 @@ _PLAIN = {
 _ROUNDED = frozenset({"period_s", "window_s", "lost_percent", "nearly_empty_percent"})
 """Values of a verdict that its sentences have as whole numbers; a period below 10 s has a decimal."""
 _DECIMAL_BELOW = 10.0
-"""Periods below so many seconds have a decimal."""
+"""Periods of fewer seconds, and smaller ratios, have a decimal."""
 _LIMITS = ("limit_", "error_after_", "clears_")
 """Beginnings of the names of limits, which stand behind the figures that they are for, or last."""
 _OF_POLLS = ("failures", "limit_failures", "window_s", "limit_s")
@@ -266,6 +266,8 @@ def _value_with_unit(name: str, value: float | str) -> tuple[str, str]:
         shown, unit = numbers.data_rate(value, 9).strip(), ""
     elif end == "per_s":
         shown, unit = numbers.often(value), ""
+    elif end == "ratio" and value < _DECIMAL_BELOW:
+        shown = f"{value:.2g}"  # as messages have it
     shown = shown.replace("-", numbers.MINUS)
     return stem, f"{shown}{f' {unit}' if unit else ''}"
 

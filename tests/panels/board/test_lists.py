@@ -197,6 +197,7 @@ def test_values_of_an_event_have_their_limits_behind_them_then_their_window() ->
     slow = {"ratio": 9.0, "window_s": 10.0, "limit_ratio": 3.0, "clears_below_ratio": 2.0}
     said = ["times the step of others 9 × (alert at 3 ×, ends below 2 ×)", "in the last 10 s"]
     assert [*value_texts(slow)] == said
+    assert [*value_texts({"ratio": 6.753})] == ["times the step of others 6.8 ×"]
     routed = {"deployments": 1.0, "limit_failures": 3.0}
     assert [*value_texts(routed)] == ["deployments concerned 1", "failed answers for an alert 3"]
     assert [*value_texts({"clears_after_s": 30.0})] == ["ends without preemptions for 30 s"]
