@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.plain import compare_without
+from sparktop.model.series import known_sum, known_values
 
 
 class SelfView(Struct, frozen=True):
@@ -36,9 +37,8 @@ class Sum(NamedTuple):
     @classmethod
     def of_values(cls, values: Iterable[float | None], *, absent: int = 0) -> Sum:
         """Return the sum of `values` and of as many unknown ones as `absent` says."""
-        every = list(values)
-        known_ones = [value for value in every if value is not None]
-        return cls(sum(known_ones) if known_ones else None, len(known_ones), len(every) + absent)
+        listed = list(values)
+        return cls(known_sum(listed), len(known_values(listed)), len(listed) + absent)
 
     @property
     def sign(self) -> str:
@@ -47,8 +47,7 @@ class Sum(NamedTuple):
 
     def plus(self, other: Sum) -> Sum:
         """Return the sum of what both hold."""
-        addends = [value for value in (self.value, other.value) if value is not None]
-        return Sum(sum(addends) if addends else None, self.known + other.known, self.of + other.of)
+        return Sum(known_sum((self.value, other.value)), self.known + other.known, self.of + other.of)
 
 
 class Totals(Struct, frozen=True):

@@ -14,9 +14,11 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 from msgspec import Struct
 
+Number = TypeVar("Number", int, float)
 _FLOAT_BYTES = 8
 """Bytes of a number of double precision."""
 _UNPACKED = 512
@@ -73,7 +75,7 @@ def _pack_column(column: array[float] | bytes) -> array[float] | bytes:
     if isinstance(column, bytes) or column.typecode != "d":
         return column  # packed before
     raw = column.tobytes()
-    if _is_constant(raw):
+    if raw == raw[:_FLOAT_BYTES] * len(column):
         return _constant_column(raw[:_FLOAT_BYTES], len(column))
     single = array("f", column)
     if array("d", single).tobytes() == raw:
@@ -81,10 +83,6 @@ def _pack_column(column: array[float] | bytes) -> array[float] | bytes:
     if len(set(array("q", raw))) > _REPEATED * len(column):
         return column[:]
     return _compress(raw)
-
-
-def _is_constant(raw: bytes) -> bool:
-    return raw == raw[:_FLOAT_BYTES] * (len(raw) // _FLOAT_BYTES)
 
 
 def _compress(raw: bytes) -> bytes:
@@ -295,28 +293,23 @@ class HistoryTable:
         late = [point for point in points if point[0] >= oldest]
         if not late:
             return
-        first = 0
-        while first < len(self._pages) - 1 and self._pages[first].times[-1] < late[0][0]:
-            first += 1
-        while first and self._pages[first - 1].is_gap(-1):
-            first -= 1
-        # New pages from here on, because snapshots still use the old ones.
-        kept, replaced = self._pages[:first], self._pages[first:]
+        # New pages from the first that changes, because snapshots still use the old ones.
+        first = self._first_changed_page(late[0][0])
+        kept, rest = self._pages[:first], self._join_pages(self._pages[first:])
         before = kept[-1].times[-1] if kept else -math.inf
-        rest = self._join_pages(replaced)
         start = bisect_left(rest.times, late[0][0])
         while start and rest.is_gap(start - 1):
             start -= 1
         rows = _merge_points(rest, start, late, apart_s, before)
-        fresh = [column[:start] for column in rest.arrays]
-        fresh[0].extend(time for time, _ in rows)
+        merged = [column[:start] for column in rest.arrays]
+        merged[0].extend(time for time, _ in rows)
         for name, index in self._columns.items():
             old = rest.arrays[index]
             for _, row in rows:
                 value = old[row] if isinstance(row, int) else row.get(name)
-                fresh[index].append(math.nan if value is None else value)
-        size, length = self._page_points, len(fresh[0])
-        cuts = [[column[at : at + size] for column in fresh] for at in range(0, length, size)]
+                merged[index].append(math.nan if value is None else value)
+        size, length = self._page_points, len(merged[0])
+        cuts = [[column[at : at + size] for column in merged] for at in range(0, length, size)]
         self._pages = (*kept, *(Page(arrays) for arrays in cuts))
         self._count = sum(len(page) for page in self._pages)
         self._trim()
@@ -339,6 +332,18 @@ class HistoryTable:
             return -math.inf
         first_at = Series(self._pages, 1, self._count - self.capacity, self._count).first_at
         return -math.inf if first_at is None else first_at
+
+    def _first_changed_page(self, since: float) -> int:
+        """Return the place of the first page that changes if points from `since` on are inserted.
+
+        A gap just before these points may end, so that the pages that it is in change too.
+        """
+        first = 0
+        while first < len(self._pages) - 1 and self._pages[first].times[-1] < since:
+            first += 1
+        while first and self._pages[first - 1].is_gap(-1):
+            first -= 1
+        return first
 
     def _join_pages(self, pages: Sequence[Page]) -> Page:
         joined = self._new_page()
@@ -415,6 +420,13 @@ def known_sum(values: Iterable[float | None]) -> float | None:
     """Return the sum of the known values."""
     numbers = known_values(values)
     return sum(numbers) if numbers else None
+
+
+def sum_if_all_known(values: Iterable[Number | None]) -> Number | None:
+    """Return the sum of the values; None where one is unknown, or there is none."""
+    listed = list(values)
+    known = [value for value in listed if value is not None]
+    return sum(known) if known and len(known) == len(listed) else None
 
 
 def known_max(values: Iterable[float | None]) -> float | None:

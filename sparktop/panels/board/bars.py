@@ -14,6 +14,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.event import Severity
 from sparktop.model.router import Sum
+from sparktop.model.series import known_mean
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import (
     LIVE,
@@ -293,11 +294,11 @@ def _load_signs(bar: TimeBar, cells: int) -> Iterable[str]:
 
     The highest block stands for the highest load in the bar.
     """
-    values: list[list[float]] = [[] for _ in range(cells)]
+    loads: list[list[float]] = [[] for _ in range(cells)]
     for wall, value in bar.load:
         if value is not None:
-            values[cell_of(bar, wall, cells)].append(value)
-    means = _with_small_gaps_filled([sum(each) / len(each) if each else None for each in values])
+            loads[cell_of(bar, wall, cells)].append(value)
+    means = _with_small_gaps_filled([known_mean(in_cell) for in_cell in loads])
     top = max((mean for mean in means if mean is not None), default=0.0)
     for mean in means:
         level = 0 if not mean or not top else round(mean / top * (len(_BLOCKS) - 1))

@@ -40,7 +40,7 @@ from sparktop.model.node import (
     PowerRail,
     SensorReading,
 )
-from sparktop.model.series import Series, known_sum
+from sparktop.model.series import Series, known_max, known_min, known_sum
 from sparktop.model.snapshot import BackendView, Headroom, NodeView, Situation, Snapshot, SpeedState
 from sparktop.panels.machine.panel import (
     RDMA,
@@ -141,8 +141,7 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
     use, heat = history.gpu_percent.last, history.temperature_c.last
     power, clock = history.power_w.last, history.sm_clock_mhz.last
     fastest = max((gpu.sm_clock_max_mhz or 0 for gpu in sample.gpus), default=0) or None
-    margins = [left for left in map(margin_of, sample.gpus) if left is not None]
-    margin = min(margins, default=None)
+    margin = known_min(map(margin_of, sample.gpus))
     limit = 100.0 if heat is None or margin is None else heat + margin
     memory = sample.memory
     after: Row = [figure(numbers.count(heat, 5), margin_role(margin))]
@@ -504,9 +503,8 @@ def used_percent_of(link: NetworkReading) -> float | None:
 
     The capacity is what the link and its bus can carry.
     """
-    rates = [rate for rate in (link.rx_bytes_per_s, link.tx_bytes_per_s) if rate is not None]
-    capacity = link.capacity_bits_per_s
-    return 100 * 8 * max(rates) / capacity if rates and capacity else None
+    busier, capacity = known_max((link.rx_bytes_per_s, link.tx_bytes_per_s)), link.capacity_bits_per_s
+    return 100 * 8 * busier / capacity if busier is not None and capacity else None
 
 
 def network_sections(links: Sequence[NetworkReading], width: int) -> list[Section]:

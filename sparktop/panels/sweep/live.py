@@ -21,7 +21,7 @@ from sparktop.graphics.braille import DotGrid
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.load import concurrency_point
-from sparktop.model.series import known_mean
+from sparktop.model.series import known_max, known_mean
 from sparktop.model.sweep import (
     LETTERS,
     Activities,
@@ -634,8 +634,7 @@ def _in_flight_graph(axis: SweepAxis, height: int) -> list[Row]:
     live = axis.live
     asked = axis.columns(live.concurrency)
     flying = axis.columns(live.in_flight)
-    both = [value for value in (*asked, *flying) if value is not None]
-    top = nice_ceiling(max(both, default=0.0), 4.0)
+    top = nice_ceiling(known_max((*asked, *flying)) or 0.0, 4.0)
     drawn = area_rows(flying, axis.width, height, top, "running", end_slot=1)
     reached = [0.0 if value is None else height * value / top for value in axis.cells(live.concurrency)]
     rows: list[Row] = []

@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from sparktop.model.load import CallStart, ConversationCall, EndReason, Level, LoadKind, LoadMode, TokenSource
+from sparktop.model.series import sum_if_all_known
 from sparktop.model.snapshot import LimitKind
 from sparktop.sweep.result.measure import (
     RequestTrace,
@@ -399,12 +400,10 @@ def cached_tokens(traces: Iterable[RequestTrace]) -> tuple[int | None, int | Non
     Servers leave the count of cached tokens out where it is 0.
     """
     answered = [trace for trace in traces if trace.ok]
-    prompts = [trace.prompt_tokens for trace in answered]
-    counts = [count for count in prompts if count is not None]
     hits = [trace.ended.cached_tokens for trace in answered if trace.ended is not None]
     reported = [count for count in hits if count is not None]
-    prompt = sum(counts) if counts and len(counts) == len(prompts) else None
-    return prompt, sum(reported) if reported else None
+    prompt_tokens = sum_if_all_known(trace.prompt_tokens for trace in answered)
+    return prompt_tokens, sum(reported) if reported else None
 
 
 def phases(

@@ -20,6 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, P
 
 from sparktop.graphics.numbers import duration_words
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, TokenSource, concurrency_point
+from sparktop.model.series import sum_if_all_known
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Api, Order, TargetKind
@@ -1198,11 +1199,9 @@ class LevelResult(AxisPart):
 
         None if the power of any machine is unknown.
         """
-        powers = [side.power_w_mean for side in self.hardware.values()]
+        power_w = sum_if_all_known(side.power_w_mean for side in self.hardware.values())
         rate = self.output_tps.mean if self.output_tps is not None else 0.0
-        known_powers = [power for power in powers if power is not None]
-        is_known = rate > 0 and powers and len(known_powers) == len(powers)
-        return sum(known_powers) / rate if is_known else None
+        return power_w / rate if rate > 0 and power_w is not None else None
 
     def rate(self, metric: str) -> Rate | None:
         """Return the rate `metric`; None if it was not measured or its name is not in `RATES`.

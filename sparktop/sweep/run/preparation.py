@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from sparktop.model.failure import RequestFailure
 from sparktop.model.load import LoadKind, TokenSource
+from sparktop.model.series import sum_if_all_known
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
 from sparktop.model.yardsticks import YardstickBasis
@@ -280,7 +281,7 @@ def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Sn
         machines_of={view.name: view.nodes for view in views},
         slots={view.name: view.slots for view in views if view.slots is not None},
         max_model_len=reported_context(views, ()),
-        kv_capacity_tokens=_sum_if_all_report(view.kv_capacity_tokens for view in views),
+        kv_capacity_tokens=sum_if_all_known(view.kv_capacity_tokens for view in views),
         capture_sizes=None if only is None else only.capture_sizes,
         roofline_tps=None if only is None else only.roofline_tps,
         yardstick_basis=_yardstick_basis(views),
@@ -299,13 +300,6 @@ def _yardstick_basis(views: Sequence[BackendView]) -> YardstickBasis:
     published = [view.yardstick_basis.published for view in views]
     same = bool(published) and all(rates == published[0] for rates in published)
     return YardstickBasis(published=published[0], servers=len(views)) if same else YardstickBasis()
-
-
-def _sum_if_all_report(counts: Iterable[float | None]) -> float | None:
-    """Return the sum of a figure of several servers; None if one does not report it, or there is none."""
-    listed = list(counts)
-    reported = [count for count in listed if count is not None]
-    return sum(reported) if reported and len(reported) == len(listed) else None
 
 
 def _backend_names(target: SweepTarget, snapshot: Snapshot) -> BackendNames:
@@ -387,12 +381,12 @@ def _capacity_notes(plan: Plan, target: SweepTarget, longest: int, views: list[B
     if plan.kind is not LoadKind.CONCURRENCY:
         return  # how many requests are in flight is what the sweep finds out
     highest = plan.highest_concurrency
-    slots = _sum_if_all_report(view.slots for view in views)
+    slots = sum_if_all_known(view.slots for view in views)
     if slots is not None and highest > slots:
         first = min((count for count in plan.concurrency if count > slots), default=highest)
         waits = "the rest waits, and latencies include that"
         yield f"{name}: more than its {slots} slots from c = {first} on: {waits}"
-    room = _sum_if_all_report(view.kv_capacity_tokens for view in views)
+    room = sum_if_all_known(view.kv_capacity_tokens for view in views)
     needed = highest * (longest + plan.tg)
     if plan.prompts is None and room is not None and needed > room:
         yield (

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from operator import add, sub
-from statistics import fmean
 from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -23,6 +22,7 @@ from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
 from sparktop.model.router import RouterSample
+from sparktop.model.series import known_max, known_mean, known_min, known_sum, sum_if_all_known
 from sparktop.model.snapshot import BackendView, Limit, LimitKind, Snapshot
 from sparktop.model.targets import NodeThresholds
 from sparktop.rates import kv_fullest_percent, kv_used_percent, lane_sum
@@ -194,16 +194,12 @@ def server_point(sample: EngineSample) -> ServerPoint:
 def node_point(sample: NodeSample) -> NodePoint:
     """Return the values of a machine's sample that a sweep needs, summarised over its GPUs."""
     gpus = sample.gpus
-    temperatures = _without_none(gpu.temperature_c for gpu in gpus)
-    powers = _without_none(gpu.power_w for gpu in gpus)
-    clocks = _without_none(gpu.sm_clock_mhz for gpu in gpus)
-    throttled = _without_none(share for gpu in gpus for share in gpu.throttled_percent.values())
     return NodePoint(
         at=sample.at,
-        gpu_c=max(temperatures, default=None),
-        power_w=sum(powers) if powers else None,
-        sm_clock_mhz=fmean(clocks) if clocks else None,
-        throttled_percent=max(throttled, default=None),
+        gpu_c=known_max(gpu.temperature_c for gpu in gpus),
+        power_w=known_sum(gpu.power_w for gpu in gpus),
+        sm_clock_mhz=known_mean(gpu.sm_clock_mhz for gpu in gpus),
+        throttled_percent=known_max(share for gpu in gpus for share in gpu.throttled_percent.values()),
         headroom_bytes=sample.memory.headroom_bytes,
         unified=sample.memory.unified is True,
         is_idle=bool(gpus) and all(gpu.utilization_percent == 0 for gpu in gpus),
@@ -235,10 +231,9 @@ def watched_sums(
     figures = {view.name: figure(view) for view in snapshot.backends}
     sums: dict[str, Number] = {}
     for target in plan.targets:
-        each = [figures.get(name) for name in watched_backends(target, snapshot)]
-        reported = [value for value in each if value is not None]
-        if reported and len(reported) == len(each):
-            sums[target.name] = sum(reported)
+        total = sum_if_all_known(figures.get(name) for name in watched_backends(target, snapshot))
+        if total is not None:
+            sums[target.name] = total
     return sums
 
 
@@ -466,15 +461,12 @@ def node_side(points: Sequence[NodePoint]) -> NodeSide:
     is None.
     """
     busy = [point for point in points if not point.is_idle]
-    powers = _without_none(point.power_w for point in busy)
-    clocks = _without_none(point.sm_clock_mhz for point in busy)
-    throttled = _without_none(point.throttled_percent for point in busy)
     return NodeSide(
-        gpu_c_max=max(_without_none(point.gpu_c for point in points), default=None),
-        power_w_mean=fmean(powers) if powers else None,
-        sm_clock_mhz_mean=fmean(clocks) if clocks else None,
-        throttled_percent=fmean(throttled) if throttled else None,
-        headroom_min_bytes=min(_without_none(point.headroom_bytes for point in points), default=None),
+        gpu_c_max=known_max(point.gpu_c for point in points),
+        power_w_mean=known_mean(point.power_w for point in busy),
+        sm_clock_mhz_mean=known_mean(point.sm_clock_mhz for point in busy),
+        throttled_percent=known_mean(point.throttled_percent for point in busy),
+        headroom_min_bytes=known_min(point.headroom_bytes for point in points),
     )
 
 
@@ -490,10 +482,6 @@ def in_flight(requests: Iterable[Span]) -> list[Span]:
         else:
             spans.append((begin, end))
     return spans
-
-
-def _without_none(values: Iterable[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
 
 
 def _is_within(at: float, spans: Sequence[Span]) -> bool:

@@ -46,6 +46,7 @@ from sparktop.model.load import (
     TokenSource,
     concurrency_point,
 )
+from sparktop.model.series import sum_if_all_known
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
 from sparktop.sweep.compare.imports.reading import (
@@ -374,10 +375,9 @@ def _aiperf_levels(data: object) -> Iterator[SeriesLevel]:
     point, _ = _aiperf_point(data)
     figures = {ours: run_value(_aiperf_mean(data, theirs)) for theirs, ours in _AIPERF_FIGURES.items()}
     duration_s = number_at(data, "benchmark_duration", "avg")
-    tokens = [number_at(data, name, "avg") for name in ("total_isl", "total_osl")]
-    counts = [count for count in tokens if count is not None]
-    if duration_s and len(counts) == len(tokens):
-        figures["total_tps"] = run_value(sum(counts) / duration_s)
+    tokens = sum_if_all_known(number_at(data, name, "avg") for name in ("total_isl", "total_osl"))
+    if duration_s and tokens is not None:
+        figures["total_tps"] = run_value(tokens / duration_s)
     if point.kind is LoadKind.RATE:
         figures["requests_per_s"] = run_value(number_at(data, "request_throughput", "avg"))
     failed = list_at(data, "error_summary") or value_at(data, "was_cancelled") is True
