@@ -54,7 +54,7 @@ class Engine(Struct, frozen=True):
     """Parses a metrics page; None if the engine has none."""
     facts: tuple[str, ...] = ()
     """Routes that report a server's identity, requested from time to time."""
-    identify: Callable[[Answers], EngineIdentity] = lambda _: EngineIdentity()
+    identify: Callable[[Answers], EngineIdentity] = document.identify
     """Builds the identity from the responses of the routes in `facts`."""
     older: tuple[tuple[str, str], ...] = ()
     """Routes in `facts`, each with the one that older versions have in its place."""
@@ -101,7 +101,6 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             "vLLM",
             _page_reader("vllm:", vllm.READER, vllm.sample_of),
             facts=("/version", "/v1/models"),
-            identify=document.identify,
             prefixes=PREFIXES["vllm"],
             read_json=openai.read,
             silent="has none with --disable-log-stats",
@@ -140,7 +139,6 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             "Aphrodite",
             _page_reader("vllm:", vllm.READER, partial(vllm.sample_of, engine="aphrodite")),
             facts=("/version", "/v1/models"),
-            identify=document.identify,
             prefixes=PREFIXES["aphrodite"],
             read_json=openai.read,
             silent="has none with --disable-log-stats",
@@ -149,7 +147,6 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             "FastDeploy",
             _page_reader("vllm:", vllm.READER, partial(vllm.sample_of, engine="fastdeploy")),
             facts=("/v1/models",),
-            identify=document.identify,
             reports=("model",),
             prefixes=PREFIXES["fastdeploy"],
             read_json=openai.read,
@@ -158,7 +155,6 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             "LMDeploy",
             _page_reader("lmdeploy:", vllm.LMDEPLOY_READER, vllm.sample_of_lmdeploy),
             facts=("/v1/models",),
-            identify=document.identify,
             reports=("model",),
             prefixes=PREFIXES["lmdeploy"],
             read_json=openai.read,

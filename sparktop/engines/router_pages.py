@@ -218,7 +218,11 @@ def read_router_page(body: bytes) -> RouterSample | None:
         PageError: the page has more samples than any real router has.
     """
     kind = router_kind(body)
-    return None if kind is None else _READERS[kind](_READER.read(body))
+    if kind is None:
+        return None
+    if kind in _WITHOUT_FIGURES:
+        return RouterSample(_UNDATED, kind, note=_WITHOUT_FIGURES[kind])
+    return _READERS[kind](_READER.read(body))
 
 
 def _read_dynamo(families: Mapping[str, Family]) -> RouterSample:
@@ -327,10 +331,12 @@ def _values_by_worker(family: Family) -> dict[str, float]:
     return values
 
 
-def _reader_of_name(kind: str, note: str) -> Callable[[Mapping[str, Family]], RouterSample]:
-    return lambda _: RouterSample(_UNDATED, kind, note=note)
-
-
+_WITHOUT_FIGURES: Mapping[str, str] = {
+    LLAMA_SWAP: "its metrics have no engine figures",
+    ENVOY_AI: "its metrics name no servers: list those behind it under [[backends]]",
+    GPUSTACK: "its metrics have no engine figures: list its instances as servers",
+}
+"""Notes on the kinds of routers whose pages are recognised but not read."""
 _READERS: Mapping[str, Callable[[Mapping[str, Family]], RouterSample]] = {
     DYNAMO: _read_dynamo,
     STACK: _read_stack,
@@ -338,11 +344,6 @@ _READERS: Mapping[str, Callable[[Mapping[str, Family]], RouterSample]] = {
     AIBRIX: _read_aibrix,
     VLLM_ROUTER: partial(_read_workers, VLLM_ROUTER),
     SGLANG_GATEWAY: partial(_read_workers, SGLANG_GATEWAY),
-    LLAMA_SWAP: _reader_of_name(LLAMA_SWAP, "its metrics have no engine figures"),
-    ENVOY_AI: _reader_of_name(
-        ENVOY_AI, "its metrics name no servers: list those behind it under [[backends]]"
-    ),
-    GPUSTACK: _reader_of_name(GPUSTACK, "its metrics have no engine figures: list its instances as servers"),
 }
 
 

@@ -105,9 +105,9 @@ SOLO = EngineProfile(
 )
 """One DGX Spark with `--enforce-eager` (spark-topologies-2026-03, solo)."""
 
-CLUSTER_TP2 = EngineProfile(
+CLUSTER_TP2 = replace(
+    SOLO,
     name="cluster-tp2",
-    model=MODEL,
     cost=StepCost(
         one_row_bytes=BYTES_PER_TOKEN_GB * 1e9 / 2,
         weights_one_s=0.0141,
@@ -117,11 +117,7 @@ CLUSTER_TP2 = EngineProfile(
         context_token_s=CONTEXT_TOKEN_S / 2,
         attention_pair_s=ATTENTION_PAIR_S / 2,
     ),
-    max_model_len=4096,
-    max_num_seqs=SLOTS,
-    max_num_batched_tokens=65_536,
     kv_blocks=2 * KV_BLOCKS,
-    jitter=0.02,
     nodes=2,
     link_bytes_per_row=36 * 2 * 2880 * 2,
 )

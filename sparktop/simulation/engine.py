@@ -54,7 +54,7 @@ class Batch:
     def context_tokens(self) -> int:
         """Number of context tokens whose KV cache entries the next step reads, of all decoding requests."""
         decoding = self.in_phase(Phase.DECODE)
-        return sum(each.request.prompt_tokens + self.generated_tokens(each) for each in decoding)
+        return sum(sequence.request.prompt_tokens + self.generated_tokens(sequence) for sequence in decoding)
 
     @property
     def used_blocks(self) -> int:
@@ -63,7 +63,8 @@ class Batch:
         Here all blocks of a prompt are reserved when its request is admitted.
         """
         size, in_prefill = self._block_tokens, self.in_phase(Phase.PREFILL)
-        return self.pool.held - sum(each.blocks - -(-each.computed // size) for each in in_prefill)
+        unused = sum(sequence.blocks - math.ceil(sequence.computed / size) for sequence in in_prefill)
+        return self.pool.held - unused
 
     def generated_tokens(self, sequence: EngineSequence) -> int:
         """Return the number of tokens that a request in the batch has generated so far."""
@@ -164,7 +165,7 @@ class Batch:
 
     def finished(self) -> list[EngineSequence]:
         """Return the decoding requests that have generated their last token."""
-        return [each for each in self.in_phase(Phase.DECODE) if self._tokens_left(each) <= 0]
+        return [sequence for sequence in self.in_phase(Phase.DECODE) if self._tokens_left(sequence) <= 0]
 
     def _tokens_left(self, sequence: EngineSequence) -> int:
         return sequence.request.output_tokens - self.generated_tokens(sequence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -59,7 +59,7 @@ _SUMMED: Mapping[str, Callable[[LaneSample], float | None]] = {
         "preemptions",
     )
 }
-"""Fields of a server's lanes that are added up."""
+"""Fields of a server's lanes whose sums are the fields of these names of its view."""
 
 _Lanes: TypeAlias = Sequence[LaneSample]
 
@@ -74,7 +74,7 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
     short_s = max(RATE_WINDOW_S, MISSED_INTERVALS * interval_s)
     long_s = max(LATENCY_WINDOW_S, MISSED_INTERVALS * interval_s)
     least_s = least_rate_s(interval_s) * (1.0 if view.scrape is None else _BETWEEN_SCRAPES)
-    total = {name: lane_sum(lanes, of) for name, of in _SUMMED.items()}
+    sums: dict[str, Any] = {name: lane_sum(lanes, field) for name, field in _SUMMED.items()}
     rate = partial(window.rate, window_s=short_s, least_s=least_s)
     percent = partial(_percent_of_growth, lanes, window, long_s)
     prompt, generated = prompt_counter(window), rate("generation_tokens")
@@ -82,15 +82,9 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
     e2e, read = window.latency("e2e", long_s), rate("read_bytes_per_gpu")
     return replace(
         view,
-        running=total["running"],
-        waiting=total["waiting"],
-        waiting_for_capacity=total["waiting_for_capacity"],
+        **sums,
         kv_cache_percent=kv_used_percent(lanes),
         kv_fullest_percent=kv_fullest_percent(lanes),
-        kv_capacity_tokens=total["kv_capacity_tokens"],
-        prompt_tokens=total["prompt_tokens"],
-        generation_tokens=total["generation_tokens"],
-        preemptions=total["preemptions"],
         finished=_finished_by_reason(lanes),
         prompt_tps=rate(prompt),
         prompt_cached_tps=rate("prompt_tokens_cached") if prompt != "prompt_tokens" else None,

@@ -271,7 +271,8 @@ def _replica_suffix(key: Key) -> str:
 
 def _url_of(key: Key, target: ActiveTarget | None) -> str:
     """Return where a server was scraped; of a replica of Ray, with its id as a fragment."""
-    url = (target.url if target else "") or _address_url(key.address)
+    written = key.address if "://" in key.address else f"http://{key.address}"
+    url = (target.url if target else "") or _base_url(written)
     return f"{url}#{clean(key.replica, _LONGEST)}" if key.replica else url
 
 
@@ -290,10 +291,6 @@ def _base_url(text: object) -> str:
         return ""
     path = parts.path.rstrip("/").removesuffix("/metrics")
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"
-
-
-def _address_url(address: str) -> str:
-    return _base_url(address if "://" in address else f"http://{address}")
 
 
 # Servers that stand twice among the series of a Prometheus, because two of its jobs have them as a target.
