@@ -192,7 +192,7 @@ class _Watched(Struct):
         hosts = frozenset() if idle_router is None else _hosts(idle_router, view, now)
         is_free = all(host in hosts for host, _ in clients)
         self.by_router = is_free and bool(clients)
-        is_routed = any(view.name in each.backends for each in now.routers)
+        is_routed = any(view.name in router.backends for router in now.routers)
         if is_routed or not all(end in self.idle_ends and ages.get(end) is None for end in clients):
             self.perhaps_since = None
         elif self.perhaps_since is None and self.busy_from <= at - _BEFORE_S:

@@ -60,8 +60,8 @@ def config_error(file: str, text: str, problems: Iterable[Problem]) -> ConfigErr
     """
     lines = key_lines(text)
     located = [
-        (line_of(lines, each.at or each.path), f"key '{key_name(each.path)}' {each.message}")
-        for each in problems
+        (line_of(lines, problem.at or problem.path), f"key '{key_name(problem.path)}' {problem.message}")
+        for problem in problems
     ]
     located.sort(key=lambda pair: pair[0])
     shown = [f"{file}:{line}: {message}" for line, message in located[:MOST]]

@@ -125,9 +125,9 @@ def _serve(watch: Watch) -> int:
             os.write(writing, bytes([number]))
 
     wanted = [
-        each for each in (*_SERVE_CODES, signal.SIGCHLD) if signal.getsignal(each) is not signal.SIG_IGN
+        code for code in (*_SERVE_CODES, signal.SIGCHLD) if signal.getsignal(code) is not signal.SIG_IGN
     ]
-    before = {each: signal.signal(each, note) for each in wanted}
+    before = {code: signal.signal(code, note) for code in wanted}
     # Before anything is printed: a terminal that goes away after that is not a terminal any more.
     terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
     try:

@@ -720,15 +720,15 @@ def read_sockets(proc: str, pid: int, port: int, *, contained: bool) -> Sockets 
     read. `contained` says whether it runs in a container, which may have a namespace of its own.
     """
     sockets = _sockets_at_port(f"{proc}/{pid}/net", port)
-    listening = {each.inode for each in sockets or () if each.state == _LISTEN}
+    listening = {entry.inode for entry in sockets or () if entry.state == _LISTEN}
     if sockets is None or not listening:
         return None
     outside = _sockets_at_port(f"{proc}/net", port) if contained else None
-    bridged = contained and listening.isdisjoint(each.inode for each in outside or ())
-    clients = [each for each in sockets if each.state == _ESTABLISHED][:MOST_CLIENTS]
+    bridged = contained and listening.isdisjoint(entry.inode for entry in outside or ())
+    clients = [entry for entry in sockets if entry.state == _ESTABLISHED][:MOST_CLIENTS]
     return Sockets(
-        tuple(end_marks(*each.client) for each in clients),
-        sum(each.state == _CLOSE_WAIT for each in sockets),
+        tuple(end_marks(*entry.client) for entry in clients),
+        sum(entry.state == _CLOSE_WAIT for entry in sockets),
         bridged,
         _asked_s(clients, bridged=bridged) if proc == "/proc" else (),
     )
@@ -789,7 +789,7 @@ def _asked_s(clients: Sequence[_Socket], *, bridged: bool) -> tuple[float | None
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as line:
             line.settimeout(_DIAG_ANSWER_S)
-            return tuple(_ask_kernel(line, each, bridged=bridged) for each in clients)
+            return tuple(_ask_kernel(line, client, bridged=bridged) for client in clients)
     except OSError:
         return ()
 

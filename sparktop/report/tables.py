@@ -679,9 +679,9 @@ def gpus(nodes: Sequence[NodeView], *, detailed: bool = False) -> Table:
             cells_of_gpu = (read(gpu) for _, read in columns)
             shown = gpu.name if gpu.name and not several else f"GPU {gpu.index} {gpu.name or ''}".strip()
             rows.append((cell.name(node.name), cell.name(shown), *cells_of_gpu))
-            for each in gpu.mig_instances if detailed else ():
-                label = f"GPU {gpu.index} MIG {each.index} {each.name or ''}"
-                add(node, label, memory=cell.data(each.memory_used_bytes))
+            for instance in gpu.mig_instances if detailed else ():
+                label = f"GPU {gpu.index} MIG {instance.index} {instance.name or ''}"
+                add(node, label, memory=cell.data(instance.memory_used_bytes))
         for gone in node.gpus_lost:
             reason = cell.name(f"LOST: {gone.reason or 'no reason given'}")
             add(node, f"GPU {gone.index} {gone.name or ''}".strip(), **{_THROTTLED: reason})

@@ -290,7 +290,7 @@ def _throttled_gauges(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[
             for reason, percent in percents.items()
             if reason not in BY_CHOICE and (reason == POWER_CAP) == (name == "power-cap")
         }
-        reason = max(shares, key=lambda each: shares[each], default="")
+        reason = max(shares, key=lambda name: shares[name], default="")
         yield Gauge(
             name,
             shares.get(reason) if is_covered else None,

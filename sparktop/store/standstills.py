@@ -303,7 +303,7 @@ class _Machines:
         spinning = any(work.is_spinning for work in now)
         used = [engine_cpu(sample, track.view.engine, sample.gpus) for sample in self.samples]
         is_cpu_known = len(used) == len(self._gpus) and all(used)
-        core = full_core_percent(percent for some in used for percent in some) if resting else None
+        core = full_core_percent(percent for processes in used for percent in processes) if resting else None
         lane = clock.lane
         excuse = excuse_of(lane, self.samples) if lane is not None and not spinning else None
         result = Standstill(

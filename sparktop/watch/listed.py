@@ -212,10 +212,10 @@ async def find_answering(ways: Ways, targets: Sequence[BackendTarget]) -> list[B
     """Return those targets at which an inference server answers, with the engine that it is."""
     answered: list[BackendTarget] = []
     for start in range(0, len(targets), _AT_ONCE):
-        some = targets[start : start + _AT_ONCE]
+        polled = targets[start : start + _AT_ONCE]
         answered += [
             replace(target, engine=reading.engine)
-            for target, reading in await poll_once(ways, some, _DEADLINE_S)
+            for target, reading in await poll_once(ways, polled, _DEADLINE_S)
             if isinstance(reading, EngineSample)
         ]
     return answered

@@ -248,7 +248,7 @@ class PrometheusFeed:
             server, message = self._raw[key], f"it is no target of {self.target.name} any more"
             if (successor := names.get(server.name)) is not None:
                 self._hand_on(server, successor)
-            elif any(each.key == key for each in self._finder.found.servers):
+            elif any(server.key == key for server in self._finder.found.servers):
                 self._forget(key)
             elif key not in self._gone:
                 self._gone[key] = now

@@ -243,13 +243,13 @@ class Finder:
         Raises:
             AnswerError: a query failed.
         """
-        some = {
+        all_jobs = {
             *jobs,
             *({server.key.job for server in self.found.servers} if not self.found.federated else ()),
         }
-        if not some:
+        if not all_jobs:
             return
-        self.dead = await down_targets(self._client, some)
+        self.dead = await down_targets(self._client, all_jobs)
         unknown = {server.key.instance for server in wanted if server.key.target not in self.labels}
         if unknown and not self.found.federated:
             asked = selector(("up",), f"instance=~{any_of(sorted(unknown))}")
@@ -264,8 +264,8 @@ class Finder:
         Raises:
             AnswerError: the query failed.
         """
-        some = {*jobs, *(server.key.job for server in self.found.servers)}
-        up = selector(("up",), f"job=~{any_of(sorted(some))}")
+        all_jobs = {*jobs, *(server.key.job for server in self.found.servers)}
+        up = selector(("up",), f"job=~{any_of(sorted(all_jobs))}")
         answer = await self._client.query(f"max(timestamp({up}))")
         return answer.series[0].value if answer.series else None
 

@@ -90,10 +90,10 @@ def starved_shares(
     chosen = frozenset(slots)
     counted = [slot in chosen for slot in range(len(grid.totals))]
     away = [_slots_away(grid, index, counted, life_s) for index in range(len(grid.loads))]
-    starving = [generous.intersection(each) - gone for each, (gone, _) in zip(hungry, away, strict=True)]
-    certain = [each - possible for each, (_, possible) in zip(starving, away, strict=True)]
+    starving = [generous.intersection(idle) - gone for idle, (gone, _) in zip(hungry, away, strict=True)]
+    certain = [starved - possible for starved, (_, possible) in zip(starving, away, strict=True)]
     return (
-        [len(each) / len(slots) for each in starving],
+        [len(starved) / len(slots) for starved in starving],
         len(set().union(*certain)) / len(slots),
         [len(gone) * grid.step_s for gone, _ in away],
         len(generous) / len(slots),

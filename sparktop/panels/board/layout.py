@@ -285,10 +285,10 @@ def _node_forms(width: int, count: int, height: int) -> _Ladder:
     ]
     abreast = max(1, min(count, width // NODE_WIDTH))
     tallest = 6 if height < _MIDDLE else 8 if height < _TALL else 10
-    panels = [[_panels_form("node", count, abreast, min(each, tallest))] for each in (5, 6, 8, 10)]
+    panels = [[_panels_form("node", count, abreast, min(rows, tallest))] for rows in (5, 6, 8, 10)]
     if abreast == count:
         return [small, *panels]
-    lists = [[_list_form("nodes", count, 1, each, 1)] for each in (1, 2, 3)]
+    lists = [[_list_form("nodes", count, 1, rows, 1)] for rows in (1, 2, 3)]
     if count % abreast:
         return [small, *lists]
     if count <= FEW:
@@ -306,9 +306,9 @@ def _backend_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
     most = _entries_abreast(width, count, BACKEND_LEAST)
     small = [
         _list_form("table", count, 1, 1, 1),
-        *(_list_form("table", count, each) for each in range(1, most + 1)),
+        *(_list_form("table", count, columns) for columns in range(1, most + 1)),
     ]
-    lists = [_list_form("table", count, 1, each, 1) for each in (1, 2, 3)]
+    lists = [_list_form("table", count, 1, rows, 1) for rows in (1, 2, 3)]
     good = [
         _panels_form("backend", count, columns, BACKEND_GOOD_HEIGHT)
         for columns in range(1, max(1, min(count, width // BACKEND_WIDTH)) + 1)
@@ -327,7 +327,7 @@ def _tile_forms(width: int, count: int) -> _Ladder:
     most_abreast = (max(1, min(count, width // least)) for least in _TILE_WIDTHS)
     wide, narrow = (-(-count // -(-count // most)) for most in most_abreast)  # rows as full as they can be
     shapes = [(wide, 5), (wide, 4), (narrow, 5), (narrow, 4), (wide, 3), (narrow, 3)]
-    tiles = [_panels_form("tile", count, columns, each) for columns, each in shapes]
+    tiles = [_panels_form("tile", count, columns, rows) for columns, rows in shapes]
     most = _entries_abreast(width, count, BACKEND_LEAST)
     return [[*tiles, *(_list_form("table", count, columns) for columns in range(1, most + 1))]]
 
@@ -335,7 +335,7 @@ def _tile_forms(width: int, count: int) -> _Ladder:
 def _router_forms(width: int, count: int, height: int) -> _Ladder:
     columns = max(1, min(count, width // ROUTER_WIDTH))
     heights = () if not count else (3,) if height < _MIDDLE else (3, 4)
-    return [[_NONE], *([_panels_form("router", count, columns, each)] for each in heights)]
+    return [[_NONE], *([_panels_form("router", count, columns, rows)] for rows in heights)]
 
 
 def _balance_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
@@ -350,7 +350,7 @@ def _balance_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
         few = _list_form("groups", MOST_GROUPS, 1)
         return [[few if tiling is Tiling.TILES else _NONE], [few]]
     columns = max(1, min(count, width // BALANCE_WIDTH))
-    panels = [_panels_form("balance", count, columns, each) for each in (3, 5, 6, 7, 9)]
+    panels = [_panels_form("balance", count, columns, rows) for rows in (3, 5, 6, 7, 9)]
     slim = [panels[0], _list_form("groups", count, 1)] if count > 1 else [panels[0]]
     return [
         slim[-1:] if tiling is Tiling.TILES else [_NONE],

@@ -368,7 +368,7 @@ def _name(exporters: Sequence[Exporter]) -> str:
 
 def _name_machines(groups: Iterable[Sequence[Exporter]]) -> tuple[Machine, ...]:
     """Return the machines; where names repeat, with their cluster or a number."""
-    named = sorted(((_name(some), some) for some in groups), key=lambda pair: (pair[0], pair[1][0].place))
+    named = sorted(((_name(group), group) for group in groups), key=lambda pair: (pair[0], pair[1][0].place))
     taken: set[str] = set()
     result: list[Machine] = []
     for name, exporters in named:

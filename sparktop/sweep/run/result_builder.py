@@ -123,7 +123,7 @@ class ResultBuilder:
         self._health += health
         result = self.result.with_level(target, level)
         targets = with_clock_shifts(self._add_overheads(result.targets))
-        sources = {measured.tokens_from for each in targets for measured in each.levels} - {None}
+        sources = {measured.tokens_from for target in targets for measured in target.levels} - {None}
         worst = max(sources, key=[None, *TokenSource].index, default=None)
         plan = result.plan.model_copy(update={"tokens_from": worst})
         self.result = result.model_copy(
