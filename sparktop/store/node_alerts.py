@@ -282,7 +282,8 @@ def _throttled_gauges(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[
     """
     sample = track.view.sample
     index, percents, covered_s = track.throttled or (None, {}, None)
-    gpu = "" if index is None or sample is None or len(sample.gpus) < 2 else f"GPU {index} "  # noqa: PLR2004
+    several = sample is not None and len(sample.gpus) > 1
+    gpu = f"GPU {index} " if several and index is not None else ""
     is_covered = covered_s is not None and covered_s >= LEAST_COVERED_S
     for name, severity in (("throttled", Severity.WARNING), ("power-cap", Severity.INFO)):
         shares = {
