@@ -12,11 +12,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode, concurrency_point
 from sparktop.sweep.compare.series import Series
-from sparktop.sweep.history import History, stored_row
+from sparktop.sweep.history import History, stored_row, title_of
 from sparktop.sweep.result.results import AgentsResult, LevelResult, Rate, SweepResult
 from sparktop.sweep.result.store import StoredSweep, save
 from sparktop.sweep.view.difference import series_pairs
@@ -213,5 +214,6 @@ def test_a_sweep_of_agents_is_named_by_its_workload_and_has_a_rate() -> None:
     result = made.model_copy(update={"plan": made.plan.model_copy(update=agents)})
     row = stored_row(StoredSweep(Path("one.json"), result), "one.json")
     assert (row.name, row.decode_tps) == ("agents coder", 75.0)
+    assert title_of(replace(row, started_at=None)) == "agents coder"
     assert row.most is not None
     assert row.most.label == "4 agents"

@@ -207,6 +207,13 @@ def test_no_winner_names_the_largest_lead() -> None:
     )
 
 
+def test_a_lead_of_single_runs_is_not_tested() -> None:
+    """The largest one is named with its level, and that runs are too few."""
+    single = made_sweep(*((name, [decoding_only(level(4, rate))]) for name, rate in (("a", 100), ("b", 130))))
+    words = "b +30 % decode against a at c = 4 (too few runs to test)"
+    assert result_view(single).headline == words
+
+
 def test_a_target_that_beats_some_but_not_all_is_no_winner() -> None:
     """A target that beats one of two others only is not a winner; its lead is against the other one."""
     made = [level(4, 99, 100, 101), level(4, 60, 88, 130), level(4, 79, 80, 81)]
@@ -388,6 +395,13 @@ def test_what_holds_what_fails_how_certain_and_what_ran_out() -> None:
         "best estimate 9 agents; 10 fail: p90 TTFT after a tool 3,600 ms (limit 2,000 ms); 95 % sure: 8 "
         "hold, 11 do not; KV cache ran out first: 98 % used, 3 preemptions (at 10)"
     )
+
+
+def test_what_limits_without_running_out_is_a_limit() -> None:
+    """A router does not run out."""
+    limited = RAN_OUT.model_copy(update={"kind": "router", "evidence": "a is idle"})
+    answer = CapacityAnswer(holds=9, fails=10, complete=True, ran_out=limited, probes=(FAILING,))
+    assert _words(answer).endswith("; limited by router: a is idle (at 10)")
 
 
 def test_none_all_and_unfinished() -> None:
