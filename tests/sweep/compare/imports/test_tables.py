@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.cli import main
 from sparktop.errors import UsageError
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import ImportFormatError
@@ -215,17 +214,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except ImportFormatError:
         return
     assert all(one.levels for one in found)
-
-
-def test_a_pasted_table_is_compared_from_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The file is one like any other; the published means name the winner and whom it is held against."""
-    path = tmp_path / "post.md"
-    path.write_text(MATRIX, encoding="utf-8")
-    assert main(["compare", str(path)]) == 0
-    shown = capsys.readouterr().out
-    assert "`Cluster TP=2` best at c1–c64 (+20 to +50 % against `Solo`)" in shown
 
 
 SGLANG = {
