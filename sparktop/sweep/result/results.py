@@ -1206,12 +1206,12 @@ class LevelResult(AxisPart):
     def rate(self, metric: str) -> Rate | None:
         """Return the rate `metric`; None if it was not measured or its name is not in `RATES`.
 
-        A peak below another rate of generation is none: answers of about a second fill no whole second.
+        A peak below the mean rate is none: answers of about a second fill no whole second.
         """
         rate = getattr(self, metric) if metric in RATES else None
         if not isinstance(rate, Rate):
             return None
-        others = [self.decode_tps, self.pure_decode_tps, self.sustained_tps] if metric == "peak_tps" else []
+        others = [self.decode_tps, self.sustained_tps] if metric == "peak_tps" else []
         return None if any(other is not None and other.mean > rate.mean for other in others) else rate
 
     @property
