@@ -297,7 +297,7 @@ def test_conversations_without_times_follow_their_own_clock() -> None:
     assert (summed.conversations, summed.shortened, summed.waits) == (2, 1, True)
     assert summed.duration_s == pytest.approx(330.0)
     # Answers that others wait for are waited for longer.
-    assert summed.tail_s > 2 * replay("mooncake.jsonl").tail_s
+    assert summed.tail_s > summed.duration_s
 
 
 @pytest.mark.parametrize(
