@@ -68,7 +68,7 @@ def test_a_peak_below_another_rate_of_the_level_is_none() -> None:
         rate = level.model_copy(update={"peak_tps": Rate(mean=factor * mean)}).rate("peak_tps")
         assert (rate is not None) is is_shown
     slower = Rate(mean=0.95 * mean)
-    update = {"decode_tps": None, "pure_decode_tps": slower, "peak_tps": Rate(mean=0.9 * mean)}
+    update = {"decode_tps": None, "sustained_tps": slower, "peak_tps": Rate(mean=0.9 * mean)}
     assert level.model_copy(update=update).rate("peak_tps") is None
 
 
