@@ -503,7 +503,7 @@ async def _send_command(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 Version = tuple[int, int, int]
 
 _LIBRARY = re.compile(
-    rb"[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \d+ +(/\S*/libnccl\.so[.0-9]*)( \(deleted\))?$", re.MULTILINE
+    rb"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \d+ +(/\S*/libnccl\.so[.0-9]*)( \(deleted\))?$", re.MULTILINE
 )
 """A line of /proc/PID/maps that names the library, and whether that file was removed or replaced since."""
 _VERSION_IN_FILE = re.compile(r"libnccl\.so\.(\d+)\.(\d+)\.(\d+)$")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.demo.ras import RasServer
-from sparktop.hardware.ras import RasReader, loaded_nccl, parse_address
+from sparktop.hardware.ras import RasReader, library_path, loaded_nccl, parse_address
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import RanksAnswer, RanksReply
 from tests.hardware.ras.examples import answer
@@ -142,3 +142,11 @@ async def test_the_address_of_a_process_is_used(tmp_path: Path) -> None:
 def test_addresses(text: str, expected: object) -> None:
     """HOST:PORT is parsed, and localhost has two addresses; any other text gives none."""
     assert parse_address(text) == expected
+
+
+@pytest.mark.parametrize(
+    "maps", [b"a" * 2_000_000, b"7f00-7f01 r-xp 0 08:01 42 " + b"/libnccl.so.2" * 150_000 + b"!"]
+)
+def test_a_long_line_of_maps_is_read_once(maps: bytes) -> None:
+    """A name of hexadecimal digits is not tried from each of its characters on, which would take minutes."""
+    assert library_path(maps) is None
