@@ -25,7 +25,7 @@ Target = TypeVar("Target", BackendTarget, NodeTarget, PrometheusTarget)
 def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
     """Return the targets and settings for watching; print warnings about the configuration file.
 
-    TARGET arguments replace all nodes, backends and routers of the file. Without arguments and without
+    TARGET arguments replace all that the file watches. Without arguments and without
     targets in the file, this machine is watched. The file's interval, theme, keys and thresholds always hold,
     unless an option overrides them.
 
@@ -65,7 +65,7 @@ def apply_arguments(
 ) -> Watch:
     """Return `watch`, the content of the configuration file, with the command-line arguments applied.
 
-    TARGET arguments replace all nodes, backends and routers. Without arguments and without targets in
+    TARGET arguments replace all that `watch` names. Without arguments and without targets in
     `watch`, this machine is watched. `has_file` is whether there is a configuration file; API keys come from
     `env`.
 
@@ -193,6 +193,9 @@ def _with_targets(watch: Watch, texts: Sequence[str], keys: Mapping[str, str]) -
         routers=(),
         prometheus=_with_unique_names(through.values()),
         discover=tuple(hosts),
+        target_files=(),
+        sparkrun=False,
+        sweep_routers=(),
         source=ARGUMENTS,
     )
 

@@ -14,6 +14,8 @@ from sparktop.model.targets import NodeTarget, Watch
 
 FILE = """
 interval_s = 2
+target_files = ["servers.json"]
+sparkrun = true
 theme = "spark-light"
 thresholds.busy_running = 3
 [[nodes]]
@@ -21,6 +23,11 @@ name = "n"
 [[backends]]
 name = "b"
 url = "http://127.0.0.1:8000"
+[[routers]]
+name = "only swept"
+url = "http://127.0.0.1:4000"
+backends = ["b"]
+watched = false
 """
 
 
@@ -69,8 +76,8 @@ def test_targets_replace_what_the_file_watches(tmp_path: Path) -> None:
     watch = chosen("host:1", config=path)
     assert [one.name for one in watch.backends] == ["host:1"]
     assert not watch.nodes
-    assert not watch.routers
-    assert not watch.discover
+    others = (watch.routers, watch.sweep_routers, watch.discover, watch.target_files, watch.sparkrun)
+    assert not any(others)
     assert (watch.interval_s, watch.theme, watch.thresholds.busy_running) == (2.0, "spark-light", 3.0)
 
 

@@ -27,13 +27,12 @@ _NODES = frozenset({"node", "processes"})
 def watched_targets(watch: Watch, snapshot: Snapshot) -> tuple[SweepTarget, ...]:
     """Return all watched routers, then all watched backends, as targets, in the order of the screen.
 
-    Routers that the configuration lists only for sweeps follow the watched routers. They are left out if the
-    user typed the targets on the command line. `watch` has the targets known at the start, with API keys;
-    `snapshot` also has those found since. Those in `watch` may be loaded without confirmation, unless the
-    user typed them or the configuration file was only found.
+    Routers that the configuration lists only for sweeps follow the watched routers. `watch` has the targets
+    known at the start, with API keys; `snapshot` also has those found since. Those in `watch` may be loaded
+    without confirmation, unless the user typed them or the configuration file was only found.
     """
     typed = watch.source == ARGUMENTS
-    routers = {router.name: router for router in (*watch.routers, *(() if typed else watch.sweep_routers))}
+    routers = {router.name: router for router in (*watch.routers, *watch.sweep_routers)}
     backends = {backend.name: backend for backend in watch.backends}
     configured = () if typed or not watch.is_trusted else {*routers, *backends}
     own_names = own_hosts()
