@@ -46,7 +46,7 @@ def parse_listen(text: str, usual_port: int = AGENT_PORT) -> tuple[str, int]:
     match = _HOST_PORT.fullmatch(text.strip())
     host = (match["literal"] or match["host"]) if match else ""
     port = int(match["port"]) if match and match["port"] else usual_port
-    if not host or port > _MOST_PORT:
+    if not host or host.isdigit() or port > _MOST_PORT:  # a number alone is meant as a port
         advice = f"write HOST:PORT, as 127.0.0.1:{usual_port}, [::1]:{usual_port} or 0.0.0.0:{usual_port}"
         raise UsageError(f"--listen {clean(text, 80)}: {advice}")
     return host, port

@@ -40,7 +40,7 @@ def test_an_address_is_host_and_port(text: str, place: tuple[str, int]) -> None:
     assert parse_listen(text) == place
 
 
-@pytest.mark.parametrize("text", ["", "::1", "a:65536", "[::1", "http://a:1"])
+@pytest.mark.parametrize("text", ["", "::1", "99", "a:65536", "[::1", "http://a:1"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     """Any other text is refused with an error that shows the form of an address."""
     with pytest.raises(UsageError, match="HOST:PORT"):
