@@ -106,6 +106,8 @@ class Evidence(Struct, frozen=True):
     """Number of its engine cores (data-parallel ranks)."""
     router: str | None = None
     """Name of the router in front of it; None if none is known."""
+    unmatched_router: str | None = None
+    """Where `router` is None: a router that may be in front of it, as its servers are not known."""
     routed: bool | None = None
     """Whether the router's own counts show that the server's requests pass it; None if it does not count."""
     held_back: float | None = None

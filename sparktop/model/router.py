@@ -213,6 +213,11 @@ class Deployment(Struct, frozen=True):
     weight: float | None = None
     """The relative part of the requests that it is given on purpose; None where all get equal parts."""
 
+    def may_ask_for(self, models: Iterable[str | None]) -> bool:
+        """Return whether it asks for one of these models, or whether what it asks for is not known."""
+        asked = self.asks_for
+        return asked is None or not {asked, asked.partition("/")[2]}.isdisjoint(models)
+
 
 class RouterSample(Struct, frozen=True):
     """One sample of a router: whether it is alive, its configuration, and its failure counters.

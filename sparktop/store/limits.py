@@ -180,6 +180,7 @@ def _evidence(
         spans=max(1, len(view.nodes)),
         cores=lanes,
         router=None if router is None else router.target.name,
+        unmatched_router=_unmatched_router(track, routed) if router is None else None,
         routed=None if router is None or group is None else _is_routed(router, group, backends),
         held_back=None if router is None or group is None else _requests_held_back(router, group, backends),
         slow_router=None if router is None else router.slowness,
@@ -215,6 +216,21 @@ def _peers(
             Peer(peer.target.name, tuple(peer.work.polls), peer.view.slots) for peer in chosen
         )
     return None, ()
+
+
+def _unmatched_router(track: BackendTrack, routed: Routed) -> str | None:
+    """Return the name of a router that answers and may be in front of a backend; None if there is none.
+
+    No watched backend is known to be behind it, and it lists no deployments, or one of the backend's model.
+    """
+    served = {*track.served_models, track.view.model}
+    for router, group in routed:
+        listed = router.sample.deployments
+        offers = listed is None or any(deployment.may_ask_for(served) for deployment in listed)
+        is_alive = router.health.failure is None and router.health.good_at is not None
+        if is_alive and not group.backends and offers:
+            return router.target.name
+    return None
 
 
 def _backends_behind(group: Group, backends: Mapping[str, BackendTrack]) -> list[BackendTrack]:

@@ -265,8 +265,7 @@ class RouterTrack:
             if track is None or track.health.failure is not None or deployment.asks_for is None:
                 continue
             served = track.served_models
-            names = {deployment.asks_for, deployment.asks_for.partition("/")[2]}
-            if served and not names & set(served):
+            if served and not deployment.may_ask_for(served):
                 result[deployment.id] = (
                     f"asks {track.target.name} for {deployment.asks_for}, which serves {served[0]}"
                 )

@@ -23,7 +23,7 @@ from sparktop.model.engine import EngineIdentity, EngineSample, Histogram, LaneS
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
-from sparktop.model.router import Scrape, Sum
+from sparktop.model.router import LITELLM, Deployment, RouterSample, Scrape, Sum
 from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, Quantile, Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.panels.machine.detail import node_detail
@@ -141,6 +141,36 @@ def test_the_limit_by_a_client_stays_while_a_lone_request_begins(
     lane = LaneSample("0", running=running, waiting=waiting)
     run.store.accept(SourceKey.backend("server-1"), EngineSample(40.5, "vllm", (lane,)), 1.0)
     assert (of(run) is not None) == stays
+
+
+@pytest.mark.parametrize(
+    ("asks_for", "kind"),
+    [
+        (None, LimitKind.CLIENT_OR_ROUTER),
+        ("openai/served", LimitKind.CLIENT_OR_ROUTER),
+        ("openai/other", LimitKind.CLIENT),
+    ],
+)
+def test_a_router_whose_servers_are_not_known_may_be_what_sends_too_little(
+    asks_for: str | None, kind: LimitKind
+) -> None:
+    """It lists no deployments, or one of the server's model at another address; not while it is down."""
+    run = LimitedRun(Setting(SOLO, Users(0, LENGTHS, per_s=1e-6)), 1)
+    run.store.add(RouterTarget("front", "http://front:4000"))
+    run.play(1)
+    asked = run.store.snapshot().backends[0].model if asks_for == "openai/served" else "other"
+    listed = (Deployment("d1", "http://elsewhere:8000", "any", asks_for=f"openai/{asked}"),)
+    sample = RouterSample(1.0, LITELLM, alive=True, deployments=None if asks_for is None else listed)
+    run.store.accept(SourceKey.router("front"), sample, 1.0)
+    run.play(40)
+    limit = of(run)
+    assert limit is not None
+    assert limit.kind is kind
+    run.store.accept(SourceKey.router("front"), Failure(FailureKind.REFUSED, "refused", 41.0), 1.0)
+    run.play(15)
+    limit = of(run)
+    assert limit is not None
+    assert limit.kind is LimitKind.CLIENT
 
 
 # What the store makes of engines that report less than vLLM, or later.
