@@ -216,7 +216,6 @@ def _verdict_of_states(snapshot: Snapshot) -> Verdict:
     states = Counter(view.state_text for view in sorted(backends, key=lambda view: order.index(view.state)))
     said = ", ".join(f"{count} {state}" for state, count in states.items())
     is_calm = all(view.state in _WELL or view.is_full_by_sweep for view in backends)
-    # The balance covers a sweep for longer than the states do.
     groups = [balance for balance in snapshot.balance if balance.within is None]
     swept = [balance for balance in groups if balance.in_sweep and not _is_settled(balance)]
     if swept or any(view.in_sweep for view in backends):

@@ -344,8 +344,8 @@ class Balance(Struct, frozen=True):
     """Whether this window has no verdict only because too few requests are in flight: more time brings none
     either."""
     in_sweep: bool = False
-    """Whether a sweep loads the group, or did so less than a minute ago: one of this program, or one that
-    another process of this user announces."""
+    """Whether a sweep loads the group: one of this program, or one that another process of this user
+    announces."""
 
     @property
     def title(self) -> str:

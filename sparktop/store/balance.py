@@ -19,8 +19,6 @@ LOOKED_AT_S = 3 * EVERY_S
 MOST_AT_ONCE = 16
 """Backends judged in one call of `judge_due`, but always at least one group. A longer call would stall the
 screen."""
-_AFTER_SWEEP_S = 60.0
-"""Seconds after a sweep in which its load is still in the judged window."""
 LOSS_KEPT_S = 600.0
 """Seconds for which the last known loss of tokens is shown with its age."""
 
@@ -38,9 +36,10 @@ class GroupBalances:
         self._looked_at = -math.inf
         """Monotonic time of the last call of `judge_due`."""
         self._watches: dict[str, BalanceWatch] = {}
-        self._own_load: dict[str, float] = {}
-        """By name of a backend or router: the monotonic time until which it carries load of a sweep of this
-        program, or what that sweep left behind."""
+        self._own_load: frozenset[str] = frozenset()
+        """Names of the backends and routers that carry load of a sweep of this program."""
+        self._own_load_since = -math.inf
+        """Monotonic time of the last call of `judge_due` before these changed."""
 
     def regroup(self) -> None:
         """Determine the groups again at the next call of `judge_due`, because a target came or went."""
@@ -59,21 +58,14 @@ class GroupBalances:
     def begin_own_load(self, names: frozenset[str]) -> None:
         """Suppress alerts and events about the groups of these backends and routers.
 
-        A sweep of this program loads them, and its result reports the balance. The suppression lasts until a
-        minute after `end_own_load`; the balance is still judged and shown.
+        A sweep of this program loads them, and its result reports the balance. The suppression lasts until
+        `end_own_load`; the balance is still judged and shown.
         """
-        self._own_load |= dict.fromkeys(names, math.inf)
+        self._own_load, self._own_load_since = self._own_load | names, self._looked_at
 
     def end_own_load(self, names: frozenset[str]) -> None:
-        """End the suppression that `begin_own_load` began for these names.
-
-        Alerts and events return one minute after the last call of `judge_due`.
-        """
-        self._own_load |= dict.fromkeys(names, self._looked_at + _AFTER_SWEEP_S)
-
-    def _is_own_load(self, group: JudgedGroup, at: float) -> bool:
-        names = {group.router_name, *group.backends}
-        return any(at < until for name, until in self._own_load.items() if name in names)
+        """End the suppression that `begin_own_load` began for these names: the groups are judged anew."""
+        self._own_load, self._own_load_since = self._own_load - names, self._looked_at
 
     def judge_due(
         self, when: Instant, groups: Callable[[], Sequence[JudgedGroup]], alerts: ActiveAlerts
@@ -130,23 +122,25 @@ class GroupBalances:
     ) -> Event | None:
         """Judge a group and update its alert; return the event to announce, or None."""
         # Late: these modules cost 15 ms of a start, and the first judgement comes after seconds.
-        from sparktop.store.balance_judging import judge_group, sweep_event, verdict_event
+        from sparktop.store.balance_judging import judge_group, sweep_event, unjudged_in_sweep, verdict_event
 
-        balance, before = watch.update(judge_group(group, watch, when.at), when.at, when.wall)
-        in_sweep = self._is_own_load(group, when.at)
+        loaded = self._own_load.intersection((group.router_name, *group.backends))
+        in_sweep = bool(loaded)
+        if in_sweep is not watch.in_sweep:
+            watch.restart(self._own_load_since, in_sweep=in_sweep)
+        found = judge_group(group, watch, when.at)
+        if in_sweep and group.router_name not in loaded:
+            found = unjudged_in_sweep(found)
+        balance, before = watch.update(found, when.at, when.wall)
         # A hint on the router would be wrong advice where a sweep chose the load.
         balance = replace(balance, in_sweep=in_sweep, hint=None if in_sweep else balance.hint)
         watch.balance = balance = _with_last_loss(balance, watch, when.at)
         held = alerts.get(watch.alert_id)
         held_s = None if held is None else lasted_s(held, when)
         _update_alert(balance, watch, alerts, when)
-        returns = watch.in_sweep and not in_sweep and balance.bad
-        watch.in_sweep = in_sweep
         if in_sweep:
             return None if held is None else sweep_event(balance, when, held, held_s)
-        if before is None:
-            return sweep_event(balance, when) if returns else None
-        return verdict_event(before, balance, when, held_s)
+        return None if before is None else verdict_event(before, balance, when, held_s)
 
 
 def _with_last_loss(balance: Balance, watch: BalanceWatch, at: float) -> Balance:

@@ -60,11 +60,20 @@ class BalanceWatch:
         """Id of the group's active alert; "" without one."""
         self.in_sweep = False
         """Whether a sweep of this program loaded the group at the newest evaluation."""
+        self.judged_from_s = -math.inf
+        """Monotonic time of the last beginning or end of such a sweep: no window reaches further back."""
         self._adopted: tuple[BalanceWord, datetime, float] | None = None
         """A recorded verdict, its beginning, and the monotonic time until which it may be confirmed."""
         self.pace = GroupPace()
         """The newest known step times, for windows whose batches do not vary, such as a constant load."""
         self._had_loads = False
+
+    def restart(self, at_s: float, *, in_sweep: bool) -> None:
+        """Forget all evaluations, as a sweep began or ended at `at_s`: the load before it was another one."""
+        self._recent.clear()
+        self._word, self._since = BalanceWord.UNKNOWN, None
+        self.last_loss = (-math.inf, 0.0)
+        self.in_sweep, self.judged_from_s = in_sweep, at_s
 
     def is_due(self, at_s: float) -> bool:
         """Return whether to judge the group again at `at_s` (monotonic seconds).

@@ -63,7 +63,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     router, strategy = group.router, group.router.strategy if group.router else None
     logs = [member.log for member in group.members]
     life_s = median_life_s(logs, at)
-    since = at - window_s(life_s)
+    since = max(at - window_s(life_s), watch.judged_from_s)
     counted = router.failures_since(since) if router else None
     errors = _errors(group, counted, since)
     variation = length_variation(logs, since)
@@ -78,7 +78,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     if slow_s is None and scrapes and have_quick_samples_ended(_tracks(group, at - REQUESTS_S, {}), at):
         slow_s = max(scrape.every_s for scrape in scrapes)
     if slow_s is not None:
-        return _judge_slow_samples(group, at, slow_s, errors, life_s)
+        return _judge_slow_samples(group, watch, at, slow_s, errors, life_s)
     if scrapes:
         since = max(since, quick_since(tracks))  # a closer look has begun: samples before it are too seldom
         tracks = _tracks(group, since, blamed)
@@ -95,7 +95,8 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     )
     balance = judge(load, at)
     if _may_be_uneven(balance) and not scrapes:
-        balance = judge(replace(load, tracks=_tracks(group, min(since, at - MANY_S), blamed)), at)
+        longer = max(min(since, at - MANY_S), watch.judged_from_s)
+        balance = judge(replace(load, tracks=_tracks(group, longer, blamed)), at)
     counts = _arrivals(group.members, balance, at)
     balance, weights = _judge_with_weights(balance, load, group, at, counts)
     balance = weigh_requests(balance, request_shares(counts, weights))
@@ -112,6 +113,28 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         bypassed=load.bypassed,
     )
     return _with_router(_unless_halted(_with_affinity(balance, group), group), counted)
+
+
+def unjudged_in_sweep(balance: Balance) -> Balance:
+    """Return `balance` without a verdict, as a sweep chooses which backends have its requests."""
+    router = balance.router or balance.bypassed
+    past = "" if router is None else f", not through {router}"
+    return Balance(
+        balance.group,
+        balance.backends,
+        router=balance.router,
+        bypassed=balance.bypassed,
+        sample_hz=balance.sample_hz,
+        samples_percent=balance.samples_percent,
+        mean_total=balance.mean_total,
+        mean_load=balance.mean_load,
+        errors=balance.errors,
+        e2e_s=balance.e2e_s,
+        strategy=balance.strategy,
+        lanes_of=balance.lanes_of,
+        within=balance.within,
+        reasons=(f"loaded by a sweep{past}",),
+    )
 
 
 def _unless_halted(balance: Balance, group: JudgedGroup) -> Balance:
@@ -198,10 +221,16 @@ def _requests_by_piece(
 
 
 def _judge_slow_samples(
-    group: JudgedGroup, at: float, step_s: float, errors: Mapping[str, float], life_s: float | None
+    group: JudgedGroup,
+    watch: BalanceWatch,
+    at: float,
+    step_s: float,
+    errors: Mapping[str, float],
+    life_s: float | None,
 ) -> Balance:
     """Judge a group whose samples, `step_s` seconds apart, are too seldom to see a swing."""
-    tracks = [without_quick_samples(track, step_s) for track in _tracks(group, at - REQUESTS_S, {})]
+    since = max(at - REQUESTS_S, watch.judged_from_s)
+    tracks = [without_quick_samples(track, step_s) for track in _tracks(group, since, {})]
     balance = judge_slowly(group.name, tracks, at, step_s, group.router_name)
     old = [
         scrape
@@ -360,22 +389,13 @@ def verdict_event(before: BalanceWord, balance: Balance, when: Instant, bad_s: f
     )
 
 
-def sweep_event(
-    balance: Balance, when: Instant, held: Alert | None = None, held_s: float | None = None
-) -> Event | None:
-    """Return the event that a sweep ends the alert `held` of a group; without one, that it is back after.
+def sweep_event(balance: Balance, when: Instant, held: Alert, held_s: float | None) -> Event | None:
+    """Return the event that a sweep ends the alert `held` of a group, which had held for `held_s` seconds.
 
-    `held_s` is how many seconds the alert had held. As with `verdict_event`, None without a router.
+    As with `verdict_event`, None without a router.
     """
     if balance.router is None:
         return None
-    word = balance.word.value
-    if held is None:
-        now = "" if balance.word_now is balance.word else f"now {balance.word_now.value}: "
-        reason = "".join(f"; {now}{reason}" for reason in balance.reasons[:1])
-        said, about = f"{word}: again, as the sweep is over{reason}", f"balance:{balance.group}:{word}"
-        begins, values = Phase.BEGIN, verdict_values(balance, balance.word)
-        return Event(when.wall, Severity.WARNING, balance.group, said, values, when.at, about, begins)
     before = held.id.rpartition(":")[2]
     said = f"alert ended after {numbers.age(held_s)}: {before}, as a sweep began"
     ends = Phase.END

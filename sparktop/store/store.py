@@ -345,7 +345,7 @@ class Store:
         self.balance.begin_own_load(names)
 
     def end_own_load(self, names: frozenset[str]) -> None:
-        """End the suppression of `begin_own_load`; alerts return one minute after the last `judge`."""
+        """End the suppression of `begin_own_load`; balances are judged by the load from now on."""
         ended_at = self._record_call(Change.END_OWN_LOAD, names).at
         self._tracks.set_own_load(names, ended_at + self.thresholds.states.window_s)  # states cover its end
         self.balance.end_own_load(names)

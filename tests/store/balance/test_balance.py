@@ -26,7 +26,7 @@ from sparktop.report import markdown_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
 from sparktop.store import SourceKey
-from sparktop.store.balance_judging import sweep_event, verdict_event
+from sparktop.store.balance_judging import verdict_event
 from tests.store.conftest import START
 from tests.store.fed_traces import NAMES, Look, Pair, lane, lives, looks
 
@@ -267,9 +267,28 @@ def test_a_sweep_raises_no_alarm_about_its_own_load() -> None:
     with pair.store.loaded_from_here(frozenset({"proxy"})):
         seen = swinging(pair)
         assert (seen.balance[0].word, seen.alerts, seen.events) == (Is.OSCILLATING, (), ())
-    pair.at += 61
-    seen = swinging(pair)
-    assert [one.id for one in seen.alerts] == ["balance:proxy:oscillating"]
+    after = [*pair.play(looks("leastbusy-c16", every=4), life_s=3.6)]
+    assert {one.balance[0].sweep_words for one in after[1:]} == {""}
+    judged = next(one for one in after[1:] if one.balance[0].word is not Is.UNKNOWN)
+    assert 45 <= judged.at - after[0].at <= 56
+    assert verdict(after[12]).words.endswith("; proxy: balance known in 34 s")
+    assert [one.id for one in judged.alerts] == ["balance:proxy:oscillating"]
+
+
+@pytest.mark.parametrize("through", ["", "other"])
+def test_no_router_is_judged_on_the_load_of_a_sweep_that_does_not_pass_it(through: str) -> None:
+    """A sweep of one server, or of both through another router: the split of the requests is its own."""
+    pair = Pair()
+    names = {"spark-a"} if not through else {through, *NAMES}
+    with pair.store.loaded_from_here(frozenset(names)):
+        for seen in pair.play(flat(90, hz=1.0)):
+            found = seen.balance[0]
+            assert (found.word, found.word_now, found.title) == (Is.UNKNOWN, Is.UNKNOWN, "unknown")
+        assert found.reasons == ("loaded by a sweep, not through proxy",)
+        assert "  loaded by a sweep, not through proxy\n" in render(seen, 200)
+        page = [row_text(row) for row in evidence_screen(found, seen, 100, 40)]
+        assert any("loaded by a sweep, not through proxy" in row for row in page)
+        assert not any("drained" in row for row in page)
 
 
 def test_an_alert_that_a_sweep_ends_says_so_and_says_when_it_is_back() -> None:
@@ -280,18 +299,14 @@ def test_an_alert_that_a_sweep_ends_says_so_and_says_when_it_is_back() -> None:
         during = swinging(pair)
         assert (during.balance[0].word, during.alerts) == (Is.OSCILLATING, ())
         assert during.events[-1].message.endswith(": oscillating, as a sweep began")
-    pair.at += 61
     after = swinging(pair)
     (alert,) = (one for one in after.alerts if one.id.startswith("balance"))
     last = [one for one in after.events if one.about == alert.id][-1]
     assert (last.phase, last.at) == (Phase.BEGIN, alert.since)
-    assert last.message.startswith("oscillating 3 times in 3 min: spark-a and spark-b swing ")
-    unjudged = replace(after.balance[0], word_now=Is.UNKNOWN, reasons=("a has 73 % of its samples",))
+    assert last.message.startswith("oscillating begins: spark-a and spark-b swing ")
+    unjudged = replace(after.balance[0], word_now=Is.UNKNOWN, reasons=())
     when = Instant(pair.at, alert.since)
-    told = sweep_event(unjudged, when)
-    assert told is not None
-    assert told.message == "oscillating: again, as the sweep is over; now unknown: a has 73 % of its samples"
-    ended = verdict_event(Is.OSCILLATING, replace(unjudged, word=Is.UNKNOWN, reasons=()), when, 25.0)
+    ended = verdict_event(Is.OSCILLATING, replace(unjudged, word=Is.UNKNOWN), when, 25.0)
     assert ended is not None
     assert ended.message == "oscillating ends, now unknown (it had lasted 25 s)"
 
