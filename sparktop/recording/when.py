@@ -79,8 +79,10 @@ def require_within(moment: datetime, span: TimeRange) -> datetime:
     if span.start <= moment <= span.end:
         return moment
     side = "before" if moment < span.start else "after"
-    kept = f"{time_words(span.start, span.zone)} to {time_words(span.end, span.zone)}"
-    raise UsageError(f"{time_words(moment, span.zone)} is {side} what is kept: {kept}")
+    times = [at.astimezone(span.zone) for at in (moment, span.start, span.end)]
+    is_one_day = len({f"{at:%Y-%m-%d %Z}" for at in times}) == 1
+    named, start, end = (f"{at:%H:%M:%S}" if is_one_day else time_words(at, span.zone) for at in times)
+    raise UsageError(f"{named} is {side} what is kept: {start} to {end}")
 
 
 def _local_time(words: str, span: TimeRange) -> datetime | None:

@@ -72,13 +72,13 @@ class RankAsker:
         samples = [machine.sample for machine in self._store.snapshot().nodes if machine.name in view.nodes]
         gpus = [len(sample.gpus) for sample in samples if sample is not None]
         if len(gpus) == len(view.nodes) and sum(gpus) == 1:  # all its machines are known
-            return f"NCCL is not asked about {name}: it runs on one GPU and has no other ranks"
+            return f"NCCL is not asked: {name} runs on one GPU and has no other ranks"
         nodes = [node for node in view.nodes if self._source(node) is not None]
         if not nodes:
-            return f"NCCL is not asked about {name}: none of its machines is watched (see [[nodes]])"
+            return f"NCCL is not asked: no machine of {name} is watched (see [[nodes]])"
         self._running.add(name)
         self._spawn(self._run_round(name, nodes))
-        return f"NCCL on {nodes[0]} is asked about the ranks of {name}: a verdict takes 10 s and more"
+        return f"asking NCCL on {nodes[0]} about the ranks of {name}: 10 s or more"
 
     def ask_suspects(self, now: float) -> None:
         """Ask about each backend that seems to be stuck, once in `AGAIN_S` seconds; `now` is in seconds."""

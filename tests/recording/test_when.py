@@ -13,6 +13,7 @@ from sparktop.recording.when import TimeRange, read_time, require_within, time_w
 BERLIN = ZoneInfo("Europe/Berlin")
 END = datetime(2026, 11, 23, 0, 30, tzinfo=UTC)
 FRAME = TimeRange(END - timedelta(hours=6), END, END + timedelta(days=1), BERLIN)
+DAY = TimeRange(END + timedelta(hours=18), END + timedelta(hours=19), END + timedelta(days=1), BERLIN)
 
 
 def local(text: str) -> datetime:
@@ -98,5 +99,7 @@ def test_a_moment_outside_is_said_with_both_ends() -> None:
         UsageError, match=r"2026-11-22 12:00:00 CET is before what is kept: 2026-11-22 19:30:00 CET to"
     ):
         require_within(read_time("2026-11-22 12:00", FRAME), FRAME)
+    with pytest.raises(UsageError, match=r"^21:00:00 is after what is kept: 19:30:00 to 20:30:00$"):
+        require_within(read_time("2026-11-23 21:00", DAY), DAY)
     assert require_within(END, FRAME) == END
     assert time_words(END, ZoneInfo("America/New_York")) == "2026-11-22 19:30:00 EST"
