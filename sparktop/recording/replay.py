@@ -251,7 +251,9 @@ class Replay:
         return TimeRange(self.recording.frames[0].instant.wall, self.recording.end, datetime.now(UTC))
 
     def play(self) -> None:
-        """Start to play from the moment shown; if already playing, pause."""
+        """Start to play from the moment shown, at the end from the start; if already playing, pause."""
+        if not self._playing and self.recording.is_over and self._wanted >= self.recording.end:
+            self.to_start()
         self._playing = not self._playing
         self._reached = self._ticked_at = None
 

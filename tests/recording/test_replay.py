@@ -171,6 +171,17 @@ def test_a_step_back_while_a_moment_is_played_stays(taped: Tape, clock: Clock) -
     recording.close()
 
 
+def test_played_at_the_end_it_begins_again(taped: Tape, replay: Replay, clock: Clock) -> None:
+    """As players do; without this, the key would do nothing in a replay that was just opened."""
+    finish(replay)
+    replay.play()
+    clock.at += 0.5
+    replay.work(100.0)
+    assert replay.is_playing
+    assert (replay.picture().wall - taped.live[0].taken_at).total_seconds() < 2
+    assert "▶" in replay.word()
+
+
 def test_any_speed_can_be_changed(replay: Replay) -> None:
     """Also one between those that the keys choose; beyond the highest and the lowest nothing changes."""
     replay.speed = 3
