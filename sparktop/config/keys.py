@@ -148,7 +148,7 @@ SWEEP_KEYS = (
         ("enter",),
         "enter",
         "why",
-        "why the chosen level is as it is: figures, batches, requests",
+        "why the chosen level is as it is: figures, batches, requests; and back",
         "why",
     ),
     Key("next", ("down", "j"), "↓ j", "step(1)", "choose the next level; scroll what is taller"),

@@ -19,7 +19,7 @@ from textual.widgets import Input
 
 from sparktop.analysis.summary import verdict
 from sparktop.analysis.wall import wall_of
-from sparktop.config.keys import KEYS, Key
+from sparktop.config.keys import KEYS, SWEEP_KEYS, Key
 from sparktop.errors import SparktopError, UsageError
 from sparktop.model.balance import BalanceWord, balances_read_first
 from sparktop.model.instant import Countdown
@@ -47,6 +47,9 @@ _BOXES = {"nodes": "nodes", "backends": "backends", "events-box": "events", "sel
 """Field of `Boxes` by the name of the key that shows or hides it."""
 _NO_BOXES = "this view is one backend alone, without boxes: {view} shows the next view, {events} the events"
 _FOOTER_ACTIONS = {"↓": "select(1)", "↑": "select(-1)", "esc": "back"}
+_OF_A_SWEEP = {
+    key: f"{entry.shown} is for the screen of a sweep" for entry in SWEEP_KEYS for key in entry.keys
+}
 _BOARD_WORDS = "filter: words in name, model, URL, state … esc drops it"
 _PROCESS_WORDS = "processes: words in pid, name, backend, engine … esc drops it"
 _LINED = frozenset({"prometheus", "members", "scraped", "machines"})
@@ -79,7 +82,7 @@ class OverviewScreen(CanvasScreen):
     OverviewScreen > Input:focus { border: none; }
     OverviewScreen > Input.asking { display: block; }
     """
-    elsewhere = {}  # noqa: RUF012 - no key of the board has its effect elsewhere
+    elsewhere = _OF_A_SWEEP
     footer_actions = _FOOTER_ACTIONS
     ask_ranks: Callable[[str], str] | None = None
     """Begins to ask about the ranks of a backend and returns a message; None if nothing is polled here."""

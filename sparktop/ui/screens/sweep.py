@@ -223,9 +223,9 @@ class SweepScreen(CanvasScreen):
             self._paint()
 
     def action_why(self) -> None:
-        """Show the evidence on the selected level."""
+        """Show the evidence on the selected level; if it is shown already, show the main page."""
         view = self._view
-        if self.page is Page.EVIDENCE or view is None:
+        if view is None:
             return
         level = self._selected_level(view)
         if level is None or self._source.evidence(level) is None:

@@ -129,7 +129,14 @@ class DifferenceScreen(CanvasScreen):
 
 HISTORY_KEYS = (
     Key("open", ("enter",), "enter", "open", "open the result on the full screen", "open"),
-    Key("back", ("escape",), "esc", "back", "drop the search, then the marks; then back", "back"),
+    Key(
+        "back",
+        ("escape", "h"),
+        "esc",
+        "back",
+        "drop the search, then the marks; then back (h too)",
+        "back",
+    ),
     Key("help", ("question_mark", "f1"), "?", "help", "this help", "help"),
     Key("mark", ("space",), "space", "mark", "mark the result, or unmark it, and go to the next", "mark ↓"),
     Key("compare", ("c",), "c", "compare", "compare two marked results, or one marked with this", "compare"),

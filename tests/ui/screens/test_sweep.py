@@ -56,6 +56,8 @@ async def test_every_page_has_exactly_the_size_of_the_terminal(stage: SweepStage
             (("n",), Page.NOTICES),
             (("n",), Page.MAIN),
             (("down", "enter"), Page.EVIDENCE),
+            (("enter",), Page.MAIN),
+            (("enter",), Page.EVIDENCE),
         ):
             await stage.press(*keys)
             assert page(stage) is wanted
