@@ -23,6 +23,7 @@ from sparktop.moments.moment import (
     AROUND_S,
     BACKEND,
     FIGURES,
+    FINDING,
     NODE,
     FactChange,
     Moment,
@@ -50,6 +51,16 @@ _ERRORS = 3.0
 """A change must exceed so many standard errors of the two means."""
 _STATE_KINDS = ("state", "unreachable", "stuck", "blocked")
 """Kinds of events that say what a server's state became."""
+_NOTABLE = {"tok/s": 10.0, "": 2.0, "%": 20.0, "s": 0.05, "GiB": 4.0, "W": 20.0, "°C": 40.0, "MHz": 200.0}
+"""By unit: the least mean that is worth the first place; 0 % to 3 % is no large change."""
+_SENTENCES = {"throttled_percent": "throttled {after} of the time (before: {before})"}
+"""By figure: its change in a sentence after the name of its server or machine."""
+SWEEP = "sweep"
+"""Subject and label of a sweep."""
+_CAUSES = frozenset({"restarted", "engine", "engine-ended", "model", "setup", "boot"})
+"""Kinds of events that may be why others happen."""
+_EFFECTS = frozenset({"state", "limited by", FINDING})
+"""What changes as a consequence; everything else of a server, machine or router was changed by somebody."""
 
 
 class Line(Struct, frozen=True):
@@ -67,6 +78,8 @@ class Line(Struct, frozen=True):
     """Events and changes that the line stands for."""
     about: str | None = None
     phase: Phase | None = None
+    is_cause: bool = False
+    """Whether it may be why other things happen: a sweep, a restart, another model, version or setting."""
     began: datetime | None = None
     """When what ends here began, which an alert tells only after a while; None of other lines."""
 
@@ -87,11 +100,17 @@ class Moved(Struct, frozen=True):
     after: str
     share: float
     """Difference / the larger of both means, with its sign; infinite for figures known on one side only."""
+    factor: float = inf
+    """The larger mean / the smaller one, where a mean below what is notable counts as that."""
+    sentence: str = ""
+    """The change in a sentence after the name; "" for its title."""
 
     def words(self, subject: str) -> str:
         """Return the change as text; `subject` is the name of its server or machine, as it is to be shown."""
         if not isfinite(self.share):
             return f"{subject} is {share_words(self.share)}"
+        if self.sentence:
+            return f"{subject} {self.sentence.format(before=self.before, after=self.after)}"
         return f"{self.title} of {subject} {self.before} → {self.after} ({share_words(self.share)})"
 
 
@@ -122,11 +141,23 @@ def what_happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, .
     return tuple(sorted(kept, key=lambda line: (line.at, -line.severity.rank))), rest
 
 
-def weightiest(lines: Iterable[Line], when: datetime, within_s: float) -> Line | None:
-    """Return the most severe line of at most `within_s` seconds from `when`, of equal ones the nearest."""
+def weightiest(lines: Sequence[Line], when: datetime, within_s: float) -> tuple[Line, ...]:
+    """Return (what may be the cause, what weighs most) around `when`; one or none where these are not known.
+
+    The cause is the newest one at `when` or in the minute before. What weighs most is the most severe line of
+    at most `within_s` seconds from `when`, of equal ones the nearest.
+    """
+    since, until = when - timedelta(seconds=AROUND_S), when + timedelta(seconds=_SAME_S)
+    causes = [line for line in lines if line.is_cause and line.at <= until and _last_of(line, when) >= since]
     apart_s = {line: abs((line.at - when).total_seconds()) for line in lines}
     near = (line for line, seconds in apart_s.items() if seconds <= within_s)
-    return min(near, key=lambda line: (-line.severity.rank, apart_s[line]), default=None)
+    worst = min(near, key=lambda line: (-line.severity.rank, apart_s[line]), default=None)
+    return tuple(dict.fromkeys(line for line in (*causes[-1:], worst) if line is not None))
+
+
+def _last_of(line: Line, when: datetime) -> datetime:
+    """Return when a line's matter was over: a sweep without an end still runs at `when`."""
+    return line.until or (when if line.label == SWEEP else line.at)
 
 
 def pivot(moment: Moment, at: datetime | None = None) -> Event | None:
@@ -165,8 +196,13 @@ def compare_minutes(moment: Moment, at: datetime) -> tuple[tuple[Moved, ...], st
                 counts[number] += sum(value is not None for _, value in points)
             before, after = ([value for _, value in points if value is not None] for points in both)
             if (share := _share(before, after)) is not None:
-                texts = (figure_text(figure, fmean(values)) for values in (before, after))
-                moved.append(Moved(figure.title, name, next(texts), next(texts), share))
+                means = fmean(before), fmean(after)
+                floor = _NOTABLE.get(figure.unit, 0.0)
+                least, most = sorted(max(abs(mean), floor) for mean in means)
+                factor = most / least if least else inf
+                texts = [figure_text(figure, mean) for mean in means]
+                sentence = _SENTENCES.get(figure.name, "")
+                moved.append(Moved(figure.title, name, texts[0], texts[1], share, factor, sentence))
         if counts[0] and not counts[1]:
             moved.append(Moved("All figures", name, "known", "unknown", -inf))
         elif counts[1] and not counts[0]:
@@ -181,7 +217,7 @@ def compare_minutes(moment: Moment, at: datetime) -> tuple[tuple[Moved, ...], st
             f"Too short to compare before and after: {known_before} are known before {at:%H:%M:%S} UTC and "
             f"{known_after} after it, and {LEAST_SIDE_S:.0f} s each are needed."
         )
-    moved.sort(key=lambda change: -abs(change.share))
+    moved.sort(key=lambda change: (-change.factor, -abs(change.share)))
     return tuple(moved[:_MOST_MOVED]), "" if moved else "No figure moved by more than its scatter."
 
 
@@ -222,7 +258,10 @@ def _lines_of_span(moment: Moment) -> list[Line]:
                 Line(spell.start, (spell.subject,), f"verdict: {spell.word}", "verdict", until=until)
             )
     lines += [Line(at, ("mark",), word or "mark", "mark") for at, word in moment.marks]
-    lines += [Line(sweep.start, ("sweep",), sweep.words, "sweep", until=sweep.end) for sweep in moment.sweeps]
+    lines += [
+        Line(sweep.start, (SWEEP,), sweep.words, SWEEP, until=sweep.end, is_cause=True)
+        for sweep in moment.sweeps
+    ]
     lines += [
         Line(start, ("recording",), "no readings", "no readings", Severity.WARNING, end)
         for start, end in moment.readings.gaps
@@ -241,6 +280,7 @@ def _event_line(event: Event) -> Line:
         about=event.about,
         phase=event.phase,
         count=event.count,
+        is_cause=event.kind in _CAUSES or event.subject == SWEEP,
         began=None if event.duration_s is None else event.at - timedelta(seconds=event.duration_s),
     )
 
@@ -252,6 +292,7 @@ def _change_line(change: FactChange) -> Line:
         change.words,
         f"{change.what} changed",
         about=f"{change.subject}:{change.what}",
+        is_cause=change.what not in _EFFECTS,
     )
 
 

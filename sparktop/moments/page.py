@@ -66,12 +66,12 @@ def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> li
     The weightiest event within half a minute of `at` divides the minute before from the minute after.
     """
     inner = width - 4
-    first = pivot(moment, at - _HALF)
-    when = at if first is None else first.at
+    turn = pivot(moment, at - _HALF)
+    when = at if turn is None else turn.at
     lines, rest = what_happened(moment)
-    worst = weightiest(lines, when, AROUND_S / 2)
     moved, why_none = compare_minutes(moment, when)
-    parts = [] if worst is None else [f"{worst.subject}: {clean(worst.words, _LONG)}"]
+    first = weightiest(lines, when, AROUND_S / 2)
+    parts = [f"{line.subject}: {clean(line.words, _LONG)}" for line in first]
     parts += [change.words(change.subject) for change in moved[:1]]
     said = "; ".join(parts) or "nothing changed by more than its scatter"
     near = "" if _clock(when) == _clock(at) else f", the main event near {_clock(at)}"

@@ -473,7 +473,7 @@ def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
     turn = pivot(moment, at)
     when = at if turn is None else turn.at
     first = weightiest(what_happened(moment)[0], when, AROUND_S)
-    words = [] if first is None else [f"{code(first.subject)}: {escaped(clean(first.words, _LONG))}"]
+    words = [f"{code(line.subject)}: {escaped(clean(line.words, _LONG))}" for line in first]
     words += [change.words(code(change.subject)) for change in compare_minutes(moment, when)[0][:1]]
     head = [f"**{_time_words(moment, when)} {'; '.join(words) or 'nothing changed'}**"]
     if turn is not None and when - at >= _LATER:

@@ -14,8 +14,10 @@ from sparktop.model.event import Event, Finding, Phase, Severity
 from sparktop.model.node import NodeIdentity
 from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, NodeView, Snapshot
 from sparktop.moments.happened import PAGE_LINES, compare_minutes, pivot, share_words, what_happened
-from sparktop.moments.moment import BACKEND, Collector, FactChange, Moment, Readings
+from sparktop.moments.moment import BACKEND, NODE, Collector, FactChange, Moment, Readings, SweepSpan
+from sparktop.moments.page import happened_screen
 from sparktop.moments.report import moment_report
+from sparktop.panels.parts.text import row_text
 from sparktop.store.event_log import condition_label
 from stage.rehearsal import Rehearsal
 from tests.moments.conftest import OUTAGE_S, Recorded, wall
@@ -197,6 +199,48 @@ def test_figures_that_moved_are_compared_and_scatter_is_not() -> None:
     assert (moved.subject, moved.before, moved.after, round(moved.share, 2)) == ("a", "100", "40", -0.6)
     text = moment_report(replace(moment(), series=series), "md", at=at(300))
     assert "Generated tok/s of `a` 100 → 40 (-60 %)" in text
+
+
+def test_the_headline_has_the_cause_first_and_the_figure_that_moved_most() -> None:
+    """A sweep fills the queue: the sweep, then the alert, then the queue; not 3.5 % that were 0 before."""
+    values = {
+        (BACKEND, "a", "waiting"): [0.7] * 60 + [77.5] * 60,
+        (BACKEND, "a", "generation_tps"): [400.0] * 60 + [900.0] * 60,
+        (NODE, "n", "throttled_percent"): [0.0] * 60 + [3.5] * 60,
+    }
+    series = {
+        key: [(at(240 + second).timestamp(), one) for second, one in enumerate(row)]
+        for key, row in values.items()
+    }
+    sweep = SweepSpan(at(200), None, "load on a")
+    other = (
+        event(250, "setup", "b", severity=Severity.INFO),
+        event(270, "state", "b", severity=Severity.INFO),
+        event(300, "kv-full", "a"),
+        event(310, "restarted", "a"),
+    )
+    found = replace(moment(*other), series=series, sweeps=(sweep,))
+    moved, _ = compare_minutes(found, at(300))
+    assert [one.words(one.subject) for one in moved] == [
+        "Waiting of a 0.7 → 77.5 (111 ×)",
+        "Generated tok/s of a 400 → 900 (+125 %)",
+        "n throttled 3.5 % of the time (before: 0 %)",
+    ]
+    last = "`a`: kv-full of a; Waiting of `a` 0.7 → 77.5 (111 ×)**"
+    text = moment_report(found, "md", at=at(300))
+    assert f"**09:05:00 `b`: setup of b; {last}" in text
+    text = moment_report(replace(found, events=found.events[2:]), "md", at=at(300))
+    assert f"**09:05:00 `sweep`: load on a; {last}" in text
+    ended = replace(found, events=found.events[2:], sweeps=(replace(sweep, end=at(230)),))
+    assert f"**09:05:00 {last}" in moment_report(ended, "md", at=at(300))
+    rows = [row_text(row) for row in happened_screen(replace(found, events=other[2:]), at(300), 160, 40)]
+    assert "sweep: load on a; a: kv-full of a; Waiting of a 0.7 → 77.5 (111 ×)" in rows[1]
+    change = FactChange(at(290), "proxy", "strategy", "least-busy", "round-robin")
+    states = FactChange(at(295), "a", "state", "busy", "queueing")
+    changed = replace(found, events=other[2:], sweeps=(), changes=(change, states))
+    assert "`proxy`: strategy: least-busy → round-robin; `a`: kv-full" in moment_report(
+        changed, "md", at=at(300)
+    )
 
 
 @pytest.mark.parametrize(
