@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -335,12 +335,8 @@ def _summary_line(moment: Moment) -> str:
         )
         for balance in bad_balances(moment)
     ]
-    means = [
-        stats.mean
-        for figure, _, stats in moment.figures(BACKEND, names=_all_names(moment, BACKEND))
-        if figure.name == "generation_tps" and stats.mean is not None
-    ]
-    words += [f"{cell.rate(sum(means))} tok/s on average"] if means else []
+    rate = _mean_total_rate(moment)
+    words += [f"{cell.rate(rate)} tok/s on average"] if rate is not None else []
     silent = [backend for backend in moment.shown.backends if not backend.ok]
     loading = [code(server.name) for server in silent if server.state is BackendState.LOADING]
     down = [code(server.name) for server in silent if server.state is not BackendState.LOADING]
@@ -350,6 +346,17 @@ def _summary_line(moment: Moment) -> str:
     count = len(moment.shown.alerts)
     words += [f"{_count_words(count, 'alert')}{f', {critical} critical' if critical else ''} at the end"]
     return "; ".join(words)
+
+
+def _mean_total_rate(moment: Moment) -> float | None:
+    """Return the mean rate of all servers in tok/s; a server that stopped to answer adds nothing meanwhile."""
+    generation = next(figure for figure in FIGURES if figure.name == "generation_tps")
+    means = []
+    for name in _all_names(moment, BACKEND):
+        values = [value for _, value in moment.values_between(generation, name, moment.detail, moment.end)]
+        first = next((index for index, value in enumerate(values) if value is not None), None)
+        means += [] if first is None else [fmean(value or 0.0 for value in values[first:])]
+    return sum(means) if means else None
 
 
 def _count_words(number: int, noun: str) -> str:

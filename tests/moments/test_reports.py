@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -81,6 +82,17 @@ def test_markdown_fits_a_forum_and_says_everything(moment: Moment) -> None:
     ):
         assert words in re.sub(r"\s+", " ", text), words
     assert "p50 (s):" not in text  # beside figures in ms
+
+
+def test_the_average_counts_a_server_that_is_gone_as_nothing(recorded: Recorded) -> None:
+    """The rate of all servers is that of the whole range, not of the time in which each one answered."""
+    totals = [
+        sum(server.generation_tps_1s or 0.0 for server in snapshot.backends if server.ok)
+        for snapshot in recorded.live
+    ]
+    shown = re.search(r"([\d.]+) tok/s on average", moment_report(recorded.moment(), "md"))
+    assert shown is not None
+    assert float(shown[1]) == pytest.approx(fmean(totals), rel=0.02)
 
 
 def test_a_page_has_plots_with_units_names_and_lines_at_events(moment: Moment) -> None:
