@@ -15,6 +15,8 @@ NO_DIFFERENCE = "no clear difference"
 NO_WINNER = "no clear winner"
 """The best target is clearly better than some of the others only."""
 NOT_TESTED = "too few runs to test"
+UNPROVEN = "n.s."
+"""Not significant, in a cell or behind a lead: a post says once what it means."""
 Name = Callable[[str], str]
 """Escapes the name of a target for the output format."""
 
@@ -159,15 +161,34 @@ def largest_lead(levels: Sequence[JudgedLevel], name: Name = str, of: str = "") 
     target's lead is that against the best of those that it does not clearly lead, which need not be the next
     best. Leads that round to 0 % are none.
     """
-    leads = [
-        level for level in levels if level.percent is not None and round(level.percent) and lead_words(level)
-    ]
+    leads = _leads(levels)
     if not leads:
         return ""
-    largest = max(leads, key=lambda level: abs(level.percent or 0.0))
+    largest = leads[0]
     if len(levels) == 1:
         return f" ({f'not clear{of}: ' if largest.beats or of else ''}{lead_words(largest, name)})"
     return f" (largest lead{of} that is not clear: {lead_words(largest, name)} at {largest.where})"
+
+
+def _leads(levels: Sequence[JudgedLevel]) -> list[JudgedLevel]:
+    """Return the levels with a lead that does not round to 0 %, in order of its size, the largest first."""
+    leads = (level for level in levels if round(level.percent or 0.0) and lead_words(level))
+    return sorted(leads, key=lambda level: abs(level.percent or 0.0), reverse=True)
+
+
+def unproven_words(levels: Sequence[JudgedLevel], name: Name = str) -> str:
+    """Return the leads at levels without a winner: "a +11 to +15 % against b, n.s."; "no lead" without one.
+
+    Where the targets differ from level to level, it is the largest lead. Leads that round to 0 % are none.
+    """
+    leads = _leads(levels)
+    if not leads:
+        return "no lead"
+    sign = NOT_TESTED if all(level.significant is None for level in leads) else UNPROVEN
+    largest = leads[0]
+    if len({(level.ahead, level.against) for level in leads}) > 1:
+        return f"{lead_words(largest, name)} at {largest.where}, {sign}"
+    return f"{name(largest.ahead or '')} {percents(leads)} {rivals(leads, name)}, {sign}"
 
 
 def alike_words(titles: Sequence[str], levels: Iterable[Judged] = ()) -> str:

@@ -5,6 +5,7 @@ Forums break lines themselves, so each paragraph and each item is one line. Ever
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -12,7 +13,7 @@ from itertools import zip_longest
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.judgement import NOT_TESTED, trend, whole_percent_change
+from sparktop.model.judgement import NOT_TESTED, UNPROVEN, trend, whole_percent_change
 from sparktop.model.load import Level, LoadKind, LoadMode
 from sparktop.model.text import names_in_words
 from sparktop.report.document.document import Cell, Grid, Untrusted, bullets, escaped, rows_in_markdown
@@ -37,6 +38,7 @@ from sparktop.sweep.formats.report import (
     lengths_words,
     machine_facts,
     mode_words,
+    one_sided_routers,
     router_costs,
     server_facts,
     version_facts,
@@ -44,7 +46,6 @@ from sparktop.sweep.formats.report import (
 )
 from sparktop.sweep.formats.tables import (
     EVEN_SIGN,
-    UNPROVEN_SIGN,
     known_columns,
     load_words,
     points_head,
@@ -78,7 +79,10 @@ _FIGURES = {
     "ttft_ms": "mean of first token − start of its request",
 }
 """What the figures of most posts are, for readers who know other tools' windows."""
-_MODES = {LoadMode.BURST: " (all of a run at once)", LoadMode.STEADY: " (the next as soon as one ends)"}
+_MODES = {
+    LoadMode.BURST: " (all of a run at the same moment)",
+    LoadMode.STEADY: " (the next as soon as one ends)",
+}
 """What modes mean, in words for readers who know other tools."""
 
 
@@ -92,12 +96,7 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
     metrics = _metrics(result)
     changes, left_out = _published_cells(result, beside, metrics)
-    doubted = [
-        (target.name, level_of(level))
-        for target in result.targets
-        for level in target.levels
-        if _has_marks(result) and _is_doubted(level)
-    ]
+    doubted = _doubted_levels(result) if _has_marks(result) else []
     grids = list(_matrix_tables(result, comparison, series, metrics, changes, doubted))
     is_matrix = bool(grids)
     if not grids and metrics:
@@ -119,7 +118,7 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
         _setup_item(result),
         *([f"**Router:** {costs}"] if costs else []),
         _load_item(result),
-        " ".join([f"**Warnings:** {_warnings_words(result)}", *_sign_words(grids), *left_out]),
+        " ".join([_warnings_words(result), *_sign_words(grids), *left_out]),
     ]
     figures = [f"**Figures:** {_how_to_read(result, comparison, metrics, grids)}"] if grids else []
     below = [" ".join([*figures, *_published_items(beside, changes)])] if grids else []
@@ -147,19 +146,14 @@ def _without_common_warnings(result: SweepResult) -> SweepResult:
     )
     if not common or len(levels) == 1:
         return result
-    targets = [
-        target.model_copy(
-            update={
-                "levels": tuple(
-                    level.model_copy(
-                        update={"validity": tuple(mark for mark in level.validity if mark.code not in common)}
-                    )
-                    for level in target.levels
-                )
-            }
-        )
-        for target in result.targets
-    ]
+
+    def without(level: LevelResult) -> LevelResult:
+        others = tuple(mark for mark in level.validity if mark.code not in common)
+        return level.model_copy(update={"validity": others})
+
+    targets = (
+        target.model_copy(update={"levels": tuple(map(without, target.levels))}) for target in result.targets
+    )
     return result.model_copy(update={"targets": tuple(targets)})
 
 
@@ -190,16 +184,15 @@ def _metrics(result: SweepResult) -> list[Metric]:
 
 def _setup_item(result: SweepResult) -> str:
     """Return the item on what all targets have in common, and on what differs between them."""
-    hottest = max(
-        (side.gpu_c_max for level in _levels(result) for side in level.hardware.values() if side.gpu_c_max),
-        default=None,
-    )
-    machines = [*machine_facts(result), *([] if hottest is None else [f"hottest GPU {hottest:.0f} °C"])]
     simulated = (
         ["All servers and machines are simulated: nothing was measured on these"] if result.simulated else []
     )
-    parts = ["; ".join(machines) or "machines not known", *version_facts(result), *server_facts(result)]
-    return f"**Set-up:** {' '.join(_with_full_stops([*parts, *simulated]))}"
+    servers = list(server_facts(result))
+    if any(" slots" in facts for facts in servers):
+        servers.append("Slots: requests that run at once (vLLM: max-num-seqs)")
+    machines = "; ".join(machine_facts(result)) or "machines not known"
+    parts = [machines, *version_facts(result, ("model revision", "NCCL")), *servers, *simulated]
+    return f"**Set-up:** {' '.join(_with_full_stops(parts))}"
 
 
 def _launch_item(result: SweepResult) -> str:
@@ -213,7 +206,7 @@ def _launch_item(result: SweepResult) -> str:
     notes += ["Of options, only those that change the speed"] if "options `" in shown else []
     notes += [f"{len(lines) - _MOST_COMMANDS} more in the report"] if len(lines) > _MOST_COMMANDS else []
     words = _with_full_stops([shown, *notes])
-    return f"**Started with:** {' '.join(words)}"
+    return f"**Started with** (as the processes show it): {' '.join(words)}"
 
 
 def _levels(result: SweepResult) -> Iterator[LevelResult]:
@@ -275,7 +268,9 @@ def _requests_words(result: SweepResult) -> str:
     counts = {level.requests.ok / (level.runs * level.concurrency) for level in levels if level.concurrency}
     if len(counts) != 1 or not (count := counts.pop()).is_integer():
         return ""
-    return f"{'' if count == 1 else f'{count:.0f} × '}as many requests a run as its concurrency"
+    ends = sorted((level.requests.ok, level.point.short) for level in levels)
+    sums = [f"{requests:,} at {where}" for requests, where in dict.fromkeys((ends[0], ends[-1]))]
+    return f"{'' if count == 1 else f'{count:.0f} × '}c requests a run ({', '.join(sums)} in all)"
 
 
 def _why_even(series: Sequence[Series]) -> Iterator[str]:
@@ -288,16 +283,20 @@ def _why_even(series: Sequence[Series]) -> Iterator[str]:
 
 
 def _warnings_words(result: SweepResult) -> str:
-    """Return all that limits the result."""
-    words = " ".join(_with_full_stops(caveats(result, why_slow=False)))
+    """Return all that limits the result, and that "?" in the tables marks levels with one of the warnings."""
+    marked = _has_marks(result)
+    is_whole = "" in dict(_doubted_levels(result))
+    parts = [*caveats(result, why_slow=False, places=not marked), *one_sided_routers(result)]
+    words = " ".join(_with_full_stops(parts))
+    signs = f" (in tables: ?{', behind a level: all its targets' if is_whole else ''})"
     if not words or words.startswith(SMALL_ERRORS):
-        return f"none. {words}".strip()
-    return words.removeprefix("Warnings: ")
+        return f"**Warnings:** none. {words}".strip()
+    return f"**Warnings{signs if marked else ''}:** {words.removeprefix('Warnings: ')}"
 
 
-_Changes = Mapping[tuple[str, Level], Sequence[tuple[str, str, float]]]
-"""(Name of a target, of a single one that of the series; the published value with what the target has more;
-the same in percent), by metric and load."""
+_Changes = Mapping[tuple[str, str], Mapping[Level, tuple[str, float]]]
+"""(The published value with what the target has more; the same in percent) by load, by metric and by name of
+the target, of a single one by that of the series."""
 
 
 def _published_cells(
@@ -310,7 +309,7 @@ def _published_cells(
     """
     series = series_of(result)
     by_strategy = {target.strategy: target.name for target in result.targets if target.strategy}
-    cells: dict[tuple[str, Level], list[tuple[str, str, float]]] = {}
+    cells: dict[tuple[str, str], dict[Level, tuple[str, float]]] = {}
     left_out = []
     pairs = [
         (mine, theirs)
@@ -334,7 +333,7 @@ def _published_cells(
                 percent = 100 * (mine / published - 1)
                 words = f"{METRICS[row.metric].text(published)} ({whole_percent_change(percent)})"
                 column = a_series.name if is_alone else measured.name
-                cells.setdefault((row.metric, level_of(row)), []).append((column, words, percent))
+                cells.setdefault((row.metric, column), {}).setdefault(level_of(row), (words, percent))
     for source in dict.fromkeys(a_series.source for a_series in beside):
         names = [a_series.name for a_series in beside if a_series.source == source]
         if not any(theirs.source == source for _, theirs in pairs) and len(beside) > 1:
@@ -359,15 +358,11 @@ def _alone_words(target: TargetResult, metrics: Sequence[Metric]) -> Iterator[st
 def _against_published(changes: _Changes, metrics: Sequence[Metric]) -> Iterator[str]:
     """Yield how far targets are from their published values in each metric, from first to last level."""
     targets = []
-    for name in dict.fromkeys(name for values in changes.values() for name, _, _ in values):
+    for name in dict.fromkeys(name for _, name in changes):
         parts = []
         for metric in metrics:
-            percents = [
-                (load_words(load, lengths=False), percent)
-                for (metric_name, load), values in changes.items()
-                for target, _, percent in values
-                if metric_name == metric.name and target == name
-            ]
+            values = changes.get((metric.name, name), {})
+            percents = [(load_words(load, lengths=False), percent) for load, (_, percent) in values.items()]
             parts += [f"{in_sentence(metric.title)} {trend(percents)}"] if percents else []
         targets.append(f"{code(name)} {', '.join(parts)}")
     if targets:
@@ -414,8 +409,9 @@ def _matrix_tables(
     doubted: Sequence[tuple[str, Level]],
 ) -> Iterator[Grid]:
     """Yield a table of levels by targets for each metric that targets have in common, with the winner."""
-    for metric in metrics if comparison is not None else ():
-        assert comparison is not None  # noqa: S101 - else there are no metrics here
+    if comparison is None:
+        return
+    for metric in metrics:
         of_rows = [row for row in comparison.rows if row.metric == metric.name]
         loads = [level_of(row) for row in of_rows]
         by_slots = {level_of(row) for row in of_rows if slots_words(result, row)}
@@ -423,14 +419,16 @@ def _matrix_tables(
         if not grid.rows:
             continue
         axis, *names, _ = grid.heads
-        heads = (f"{axis} ({in_sentence(metric.title)}, {metric.unit})", *names, "Winner")
+        title = in_sentence(metric.title)
+        title += ", waiting included" if metric.name == "prefill_tps" else ""
+        heads = (f"{axis} ({title}, {metric.unit})", *names, "Winner")
         rows = tuple(
-            (*row[:-1], replace(cell, after=f"{cell.after}{_SLOTS_SIGN}"))
+            (*row[:-1], f"({code(cell.name)} {cell.after.strip(' ()')}{_SLOTS_SIGN})")
             if load in by_slots and isinstance(cell := row[-1], Untrusted)
             else row
             for load, row in zip_longest(loads, _with_deviations(grid, loads, series, metric, doubted))
         )
-        if all(row[-1] in {UNPROVEN_SIGN, UNKNOWN} for row in rows):
+        if all(row[-1] in {UNPROVEN, UNKNOWN} for row in rows):
             heads, rows = heads[:-1], tuple(row[:-1] for row in rows)
         grid = replace(grid, heads=heads, rows=rows)
         yield _with_changes(grid, loads, changes, metric)
@@ -445,7 +443,8 @@ def _with_deviations(
 ) -> Iterator[tuple[Cell, ...]]:
     """Yield the rows of a matrix with the standard deviation of the runs behind each value.
 
-    A value of a level with a warning, which `doubted` has by target, has a "?".
+    A value of a level with a warning, which `doubted` has by target, has a "?"; the level itself, where
+    these have the name "".
     """
     names = [head.name for head in grid.heads if isinstance(head, Untrusted)]
     for load, row in zip_longest(loads, grid.rows):
@@ -456,33 +455,24 @@ def _with_deviations(
             if load and _is_row(level.load, load) and (figure := level.figures.get(metric.name))
         }
         first, *cells, winner = row
+        marks = {name: " ?" for name, at in doubted if load and _is_row(load, at)}
         texts = []
         for name, cell in zip(names, cells, strict=True):
-            std = stds.get(name)
-            mark = " ?" if load and any(name == other and _is_row(load, at) for other, at in doubted) else ""
+            std, mark = stds.get(name), marks.get(name, "")
             texts.append(f"{cell}{'' if std is None or cell == UNKNOWN else f' ± {metric.text(std)}'}{mark}")
-        yield (first, *texts, winner)
+        yield (f"{first}{marks.get('', '')}", *texts, winner)
 
 
 def _with_changes(
     grid: Grid, loads: Sequence[Level], all_changes: _Changes, metric: Metric, title: str = ""
 ) -> Grid:
     """Return a table with a last column for each name that has published values, with what is more here."""
-    changes = {load: values for (name, load), values in all_changes.items() if name == metric.name}
+    changes = {target: values for (name, target), values in all_changes.items() if name == metric.name}
     if len(loads) != len(grid.rows):
         return grid
-    for target in dict.fromkeys(name for values in changes.values() for name, _, _ in values):
+    for target, values in changes.items():
         texts = [
-            next(
-                (
-                    words
-                    for changed, values in changes.items()
-                    for name, words, _ in values
-                    if name == target and _is_row(load, changed)
-                ),
-                UNKNOWN,
-            )
-            for load in loads
+            next((words for at, (words, _) in values.items() if _is_row(load, at)), UNKNOWN) for load in loads
         ]
         rows = tuple((*row, text) for row, text in zip(grid.rows, texts, strict=True))
         grid = replace(grid, heads=(*grid.heads, f"{title}{code(target)}, published"), rows=rows)
@@ -520,6 +510,21 @@ def _level_table(result: SweepResult, metrics: Sequence[Metric], changes: _Chang
 def _has_marks(result: SweepResult) -> bool:
     """Return whether the table marks levels with a warning: some have one, and the item does not say all."""
     return len(set(map(_is_doubted, _levels(result)))) > 1
+
+
+def _doubted_levels(result: SweepResult) -> list[tuple[str, Level]]:
+    """Return (name of the target, load) of each level with a warning; "" for one that all targets have."""
+    codes: dict[Level, dict[str, set[str]]] = {}
+    for target in result.targets:
+        for level in target.levels:
+            marks = {mark.code for mark in marks_of(level) if mark.doubt}
+            codes.setdefault(level_of(level), {})[target.name] = marks
+    doubted = []
+    for load, by_target in codes.items():
+        common = set.intersection(*by_target.values()) if len(by_target) > 1 else set()
+        rest = {"": common} | {name: marks - common for name, marks in by_target.items()}
+        doubted += [(name, load) for name, marks in rest.items() if marks]
+    return doubted
 
 
 def _is_doubted(level: LevelResult) -> bool:
@@ -597,21 +602,19 @@ def _in_llama_benchy(result: SweepResult, heads: Collection[Cell]) -> Iterator[s
     each = ", per request the t/s (req) there" if "Per request tok/s" in heads else ""
     yield (
         f"**In llama-benchy's table:** decode is t/s (total) of tg{plan.tg}{each}, prefill t/s (total) of "
-        f"pp{lengths[0]}, which at c1 lacks the latency of its probe; TTFT is e2e_ttft (ttfr and est_ppt end "
-        "at the first event, before the first token)"
+        f"pp{lengths[0]}; TTFT is e2e_ttft (ttfr and est_ppt end at the first event, before the first token)"
     )
 
 
 def _sign_words(grids: Sequence[Grid]) -> Iterator[str]:
     """Yield what the signs in the cells of the tables mean."""
-    ends = {cell.rpartition(" ")[2] for grid in grids for row in grid.rows for cell in map(_after, row)}
-    ends |= {end[-1:] for end in ends}
+    cells = [_after(cell) for grid in grids for row in grid.rows for cell in row]
+    ends = {cell.rpartition(" ")[2].removesuffix(")") for cell in cells} | {cell[-1:] for cell in cells}
     signs = (
-        (UNPROVEN_SIGN, "not significant: the lead before it may be chance"),
+        (UNPROVEN, "not significant: the lead may be chance"),
         (EVEN_SIGN, f"alike: the two best differ by less than {NOISE_FLOOR_PERCENT:.0f} % (95 % CI)"),
-        (_SLOTS_SIGN[-1], "with more slots: the next best has fewer, and requests wait"),
+        (_SLOTS_SIGN[-1], "no fair comparison: the next best has fewer slots, so requests wait"),
         ("*", NOT_TESTED),
-        ("?", "the level has a warning"),
     )
     words = [f"{sign} {meaning}" for sign, meaning in signs if sign in ends]
     if words:
@@ -621,12 +624,22 @@ def _sign_words(grids: Sequence[Grid]) -> Iterator[str]:
 def _repeat_item(result: SweepResult, commands: Sequence[str]) -> Iterator[str]:
     """Yield the item with what measures the same again, and what compares it with this post."""
     if commands:
-        shown = [code(command) for command in commands[:_MOST_COMMANDS]]
+        shown = list(_without_repeated_options(commands[:_MOST_COMMANDS]))
         more = f" ({len(commands) - len(shown)} more in the report)" if len(commands) > len(shown) else ""
         again = (
             f"`make install` in sparktop's repository, then, with your addresses, {'; '.join(shown)}{more}."
         )
-        compare = "save the Markdown of this post as post.md: `sparktop report last post.md`"
+        compare = "save its text as post.md: `sparktop report last post.md`"
         few = any(mark.code == FEW_RUNS for level in _levels(result) for mark in level.validity)
         runs = " With `--runs 3` leads can be tested." if few else ""
-        yield f"**To repeat it:** {again}{runs} **To compare your newest sweep**, {compare}"
+        yield f"**To repeat it:** {again}{runs} **To compare your newest sweep with this post**, {compare}"
+
+
+def _without_repeated_options(commands: Sequence[str]) -> Iterator[str]:
+    """Yield commands as code; one with the options of that before has its targets alone."""
+    before = ""
+    for command in commands:
+        targets = re.findall(r"\S+=https?://\S+", command)
+        options = re.sub(r"\S+=https?://\S+ ?", "", command)
+        yield f"the same for {code(' '.join(targets))}" if options == before else code(command)
+        before = options

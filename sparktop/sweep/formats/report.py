@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,10 +19,10 @@ from sparktop.model.judgement import (
     NO_DIFFERENCE,
     NO_WINNER,
     NOT_TESTED,
+    UNPROVEN,
     Outcome,
     open_words,
     outcome,
-    whole_percent_change,
 )
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint
 from sparktop.model.router import LITELLM
@@ -39,6 +39,7 @@ from sparktop.sweep.compare.compare import (
     unlike_notes,
     without_winners,
 )
+from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT
 from sparktop.sweep.compare.series import (
     Series,
     SeriesLevel,
@@ -60,6 +61,7 @@ from sparktop.sweep.formats.tables import (
     winners,
 )
 from sparktop.sweep.plan.plan import TargetKind, runs_words
+from sparktop.sweep.result.level import run_shares
 from sparktop.sweep.result.results import (
     ComparisonResult,
     EnginesLevel,
@@ -74,6 +76,7 @@ from sparktop.sweep.result.results import (
 from sparktop.sweep.terms.definitions import (
     CLIENT_LAG,
     METRICS,
+    QUEUE_LIMITED,
     WARNINGS,
     in_sentence,
     metric_lines,
@@ -493,8 +496,11 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
     yield from caveats(result)
 
 
-def caveats(result: SweepResult, *, why_slow: bool = True) -> Iterator[str]:
-    """Yield what limits the results: an early end, errors of targets, warnings, and why levels are slow."""
+def caveats(result: SweepResult, *, why_slow: bool = True, places: bool = True) -> Iterator[str]:
+    """Yield what limits the results: an early end, errors of targets, warnings, and why levels are slow.
+
+    Without `places`, warnings of some levels do not name these: tables below mark them.
+    """
     if result.status == "failed" and result.stop_reason:
         yield f"**Failed**: {code(result.stop_reason)}"
     elif result.status != "done":
@@ -504,7 +510,7 @@ def caveats(result: SweepResult, *, why_slow: bool = True) -> Iterator[str]:
         if target.error and target.error not in (result.stop_reason or ""):
             is_named = target.error.startswith(target.name)
             yield code(target.error) if is_named else f"{code(target.name)}: {code(target.error)}"
-    summary = mark_summary(result, why_slow=why_slow)
+    summary = mark_summary(result, why_slow=why_slow, places=places)
     if summary is not None:
         yield summary
     marks = (mark.code for target in result.targets for level in target.levels for mark in level.validity)
@@ -602,10 +608,11 @@ SMALL_ERRORS = "Small errors"
 """Begins the sentence on errors whose size is known, which are no reason to doubt a level."""
 
 
-def mark_summary(result: SweepResult, *, why_slow: bool = True) -> str | None:
+def mark_summary(result: SweepResult, *, why_slow: bool = True, places: bool = True) -> str | None:
     """Return sentences that state how many levels have each reason to doubt, and each reason to be slow.
 
-    Return None if no level has such a reason (a "mark"). Without `why_slow` there are only reasons to doubt.
+    Return None if no level has such a reason (a "mark"). Without `why_slow` there are only reasons to doubt;
+    without `places` those of some levels are named alone.
     """
     several = len(result.targets) > 1
     levels = [(target, level) for target in result.targets for level in target.in_order()]
@@ -620,7 +627,7 @@ def mark_summary(result: SweepResult, *, why_slow: bool = True) -> str | None:
     for kind in titles if why_slow else (MarkKind.WARNING, MarkKind.NOTE):
         title, chosen = titles[kind], [mark for mark in marks if mark[2].kind is kind]
         words = dict.fromkeys(_mark_kind(mark) for _, _, mark in chosen)
-        parts = [_mark_part(word, chosen, len(levels)) for word in words]
+        parts = [_mark_part(word, chosen, len(levels), places=places) for word in words]
         sentences += [f"{title}: {'; '.join(parts)}."] if parts else []
     return " ".join(sentences) or None
 
@@ -630,12 +637,12 @@ def _mark_kind(mark: Mark) -> str:
 
     The name contains no values that differ between levels.
     """
-    if mark.code == CLIENT_LAG:
-        return WARNINGS[CLIENT_LAG].word
+    if mark.code in {CLIENT_LAG, QUEUE_LIMITED}:
+        return WARNINGS[mark.code].word
     return PADDING if mark.code == PADDING else mark.word
 
 
-def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int) -> str:
+def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int, *, places: bool) -> str:
     """Return which levels have the mark `word`, as text: "NAME (3 of 8 levels: `a` c4, c8; `b` c8)".
 
     A mark is a reason to doubt a level, or why it is slow. `marks` are all marks of all levels, `count` is
@@ -658,7 +665,8 @@ def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int) -> str:
         return f"{ttft_error_words(percents[worst])}: {escaped(word)} ({where}{most})"
     warning = WARNINGS.get(having[0][2].code)
     effect = "" if warning is None or not warning.effect else f": {warning.effect}"
-    return f"{escaped(word)}{effect} ({where})"
+    is_marked = not places and having[0][2].doubt and len(having) < count
+    return f"{escaped(word)}{effect}{'' if is_marked else f' ({where})'}"
 
 
 def mark_details(result: SweepResult) -> Iterator[str]:
@@ -726,10 +734,10 @@ _VERSIONS = {"model revision": "model revision ", "NCCL": "NCCL ", "kernel": ""}
 `machine_facts`."""
 
 
-def version_facts(result: SweepResult) -> Iterator[str]:
+def version_facts(result: SweepResult, shown: Collection[str] = tuple(_VERSIONS)) -> Iterator[str]:
     """Yield a line of Markdown for each set of versions that servers run on; a single one has no names.
 
-    Such as "NCCL 2.28.9, Ubuntu 24.04 · Linux 6.11".
+    Of `_VERSIONS` there are those in `shown`. Such as "NCCL 2.28.9, Ubuntu 24.04 · Linux 6.11".
     """
     names: dict[str, list[str]] = {}
     machine_words = " ".join(words for target in result.targets for words in target.machines.values())
@@ -738,7 +746,7 @@ def version_facts(result: SweepResult) -> Iterator[str]:
         # The words about the machine may say it already, joined by commas.
         parts = [
             f"{word}{escaped(facts[fact])}"
-            for fact, word in _VERSIONS.items()
+            for fact, word in ((fact, _VERSIONS[fact]) for fact in shown)
             if fact in facts and facts[fact].replace(" · ", ", ") not in machine_words
         ]
         if parts:
@@ -770,49 +778,80 @@ def server_parts(target: TargetResult) -> list[str]:
     kinds = target.engines if router else (target.engine,)
     titles = [ENGINES[kind].title if kind in ENGINES else kind for kind in kinds if kind]
     engine = " ".join(filter(None, (names_in_words(titles) if titles else "engine", target.version)))
-    behind = " ".join(filter(None, ("behind", _router_title(target), target.router_version)))
+    strategy = f"({target.strategy})" if target.strategy else ""
+    count, machines = len(target.setups), len(target.machines)
+    servers = f"{count} servers" if count > 1 else ""
+    behind = (servers, "behind", _router_title(target), target.router_version, strategy)
+    where = f"one server on {'one machine' if machines == 1 else f'{machines} machines'}" if machines else ""
     parts = [
         engine if titles or target.version else "",
-        f"{len(target.setups)} servers" if router and len(target.setups) > 1 else "",
-        f"one server on {len(target.machines)} machines" if not router and len(target.machines) > 1 else "",
+        " ".join(filter(None, behind)) if router else where,
         "" if target.slots is None else f"{target.slots:,} slots",
         "" if target.context_tokens is None else f"context {target.context_tokens:,}",
-        f"{behind}{f' ({target.strategy})' if target.strategy else ''}" if router else "",
     ]
     return [part for part in parts if part]
 
 
-def router_words(target: TargetResult) -> str:
-    """Return a router as Markdown, such as "`proxy` (LiteLLM, least-busy)"."""
-    router = ", ".join(filter(None, (_router_title(target), target.strategy)))
-    return f"{code(target.name)} ({escaped(router)})"
-
-
 def _router_title(target: TargetResult) -> str:
-    return _ROUTERS.get(target.engine or "", target.engine or "a router")
+    """Return a router's product; an engine's name is what a router of unknown product says of itself."""
+    engine = target.engine or "a router"
+    return f"a router that names itself {engine}" if engine in ENGINES else _ROUTERS.get(engine, engine)
 
 
-_WHOLE = 100.0
+_ONE_SIDED_PERCENT = 90.0
+"""Share of each run's requests from which on a router used a single server."""
 
 
 def router_costs(result: SweepResult, comparison: ComparisonResult | None) -> Iterator[str]:
-    """Yield a sentence of Markdown for each router whose cost in tokens/s or latency is known."""
-    engines_of = (
-        {} if comparison is None else {engines.routed: engines for engines in comparison.independent_engines}
-    )
+    """Yield a sentence of Markdown for each router whose loss or distribution of requests is known."""
+    compared = () if comparison is None else comparison.independent_engines
     for target in result.targets:
+        engines = next((one for one in compared if one.routed == target.name), None)
         levels = [level for level in target.in_order() if level.error is None]
         if target.kind is not TargetKind.ROUTER or not levels:
             continue
-        engines = engines_of.get(target.name)
-        added_ms = next(
-            (level.own_overhead_ms for level in levels if level.own_overhead_ms is not None), None
-        )
         words = [_uneven_load_words(levels) if engines is None else _share_of_engines_words(levels, engines)]
-        if added_ms is not None:
-            words.append(f"adds {'less than 1' if added_ms < 1 else f'{added_ms:.0f}'} ms to a request")
+        if shares := _run_shares(target):
+            even = 100 / len(_servers(target))
+            words.append(f"one server got {_ends(shares)} % of a run's requests (even: {even:.0f} %)")
+        if comparison is not None and engines is not None and _is_one_sided(target):
+            words[-1] += _no_faster_words(comparison, engines)
         if any(words):
-            yield f"{router_words(target)} {'; '.join(filter(None, words))}."
+            yield f"{code(target.name)}: {'; '.join(filter(None, words))}."
+
+
+def one_sided_routers(result: SweepResult) -> Iterator[str]:
+    """Yield a warning for each router that sent all requests, or nearly all, to one of its servers."""
+    names = (code(target.name) for target in result.targets if _is_one_sided(target))
+    yield from (f"{name} used one of its servers alone" for name in names)
+
+
+def _servers(target: TargetResult) -> set[str]:
+    return {name for level in target.levels for name in level.known_servers}
+
+
+def _run_shares(target: TargetResult) -> list[float]:
+    """Return the percentages of `run_shares` of all levels, ascending; none for a single server."""
+    shares = (share for level in target.levels for share in run_shares(level.runs_split))
+    return sorted(shares) if len(_servers(target)) > 1 else []
+
+
+def _is_one_sided(target: TargetResult) -> bool:
+    return min(_run_shares(target), default=0.0) >= _ONE_SIDED_PERCENT
+
+
+def _ends(percents: Sequence[float]) -> str:
+    """Return the first and the last of ascending percentages: "75 to 95"."""
+    return " to ".join(dict.fromkeys(f"{percents[at]:.0f}" for at in (0, -1)))
+
+
+def _no_faster_words(comparison: ComparisonResult, engines: IndependentEngines) -> str:
+    """Return that a router is nowhere faster than one of its engines alone; "" if it is, or unknown."""
+    rows = [row.values for row in comparison.rows if row.metric == engines.metric]
+    pairs = [(row.get(engines.routed), row.get(engines.alone[0])) for row in rows]
+    ratios = [routed / alone for routed, alone in pairs if routed and alone]
+    is_no_faster = ratios and 100 * (max(ratios) - 1) <= NOISE_FLOOR_PERCENT
+    return f": no faster than {code(engines.alone[0])} alone" if is_no_faster else ""
 
 
 def _share_of_engines_words(levels: Sequence[LevelResult], engines: IndependentEngines) -> str:
@@ -825,21 +864,22 @@ def _share_of_engines_words(levels: Sequence[LevelResult], engines: IndependentE
     if len(names) < count:
         alone = f"{count} × {alone}"
     title = in_sentence(METRICS[engines.metric].title)
-    words = f"against {alone}, each with 1/{count} of the requests: {title} {_loss_words(reached)}"
-    lossy = [pair for pair in reached if pair[1].significant is not False and pair[0] < _WHOLE]
+    share = f"{title} {_ends(sorted(percent for percent, _ in reached))} % of {alone}"
+    words = f"{share}, each with 1/{count} of the requests{_proof_words([level for _, level in reached])}"
+    lossy = [pair for pair in reached if pair[1].significant is not False and pair[0] < 100]  # noqa: PLR2004 - all
     worst = min(lossy, key=lambda pair: pair[0])[1].concurrency if lossy else None
     causes = (_cause(level) for level in levels if level.concurrency == worst)
-    return next((f"{words}; most at c{worst}: {cause}" for cause in causes if cause), words)
+    return next((f"{words}; worst at c{worst}: {cause}" for cause in causes if cause), words)
 
 
-def _loss_words(reached: Sequence[tuple[float, EnginesLevel]]) -> str:
-    """Return what a router loses at each level: "−12 % at c4, −24 % at c8; not clear: −3 % at c2"."""
-    kinds = {True: "", False: "not clear: ", None: f"{NOT_TESTED}: "}
-    parts: dict[str, list[str]] = {}
-    for percent, level in reached:
-        words = f"{whole_percent_change(percent - _WHOLE)} at c{level.concurrency}"
-        parts.setdefault(kinds[level.significant], []).append(words)
-    return "; ".join(f"{kind}{', '.join(parts[kind])}" for kind in kinds.values() if kind in parts)
+def _proof_words(levels: Sequence[EnginesLevel]) -> str:
+    """Return at which levels a difference is not proven, in brackets; "" if it is proven at all."""
+    proven = [f"c{level.concurrency}" for level in levels if level.significant]
+    if len(proven) == len(levels):
+        return ""
+    if all(level.significant is None for level in levels):
+        return f" ({NOT_TESTED})"
+    return f" ({UNPROVEN}{f' except at {names_in_words(proven)}' if proven else ''})"
 
 
 def _uneven_load_words(levels: Sequence[LevelResult]) -> str:

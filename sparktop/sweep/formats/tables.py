@@ -16,7 +16,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import MINUS, UNKNOWN
-from sparktop.model.judgement import NO_DIFFERENCE, Outcome, open_words, outcome, whole_percent_change
+from sparktop.model.judgement import (
+    NO_DIFFERENCE,
+    UNPROVEN,
+    Outcome,
+    open_words,
+    outcome,
+    whole_percent_change,
+)
 from sparktop.model.load import Level, LoadKind, LoadPoint
 from sparktop.model.sweep import MarkKind, Value
 from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED, YARDSTICK_WORDS
@@ -79,8 +86,6 @@ def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
 
 EVEN_SIGN = "≈"
 """In place of a winner, where the two best are alike: their difference is certainly within the noise."""
-UNPROVEN_SIGN = "n.s."
-"""In place of a winner, or behind a lead, that is not significant."""
 
 
 def winners(
@@ -88,7 +93,7 @@ def winners(
 ) -> Grid:
     """Return a table that compares series in one metric: point | each series | Winner (percent).
 
-    With `signs` a level without a winner has `EVEN_SIGN` or `UNPROVEN_SIGN`, and a lead beyond the noise.
+    With `signs` a level without a winner has `EVEN_SIGN` or `UNPROVEN`, and a lead beyond the noise.
 
     There is one row per compared load, and one per load that a target refused. `series` are in the order of
     columns; those without a value are left out.
@@ -109,11 +114,14 @@ def winners(
         ]
         winner = _winner_cell(row, vs, mark_untested=mark_untested)
         if signs and winner != UNKNOWN and outcome(row) is Outcome.OPEN:
-            floor, lead = comparison.noise_floor_percent.get(metric, 0.0), _lead_percent(row, meaning)
+            floor, lead = comparison.noise_floor_percent.get(metric, 0.0), row.percent or 0.0
             ends = row.ratio_ci95 or (0.0,)
-            winner = EVEN_SIGN if all(abs(100 * (end - 1)) <= floor for end in ends) else UNPROVEN_SIGN
+            winner = EVEN_SIGN if all(abs(100 * (end - 1)) <= floor for end in ends) else UNPROVEN
             if row.ahead is not None and abs(lead) > floor:
-                winner = Untrusted(row.ahead, f" ({whole_percent_change(lead)}) {UNPROVEN_SIGN}")
+                known = sorted(filter(None, row.values.values()), reverse=meaning.more_is_better)
+                is_next = row.values.get(row.against or "") in known[:2]
+                whom = "" if is_next else _against_words(row)
+                winner = f"{UNKNOWN} ({code(row.ahead)} {whole_percent_change(lead)}{whom}, {UNPROVEN})"
         body.append((load, (load_words(load), *cells, winner)))
     for load in dict.fromkeys(load for column in columns for load in column.refused):
         if not any(are_same_row(load, compared) for compared, _ in body):
@@ -131,14 +139,6 @@ def winners(
     )
     title = f"{meaning.title} ({meaning.unit}, {better} is better)"
     return Grid(title, heads, _in_order_of_load(body), frozenset({0, len(heads) - 1}))
-
-
-def _lead_percent(row: ComparisonRow, metric: Metric) -> float:
-    """Return what the best value of a row has more than the next best, in percent of that; 0 without two."""
-    values = sorted(
-        (value for value in row.values.values() if value is not None), reverse=metric.more_is_better
-    )
-    return 100 * (values[0] / values[1] - 1) if len(values) > 1 and values[1] else 0.0
 
 
 def versus(comparison: ComparisonResult, metric: str, ours: Sequence[str], theirs: Collection[str]) -> Grid:

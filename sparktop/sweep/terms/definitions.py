@@ -339,6 +339,7 @@ WARNINGS = {
             "the server got slower or faster by a fifth or more from the first runs of the level to the last",
             "see its clocks, temperatures and other clients; repeat it",
             brief="changed",
+            effect="by a fifth or more between runs",
         ),
         LevelWarning(
             CLOCK_SHIFT,
@@ -353,7 +354,7 @@ WARNINGS = {
             "requests waited at a server for a slot or for KV cache; latencies include that wait",
             "lower the concurrency, or raise --max-num-seqs; valid for this load",
             brief="queue",
-            effect="prefill and TTFT include the wait",
+            effect="decode, prefill and TTFT include the wait",
         ),
         LevelWarning(
             SHORT_OUTPUT,

@@ -25,6 +25,7 @@ from sparktop.model.judgement import (
     percents,
     rivals,
     trend,
+    unproven_words,
     whole_percent_change,
 )
 from sparktop.model.load import LoadKind, LoadPoint
@@ -60,6 +61,7 @@ from sparktop.sweep.terms.definitions import (
     METRICS,
     QUEUE_LIMITED,
     RATES,
+    SPEED_CHANGED,
     TOO_SHORT,
     WARNINGS,
     in_sentence,
@@ -821,10 +823,21 @@ def _level_warnings(
             level = levels.get((target or "", compared.point, compared.key.depth))
             for word in [] if level is None else _warnings(level, _NO_DOUBT_OF_WINS)[:1]:
                 whose = "" if target == winner else f" of {name(target or '')}"
+                words = f"{word}{whose}"
+                if level is not None and word == WARNINGS[SPEED_CHANGED].word:
+                    words = f"{whose.removeprefix(' of ')} {_spread_words(level) or word}".strip()
                 if word not in said:
-                    places.setdefault(f"{word}{whose}", []).append(compared.point.label)
+                    places.setdefault(words, []).append(compared.point.label)
                 said.add(word)
     return _warning_words(places, len(won))
+
+
+def _spread_words(level: LevelResult) -> str:
+    """Return how far the runs of a level are apart: "varied ±13 % between runs"; "" if unknown."""
+    rate = level.rate(main_rate([level]) or "")
+    if rate is None or not rate.std or not rate.mean:
+        return ""
+    return f"varied ±{100 * rate.std / rate.mean:.0f} % between runs"
 
 
 def _win_words(
@@ -908,8 +921,8 @@ def recommendations(result: SweepResult, compared: Topologies, name: Name = str)
 
     A use is a range of concurrency. Its levels are told together where a metric has one winner in all of
     them, for example "**One user (c1 to c4): `a`.** Decode +20 % at c1, +44 % at c4". The last item also has
-    to which levels the rates of the targets rise. There is none for levels with several prompt lengths,
-    contexts or rates: their headline says what they show.
+    what a target on a single machine gets of the best rate. There is none for levels with several prompt
+    lengths, contexts or rates: their headline says what they show.
     """
     metrics = main_metrics(compared.metrics)
     levels = metrics[0].levels if metrics else ()
@@ -929,6 +942,7 @@ def recommendations(result: SweepResult, compared: Topologies, name: Name = str)
     if not any(any(slots_and_winners(level)) for level in levels):
         return []
     items = []
+    against = "against the next best: " if len(compared.columns) > _PAIR else ""
     for use, group in groupby(levels, _use):
         of_use = list(group)
         slots, *columns = zip_longest(*map(slots_and_winners, of_use))
@@ -936,13 +950,14 @@ def recommendations(result: SweepResult, compared: Topologies, name: Name = str)
         parts = [of_use] if are_alike else [list(part) for _, part in groupby(of_use, slots_and_winners)]
         places = [" to ".join(dict.fromkeys((part[0].point.short, part[-1].point.short))) for part in parts]
         places[0] = f"{use} ({places[0]})"
-        told = (
-            f"**{place}: {_choice_words(result, metrics, part, name)}"
-            for place, part in zip(places, parts, strict=True)
-        )
-        items.append(". ".join(told))
-    items[0] += " (each lead against the next best)" if len(compared.columns) > _PAIR else ""
-    items[-1] += f". {rises}" if (rises := _rises_words(result, metrics[0], name)) else ""
+        told = []
+        for place, part in zip(places, parts, strict=True):
+            told.append(f"**{place}: {_choice_words(result, metrics, part, against, name)}")
+            against = ""  # said once
+        items.append(". ".join(part.removesuffix(".") for part in told))
+    fair = [level for level in levels if not slots_and_winners(level)[0]]
+    alone = _single_machine_words(result, compared, metrics[0], fair, name)
+    items[-1] = f"{items[-1].removesuffix('.')}. {alone}" if alone else items[-1]
     return items
 
 
@@ -951,35 +966,43 @@ def _use(level: ComparedLevel) -> str:
 
 
 def _choice_words(
-    result: SweepResult, metrics: Sequence[ComparedMetric], levels: Sequence[ComparedLevel], name: Name
+    result: SweepResult,
+    metrics: Sequence[ComparedMetric],
+    levels: Sequence[ComparedLevel],
+    against: str,
+    name: Name,
 ) -> str:
-    """Return the best target at levels, or the best in each metric, with the end of bold type; then why."""
+    """Return the best target at levels, or the best in each metric, with the end of bold type; then why.
+
+    `against` is what leads refer to, as a beginning of the sentence on them.
+    """
     points = [level.point for level in levels]
-    titles: dict[str, list[str]] = {}
-    parts, slots = [], ""
+    leads: dict[str, dict[str, str]] = {}
+    unproven, named, slots = [], list[str](), ""
     for metric in metrics:
-        here = [level for level in metric.levels if level.point in points]
+        here, title = [level for level in metric.levels if level.point in points], in_sentence(metric.title)
         won = [level for level in here if level.winner is not None]
-        for level in won[:1]:
-            titles.setdefault(level.winner or "", []).append(in_sentence(metric.title))
-            slots = slots or slots_words(result, level, name)
-        words = f"{NO_WINNER}{largest_lead(here, name)}"
         if won:
+            slots = slots or slots_words(result, won[0], name)
             words = trend([(level.point.short, level.percent or 0.0) for level in won])
             words += "" if len(won) == len(here) or " at " in words else f" {_where_words(won, levels)}"
-        parts += [f"{in_sentence(metric.title)} {words}"] if here else []
-    pick = next(iter(titles), "")
-    is_all = len(titles) == 1 and in_sentence(metrics[0].title) in titles[pick]
-    choice = (
-        [name(pick)] if is_all else [f"{name(of)} for {names_in_words(what)}" for of, what in titles.items()]
-    )
-    bold = f"{', '.join(choice) or NO_WINNER}{' leads with more slots' if slots else ''}.** "
+            leads.setdefault(won[0].winner or "", {})[title] = f"{title} {words}"
+        elif here:
+            unproven.append(f"{title}: {unproven_words(here, name)}")
+            named += [level.ahead for level in here if metric is metrics[0] and level.ahead is not None]
     if slots:
-        return f"{bold}{'; '.join((slots, *parts))}; measure with equal slots to choose"
-    parts += filter(None, [_each_words(result, pick, levels, "" if is_all else f" of {name(pick)}")])
-    words = "; ".join(parts)
+        shown = "; ".join(f"{name(winner)} {', '.join(of.values())}" for winner, of in leads.items())
+        return f"no fair comparison.** {slots}, so requests wait there: measure with equal slots ({shown})"
+    pick = next(iter(leads), "")
+    is_all = len(leads) == 1 and in_sentence(metrics[0].title) in leads[pick]
+    ends = {of: "" if is_all else f" for {names_in_words([*titles])}" for of, titles in leads.items()}
+    choice = ", ".join(f"{name(of)}{end}" for of, end in ends.items())
+    words = "; ".join([*(words for of in leads.values() for words in of.values()), *unproven])
+    words = f"{against if leads else ''}{words}"
+    each = _each_words(result, dict.fromkeys((*leads, *named)), levels, name)
     warning = _level_warnings(result, pick, [level for level in levels if level.winner == pick], name)
-    return f"{bold}{words[:1].upper()}{words[1:]}{warning}"
+    sentences = f"{words[:1].upper()}{words[1:].removesuffix('.')}. {each}".removesuffix(". ")
+    return f"{choice or NO_WINNER}.** {sentences}{warning}"
 
 
 def slots_words(result: SweepResult, level: ComparedLevel | ComparisonRow, name: Name = str) -> str:
@@ -994,36 +1017,45 @@ def slots_words(result: SweepResult, level: ComparedLevel | ComparisonRow, name:
     return f"{name(level.winner or '')} has {mine} slots, {name(level.against or '')} {other}"
 
 
-def _rises_words(result: SweepResult, metric: ComparedMetric, name: Name) -> str:
-    """Return to which level the rate of each target rises: "Decode rises up to c32 for a, up to c64 …"."""
-    ends: dict[LoadPoint, list[str]] = {}
-    for target in result.targets:
-        levels = [level for level in target.levels if level.error is None and level.rate(metric.metric)]
-        if len(levels) > 1:
-            best, alike, _ = best_level(levels, metric.metric)
-            ends.setdefault(min(level.point for level in (best, *alike)), []).append(name(target.name))
-    parts = [f"up to {point.short} for {names_in_words(ends[point])}" for point in sorted(ends)]
-    return f"{metric.title} rises {', '.join(parts)}" if parts else ""
+def _single_machine_words(
+    result: SweepResult,
+    compared: Topologies,
+    metric: ComparedMetric,
+    levels: Sequence[ComparedLevel],
+    name: Name,
+) -> str:
+    """Return what a target on one machine gets of the best rate at the first and the last of `levels`.
 
-
-def _each_words(result: SweepResult, pick: str, levels: Sequence[ComparedLevel], whose: str) -> str:
-    """Return what a request gets of a target at the first and the last of `levels`; "" if unknown.
-
-    `whose` names the target where a sentence is about several, as " of a".
+    Such as "`a`, one machine, of the best decode: 79 % at c1, 66 % at c32"; "" if none has more machines.
     """
-    target, points = result.target(pick), [level.point for level in levels]
-    rates = {
-        level.point: level.stream_tps.p50
-        for level in (target.levels if target else ())
-        if level.stream_tps is not None and level.stream_tps.p50 is not None
-    }
-    ends = dict.fromkeys(point for point in (points[0], points[-1]) if point in rates)
-    units = (" tok/s", "")
-    texts = [
-        f"{METRICS['decode_tps'].text(rates[point])}{unit} at {point.short}"
-        for point, unit in zip(ends, units, strict=False)
+    counts = {target.name: len(target.machines) for target in result.targets}
+    alone = next((at for at, column in enumerate(compared.columns) if counts.get(column) == 1), None)
+    if alone is None or max(counts.values()) == 1:
+        return ""
+    shares = [
+        f"{100 * own.mean / max(value.mean for value in level.values if value):.0f} % at {level.point.short}"
+        for level in dict.fromkeys((*levels[:1], *levels[-1:]))
+        if (own := level.values[alone]) and own.mean
     ]
-    return f"half of the requests{whose} get over {', '.join(texts)}" if texts else ""
+    words = f"{name(compared.columns[alone])}, one machine, of the best {in_sentence(metric.title)}"
+    return f"{words}: {', '.join(shares)}" if shares else ""
+
+
+def _each_words(
+    result: SweepResult, picks: Collection[str], levels: Sequence[ComparedLevel], name: Name
+) -> str:
+    """Return the median rate of a request of `picks` at the first and the last of `levels`; "" if unknown."""
+    ends = dict.fromkeys((levels[0].point, levels[-1].point))
+    parts = []
+    for target in filter(None, map(result.target, picks)):
+        each = {level.point: level.stream_tps for level in target.levels}
+        known = {point: rate.p50 for point in ends if (rate := each.get(point)) is not None}
+        texts = [
+            f"{METRICS['decode_tps'].text(rate)} at {point.short}" for point, rate in known.items() if rate
+        ]
+        if texts:
+            parts.append(f"{f'{name(target.name)} ' if len(picks) > 1 else ''}{', '.join(texts)}")
+    return f"Median speed of a request in tok/s: {'; '.join(parts)}" if parts else ""
 
 
 def verdict(

@@ -460,7 +460,7 @@ def test_versions_and_limits_are_facts_of_the_report() -> None:
     assert list(server_facts(result)) == [
         "All targets: vLLM 0.32.0, context 131,072",
         "`spark-a` and `spark-b`: 48 slots",
-        "`proxy`: 96 slots, behind LiteLLM 1.106 (least-busy)",
+        "`proxy`: behind LiteLLM 1.106 (least-busy), 96 slots",
     ]
     measured = ENGINE.model_copy(update={"levels": (made_level(),)})
     assert "vLLM 0.32.0, 48 slots" in sweep_markdown(result.model_copy(update={"targets": (measured,)}))

@@ -377,10 +377,10 @@ def test_launch_options_and_versions_of_servers() -> None:
     result = result.model_copy(update={"targets": targets})
     post = post_of(result)
     assert (
-        "- **Started with:** `fast`: options `--enforce-eager --kv-cache-dtype fp8`; "
-        "`omega`: default options. Of options, only those that change the speed."
+        "- **Started with** (as the processes show it): `fast`: options "
+        "`--enforce-eager --kv-cache-dtype fp8`; `omega`: default options. Of options, only those that"
     ) in post
-    assert "`alpha`: NCCL 2.28.9, Linux 6.14. `omega`: NCCL 2.29.2." in paragraphs(post)[0]
+    assert "`alpha`: NCCL 2.28.9. `omega`: NCCL 2.29.2." in paragraphs(post)[0]
     assert "omega" not in post_of(result, privacy=SweepPrivacy(anonymous=True))
     known = fast.model_copy(
         update={
@@ -392,7 +392,9 @@ def test_launch_options_and_versions_of_servers() -> None:
     only = result.model_copy(update={"targets": (known,)})
     assert post_of(only).count("Linux 6.14") == 1
     started = "`fast`: `vllm serve m --port 8000 --enforce-eager --api-key …`"
-    assert f"- **Started with:** {started}. …: what may be secret." in post_of(only)
+    assert f"- **Started with** (as the processes show it): {started}. …: what may be secret." in post_of(
+        only
+    )
     assert f"Started with: {started}" in sweep_report(only, "md")
     assert "vllm serve" not in post_of(only, privacy=SweepPrivacy(anonymous=True))
     assert "**Started with:** not known; `sparktop agent`" in post_of(made_sweep(("fast", [made_level(2)])))
@@ -406,16 +408,17 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     post = post_of(result.model_copy(update={"targets": (first, *result.targets[1:])}))
     about, figures = paragraphs(post)
     answer, setup, load, warnings = about.splitlines()
-    assert "; TTFT no clear winner; " in answer
+    assert "; TTFT: no lead; " in answer
     assert post.startswith("## `m` on 2 × NVIDIA DGX Spark: `fast` or `slow`?\n")
     assert answer.startswith("- **One user (c2): `fast`.** Decode +50 %; ")
-    assert re.search(r"; half of the requests get over [\d.]+ tok/s at c2\.$", answer)
+    assert re.search(r"no lead\. Median speed of a request in tok/s: [\d.]+ at c2\.$", answer)
     assert setup == (
         "- **Set-up:** NVIDIA DGX Spark, NVIDIA GB10, driver 580.95; NVIDIA DGX Spark, NVIDIA GB10. "
         "`fast`: vLLM 0.32.0, one server on 2 machines."
     )
     assert "100 tokens in, 4 out (pp100 tg4), " in load
-    assert ", each level after a warm-up, burst (all of a run at once), 3 runs a level" in load
+    assert ", c requests a run (6 at c2 in all); " in load
+    assert ", each level after a warm-up, burst (all of a run at the same moment), 3 runs a level" in load
     assert "2026-03-22" in load
     assert warnings.startswith("- **Warnings:** none. **Signs:** ≈ alike")
     assert figures.startswith("- **Figures:** decode = (output tokens − one per request)")
@@ -443,7 +446,7 @@ def test_a_lead_is_told_from_the_first_to_the_last_level() -> None:
     """Not as a range, which hides the trend; with the rate of a request at both ends."""
     answer = paragraphs(post_of(swept(None, slow=1.0, fast=2.0)))[0].splitlines()[0]
     assert answer.startswith("- **One user (c1 to c4): `fast`.** Decode +25 % at c1, +100 % at c4; ")
-    assert re.search(r"half of the requests get over [\d.]+ tok/s at c1, [\d.]+ at c4", answer)
+    assert re.search(r"Median speed of a request in tok/s: [\d.]+ at c1, [\d.]+ at c4\.$", answer)
 
 
 def test_each_use_has_its_target() -> None:
@@ -460,13 +463,11 @@ def test_each_use_has_its_target() -> None:
     b = [level(1, 10.0, 200.0), level(4, 20.0, 400.0), level(8, 50.0, 600.0), level(64, 180.0, 2000.0)]
     post = post_of(made_sweep(("a", a), ("b", b)))
     one, few, many = paragraphs(post)[0].splitlines()[:3]
-    assert one.startswith(
-        "- **One user (c1 to c4): `a`.** Decode +100 %; TTFT −50 %; prefill no clear winner"
-    )
+    assert one.startswith("- **One user (c1 to c4): `a`.** Decode +100 %; TTFT −50 %; prefill: no lead. ")
     assert few.startswith(
         "- **A few users or agents (c8): `a` for decode, `b` for TTFT.** Decode +20 %; TTFT −33 %"
     )
-    assert "half of the requests of `a` get over" in few
+    assert re.search(r"Median speed of a request in tok/s: `a` [\d.]+ at c8; `b` [\d.]+ at c8", few)
     assert many.startswith("- **Many users or agents (c64): `b`.** Decode +100 %; TTFT −50 %; ")
     crossed = post_of(
         made_sweep(("a", [*a[1:3], level(16, 70.0, 999.0)]), ("b", [*b[1:3], level(16, 99.0, 700.0)]))
@@ -480,13 +481,15 @@ def test_a_level_beyond_the_slots_of_a_rival_is_no_win(slots: int | None, *, dec
     post = post_of(swept(slots, wide=2.0, narrow=1.0))
     answer = paragraphs(post)[0].splitlines()[0]
     assert (
-        ". **c4: `wide` leads with more slots.** `wide` has 4 slots, `narrow` 2; decode +100 %; " in answer
+        ". **c4: no fair comparison.** `wide` has 4 slots, `narrow` 2, so requests wait there: measure with "
+        "equal slots (`wide` decode +100 %)" in answer
     ) is decides
     assert answer.startswith(
         f"- **One user ({'c1 to c2' if decides else 'c1 to c4'}): `wide`.** Decode +25 %"
     )
-    assert [row[-1].endswith(" †") for row in table(post)[:3]] == [False, False, decides]
-    assert ("† with more slots" in post) is decides
+    won = ["`wide` (+25 %)", "`wide` (+50 %)", "(`wide` +100 % †)" if decides else "`wide` (+100 %)"]
+    assert [row[-1] for row in table(post)[:3]] == won
+    assert ("† no fair comparison" in post) is decides
 
 
 @pytest.mark.parametrize(("generated", "words"), [(12, "every answer of this length, "), (11, "")])
@@ -534,8 +537,8 @@ def test_a_lead_that_is_not_clear_stands_beside_the_sign() -> None:
         for step, runs in ((0.4, (8.0, 10.0, 14.0)), (0.2, (10.0, 13.0, 15.0)))
     )
     post = post_of(made_sweep(("a", slow), ("b", fast)))
-    assert re.fullmatch(r"`b` \(\+\d+ %\) n\.s\.", table(post)[1][-1])
-    assert "n.s. not significant" in post
+    assert re.fullmatch(r"– \(`b` \+\d+ %, n\.s\.\)", table(post)[1][-1])
+    assert post.count("n.s. not significant") == 1
 
 
 def test_alike_is_not_the_same_as_not_significant() -> None:
@@ -548,9 +551,7 @@ def test_alike_is_not_the_same_as_not_significant() -> None:
 
     post = post_of(made_sweep(("a", levels(20.0, 30.0, 40.0)), ("b", levels(20.1, 30.9, 60.0))))
     assert [row[-1] for row in table(post)[:3]] == ["≈", "n.s.", "`b` (+50 %)"]
-    assert (
-        "n.s. not significant: the lead before it may be chance; ≈ alike: the two best differ by less" in post
-    )
+    assert "n.s. not significant: the lead may be chance; ≈ alike: the two best differ by less" in post
 
 
 def test_figures_are_found_in_llama_benchys_table() -> None:
@@ -597,19 +598,19 @@ def test_a_router_has_its_loss_and_the_cause() -> None:
     post = post_of(routed_sweep(balance, split=({"alpha": 3, "omega": 1}, {"alpha": 2, "omega": 2})))
     cost = next(one for one in paragraphs(post) if "**Router:**" in one)
     assert (
-        " `proxy` (LiteLLM, least-busy) against 2 × `alpha`, each with 1/2 of the requests: "
-        "decode −67 % at c2, −67 % at c4; "
+        "**Router:** `proxy`: decode 33 % of 2 × `alpha`, each with 1/2 of the requests; "
+        "worst at c2: oscillating, a swing every 9 s, cooldown; "
+        "one server got 50 to 75 % of a run's requests (even: 50 %)."
     ) in cost
-    assert "most at c2: oscillating, a swing every 9 s, cooldown" in cost
 
 
 def test_doubts_name_their_levels() -> None:
-    """The line of warnings names the level beside its reason."""
+    """The tables mark the level, the line of warnings has its reason."""
     fast = [made_level(at, step=0.2) for at in (2, 4)]
     doubted = fast[0].model_copy(update={"validity": (Validity(code="throttled", message="x"),)})
     result = made_sweep(("fast", [doubted, fast[1]]), ("slow", [made_level(at, step=0.3) for at in (2, 4)]))
     post = post_of(result)
-    assert "throttled (1 of 4 levels: `fast` c2)" in post
+    assert "- **Warnings (in tables: ?):** throttled." in post
     assert [[cell.endswith(" ?") for cell in row[:3]] for row in table(post)[:2]] == [
         [False, True, False],
         [False, False, False],
@@ -625,9 +626,25 @@ def test_a_table_marks_levels_with_a_warning_unless_all_have_one(doubted: int, m
     levels = [made_level(at).model_copy(update={"validity": late if at <= doubted else ()}) for at in (1, 2)]
     post = post_of(made_sweep(("solo", levels)))
     assert sum(row[0].endswith(" ?") for row in table(post)) == marks
-    assert ("? the level has a warning" in post) is bool(marks)
+    assert ("**Warnings (in tables: ?):** throttled." in post) is bool(marks)
     (series,) = read(post, "post", "post.md")
     assert [level.load.point.concurrency for level in series.levels] == [1, 2]
+
+
+def test_a_warning_of_all_targets_at_a_level_is_a_sign_of_the_level() -> None:
+    """Not of each value; a further warning of one target is still at its value."""
+    short = (Validity(code="too_short", message="x"),)
+    hot = (*short, Validity(code="throttled", message="x"))
+    fast, slow = (
+        [made_level(1, step=step).model_copy(update={"validity": marks}), made_level(2, step=step)]
+        for step, marks in ((0.2, short), (0.3, hot))
+    )
+    post = post_of(made_sweep(("fast", fast), ("slow", slow)))
+    first, second = table(post)[:2]
+    assert [cell.endswith(" ?") for cell in first[:3]] == [True, False, True]
+    assert not any(cell.endswith(" ?") for cell in second)
+    assert "**Warnings (in tables: ?, behind a level: all its targets):**" in post
+    assert len(read(post, "post", "post.md")) == 2
 
 
 def test_what_a_router_costs_is_said_where_it_is_known() -> None:
@@ -638,6 +655,58 @@ def test_what_a_router_costs_is_said_where_it_is_known() -> None:
     lossy = routed_sweep({"verdict": "starved", "lost_percent": 11.6})
     post = post_of(lossy.model_copy(update={"targets": lossy.targets[:1]}))
     assert "loses about 12 % of the tokens to uneven load at c2: starved" in post
+
+
+@pytest.mark.parametrize(("step", "faster"), [(0.1, False), (0.09, True)])
+def test_a_router_that_uses_one_server_is_named(step: float, *, faster: bool) -> None:
+    """As a warning, and with its loss: no faster than one server only where that was measured."""
+    result = routed_sweep(step=step, split=({"alpha": 2}, {"alpha": 4}, {"alpha": 4}))
+    proxy, alpha = result.targets
+    setups = {"alpha": {"NCCL": "1"}, "omega": {"NCCL": "1"}}
+    proxy = proxy.model_copy(
+        update={"engine": "vllm", "strategy": None, "setups": setups, "context_tokens": 9}
+    )
+    post = post_of(result.model_copy(update={"targets": (proxy, alpha)}))
+    assert "`proxy`: 2 servers behind a router that names itself vllm, " in post
+    assert "`proxy` used one of its servers alone." in post
+    assert "one server got 100 % of a run's requests (even: 50 %)" in post
+    assert ("(even: 50 %): no faster than `alpha` alone." in post) is not faster
+    shared = post_of(routed_sweep(split=({"alpha": 2, "omega": 2},)))
+    assert "used one of its servers" not in shared
+
+
+def test_one_machine_is_held_against_the_best_and_slots_are_explained() -> None:
+    """Where others have more machines; not at levels at which slots decide."""
+    result = swept(4, wide=2.0, narrow=1.0)
+    assert "one machine" not in post_of(result)
+    targets = tuple(
+        target.model_copy(
+            update={"machines": dict.fromkeys(machines, "Spark"), "version": "1", "context_tokens": 9}
+        )
+        for target, machines in zip(result.targets, ("ab", "a"), strict=True)
+    )
+    post = post_of(result.model_copy(update={"targets": targets}))
+    assert "`narrow`, one machine, of the best decode: 80 % at c1, 67 % at c2." in post
+    assert "`narrow`: one server on one machine, 2 slots" in post
+    assert post.count("Slots: requests that run at once") == 1
+
+
+def test_a_lead_that_may_be_chance_is_told_with_its_use() -> None:
+    """With whom it is against, and the speed of a request of both; a rival's runs that differ are named."""
+    changed = (Validity(code="speed_changed", message="x"),)
+
+    def level(at: int, runs: Sequence[float], ttft: float) -> LevelResult:
+        latency = Latency(mean=ttft, run_means=(0.99 * ttft, ttft, 1.01 * ttft))
+        return made_level(at).model_copy(update={"decode_tps": Rate.of_runs(tuple(runs)), "ttft_ms": latency})
+
+    a = [level(8, (40, 50, 60), 100), level(16, (50, 60, 70), 200)]
+    b = [level(8, (50, 60, 70), 200), level(16, (60, 70, 80), 400)]
+    item = paragraphs(post_of(made_sweep(("a", a), ("b", b))))[0].splitlines()[0]
+    assert "`a` for TTFT.** TTFT −50 %; decode: `b` +17 to +20 % against `a`, n.s.; prefill: no" in item
+    assert re.search("tok/s: `a` [^;]+; `b` [^;]+$", item)
+    rival = b[0].model_copy(update={"validity": changed})
+    varied = post_of(made_sweep(("a", [level(8, (400, 401, 402), 100)]), ("b", [rival])))
+    assert paragraphs(varied)[0].splitlines()[0].endswith("(warning: `b` varied ±17 % between runs).")
 
 
 def test_nothing_measured_is_said() -> None:
@@ -654,14 +723,14 @@ def test_nothing_measured_is_said() -> None:
 def test_the_command_joins_results_and_repeats_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`report A B --format post` has both commands; a line beside it says what to attach."""
+    """`report A B --format post` repeats both, options once; a line beside it says what to attach."""
     monkeypatch.chdir(tmp_path)
     save(tmp_path / "before.json", made_sweep(("proxy", [made_level(2)])))
     save(tmp_path / "after.json", made_sweep(("tp2", [made_level(2, step=0.1)])))
     assert main(["report", "before.json", "after.json", "--format", "post"]) == 0
     said = capsys.readouterr()
     assert "`sparktop sweep proxy=http://HOST:PORT -c " in said.out
-    assert "`sparktop sweep tp2=http://HOST:PORT -c " in said.out
+    assert "; the same for `tp2=http://HOST:PORT`." in said.out
     assert "sparktop report before.json after.json --format json -o post.json" in said.err
     assert main(["report", "before.json", "after.json", "--format", "json", "-o", "post.json"]) == 0
     assert main(["report", "post.json", "--format", "post"]) == 0
