@@ -866,7 +866,7 @@ def _share_of_engines_words(levels: Sequence[LevelResult], engines: IndependentE
     title = in_sentence(METRICS[engines.metric].title)
     share = f"{title} {_ends(sorted(percent for percent, _ in reached))} % of {alone}"
     words = f"{share}, each with 1/{count} of the requests{_proof_words([level for _, level in reached])}"
-    lossy = [pair for pair in reached if pair[1].significant is not False and pair[0] < 100]  # noqa: PLR2004 - all
+    lossy = [pair for pair in reached if pair[1].significant is not False]
     worst = min(lossy, key=lambda pair: pair[0])[1].concurrency if lossy else None
     causes = (_cause(level) for level in levels if level.concurrency == worst)
     return next((f"{words}; worst at c{worst}: {cause}" for cause in causes if cause), words)
