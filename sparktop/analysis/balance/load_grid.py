@@ -27,6 +27,8 @@ _BREAK_S = 10.0
 """After a longer gap the history starts again: samples before it do not describe those after it."""
 _ENOUGH_STEPS = 64
 """Newest samples of which the polling interval is computed."""
+_THINNED, _THINNED_S = (2, 4), 1.05
+"""Of fast polls of which some fail, every second or fourth one may do, up to so many seconds apart."""
 _PRESENT = 0.9
 """If fewer slots have a sample, the grid is built again with longer slots, for slower polling."""
 _PAIR = 2
@@ -149,7 +151,7 @@ def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadG
 
     Return None with fewer than two backends that answer. A backend that appears or leaves changes the even
     split, so the grid begins where the set of answering backends last changed. If too many slots stay
-    empty because the polling interval was longer before, the slots get the longer interval.
+    empty because fast polls fail, or the polling interval was longer before, the slots get longer.
     """
     points = [_usable_samples(track, now_s - window_s, now_s) for track in tracks]
     steps = [_median_step(samples.times) for samples in points if len(samples.times) > 1]
@@ -157,10 +159,18 @@ def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadG
         return None
     step = max(median(steps), 0.02)
     grid, slower = _grid_with_step(points, now_s, step), _slowest_step(points)
+    for thin in _THINNED:
+        if grid is None or min(grid.present) >= _PRESENT or thin * step > _THINNED_S:
+            break
+        grid = _fuller(grid, _grid_with_step(points, now_s, step, thin))
     if grid is None or min(grid.present) >= _PRESENT or slower < _OTHER_PACE * step:
         return grid
-    coarse = _grid_with_step(points, now_s, slower)
-    return grid if coarse is None or min(coarse.present) <= min(grid.present) else coarse
+    return _fuller(grid, _grid_with_step(points, now_s, slower))
+
+
+def _fuller(grid: LoadGrid, other: LoadGrid | None) -> LoadGrid:
+    """Return `other` if it lacks fewer samples than `grid`, else `grid`."""
+    return grid if other is None or min(other.present) <= min(grid.present) else other
 
 
 def slow_members(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> dict[str, str]:
@@ -214,10 +224,11 @@ def _slowest_step(points: Sequence[_Samples]) -> float:
     return max(median(later - earlier for earlier, later in pairwise(part)) for part in ends)
 
 
-def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float) -> LoadGrid | None:
+def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float, thin: int = 1) -> LoadGrid | None:
     """Return a grid with the samples of all backends in time slots of `step` seconds.
 
-    None with fewer than two backends that still answer at `now_s`.
+    Of each `thin` slots only one is kept, the last one of those with the most samples. None with fewer than
+    two backends that still answer at `now_s`.
     """
     silence = max(_SILENT_S, 4 * step)
     here = [samples for samples in points if samples.times and now_s - samples.times[-1] <= silence]
@@ -235,6 +246,14 @@ def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float) -> Lo
     count = max(1, round((end - begin) / step) + 1)
     base = end - (count - 0.5) * step
     columns = [_samples_by_slot(samples.times, base, count, step) for samples in here]
+    if thin > 1:
+        known = [sum(index >= 0 for index in row) for row in zip(*columns, strict=True)]
+        chosen = [
+            max(range(slot, slot + thin), key=lambda each: (known[each], each))
+            for slot in range(count % thin, count, thin)
+        ]
+        columns = [[column[slot] for slot in chosen] for column in columns]
+        count, step = len(chosen), thin * step
     loads = tuple(
         _values_by_slot(samples.loads, column) for samples, column in zip(here, columns, strict=True)
     )
