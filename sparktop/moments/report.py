@@ -349,7 +349,7 @@ def _summary_line(moment: Moment) -> str:
 
 
 def _mean_total_rate(moment: Moment) -> float | None:
-    """Return the mean rate of all servers in tok/s; a server that stopped to answer adds nothing meanwhile."""
+    """Return the mean rate of all servers in tok/s; one that stops answering adds nothing meanwhile."""
     generation = next(figure for figure in FIGURES if figure.name == "generation_tps")
     means = []
     for name in _all_names(moment, BACKEND):
