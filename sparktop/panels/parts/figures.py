@@ -88,6 +88,7 @@ def none_seen(latency: Latency) -> str:
 def latency_row(name: str, latency: Latency, width: int) -> Row:
     """Return a row with the label `name` and a latency's p50 and p95; also its mean if `width` allows it.
 
+    Where it does not, the mean replaces a p50 of the same bucket as the p95, which says nothing more.
     With too few observations for quantiles the row has the mean and the reason. Without any observation it
     says in how many seconds there was none: requests may still run.
     """
@@ -97,9 +98,17 @@ def latency_row(name: str, latency: Latency, width: int) -> Row:
     if latency.p50 is None and latency.mean_s is not None:
         few = latency.note or f"of {latency.count:.0f}: no p50 yet"
         return [*row, *_named_value("mean", numbers.duration(latency.mean_s, 8), 8), (f"  {few}", "muted")]
-    row += _quantile("p50", latency, latency.p50)
+    is_wide = width >= 6 + 13 + 15 + 16
+    if (
+        not is_wide
+        and latency.mean_s is not None
+        and quantile_text(latency.p50) == quantile_text(latency.p95)
+    ):
+        row += _named_value("mean", numbers.duration(latency.mean_s, 8), 8)
+    else:
+        row += _quantile("p50", latency, latency.p50)
     row += _quantile("  p95", latency, latency.p95)
-    if width >= 6 + 13 + 15 + 16:
+    if is_wide:
         row += _named_value("  mean", numbers.duration(latency.mean_s, 9), 9)
         few = f" ({LONG_FEW})"
         row += [label(few)] if latency.has_long_few and row_width(row) + len(few) <= width else []

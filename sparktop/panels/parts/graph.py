@@ -25,6 +25,7 @@ from sparktop.panels.parts.text import (
     graph_columns,
     graph_starts,
     merge_runs,
+    row_text,
     row_width,
     shorten_piece,
     side_by_side,
@@ -327,8 +328,9 @@ def with_time_axis(
     """Return a framed panel whose lower edge has the labels of the time axis below each graph.
 
     `rows` are the rows of the panel, `width` cells wide, and `role` is the colour of the edge. `text` stands
-    at the left of the edge. If it is longer than the part before the graphs, it takes the place of the first
-    graph's labels: those of the second are the same.
+    at the left of the edge, as it does in `rows`. If it is longer than the part before the graphs, it takes
+    the place of the first graph's labels: those of the second are the same. If it would still be cut within a
+    sentence, the rows stay as they are, without labels.
     """
     starts = graph_starts(width)
     if not starts:
@@ -337,7 +339,10 @@ def with_time_axis(
     if len(starts) > 1 and row_width(text) > starts[0] - 4:
         starts = starts[1:]
     left = starts[0] - 1
-    edge: Row = [("╰─", role), *(shorten_piece(text, left - 3) if text else ())]
+    shown = shorten_piece(text, left - 3) if text else []
+    if "…" in row_text(shown) and "…" not in row_text(text):
+        return rows
+    edge: Row = [("╰─", role), *shown]
     edge.append(("─" * (left - row_width(edge)), role))
     for start, end in zip(starts, (*starts[1:], width), strict=True):
         edge.append(("─", role))

@@ -31,7 +31,7 @@ from sparktop.model.yardsticks import SteadyLoad, YardstickBasis
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.scene import Scene
 from sparktop.panels.board.view import Preset, View
-from sparktop.panels.parts.figures import latency_role
+from sparktop.panels.parts.figures import latency_role, latency_row
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow, column_width
 from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.server.detail import backend_detail, counter_sections, ranks_lead, ranks_section
@@ -88,6 +88,7 @@ def test_a_title_keeps_the_name_and_a_word_for_the_state(playing: Snapshot, stat
     assert "…" not in top
 
 
+WIDE = Quantile(2.0, bucket_s=(1.0, 2.5))
 YARDSTICKS = Finding(
     "yardsticks",
     "spark-a",
@@ -171,6 +172,15 @@ def test_a_remark_is_not_cut_to_its_sign(playing: Snapshot) -> None:
         assert first.startswith("╰─ · positions 2–5 add 0.50 tokens a step and cost 44 ms")
 
 
+def test_the_time_axis_gives_way_to_a_sentence(playing: Snapshot) -> None:
+    """The last panel says why its limit is not known in whole words, which the axis would cut."""
+    why = Limit(LimitKind.UNKNOWN, "loads differ: one server has all the requests")
+    views = tuple(replace(one, findings=(), limited_by=why) for one in playing.backends)
+    scene = Scene(replace(playing, backends=views), 80, 22)
+    last = [row_text(panel.rows[-1]) for panel in scene.draw() if panel.key.kind == "backend"][-1]
+    assert f"limit not known: {why.reason} ─" in last
+
+
 def test_unknown_yardsticks_are_explained_in_a_line(playing: Snapshot) -> None:
     """A server that works says what is missing to know what it should give; an idle one says nothing."""
     server = playing.backends[0]
@@ -219,6 +229,20 @@ def test_a_bound_is_slow_only_where_that_is_certain() -> None:
     assert latency_role(latency, Quantile(2.0, below=True)) == "text"
     assert latency_role(latency, Quantile(1.0, above=True)) == "warn"
     assert latency_role(replace(latency, slow_s=None), Quantile(99.0)) == "text"
+
+
+@pytest.mark.parametrize(
+    ("p50", "width", "wanted"),
+    [
+        (WIDE, 36, "TTFT  mean   1.20 s  p95   ≤2.50 s"),
+        (Quantile(0.9), 36, "TTFT  p50    900 ms  p95   ≤2.50 s"),
+        (WIDE, 60, "TTFT  p50   ≤2.50 s  p95   ≤2.50 s  mean    1.20 s"),
+    ],
+)
+def test_the_mean_replaces_a_median_of_the_same_bucket(p50: Quantile, width: int, wanted: str) -> None:
+    """Where there is no room for all three: twice the same bound says less."""
+    latency = Latency(mean_s=1.2, p50=p50, p95=WIDE, count=9.0)
+    assert row_text(latency_row("TTFT", latency, width)).rstrip() == wanted
 
 
 COUNTED = BackendView("b", "http://b:1", "g", counter_figures={one.name: 98.7654 for one in COUNTER_FIGURES})
