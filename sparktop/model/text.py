@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Container, Iterable, Sequence
+from contextlib import suppress
 from enum import Enum
 from itertools import chain, count
+from pathlib import Path
 
 # Control (Cc), format (Cf: bidi marks, zero-width, soft hyphen), surrogates, private use, unassigned, line
 # and paragraph separators: terminals disagree on their width, and some move the cursor.
@@ -51,6 +53,14 @@ def free_name(name: str, taken: Container[str], form: str = "{}-{}") -> str:
 def reason_of(error: BaseException) -> str:
     """Return why the system refused something, cleaned: "No such file or directory"."""
     return clean(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+
+
+def shown_path(path: Path) -> str:
+    """Return a path as text without control characters, absolute or with "~" for the home folder."""
+    with suppress(OSError, ValueError, RuntimeError):
+        path = path.absolute()
+        path = Path("~", path.relative_to(Path.home()))
+    return clean(path, 300)
 
 
 def clean(text: object, limit: int = 200) -> str:

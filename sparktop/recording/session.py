@@ -15,7 +15,7 @@ from sparktop.errors import OutputError
 from sparktop.model.event import Severity
 from sparktop.model.instant import Countdown, Instant
 from sparktop.model.targets import Watch
-from sparktop.model.text import clean, reason_of
+from sparktop.model.text import clean, reason_of, shown_path
 from sparktop.recording.flight import (
     PART_S,
     SUFFIX,
@@ -154,7 +154,7 @@ class Recordings:
             if not _has_content(path):
                 return f"nothing was recorded in {clean(path, 200)}: {own_recorder.problem or 'no reading'}"
             lost = f"; its end is missing: {own_recorder.problem}" if own_recorder.problem is not None else ""
-            return f"recorded {clean(path, 200)}{lost}"
+            return f"recorded {shown_path(path)}{lost}"
         path = folder / f"sparktop-{datetime.now().astimezone():%Y%m%d-%H%M%S}{SUFFIX}"
         try:
             load_zstd()
@@ -167,7 +167,7 @@ class Recordings:
         self.own_path = path
         self.journal.add(self._own)
         self._own.start(store)
-        return f"recording to {clean(path, 200)}"
+        return f"recording to {shown_path(path)}"
 
     def write(self, instant: Instant, call: Call) -> None:
         """Record the view of the sweep on the board after each judgement of the store; do not raise.

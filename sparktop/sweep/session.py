@@ -17,7 +17,7 @@ from sparktop.model.instant import Countdown
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import SweepStatus, SweepView
 from sparktop.model.targets import ModelFacts
-from sparktop.model.text import clean
+from sparktop.model.text import clean, shown_path
 from sparktop.stopping import timeout
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan
@@ -232,10 +232,3 @@ class Sweeping:
     def _change_stage(self, stage: Stage) -> None:
         self.stage = stage
         self._changed()
-
-
-def shown_path(path: Path) -> str:
-    """Return a path as text without control characters, with "~" for the home folder."""
-    with suppress(ValueError, RuntimeError):
-        return clean(f"~/{path.relative_to(Path.home())}", 300)
-    return clean(path, 300)

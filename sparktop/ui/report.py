@@ -20,7 +20,7 @@ from sparktop.files import SHARED, write_whole
 from sparktop.graphics.cells import is_narrow
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Target
-from sparktop.model.text import clean
+from sparktop.model.text import clean, shown_path
 
 if TYPE_CHECKING:
     from sparktop.moments.moment import Moment
@@ -104,8 +104,7 @@ async def save_moment(read: Callable[[], Moment], shown: Snapshot, targets: Sequ
         paths = await asyncio.to_thread(_moment_files, read, shown, targets)
     except (SparktopError, OSError) as error:
         return f"not saved: {clean(error)}"
-    first, *others = paths
-    return f"saved {clean(first.name)}, {' and '.join(path.suffix for path in others)}"
+    return _saved(paths)
 
 
 def _moment_files(read: Callable[[], Moment], shown: Snapshot, targets: Sequence[Target]) -> list[Path]:
@@ -138,4 +137,10 @@ async def save_report(source: SweepSource, beside: Sequence[Series] = ()) -> str
         paths = await asyncio.to_thread(save_reports, shown, beside, Path(), datetime.now(UTC))
     except OSError as error:
         return f"not saved: {clean(error)}"
-    return f"saved {clean(paths[0].name)} and {', '.join(path.suffix for path in paths[1:])}"
+    return _saved(paths)
+
+
+def _saved(paths: Sequence[Path]) -> str:
+    """Return which files, alike but for their suffixes, were written to which folder."""
+    names = [clean(paths[0].name), *(path.suffix for path in paths[1:])]
+    return f"saved {', '.join(names[:-1])} and {names[-1]} in {shown_path(paths[0].parent)}"

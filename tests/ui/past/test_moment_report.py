@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,9 @@ async def test_the_board_saves_the_minutes_before(
     for _ in range(30):
         live.play(1.0)
         app.rewind.add(live.store.snapshot(), lambda: None)
-    assert (await saved(app, *keys)).startswith("saved sparktop-")
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    said = await saved(app, *keys)
+    assert re.fullmatch(rf"saved sparktop-[\d-]+\.html, \.md and \.json in ~/{tmp_path.name}", said)
     texts = written(tmp_path)
     assert set(texts) == {".html", ".md", ".json"}
     assert f"09:00:01 to 09:00:{last} UTC" in texts[".md"]
@@ -68,7 +71,7 @@ async def test_a_recording_on_the_screen_is_reported(
     """The moment shown and all minutes before it, also while a jump is still being filled."""
     monkeypatch.chdir(tmp_path)
     app = ReplayApp(Replay(Recording([recorded.path])))
-    assert (await saved(app, filled=filled)).endswith(".md and .json")
+    assert (await saved(app, filled=filled)).endswith(f".md and .json in {tmp_path}")
     text = written(tmp_path)[".md"]
     assert "09:00:01 to 09:02:40 UTC" in text
     assert "`proxy`: **oscillating**, 09:00:50 to" in text

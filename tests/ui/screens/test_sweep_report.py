@@ -55,7 +55,7 @@ async def test_a_sweep_on_the_screen_is_saved_as_html_and_markdown(
         note = await saved("z")
         assert "F2 report" in stage.footer
         assert reports(here) == {".html": "<!DOCTYPE html>", ".md": "## sparktop sweep"}
-        assert note == f"saved {stem(here)}.html and .md"
+        assert note == f"saved {stem(here)}.html and .md in {here}"
         gone = here / "gone"
         gone.mkdir()
         monkeypatch.chdir(gone)
