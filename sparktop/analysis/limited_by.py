@@ -348,7 +348,8 @@ def split_limit(evidence: Evidence) -> Limit | None:
         if evidence.routed:
             return Limit(LimitKind.ROUTER, said, None, split.lost_percent, None, "%")
         return _unknown_limit(said)
-    if evidence.router is None:
+    judged_even = split is not None and split.word is split.word_now is BalanceWord.BALANCED
+    if evidence.router is None or judged_even:
         return None
     mine = newest_polls(evidence.polls, evidence.window_s)
     for peer in evidence.peers:

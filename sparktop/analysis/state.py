@@ -275,13 +275,12 @@ def _window_text(load: LoadFigures) -> str:
 
 
 def limit_to_show(limit: Limit | None, state: BackendState) -> Limit | None:
-    """Return what holds a backend back, except a limit of work that an idle backend no longer has.
+    """Return what holds a backend back, except a limit of work, or an unknown one, of an idle backend.
 
     The verdict on the limit covers more seconds than the state.
     """
-    if limit is not None and state is BackendState.IDLE and limit.kind in _AT_WORK:
-        return None
-    return limit
+    hidden = _AT_WORK | {LimitKind.UNKNOWN}
+    return None if limit is not None and state is BackendState.IDLE and limit.kind in hidden else limit
 
 
 def _count_text(value: float) -> str:

@@ -40,6 +40,7 @@ def peer(**load: float) -> tuple[Peer, ...]:
 
 
 FULL = Served(running=16, waiting=9)
+BALANCED = replace(UNEVEN, word=BalanceWord.BALANCED, word_now=BalanceWord.BALANCED)
 ROUTED = {"slots": 16, "router": "proxy", "routed": True}
 PINNED = machine(clock=712.0, speed=SpeedState("slow clock", "712 of 3003 MHz at 96 % load, 16 W"))
 SLOW_LINK = Finding(
@@ -152,6 +153,12 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         {**ROUTED, "routed": None, "split": UNEVEN, "peers": peer(running=1)},
         Is.UNKNOWN,
         "loads differ: 7 requests here, 1 at server-2 on average",
+    ),
+    "a balance that is judged: its verdict is the only one on the split": (
+        Served(running=7, swing=-7),
+        {**ROUTED, "split": BALANCED, "peers": peer(running=29)},
+        Is.CLIENT_OR_ROUTER,
+        "idle 48 % of the time; none waits",
     ),
     "a client that pauses": (
         Served(running=0, swing=3),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.state import JudgedState, LoadFigures, backend_state
+from sparktop.analysis.state import JudgedState, LoadFigures, backend_state, limit_to_show
 from sparktop.analysis.summary import Verdict, verdict
 from sparktop.analysis.wall import Wall, wall_of
 from sparktop.model.balance import Balance, BalanceWord
@@ -16,7 +16,15 @@ from sparktop.model.event import Alert, Progress, ProgressView, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.router import RouterView, Scrape, Sum
-from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot, SpeedState
+from sparktop.model.snapshot import (
+    BackendState,
+    BackendView,
+    Limit,
+    LimitKind,
+    NodeView,
+    Snapshot,
+    SpeedState,
+)
 from sparktop.model.snapshot import BackendState as Is
 from sparktop.model.targets import StateThresholds
 
@@ -291,6 +299,15 @@ def test_nothing_is_well_before_the_balance_is_known(word: BalanceWord, now: Bal
     assert shown(balance=(settled,), backends=(loaded,)).words == "all well: 1 busy"
     resting = replace(loaded, running=0.0, state=BackendState.IDLE)
     assert shown(balance=(group,), backends=(resting,)).words == "all well: 1 idle"
+
+
+@pytest.mark.parametrize("kind", LimitKind)
+def test_an_idle_server_has_only_the_limit_that_nobody_sends_requests(kind: LimitKind) -> None:
+    """Neither a limit of work, which it no longer has, nor one that is not known; a busy one has each."""
+    limit = Limit(kind, "said")
+    sends = kind in {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER, LimitKind.ROUTER}
+    assert limit_to_show(limit, Is.IDLE) == (limit if sends else None)
+    assert limit_to_show(limit, Is.BUSY) is limit
 
 
 def test_a_sweep_s_own_load_is_no_verdict_on_the_router() -> None:

@@ -503,7 +503,8 @@ def _verdict_words(
     if not stuck and (words or _has_load(measured) or is_even):
         return words or [BalanceWord.BALANCED], None
     if stuck:
-        why = f"{' and '.join(still)} hold requests, and no token in {grid.span_s:.0f} s"
+        hold = "holds" if len(still) == 1 else "hold"
+        why = f"{' and '.join(still)} {hold} requests, and no token came in {grid.span_s:.0f} s"
     else:
         why = balance_words.too_little_sentence(mean_total, fewest_requests(len(grid.loads)))
     return [BalanceWord.UNKNOWN], why

@@ -158,7 +158,9 @@ def test_a_group_whose_loaded_servers_all_stand_still_is_not_balanced() -> None:
     tracks = [lasting(name, 20.0, tps=0.0) for name in ("a", "b")]
     found = judged_lasting(*tracks)
     assert found.word is Is.UNKNOWN
-    assert found.reasons[0] == "a and b hold requests, and no token in 60 s"
+    assert found.reasons[0] == "a and b hold requests, and no token came in 60 s"
+    found = judged_lasting(tracks[0], replace(tracks[1], generation_tps=None))
+    assert found.reasons[0] == "a holds requests, and no token came in 60 s"
     assert judged_lasting(*tracks, prefills=True).word is Is.BALANCED
     assert judged_lasting(lasting("a", 20.0), lasting("b", 20.0)).word is Is.BALANCED
 
