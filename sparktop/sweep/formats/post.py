@@ -54,7 +54,6 @@ from sparktop.sweep.formats.tables import (
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult, level_of
 from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, FEW_RUNS, METRICS, Metric, in_sentence
 from sparktop.sweep.terms.statistics import P95_FROM
-from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.words import recommendations, slots_words
 
@@ -96,12 +95,12 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
     metrics = _metrics(result)
     changes, left_out = _published_cells(result, beside, metrics)
-    doubted = _doubted_levels(result) if _has_marks(result) else []
+    named = _without_common_warnings(result)
+    doubted = _doubted_levels(named)
     grids = list(_matrix_tables(result, comparison, series, metrics, changes, doubted))
     is_matrix = bool(grids)
     if not grids and metrics:
-        grids = [_level_table(result, metrics, changes)]
-    named = _without_common_warnings(result)
+        grids = [_level_table(result, metrics, changes, doubted)]
     view = result_view(named)
     topologies, published = view.topologies, list(_against_published(changes, metrics))
     items = [] if topologies is None else recommendations(named, topologies, code)
@@ -118,7 +117,7 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
         _setup_item(result),
         *([f"**Router:** {costs}"] if costs else []),
         _load_item(result),
-        " ".join([_warnings_words(result), *_sign_words(grids), *left_out]),
+        " ".join([_warnings_words(result, doubted), *_sign_words(grids), *left_out]),
     ]
     figures = [f"**Figures:** {_how_to_read(result, comparison, metrics, grids)}"] if grids else []
     below = [" ".join([*figures, *_published_items(beside, changes)])] if grids else []
@@ -282,18 +281,17 @@ def _why_even(series: Sequence[Series]) -> Iterator[str]:
         yield f"The runs of a level differ too much to tell (decode: std up to {widest:.0f} % of the mean)"
 
 
-def _warnings_words(result: SweepResult) -> str:
-    """Return all that limits the result, and that "?" in the tables marks levels with one of the warnings."""
-    marked = _has_marks(result)
-    is_whole = "" in dict(_doubted_levels(result))
-    parts = [*caveats(result, why_slow=False, places=not marked), *one_sided_routers(result)]
-    words = " ".join(_with_full_stops(parts))
-    signs = f" (in tables: ?{', behind a level: all its targets' if is_whole else ''})"
+def _warnings_words(result: SweepResult, doubted: _Doubted) -> str:
+    """Return all that limits the result, and that "?" in the tables marks `doubted` levels."""
+    words = " ".join(_with_full_stops([*caveats(result, in_post=True), *one_sided_routers(result)]))
+    signs = f" (in tables: ?{', behind a level: all its targets' if '' in dict(doubted) else ''})"
     if not words or words.startswith(SMALL_ERRORS):
         return f"**Warnings:** none. {words}".strip()
-    return f"**Warnings{signs if marked else ''}:** {words.removeprefix('Warnings: ')}"
+    return f"**Warnings{signs if doubted else ''}:** {words.removeprefix('Warnings: ')}"
 
 
+_Doubted = Sequence[tuple[str, Level]]
+"""(Name of a target, "" for all of them; load) of levels that have a warning."""
 _Changes = Mapping[tuple[str, str], Mapping[Level, tuple[str, float]]]
 """(The published value with what the target has more; the same in percent) by load, by metric and by name of
 the target, of a single one by that of the series."""
@@ -406,7 +404,7 @@ def _matrix_tables(
     series: Sequence[Series],
     metrics: Sequence[Metric],
     changes: _Changes,
-    doubted: Sequence[tuple[str, Level]],
+    doubted: _Doubted,
 ) -> Iterator[Grid]:
     """Yield a table of levels by targets for each metric that targets have in common, with the winner."""
     if comparison is None:
@@ -435,11 +433,7 @@ def _matrix_tables(
 
 
 def _with_deviations(
-    grid: Grid,
-    loads: Sequence[Level],
-    series: Sequence[Series],
-    metric: Metric,
-    doubted: Sequence[tuple[str, Level]],
+    grid: Grid, loads: Sequence[Level], series: Sequence[Series], metric: Metric, doubted: _Doubted
 ) -> Iterator[tuple[Cell, ...]]:
     """Yield the rows of a matrix with the standard deviation of the runs behind each value.
 
@@ -479,7 +473,9 @@ def _with_changes(
     return grid
 
 
-def _level_table(result: SweepResult, metrics: Sequence[Metric], changes: _Changes) -> Grid:
+def _level_table(
+    result: SweepResult, metrics: Sequence[Metric], changes: _Changes, doubted: _Doubted
+) -> Grid:
     """Return the table of levels, a row for each of a target: the main rate, others, latency, published."""
     main = metrics[0]
     levels = [
@@ -487,7 +483,7 @@ def _level_table(result: SweepResult, metrics: Sequence[Metric], changes: _Chang
         for target in result.targets
         for level in sorted(target.levels, key=lambda level: (level.depth, level.pp or 0, level.point))
     ]
-    rows = [_level_row(target, level, main, marked=_has_marks(result)) for target, level in levels]
+    rows = [_level_row(target, level, main, doubted) for target, level in levels]
     axis = points_head(level.point for level in _levels(result))
     heads: tuple[Cell, ...] = (
         axis,
@@ -507,17 +503,12 @@ def _level_table(result: SweepResult, metrics: Sequence[Metric], changes: _Chang
     return known_columns(grid, without={1} if len(result.targets) == 1 else ())
 
 
-def _has_marks(result: SweepResult) -> bool:
-    """Return whether the table marks levels with a warning: some have one, and the item does not say all."""
-    return len(set(map(_is_doubted, _levels(result)))) > 1
-
-
-def _doubted_levels(result: SweepResult) -> list[tuple[str, Level]]:
+def _doubted_levels(result: SweepResult) -> _Doubted:
     """Return (name of the target, load) of each level with a warning; "" for one that all targets have."""
     codes: dict[Level, dict[str, set[str]]] = {}
     for target in result.targets:
         for level in target.levels:
-            marks = {mark.code for mark in marks_of(level) if mark.doubt}
+            marks = {mark.code for mark in level.validity}
             codes.setdefault(level_of(level), {})[target.name] = marks
     doubted = []
     for load, by_target in codes.items():
@@ -527,16 +518,12 @@ def _doubted_levels(result: SweepResult) -> list[tuple[str, Level]]:
     return doubted
 
 
-def _is_doubted(level: LevelResult) -> bool:
-    return any(mark.doubt for mark in marks_of(level))
-
-
-def _level_row(target: TargetResult, level: LevelResult, main: Metric, *, marked: bool) -> tuple[Cell, ...]:
-    """Return a level's row; `marked`: a level with a warning has a "?"."""
+def _level_row(target: TargetResult, level: LevelResult, main: Metric, doubted: _Doubted) -> tuple[Cell, ...]:
+    """Return a level's row; one of `doubted` has a "?"."""
     where = load_words(level_of(level), lengths=len({level.pp for level in target.levels}) > 1)
     if level.error is not None:
         return where, Untrusted(target.name), "refused", *[UNKNOWN] * 5
-    if marked and _is_doubted(level):
+    if not {(target.name, level_of(level)), ("", level_of(level))}.isdisjoint(doubted):
         where += " ?"
     each, first = level.stream_tps, level.ttft_due_ms or level.ttft_ms
     ttft = METRICS["ttft_ms"]

@@ -496,10 +496,10 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
     yield from caveats(result)
 
 
-def caveats(result: SweepResult, *, why_slow: bool = True, places: bool = True) -> Iterator[str]:
+def caveats(result: SweepResult, *, in_post: bool = False) -> Iterator[str]:
     """Yield what limits the results: an early end, errors of targets, warnings, and why levels are slow.
 
-    Without `places`, warnings of some levels do not name these: tables below mark them.
+    A post has no reasons to be slow, and its tables mark the levels that have warnings.
     """
     if result.status == "failed" and result.stop_reason:
         yield f"**Failed**: {code(result.stop_reason)}"
@@ -510,7 +510,7 @@ def caveats(result: SweepResult, *, why_slow: bool = True, places: bool = True) 
         if target.error and target.error not in (result.stop_reason or ""):
             is_named = target.error.startswith(target.name)
             yield code(target.error) if is_named else f"{code(target.name)}: {code(target.error)}"
-    summary = mark_summary(result, why_slow=why_slow, places=places)
+    summary = mark_summary(result, in_post=in_post)
     if summary is not None:
         yield summary
     marks = (mark.code for target in result.targets for level in target.levels for mark in level.validity)
@@ -608,11 +608,11 @@ SMALL_ERRORS = "Small errors"
 """Begins the sentence on errors whose size is known, which are no reason to doubt a level."""
 
 
-def mark_summary(result: SweepResult, *, why_slow: bool = True, places: bool = True) -> str | None:
+def mark_summary(result: SweepResult, *, in_post: bool = False) -> str | None:
     """Return sentences that state how many levels have each reason to doubt, and each reason to be slow.
 
-    Return None if no level has such a reason (a "mark"). Without `why_slow` there are only reasons to doubt;
-    without `places` those of some levels are named alone.
+    Return None if no level has such a reason (a "mark"). A post has only reasons to doubt, those of
+    some levels without these.
     """
     several = len(result.targets) > 1
     levels = [(target, level) for target in result.targets for level in target.in_order()]
@@ -624,10 +624,10 @@ def mark_summary(result: SweepResult, *, why_slow: bool = True, places: bool = T
     ]
     sentences = []
     titles = {MarkKind.WARNING: "Warnings", MarkKind.SLOW: "Why levels are slow", MarkKind.NOTE: SMALL_ERRORS}
-    for kind in titles if why_slow else (MarkKind.WARNING, MarkKind.NOTE):
+    for kind in (MarkKind.WARNING, MarkKind.NOTE) if in_post else titles:
         title, chosen = titles[kind], [mark for mark in marks if mark[2].kind is kind]
         words = dict.fromkeys(_mark_kind(mark) for _, _, mark in chosen)
-        parts = [_mark_part(word, chosen, len(levels), places=places) for word in words]
+        parts = [_mark_part(word, chosen, len(levels), in_post=in_post) for word in words]
         sentences += [f"{title}: {'; '.join(parts)}."] if parts else []
     return " ".join(sentences) or None
 
@@ -642,7 +642,7 @@ def _mark_kind(mark: Mark) -> str:
     return PADDING if mark.code == PADDING else mark.word
 
 
-def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int, *, places: bool) -> str:
+def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int, *, in_post: bool) -> str:
     """Return which levels have the mark `word`, as text: "NAME (3 of 8 levels: `a` c4, c8; `b` c8)".
 
     A mark is a reason to doubt a level, or why it is slow. `marks` are all marks of all levels, `count` is
@@ -665,7 +665,7 @@ def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int, *, places: 
         return f"{ttft_error_words(percents[worst])}: {escaped(word)} ({where}{most})"
     warning = WARNINGS.get(having[0][2].code)
     effect = "" if warning is None or not warning.effect else f": {warning.effect}"
-    is_marked = not places and having[0][2].doubt and len(having) < count
+    is_marked = in_post and having[0][2].doubt and len(having) < count
     return f"{escaped(word)}{effect}{'' if is_marked else f' ({where})'}"
 
 

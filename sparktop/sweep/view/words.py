@@ -956,7 +956,7 @@ def recommendations(result: SweepResult, compared: Topologies, name: Name = str)
             against = ""  # said once
         items.append(". ".join(part.removesuffix(".") for part in told))
     fair = [level for level in levels if not slots_and_winners(level)[0]]
-    alone = _single_machine_words(result, compared, metrics[0], fair, name)
+    alone = _single_machine_words(result, compared, fair, name)
     items[-1] = f"{items[-1].removesuffix('.')}. {alone}" if alone else items[-1]
     return items
 
@@ -1018,11 +1018,7 @@ def slots_words(result: SweepResult, level: ComparedLevel | ComparisonRow, name:
 
 
 def _single_machine_words(
-    result: SweepResult,
-    compared: Topologies,
-    metric: ComparedMetric,
-    levels: Sequence[ComparedLevel],
-    name: Name,
+    result: SweepResult, compared: Topologies, levels: Sequence[ComparedLevel], name: Name
 ) -> str:
     """Return what a target on one machine gets of the best rate at the first and the last of `levels`.
 
@@ -1037,7 +1033,8 @@ def _single_machine_words(
         for level in dict.fromkeys((*levels[:1], *levels[-1:]))
         if (own := level.values[alone]) and own.mean
     ]
-    words = f"{name(compared.columns[alone])}, one machine, of the best {in_sentence(metric.title)}"
+    title = main_metrics(compared.metrics)[0].title
+    words = f"{name(compared.columns[alone])}, one machine, of the best {in_sentence(title)}"
     return f"{words}: {', '.join(shares)}" if shares else ""
 
 
