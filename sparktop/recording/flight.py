@@ -25,9 +25,8 @@ from sparktop.files import Place, folder_of
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.instant import Instant
 from sparktop.model.text import clean, reason_of
-from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, encode
+from sparktop.recording.frames import SUFFIX, FrameReader, FrameWriter, Kind, Record, encode
 
-SUFFIX = ".rec.zst"
 PART_S = 600.0
 LEAST_KEPT_S = 1800.0
 """Seconds that are kept even beyond the bytes asked for, but within `MOST_TIMES` times as many bytes."""

@@ -146,6 +146,14 @@ def decode(text: bytes | bytearray, start: int = 0) -> tuple[Record, int] | int:
 
 
 MAGIC = b"\x28\xb5\x2f\xfd"
+SUFFIX = ".rec.zst"
+
+
+def is_meant_as_recording(name: str, start: bytes) -> bool:
+    """Return whether a file is a recording by how it begins, or by its name: the beginning may be damaged."""
+    return start.startswith(MAGIC) or name.endswith(SUFFIX)
+
+
 EMPTY_LAST_BLOCK = b"\x01\x00\x00"
 """Ends a frame after any complete block, because frames have no checksum of their own."""
 MAX_WINDOW_LOG = 24

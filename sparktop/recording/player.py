@@ -23,7 +23,15 @@ from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Thresholds
 from sparktop.model.text import clean, reason_of
-from sparktop.recording.frames import MAGIC, Damage, FrameReader, Kind, Record, RecordError
+from sparktop.recording.frames import (
+    MAGIC,
+    Damage,
+    FrameReader,
+    Kind,
+    Record,
+    RecordError,
+    is_meant_as_recording,
+)
 from sparktop.recording.records import (
     MOST_TARGETS,
     SCHEMA,
@@ -92,7 +100,7 @@ class Recording:
             raise UsageError(f"{clean(path, 300)}: cannot be read: {reason_of(error)}") from None
         self._descriptors.append(descriptor)
         try:
-            is_recording = os.pread(descriptor, len(MAGIC), 0) == MAGIC
+            is_recording = is_meant_as_recording(path.name, os.pread(descriptor, len(MAGIC), 0))
         except OSError:
             is_recording = False
         if not is_recording:

@@ -36,6 +36,7 @@ from sparktop.recording.frames import (
     Record,
     RecordError,
     encode,
+    is_meant_as_recording,
 )
 from sparktop.store.store import Call, Change
 
@@ -463,7 +464,7 @@ class RecordingFile:
         if size == 0:
             return 0
         if os.pread(self._descriptor, len(MAGIC), 0) != MAGIC:
-            raise OutputError(f"{clean(self.path, 300)} exists and is not a recording: choose another name")
+            raise OutputError(f"{clean(self.path, 300)} does not begin as a recording: choose another name")
         reader = FrameReader(self._descriptor)
         for _ in reader.records(max(reader.frames(), default=0)):
             pass
@@ -473,12 +474,12 @@ class RecordingFile:
 
 
 def is_recording(path: Path) -> bool:
-    """Return whether a file begins like a recording; False if it cannot be read."""
+    """Return whether a file is a recording, perhaps a damaged one; False if it cannot be read."""
     try:
         if not path.is_file():  # opening a pipe would wait
             return False
         with path.open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
+            return is_meant_as_recording(path.name, file.read(len(MAGIC)))
     except (OSError, ValueError):
         return False
 

@@ -18,7 +18,6 @@ from sparktop.model.targets import Watch
 from sparktop.model.text import clean, reason_of, shown_path
 from sparktop.recording.flight import (
     PART_S,
-    SUFFIX,
     Incidents,
     flight_folder,
     incident_folder,
@@ -27,7 +26,7 @@ from sparktop.recording.flight import (
     part_path,
     retain,
 )
-from sparktop.recording.frames import load_zstd
+from sparktop.recording.frames import SUFFIX, load_zstd
 from sparktop.recording.recorder import Recorder, RecordingFile
 from sparktop.stopping import on_signals
 from sparktop.store import Store

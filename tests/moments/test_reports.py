@@ -250,7 +250,14 @@ def test_the_command_reads_times_and_refuses_what_does_not_fit(
     body = json.loads(output.read_text(encoding="utf-8"))
     assert body["recording"] == "swing.rec.zst"
     assert datetime.fromisoformat(body["to"]) == wall(PLAYED_S - 20 + 0.35)
+    whole = recorded.path.read_bytes()
+    (tmp_path / "begin.rec.zst").write_bytes(b"\xff\xff" + whole[2:])
+    assert main(["report", "begin.rec.zst", "-o", str(output)]) == 0  # its further frames are whole
+    (tmp_path / "all.rec.zst").write_bytes(bytes(byte ^ 255 for byte in whole))
+    assert main(["compare", "all.rec.zst"]) == 2
+    assert "is a recording, not the result of a sweep" in capsys.readouterr().err
     for words, reason in (
+        (("all.rec.zst",), "no frame of a recording can be read"),
         ((path, "--format", "llama-benchy"), "is for sweeps"),
         ((path, "--target", "a"), "is for sweeps"),
         ((path, "--from", "soon"), "is not a time"),

@@ -16,6 +16,7 @@ from sparktop.errors import OutputError, UsageError
 from sparktop.files import PRIVATE, Place, folder_of, read_bounded, write_whole
 from sparktop.model.load import REMOVED_KINDS
 from sparktop.model.text import clean, reason_of
+from sparktop.recording.frames import is_meant_as_recording
 from sparktop.sweep.result.results import SCHEMA, SweepResult
 
 MOST_BYTES = 256 << 20
@@ -42,18 +43,16 @@ def read_value(path: Path) -> object:
         )
     if not data.strip():
         raise UsageError(f"{name}: is empty: the sweep that made it had not finished its first level")
+    if is_meant_as_recording(path.name, data):
+        raise UsageError(
+            f"{name}: is a recording, not the result of a sweep; sparktop report {name} reads it"
+        )
     text = data.decode("utf-8", errors="replace").removeprefix("\ufeff")
     if text.lstrip()[:1] not in {"{", "["} and b"\0" not in data:
         return text
     try:
         return _parse_lines(data)
     except UnicodeDecodeError as error:
-        from sparktop.recording.frames import MAGIC  # late: only after a mistake
-
-        if data.startswith(MAGIC):
-            raise UsageError(
-                f"{name}: is a recording, not the result of a sweep; sparktop report {name} reads it"
-            ) from None
         raise UsageError(
             f"{name}: is not JSON: byte {error.start} is not UTF-8; is it the right file?"
         ) from None
