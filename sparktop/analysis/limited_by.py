@@ -755,9 +755,10 @@ def _why_unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str 
         sizes += (
             "; other sizes are needed" if reads is None else f", which read {reads:.0f} % of the bandwidth"
         )
-        return sizes if alike else "steps do not show what a request adds"
+        return sizes if alike else "the time of a step does not show what a request adds"
     if _STEEP < flat < _FLAT:
-        return f"bandwidth and compute alike: {100 * (1 - flat):.0f} % of a step grows with its requests"
+        grows = 100 * (1 - flat)
+        return f"memory bandwidth or compute, both fit: {grows:.0f} % of a step grows with its requests"
     if flat >= _FLAT and evidence.spans > 1 and reads is None:
         return "memory bandwidth or network: the server does not estimate its memory reads"
     if flat >= _FLAT and reads is not None and reads < _FEW_READS:

@@ -103,7 +103,7 @@ def judge_router(alerts: ActiveAlerts, key: SourceKey, track: RouterTrack, when:
         alerts.clear(alert_id, when)
         return
     (name, words), *others = troubles.items()
-    more = f"; and {len(others)} more" if others else ""
+    more = f"; and {len(others)} more deployment{'s' * (len(others) > 1)}" if others else ""
     message = f"deployment {track.sample.shown_name(name)}: {words}{more}"
     values: Values = {"deployments": len(troubles), "limit_failures": FAILS_A_MINUTE, "window_s": _MINUTE_S}
     severity = Severity.CRITICAL if track.all_deployments_out else Severity.WARNING

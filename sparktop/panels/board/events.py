@@ -69,7 +69,7 @@ _PLAIN = {
     "error_after_s": "critical after",
     "limit_failures": "failed answers for an alert",
     "excess": "beyond its critical temperature",
-    "clears_after": "ends without preemptions for",
+    "clears_after": "ends once there was none for",
     "ratio": "times the step of others",
 }
 """Words for values whose names are terms of the analysis."""

@@ -295,7 +295,7 @@ def speed_section(view: NodeView, width: int) -> list[Section]:
         rows += _sentence_rows("likely", [], speed.cause, names, width)
     if speed.fix:
         rows += _sentence_rows("→", [], speed.fix, names, width)
-    return [Section("clock beside load", rows)]
+    return [Section("clock under load", rows)]
 
 
 def _sentence_rows(name: str, first: Row, text: str, names: int, width: int) -> list[Row]:
@@ -342,7 +342,7 @@ def _gpu_rows(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
         energy = figure(energy_text(gpu.energy_j))
         rows.append([label("energy", name_width(width)), energy, label(" since the driver was loaded")])
     reasons = gpu.throttle_reasons
-    words = "not reported by the driver" if reasons is None else ", ".join(reasons) or "no reason reported"
+    words = "not reported by the driver" if reasons is None else ", ".join(reasons) or "no reason given"
     minute = view.throttled_percent
     of_time = label(" · % of 60 s:" if minute else "")
     rows.append([label("throttled", name_width(width)), (words, "warn" if reasons else "muted"), of_time])

@@ -392,7 +392,7 @@ def _unknown_yardsticks(view: BackendView) -> str:
     if not view.ok or not view.running or view.yardsticks:
         return ""
     if steady is None or not steady.tps:
-        return "expected tok/s: known after ten steps of one batch size"
+        return "expected tok/s: needs ten steps of one batch size"
     own_best, published, limit = yardsticks(view.yardstick_basis, steady.tps, steady.running, steady.batch)
     others = [yardstick.source for yardstick in (published, limit) if yardstick.tps is None]
     if view.prompt_tps is not None and view.prompt_tps > MOST_PROMPT * steady.tps:
@@ -481,7 +481,7 @@ def _roofline_rows(view: BackendView, width: int) -> list[Row]:
     )
     return [
         percent_bar("memory", percent, "load", after, width, 24),
-        percent_bar("1 request", of_limit, "load", below, width, 24),
+        percent_bar("a stream", of_limit, "load", below, width, 24),
     ]
 
 

@@ -22,7 +22,7 @@ _WAITED_FOR = {"slots": "slots", "KV cache": "KV cache", "prefill compute": "pre
 """What requests wait for at a limit, as narrow tables name it: the first mark of a level may be the only one
 that fits."""
 _LIMIT_BRIEF = {
-    LimitKind.BANDWIDTH.value: "mem reads",
+    LimitKind.BANDWIDTH.value: "memory bw",
     LimitKind.DECODE.value: "decode",
     LimitKind.PREFILL.value: "prefill",
     LimitKind.CPU.value: "CPU core",

@@ -200,7 +200,7 @@ def test_values_of_an_event_have_their_limits_behind_them_then_their_window() ->
     assert [*value_texts({"ratio": 6.753})] == ["times the step of others 6.8 ×"]
     routed = {"deployments": 1.0, "limit_failures": 3.0}
     assert [*value_texts(routed)] == ["deployments concerned 1", "failed answers for an alert 3"]
-    assert [*value_texts({"clears_after_s": 30.0})] == ["ends without preemptions for 30 s"]
+    assert [*value_texts({"clears_after_s": 30.0})] == ["ends once there was none for 30 s"]
     preempting = {"preemptions_per_s": 0.801, "limit_preemptions_per_s": 0.0, "window_s": 10.0}
     assert [*value_texts(preempting)] == ["preemptions 48/min", "in the last 10 s"]
     many = {"errors_per_s": 13.5, "limit_per_s": 0.01}
