@@ -486,8 +486,6 @@ def read_moment(
     first, last = recording.frames[0].instant.wall, recording.end
     end = last if span.end is None else min(span.end, last)
     start = max(first, default_start(end) if span.start is None else span.start)
-    if span.start is not None and span.end is not None and span.start > span.end:
-        raise UsageError(f"--from {time_words(span.start)} is after --to {time_words(span.end)}")
     if start > last or end < first:
         raise UsageError(f"nothing was recorded then: there is {time_words(first)} to {time_words(last)}")
     is_short = (end - start).total_seconds() <= SHORT_S + _SLACK_S

@@ -262,7 +262,6 @@ def test_the_command_reads_times_and_refuses_what_does_not_fit(
         ((path, "--target", "a"), "is for sweeps"),
         ((path, "--from", "soon"), "is not a time"),
         ((path, "--from", "2020-01-01", "--to", "2020-01-02"), "nothing was recorded then"),
-        ((path, "--from", "09:02", "--to", "09:01"), "--from 2026-01-15 09:02:00 UTC is after --to"),
         (("last", "--from", "1m"), "holds no sweep"),
         (("ref:spark-topologies-2026-03", "--from", "1m"), "is no recording: --from, --to and --at"),
         (("ref:spark-topologies-2026-03", "--to", "1m"), "is no recording: --from, --to and --at"),
