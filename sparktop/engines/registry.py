@@ -82,10 +82,20 @@ class Engine(Struct, frozen=True):
         return self.prefixes[0] if self.prefixes else None
 
 
+_MINDIE_PREFIX = "npu_cache_usage_"
+"""MindIE's other names are a NIM's; vLLM on the same hardware writes "vllm:" before it."""
+
+
 def _read_nim(text: PageText, at: float, prefix: str) -> EngineSample:
     """Read a page of a NIM, whose names have no prefix of their own, but may have a word before them."""
     word = prefix.removesuffix(vllm.NIM_PREFIX)
     return vllm.sample_of_nim(vllm.NIM_READER.with_prefix("", word).read(text), at)
+
+
+def _read_mindie(text: PageText, at: float, prefix: str) -> EngineSample:
+    """Read a page of MindIE, whose names are those of a NIM, and a few of its own."""
+    word = prefix.removesuffix(_MINDIE_PREFIX)
+    return vllm.sample_of(vllm.NIM_READER.with_prefix("", word).read(text), at, engine="mindie")
 
 
 def _engine_with_metrics_port(
@@ -182,6 +192,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             prefixes=(vllm.NIM_PREFIX,),
             silent="has none before its first request",
         ),
+        "mindie": _engine_with_metrics_port("MindIE", _read_mindie, _MINDIE_PREFIX),
         "triton": _engine_with_metrics_port(
             "Triton", _page_reader("nv_inference_", triton.READER, triton.sample_of), "nv_inference_"
         ),
@@ -353,8 +364,8 @@ def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
     others = engines.keys() - {"nim"}  # a NIM's names have no prefix either
     if engine == "trtllm" and not others and _BARE_TRTLLM.search(padded):
         return (("trtllm", ""),)
-    if "nim" in engines and engine != "nim" and not _OF_NIM.search(padded):
-        del engines["nim"]
+    if "mindie" in engines or ("nim" in engines and engine != "nim" and not _OF_NIM.search(padded)):
+        engines.pop("nim", None)
     if _may_be_router(padded, engines) and (kind := router_kind(body)) is not None:
         raise PageError(FailureKind.ROUTER, TITLES[kind])
     return tuple((name, engines[name]) for name in ENGINES if name in engines)

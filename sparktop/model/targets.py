@@ -17,7 +17,7 @@ ENGINE_PORTS = (8000, 8001, 8080, 8888, 30000, 11434)
 """Usual ports of engines: vLLM (8000, 8001), llama.cpp (8080), SGLang (8888, 30000), Ollama (11434)."""
 ENGINE_NAMES = (
     *("vllm", "sglang", "llamacpp", "trtllm", "aphrodite", "fastdeploy", "lmdeploy", "ray", "tgi", "nim"),
-    *("triton", "max", "dynamo", "lmcache", "ollama", "openai"),
+    *("mindie", "triton", "max", "dynamo", "lmcache", "ollama", "openai"),
 )
 """The engines that a configuration can name: those of `sparktop.engines.registry`, in its order.
 
