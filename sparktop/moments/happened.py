@@ -51,7 +51,7 @@ _ERRORS = 3.0
 """A change must exceed so many standard errors of the two means."""
 _STATE_KINDS = ("state", "unreachable", "stuck", "blocked")
 """Kinds of events that say what a server's state became."""
-_NOTABLE = {"tok/s": 10.0, "": 2.0, "%": 20.0, "s": 0.05, "GiB": 4.0, "W": 20.0, "°C": 40.0, "MHz": 200.0}
+_NOTABLE = {"tok/s": 50.0, "": 2.0, "%": 20.0, "s": 0.05, "GiB": 4.0, "W": 20.0, "°C": 40.0, "MHz": 200.0}
 """By unit: the least mean that is worth the first place; 0 % to 3 % is no large change."""
 _SENTENCES = {"throttled_percent": "throttled {after} of the time (before: {before})"}
 """By figure: its change in a sentence after the name of its server or machine."""
@@ -203,10 +203,9 @@ def compare_minutes(moment: Moment, at: datetime) -> tuple[tuple[Moved, ...], st
                 texts = [figure_text(figure, mean) for mean in means]
                 sentence = _SENTENCES.get(figure.name, "")
                 moved.append(Moved(figure.title, name, texts[0], texts[1], share, factor, sentence))
-        if counts[0] and not counts[1]:
-            moved.append(Moved("All figures", name, "known", "unknown", -inf))
-        elif counts[1] and not counts[0]:
-            moved.append(Moved("All figures", name, "unknown", "known", inf))
+        words = ["known" if count else "unknown" for count in counts]
+        if words[0] != words[1]:
+            moved.append(Moved("All figures", name, words[0], words[1], inf if counts[1] else -inf))
     known_s = [
         min(seconds, max(abs(at.timestamp() - stamp) for stamp in stamps) if stamps else 0.0)
         for seconds, stamps in zip(known_s, times, strict=True)
@@ -234,7 +233,12 @@ def _share(before: Sequence[float], after: Sequence[float]) -> float | None:
 
 def _lines_of_span(moment: Moment) -> list[Line]:
     """Return everything that happened in a span, a line each, in order of time."""
-    lines = [_event_line(event) for event in moment.events]
+    began = [sweep.start for sweep in moment.sweeps]
+    lines = [
+        _event_line(event)
+        for event in moment.events
+        if event.subject != SWEEP or all(abs((event.at - at).total_seconds()) > _SAID_S for at in began)
+    ]
     said: dict[tuple[str, str | None], list[datetime]] = {}
     for event in moment.events:
         said.setdefault((event.subject, event.kind), []).append(event.at)
@@ -347,12 +351,12 @@ def _join_subjects(lines: Iterable[Line]) -> list[Line]:
     Where they began at different times, the words say how much later the last did.
     """
     joined: list[Line] = []
-    newest: dict[tuple[str, Severity], int] = {}
+    newest: dict[tuple[str, str, Severity], int] = {}
     """Place in `joined` of the newest line of each kind."""
     later_s: dict[int, float] = {}
     """Seconds from the first beginning to the last, by place in `joined`."""
     for line in lines:
-        key = (line.label, line.severity)
+        key = (line.label, "" if line.phase else line.words, line.severity)
         first = joined[newest[key]] if key in newest else line
         after_s = (line.at - first.at).total_seconds()
         ends_s = [(end - first.at).total_seconds() if end else inf for end in (first.until, line.until)]

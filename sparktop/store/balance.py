@@ -128,9 +128,8 @@ class GroupBalances:
         in_sweep = bool(loaded)
         if in_sweep is not watch.in_sweep:
             watch.restart(self._own_load_since, in_sweep=in_sweep)
-        found = judge_group(group, watch, when.at)
-        if in_sweep and group.router_name not in loaded:
-            found = unjudged_in_sweep(found)
+        is_past = in_sweep and group.router_name not in loaded
+        found = unjudged_in_sweep(group) if is_past else judge_group(group, watch, when.at)
         balance, before = watch.update(found, when.at, when.wall)
         # A hint on the router would be wrong advice where a sweep chose the load.
         balance = replace(balance, in_sweep=in_sweep, hint=None if in_sweep else balance.hint)
@@ -158,8 +157,7 @@ def _update_alert(balance: Balance, watch: BalanceWatch, alerts: ActiveAlerts, w
 
     Where the newest window has another verdict, the alert says that. In a sweep there is no alert.
     """
-    is_bad = balance.bad and not balance.in_sweep
-    alert_id = f"balance:{balance.group}:{balance.word.value}" if is_bad else ""
+    alert_id = f"balance:{balance.group}:{balance.word.value}" if balance.bad else ""
     if alert_id != watch.alert_id:
         alerts.clear(watch.alert_id, when)
         watch.alert_id = alert_id

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -74,11 +75,18 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         # A backend does not see every failure that its router counts: that it has none needs both.
         blamed = {name: count for name, count in errors.items() if count}
     scrapes = [member.scrape for member in group.members if member.scrape is not None]
+    known: dict[str, Any] = {
+        "errors": errors,
+        "e2e_s": life_s,
+        "strategy": strategy,
+        "lanes_of": group.lanes_of,
+        "within": group.within,
+    }
     slow_s = slow_step_s(tracks := _tracks(group, since, blamed))
     if slow_s is None and scrapes and have_quick_samples_ended(_tracks(group, at - REQUESTS_S, {}), at):
         slow_s = max(scrape.every_s for scrape in scrapes)
     if slow_s is not None:
-        return _judge_slow_samples(group, watch, at, slow_s, errors, life_s)
+        return replace(_judge_slow_samples(group, watch, at, slow_s), **known)
     if scrapes:
         since = max(since, quick_since(tracks))  # a closer look has begun: samples before it are too seldom
         tracks = _tracks(group, since, blamed)
@@ -102,39 +110,22 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     balance = weigh_requests(balance, request_shares(counts, weights))
     balance = replace(
         balance,
-        errors=errors,
-        e2e_s=life_s,
         length_variation=variation,
-        strategy=strategy,
         sample_skew_ms=sample_skew_ms(tracks),
         hint=balance.hint if group.lanes_of is None or balance.hint is None else _LANES_HINT,
-        lanes_of=group.lanes_of,
-        within=group.within,
         bypassed=load.bypassed,
+        **known,
     )
     return _with_router(_unless_halted(_with_affinity(balance, group), group), counted)
 
 
-def unjudged_in_sweep(balance: Balance) -> Balance:
-    """Return `balance` without a verdict, as a sweep chooses which backends have its requests."""
-    router = balance.router or balance.bypassed
+def unjudged_in_sweep(group: JudgedGroup) -> Balance:
+    """Return a balance without a verdict, as a sweep chooses which backends have its requests."""
+    router = group.router_name
     past = "" if router is None else f", not through {router}"
-    return Balance(
-        balance.group,
-        balance.backends,
-        router=balance.router,
-        bypassed=balance.bypassed,
-        sample_hz=balance.sample_hz,
-        samples_percent=balance.samples_percent,
-        mean_total=balance.mean_total,
-        mean_load=balance.mean_load,
-        errors=balance.errors,
-        e2e_s=balance.e2e_s,
-        strategy=balance.strategy,
-        lanes_of=balance.lanes_of,
-        within=balance.within,
-        reasons=(f"loaded by a sweep{past}",),
-    )
+    names, said = tuple(member.name for member in group.members), f"loaded by a sweep{past}"
+    balance = Balance(group.name, names, router=router, reasons=(said,))
+    return replace(balance, lanes_of=group.lanes_of, within=group.within)
 
 
 def _unless_halted(balance: Balance, group: JudgedGroup) -> Balance:
@@ -220,14 +211,7 @@ def _requests_by_piece(
     return rows
 
 
-def _judge_slow_samples(
-    group: JudgedGroup,
-    watch: BalanceWatch,
-    at: float,
-    step_s: float,
-    errors: Mapping[str, float],
-    life_s: float | None,
-) -> Balance:
+def _judge_slow_samples(group: JudgedGroup, watch: BalanceWatch, at: float, step_s: float) -> Balance:
     """Judge a group whose samples, `step_s` seconds apart, are too seldom to see a swing."""
     since = max(at - REQUESTS_S, watch.judged_from_s)
     tracks = [without_quick_samples(track, step_s) for track in _tracks(group, since, {})]
@@ -239,19 +223,10 @@ def _judge_slow_samples(
         and len(track.times_s)
         and at - track.times_s[-1] > stale_s(scrape.every_s)
     ]
-    if len(old) > len(tracks) - 2:  # a balance is between two that are known
-        said = f"no new samples through {', '.join(sorted({scrape.source for scrape in old}))}"
-        balance = Balance(
-            group.name, balance.backends, router=balance.router, sample_hz=1 / step_s, reasons=(said,)
-        )
-    return replace(
-        balance,
-        errors=errors,
-        e2e_s=life_s,
-        strategy=group.router.strategy if group.router else None,
-        lanes_of=group.lanes_of,
-        within=group.within,
-    )
+    if len(old) <= len(tracks) - 2:  # a balance is between two that are known
+        return balance
+    said = f"no new samples through {', '.join(sorted({scrape.source for scrape in old}))}"
+    return Balance(group.name, balance.backends, router=balance.router, sample_hz=1 / step_s, reasons=(said,))
 
 
 def _tracks(group: JudgedGroup, since: float, errors: Mapping[str, float]) -> list[LoadTrack]:
@@ -398,10 +373,8 @@ def sweep_event(balance: Balance, when: Instant, held: Alert, held_s: float | No
         return None
     before = held.id.rpartition(":")[2]
     said = f"alert ended after {numbers.age(held_s)}: {before}, as a sweep began"
-    ends = Phase.END
-    return Event(
-        when.wall, Severity.INFO, balance.group, said, {}, when.at, held.id, ends, held_s, held.worst
-    )
+    event = Event(when.wall, Severity.INFO, balance.group, said, {}, when.at, held.id, Phase.END)
+    return replace(event, duration_s=held_s, worst=held.worst)
 
 
 _RULES_OF = {

@@ -142,6 +142,17 @@ def test_what_began_at_several_servers_has_the_time_of_the_last_and_one_end() ->
     assert [(one.subject, one.until) for one in lines] == [("a", None), ("b", ends.at)]
 
 
+def test_changes_of_several_servers_share_a_line_only_if_they_are_the_same() -> None:
+    """No server is said to have changed as another one did."""
+    after = {"a": "slots", "b": "client", "c": "slots"}
+    changes = tuple(FactChange(at(100), name, "limited by", "router", word) for name, word in after.items())
+    lines, _ = what_happened(moment(changes=changes))
+    assert [(one.subject, one.words) for one in lines] == [
+        ("a and c", "limited by: router → slots"),
+        ("b", "limited by: router → client"),
+    ]
+
+
 def test_one_cause_has_one_line() -> None:
     """Begin and end, a condition that comes and goes, the same at three servers: a line each."""
     lines, _ = what_happened(
@@ -235,6 +246,11 @@ def test_the_headline_has_the_cause_first_and_the_figure_that_moved_most() -> No
     assert f"**09:05:00 {last}" in moment_report(ended, "md", at=at(300))
     rows = [row_text(row) for row in happened_screen(replace(found, events=other[2:]), at(300), 160, 40)]
     assert "sweep: load on a; a: kv-full of a; Waiting of a 0.7 → 77.5 (111 ×)" in rows[1]
+    told = event(201, "sweep", "sweep", severity=Severity.INFO, message="load on a by a sweep of process 7")
+    lines, _ = what_happened(moment(told))
+    assert [one.words for one in lines] == [told.message]
+    lines, _ = what_happened(replace(moment(told), sweeps=(sweep,)))
+    assert [one.words for one in lines] == ["load on a"]
     change = FactChange(at(290), "proxy", "strategy", "least-busy", "round-robin")
     states = FactChange(at(295), "a", "state", "busy", "queueing")
     changed = replace(found, events=other[2:], sweeps=(), changes=(change, states))
