@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
-from sparktop.graphics.numbers import range_words
+from sparktop.graphics.numbers import forecast_words
 from sparktop.model.event import Severity
 from sparktop.model.instant import Countdown
 from sparktop.model.snapshot import Snapshot
@@ -127,7 +127,7 @@ def _duration_words(plan: Plan, snapshot: Snapshot | None) -> str:
     from sparktop.sweep.view.live import plan_forecast
 
     time = (forecast(plan, ()) if snapshot is None else plan_forecast(plan, snapshot)).time
-    return "" if time is None else f", for {range_words(time.least_s, time.most_s)}"
+    return "" if time is None else f", for {forecast_words(time.least_s, time.most_s)}"
 
 
 class SweepDesk:
@@ -359,9 +359,9 @@ class SweepDesk:
         snapshot = None if self._store is None else self._store.snapshot()
         if foreign := foreign_requests(plan, snapshot):
             lines += foreign
-            lines.append("A sweep slows these requests of others down, and they falsify its figures.")
             is_demo = snapshot is not None and snapshot.simulated
-            lines += ["The demo's own load pauses meanwhile.", ""] if is_demo else [""]
+            of_others = "A sweep slows these requests of others down, and they falsify its figures."
+            lines += ["The demo's own load pauses meanwhile." if is_demo else of_others, ""]
         if not lines:
             if note:
                 self.say(note)

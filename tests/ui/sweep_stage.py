@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -284,7 +285,7 @@ async def press(pilot: Pilot[None], *keys: str) -> None:
         await pilot.pause()
         screen = pilot.app.screen
         asks = str(screen.query_one(Static).content) if isinstance(screen, AskScreen) else ""
-        if "requests of others" in asks and "not in the configuration" not in asks:
+        if re.search("requests of others|own load pauses", asks) and "not in the configuration" not in asks:
             await pilot.press("y")
             await pilot.pause()
 

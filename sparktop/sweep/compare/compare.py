@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import combinations
 from typing import Literal
 
@@ -28,6 +29,7 @@ from sparktop.sweep.compare.ratio import (
     NOISE_FLOOR_PERCENT,
     Pair,
     Ratio,
+    is_testable,
     proofs,
     ratio_of,
 )
@@ -262,25 +264,53 @@ class _Table(Struct):
     rule: TableRule | None
     published: Mapping[str, str]
     """Source of each published series, by its name."""
+    ranked: Mapping[str, Mapping[Level, Sequence[str]]] = field(default_factory=dict)
+    """Targets with a value by metric, then load, the best first; without loads that fewer than two have."""
     proven: Mapping[tuple[str, Pair], Mapping[Level, Ratio]] = field(default_factory=dict)
-    """Test results by metric and pair of targets, then by load; computed on construction."""
+    """Test results by metric and pair of targets, then by load; of pairs with a target that others are held
+    against."""
 
     def __post_init__(self) -> None:
-        tests = {
-            (metric, pair): dict(self._tests(metric, pair))
+        self.ranked = {metric.name: dict(self._ranked(metric)) for metric in METRICS.values()}
+        testable = {
+            (name, metric): frozenset(
+                load for load, figures in levels.items() if metric in figures and is_testable(figures[metric])
+            )
+            for name, levels in self.levels.items()
+            for metric in METRICS
+        }
+        common = cache(frozenset[Level].intersection)  # most targets have the same levels
+        hypotheses = {
+            (metric, pair): loads
             for metric in METRICS
             for pair in combinations(self.levels, 2)
+            if (loads := common(testable[pair[0], metric], testable[pair[1], metric]))
         }
-        self.proven = proofs(tests)
+        asked = {
+            metric: {self.baseline, *(names[0] for names in by_load.values())}
+            for metric, by_load in self.ranked.items()
+        }
+        tests = {
+            (metric, (first, second)): {
+                load: ratio
+                for load, figures in self.levels[first].items()
+                if load in loads
+                if (ratio := ratio_of(figures[metric], self.levels[second][load][metric])) is not None
+            }
+            for (metric, (first, second)), loads in hypotheses.items()
+            if not asked[metric].isdisjoint((first, second))
+        }
+        self.proven = proofs(hypotheses, tests)
 
-    def _tests(self, metric: str, pair: Pair) -> Iterator[tuple[Level, Ratio]]:
-        first, second = (self.levels[name] for name in pair)
-        for load, figures in first.items():
-            others = second.get(load, {})
-            if metric in figures and metric in others:
-                ratio = ratio_of(figures[metric], others[metric])
-                if ratio is not None and ratio.p is not None:
-                    yield load, ratio
+    def _ranked(self, metric: Metric) -> Iterator[tuple[Level, Sequence[str]]]:
+        worse = min if metric.more_is_better else max
+        loads = {load for by_load in self.levels.values() for load in by_load}
+        for load in sorted(loads, key=lambda load: load.order):
+            figures = self.figures(metric.name, load)
+            # By the mean, or the worse end of a range.
+            by_rank = {name: worse(value.span or (value.mean,)) for name, value in figures.items()}
+            if len(figures) >= _LEAST_FIGURES:
+                yield load, sorted(figures, key=by_rank.__getitem__, reverse=metric.more_is_better)
 
     def figures(self, metric: str, load: Level) -> dict[str, Value]:
         """Return the value of a metric under one load, by target; targets without a value are left out."""
@@ -306,16 +336,7 @@ class _Table(Struct):
 def _metric_rows(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
     """Yield the rows of a metric, one for each load that two targets or more have."""
     crossed, first_ahead = False, None
-    for load in sorted(
-        {load for by_load in table.levels.values() for load in by_load}, key=lambda load: load.order
-    ):
-        figures = table.figures(metric.name, load)
-        if len(figures) < _LEAST_FIGURES:
-            continue
-        worse = min if metric.more_is_better else max
-        # By the mean, or the worse end of a range.
-        by_rank = {name: worse(value.span or (value.mean,)) for name, value in figures.items()}
-        ranked = sorted(figures, key=by_rank.__getitem__, reverse=metric.more_is_better)
+    for load, ranked in table.ranked[metric.name].items():
         first_ahead = first_ahead or ranked[0]
         crossed = crossed or ranked[0] != first_ahead
         yield _row_at_load(table, metric, load, ranked, crossed=crossed)

@@ -4,12 +4,15 @@ Tests use the logarithms of the runs' values, so that a ratio and its inverse ar
 difference of two logarithms is the logarithm of the ratio. The test of one ratio is Welch's, which does not
 assume equal variances.
 
-If all targets are equal, the probability that a table names any difference is at most 5 %:
+Tests are corrected by family. Pairs of targets with other levels in common are other families, so that a file
+without a level changes no verdict there. Of each, the metrics that judge targets (`judging_metrics`) are
+apart from all others, which most often repeat them: those name a difference only where one of these does. If
+all targets are equal, the probability that a family names any difference is at most 5 %:
 
 1. For each metric and each pair of targets there is one p-value over all levels: twice the smaller of two,
 of Fisher's combination of the levels' p-values (R. A. Fisher, Statistical methods for research workers, 1932)
 and of the smallest p-value of a single level times their number. Holm's procedure tests these p-values at 5 %
-for the complete table.
+for the complete family.
 
 2. Where that finds a difference, Holm's procedure tests the levels of this metric and pair at 5 %. Two or
 three runs say little about the variance of a level, so all levels of a pair have the mean of their variances,
@@ -20,7 +23,8 @@ uses its own variance.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from statistics import fmean, variance
 from typing import TypeVar
 
@@ -30,7 +34,7 @@ from msgspec.structs import replace
 from sparktop.model.load import Level
 from sparktop.model.sweep import Value
 from sparktop.sweep.result.results import LARGEST, LevelResult
-from sparktop.sweep.terms.definitions import MAIN_RATES, main_rate_of
+from sparktop.sweep.terms.definitions import MAIN_RATES, judging_metrics, main_rate_of
 from sparktop.sweep.terms.statistics import CONFIDENCE, combined_p, student_t, two_sided_t
 
 ERROR_RATE = 1 - CONFIDENCE
@@ -43,6 +47,8 @@ _FREEDOM_STEP = 10
 """For confidence intervals, degrees of freedom are rounded down to tenths: fewer quantiles are computed."""
 Pair = tuple[str, str]
 """Names of two targets."""
+_Hypothesis = tuple[str, Pair]
+"""That two targets do not differ in a metric."""
 _Key = TypeVar("_Key", bound=Hashable)
 Variance = tuple[float, float]
 """A variance between runs on a log scale, and the degrees of freedom of its estimate."""
@@ -123,39 +129,90 @@ def ratio_of(first: Value, second: Value) -> Ratio | None:
     if first.span is not None or second.span is not None:
         return _ratio_of_ranges(first, second)
     ratio = first.mean / second.mean
-    first_runs, other_runs = first.runs, second.runs
-    if min(len(first_runs), len(other_runs)) < LEAST_RUNS or min(*first_runs, *other_runs) <= 0:
+    if not is_testable(first) or not is_testable(second):
         return Ratio(ratio)
-    logs = [[math.log(value) for value in values] for values in (first_runs, other_runs)]
-    # Welch's test: the variance of a mean is that of its runs / their number.
-    of_means = [(variance(values) / len(values), float(len(values) - 1)) for values in logs]
-    weight = 1 / (1 / len(first_runs) + 1 / len(other_runs))
-    of_difference = sum(part for part, _ in of_means)
-    return Ratio(ratio, fmean(logs[0]) - fmean(logs[1]), (of_difference * weight, _freedom(of_means)), weight)
+    (log, of_first), (other_log, of_second) = _mean_of_logs(first.runs), _mean_of_logs(second.runs)
+    weight = 1 / (1 / len(first.runs) + 1 / len(second.runs))
+    of_difference = (of_first[0] + of_second[0]) * weight, _freedom((of_first, of_second))
+    return Ratio(ratio, log - other_log, of_difference, weight)
+
+
+def is_testable(value: Value) -> bool:
+    """Return whether a value can be tested against another one: it has positive runs, and is no range."""
+    return value.mean > 0 and value.span is None and len(value.runs) >= LEAST_RUNS and min(value.runs) > 0
+
+
+@lru_cache(1 << 16)  # each value is compared with many others
+def _mean_of_logs(runs: tuple[float, ...]) -> tuple[float, Variance]:
+    """Return (mean of the runs' logarithms, its variance: that between runs / their number)."""
+    logs = [math.log(value) for value in runs]
+    return fmean(logs), (variance(logs) / len(logs), float(len(logs) - 1))
 
 
 def proofs(
-    tests: Mapping[tuple[str, Pair], Mapping[Level, Ratio]],
-) -> dict[tuple[str, Pair], dict[Level, Ratio]]:
-    """Test all differences of a table, and return which are proven: by (metric, pair of targets), then load.
+    hypotheses: Mapping[_Hypothesis, frozenset[Level]],
+    tests: Mapping[_Hypothesis, Mapping[Level, Ratio]],
+) -> dict[_Hypothesis, dict[Level, Ratio]]:
+    """Test the differences of a table, and return which are proven: by (metric, pair of targets), then load.
 
-    `tests` has, by the same keys, the ratio of the two targets' values; every ratio has a p-value. Those that
-    are returned have the mean variance of all levels of the two targets. The noise floor is not considered.
+    `hypotheses` has, by the same keys, the loads under which the two targets can be tested; `tests` has the
+    ratios of those that are asked for: the others are counted. Ratios that are returned have the mean of the
+    variances of all levels of the two targets. The noise floor is not considered.
     """
-    asked = {key: levels for key, levels in tests.items() if levels}
-    tested = {key: _with_mean_variance(levels) for key, levels in asked.items()}
-    differing = holm({key: _p_of_levels(levels, tested[key]) for key, levels in asked.items()})
-    proven: dict[tuple[str, Pair], dict[Level, Ratio]] = {}
-    for key, levels in tested.items():
-        shown = holm({load: ratio.p_or_1 for load, ratio in levels.items()}) if key in differing else ()
-        proven[key] = {load: replace(ratio, proven=load in shown) for load, ratio in levels.items()}
-    return proven
+    tested = {key: _with_mean_variance(levels) for key, levels in tests.items()}
+    shown: set[tuple[_Hypothesis, Level]] = set()
+    for judging, others in _families(hypotheses):
+        shown |= {(key, load) for key, loads in _differing(judging, tests, tested).items() for load in loads}
+        judged = {(key[1], load) for key in judging if key in tests for load in tests[key]}
+        differ = {(pair, load) for (_, pair), load in shown}
+        shown |= {
+            (key, load)
+            for key, loads in _differing(others, tests, tested).items()
+            for load in loads
+            if (key[1], load) in differ or (key[1], load) not in judged
+        }
+    return {
+        key: {load: replace(ratio, proven=(key, load) in shown) for load, ratio in levels.items()}
+        for key, levels in tested.items()
+    }
 
 
-def holm(values: Mapping[_Key, float]) -> set[_Key]:
-    """Return the keys whose p-values are significant by Holm's procedure at a common error rate of 5 %."""
+def _differing(
+    family: Sequence[_Hypothesis],
+    tests: Mapping[_Hypothesis, Mapping[Level, Ratio]],
+    tested: Mapping[_Hypothesis, Mapping[Level, Ratio]],
+) -> dict[_Hypothesis, set[Level]]:
+    """Return the loads with a significant difference of each hypothesis of a family that is rejected."""
+    values = {key: _p_of_levels(tests[key], tested[key]) for key in family if key in tests}
+    return {
+        key: holm({load: ratio.p_or_1 for load, ratio in tested[key].items()}, len(tested[key]))
+        for key in holm(values, len(family))
+    }
+
+
+def _families(hypotheses: Mapping[_Hypothesis, frozenset[Level]]) -> Iterator[tuple[list[_Hypothesis], ...]]:
+    """Yield two families for each set of levels: of the metrics that judge targets, and of the others."""
+    common: dict[Pair, frozenset[Level]] = {}
+    for (_, pair), loads in hypotheses.items():
+        common[pair] = common.get(pair, loads) | loads
+    by_levels: dict[frozenset[Level], list[_Hypothesis]] = {}
+    for key in hypotheses:
+        by_levels.setdefault(common[key[1]], []).append(key)
+    for family in by_levels.values():
+        counts: dict[str, int] = {}
+        for key in family:
+            counts[key[0]] = max(counts.get(key[0], 0), len(hypotheses[key]))
+        judging = judging_metrics(counts)
+        yield tuple([key for key in family if (key[0] in judging) is first] for first in (True, False))
+
+
+def holm(values: Mapping[_Key, float], count: int) -> set[_Key]:
+    """Return the keys whose p-values are significant by Holm's procedure at a common error rate of 5 %.
+
+    `count` is the number of tests, at least that of `values`: others are taken for not significant.
+    """
     rejected: set[_Key] = set()
-    for left, key in zip(range(len(values), 0, -1), sorted(values, key=values.__getitem__), strict=True):
+    for left, key in zip(range(count, 0, -1), sorted(values, key=values.__getitem__), strict=False):
         if values[key] > ERROR_RATE / left:
             break
         rejected.add(key)
@@ -203,6 +260,17 @@ def _ratio_of_ranges(first: Value, second: Value) -> Ratio | None:
     if other_low > high > 0:
         return Ratio(high / other_low)
     return None
+
+
+def is_rising(levels: Sequence[LevelResult], metric: str) -> bool:
+    """Return whether the rate `metric` still rises at the last of `levels`, which ascend.
+
+    The last one must be the best, and better than the one before it beyond the noise and, unless these are
+    single runs, clearly.
+    """
+    best, alike, _ = best_level(levels, metric)
+    ratio = rate_ratio(best, levels[-2], metric) if len(levels) > 1 and best is levels[-1] else None
+    return ratio is not None and ratio.is_beyond(NOISE_FLOOR_PERCENT) and levels[-2] not in alike
 
 
 def main_rate(levels: Sequence[LevelResult]) -> str | None:

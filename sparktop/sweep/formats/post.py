@@ -55,7 +55,7 @@ from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepRe
 from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, FEW_RUNS, METRICS, Metric, in_sentence
 from sparktop.sweep.terms.statistics import P95_FROM
 from sparktop.sweep.view.result import result_view
-from sparktop.sweep.view.words import recommendations, slots_words
+from sparktop.sweep.view.words import incomplete_words, recommendations, slots_words
 
 MOST_LINES = 40
 """Tables with too many levels for this are thinned out; the first and the last level stay."""
@@ -93,6 +93,7 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     """
     series = series_of(result)
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
+    result = result.model_copy(update={"comparison": comparison})
     metrics = _metrics(result)
     changes, left_out = _published_cells(result, beside, metrics)
     named = _without_common_warnings(result)
@@ -104,7 +105,8 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     view = result_view(named)
     topologies, published = view.topologies, list(_against_published(changes, metrics))
     items = [] if topologies is None else recommendations(named, topologies, code)
-    lead = ""
+    incomplete = incomplete_words(result).capitalize()
+    lead = f"**{incomplete}.**" if incomplete else ""
     if not items:
         first, *others = answer(named, view, above_tables=True) or ["Nothing was measured"]
         others = [*(_why_even(series) if is_matrix else ()), *others]

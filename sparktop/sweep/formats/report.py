@@ -90,6 +90,7 @@ from sparktop.sweep.view.words import (
     beside_words,
     depth_sentences,
     headline,
+    incomplete_words,
     judgements,
     left_words,
     main_sentences,
@@ -505,7 +506,7 @@ def caveats(result: SweepResult, *, in_post: bool = False) -> Iterator[str]:
         yield f"**Failed**: {code(result.stop_reason)}"
     elif result.status != "done":
         why = f": {code(result.stop_reason)}" if result.stop_reason else ""
-        yield f"**Not complete** ({result.status or 'it was still running'}){why}"
+        yield f"{incomplete_words(result).replace('not complete', '**Not complete**')}{why}"
     for target in result.targets:
         if target.error and target.error not in (result.stop_reason or ""):
             is_named = target.error.startswith(target.name)
@@ -571,7 +572,7 @@ def answer(result: SweepResult, view: SweepView, *, above_tables: bool = False) 
     `above_tables`: with sentences on depth in place of the judgements, which the tables below show.
     """
     searched = [*capacity_sentences(result, code), *slo_sentences(result, code)]
-    if searched:
+    if searched and (result.capacity is not None or result.status == "done"):
         sentences = searched
     else:
         first = headline(result, view.topologies, code)

@@ -125,10 +125,10 @@ def stored_condition(text: str) -> SloCondition | None:
     return None if match is None else SloCondition(match[1], float(match[3]), at_least=match[2] == "≥")
 
 
-def plain_words(text: str) -> str:
+def plain_words(text: str, *, each: bool = False) -> str:
     """Return a condition as `words_of` writes it in plain words: `first token p90 ≤ 2 s`, `≥ 15 tok/s each`.
 
-    A text that is no such condition is returned as it is.
+    `each`: without its statistic, for single requests. A text that is no such condition is returned as it is.
     """
     condition = stored_condition(text)
     if condition is None:
@@ -136,7 +136,7 @@ def plain_words(text: str) -> str:
     name, sign, limit = condition.figure, "≥" if condition.at_least else "≤", condition.limit
     if name.startswith(STREAM):
         part = name.removeprefix(STREAM).strip("_")
-        return f"{sign} {limit:,.6g} tok/s each{f' ({part})' if part else ''}"
+        return f"{sign} {limit:,.6g} tok/s each{f' ({part})' if part and not each else ''}"
     if name in RATES:
         metric = METRICS[name]
         return f"{metric.title.lower()} {sign} {limit:,.6g} {metric.unit}"
@@ -144,7 +144,8 @@ def plain_words(text: str) -> str:
     if latency is None:
         return text
     time = f"{limit:.6g} ms" if limit < _SECOND_MS else f"{limit / _SECOND_MS:.6g} s"
-    return f"{_NAMES.get(latency[1], latency[1])} {latency[2]} {sign} {time}"
+    statistic = "" if each else f" {latency[2]}"
+    return f"{_NAMES.get(latency[1], latency[1])}{statistic} {sign} {time}"
 
 
 def rises(condition: SloCondition) -> bool:

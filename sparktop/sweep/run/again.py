@@ -16,7 +16,7 @@ from sparktop.model.load import CallStart, ConversationCall, EndReason, LoadKind
 from sparktop.model.text import clean, names_in_words
 from sparktop.sweep.plan.capacity import AFTER_HUMAN, AFTER_TOOL
 from sparktop.sweep.plan.plan import Capacity
-from sparktop.sweep.plan.slo import parts_of
+from sparktop.sweep.plan.slo import STREAM, parts_of
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import (
     CapacityAnswer,
@@ -24,6 +24,7 @@ from sparktop.sweep.result.results import (
     RequestColumns,
     SweepResult,
     TargetResult,
+    Validity,
 )
 from sparktop.sweep.run.capacity import capacity_answer, capacity_result, unstable_words
 from sparktop.sweep.run.judgement import judge
@@ -99,7 +100,8 @@ def answer_from_levels(
         if of_target
     }
     _check_conditions(capacity, list(chain(*chosen.values())))
-    late = result.client.trustworthy is False
+    marks = {mark.code for of_target in chosen.values() for level in of_target for mark in level.validity}
+    late = result.client.trustworthy is False and CLIENT_LAG not in marks
     answers = {
         name: _answer_of_target(capacity, of_target, max_error_share, late=late)
         for name, of_target in chosen.items()
@@ -143,7 +145,7 @@ def _answer_of_target(
     capacity: Capacity, levels: Sequence[LevelResult], max_error_share: float, *, late: bool
 ) -> CapacityAnswer:
     """Return the answer of the levels of one target; `late`: the load generator was late in all of them."""
-    doubts = {level.point.value: _why_unusable(level, late=late) for level in levels}
+    doubts = {level.point.value: _why_unusable(level, capacity, late=late) for level in levels}
     usable = {level.point.value: level for level in levels if not doubts[level.point.value]}
     left_out = tuple(f"{value:g}: {reason}" for value, reason in doubts.items() if reason)
     if not usable:
@@ -159,11 +161,12 @@ def _answer_of_target(
     return answer.model_copy(update={"left_out": left_out})
 
 
-def _why_unusable(level: LevelResult, *, late: bool) -> str:
-    """Return why a level cannot be judged; "" if it can."""
-    marks = [mark for mark in level.validity if mark.code in _NOT_OF_THE_LOAD]
+def _why_unusable(level: LevelResult, capacity: Capacity, *, late: bool) -> str:
+    """Return why a level cannot be judged by the conditions; "" if it can."""
+    marks = [mark for mark in level.validity if mark.code in _NOT_OF_THE_LOAD and _concerns(mark, capacity)]
     if marks:
-        return f"{WARNINGS[marks[0].code].word}: {marks[0].message}"
+        mark = marks[0]  # the message of a late load generator says that it is
+        return mark.message if mark.code == CLIENT_LAG else f"{WARNINGS[mark.code].word}: {mark.message}"
     if late:
         return "the load generator was not fast enough to be trusted"
     others, counts = level.uncounted, level.requests
@@ -175,6 +178,16 @@ def _why_unusable(level: LevelResult, *, late: bool) -> str:
     if not told_apart and (is_open or (counts.failed and counts.cancelled)):
         return "the file, of an earlier version, does not say which requests failed"
     return ""
+
+
+def _concerns(mark: Validity, capacity: Capacity) -> bool:
+    """Return whether a mark of a level concerns what the conditions limit.
+
+    A late load generator of which the lateness of the TTFT is known made nothing else late.
+    """
+    if mark.code != CLIENT_LAG or mark.ttft_percent is None:
+        return True
+    return any(parts_of(condition.figure)[0] not in {STREAM, "tpot"} for condition in capacity.conditions)
 
 
 def stored_traces(level: LevelResult) -> list[RequestTrace]:

@@ -158,7 +158,7 @@ def limit_of_level(level: LevelResult, value: float) -> RanOut:
             if server.kv_fullest_percent is not None
             else server.kv_cache_max_percent
         )
-        if kv is not None:
+        if kv is not None and (limit is None or "KV cache" not in limit.reason):
             figures.append(f"KV cache {kv:.0f} % used")
         if server.preemptions:
             figures.append(f"{server.preemptions:.0f} preemption{_plural_end(server.preemptions)}")

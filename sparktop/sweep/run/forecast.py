@@ -11,7 +11,7 @@ from statistics import fmean
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.graphics.numbers import duration_words, range_words
+from sparktop.graphics.numbers import duration_words, forecast_words
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
 from sparktop.model.text import clean
@@ -561,7 +561,7 @@ def _time_words(expected: Forecast) -> str:
         return f"{least or 'time'} {expected.why}"
     more = expected.most_concurrency
     further = "" if more is None else f", may go on to c = {more}"
-    time = range_words(expected.time.least_s, expected.time.most_s)
+    time = forecast_words(expected.time.least_s, expected.time.most_s)
     levels = f"{expected.levels} level{'' if expected.levels == 1 else 's'}"
     return f"{levels}{further}, in {time} ({expected.why})"
 
@@ -691,8 +691,9 @@ def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
 
 def conditions_words(capacity: Capacity) -> str:
     """Return the conditions as text, with the share of requests that must meet them."""
-    words = " and ".join(plain_words(words_of(condition)) for condition in capacity.conditions)
-    if capacity.kind is LoadKind.RATE:
+    is_rate = capacity.kind is LoadKind.RATE
+    words = " and ".join(plain_words(words_of(one), each=is_rate) for one in capacity.conditions)
+    if is_rate:
         return f"{100 * capacity.share:g} % of the requests meet {words}"
     shares = {share_needed(capacity, condition) for condition in capacity.conditions}
     if len(shares) == 1:

@@ -16,7 +16,7 @@ from itertools import accumulate, pairwise
 from msgspec import Struct
 
 from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
-from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate, rate_ratio
+from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, is_rising, main_rate, rate_ratio
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_ARRIVALS, MOST_RATE
 from sparktop.sweep.plan.capacity import FINE_SHARE, FINE_TO, RATIO
 from sparktop.sweep.plan.plan import Capacity, Plan
@@ -819,7 +819,9 @@ def _end_words(with_rate: Sequence[LevelResult], leader: LevelResult, metric: st
     """Return why the concurrency grows no further, as text."""
     top = with_rate[-1]
     if leader is top:
-        return f"tok/s still rise at c = {top.concurrency}; the limit is {limit}"
+        rise = f"tok/s still rise at c = {top.concurrency}"
+        rise = rise if is_rising(with_rate, metric) else f"whether {rise} is not certain"
+        return f"{rise}; the limit is {limit}"
     ratio = rate_ratio(top, leader, metric)
     difference = "no value to compare" if ratio is None else f"{ratio.percent:+.1f} %"
     if ratio is not None and ratio.ci95 is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -136,6 +136,19 @@ def main_rate_of(levels: Iterable[Collection[str]]) -> str | None:
     counts = {name: sum(name in names for names in listed) for name in MAIN_RATES}
     highest = max(counts.values())
     return next(name for name, count in counts.items() if count == highest) if highest else None
+
+
+def judging_metrics(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the names of the metrics that judge targets: the main token rate, TTFT and prefill rate.
+
+    `counts` has the number of levels by metric. Requests at a rate are judged by their latencies from the due
+    time: token rates follow from the rate.
+    """
+    if due := tuple(name for name in DUE_LATENCIES[:2] if counts.get(name)):
+        return due
+    rates = {name: counts[name] for name in MAIN_RATES if counts.get(name)}
+    rate = max(rates, key=rates.__getitem__, default="")
+    return tuple(name for name in (rate, "ttft_ms", "prefill_tps") if counts.get(name))
 
 
 def in_sentence(title: str) -> str:

@@ -79,8 +79,8 @@ def capacity_sentences(result: SweepResult, name: Callable[[str], str] = str) ->
 
 def stored_words(search: CapacityResult) -> str:
     """Return the conditions of answers that are read off stored levels, in plain words."""
-    words = " and ".join(map(plain_words, search.conditions))
     share = search.share_percent if search.load is LoadKind.RATE else None
+    words = " and ".join(plain_words(condition, each=share is not None) for condition in search.conditions)
     return words if share is None else f"{share:g} % of the requests meet {words}"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.graphics.numbers import range_words
+from sparktop.graphics.numbers import forecast_words
 from sparktop.model.balance import Balance
 from sparktop.model.instant import Countdown, TimeRange
 from sparktop.model.load import Level, LevelEnded, LoadKind, RequestEnded
@@ -93,7 +93,7 @@ def countdown_of(
         requests=expected.requests,
         at_least=expected.at_least,
         warm_ups=expected.warm_ups,
-        time="" if time is None else range_words(time.least_s, time.most_s),
+        time="" if time is None else forecast_words(time.least_s, time.most_s),
         left_s=left_s,
         whole_s=whole_s,
         simulated=snapshot.simulated,

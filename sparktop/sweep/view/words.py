@@ -39,7 +39,7 @@ from sparktop.model.sweep import (
     short_tokens,
 )
 from sparktop.model.text import names_in_words
-from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, best_level, main_rate, rate_ratio
+from sparktop.sweep.compare.ratio import best_level, is_rising, main_rate, rate_ratio
 from sparktop.sweep.plan.slo import STREAM, parts_of, plain_words, stored_condition
 from sparktop.sweep.result.results import (
     MOST_CONCURRENCY,
@@ -57,7 +57,6 @@ from sparktop.sweep.terms.definitions import (
     DUE_LATENCIES,
     ERROR_SHARE,
     FEW_RUNS,
-    MAIN_RATES,
     METRICS,
     QUEUE_LIMITED,
     RATES,
@@ -65,6 +64,7 @@ from sparktop.sweep.terms.definitions import (
     TOO_SHORT,
     WARNINGS,
     in_sentence,
+    judging_metrics,
 )
 from sparktop.sweep.view.capacity import capacity_sentences
 from sparktop.sweep.view.marks import drift_words, marks_of, ttft_error_words
@@ -453,23 +453,10 @@ def _highest_rates(target: TargetResult, conditions: tuple[str, ...]) -> Iterato
             yield f"; most {metric.title.lower()}: {metric.text(value)} {metric.unit} at c = {concurrency}"
 
 
-_JUDGE_RATES = DUE_LATENCIES[:2]
-"""Latencies by which requests at a rate are judged."""
-
-
 def main_metrics(metrics: Sequence[ComparedMetric]) -> list[ComparedMetric]:
-    """Return the metrics that judge targets: the main token rate, TTFT and prefill rate, in this order.
-
-    Requests at a rate are judged by their latencies from the due time: token rates follow from the rate.
-    """
-    by_name = {metric.metric: metric for metric in metrics if metric.levels}
-    if due := [by_name[name] for name in _JUDGE_RATES if name in by_name]:
-        return due
-    counts = {name: len(by_name[name].levels) for name in MAIN_RATES if name in by_name}
-    rate = next((name for name, count in counts.items() if count == max(counts.values())), None)
-    return [
-        by_name[name] for name in (rate, "ttft_ms", "prefill_tps") if name is not None and name in by_name
-    ]
+    """Return the metrics that judge targets, by `judging_metrics` in its order."""
+    by_name = {metric.metric: metric for metric in metrics}
+    return [by_name[name] for name in judging_metrics({name: len(by_name[name].levels) for name in by_name})]
 
 
 def main_sentences(metrics: Sequence[ComparedMetric], name: Name = str) -> list[str]:
@@ -611,10 +598,27 @@ def _text_words(target: TargetResult) -> tuple[str, list[LevelResult]]:
     return "; ".join(parts), [level for _, level in ends]
 
 
+def incomplete_words(result: SweepResult) -> str:
+    """Return that a sweep is not complete, "not complete (cancelled)"; "" of a complete one."""
+    return "" if result.status == "done" else f"not complete ({result.status or 'it was still running'})"
+
+
 def headline(
     result: SweepResult, compared: Topologies | None, name: Callable[[str], str] = str
 ) -> str | None:
-    """Return the sweep's answer as one sentence; None if nothing was measured.
+    """Return the sweep's answer as one sentence, with that it is not complete; None if nothing was measured.
+
+    `compared` is the comparison of several targets; `name` escapes their names for the output format. The
+    answer of a capacity search says itself how far it came.
+    """
+    words, incomplete = _answer_so_far(result, compared, name), incomplete_words(result)
+    return f"{incomplete}: {words}" if words and incomplete and result.capacity is None else words
+
+
+def _answer_so_far(
+    result: SweepResult, compared: Topologies | None, name: Callable[[str], str]
+) -> str | None:
+    """Return the answer of what was measured.
 
     `compared` is the comparison of several targets; `name` escapes their names for the output format. The
     answer is the first of these that there is: of hang-ups and of long prompts beside; of searches; of
@@ -684,9 +688,7 @@ def _headline_of_length(
     best, alike, is_untested = best_level(levels, metric)
     words = f"{best.point.label}, {_rate_words(best, metric)}"
     if len(levels) > 1:
-        ended = result.status in {"done", None}
-        begin = start if ended else f"{start.strip(': ')} of what was measured: "
-        words = f"{begin}{words}"
+        words = f"{start}{words}"
     parts = [words + _warning(best)]
     if best.ttft_ms is not None:
         parts.append(f"mean TTFT {METRICS['ttft_ms'].text(best.ttft_ms.mean)} ms")
@@ -759,8 +761,7 @@ def _words_beyond_best(
         if best.concurrency > target.slots:
             return f"; {best.concurrency} requests for {slots} slots"
         return f"; {best.concurrency} requests = all {slots} slots"
-    ratio = rate_ratio(best, levels[-2], metric)
-    if ratio is None or not ratio.is_beyond(NOISE_FLOOR_PERCENT) or levels[-2] in alike:
+    if not is_rising(levels, metric):
         return ""
     if best.concurrency == result.plan.climb_to:
         return f"; still rising at the limit of {best.concurrency}"

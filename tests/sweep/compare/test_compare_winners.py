@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import pytest
 from msgspec.structs import replace
 
 from sparktop.model.load import Level, concurrency_point
+from sparktop.model.sweep import Value
 from sparktop.sweep.compare.compare import compare, comparison_of
+from sparktop.sweep.compare.ratio import Ratio, ratio_of
 from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference, published_series
 from sparktop.sweep.formats import tables as layouts
 from sparktop.sweep.formats.report import winner_rules
@@ -91,6 +95,69 @@ def test_two_alike_beside_a_slow_baseline_have_no_winner() -> None:
     assert found.crossovers == ()
     for row in found.rows:
         assert {change.significant for change in row.changes.values()} == {True}
+
+
+STEADY = {1: (33.0, 33.2, 33.4), 8: (232.3, 232.3, 232.9)}
+SLOWER = {1: (33.1, 33.3, 33.2), 8: (160.0, 172.0, 167.0)}
+"""At c8 the test of this difference alone has p = 0.004."""
+OTHERS = ("peak_tps", "pure_decode_tps", "output_tps", "total_tps", "ttfr_ms", "itl_ms", "tpot_ms", "e2e_ms")
+
+
+def of_metrics(name: str, levels: Mapping[int, tuple[float, ...]], others: Sequence[str] = OTHERS) -> Series:
+    """Return a series in which decode has the values of `levels`, and `others` always the same."""
+    series = made_series(name, levels)
+    same = {metric: value_of(100.0, (99.0, 100.0, 101.0)) for metric in others}
+    return replace(
+        series, levels=tuple(replace(one, figures={**same, **one.figures}) for one in series.levels)
+    )
+
+
+def test_metrics_that_no_answer_names_and_files_without_a_level_change_no_verdict_there() -> None:
+    """Decode at c8 is won beside eight metrics without a difference, and beside files that have c1 alone."""
+    two = [of_metrics("new", STEADY), of_metrics("old", SLOWER)]
+    before = [of_metrics(f"before {number}", {1: SLOWER[1]}) for number in range(9)]
+    for series in (two, [*before, *two]):
+        found = compare(series).rows
+        assert [row.winner for row in found if row.metric == "decode_tps" and row.concurrency == 8] == ["new"]
+
+
+def test_metrics_that_no_answer_names_are_corrected_for_one_another() -> None:
+    """The same difference in one of eight of them is not named."""
+    two = [of_metrics(name, {1: (1.0,)}) for name in ("new", "old")]
+    pairs = zip(two, (STEADY, SLOWER), strict=True)
+    changed = [
+        replace(
+            series,
+            levels=tuple(
+                replace(
+                    series.levels[0],
+                    load=Level("", concurrency_point(concurrency), 100, 4),
+                    figures={**series.levels[0].figures, "peak_tps": value_of(sum(runs) / 3, runs)},
+                )
+                for concurrency, runs in levels.items()
+            ),
+        )
+        for series, levels in pairs
+    ]
+    assert {row.winner for row in compare(changed).rows if row.metric == "peak_tps"} == {None}
+
+
+def test_the_tests_of_many_targets_grow_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is tested against those that lead somewhere, not against every other: 60 of 1,770 pairs here."""
+    asked = Counter[str]()
+
+    def counted(first: Value, second: Value) -> Ratio | None:
+        asked["ratios"] += 1
+        return ratio_of(first, second)
+
+    monkeypatch.setattr("sparktop.sweep.compare.compare.ratio_of", counted)
+    levels = {f"t{number}": 100.0 + number for number in range(60)}
+    series = [
+        made_series(name, dict.fromkeys(LEVELS, (rate, rate + 0.1, rate + 0.2)))
+        for name, rate in levels.items()
+    ]
+    assert compare(series).rows[0].winner is None
+    assert asked["ratios"] <= 2 * len(LEVELS) * len(levels)
 
 
 def test_a_lead_that_two_share_is_no_win() -> None:

@@ -30,7 +30,7 @@ from sparktop.report.document.document import markdown_cell, wrap_markdown
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.series import Series, load_reference, published_series, series_of
-from sparktop.sweep.formats import exports, report, tables
+from sparktop.sweep.formats import exports, post, report, tables
 from sparktop.sweep.formats.report import (
     comparison_json,
     comparison_markdown,
@@ -56,6 +56,7 @@ from sparktop.sweep.terms.definitions import GROWTH, METRICS, TERMS, WARNINGS
 from sparktop.sweep.terms.statistics import value_of
 from sparktop.sweep.view.levels import level_facts
 from sparktop.sweep.view.marks import marks_of
+from sparktop.sweep.view.result import result_view
 from tests.sweep.made_results import made_level, made_series, made_sweep
 
 
@@ -103,7 +104,7 @@ def test_our_export_is_read_back(tmp_path: Path) -> None:
 def test_llama_benchys_json_holds_one_target() -> None:
     """With several, one is named."""
     result = made_sweep(("a", [made_level(2)]), ("b", [made_level(4)]))
-    with pytest.raises(UsageError, match="this sweep has a, b"):
+    with pytest.raises(UsageError, match="this sweep has a, b: choose one with --target NAME"):
         exports.to_llama_benchy(result)
     assert exports.llama_benchy_json(result, "b")["max_concurrency"] == 4
     with pytest.raises(UsageError, match="no target 'c'"):
@@ -144,7 +145,23 @@ def test_markdown_says_what_is_wrong() -> None:
     assert "- `a` c2: fewer than 3 runs (`few_runs`): 2 of 3" in text
     plain = result.model_copy(update={"targets": (TargetResult(name="a", url="u", levels=(made_level(),)),)})
     assert "**The load generator was late**: `loop lag 30 ms`" in report.sweep_markdown(plain)
-    assert "it was still running" in report.sweep_markdown(made_sweep().model_copy(update={"status": None}))
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(None, "it was still running"), ("cancelled", "cancelled"), ("done", None)],
+)
+def test_every_form_of_an_answer_says_first_that_the_sweep_is_not_complete(
+    status: str | None, words: str | None
+) -> None:
+    """So does that of a comparison, and the screen."""
+    fast, slow = [[made_level(count, step=step) for count in (1, 4)] for step in (0.25, 0.5)]
+    for targets in ([("a", fast)], [("a", fast), ("b", fast)], [("a", fast), ("b", slow)]):
+        result = made_sweep(*targets).model_copy(update={"status": status})
+        begin = "not complete" if words is None else f"not complete ({words})"
+        told = [result_view(result).headline or ""]
+        told += [" ".join(text.split()) for text in (report.sweep_markdown(result), post.render(result))]
+        assert [begin in text[:400].lower() for text in told] == [words is not None] * 3, told
 
 
 def test_many_marks_are_one_sentence_and_a_line_each() -> None:

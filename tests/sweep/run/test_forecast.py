@@ -61,10 +61,11 @@ def test_quick_is_63_requests_at_least_and_21_to_warm_up() -> None:
     assert (found.requests, found.warm_ups) == (63, 21)
     assert (found.prompt_tokens, found.output_tokens) == (63 * 128, 63 * 64)
     assert (found.seconds, found.most_concurrency, found.levels) == (None, 256, 3)
+    assert found.why == "no earlier sweep of a with such settings"
     assert pieces(found) == (
         "at least 63 requests + 21 warm-up",
         "8,064 prompt + 4,032 output tokens",
-        "3 levels, may go on to c = 256, in 40 s to 27 min (no earlier sweep of a with such settings)",
+        f"3 levels, may go on to c = 256, in about 4, up to 27 min ({found.why})",
     )
 
 
@@ -246,6 +247,9 @@ def test_the_limit_is_kept_and_named() -> None:
     assert climbed(*levels, most=48) == 48
     step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01)
     assert step == (None, "tok/s still rise at c = 48; the limit is 48")
+    levels[1] = level(32, 150, 190, 310)
+    step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01)
+    assert step == (None, "whether tok/s still rise at c = 48 is not certain; the limit is 48")
 
 
 def test_the_gap_below_the_best_level_is_closed() -> None:

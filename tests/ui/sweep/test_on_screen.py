@@ -208,11 +208,12 @@ async def test_it_asks_before_it_disturbs_requests_of_others(stage: SweepStage) 
             assert isinstance(stage.top(), AskScreen)
             text = str(stage.top().query_one(Static).content)
             assert "running, " in text
-            assert "requests of others" in text
-            assert ("The demo's own load pauses" in text) is stage.store.snapshot().simulated
+            is_demo = stage.store.snapshot().simulated
+            assert ("requests of others" in text) is not is_demo
+            assert ("The demo's own load pauses meanwhile." in text) is is_demo
             levels = r"(, 1 to (at most )?\d+ (requests at once|agents))?"
             asked = rf"(Put load on [\w -]+{levels}|Put load on [\w -]+ to find the most agents)"
-            assert re.search(rf"{asked}, for [\w ]+(s|min)\?$", text)
+            assert re.search(rf"{asked}, for [\w, ]+(s|min)\?$", text)
             assert stage.at() is Stage.NONE
             await stage.press("n")
             assert stage.at() is Stage.NONE

@@ -27,9 +27,20 @@ from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import RequestTrace
-from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult, Validity
+from sparktop.sweep.result.results import (
+    ClientResult,
+    LevelResult,
+    LimitSide,
+    PlanResult,
+    ServerSide,
+    SweepResult,
+    TargetResult,
+    Validity,
+)
 from sparktop.sweep.result.store import save
 from sparktop.sweep.run.again import answer_from_levels, stored_traces
+from sparktop.sweep.run.capacity import limit_of_level
+from sparktop.sweep.run.forecast import conditions_words
 from sparktop.sweep.run.judgement import judge
 from sparktop.sweep.terms.definitions import CLIENT_LAG, FEW_RUNS
 from sparktop.sweep.view.capacity import stored_searches
@@ -159,19 +170,53 @@ def test_below_the_smallest_level_nothing_is_known() -> None:
 def test_a_level_that_is_not_trustworthy_is_left_out_with_its_reason() -> None:
     """A late generator makes a level unknown; that it had few runs does not."""
     levels = list(sweep(0.3, 0.5, 2.0).targets[0].levels)
-    levels[2] = levels[2].model_copy(update={"validity": (Validity(code=CLIENT_LAG, message="p99 40 ms"),)})
+    late = Validity(code=CLIENT_LAG, message="some TTFT are 1.6 % too high: the load generator was late")
+    levels[2] = levels[2].model_copy(update={"validity": (late,)})
     levels[1] = levels[1].model_copy(update={"validity": (Validity(code=FEW_RUNS, message="1 run"),)})
     text = capacity_text(
         answer_from_levels(result_of(LoadKind.CONCURRENCY, *levels), asked("ttft_p90_ms=1500"))
     )
     assert "a: at least 4 requests at once hold" in text
-    assert "left out 16: load generator late: p99 40 ms" in text
+    assert f"left out 16: {late.message}" in text
     lost = [one.model_copy(update={"each": None}) for one in levels]
     text = capacity_text(
         answer_from_levels(result_of(LoadKind.CONCURRENCY, *lost), asked("ttft_p90_ms=1500"))
     )
     assert "a: unknown: no stored level can be judged" in text
     assert "left out 1: its single requests are not stored" in text
+
+
+def test_a_late_first_token_leaves_limits_on_streams_as_they_are() -> None:
+    """A level is left out where what its warning concerns is limited, and where the lateness is unknown."""
+    for percent, slo, is_left_out in (
+        (1.6, "stream_tps=5", False),
+        (1.6, "tpot_p90_ms=900", False),
+        (1.6, "stream_tps=5,ttft_p90_ms=9000", True),
+        (None, "stream_tps=5", True),
+    ):
+        late = Validity(code=CLIENT_LAG, message="late", ttft_percent=percent)
+        levels = [one.model_copy(update={"validity": (late,)}) for one in sweep(0.3, 0.5).targets[0].levels]
+        result = result_of(LoadKind.CONCURRENCY, *levels)
+        result = result.model_copy(update={"client": ClientResult(trustworthy=False, reasons=("late",))})
+        assert ("left out" in capacity_text(answer_from_levels(result, asked(slo)))) is is_left_out, slo
+
+
+def test_a_share_of_requests_has_no_second_statistic() -> None:
+    """Of a rate 95 % of the requests must meet the limits, as asked and as read off: no p90 beside it."""
+    words = "95 % of the requests meet first token ≤ 2 s and ≥ 15 tok/s each"
+    search = asked("ttft_p90_ms=2000,stream_tps=15", LoadKind.RATE)
+    assert conditions_words(search) == words
+    found = answer_from_levels(sweep(0.3, kind=LoadKind.RATE), search)
+    assert words in capacity_text(found)
+
+
+def test_the_kv_cache_of_a_limit_is_named_once() -> None:
+    """Its evidence may have it already."""
+    server = ServerSide(kv_cache_max_percent=2.0)
+    level = sweep(0.3).targets[0].levels[0].model_copy(update={"server": server})
+    assert limit_of_level(level, 1.0).evidence == "no limit of the servers was reached; KV cache 2 % used"
+    limit = LimitSide(kind="bandwidth", reason="a step takes 8 ms; KV cache 2 %")
+    assert limit_of_level(level.model_copy(update={"limited_by": limit}), 1.0).evidence == limit.reason
 
 
 def older(level: LevelResult) -> LevelResult:
