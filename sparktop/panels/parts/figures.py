@@ -88,7 +88,8 @@ def none_seen(latency: Latency) -> str:
 def latency_row(name: str, latency: Latency, width: int) -> Row:
     """Return a row with the label `name` and a latency's p50 and p95; also its mean if `width` allows it.
 
-    Where it does not, the mean replaces a p50 of the same bucket as the p95, which says nothing more.
+    Where it does not, the mean replaces a p50 of the same bucket as the p95, which says nothing more; not a
+    mean above that, which needs more words.
     With too few observations for quantiles the row has the mean and the reason. Without any observation it
     says in how many seconds there was none: requests may still run.
     """
@@ -96,14 +97,11 @@ def latency_row(name: str, latency: Latency, width: int) -> Row:
     if not latency.count:
         return [*row, (none_seen(latency), "muted")]
     if latency.p50 is None and latency.mean_s is not None:
-        few = latency.note or f"of {latency.count:.0f}: no p50 yet"
+        few = latency.note or f"of {latency.count:.0f}: no p50"
         return [*row, *_named_value("mean", numbers.duration(latency.mean_s, 8), 8), (f"  {few}", "muted")]
     is_wide = width >= 6 + 13 + 15 + 16
-    if (
-        not is_wide
-        and latency.mean_s is not None
-        and quantile_text(latency.p50) == quantile_text(latency.p95)
-    ):
+    is_one_bucket = quantile_text(latency.p50) == quantile_text(latency.p95)
+    if is_one_bucket and not is_wide and latency.mean_s is not None and not latency.has_long_few:
         row += _named_value("mean", numbers.duration(latency.mean_s, 8), 8)
     else:
         row += _quantile("p50", latency, latency.p50)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,8 +50,8 @@ from sparktop.panels.server.panel import (
 _SPARK_MIN = 10
 _NAME, _LONG_NAME = 8, 16
 """Cells of a name, also where names are longer: in a list with graphs, and in one with more values."""
-_STATE = 13
-"""Width in cells of a state with its time window: "queueing 10 s"."""
+_STATE, _STATE_ALONE = 13, 11
+"""Width in cells of a state with its time window, "queueing 10 s", and without, "unreachable"."""
 _SHORT_STATE, _SHORT_REST = 8, 22
 """Widths in cells of a short entry: the state, and all but the name."""
 _KEPT = 4
@@ -69,9 +70,9 @@ def _p95_run(latency: Latency) -> Run:
     return quantile_text(latency.p95), role
 
 
-def _state_run(view: BackendView) -> Run:
+def _state_run(view: BackendView, width: int = _STATE) -> Run:
     """Return a backend's state, with its time window if that fits into the column."""
-    fitting = (text for text in state_words(view) if cell_width(text) <= _STATE)
+    fitting = (text for text in state_words(view) if cell_width(text) <= width)
     return next(fitting, view.state.value), state_role(view)
 
 
@@ -203,7 +204,8 @@ class Table(Struct, eq=False):
         """Return what `_shape` is for names of at most `longest` cells.
 
         Longer names than usual get half of the graph's cells beyond its least width, or cells that are free.
-        In a list with more graphs, they get those of figures that stand in the rows below, too.
+        In a list with more graphs, they get those of the state's time window, and those of figures that stand
+        in the rows below, too.
         """
         if self.wide:
             columns, room = _columns_that_fit(self.width - 3, _LONG_NAME, _SPARK_MIN, self.columns)
@@ -211,6 +213,9 @@ class Table(Struct, eq=False):
             more = max(0, min(longest - _LONG_NAME, spare))
             return _LONG_NAME + more, columns, room - more - 2 if room > _SPARK_MIN else 0
         columns, room = _columns_that_fit(figures_width(self.width), _NAME, 0, self.columns)
+        if _NAME + room < longest:
+            columns[0] = replace(columns[0], width=_STATE_ALONE, cell=partial(_state_run, width=_STATE_ALONE))
+            room += _STATE - _STATE_ALONE
         for column in reversed(columns):
             if _NAME + room >= longest:
                 break

@@ -15,6 +15,7 @@ from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.panels.board.bars import TimeBar, cell_of, time_bar_row, time_of
 from sparktop.panels.board.events import events_panel, events_screen, value_texts
 from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.board.scene import Scene
 from sparktop.panels.board.view import FLEET, Arrangement, Sort, View, backend_numbers, order_names
 from sparktop.panels.parts.text import row_text, row_width
 from stage.rehearsal import Rehearsal
@@ -89,6 +90,16 @@ def loaded(four: Snapshot, at: float, *loads: float | None) -> Snapshot:
 
 def order_of(shown: Snapshot) -> tuple[str, ...]:
     return tuple(view.name for view in shown.backends)
+
+
+def test_a_long_name_has_the_cells_of_the_state_beside_it(four: Snapshot) -> None:
+    """Such as that of two machines that serve together; no state is cut for it."""
+    views = tuple(
+        replace(view, name="cluster-cd", state=BackendState.UNREACHABLE) if index == 2 else view
+        for index, view in enumerate(four.backends)
+    )
+    drawn = [row for panel in Scene(replace(four, backends=views), 120, 36).draw() for row in panel.rows]
+    assert any("cluster-cd unreachable" in row_text(row) for row in drawn)
 
 
 def test_a_swinging_load_moves_no_row(four: Snapshot) -> None:
