@@ -823,8 +823,8 @@ def router_costs(result: SweepResult, comparison: ComparisonResult | None) -> It
 
 def one_sided_routers(result: SweepResult) -> Iterator[str]:
     """Yield a warning for each router that sent all requests, or nearly all, to one of its servers."""
-    names = (code(target.name) for target in result.targets if _is_one_sided(target))
-    yield from (f"{name} used one of its servers alone" for name in names)
+    for target in filter(_is_one_sided, result.targets):
+        yield f"{code(target.name)} sent {_ends(_run_shares(target))} % of each run's requests to one server"
 
 
 def _servers(target: TargetResult) -> set[str]:
@@ -852,7 +852,8 @@ def _no_faster_words(comparison: ComparisonResult, engines: IndependentEngines) 
     pairs = [(row.get(engines.routed), row.get(engines.alone[0])) for row in rows]
     ratios = [routed / alone for routed, alone in pairs if routed and alone]
     is_no_faster = ratios and 100 * (max(ratios) - 1) <= NOISE_FLOOR_PERCENT
-    return f": no faster than {code(engines.alone[0])} alone" if is_no_faster else ""
+    words = f": {in_sentence(METRICS[engines.metric].title)} no faster than {code(engines.alone[0])} alone"
+    return words if is_no_faster else ""
 
 
 def _share_of_engines_words(levels: Sequence[LevelResult], engines: IndependentEngines) -> str:

@@ -1023,7 +1023,7 @@ def _single_machine_words(
 ) -> str:
     """Return what a target on one machine gets of the best rate at the first and the last of `levels`.
 
-    Such as "`a`, one machine, of the best decode: 79 % at c1, 66 % at c32"; "" if none has more machines.
+    Such as "One machine, `a`: 79 % at c1, 66 % at c32 of the best decode"; "" if none has more machines.
     """
     counts = {target.name: len(target.machines) for target in result.targets}
     alone = next((at for at, column in enumerate(compared.columns) if counts.get(column) == 1), None)
@@ -1035,8 +1035,8 @@ def _single_machine_words(
         if (own := level.values[alone]) and own.mean
     ]
     title = main_metrics(compared.metrics)[0].title
-    words = f"{name(compared.columns[alone])}, one machine, of the best {in_sentence(title)}"
-    return f"{words}: {', '.join(shares)}" if shares else ""
+    words = f"One machine, {name(compared.columns[alone])}: {', '.join(shares)}"
+    return f"{words} of the best {in_sentence(title)}" if shares else ""
 
 
 def _each_words(
