@@ -22,6 +22,7 @@ from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
 from sparktop.sweep.result.results import (
     Latency,
     LevelResult,
+    LimitSide,
     Rate,
     ServerSide,
     SweepResult,
@@ -317,7 +318,9 @@ def test_a_post_is_read_back_as_the_figures_that_it_shows() -> None:
     """Who pastes the post's tables compares with each target's decode, prefill and TTFT."""
     levels = [simulated_level(one, 100, 4, 3) for one in LEVELS]
     result = made_sweep(("fast", levels), ("slow", levels))
-    found = read(post_of(result, beside=published_series(load_reference(TOPOLOGIES))), "post", "post.md")
+    post = post_of(result, beside=published_series(load_reference(TOPOLOGIES)))
+    assert "| Concurrency (prefill, waiting included, tok/s) |" in post
+    found = read(post, "post", "post.md")
     assert [one.name for one in found] == ["fast", "slow"]
     for own, pasted in zip(series_of(result), found, strict=True):
         for mine, theirs in zip(own.levels, pasted.levels, strict=True):
@@ -602,6 +605,12 @@ def test_a_router_has_its_loss_and_the_cause() -> None:
         "worst at c2: oscillating, a swing every 9 s, cooldown; "
         "one server got 50 to 75 % of a run's requests (even: 50 %)."
     ) in cost
+    result = routed_sweep()
+    proxy, alpha = result.targets
+    unsure = proxy.levels[1].model_copy(update={"decode_tps": Rate.of_runs((39.0, 40.0, 41.0))})
+    proxy = proxy.model_copy(update={"levels": (proxy.levels[0], unsure)})
+    post = post_of(result.model_copy(update={"targets": (proxy, alpha)}))
+    assert "each with 1/2 of the requests (n.s. except at c2)." in post
 
 
 def test_doubts_name_their_levels() -> None:
@@ -645,6 +654,15 @@ def test_a_warning_of_all_targets_at_a_level_is_a_sign_of_the_level() -> None:
     assert not any(cell.endswith(" ?") for cell in second)
     assert "**Warnings (in tables: ?, behind a level: all its targets):**" in post
     assert len(read(post, "post", "post.md")) == 2
+
+
+def test_requests_that_waited_are_one_warning() -> None:
+    """Whether it is known what for or not; with what it does to the figures."""
+    waited = {"validity": (Validity(code="queue_limited", message="x"),)}
+    limit = LimitSide(kind="slots", reason="2 of 2 run")
+    known = made_level(2).model_copy(update={**waited, "limited_by": limit})
+    post = post_of(made_sweep(("solo", [made_level(1), known, made_level(4).model_copy(update=waited)])))
+    assert "(in tables: ?):** requests waited: decode, prefill and TTFT include the wait.\n" in post
 
 
 def test_what_a_router_costs_is_said_where_it_is_known() -> None:
