@@ -7,6 +7,7 @@ is the board where there are too many servers for a panel each: groups, and list
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -155,7 +156,8 @@ class OverviewScreen(CanvasScreen):
         """First cell and number of cells of the time bar on the screen."""
         self._happened: tuple[datetime, Moment | str | None] | None = None
         """The past moment whose minutes were read last, and these; why they could not be."""
-        self._reads_happened = False
+        self._reading_since: float | None = None
+        """Monotonic time since when minutes are read; None while none are."""
 
     def compose(self) -> ComposeResult:
         """Yield the widget that shows all rows, and the input lines, which are hidden at first."""
@@ -456,6 +458,10 @@ class OverviewScreen(CanvasScreen):
         at, moment = self._happened or (None, None)
         if at is None or moment is None or isinstance(moment, str):
             said = moment if isinstance(moment, str) else "reading the minutes around this moment"
+            if self._reading_since is not None:  # a long recording takes many seconds
+                said = (
+                    f"reading the minutes around this moment: {time.monotonic() - self._reading_since:.0f} s"
+                )
             return happened_frame([[(f" {said}", "muted")]], width, height)
         return happened_screen(moment, at, width, height)
 
@@ -465,17 +471,20 @@ class OverviewScreen(CanvasScreen):
             return
         at = self.shown.taken_at
         is_read = self._happened is not None and self._happened[0] == at
-        if not is_read and not self._reads_happened and not self.timeline.is_playing:
-            self._reads_happened = True
+        if not is_read and self._reading_since is None and not self.timeline.is_playing:
+            self._reading_since = time.monotonic()
             work = self._keep_happened(at, self.read_around(at))
             self.run_worker(work, group="happened", exit_on_error=False)
 
     async def _keep_happened(self, at: datetime, read: Callable[[], Moment | None]) -> None:
+        seconds = self.set_interval(1.0, self._paint)
         try:
             moment: Moment | str | None = await asyncio.to_thread(read)
         except (SparktopError, OSError) as error:
             moment = clean(error)
-        self._happened, self._reads_happened = (at, moment), False
+        finally:
+            seconds.stop()
+        self._happened, self._reading_since = (at, moment), None
         self._paint()
         self._read_happened()  # the moment may be another one by now
 
