@@ -307,9 +307,9 @@ def forecast_words(least_s: float, most_s: float) -> str:
         return range_words(least_s, most_s)
     middle_s = math.sqrt(least_s * most_s)
     step_s = 10 if middle_s < _MINUTE_S else _MINUTE_S
-    middle, most = duration_words(step_s * round(middle_s / step_s)), range_words(0.0, most_s)
-    is_of_unit = middle.endswith(" min") and most.endswith(" min") and " h " not in most
-    return f"about {middle.removesuffix(' min') if is_of_unit else middle}, {most}"
+    middle = duration_words(step_s * round(middle_s / step_s))
+    middle = middle.removesuffix(" min") if most_s < _HOURS_FROM_S else middle  # the other has it
+    return f"about {middle}, {range_words(0.0, most_s)}"
 
 
 def range_words(least_s: float, most_s: float) -> str:

@@ -23,7 +23,8 @@ uses its own variance.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from statistics import fmean, variance
 from typing import TypeVar
@@ -159,51 +160,39 @@ def proofs(
     ratios of those that are asked for: the others are counted. Ratios that are returned have the mean of the
     variances of all levels of the two targets. The noise floor is not considered.
     """
-    tested = {key: _with_mean_variance(levels) for key, levels in tests.items()}
-    shown: set[tuple[_Hypothesis, Level]] = set()
-    for judging, others in _families(hypotheses):
-        shown |= {(key, load) for key, loads in _differing(judging, tests, tested).items() for load in loads}
-        judged = {(key[1], load) for key in judging if key in tests for load in tests[key]}
-        differ = {(pair, load) for (_, pair), load in shown}
-        shown |= {
-            (key, load)
-            for key, loads in _differing(others, tests, tested).items()
-            for load in loads
-            if (key[1], load) in differ or (key[1], load) not in judged
-        }
-    return {
-        key: {load: replace(ratio, proven=(key, load) in shown) for load, ratio in levels.items()}
-        for key, levels in tested.items()
-    }
-
-
-def _differing(
-    family: Sequence[_Hypothesis],
-    tests: Mapping[_Hypothesis, Mapping[Level, Ratio]],
-    tested: Mapping[_Hypothesis, Mapping[Level, Ratio]],
-) -> dict[_Hypothesis, set[Level]]:
-    """Return the loads with a significant difference of each hypothesis of a family that is rejected."""
-    values = {key: _p_of_levels(tests[key], tested[key]) for key in family if key in tests}
-    return {
-        key: holm({load: ratio.p_or_1 for load, ratio in tested[key].items()}, len(tested[key]))
-        for key in holm(values, len(family))
-    }
-
-
-def _families(hypotheses: Mapping[_Hypothesis, frozenset[Level]]) -> Iterator[tuple[list[_Hypothesis], ...]]:
-    """Yield two families for each set of levels: of the metrics that judge targets, and of the others."""
     common: dict[Pair, frozenset[Level]] = {}
     for (_, pair), loads in hypotheses.items():
         common[pair] = common.get(pair, loads) | loads
-    by_levels: dict[frozenset[Level], list[_Hypothesis]] = {}
+    families: dict[frozenset[Level], list[_Hypothesis]] = {}
     for key in hypotheses:
-        by_levels.setdefault(common[key[1]], []).append(key)
-    for family in by_levels.values():
-        counts: dict[str, int] = {}
-        for key in family:
-            counts[key[0]] = max(counts.get(key[0], 0), len(hypotheses[key]))
-        judging = judging_metrics(counts)
-        yield tuple([key for key in family if (key[0] in judging) is first] for first in (True, False))
+        families.setdefault(common[key[1]], []).append(key)
+    proven: dict[_Hypothesis, dict[Level, Ratio]] = {}
+    for family in families.values():
+        judging = judging_metrics(Counter(key[0] for key in family for _ in hypotheses[key]))
+        first = _proofs_of([key for key in family if key[0] in judging], tests)
+        proven |= first
+        for key, levels in _proofs_of([key for key in family if key[0] not in judging], tests).items():
+            judges = [first[metric, key[1]] for metric in judging if (metric, key[1]) in first]
+            differ = {load: [judge[load].proven for judge in judges if load in judge] for load in levels}
+            proven[key] = {
+                load: replace(ratio, proven=ratio.proven and any(differ[load] or [True]))
+                for load, ratio in levels.items()
+            }
+    return proven
+
+
+def _proofs_of(
+    family: Sequence[_Hypothesis], tests: Mapping[_Hypothesis, Mapping[Level, Ratio]]
+) -> dict[_Hypothesis, dict[Level, Ratio]]:
+    """Return the tests of a family, and which are proven in it."""
+    tested = {key: _with_mean_variance(tests[key]) for key in family if key in tests}
+    values = {key: _p_of_levels(tests[key], levels) for key, levels in tested.items()}
+    differing, proven = holm(values, len(family)), {}
+    for key, levels in tested.items():
+        of_levels = {load: ratio.p_or_1 for load, ratio in levels.items()}
+        shown = holm(of_levels, len(levels)) if key in differing else ()
+        proven[key] = {load: replace(ratio, proven=load in shown) for load, ratio in levels.items()}
+    return proven
 
 
 def holm(values: Mapping[_Key, float], count: int) -> set[_Key]:

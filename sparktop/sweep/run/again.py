@@ -24,7 +24,6 @@ from sparktop.sweep.result.results import (
     RequestColumns,
     SweepResult,
     TargetResult,
-    Validity,
 )
 from sparktop.sweep.run.capacity import capacity_answer, capacity_result, unstable_words
 from sparktop.sweep.run.judgement import judge
@@ -163,7 +162,13 @@ def _answer_of_target(
 
 def _why_unusable(level: LevelResult, capacity: Capacity, *, late: bool) -> str:
     """Return why a level cannot be judged by the conditions; "" if it can."""
-    marks = [mark for mark in level.validity if mark.code in _NOT_OF_THE_LOAD and _concerns(mark, capacity)]
+    # A generator of which the lateness of the TTFT is known made nothing else late.
+    rates_only = all(parts_of(condition.figure)[0] in {STREAM, "tpot"} for condition in capacity.conditions)
+    marks = [
+        mark
+        for mark in level.validity
+        if mark.code in _NOT_OF_THE_LOAD and not (rates_only and mark.ttft_percent is not None)
+    ]
     if marks:
         mark = marks[0]  # the message of a late load generator says that it is
         return mark.message if mark.code == CLIENT_LAG else f"{WARNINGS[mark.code].word}: {mark.message}"
@@ -178,16 +183,6 @@ def _why_unusable(level: LevelResult, capacity: Capacity, *, late: bool) -> str:
     if not told_apart and (is_open or (counts.failed and counts.cancelled)):
         return "the file, of an earlier version, does not say which requests failed"
     return ""
-
-
-def _concerns(mark: Validity, capacity: Capacity) -> bool:
-    """Return whether a mark of a level concerns what the conditions limit.
-
-    A late load generator of which the lateness of the TTFT is known made nothing else late.
-    """
-    if mark.code != CLIENT_LAG or mark.ttft_percent is None:
-        return True
-    return any(parts_of(condition.figure)[0] not in {STREAM, "tpot"} for condition in capacity.conditions)
 
 
 def stored_traces(level: LevelResult) -> list[RequestTrace]:

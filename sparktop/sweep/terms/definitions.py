@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
@@ -132,10 +133,11 @@ DECODE_IN_POSTS = "(output tokens − one per request) / (last token − first t
 
 def main_rate_of(levels: Iterable[Collection[str]]) -> str | None:
     """Return the main token rate of levels, of which `levels` has the names of the metrics; None for none."""
-    listed = list(levels)
-    counts = {name: sum(name in names for names in listed) for name in MAIN_RATES}
-    highest = max(counts.values())
-    return next(name for name, count in counts.items() if count == highest) if highest else None
+    return _main_rate(Counter(name for names in levels for name in names))
+
+
+def _main_rate(counts: Mapping[str, int]) -> str | None:
+    return max(filter(counts.get, MAIN_RATES), key=counts.__getitem__, default=None)
 
 
 def judging_metrics(counts: Mapping[str, int]) -> tuple[str, ...]:
@@ -146,9 +148,7 @@ def judging_metrics(counts: Mapping[str, int]) -> tuple[str, ...]:
     """
     if due := tuple(name for name in DUE_LATENCIES[:2] if counts.get(name)):
         return due
-    rates = {name: counts[name] for name in MAIN_RATES if counts.get(name)}
-    rate = max(rates, key=rates.__getitem__, default="")
-    return tuple(name for name in (rate, "ttft_ms", "prefill_tps") if counts.get(name))
+    return tuple(name for name in (_main_rate(counts), "ttft_ms", "prefill_tps") if name and counts.get(name))
 
 
 def in_sentence(title: str) -> str:
