@@ -217,7 +217,7 @@ def _verdict_of_states(snapshot: Snapshot) -> Verdict:
     said = ", ".join(f"{count} {state}" for state, count in states.items())
     is_calm = all(view.state in _WELL or view.is_full_by_sweep for view in backends)
     groups = [balance for balance in snapshot.balance if balance.within is None]
-    swept = [balance for balance in groups if balance.in_sweep and not _is_settled(balance)]
+    swept = [balance for balance in groups if balance.in_sweep]
     if swept or any(view.in_sweep for view in backends):
         swung = next((balance for balance in balances_read_first(swept) if balance.word.bad), None)
         if swung is None:
@@ -257,12 +257,6 @@ def _verdict_of_doubt(balance: Balance, said: str, *, is_calm: bool) -> Verdict:
     judged = f"balance known in {wait_s:.0f} s" if wait_s >= 1 else "balance unknown"
     judged = f"perhaps {doubt.value}" if doubt.bad else judged
     return Verdict(Severity.INFO, f"{said}; {group}: {judged}", f"{group}: {judged}", key="w")
-
-
-def _is_settled(balance: Balance) -> bool:
-    """Return whether the newest window confirms a verdict that is not bad."""
-    is_confirmed = balance.word is not BalanceWord.UNKNOWN and balance.word is balance.word_now
-    return is_confirmed and not balance.word.bad
 
 
 def _verdict_of_silence(snapshot: Snapshot) -> Verdict | None:

@@ -600,15 +600,15 @@ def _add_to_sweeps(sweeps: list[SweepSpan], wall: datetime, fields: Mapping[str,
         sweeps[-1] = replace(sweeps[-1], end=wall)
 
 
-def read_again(paths: Sequence[Path], end: datetime) -> Moment:
-    """Open a recording and return the report data of the 15 minutes before `end`.
+def read_again(paths: Sequence[Path], start: datetime | None, end: datetime) -> Moment:
+    """Open a recording and return the report data from `start` to `end`, as `read_moment` does.
 
     Raises:
-        UsageError: a file cannot be opened.
+        UsageError: a file cannot be opened, or has nothing in this span.
     """
     recording = Recording(paths)
     try:
-        return read_moment(recording, Span(None, end), source=", ".join(path.name for path in paths))
+        return read_moment(recording, Span(start, end), source=", ".join(path.name for path in paths))
     finally:
         recording.close()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.event import Severity
@@ -18,7 +17,7 @@ from sparktop.moments.happened import (
     weightiest,
     what_happened,
 )
-from sparktop.moments.moment import AROUND_S, Moment, moment_of, read_moment, span_around
+from sparktop.moments.moment import AROUND_S, Moment, moment_of
 from sparktop.panels.parts.figures import (
     SEVERITY_SIGNS,
     Section,
@@ -31,7 +30,6 @@ from sparktop.panels.parts.figures import (
 )
 from sparktop.panels.parts.text import Row, fit_row, frame_role, frame_rows, name_tab
 from sparktop.recording.past import Past
-from sparktop.recording.player import Recording, Span
 
 _HALF = timedelta(seconds=AROUND_S / 2)
 _LATER = timedelta(seconds=AROUND_S + 1)
@@ -45,19 +43,6 @@ def moment_around(past: Past, at: datetime) -> Moment | None:
     """Return the report data of the minutes around `at` from the pictures kept; None without a picture."""
     last = past.at_wall(at + _LATER)
     return None if last is None else moment_of(last, past)
-
-
-def recorded_around(paths: list[Path], at: datetime) -> Moment:
-    """Read a recording again and return the report data of the minutes around `at`.
-
-    Raises:
-        UsageError: a file cannot be opened, or has nothing around that time.
-    """
-    recording = Recording(paths)
-    try:
-        return read_moment(recording, span_around(at, Span(None, None)))
-    finally:
-        recording.close()
 
 
 def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> list[Row]:

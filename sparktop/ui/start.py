@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -132,20 +132,21 @@ class ReplayApp(SparktopApp):
 
         While a jump is being filled, the kept snapshots have gaps.
         """
-        from sparktop.moments.moment import read_again  # late: only for a report
-
-        recording = self.replay.recording
         self.notify("reading the minutes before this moment", markup=False)
-        return partial(
-            read_again, list(dict.fromkeys(frame.path for frame in recording.frames)), shown.taken_at
-        )
+        return self._read_again(None, shown.taken_at)
 
     def around(self, at: datetime) -> Callable[[], Moment | None]:
         """Return a function that reads the minutes around a moment from the recording again."""
-        from sparktop.moments.page import recorded_around  # late: only for that page
+        from sparktop.moments.moment import NEAR_S  # late: only for that page
 
-        frames = self.replay.recording.frames
-        return partial(recorded_around, list(dict.fromkeys(frame.path for frame in frames)), at)
+        near = timedelta(seconds=NEAR_S)
+        return self._read_again(at - near, at + near)
+
+    def _read_again(self, start: datetime | None, end: datetime) -> Callable[[], Moment]:
+        from sparktop.moments.moment import read_again  # late: only for reports
+
+        paths = dict.fromkeys(frame.path for frame in self.replay.recording.frames)
+        return partial(read_again, list(paths), start, end)
 
     def action_menu(self, place: str = "") -> None:
         """Show the menu of the settings that a recording has; `place` is as in the live program."""
