@@ -646,8 +646,7 @@ def _who_sends_too_little(evidence: Evidence) -> tuple[LimitKind, str]:
     if split is not None and split.in_sweep:
         return LimitKind.CLIENT, "; this sweep sends no more"
     if name is None and evidence.unmatched_router is not None:
-        unknown = f"which servers are behind {evidence.unmatched_router} is not known"
-        return LimitKind.CLIENT_OR_ROUTER, f"; {unknown}"
+        return LimitKind.CLIENT_OR_ROUTER, f"; the servers behind {evidence.unmatched_router} are not known"
     if name is None or evidence.routed is False:
         return LimitKind.CLIENT, ""
     slow = "" if evidence.slow_router is None else f"; {name} is slow: {evidence.slow_router}"

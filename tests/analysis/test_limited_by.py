@@ -487,7 +487,7 @@ def test_the_router_says_where_its_requests_are() -> None:
     assert found.kind is LimitKind.CLIENT
     found = limit(replace(evidence, router=None, unmatched_router="front"))
     assert found.title == "limited by client or router"
-    assert found.reason.endswith("; which servers are behind front is not known")
+    assert found.reason.endswith("; the servers behind front are not known")
     few = replace(evidence, polls=polls_of([(60, 1, 0)]), held_back=9.0)
     found = limit(few)
     assert found.title == "limited by client or router"

@@ -49,7 +49,7 @@ from sparktop.analysis.balance.step_time import FLAT, group_pace, slots_of, vari
 from sparktop.analysis.balance.swings import SCORE_LIMIT, find_convoys, find_herds, find_swing, swing_score
 from sparktop.model.balance import SLOW_S, Balance, BalanceWord, GroupPace, Swing
 from sparktop.model.router import stale_s
-from sparktop.model.series import LATE
+from sparktop.model.series import LATE, known_mean
 
 # Groups that are sampled seldom, as through a Prometheus.
 #
@@ -136,7 +136,7 @@ def judge_slowly(
     idle = spread is not None and spread[1] < len(tracks)
     plain = spread is not None and spread[1] >= FEWEST_PER_BACKEND * len(tracks)
     word = BalanceWord.IDLE if idle else BalanceWord.UNKNOWN
-    means = {track.name: _mean(_loads_since(track, now_s - needed_s)) for track in tracks}
+    means = {track.name: known_mean(_loads_since(track, now_s - needed_s)) for track in tracks}
     mean_load = {name: mean for name, mean in means.items() if mean is not None}
     total = sum(mean_load.values()) if len(mean_load) == len(tracks) else None
     balance = Balance(
@@ -210,10 +210,6 @@ def _zero_if_nan(value: float) -> float:
 
 def _loads_since(track: LoadTrack, since_s: float) -> list[float]:
     return _loads_of(track)[bisect_left(track.times_s, since_s) :]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def _arrivals_by_backend(tracks: Sequence[LoadTrack], now_s: float, step_s: float) -> dict[str, float]:
