@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 
@@ -253,8 +254,8 @@ def _verdict_of_doubt(balance: Balance, said: str, *, is_calm: bool) -> Verdict:
         head, short = (f"all well: {said}", "all well") if is_calm else (said, said)
         severity = None if is_calm else Severity.INFO
         return Verdict(severity, f"{head}; {group}: balance {balance.title}", short)
-    wait_s = balance.needed_s - balance.window_s
-    judged = f"balance known in {wait_s:.0f} s" if wait_s >= 1 else "balance unknown"
+    wait_s = balance.known_in_s
+    judged = "balance unknown" if wait_s is None else f"balance known in {math.ceil(wait_s)} s"
     judged = f"perhaps {doubt.value}" if doubt.bad else judged
     return Verdict(Severity.INFO, f"{said}; {group}: {judged}", f"{group}: {judged}", key="w")
 

@@ -210,6 +210,8 @@ class Balance(Struct, frozen=True):
     """Seconds that the samples cover."""
     needed_s: float = 0.0
     """Seconds of a complete window: 8 times the median duration of a request, 45 to 600 s."""
+    known_in_s: float | None = None
+    """Seconds until a verdict is expected, with enough samples and judged twice; None if none is pending."""
     sample_hz: float | None = None
     samples_percent: float | None = None
     """Samples present, in percent of those expected, of the backend that has the fewest."""

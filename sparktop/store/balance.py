@@ -94,10 +94,18 @@ class GroupBalances:
                 events.append(event)
         return events
 
-    def view(self) -> tuple[Balance, ...]:
-        """Return the newest balance of each judged group, in the order of the groups."""
-        newest = (self._watch(group.name).balance for group in self._groups)
-        return tuple(balance for balance in newest if balance is not None)
+    def view(self, at: float) -> tuple[Balance, ...]:
+        """Return the newest balance of each judged group, in the order of the groups.
+
+        At `at` (monotonic seconds) it is known in how many seconds a verdict is expected.
+        """
+        watches = [self._watch(group.name) for group in self._groups]
+        newest = ((watch.balance, watch.known_in_s(at)) for watch in watches)
+        return tuple(
+            balance if left_s is None else replace(balance, known_in_s=left_s)
+            for balance, left_s in newest
+            if balance is not None
+        )
 
     def groups_at(self, at: float) -> tuple[tuple[str, ...], ...]:
         """Return the backend names of each group that is being judged at `at` (monotonic).

@@ -101,6 +101,22 @@ class BalanceWatch:
         is_news = after is not before and not self._confirms(after, at_s)
         return replace(balance, word=after, since=self._since), before if is_news else None
 
+    def known_in_s(self, at_s: float) -> float | None:
+        """Return the seconds from `at_s` (monotonic) until a verdict is expected; None if none is pending."""
+        balance = self.balance
+        if balance is None or balance.word is not BalanceWord.UNKNOWN:
+            return None
+        if balance.sample_hz is None or balance.is_slow:
+            return None
+        left_s = balance.needed_s - balance.window_s - 1 / balance.sample_hz
+        if balance.word_now is not BalanceWord.UNKNOWN:  # the next evaluation may confirm it
+            known_at_s = (period(self.judged_at_s) + 1) * EVERY_S
+        elif left_s > 0:
+            known_at_s = (math.ceil((self.judged_at_s + left_s) / EVERY_S) + _TO_ANNOUNCE - 1) * EVERY_S
+        else:
+            return None
+        return max(0.0, known_at_s - at_s)
+
     def adopt(self, word: BalanceWord, since: datetime, at_s: float) -> None:
         """Apply a recorded verdict: if `word` is announced now, set its beginning to `since`.
 

@@ -372,7 +372,9 @@ class Store:
         judged = partial(judged_groups, backends, tracks.groups_by_name(names), routed)
         self._events.add(*self.balance.judge_due(instant, judged, self._alerts))
         links = self._findings.alerting_by_server("slow-link")
-        self.limits.judge_due(instant.at, backends, tracks.nodes, routed, self.balance.view(), links)
+        self.limits.judge_due(
+            instant.at, backends, tracks.nodes, routed, self.balance.view(instant.at), links
+        )
         self._findings.judge(self._situation(instant), self._alerts, instant)
 
     def _situation(self, instant: Instant) -> Situation:
@@ -439,7 +441,7 @@ class Store:
             backends=backends,
             routers=now.routers,
             fleets=fleets,
-            balance=self.balance.view(),
+            balance=self.balance.view(now.at),
             alerts=self._alerts.view(),
             events=self._events.view(),
             totals=totals(backends, fleets),

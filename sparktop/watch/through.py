@@ -128,7 +128,7 @@ class Through:
             await asyncio.gather(*(source.close() for source in sources), return_exceptions=True)
 
     def _balance_of(self, group: str) -> Balance | None:
-        return next((balance for balance in self._store.balance.view() if balance.group == group), None)
+        return next((balance for balance in self._store.snapshot().balance if balance.group == group), None)
 
     async def _poll(self, sources: Sequence[Any], slowest_ms: float) -> None:
         """Poll all sources at the same instants, as often as the slowest of them affords."""
@@ -154,7 +154,7 @@ class Through:
         auto_names = [feed.names.keys() for feed in self.feeds if feed.target.closer == "auto"]
         suspects = [
             balance
-            for balance in self._store.balance.view()
+            for balance in self._store.balance.view(now)
             # What samples of a Prometheus are too seldom to show.
             if balance.is_slow
             and (balance.word.bad or (balance.dispersion_z or 0.0) >= _WIDE_Z)

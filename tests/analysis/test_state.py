@@ -293,7 +293,7 @@ def test_nothing_is_well_before_the_balance_is_known(word: BalanceWord, now: Bal
     group = replace(SWING, word=word, word_now=now)
     found = shown(balance=(group,), backends=(loaded,))
     assert (found.severity, found.words) == (Severity.INFO, words)
-    watched = shown(balance=(replace(group, window_s=21.0, needed_s=45.0),), backends=(loaded,)).words
+    watched = shown(balance=(replace(group, known_in_s=23.2),), backends=(loaded,)).words
     assert watched == words.replace("balance unknown", "balance known in 24 s")
     settled = replace(SWING, word=BalanceWord.BALANCED, word_now=BalanceWord.BALANCED)
     assert shown(balance=(settled,), backends=(loaded,)).words == "all well: 1 busy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -190,7 +191,12 @@ def _covers_needed_time(balance: Balance) -> bool:
 
 
 def _shows_progress(balance: Balance) -> bool:
-    """Whether a bar shows the time watched: where it is too short and no reason says why it is 0."""
+    """Whether a bar shows the time watched: where a verdict is pending, or it is too short.
+
+    Not where a reason says why it is 0.
+    """
+    if balance.known_in_s is not None:
+        return True
     return not _covers_needed_time(balance) and bool(balance.window_s or not balance.reasons)
 
 
@@ -202,8 +208,11 @@ def _window_pieces(balance: Balance) -> list[Row]:
     """
     pieces: list[Row] = []
     if _shows_progress(balance):
-        share = balance.window_s / balance.needed_s
-        words = f" {balance.window_s:.0f} of {balance.needed_s:.0f} s"
+        left_s = balance.known_in_s
+        watched_s = balance.window_s if left_s is None else max(0.0, balance.needed_s - left_s)
+        window = f" {balance.window_s:.0f} of {balance.needed_s:.0f} s"
+        words = window if left_s is None else f" {math.ceil(left_s)} s to go"
+        share = watched_s / balance.needed_s
         pieces.append([label("watched "), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
         if balance.e2e_s is not None and balance.needed_s == LIFETIMES * balance.e2e_s:
             pieces.append([label(f"a verdict needs {LIFETIMES} × the median E2E")])
@@ -214,6 +223,9 @@ def _window_pieces(balance: Balance) -> list[Row]:
     if apart := samples_apart(balance):
         pieces.append([label(apart)])
     return pieces
+
+
+_SECONDS_MORE = re.compile(r"^needs \d+ s more data")
 
 
 def samples_apart(balance: Balance) -> str:
@@ -236,7 +248,9 @@ def reason_rows(balance: Balance, width: int, height: int | None = None) -> list
     if balance.cause:
         sentences.append(sentence_rows(label("cause  "), balance.cause, "text", width))
     for index, reason in enumerate(balance.reasons):
-        sentences.append(sentence_rows(("· ", "muted"), reason, "muted" if index else "text", width))
+        # The seconds to go stand beside it, and each picture counts them anew.
+        said = reason if balance.known_in_s is None else _SECONDS_MORE.sub("needs more data", reason)
+        sentences.append(sentence_rows(("· ", "muted"), said, "muted" if index else "text", width))
     if balance.hint and height is not None and 0 < height < len(sentences[0]):
         # What to try is the answer: its first clause goes before all evidence.
         clause = _CLAUSE.split(balance.hint)[0]

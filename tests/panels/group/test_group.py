@@ -23,7 +23,7 @@ from sparktop.panels.group.panel import (
     limit_text,
     value_text,
 )
-from sparktop.panels.group.verdict import value_line, verdict_line, verdict_pieces, word_run
+from sparktop.panels.group.verdict import reason_rows, value_line, verdict_line, verdict_pieces, word_run
 from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.text import row_text, row_width
 from tests.analysis.balance.balance_traces import LIFE_S
@@ -327,6 +327,10 @@ def test_unknown_says_why() -> None:
     early = group(BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, window_s=14.0, needed_s=45.0, reasons=(reason,))
     assert "14 of 45 s" in row_text(verdict_line(early, 76))
     assert reason not in row_text(verdict_line(early, 76))
+    needs = "needs 31 s more data: a verdict takes 45 s"
+    pending = replace(early, known_in_s=36.4, reasons=(needs,))
+    assert row_text(verdict_line(pending, 76)).endswith(" 37 s to go")
+    assert [row_text(row) for row in reason_rows(pending, 76)] == ["· needs more data: a verdict takes 45 s"]
 
 
 def test_the_load_of_a_sweep_is_named_without_advice() -> None:
