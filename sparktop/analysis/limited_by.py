@@ -880,7 +880,9 @@ def _unknown_while_unbalanced(evidence: Evidence) -> Limit | None:
     A server that is empty part of the time may be one that others leave without its share.
     """
     split = evidence.split
-    if split is None or split.word is not BalanceWord.UNKNOWN or split.window_s >= split.needed_s:
+    if split is None or split.in_sweep:
+        return None  # a sweep chose what each server has
+    if split.word is not BalanceWord.UNKNOWN or split.window_s >= split.needed_s:
         return None
     return Limit(LimitKind.UNKNOWN, "balance unknown; it is not judged yet")
 

@@ -404,9 +404,11 @@ def test_a_gpu_is_judged_by_the_time_in_which_it_had_requests(seconds: int, used
 def test_a_small_level_of_an_own_sweep_is_the_sweeps_choice() -> None:
     """While a sweep of this program loads the group, neither its router nor another client is suspected."""
     calm = replace(UNEVEN, word=BalanceWord.BALANCED, word_now=BalanceWord.BALANCED, in_sweep=True)
-    found = judged(Served(running=0, swing=3), router="proxy", split=calm)
-    assert found.kind is LimitKind.CLIENT
-    assert found.reason.endswith("; this sweep sends no more")
+    early = replace(calm, word=BalanceWord.UNKNOWN, window_s=9.0, needed_s=45.0)
+    for split in (calm, early):
+        found = judged(Served(running=0, swing=3), router="proxy", split=split)
+        assert found.kind is LimitKind.CLIENT
+        assert found.reason.endswith("; this sweep sends no more")
 
 
 @given(evidences())
