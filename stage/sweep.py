@@ -18,7 +18,7 @@ from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario
 from sparktop.model.load import Level
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import LevelEvidence, SweepView
-from sparktop.sweep.compare.series import Reference
+from sparktop.model.yardsticks import Reference
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import Phase, PhaseChanged, SweepEvent

@@ -25,7 +25,7 @@ from sparktop.model.node import (
     Workloads,
 )
 from sparktop.model.snapshot import PastStart
-from tests.hardware.test_checkpoint import safetensors
+from tests.hardware.conftest import safetensors
 
 GIB = 1 << 30
 IDENTITY = NodeIdentity(hostname="spark")
