@@ -451,7 +451,7 @@ def rdma_mb_per_s(samples: Iterable[NodeSample]) -> float | None:
 
 
 def gpu_words(works: Sequence[GpuWork], verb: str) -> str:
-    """Return what the GPUs do, such as "2 GPUs wait: 97 %, 19–20 W, 2,405 MHz"; "" if that is unknown.
+    """Return what the GPUs do, such as "2 GPUs wait: load 97 % at 19–20 W, 2,405 MHz"; "" if that is unknown.
 
     `verb` is "wait" or "work"; "" if neither is certain.
     """
@@ -465,8 +465,7 @@ def gpu_words(works: Sequence[GpuWork], verb: str) -> str:
     several = len(works) > 1
     head = f"{len(works)} GPUs" if several else "GPU"
     head += f" {verb}{'' if several else 's'}:" if verb else ""
-    parts = [f"{used} %"] if used else []
-    parts += [f"{power} W"] if power else []
+    parts = [" at ".join(filter(None, (used and f"load {used} %", power and f"{power} W")))]
     parts += [f"{clock} MHz"] if clock else []
     return f"{head} {', '.join(parts)}"
 

@@ -381,7 +381,7 @@ def test_a_start_that_hangs_is_named_and_critical_in_time(world: World, power: f
     assert stuck is (Severity.CRITICAL if found else None)
     if found:
         lines = [one.line for one in world.view("v").findings if one.kind == "start-stuck"]
-        assert lines == ["CUDA graphs: nothing moved for 17 min, GPU 96 %, 19 W, CPU 101 %"]
+        assert lines == ["CUDA graphs: nothing moved for 17 min, GPU load 96 % at 19 W, CPU 101 %"]
     at(world, 1201).accept(BACKEND, loaded_page(world.at))
     world.store.judge()
     assert [one for one in world.view("v").findings if one.kind == "start-stuck"] == []
