@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
 from ipaddress import IPv4Network, ip_address
 from operator import is_
 from statistics import fmean, median_low
@@ -74,14 +73,14 @@ class Fact(NamedTuple):
     """Whether each maker of machines has versions of its own."""
 
 
-class Group(Struct, frozen=True, eq=False, dict=True):
+class Group(Struct, frozen=True, eq=False):
     """Machines to compare."""
 
     machines: tuple[NodeView, ...]
     engine: str | None = None
     """The server whose ranks they run; None for machines that need not be linked."""
 
-    @cached_property
+    @property
     def is_linked(self) -> bool:
         """Whether their RDMA ports serve one another: an engine's, or each has a peer in its subnet."""
         if self.engine is not None:

@@ -232,7 +232,7 @@ def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = Fal
         words, short = f"{said}, {_gib(free - before)} GiB of it file cache", False
         fix = FINDINGS[FITS].advice("with file cache")
     else:
-        words, short = f"{said}", False
+        words, short = said, False
     return Finding(
         FITS if short is False else SHORT,
         "",
