@@ -57,6 +57,8 @@ class NodeReplies:
         deadline passes between two requests reports it: the node is not silent."""
         self._boot_id: str | None = None
         self._placed_at: float | None = None
+        self._due_at: float | None = None
+        self._asked_for: tuple[bool, float | None] | None = None
 
     def take_reply(self, reply: Reply, received_at: float) -> NodeSample | None:
         """Return the newest sample of `reply`, with other new samples in `missed`; None if no sample is new.
@@ -78,32 +80,47 @@ class NodeReplies:
         *missed, last = (self._after_previous(sample) for sample in (*newest.missed, newest))
         return replace(last, missed=tuple(missed))
 
-    async def poll(self, ask: Ask, end: float, sleep: Callable[[float], Awaitable[None]]) -> NodeSample:
+    async def poll(
+        self,
+        ask: Ask,
+        end: float,
+        sleep: Callable[[float], Awaitable[None]],
+        asked_for: tuple[bool, float | None],
+    ) -> NodeSample:
         """Call `ask` repeatedly until a new sample arrives, and return it as `take_reply` does.
 
         `end` is the deadline in seconds of the event loop's clock; `sleep` waits between two requests.
+        `asked_for` is what the requests ask of the node: while it stays the same, the first request waits
+        until the next sample is due.
 
         Raises:
             WireError: no new sample arrived in time. Exceptions of `ask` pass through.
         """
         self.nothing_new = None
+        loop = asyncio.get_running_loop()
+        if self._due_at is not None and loop.time() < self._due_at < end and asked_for == self._asked_for:
+            await sleep(self._due_at - loop.time())
+        self._due_at, self._asked_for = None, asked_for
         while True:
             asked_since, asked_at = self.since, self._wall()
             reply, received_at = await ask()
             gap = _clock_gap(reply, asked_at, self._wall())
             sample = self.take_reply(reply, received_at)
+            due_s = None
+            if self.since is not None:
+                due_s = self.since + (reply.interval_s or _USUAL_INTERVAL_S) - reply.monotonic_s + _LATE_S
             if sample is not None:
+                self._due_at = None if due_s is None else loop.time() + due_s
                 return replace(sample, clock=gap)
             if self.since != asked_since:
                 continue  # the node restarted: its samples are older than the requested time
             wait_s = _SHORTEST_WAIT_S
             self.nothing_new = "the agent answers and has taken no sample yet"
-            if self.since is not None:
-                due_s = self.since + (reply.interval_s or _USUAL_INTERVAL_S) - reply.monotonic_s
-                wait_s = max(_SHORTEST_WAIT_S, due_s + _LATE_S)
+            if due_s is not None and self.since is not None:
+                wait_s = max(_SHORTEST_WAIT_S, due_s)
                 age_s = max(0.0, reply.monotonic_s - self.since)
                 self.nothing_new = f"the agent answers, but its newest sample is {age_s:.0f} s old"
-            if asyncio.get_running_loop().time() + wait_s > end:
+            if loop.time() + wait_s > end:
                 raise WireError(FailureKind.TIMEOUT, self.nothing_new)
             await sleep(wait_s)
 
@@ -186,7 +203,8 @@ class AgentSource(HttpSource):
             return await read_beside(partial(decode, body), len(body), turn=self._session.turn), at
 
         try:
-            return await self._replies.poll(ask, end, self._sleep)
+            wanted = (self.show_processes, self.interval_s)
+            return await self._replies.poll(ask, end, self._sleep, wanted)
         except (AnswerError, WireError) as error:
             late = self._replies.nothing_new if error.kind is FailureKind.TIMEOUT else None
             return Failure(error.kind, clean(late or str(error)), self._clock())

@@ -529,7 +529,7 @@ class SshSource:
             self._silent_since, self._attempts, self._problem = None, 0, None
             return answer
 
-        return await self._replies.poll(ask, end, self._sleep)
+        return await self._replies.poll(ask, end, asyncio.sleep, (self.show_processes, self.interval_s))
 
     def _drop_link(self, problem: LinkError) -> None:
         """Mark the connection as lost because of `problem`; the connection task closes it and reconnects."""
