@@ -25,6 +25,7 @@ import msgspec
 from truth_server import Pace, Stream
 
 from sparktop.model.load import Level, LoadMode, concurrency_point
+from sparktop.model.statistics import quantile
 from sparktop.sweep.generator.wire import (
     Batch,
     Calibrate,
@@ -40,7 +41,6 @@ from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
-from sparktop.sweep.terms.statistics import quantile
 
 _SERVER = Path(__file__).parent / "truth_server.py"
 _ASK_S = 30.0

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from tables import Figure
 
 from sparktop.model.load import Level, concurrency_point
+from sparktop.model.statistics import value_of
 from sparktop.model.sweep import Value
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference, published_series
-from sparktop.sweep.terms.statistics import value_of
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
 RATES = ("prefill_tps", "decode_tps", "peak_tps", "pure_decode_tps", "output_tps", "total_tps")

@@ -13,10 +13,10 @@ from statistics import fmean
 
 from tables import Figure
 
+from sparktop.model.statistics import value_of
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.result.results import Rate
 from sparktop.sweep.run.judgement import quantile_interval
-from sparktop.sweep.terms.statistics import value_of
 
 SPREADS = (0.0, 0.05, 0.1)
 """Standard deviation between runs, as a fraction of the figure."""

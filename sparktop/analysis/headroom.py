@@ -59,19 +59,13 @@ _GOES_ON = 0.5
 _CAME_BACK = 0.25
 """How close an earlier value must come to the window's first or last value to count as equal, as a share of
 the window's change."""
-_Z99 = 2.576
-"""99 % of a normal distribution lie within this many standard deviations."""
-
 _Point = tuple[float, float]
 
 
 class Trend(Struct, frozen=True):
-    """The rate of change of a series, in the series' unit per second, with its 99 % confidence interval."""
+    """The rate of change of a series, in the series' unit per second."""
 
     slope: float
-    low: float
-    """Lower end of the 99 % interval, which does not contain 0."""
-    high: float
     window_s: float
     """Seconds from the first point to the last."""
 
@@ -147,8 +141,7 @@ def _significant_trend(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
         or sum(step[1] for step in newest) / sum(step[0] for step in newest) / slope < _GOES_ON
     ):
         return None
-    reach = min(_Z99 * error / span_s, abs(slope) * (1 - 1e-9))
-    return Trend(slope, slope - reach, slope + reach, stretches[-1][-1][0] - stretches[0][0][0])
+    return Trend(slope, stretches[-1][-1][0] - stretches[0][0][0])
 
 
 def _has_come_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -144,11 +144,6 @@ class Reference(Struct, frozen=True, kw_only=True):
     targets: tuple[TableTarget, ...]
     winner_vs: TableRule | None = None
     """What the table's percentages refer to; None if it states no percentages."""
-    stated_winners: dict[str, dict[int, dict[str, Any]]] = {}
-    """`winner` and its lead in `percent` as the table itself names them, by metric, then by concurrency."""
-    stated_changes: dict[str, Any] | None = None
-    """Differences in percent that the table itself names: `percent` of the series `baseline_of` in `metric`,
-    by name of the other series, then by concurrency."""
     facts: dict[str, object] = {}
     """Further facts that the source states, by name."""
     notes: tuple[str, ...] = ()

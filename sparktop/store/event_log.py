@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -71,19 +72,15 @@ class EventLog:
         """Start without events."""
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._repeats: dict[str, _Repeats] = {}
-        self._listeners: tuple[Announce, ...] = ()
+        self._listeners: list[Announce] = []
 
     def __len__(self) -> int:
         return len(self._events)
 
     def listen(self, listener: Announce) -> Callable[[], None]:
         """Call `listener` with each event that is announced; return a function that stops this."""
-        self._listeners = (*self._listeners, listener)
-
-        def end() -> None:
-            self._listeners = tuple(other for other in self._listeners if other is not listener)
-
-        return end
+        self._listeners.append(listener)
+        return partial(self._listeners.remove, listener)
 
     def add(self, *events: Event) -> None:
         """Add events, oldest first.
@@ -145,7 +142,7 @@ class EventLog:
         self._announce(event)
 
     def _announce(self, event: Event) -> None:
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(event)
 
     def _remove(self, matches: Callable[[Event], bool]) -> None:

@@ -155,7 +155,7 @@ class Store:
         self.yardsticks = YardstickBases(self._tracks.nodes, watch.models)
         self._states = StateEvents()
         self._self_cost = SelfView()
-        self._listeners: tuple[Hear, ...] = ()
+        self._listeners: list[Hear] = []
         self._add(*watch.nodes, *watch.backends, *watch.routers, *watch.prometheus)
 
     def targets(self) -> tuple[Target, ...]:
@@ -222,12 +222,8 @@ class Store:
 
     def listen(self, listener: Hear) -> Callable[[], None]:
         """Call `listener` with every poll result once it is stored; return a function that stops this."""
-        self._listeners = (*self._listeners, listener)
-
-        def end() -> None:
-            self._listeners = tuple(other for other in self._listeners if other is not listener)
-
-        return end
+        self._listeners.append(listener)
+        return partial(self._listeners.remove, listener)
 
     def listen_events(self, listener: Announce) -> Callable[[], None]:
         """Call `listener` once with each event that is announced; return a function that stops this.
@@ -245,7 +241,7 @@ class Store:
         instant = self._record_call(Change.ACCEPT, key, reading, took_ms)
         self._accept_reading(key, reading, took_ms, instant)
         self._placement.update()
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(key, reading)
 
     def _accept_reading(

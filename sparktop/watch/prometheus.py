@@ -127,10 +127,6 @@ class PrometheusFeed:
         """Read the raw samples of these servers again."""
         self._paused -= frozenset(names)
 
-    def find_again(self) -> None:
-        """Search for new and removed servers with the next queries."""
-        self._found_at = None
-
     def want_group(self, group: str | None) -> None:
         """Read the raw samples of this group from now on, if there are too many servers for all."""
         if group != self._group:

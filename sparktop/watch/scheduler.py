@@ -203,11 +203,6 @@ class PollGroup:
                 if missed:
                     self._index -= 1  # the instant has come, but its poll had not started yet
 
-    @property
-    def quickened(self) -> dict[str, int]:
-        """Polls per interval by source name, for the sources that are polled more than once."""
-        return {slot.source.name: slot.parts for slot in self._slots if slot.parts > 1}
-
     def spread(self, shares: Mapping[str, float]) -> None:
         """Set by which share of the time between two scheduled times each source's polls follow them.
 

@@ -18,13 +18,13 @@ from sparktop.model.load import (
     TokenSource,
     concurrency_point,
 )
+from sparktop.model.statistics import value_of
 from sparktop.simulation.calibration import GX10_PATCHED
 from sparktop.simulation.engine import Engine
 from sparktop.sweep.compare.series import Series, SeriesLevel
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult
-from sparktop.sweep.terms.statistics import value_of
 from stage.clients import ClosedLoop, DirectDestination, VirtualTime
 
 BEGAN = datetime(2026, 3, 22, 18, 4, 5, 678_000, tzinfo=UTC)

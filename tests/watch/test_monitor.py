@@ -315,8 +315,8 @@ async def test_other_nodes_are_polled_faster_while_memory_falls() -> None:
     for step, level in enumerate((80, 60, 40)):
         monitor._deliver(key, NodeSample(now + 2 + 2 * step, memory=memory(level)), 1.0)
     (group,) = monitor._node_groups
-    assert (source.interval_s, group.quickened) == (REMOTE_S, {"n": 8})
+    assert (source.interval_s, group._slots[0].parts) == (REMOTE_S, 8)
     for step in range(5):
         monitor._deliver(key, NodeSample(now + 8 + 2 * step, memory=memory(40)), 1.0)
-    assert (source.interval_s, group.quickened) == (2.0, {})
+    assert (source.interval_s, group._slots[0].parts) == (2.0, 1)
     await monitor.stop()

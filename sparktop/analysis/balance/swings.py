@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, interpolate
 from sparktop.analysis.balance.spread import unevenness
 from sparktop.model.balance import Arrivals, Convoys, Curve, Swing
+from sparktop.model.statistics import incomplete_beta
 
 # A *convoy* is a set of requests that start together at one backend, end together and return together. A
 # router that counts what it sends puts an equal number of requests on each backend. If requests are alike,
@@ -200,31 +201,7 @@ def f_tail(ratio: float, above: int, below: int) -> float:
     """
     if ratio <= 0:
         return 1.0
-    return _incomplete_beta(below / (below + above * ratio), below / 2, above / 2)
-
-
-def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """Return I(x; a, b), the regularised incomplete beta function.
-
-    Uses the continued fraction 26.5.8 of Abramowitz and Stegun, or the symmetry I(x; a, b) = 1 - I(1 - x; b,
-    a) where the fraction converges badly.
-    """
-    if x <= 0 or x >= 1:
-        return 0.0 if x <= 0 else 1.0
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _incomplete_beta(1 - x, b, a)
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )
-    value = 1.0
-    for step in range(60, 0, -1):
-        half, odd = divmod(step, 2)
-        if odd:
-            term = -(a + half) * (a + b + half) * x / ((a + 2 * half) * (a + 2 * half + 1))
-        else:
-            term = half * (b - half) * x / ((a + 2 * half - 1) * (a + 2 * half))
-        value = 1 + term / value
-    return front / a / value
+    return incomplete_beta(below / (below + above * ratio), below / 2, above / 2)
 
 
 # Detects herds: tests whether a router sends batches of requests to one backend more often than by chance.

@@ -21,6 +21,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.model.load import Level, LoadKind, LoadPoint, concurrency_point
+from sparktop.model.statistics import value_of
 from sparktop.model.sweep import Value
 from sparktop.model.text import names_in_words
 from sparktop.model.yardsticks import TableRule
@@ -47,7 +48,6 @@ from sparktop.sweep.result.results import (
     axis_fields,
 )
 from sparktop.sweep.terms.definitions import MAIN_RATES, METRICS, WARNINGS, Metric
-from sparktop.sweep.terms.statistics import value_of
 
 
 def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines]:

@@ -33,10 +33,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.load import Level
+from sparktop.model.statistics import CONFIDENCE, combined_p, student_t, two_sided_t
 from sparktop.model.sweep import Value
 from sparktop.sweep.result.results import LARGEST, LevelResult
 from sparktop.sweep.terms.definitions import MAIN_RATES, judging_metrics, main_rate_of
-from sparktop.sweep.terms.statistics import CONFIDENCE, combined_p, student_t, two_sided_t
 
 ERROR_RATE = 1 - CONFIDENCE
 """Probability at which a table of equal targets may name a difference: 5 %."""

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from sparktop.errors import UsageError, did_you_mean
 from sparktop.model.load import Level, LoadMode, concurrency_point
+from sparktop.model.statistics import value_of, value_of_range
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean, names_in_words
 from sparktop.model.yardsticks import Reference, TableTarget
@@ -36,7 +37,6 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.result.store import read_value
 from sparktop.sweep.terms.definitions import GROWTH, SHORT_PROMPT
-from sparktop.sweep.terms.statistics import value_of, value_of_range
 
 
 class SeriesLevel(Struct, frozen=True):

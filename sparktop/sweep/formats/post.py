@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.judgement import NOT_TESTED, UNPROVEN, trend, whole_percent_change
 from sparktop.model.load import Level, LoadKind, LoadMode
+from sparktop.model.statistics import P95_FROM
 from sparktop.model.text import names_in_words
 from sparktop.report.document.document import Cell, Grid, Untrusted, bullets, escaped, rows_in_markdown
 from sparktop.report.markdown import code
@@ -53,7 +54,6 @@ from sparktop.sweep.formats.tables import (
 )
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult, level_of
 from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, FEW_RUNS, METRICS, Metric, in_sentence
-from sparktop.sweep.terms.statistics import P95_FROM
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.words import incomplete_words, recommendations, slots_words
 

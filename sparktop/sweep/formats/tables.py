@@ -25,6 +25,7 @@ from sparktop.model.judgement import (
     whole_percent_change,
 )
 from sparktop.model.load import Level, LoadKind, LoadPoint
+from sparktop.model.statistics import value_of_range
 from sparktop.model.sweep import MarkKind, Value
 from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED, YARDSTICK_WORDS
 from sparktop.report.document.document import Cell, Grid, Untrusted
@@ -42,7 +43,6 @@ from sparktop.sweep.result.results import (
     level_of,
 )
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, METRICS, Metric
-from sparktop.sweep.terms.statistics import value_of_range
 from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
 
 

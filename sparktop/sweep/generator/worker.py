@@ -22,6 +22,7 @@ from time import perf_counter, process_time
 
 from msgspec.structs import replace
 
+from sparktop.model.statistics import quantile
 from sparktop.sweep.generator.calibration import Calibration
 from sparktop.sweep.generator.client import (
     BesideClient,
@@ -59,7 +60,6 @@ from sparktop.sweep.generator.wire import (
 )
 from sparktop.sweep.plan.texts import text_at
 from sparktop.sweep.terms.request_errors import CANCELLED, DESCRIPTORS, request_failure
-from sparktop.sweep.terms.statistics import quantile
 
 
 def new_client(load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> LoadClient:

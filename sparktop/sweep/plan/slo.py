@@ -13,10 +13,10 @@ from collections.abc import Iterable
 
 from sparktop.errors import UsageError, did_you_mean
 from sparktop.model.load import LoadMode
+from sparktop.model.statistics import P90_FROM, P95_FROM, P99_FROM
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Plan, SloCondition
 from sparktop.sweep.terms.definitions import LATENCIES, METRICS, RATES
-from sparktop.sweep.terms.statistics import P90_FROM, P95_FROM, P99_FROM
 
 MOST_CONCURRENCY = 4096
 """Highest concurrency that a search for SLO limits tries."""

@@ -17,6 +17,7 @@ from typing import Any
 from sparktop.model.load import CallStart, ConversationCall, EndReason, Level, LoadKind, LoadMode, TokenSource
 from sparktop.model.series import sum_if_all_known
 from sparktop.model.snapshot import LimitKind
+from sparktop.model.statistics import P90_FROM, quantile
 from sparktop.sweep.result.measure import (
     RequestTrace,
     Span,
@@ -45,7 +46,6 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.terms.definitions import DUE_LATENCIES, LATENCIES, RATES
 from sparktop.sweep.terms.request_errors import count_errors, error_word
-from sparktop.sweep.terms.statistics import P90_FROM, quantile
 
 MOST_EACH = 5000
 """Maximum requests of a level that are stored individually; that many take half a megabyte."""

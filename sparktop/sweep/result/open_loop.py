@@ -18,10 +18,10 @@ from statistics import fmean
 
 from sparktop.model.load import EndReason, LoadEvent, LoadPoint, RunStarted
 from sparktop.model.series import known_mean
+from sparktop.model.statistics import quantile, student_t
 from sparktop.sweep.plan.arrivals import mean_per_s
 from sparktop.sweep.result.measure import RequestTrace, Span, peak_tps
 from sparktop.sweep.result.results import OpenLoopResult
-from sparktop.sweep.terms.statistics import quantile, student_t
 
 LATE_P99_S, LATE_P50_S, LATE_SHARE = 0.005, 0.002, 0.01
 """Requests are sent too late if the 99th percentile of the client's wait is longer than the first, or if its

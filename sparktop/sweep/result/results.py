@@ -21,11 +21,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, P
 from sparktop.graphics.numbers import duration_words
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, TokenSource, concurrency_point
 from sparktop.model.series import sum_if_all_known
+from sparktop.model.statistics import P90_FROM, P95_FROM, P99_FROM, quantile, value_of
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Api, Order, TargetKind
 from sparktop.sweep.terms.definitions import ALL_LATENCIES, CALL_LATENCIES, LATENCIES, RATES, SHORT_PROMPT
-from sparktop.sweep.terms.statistics import P90_FROM, P95_FROM, P99_FROM, quantile, value_of
 
 LARGEST = 1e15
 """Larger numbers are not plausible measurements; as bytes, this is a petabyte."""

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from sparktop.graphics.numbers import duration_words, forecast_words
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
+from sparktop.model.statistics import P90_FROM
 from sparktop.model.text import clean
 from sparktop.sweep.plan.arrivals import mean_per_s
 from sparktop.sweep.plan.capacity import arrivals_needed, longest_seconds, share_needed
@@ -27,7 +28,6 @@ from sparktop.sweep.run.open_loop import tail_s, warm_up_s
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, MOST_SEARCH_RUNS, CapacitySearch
 from sparktop.sweep.run.validity import agents_tail_s, ramp_s
 from sparktop.sweep.terms.definitions import CUT_SHORT
-from sparktop.sweep.terms.statistics import P90_FROM
 
 _GROWTH = 0.6
 """The duration of a load run grows roughly as the concurrency to this power (measured with gpt-oss-120b on

@@ -13,13 +13,13 @@ from enum import IntEnum
 from msgspec import Struct
 
 from sparktop.model.load import CallStart, EndReason, LoadKind
+from sparktop.model.statistics import least_values, quantile, unbiased_quantile, wilson
 from sparktop.sweep.plan.capacity import AFTER_HUMAN, AFTER_TOOL, share_needed
 from sparktop.sweep.plan.plan import Capacity, SloCondition
 from sparktop.sweep.plan.slo import LEAST_RUNS, SHARES, STREAM, parts_of, requests_needed, rises, words_of
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import LevelResult, Rate
 from sparktop.sweep.terms.definitions import RATES
-from sparktop.sweep.terms.statistics import least_values, quantile, unbiased_quantile, wilson
 
 # Requests of one run share batch, heat and clock, so even ten thousand requests say little about the next
 # run. Therefore each metric has one value per run, and its interval is Student's t over these values. A

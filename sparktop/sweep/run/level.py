@@ -32,6 +32,7 @@ from sparktop.model.load import (
 )
 from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import LimitKind
+from sparktop.model.statistics import P95_FROM, quantile, value_of
 from sparktop.model.targets import ModelFacts
 from sparktop.store import Reading, SourceKey
 from sparktop.store.sources import SourceKind
@@ -91,7 +92,6 @@ from sparktop.sweep.run.validity import (
 )
 from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
 from sparktop.sweep.terms.request_errors import CANCELLED, count_errors, is_refusal
-from sparktop.sweep.terms.statistics import P95_FROM, quantile, value_of
 
 
 def tokens_asked(traces: Sequence[RequestTrace], output_tokens: int) -> TokensAsked:

@@ -11,6 +11,7 @@ from statistics import fmean
 from msgspec import Struct, field
 
 from sparktop.model.load import Level, LoadMode, TokenSource
+from sparktop.model.statistics import P90_FROM
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT
 from sparktop.sweep.generator.wire import ClientHealth, ConversationLoad
 from sparktop.sweep.generator.worker import TIMER_MS
@@ -43,7 +44,6 @@ from sparktop.sweep.terms.definitions import (
     UNANSWERED,
     UNCOUNTED_TOKENS,
 )
-from sparktop.sweep.terms.statistics import P90_FROM
 
 MOST_LAG_MS = 10.0
 """Maximum p99 lag of the load generator's event loop in milliseconds."""

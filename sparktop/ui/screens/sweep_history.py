@@ -391,13 +391,17 @@ class HistoryScreen(CanvasScreen):
             return
         self._start_work(self._open(row.key))
 
-    async def _open(self, key: str) -> None:
+    async def _source(self, key: str) -> SweepSource | None:
+        """Return what is stored under a key; None if it cannot be read, which is said."""
         try:
-            source = await asyncio.to_thread(self._history.source, key)
+            return await asyncio.to_thread(self._history.source, key)
         except SparktopError as error:
             self._notify(self._history.short(error))
-            return
-        if self.is_active:  # not once more, of a key typed twice
+            return None
+
+    async def _open(self, key: str) -> None:
+        source = await self._source(key)
+        if source is not None and self.is_active:  # not once more, of a key typed twice
             self._open_source(source)
 
     def action_compare(self) -> None:
@@ -455,11 +459,7 @@ class HistoryScreen(CanvasScreen):
             self._start_work(self._report(row.key))
 
     async def _report(self, key: str) -> None:
-        try:
-            source = await asyncio.to_thread(self._history.source, key)
-        except SparktopError as error:
-            self._notify(self._history.short(error))
-        else:
+        if (source := await self._source(key)) is not None:
             self._notify(await save_report(source))
 
     def action_path(self) -> None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from sparktop.colors.palette import shipped_palettes
 from sparktop.model.instant import Countdown
 from sparktop.model.load import Level, concurrency_point
+from sparktop.model.statistics import value_of
 from sparktop.model.sweep import (
     Activities,
     ConditionBar,
@@ -46,7 +47,6 @@ from sparktop.sweep.compare.series import Series, SeriesLevel, series_of
 from sparktop.sweep.history import stored_row
 from sparktop.sweep.result.results import Validity
 from sparktop.sweep.result.store import StoredSweep
-from sparktop.sweep.terms.statistics import value_of
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.result import result_view
 from tests.panels.drawn import largest_blank, texts

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
+from sparktop.model.statistics import value_of
 from sparktop.sweep.compare.compare import (
     NO_TEST,
     compare,
@@ -40,7 +41,6 @@ from sparktop.sweep.result.results import (
     ComparisonRow,
 )
 from sparktop.sweep.terms.definitions import METRICS
-from sparktop.sweep.terms.statistics import value_of
 from sparktop.sweep.view.capacity import capacity_title, compared_words
 from sparktop.sweep.view.difference import difference
 from tests.sweep.made_results import made_series

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.load import Level, concurrency_point
+from sparktop.model.statistics import value_of, value_of_range
 from sparktop.model.sweep import Value
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.ratio import Ratio, ratio_of
@@ -18,7 +19,6 @@ from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference, p
 from sparktop.sweep.formats import tables as layouts
 from sparktop.sweep.formats.report import winner_rules
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow
-from sparktop.sweep.terms.statistics import value_of, value_of_range
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.result import topologies
 from tests.sweep.made_results import made_series

@@ -26,6 +26,7 @@ from sparktop.commands.sweep.run import level_line
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import cell_width
 from sparktop.model.load import Level, LoadKind, LoadMode
+from sparktop.model.statistics import value_of
 from sparktop.report.document.document import markdown_cell, wrap_markdown
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports.files import read_file
@@ -53,7 +54,6 @@ from sparktop.sweep.result.results import (
     YardstickSide,
 )
 from sparktop.sweep.terms.definitions import GROWTH, METRICS, TERMS, WARNINGS
-from sparktop.sweep.terms.statistics import value_of
 from sparktop.sweep.view.levels import level_facts
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.result import result_view

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import pytest
 
 from sparktop.model.failure import FailureKind
-from sparktop.sweep.terms.request_errors import connect_failure, status_failure
-from sparktop.sweep.terms.statistics import (
+from sparktop.model.statistics import (
     P90_FROM,
     P95_FROM,
     P99_FROM,
     student_t,
     wilson,
 )
+from sparktop.sweep.terms.request_errors import connect_failure, status_failure
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ async def look_until(
         if done(store):
             return
         await asyncio.sleep(0.5)
-        feed.find_again()
+        feed._found_at = None  # search with the next query
     shown = store.snapshot()
     failures = [one.failure for one in shown.fleets], [one.failure for one in shown.backends]
     raise AssertionError(f"not seen in {most} queries; failures: {failures}")

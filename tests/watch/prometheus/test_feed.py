@@ -128,7 +128,7 @@ async def test_a_server_goes_on_under_the_new_name_of_its_job() -> None:
         scraped.ages = {"vllm": 40.0}
         scraped.age_s = 1.0
         for _ in range(2):
-            feed.find_again()
+            feed._found_at = None  # search with the next query
             await feed.query()
             await feed.query()
             shown = store.snapshot()
@@ -213,7 +213,7 @@ async def test_machines_that_cannot_be_read_stop_no_server(status: int) -> None:
         feed = PrometheusFeed(target, store, store.accept)
         for _ in range(3):
             await feed.query()
-            feed.find_again()
+            feed._found_at = None  # search with the next query
         await feed.close()
     (view,) = store.snapshot().fleets
     assert view.fleet is not None

@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint
+from sparktop.model.statistics import value_of
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
 from sparktop.sweep.compare.series import Series, SeriesLevel
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_RATE
 from sparktop.sweep.result.results import LARGEST, MOST_CONCURRENCY
-from sparktop.sweep.terms.statistics import value_of
 
 
 class ImportFormatError(Exception):

@@ -17,6 +17,7 @@ from statistics import fmean, stdev
 from msgspec import Struct, field
 
 from sparktop.model.load import Level, LoadKind, LoadPoint, concurrency_point
+from sparktop.model.statistics import value_of, value_of_range
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
 from sparktop.sweep.compare.imports.reading import (
@@ -28,7 +29,6 @@ from sparktop.sweep.compare.imports.reading import (
 )
 from sparktop.sweep.compare.series import Series, SeriesLevel
 from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, METRICS
-from sparktop.sweep.terms.statistics import value_of, value_of_range
 
 _MOST_CHARS, _MOST_ROWS, _MOST_CELLS, _MOST_TARGETS = 4 << 20, 10_000, 200, 64
 """Most characters of a text, rows of a table, cells of a row and targets that are read."""

@@ -47,6 +47,7 @@ from sparktop.model.load import (
     concurrency_point,
 )
 from sparktop.model.series import sum_if_all_known
+from sparktop.model.statistics import value_of
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
 from sparktop.sweep.compare.imports.reading import (
@@ -74,7 +75,6 @@ from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.terms.definitions import GROWTH, LATE_SENDS, LATENCIES, OVERLOADED, RATES, UNSTABLE
-from sparktop.sweep.terms.statistics import value_of
 
 
 def _results(data: object) -> Sequence[object]:

@@ -20,6 +20,7 @@ import pytest
 
 from sparktop.errors import UsageError
 from sparktop.model.load import CallStart, Turn
+from sparktop.model.statistics import quantile
 from sparktop.sweep.plan.conversations import (
     BUILT_IN,
     MOST_CALLS,
@@ -32,7 +33,6 @@ from sparktop.sweep.plan.conversations import (
     parse_conversations,
     script,
 )
-from sparktop.sweep.terms.statistics import quantile
 from stage.conversations import planned_turns
 
 COUNT = 4_000

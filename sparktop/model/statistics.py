@@ -120,7 +120,7 @@ def two_sided_t(value: float, freedom: float) -> float:
 
     `freedom` is the number of degrees of freedom, not necessarily an integer.
     """
-    return _incomplete_beta(freedom / (freedom + value * value), freedom / 2, 0.5)
+    return incomplete_beta(freedom / (freedom + value * value), freedom / 2, 0.5)
 
 
 def combined_p(values: Sequence[float]) -> float:
@@ -136,7 +136,7 @@ def combined_p(values: Sequence[float]) -> float:
     return min(1.0, math.exp(-half) * total)
 
 
-def _incomplete_beta(x: float, a: float, b: float) -> float:
+def incomplete_beta(x: float, a: float, b: float) -> float:
     """Return the regularised incomplete beta function I_x(a, b) by its continued fraction (DLMF 8.17.22).
 
     Where the fraction converges slowly, 1 - I_(1-x)(b, a) is computed instead.
@@ -144,7 +144,7 @@ def _incomplete_beta(x: float, a: float, b: float) -> float:
     if x in {0.0, 1.0}:
         return x
     if x > (a + 1) / (a + b + 2):
-        return 1 - _incomplete_beta(1 - x, b, a)
+        return 1 - incomplete_beta(1 - x, b, a)
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     front = math.exp(log_front + a * math.log(x) + b * math.log1p(-x)) / a
     # Lentz's method for the continued fraction.
