@@ -257,6 +257,24 @@ def _slow_clock(random: Random) -> list[Finding]:
     return _found(server.run(220, running, kv=kv, slower=_factor(random, 1.5, 3.0)))
 
 
+def _random_router(random: Random) -> list[Finding]:
+    """A router chooses by chance: the batch changes within seconds, and prompts come with it."""
+    server, in_flight = Server(random), random.choice((2, 4, 8, 16, 32))
+
+    def serve(lasts_s: float) -> None:
+        while lasts_s > 0:
+            share = sum(random.random() < 0.5 for _ in range(in_flight))
+            spell_s = random.uniform(5, 60)
+            kv = max(1.0, min(95.0, 3.0 * share * random.uniform(0.7, 1.3)))
+            server.run(spell_s, max(1, share), kv=kv, prompt_share=random.choice((0.0, 0.0, 0.1, 0.4)))
+            lasts_s -= spell_s
+
+    serve(300.0)
+    server.start(server.setup)
+    serve(400.0)
+    return _found(server)
+
+
 FAMILIES = of_kind(
     KIND,
     {
@@ -269,6 +287,7 @@ FAMILIES = of_kind(
         ("first start: no best", None): _first_start,
         ("warm-up after a start", None): _warm_up,
         ("a sweep's levels", None): _sweep,
+        ("behind a router that chooses by chance", None): _random_router,
         ("fewer drafts accepted", None): _acceptance,
         ("slow in the same process: slow-steps", None): _slow_steps,
         ("slow clock: its machine says so", None): _slow_clock,

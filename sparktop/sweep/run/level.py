@@ -337,6 +337,7 @@ class LevelRecord(Struct, eq=False):
             queues=self._queue_reasons(log),
             hardware={name: node_side(points) for name, points in nodes.items() if points},
             mdns=self.prepared.mdns,
+            routed=self.prepared.target.kind is TargetKind.ROUTER,
         )
 
     def _requests(self) -> list[RequestTrace]:

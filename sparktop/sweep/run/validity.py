@@ -16,6 +16,7 @@ from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT
 from sparktop.sweep.generator.wire import ClientHealth, ConversationLoad
 from sparktop.sweep.generator.worker import TIMER_MS
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
+from sparktop.sweep.result.level import split_words
 from sparktop.sweep.result.results import LevelResult, NodeSide, TargetResult, Validity, level_of
 from sparktop.sweep.run.depth import TEMPLATE_TOKENS, context_doubts
 from sparktop.sweep.run.open_loop import open_loop_doubts
@@ -79,6 +80,8 @@ LEAST_RUNS = 3
 """Least number of runs for an interval: with two, Student's t is 12.7 standard errors wide."""
 LEAST_KEPT_SHARE = 0.8
 """Share of the rate of the faster half of a level's runs that the slower half must have."""
+MOST_SHARE_CHANGE = 0.05
+"""Share of a run's requests by which the runs of one server may differ where a router chose alike."""
 MOST_THROTTLED_PERCENT = 1.0
 """Percent of a level's time for which a machine may be throttled."""
 MOST_CLOCK_SHIFT = 0.03
@@ -123,6 +126,8 @@ class LevelFacts(Struct):
     health: list[ClientHealth] = field(default_factory=list)
     hardware: Mapping[str, NodeSide] = field(default_factory=dict)
     mdns: bool = False
+    routed: bool = False
+    """Whether a router chooses which server answers."""
     run_s: list[float] = field(default_factory=list)
     """Duration of each measured run in seconds."""
     cut_short: str | None = None
@@ -142,7 +147,7 @@ def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, 
         *_burst_doubts(level),
         *(() if level.agents is not None else _output_doubts(plan, level)),
         *_duration_doubts(plan, level, facts),
-        *_trend_doubts(level),
+        *_trend_doubts(level, routed=facts.routed),
         *_machine_doubts(facts),
         *_failure_doubts(level),
     )
@@ -373,7 +378,7 @@ def _duration_doubts(plan: Plan, level: LevelResult, facts: LevelFacts) -> Itera
         yield Validity(code=FEW_RUNS, message=f"{few} too few for a useful interval; make {LEAST_RUNS}")
 
 
-def _trend_doubts(level: LevelResult) -> Iterator[Validity]:
+def _trend_doubts(level: LevelResult, *, routed: bool) -> Iterator[Validity]:
     """Yield a reason to doubt the level if its first runs are all faster or all slower than its last ones."""
     rate = level.decode_tps or level.sustained_tps
     values = () if rate is None else rate.values
@@ -385,8 +390,24 @@ def _trend_doubts(level: LevelResult) -> Iterator[Validity]:
         is_apart = min(high) > max((*middle, *low)) and max(low) < min((*middle, *high))
         if is_apart and fmean(low) < LEAST_KEPT_SHARE * fmean(high):
             change = f"from {fmean(first):.3g} to {fmean(last):.3g} tok/s"
-            message = f"its rate went {change} over {len(values)} runs: the server changed meanwhile"
+            why = f"{'its servers' if routed else 'the server'} changed meanwhile"
+            if routed and not _is_split_alike(level, len(values)):
+                split = split_words(level)
+                why = f"the servers changed, or what the router gave each{f' ({split})' if split else ''}"
+            message = f"its rate went {change} over {len(values)} runs: {why}"
             yield Validity(code=SPEED_CHANGED, message=message)
+
+
+def _is_split_alike(level: LevelResult, runs: int) -> bool:
+    """Return whether each server got about the same share of the requests in each of the `runs` runs."""
+    totals = [sum(split.values()) for split in level.runs_split]
+    if len(totals) != runs or not all(totals):
+        return False
+    by_server = (
+        [split.get(name, 0) / total for split, total in zip(level.runs_split, totals, strict=True)]
+        for name in {name for split in level.runs_split for name in split}
+    )
+    return all(max(shares) - min(shares) <= MOST_SHARE_CHANGE for shares in by_server)
 
 
 def _machine_doubts(facts: LevelFacts) -> Iterator[Validity]:

@@ -349,8 +349,8 @@ WARNINGS = {
         LevelWarning(
             SPEED_CHANGED,
             "speed changed",
-            "the server got slower or faster by a fifth or more from the first runs of the level to the last",
-            "see its clocks, temperatures and other clients; repeat it",
+            "the rate fell or rose by a fifth or more from the first runs of the level to the last",
+            "see clocks, temperatures, other clients, and what a router gave each server; repeat it",
             brief="changed",
             effect="by a fifth or more between runs",
         ),
