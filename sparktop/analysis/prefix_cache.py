@@ -10,12 +10,12 @@ prompt can fill a block. Figures: vLLM's `KVCacheManager.get_computed_blocks` (h
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import comb
 
 from msgspec import Struct
 
-from sparktop.model.engine import Histogram
+from sparktop.model.engine import Histogram, PrefixCache
 from sparktop.model.event import Finding, Severity, Sure
 from sparktop.model.explained import FINDINGS
 from sparktop.model.snapshot import BackendView, PrefixUse, Situation
@@ -47,14 +47,25 @@ _FULL_PERCENT = 90.0
 """KV cache usage from which on a prefix is likely evicted before its next turn."""
 
 
+_CASES: Mapping[str, tuple[Sure, str]] = {
+    "it is off": (Sure.KNOWN, "prefix cache is off: {ASKED} prompt tokens computed"),
+    "a block exceeds the context": (Sure.KNOWN, "{HITS}, a block has {BLOCK}"),
+    "prompts fill no block": (Sure.KNOWN, "{HITS}, a block has {BLOCK}"),
+    "evicted": (Sure.LIKELY, "{HITS}: evicted"),
+    "turns that find nothing": (Sure.LIKELY, "{HITS}"),
+    "the same of llama.cpp": (Sure.LIKELY, "{HITS}"),
+    "repetition unknown": (Sure.UNKNOWN, "prefix cache: {FOUND} found; whether they repeat is unknown"),
+}
+"""How sure each case of the advice is, and its line."""
+_Counts = tuple[float, float, float, float]
+"""(Prompts, their tokens, tokens looked up, tokens found)."""
+
+
 class _Step(Struct, frozen=True):
     """What was counted between two looks, at the end of which prompts had come."""
 
     at: float
-    prompts: float
-    tokens: float
-    asked: float
-    cached: float
+    counts: _Counts
     kv_percent: float | None
     preempted: float
 
@@ -87,18 +98,9 @@ class PrefixCacheRule:
         self._swept = self._swept or view.in_sweep
         if view.in_sweep or (last is not None and last.in_sweep):
             return self._found
-        if last is not None and before is not None and (came := _prompts_between(before, use)):
-            self._steps.append(
-                _Step(
-                    at,
-                    came,
-                    use.prompt_tokens - before.prompt_tokens,
-                    use.asked_tokens - before.asked_tokens,
-                    use.cached_tokens - before.cached_tokens,
-                    view.kv_fullest_percent,
-                    (view.preemptions or 0.0) - (last.preemptions or 0.0),
-                )
-            )
+        if last is not None and before is not None and (counts := _counts_between(before, use))[0]:
+            preempted = max(0.0, (view.preemptions or 0.0) - (last.preemptions or 0.0))
+            self._steps.append(_Step(at, counts, view.kv_fullest_percent, preempted))
         if at >= self._due:
             self._due = at + _EVERY_S
             while self._steps and self._steps[0].at < at - _WINDOW_S:
@@ -112,7 +114,7 @@ class PrefixCacheRule:
 
     def _singles(self) -> list[float]:
         """Return the tokens of prompts that came alone between two polls."""
-        return [step.tokens for step in self._steps if step.prompts == 1]
+        return [step.counts[1] for step in self._steps if step.counts[0] == 1]
 
     def _findings(self, view: BackendView, use: PrefixUse) -> Iterator[Finding]:
         """Yield that the caches spare nothing, once enough prompts have come to say so."""
@@ -121,67 +123,109 @@ class PrefixCacheRule:
         nothing_percent, little_percent = (
             (_STAYS if self._found else 1.0) * percent for percent in (NEVER_PERCENT, HARDLY_PERCENT)
         )
-        steps = self._steps
         whole = (
             use.prompts is not None
             and not self._swept
             and 100 * use.cached_tokens < nothing_percent * use.asked_tokens
         )
-        counted = [(step.prompts, step.tokens, step.asked, step.cached) for step in steps]
-        if whole:
-            counted = [(use.prompts or 0.0, use.prompt_tokens, use.asked_tokens, use.cached_tokens)]
-        total = [sum(counts[column] for counts in counted) for column in range(4)]
+        counted = [_counts(use)] if whole else [step.counts for step in self._steps]
+        total = [sum(column) for column in zip(*counted, strict=True)] or [0.0] * 4
         count, tokens, asked, cached = total
         if count < LEAST_PROMPTS or asked < LEAST_TOKENS or tokens < SHORT_TOKENS * count:
             return
         if 100 * cached >= little_percent * asked:
             return
-        prompts = _Prompts(view, use, list(steps), total, self._singles(), self._turns)
-        if not prompts.grow and (use.prompts is None or 100 * cached >= nothing_percent * asked):
+        if self._turns is None and (use.prompts is None or 100 * cached >= nothing_percent * asked):
             return
-        yield prompts.finding(since="since its start" if whole else "while watched")
-        looked = use.lmcache_tokens
-        if whole and looked is not None and looked[0] >= LEAST_TOKENS and not looked[1]:
-            yield prompts.lmcache_finding(looked[0])
+        yield self._finding(view, use, total, "since its start" if whole else "while watched")
+        if whole and use.lmcache_tokens is not None:
+            looked_up, found = use.lmcache_tokens
+            if looked_up >= LEAST_TOKENS and not found:
+                yield Finding(
+                    KIND,
+                    view.name,
+                    f"LMCache never hits: 0 of {looked_up:,.0f} prompt tokens",
+                    fix=FINDINGS[KIND].advice("LMCache"),
+                    sure=Sure.UNKNOWN if self._turns is None else Sure.LIKELY,
+                    key="lmcache",
+                    values={"asked_tokens": looked_up, "found_tokens": 0.0},
+                )
 
-
-def _prompts_between(before: PrefixUse, use: PrefixUse) -> float:
-    """Return the prompts that came; of a server that does not count them, one wherever tokens came."""
-    if before.prompts is None or use.prompts is None:
-        return float(use.prompt_tokens > before.prompt_tokens)
-    return use.prompts - before.prompts
-
-
-class _Prompts:
-    """Prompts of which nothing was found, and what can be said of the reason."""
-
-    def __init__(
-        self,
-        view: BackendView,
-        use: PrefixUse,
-        steps: Sequence[_Step],
-        total: Sequence[float],
-        singles: Sequence[float],
-        turns_seen: tuple[int, int] | None,
-    ) -> None:
-        """Judge `steps` of a server; `total` is (prompts, their tokens, tokens looked up, found).
-
-        `singles` are the tokens of prompts that came alone, `turns_seen` what `turns` returned of them.
-        """
-        self._view, self._cache, self._steps = view, use.cache, steps
-        self._count, tokens, self._asked, self._cached = total
-        self._is_counted = use.prompts is not None
-        self._mean = tokens / self._count
-        self._singles, self._turns = singles, turns_seen
-        block = use.cache.block_tokens
+    def _finding(self, view: BackendView, use: PrefixUse, total: Sequence[float], since: str) -> Finding:
+        """Return the finding on the prefix cache, with the explanation that the figures allow."""
+        cache, block, grows, evicted = (
+            use.cache,
+            use.cache.block_tokens,
+            self._turns is not None,
+            self._evicted(),
+        )
+        count, tokens, asked, cached = total
         # A draft head (MTP, EAGLE) needs the last block's hidden states: vLLM drops the last block found.
-        blocks = 1 if view.spec_accepted_per_draft is None else 2
-        self._needed = None if block is None else blocks * block
-        self._short = self._shorter_percent(use.lengths, self._needed)
+        needed = block and (1 if view.spec_accepted_per_draft is None else 2) * block
+        short_percent = self._shorter_percent(use.lengths, needed) or 0.0
+        reasons = {
+            "it is off": not cache.on,
+            "a block exceeds the context": block and view.max_model_len and block > view.max_model_len,
+            "prompts fill no block": short_percent >= _MOSTLY_PERCENT,
+            "evicted": grows and evicted,
+            "turns that find nothing": grows and use.prompts is not None,
+            "the same of llama.cpp": grows,
+            "repetition unknown": True,
+        }
+        case = next(case for case, holds in reasons.items() if holds)
+        sure, line = _CASES[case]
+        if case == "prompts fill no block" and needed != block:
+            sure = Sure.LIKELY
+        found = f"{cached:,.0f} of {asked:,.0f} prompt tokens"
+        known = {
+            "FOUND": found,
+            "HITS": f"prefix cache {'hardly' if cached else 'never'} hits: {found}",
+            "ASKED": f"{asked:,.0f}",
+            "BLOCK": f"{block or 0:,}",
+            "LEAST": f"{needed or 0:,}",
+            "OPTION": _option(view, cache),
+        }
+        least = "at least " if use.prompts is None else ""
+        evidence = {"looked up": f"{asked:,.0f} tokens of {least}{count:,.0f} prompts {since}"}
+        if block is not None:
+            cannot = f", {short_percent:.0f} % cannot fill it" if short_percent else ""
+            twice = "; with a draft head two are needed" if needed != block else ""
+            mean = f"prompts have {tokens / count:,.0f} on average"
+            evidence["block"] = f"{block:,} tokens; {mean}{cannot}{twice}"
+        if cache.states is not None:
+            evidence["hybrid model"] = f"mamba cache mode {cache.states}: hits only where a state was kept"
+        evidence["turns"] = (
+            "not seen: lengths of single prompts do not grow, or several come within a second"
+            if self._turns is None
+            else "{} of {} prompts continue an earlier one (by their lengths, not texts)".format(*self._turns)
+        )
+        if evicted:
+            evidence["KV cache"] = evicted
+        if (idle_s := view.counter_figures.get("kv_block_idle_s")) is not None:
+            evidence["evicted blocks"] = f"unused for {idle_s:,.0f} s before"
+        severity = Severity.WARNING if cache.on else Severity.INFO
+        return Finding(
+            KIND,
+            view.name,
+            line.format_map(known),
+            fix=FINDINGS[KIND].advice(case, **known),
+            sure=sure,
+            severity=severity if grows else None,
+            evidence=tuple(evidence.items()),
+            values={
+                "asked_tokens": asked,
+                "found_tokens": cached,
+                "found_limit_percent": HARDLY_PERCENT if grows else NEVER_PERCENT,
+                "prompts": count,
+                "prompt_tokens_mean": tokens / count,
+                "block_tokens": None if block is None else float(block),
+                "window_s": _WINDOW_S,
+            },
+        )
 
     def _shorter_percent(self, lengths: Histogram | None, needed: int | None) -> float | None:
         """Return the least share of the prompts that are shorter than what can be found; None if unknown."""
-        singles = self._singles
+        singles = self._singles()
         if needed is None:
             return None
         if len(singles) >= LEAST_PROMPTS:
@@ -191,105 +235,35 @@ class _Prompts:
         within = [at for bound, at in zip(lengths.bounds, lengths.cumulative, strict=True) if bound < needed]
         return 100.0 * (within[-1] if within else 0.0) / lengths.count
 
-    def finding(self, since: str) -> Finding:
-        """Return the finding on the prefix cache, with the explanation that the figures allow."""
-        view, cache, block = self._view, self._cache, self._cache.block_tokens
-        asked, cached = f"{self._asked:,.0f}", f"{self._cached:,.0f}"
-        least = "" if self._is_counted else "at least "
-        looked_up = ("looked up", f"{asked} tokens of {least}{self._count:,.0f} prompts {since}")
-        line = f"prefix cache never hits: 0 of {asked} prompt tokens"
-        if self._cached:
-            line = f"prefix cache hardly hits: {cached} of {asked} prompt tokens"
-        grows = self.grow
-        sure, severity = Sure.LIKELY, Severity.WARNING if grows else None
-        full, option = self._is_full, "--block-size 16"
-        if cache.states:
-            option = "--mamba-ssm-cache-dtype bfloat16, if it is float32"
-        if not cache.on:
-            line, case = f"prefix cache is off: {asked} prompt tokens computed", "it is off"
-            compare = ", then compare answers: new for hybrid models" if cache.states is not None else ""
-            option = f"--enable-prefix-caching{compare}"
-            if view.engine == "sglang":
-                option = "start it without --disable-radix-cache"
-            sure, severity = Sure.KNOWN, Severity.INFO if grows else None
-        elif block and view.max_model_len and block > view.max_model_len:
-            line += f", a block has {block:,}"
-            sure, case = Sure.KNOWN, "a block exceeds the context"
-        elif self._short is not None and self._short >= _MOSTLY_PERCENT:
-            line += f", a block has {block:,}"
-            sure, case = Sure.KNOWN if self._needed == block else Sure.LIKELY, "prompts fill no block"
-        elif grows and full:
-            line, case = f"{line}: evicted", "evicted"
-        elif grows:
-            case = "turns that find nothing" if self._is_counted else "the same of llama.cpp"
-        else:
-            line = f"prefix cache: {cached} of {asked} prompt tokens found; whether they repeat is unknown"
-            sure, case = Sure.UNKNOWN, "repetition unknown"
-        replacements = {"BLOCK": f"{block or 0:,}", "LEAST": f"{self._needed or 0:,}", "OPTION": option}
-        return Finding(
-            KIND,
-            view.name,
-            line,
-            fix=FINDINGS[KIND].advice(case, **replacements),
-            sure=sure,
-            severity=severity,
-            evidence=(looked_up, *self._evidence(full)),
-            values={
-                "asked_tokens": self._asked,
-                "found_tokens": self._cached,
-                "found_limit_percent": HARDLY_PERCENT if grows else NEVER_PERCENT,
-                "prompts": self._count,
-                "prompt_tokens_mean": self._mean,
-                "block_tokens": None if block is None else float(block),
-                "window_s": _WINDOW_S,
-            },
-        )
-
-    @property
-    def grow(self) -> bool:
-        """Whether prompts grow turn by turn."""
-        return self._turns is not None
-
-    def lmcache_finding(self, asked: float) -> Finding:
-        """Return the finding that LMCache found nothing of the `asked` tokens."""
-        return Finding(
-            KIND,
-            self._view.name,
-            f"LMCache never hits: 0 of {asked:,.0f} prompt tokens",
-            fix=FINDINGS[KIND].advice("LMCache"),
-            sure=Sure.LIKELY if self._turns is not None else Sure.UNKNOWN,
-            key="lmcache",
-            values={"asked_tokens": asked, "found_tokens": 0.0},
-        )
-
-    def _evidence(self, full: str) -> Iterator[tuple[str, str]]:
-        """Yield what is known of the prompts and the cache; `full` shows that prefixes are evicted."""
-        block, states = self._cache.block_tokens, self._cache.states
-        if block is not None:
-            short = "" if not self._short else f", {self._short:.0f} % cannot fill it"
-            twice = "; with a draft head two are needed" if self._needed != block else ""
-            yield "block", f"{block:,} tokens; prompts have {self._mean:,.0f} on average{short}{twice}"
-        if states is not None:
-            yield "hybrid model", f"mamba cache mode {states}: hits only where a state was kept"
-        if self._turns is not None:
-            grown, of = self._turns
-            yield "turns", f"{grown} of {of} prompts continue an earlier one (by their lengths, not texts)"
-        else:
-            yield "turns", "not seen: lengths of single prompts do not grow, or several come within a second"
-        if full:
-            yield "KV cache", full
-        idle = self._view.counter_figures.get("kv_block_idle_s")
-        if idle is not None:
-            yield "evicted blocks", f"unused for {idle:,.0f} s before"
-
-    @property
-    def _is_full(self) -> str:
+    def _evicted(self) -> str:
         """Return what shows that prefixes are evicted, in words; "" where nothing does."""
         peak = max((step.kv_percent for step in self._steps if step.kv_percent is not None), default=0.0)
-        preempted = sum(max(0.0, step.preempted) for step in self._steps)
+        preempted = sum(step.preempted for step in self._steps)
         if peak < _FULL_PERCENT and not preempted:
             return ""
         return f"up to {peak:.0f} % used, {preempted:,.0f} preemptions"
+
+
+def _counts(use: PrefixUse) -> _Counts:
+    return use.prompts or 0.0, use.prompt_tokens, use.asked_tokens, use.cached_tokens
+
+
+def _counts_between(before: PrefixUse, use: PrefixUse) -> _Counts:
+    """Return what came; of a server that does not count prompts, one wherever tokens came."""
+    prompts, tokens, asked, cached = (
+        new - old for new, old in zip(_counts(use), _counts(before), strict=True)
+    )
+    return float(tokens > 0) if use.prompts is None else prompts, tokens, asked, cached
+
+
+def _option(view: BackendView, cache: PrefixCache) -> str:
+    """Return the option that would change what a cache finds."""
+    if not cache.on and view.engine == "sglang":
+        return "start it without --disable-radix-cache"
+    if not cache.on:
+        compare = ", then compare answers: new for hybrid models" if cache.states is not None else ""
+        return f"--enable-prefix-caching{compare}"
+    return "--mamba-ssm-cache-dtype bfloat16, if it is float32" if cache.states else "--block-size 16"
 
 
 def turns(lengths: Sequence[float]) -> tuple[int, int] | None:
