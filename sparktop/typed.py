@@ -82,10 +82,6 @@ def split_range(text: str) -> tuple[str, str | None]:
     return (text.strip(), None) if match is None else (match["first"], match["last"])
 
 
-_SHORT_FROM = 10_000
-"""Smallest maximum of an option for whose counts "4k" is a usual way to write."""
-
-
 def whole_number(text: str, least: int, most: int) -> int:
     """Parse an integer from `least` to `most`, such as "4096" or "4k".
 
@@ -94,8 +90,7 @@ def whole_number(text: str, least: int, most: int) -> int:
     """
     value = _count(text)
     if not (least <= value <= most and value == int(value)):
-        short = " (or as in 4k)" if most >= _SHORT_FROM else ""
-        raise UsageError(f"must be a whole number, {least:,} to {most:,}{short}, not '{clean(text, 40)}'")
+        raise UsageError(f"must be a whole number, {least:,} to {most:,}, not '{clean(text, 40)}'")
     return int(value)
 
 

@@ -31,8 +31,21 @@ _INVALID_CHOICE = re.compile(r"argument (.+): invalid choice: '?(.*?)'? \(choose
 """argparse's message on a value that is none of an option's choices."""
 _FEW_CHOICES = 8
 """Most choices that an error message lists."""
-_FORMATS = {"text": "txt", "htm": "html", "markdown": "md"}
-"""Names of formats by other words for them."""
+_ENDINGS = {
+    ".json": "json",
+    ".md": "md",
+    ".html": "html",
+    ".csv": "csv",
+    ".svg": "svg",
+    ".txt": "txt",
+    ".jsonl": "jsonl",
+    ".om": "openmetrics",
+    ".prom": "openmetrics",
+    ".htm": "html",
+    ".markdown": "md",
+    ".text": "txt",
+}
+"""Output formats by the ending of a file."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -135,7 +148,34 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
 
 def format_name(text: str) -> str:
     """Return the name of an output format; that of another word for it, such as "text" for txt."""
-    return _FORMATS.get(text, text)
+    return _ENDINGS.get(f".{text}", text)
+
+
+def chosen_format(asked: str | None, output: Path | None, formats: Collection[str], default: str) -> str:
+    """Return the output format: `asked` if given, else by the ending of `output`, else `default`.
+
+    `formats` are those of the command. A file without an ending holds any.
+
+    Raises:
+        UsageError: the ending of `output` is that of another format, or of none.
+    """
+    ending = "" if output is None else output.suffix.lower()
+    held = _ENDINGS.get(ending)
+    held = held if held in formats else None
+    if asked is None:
+        if ending and held is None:
+            known = ", ".join(known for known, form in _ENDINGS.items() if form in formats)
+            raise UsageError(
+                f"{clean(output, 200)}: the ending {clean(ending, 40)} names no format: end the name in one "
+                f"of {known}, or give --format"
+            )
+        return held or default
+    if held not in {None, asked, "md" if asked == "post" else None}:
+        raise UsageError(
+            f"{clean(output, 200)}: --format {asked} is not what {ending} files hold; leave --format out for "
+            f"{held}, or name another file"
+        )
+    return asked
 
 
 def add_targets(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import argument_type, number, seconds, whole_number
+from sparktop.commands.arguments import argument_type, chosen_format, number, seconds, whole_number
 from sparktop.commands.output import output_file, tell, write_result
 from sparktop.commands.sweep.command import FORMATS as SWEEP_FORMATS
 from sparktop.commands.sweep.command import (
@@ -40,8 +40,6 @@ examples:
   sparktop capacity a --rate --pp 2k --tg 128      requests per second
   sparktop capacity a --slo ttft_p90_ms=500        under a limit of your own
   sparktop capacity --from last --slo stream_tps=30   what a stored sweep says of it"""
-_BY_SUFFIX = {".txt": "txt", ".md": "md", ".json": "json", ".html": "html", ".htm": "html", ".csv": "csv"}
-"""Formats by the suffix of a file; any other suffix means JSON."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="failed requests from which on a level fails (default 0.01)",
     )
-    add_output(group, FORMATS, "default: txt, or by the suffix of -o")
+    add_output(group, FORMATS, "default: by the ending of -o FILE, else txt")
 
 
 def _add_search(group: argparse._ArgumentGroup) -> None:
@@ -139,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     open_log(os.environ)
     output = output_file(arguments.output)
-    form = arguments.form or ("txt" if output is None else _BY_SUFFIX.get(output.suffix.lower(), "json"))
+    form = chosen_format(arguments.form, output, FORMATS, "txt")
     if arguments.stored is not None:
         write_result(output, render(_stored_answer(arguments), form), is_markdown=form == "md")
         return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection, Sequence
 
-from sparktop.commands.arguments import add_output_file
+from sparktop.commands.arguments import add_output_file, chosen_format
 from sparktop.commands.output import output_file, write_result
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
@@ -31,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--list", action="store_true", help="list references and stored sweeps, or names in FILEs"
     )
-    parser.add_argument("--format", choices=FORMATS, default="md", dest="form", help="default: md")
+    parser.add_argument(
+        "--format", choices=FORMATS, dest="form", help="default: by the ending of -o FILE, else md"
+    )
     add_output_file(parser)
 
 
@@ -44,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
         SparktopError: a file or a name cannot be used, or the output cannot be written.
     """
     output = output_file(arguments.output)
+    if not arguments.list:
+        arguments.form = chosen_format(arguments.form, output, FORMATS, "md")
     if not arguments.files and not arguments.list:
         raise UsageError(
             "nothing to compare: name result files or references; sparktop compare --list shows some"

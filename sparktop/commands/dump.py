@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sparktop.commands.arguments import add_output_file, seconds
+from sparktop.commands.arguments import add_output_file, chosen_format, seconds
 from sparktop.commands.output import is_device, output_file, tell, write_out, write_parts
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.text import clean, reason_of
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("jsonl", "csv", "openmetrics")
 """Output formats; the first is the default."""
-_BY_SUFFIX = {".csv": "csv", ".jsonl": "jsonl", ".om": "openmetrics", ".prom": "openmetrics"}
-"""Formats by the suffix of a file."""
 _UNIX_S = re.compile(r"[0-9]{8,12}(?:\.[0-9]{1,9})?")
 """Unix seconds."""
 _LISTED_S, _LISTED_EVERY_S = 60.0, 5.0
@@ -97,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a row each so often (default 1s); in openmetrics at most a page each so often (default: all)",
     )
     parser.add_argument(
-        "--format", choices=FORMATS, dest="form", help="default: by the suffix of -o FILE, else jsonl"
+        "--format", choices=FORMATS, dest="form", help="default: by the ending of -o FILE, else jsonl"
     )
     add_output_file(parser)
 
@@ -111,8 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.recording.player import Recording  # late: --help needs none of it
 
     output = output_file(arguments.output)
-    suffix = "" if output is None else output.suffix.lower()
-    form = arguments.form or _BY_SUFFIX.get(suffix, FORMATS[0])
+    form = chosen_format(arguments.form, output, FORMATS, FORMATS[0])
     if not arguments.files:
         _list_usual_names(arguments.list, form)
         return 0

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import add_output_file
+from sparktop.commands.arguments import add_output_file, chosen_format
 from sparktop.commands.output import output_file, tell, write_result
-from sparktop.commands.sweep.command import FORMATS, chosen_format
+from sparktop.commands.sweep.command import FORMATS
 from sparktop.errors import UsageError
 from sparktop.model.text import clean, reason_of
 
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
-        "--format", choices=FORMATS, dest="form", help="default: by the suffix of -o FILE, else md"
+        "--format", choices=FORMATS, dest="form", help="default: by the ending of -o FILE, else md"
     )
     form.add_argument(
         "--post",
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         SparktopError: a source, the target or the format cannot be used, or the output cannot be written.
     """
     output = output_file(arguments.output)
-    form = chosen_format(arguments.form, output, is_terminal=True)
+    form = chosen_format(arguments.form, output, FORMATS, "md")
     text = _report_text(arguments, form)
     write_result(output, text, is_markdown=form == "md")
     return 0

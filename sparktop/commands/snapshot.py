@@ -14,6 +14,7 @@ from sparktop.commands.arguments import (
     add_output_file,
     add_targets,
     add_timeout,
+    chosen_format,
     format_name,
     refuse_removed,
     seconds,
@@ -85,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=format_name,
         choices=FORMATS,
         dest="form",
-        help="default: that of the suffix of -o, else json",
+        help="default: by the ending of -o FILE, else json",
     )
     parser.add_argument(
         "--size",
@@ -113,10 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     open_log(os.environ)
     output = output_file(arguments.output)
-    if arguments.form is None:
-        suffix = "" if output is None else output.suffix.lower().removeprefix(".")
-        named = format_name(suffix)
-        arguments.form = named if named in FORMATS else "json"
+    arguments.form = chosen_format(arguments.form, output, FORMATS, "json")
     if arguments.recordings is not None or arguments.at is not None:
         return _report_recording(arguments, output)
     watch = choose(arguments, os.environ)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -19,12 +20,13 @@ from msgspec.structs import replace
 
 from sparktop.cli import command_module, main, parser_of, viewer_parser
 from sparktop.commands import capacity as command
-from sparktop.commands.arguments import Parser
+from sparktop.commands.arguments import Parser, chosen_format
 from sparktop.commands.capacity import capacity_of, kind_of
 from sparktop.commands.sweep import targets as sweep_targets
-from sparktop.commands.sweep.command import OLD_OPTIONS, add_arguments, chosen_format, spec_of
+from sparktop.commands.sweep.command import FORMATS, OLD_OPTIONS, add_arguments, spec_of
 from sparktop.commands.sweep.run import SweepLine, level_line, progress_line
 from sparktop.commands.sweep.targets import choose_targets
+from sparktop.errors import UsageError
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
 from sparktop.model.sweep import Moment, SweepStatus, SweepView
@@ -117,23 +119,43 @@ async def test_a_router_that_is_not_watched_is_a_target_where_it_is_named(word: 
 
 
 @pytest.mark.parametrize(
-    ("asked", "file", "is_terminal", "form"),
+    ("asked", "file", "formats", "form"),
     [
-        ("csv", "x.dat", True, "csv"),
-        (None, "x.md", False, "md"),
-        (None, "x.SVG", False, "svg"),
-        (None, "x.out", True, "json"),
-        (None, None, True, "md"),
-        (None, None, False, "json"),
+        ("csv", "x.dat", FORMATS, "csv"),
+        ("post", "x.md", FORMATS, "post"),
+        (None, "x.md", FORMATS, "md"),
+        (None, "x.SVG", FORMATS, "svg"),
+        (None, "x.htm", FORMATS, "html"),
+        (None, "x.prom", ("jsonl", "openmetrics"), "openmetrics"),
+        (None, "x", FORMATS, "json"),
+        (None, None, FORMATS, "json"),
+        (
+            None,
+            "x.pdf",
+            FORMATS,
+            "x.pdf: the ending .pdf names no format: end the name in one of .json, .md, ",
+        ),
+        (
+            None,
+            "x.svg",
+            ("md", "json"),
+            "the ending .svg names no format: end the name in one of .json, .md, ",
+        ),
+        ("csv", "x.md", FORMATS, "x.md: --format csv is not what .md files hold; leave --format out for md"),
     ],
 )
 def test_the_format_is_the_readers(
-    asked: str | None, file: str | None, form: str, *, is_terminal: bool
+    asked: str | None, file: str | None, formats: Sequence[str], form: str
 ) -> None:
-    """The format is as requested, else by suffix, else Markdown on a terminal and JSON in a pipe."""
+    """The format is as requested, else by the file's ending; one of another or of no format is refused."""
     from pathlib import Path
 
-    assert chosen_format(asked, Path(file) if file else None, is_terminal=is_terminal) == form
+    output = None if file is None else Path(file)
+    if form.isalpha():
+        assert chosen_format(asked, output, formats, "json") == form
+        return
+    with pytest.raises(UsageError, match=re.escape(form)):
+        chosen_format(asked, output, formats, "json")
 
 
 LEVEL = LevelResult(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sparktop.commands.arguments import (
     add_keys,
     argument_type,
+    chosen_format,
     format_name,
     number,
     refuse_removed,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("json", "md", "html", "csv", "svg", "llama-benchy", "post")
 """Output formats."""
-_BY_SUFFIX = {".md": "md", ".html": "html", ".htm": "html", ".csv": "csv", ".svg": "svg"}
-"""Formats by the suffix of a file; any other suffix means JSON."""
 _EXAMPLES = """\
 examples:
   sparktop sweep                                the servers here, preset quick
@@ -121,7 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_lengths(parser.add_argument_group("what each request holds"))
     _add_runs(parser.add_argument_group("how a level is measured"))
     output = parser.add_argument_group("when it stops, and output")
-    add_output(output, FORMATS, "default: json, on a terminal md")
+    add_output(output, FORMATS, "default: by the ending of -o FILE, else json, on a terminal md")
     for option, keywords in OLD_OPTIONS.items():
         parser.add_argument(option, **{**keywords, "help": argparse.SUPPRESS})
 
@@ -343,7 +342,8 @@ def run(arguments: argparse.Namespace) -> int:
     output = None if arguments.output in {None, "-"} else Path(arguments.output)
     if output is not None:
         check_file(output)
-    form = chosen_format(arguments.form, output, is_terminal=sys.stdout is not None and sys.stdout.isatty())
+    is_read = output is None and sys.stdout is not None and sys.stdout.isatty()
+    form = chosen_format(arguments.form, output, FORMATS, "md" if is_read else "json")
     spec = find_preset(arguments.preset or DEFAULT, watch.sweeps) | spec_of(arguments)
     guard = GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard
     plan = make_plan(spec, (), guard=guard)
@@ -455,27 +455,6 @@ def _check_axis(spec: SweepSpec) -> None:
         for part in parts:
             if part in given and axis not in given:
                 raise UsageError(f"{option(part)} goes with {option(axis)}")
-
-
-def chosen_format(asked: str | None, output: Path | None, *, is_terminal: bool) -> str:
-    """Return the output format: `asked` if given, else by the suffix of `output`.
-
-    Without either, return "md" if standard output is a terminal, else "json".
-
-    Raises:
-        UsageError: the suffix of `output` is that of another format.
-    """
-    if asked is not None:
-        held = None if output is None else _BY_SUFFIX.get(output.suffix.lower())
-        if output is not None and held not in {None, "md" if asked == "post" else asked}:
-            why = f"--format {asked} is not what {output.suffix.lower()} files hold"
-            raise UsageError(
-                f"{clean(output, 200)}: {why}; leave --format out for {held}, or name another file"
-            )
-        return asked
-    if output is not None:
-        return _BY_SUFFIX.get(output.suffix.lower(), "json")
-    return "md" if is_terminal else "json"
 
 
 def ask_first(targets: tuple[SweepTarget, ...], *, is_sure: bool) -> None:
