@@ -253,6 +253,11 @@ def tick(value: float | None, digits: int = 3) -> str:
     return f"{sign}{size:.{digits}g}{prefix}"
 
 
+def signed(value: float, decimals: int = 0) -> str:
+    """Format a finite number with its sign: "+4.2", "−36"."""
+    return f"{value:+.{decimals}f}".replace("-", MINUS)
+
+
 _AGES = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 

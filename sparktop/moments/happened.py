@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.event import Event, Phase, Severity
+from sparktop.model.judgement import whole_percent_change
 from sparktop.model.snapshot import QUIET_SPEEDS
 from sparktop.model.text import names_in_words
 from sparktop.moments.moment import (
@@ -121,7 +122,7 @@ def share_words(share: float) -> str:
     if share >= 1:
         return "from 0"
     change = share if share < 0 else share / (1 - share)
-    return f"{100 * change:+.0f} %" if change < _TIMES_FROM else f"{1 + change:.0f} ×"
+    return whole_percent_change(100 * change) if change < _TIMES_FROM else f"{1 + change:.0f} ×"
 
 
 def what_happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, ...], str]:

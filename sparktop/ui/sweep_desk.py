@@ -341,9 +341,11 @@ class SweepDesk:
         """Start the countdown.
 
         Ask first if a target is neither configured nor on this machine, or requests of others run on it. The
-        question begins with `note`; without a question it is shown for some seconds.
+        question begins with `note`; without a question it is shown for some seconds. Of a sweep that its
+        guard would stop at once, say only that.
         """
         from sparktop.sweep.plan.watched_targets import foreign_requests, strangers
+        from sparktop.sweep.run.guard import broken_limits
         from sparktop.ui.screens.dialogs import AskScreen
 
         def start() -> None:
@@ -352,11 +354,14 @@ class SweepDesk:
                 self._names = tuple(target.name for target in plan.targets)
                 sweeping.announce(plan)
 
+        snapshot = None if self._store is None else self._store.snapshot()
+        if snapshot is not None and (broken := broken_limits(plan, snapshot)):
+            self.say(f"no sweep: {'; '.join(broken)} (the editor, S, sets limits)", Severity.WARNING)
+            return
         lines: list[str] = []
         if unknown := strangers(plan.targets):
             lines += [f"{target.name}: {target.url}" for target in unknown]
             lines += ["They are not in the configuration and not on this machine.", ""]
-        snapshot = None if self._store is None else self._store.snapshot()
         if foreign := foreign_requests(plan, snapshot):
             lines += foreign
             is_demo = snapshot is not None and snapshot.simulated

@@ -209,7 +209,7 @@ def test_figures_that_moved_are_compared_and_scatter_is_not() -> None:
     (moved,), _ = compare_minutes(replace(moment(), series=series), at(300))
     assert (moved.subject, moved.before, moved.after, round(moved.share, 2)) == ("a", "100", "40", -0.6)
     text = moment_report(replace(moment(), series=series), "md", at=at(300))
-    assert "Generated tok/s of `a` 100 → 40 (-60 %)" in text
+    assert "Generated tok/s of `a` 100 → 40 (−60 %)" in text
 
 
 def test_the_headline_has_the_cause_first_and_the_figure_that_moved_most() -> None:
@@ -261,7 +261,7 @@ def test_the_headline_has_the_cause_first_and_the_figure_that_moved_most() -> No
 
 @pytest.mark.parametrize(
     ("before", "after", "words"),
-    [(100, 40, "-60 %"), (40, 100, "+150 %"), (30.1, 36.9, "+23 %"), (1, 40, "40 ×"), (0, 5, "from 0")],
+    [(100, 40, "−60 %"), (40, 100, "+150 %"), (30.1, 36.9, "+23 %"), (1, 40, "40 ×"), (0, 5, "from 0")],
 )
 def test_a_change_is_of_the_figure_before(before: float, after: float, words: str) -> None:
     """A rise and a fall have one base."""

@@ -218,7 +218,7 @@ RATE_COLUMNS = (
         lambda row: (
             _mean_of("ttft_due_ms", numbers.milliseconds)(row)
             if row.ttft_growth is None
-            else f"{row.ttft_growth:+.2f} s/s"
+            else f"{numbers.signed(row.ttft_growth, 2)} s/s"
         ),
     ),
     Column("done /s", 8, None, _mean_of("requests_per_s", partial(_number_text, "{:.2f}"))),

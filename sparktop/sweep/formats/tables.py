@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.graphics.numbers import MINUS, UNKNOWN
+from sparktop.graphics.numbers import UNKNOWN, signed
 from sparktop.model.judgement import (
     NO_DIFFERENCE,
     UNPROVEN,
@@ -232,7 +232,7 @@ def _difference_text(row: ComparisonRow, ours: str, theirs: str) -> str:
         value_of_range(mine, row.ranges.get(ours)), value_of_range(other, row.ranges.get(theirs))
     )
     unknown_text = "within" if row.ranges.get(theirs) else UNKNOWN
-    return unknown_text if ratio is None else f"{ratio.percent:+.1f} %".replace("-", MINUS)
+    return unknown_text if ratio is None else f"{signed(ratio.percent, 1)} %"
 
 
 REFUSED_SIGN = "❌"

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from sparktop.model.failure import Failure
-from sparktop.model.snapshot import NodeView
+from sparktop.model.snapshot import NodeView, Snapshot
 from sparktop.model.targets import GuardLimits
 from sparktop.model.text import clean
-from sparktop.sweep.run.server_side import NodePoint
+from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.run.server_side import NodePoint, node_point, watched_nodes
 from sparktop.sweep.terms.request_errors import (
     DISCONNECTED,
     REFUSED,
@@ -76,14 +77,16 @@ def guard_words(guard: GuardLimits, targets: Mapping[str, Sequence[str]], nodes:
     watched = list(nodes)
     guarded_views = {view.name: view for view in watched if view.name in wanted}
     if not guarded_views and not watched:
-        return "no guard: no node is watched"
+        return "no guard: no machine is watched"
     guarded: dict[str, list[str]] = {}
     without: list[str] = []
     for name, view in guarded_views.items():
         unified = view.sample is not None and view.sample.memory.unified is True
         min_gib, max_c = _limits(guard, unified=unified)
-        below = [f"below {min_gib:g} GiB of headroom"] if min_gib is not None else []
-        above = [f"above {max_c:g} °C"] if max_c is not None else []
+        below = (
+            [f"below {min_gib:g} GiB of headroom (memory left to programs)"] if min_gib is not None else []
+        )
+        above = [f"with a GPU above {max_c:g} °C"] if max_c is not None else []
         words = " or ".join(below + above)
         if view.sample is None:
             without.append(f"{clean(name, 64)} (does not answer)")
@@ -92,12 +95,31 @@ def guard_words(guard: GuardLimits, targets: Mapping[str, Sequence[str]], nodes:
         else:
             guarded.setdefault(words, []).append(clean(name, 64))
     without += [
-        f"{clean(name, 64)} (no node of it is watched)" for name, machines in targets.items() if not machines
+        f"{clean(name, 64)} (none of its machines is watched)"
+        for name, machines in targets.items()
+        if not machines
     ]
     stops = "; ".join(f"{words} on {', '.join(names)}" for words, names in guarded.items())
     if not stops:
-        return f"memory and temperature are not guarded: {', '.join(without)}"
-    return f"guard: stops {stops}" + (f"; not guarded: {', '.join(without)}" if without else "")
+        return f"no guard of memory and temperature: {', '.join(without)}"
+    return f"guard: the sweep stops itself {stops}" + (
+        f"; not guarded: {', '.join(without)}" if without else ""
+    )
+
+
+def broken_limits(plan: Plan, snapshot: Snapshot) -> list[str]:
+    """Return which limits the machines of a plan's targets break before it begins, as `check_node` says it.
+
+    A sweep would stop at once. Machines that do not answer break none.
+    """
+    watch = GuardWatch(plan.guard)
+    names = {name for target in plan.targets for name in watched_nodes(target, snapshot)}
+    points = {
+        view.name: node_point(view.sample)
+        for view in snapshot.nodes
+        if view.name in names and view.ok and view.sample is not None
+    }
+    return [why for name, point in points.items() if (why := watch.check_node(name, point)) is not None]
 
 
 class GuardWatch:

@@ -15,6 +15,7 @@ from itertools import accumulate, pairwise
 
 from msgspec import Struct
 
+from sparktop.graphics.numbers import signed
 from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, is_rising, main_rate, rate_ratio
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_ARRIVALS, MOST_RATE
@@ -823,10 +824,10 @@ def _end_words(with_rate: Sequence[LevelResult], leader: LevelResult, metric: st
         rise = rise if is_rising(with_rate, metric) else f"whether {rise} is not certain"
         return f"{rise}; the limit is {limit}"
     ratio = rate_ratio(top, leader, metric)
-    difference = "no value to compare" if ratio is None else f"{ratio.percent:+.1f} %"
+    difference = "no value to compare" if ratio is None else f"{signed(ratio.percent, 1)} %"
     if ratio is not None and ratio.ci95 is not None:
         low, high = (100 * (end - 1) for end in ratio.ci95)
-        difference += f", 95 % CI {low:+.1f} to {high:+.1f} %"
+        difference += f", 95 % CI {signed(low, 1)} to {signed(high, 1)} %"
     return f"c = {top.concurrency} gives no more tok/s than c = {leader.concurrency} ({difference})"
 
 

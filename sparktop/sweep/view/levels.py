@@ -601,7 +601,7 @@ def overhead_words(level: LevelResult) -> str | None:
     if level.router_overhead_from == "router":
         milliseconds_added = "less than 1 ms" if added_ms < 1 else f"{added_ms:.0f} ms"
         return f"{milliseconds_added} by its own count"
-    return f"{round(added_ms):+d} ms to the median TTFT".replace("-", "−")
+    return f"{numbers.signed(added_ms)} ms to the median TTFT"
 
 
 def _client_facts(level: LevelResult) -> Iterator[tuple[str, str]]:

@@ -228,7 +228,7 @@ def test_it_stops_where_a_rise_is_ruled_out() -> None:
     levels = [level(8, 100, 101, 102), level(16, 100, 101, 102), level(32, 100.5, 101.5, 102)]
     concurrency, words = next_step(levels, MOST, 0.01)
     assert concurrency is None
-    assert words.startswith("c = 32 gives no more tok/s than c = 8 (+0.3 %, 95 % CI -")
+    assert words.startswith("c = 32 gives no more tok/s than c = 8 (+0.3 %, 95 % CI −")
 
 
 def test_an_unsure_level_costs_one_more_not_two() -> None:

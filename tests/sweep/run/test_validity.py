@@ -498,6 +498,9 @@ def test_memory_and_heat_have_limits(
     assert words is None or (words in (reason or "") and "spark-a" in (reason or ""))
 
 
+USUAL = "below 8 GiB of headroom (memory left to programs) or with a GPU above 92 °C"
+
+
 def node(name: str, *, unified: bool | None = True, answers: bool = True) -> NodeView:
     sample = NodeSample(1.0, memory=MemoryReading(unified=unified))
     return NodeView(name, "agent", sample if answers else None)
@@ -509,31 +512,31 @@ def node(name: str, *, unified: bool | None = True, answers: bool = True) -> Nod
         (
             GuardLimits(),
             [node("a"), node("b")],
-            "guard: stops below 8 GiB of headroom or above 92 °C on a, b",
+            f"guard: the sweep stops itself {USUAL} on a, b",
         ),
         (GuardLimits(0.0, 0.0), [node("a"), node("b")], "no guard: it is switched off"),
-        (GuardLimits(), [], "no guard: no node is watched"),
+        (GuardLimits(), [], "no guard: no machine is watched"),
         (
             GuardLimits(max_gpu_c=85.0),
             [node("a"), node("b", unified=False)],
-            "guard: stops below 8 GiB of headroom or above 85 °C on a; above 85 °C on b",
+            f"guard: the sweep stops itself {USUAL} on a; with a GPU above 85 °C on b".replace("92", "85"),
         ),
         (
             GuardLimits(),
             [node("a"), node("b", answers=False)],
-            "guard: stops below 8 GiB of headroom or above 92 °C on a; not guarded: b (does not answer)",
+            f"guard: the sweep stops itself {USUAL} on a; not guarded: b (does not answer)",
         ),
         (
             GuardLimits(),
             [node("a")] * 3,
-            "memory and temperature are not guarded: proxy (no node of it is watched)",
+            "no guard of memory and temperature: proxy (none of its machines is watched)",
         ),
         (
             GuardLimits(),
             [node("b", unified=None)],
             (
-                "memory and temperature are not guarded: b (no memory shared with a GPU, "
-                "no temperature limit set), solo (no node of it is watched)"
+                "no guard of memory and temperature: b (no memory shared with a GPU, "
+                "no temperature limit set), solo (none of its machines is watched)"
             ),
         ),
     ],
@@ -543,7 +546,7 @@ def test_the_header_states_what_stops_the_sweep_and_where(
 ) -> None:
     """The limits by machine, and every machine and target that nothing guards."""
     targets = {"proxy": ["a", "b"]} if len(nodes) < 3 else {"proxy": []}
-    if words.startswith("memory and temperature are not guarded: b"):
+    if words.startswith("no guard of memory and temperature: b"):
         targets["solo"] = []
     assert guard_words(guard, targets, nodes) == words
 

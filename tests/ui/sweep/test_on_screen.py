@@ -9,10 +9,11 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from textual.widgets import Static
 
 from sparktop.errors import SparktopError
-from sparktop.model.targets import SweepSpec
+from sparktop.model.targets import GuardLimits, SweepSpec
 from sparktop.panels.board.layout import PanelKey
 from sparktop.sweep.result.store import load, stored_sweeps
 from sparktop.sweep.session import Stage
@@ -218,6 +219,20 @@ async def test_it_asks_before_it_disturbs_requests_of_others(stage: SweepStage) 
             await stage.press("n")
             assert stage.at() is Stage.NONE
             assert stage.countdowns == []
+
+
+async def test_a_sweep_that_its_guard_would_stop_at_once_is_not_offered(stage: SweepStage) -> None:
+    """No question and no countdown, but which limit is broken, and where it is set."""
+    async with stage.on((120, 30)):
+        stage.app.desk.watch = replace(stage.watch, guard=GuardLimits(min_headroom_gib=100.0))
+        await stage.pilot.press("s")
+        await stage.pilot.pause()
+        assert not isinstance(stage.top(), AskScreen)
+        assert stage.countdowns == []
+        words = (
+            r"no sweep: spark-a has [\d.]+ GiB of memory left, the limit is 100 GiB.* \(the editor, S, sets"
+        )
+        assert re.search(words, " ".join(stage.toasts()))
 
 
 async def test_a_zoomed_panel_gives_way_to_the_countdown(stage: SweepStage) -> None:
