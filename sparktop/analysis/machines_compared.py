@@ -142,8 +142,7 @@ def _ports(view: NodeView) -> str | None:
 
 
 def _power_cap(view: NodeView) -> str | None:
-    gpus = view.sample.gpus if view.sample else ()
-    caps = {gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None}
+    caps = {gpu.power_limit_w for gpu in view.gpus if gpu.power_limit_w is not None}
     return ", ".join(f"{cap:g} W" for cap in sorted(caps)) or None
 
 
@@ -254,7 +253,7 @@ class MachinesCompared:
             yield from self._slower(group, at, named)
 
     def _note_pace(self, at: float, view: NodeView) -> None:
-        gpus = view.sample.gpus if view.sample and view.ok else ()
+        gpus = view.gpus if view.ok else ()
         clocks = [float(gpu.sm_clock_mhz) for gpu in gpus if gpu.sm_clock_mhz is not None]
         loads = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
         if gpus and len(clocks) == len(loads) == len(gpus):

@@ -14,7 +14,7 @@ from sparktop.model.balance import Balance
 from sparktop.model.engine import Histogram, PrefixCache
 from sparktop.model.event import Alert, Event, Finding, Phase, ProgressView, Values
 from sparktop.model.failure import Failure
-from sparktop.model.node import LostGpu, MemoryAsk, NodeIdentity, NodeSample, Workload
+from sparktop.model.node import GpuReading, LostGpu, MemoryAsk, NodeIdentity, NodeSample, Workload
 from sparktop.model.ranks import RanksView
 from sparktop.model.router import NO_COST, NO_TOTALS, FleetView, RouterView, Scrape, SelfView, Totals
 from sparktop.model.series import Series
@@ -616,6 +616,11 @@ class NodeView(Struct, frozen=True, eq=False):
     """GPUs that do not answer, although the driver lists them or earlier samples had them."""
     findings: tuple[Finding, ...] = ()
     scrape: Scrape | None = None  # the Prometheus that its samples come from
+
+    @property
+    def gpus(self) -> tuple[GpuReading, ...]:
+        """The GPUs of the newest good sample; empty without one."""
+        return self.sample.gpus if self.sample is not None else ()
 
     @property
     def ok(self) -> bool:

@@ -125,14 +125,17 @@ def total_pieces(snapshot: Snapshot) -> list[Row]:
     """
     totals = snapshot.totals
     rate, prompt = totals.generation_tps, totals.prompt_tps
-    some: Row = [label(f" ({rate.known} of {rate.of})")] if rate.sign else []
+    counted_servers: Row = [label(f" ({rate.known} of {rate.of})")] if rate.sign else []
     # A warning, unless a sweep of this program lets them wait.
-    waits = next((role for view in snapshot.backends if (role := wait_role(view)) != LIVE), LIVE)
+    roles = map(wait_role, snapshot.backends)
+    waiting_role = next((role for role in roles if role != LIVE), LIVE)
     return [
-        [sum_run(rate, numbers.rate, _rate_width(rate), LIVE), label(" tok/s"), *some],
+        [sum_run(rate, numbers.rate, _rate_width(rate), LIVE), label(" tok/s"), *counted_servers],
         label_row("prompt ", sum_run(prompt, numbers.rate, _rate_width(prompt)), " tok/s"),
         [label("run "), sum_run(totals.running, numbers.count, _count_width(totals.running), LIVE)],
-        label_row("wait ", sum_run(totals.waiting, numbers.count, _count_width(totals.waiting), waits)),
+        label_row(
+            "wait ", sum_run(totals.waiting, numbers.count, _count_width(totals.waiting), waiting_role)
+        ),
     ]
 
 
@@ -173,14 +176,14 @@ def footer_row(
     if sum(row_width(piece) for _, piece in pieces) > width:
         pieces = _keys_on_page(pieces, width, page, more) if more else _keys_that_fit(pieces, width)
     row: Row = []
-    spots: list[tuple[int, int, str]] = []
+    key_ranges: list[tuple[int, int, str]] = []
     used = 0
     for key, piece in pieces:
-        spots.append((used, used + row_width(piece), key))
+        key_ranges.append((used, used + row_width(piece), key))
         row += piece
         used += row_width(piece)
     row.append((" " * (width - used), "text"))
-    return row, spots
+    return row, key_ranges
 
 
 def _keys_on_page(
@@ -202,8 +205,8 @@ def _keys_on_page(
         left -= row_width(piece)
         if left >= 0:
             pages[-1].append((key, piece))
-    shown = pages[page % len(pages)]
-    return [*shown, *last, (more, label_row(" ", (more, "key"), f" {len(others) - len(shown)} more"))]
+    page_keys = pages[page % len(pages)]
+    return [*page_keys, *last, (more, label_row(" ", (more, "key"), f" {len(others) - len(page_keys)} more"))]
 
 
 def _key_piece(key: str, word: str) -> Row:
@@ -217,16 +220,16 @@ def _keys_that_fit(pieces: Sequence[tuple[str, Row]], width: int) -> list[tuple[
     """
     others = [(key, piece) for key, piece in pieces if key != HELP]
     room = width - (len(f" {HELP} 00 more keys") if len(others) < len(pieces) else 0)
-    shown: list[tuple[str, Row]] = []
+    fitting_keys: list[tuple[str, Row]] = []
     for key, piece in others:
         room -= row_width(piece)
         if room < 0:
             break
-        shown.append((key, piece))
+        fitting_keys.append((key, piece))
     if len(others) == len(pieces):
-        return shown
-    left = len(others) - len(shown)
-    return [*shown, (HELP, _key_piece(HELP, f"{left} more key{'' if left == 1 else 's'}"))]
+        return fitting_keys
+    hidden = len(others) - len(fitting_keys)
+    return [*fitting_keys, (HELP, _key_piece(HELP, f"{hidden} more key{'' if hidden == 1 else 's'}"))]
 
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -260,19 +263,19 @@ def time_bar_row(bar: TimeBar, width: int) -> tuple[Row, int, int]:
     block.
     """
     is_one_day = bar.first.astimezone().date() == bar.last.astimezone().date()
-    form = "%H:%M:%S" if is_one_day or bar.last - bar.first < _LONG else "%m-%d %H:%M"
-    left: Row = [(f" {bar.first.astimezone():{form}} ", "muted")]
-    right: Row = [(f" {bar.last.astimezone():{form}} ", "muted")]
+    time_format = "%H:%M:%S" if is_one_day or bar.last - bar.first < _LONG else "%m-%d %H:%M"
+    left: Row = [(f" {bar.first.astimezone():{time_format}} ", "muted")]
+    right: Row = [(f" {bar.last.astimezone():{time_format}} ", "muted")]
     cells = width - row_width(left) - row_width(right)
     if cells < _LEAST_WIDTH:
         left, right, cells = [], [], width
     row: Row = [(sign, "border" if sign == _LINE else "generation") for sign in _load_signs(bar, cells)]
-    worst: dict[int, Severity] = {}
+    severest: dict[int, Severity] = {}
     for wall, severity in bar.events:
         if bar.first <= wall <= bar.last:
             cell = cell_of(bar, wall, cells)
-            worst[cell] = max(worst.get(cell, severity), severity, key=lambda either: either.rank)
-    for index, severity in worst.items():
+            severest[cell] = max(severest.get(cell, severity), severity, key=lambda either: either.rank)
+    for index, severity in severest.items():
         row[index] = _SIGNS[severity]
     row[cell_of(bar, bar.shown, cells)] = ("┃", "accent")
     return fit_row(merge_runs([*left, *row, *right]), width), row_width(left), cells
@@ -315,8 +318,8 @@ def _with_small_gaps_filled(means: list[float | None]) -> list[float | None]:
     if len(indices) < 2:
         return means
     typical = median(late - early for early, late in pairwise(indices))
-    held = list(means)
+    filled = list(means)
     for early, late in pairwise(indices):
         if late - early <= 2 * typical:
-            held[early:late] = [means[early]] * (late - early)
-    return held
+            filled[early:late] = [means[early]] * (late - early)
+    return filled

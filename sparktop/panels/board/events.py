@@ -141,8 +141,8 @@ _Entry = tuple[Row, str, str, tuple[str, ...]]
 of an alert since when it holds, then the values."""
 
 
-def _entry_rows(entry: _Entry, width: int, most: int) -> list[Row]:
-    """Return an entry in at most `most` rows, with the message wrapped.
+def _entry_rows(entry: _Entry, width: int, most_rows: int) -> list[Row]:
+    """Return an entry in at most `most_rows` rows, with the message wrapped.
 
     If the message needs more rows, it is shortened to a single row.
     """
@@ -151,26 +151,30 @@ def _entry_rows(entry: _Entry, width: int, most: int) -> list[Row]:
     below = width - indent < _LEAST_WRAPPED  # a long subject: the message begins in the next row
     indent = _INDENT if below else indent
     lines = wrap_sentence(message, width - indent)
-    if not 1 <= len(lines) <= most - below:
+    if not 1 <= len(lines) <= most_rows - below:
         return [_with_values(shorten_piece([*head, (message, role)], width), values, width)]
-    rows: list[Row] = [list(head)] if below else [[*head, (lines[0], role)]]
-    rows += [[label(" " * indent), (line, role)] for line in lines[0 if below else 1 :]]
-    apart = flow_pieces([[label(value)] for value in values], width - indent)
-    beside = row_width(rows[-1]) + row_width(apart[0] if apart else []) + 3 <= width and len(apart) < 2
-    if not beside and len(rows) + len(apart) <= most:
-        return [*rows, *([label(" " * indent), *row] for row in apart)]
+    beside_head, further = ([], lines) if below else ([(lines[0], role)], lines[1:])
+    rows: list[Row] = [[*head, *beside_head]]
+    rows += [[label(" " * indent), (line, role)] for line in further]
+    value_rows = flow_pieces([[label(value)] for value in values], width - indent)
+    values_fit_beside = (
+        row_width(rows[-1]) + row_width(value_rows[0] if value_rows else []) + 3 <= width
+        and len(value_rows) < 2
+    )
+    if not values_fit_beside and len(rows) + len(value_rows) <= most_rows:
+        return [*rows, *([label(" " * indent), *row] for row in value_rows)]
     return [*rows[:-1], _with_values(rows[-1], values, width)]
 
 
 def _with_values(row: Row, values: Sequence[str], width: int) -> Row:
     """Return `row` followed by as many of the values as fit into `width` cells."""
-    left, said = width - row_width(row), ""
+    cells_left, text = width - row_width(row), ""
     for value in values:
-        more = f"{said} · {value}"
-        if cell_width(more) > left:
+        longer_text = f"{text} · {value}"
+        if cell_width(longer_text) > cells_left:
             break
-        said = more
-    return [*row, label(said)] if said else row
+        text = longer_text
+    return [*row, label(text)] if text else row
 
 
 def _entry(event: Alert | Event) -> _Entry:
@@ -190,13 +194,14 @@ def _time_of_day(time: datetime) -> str:
     return f"{time.astimezone():%H:%M:%S}"
 
 
-def value_texts(values: Values, said: str = "") -> Iterator[str]:
+def value_texts(values: Values, message: str = "") -> Iterator[str]:
     """Yield each known value as text with its name and unit, such as "headroom 7 GiB (alert at 8 GiB)".
 
     Behind the values stand the time window and limits without a value. Limits of a verdict on a balance are
-    those from which it holds: "nearly empty 46 % (from 30 %)". Unknown values, words that `said` has already,
-    a time window of 0 s, what the message on processes that ended says, and of a verdict its rule and scores
-    without a unit are left out: the balance says what a score of this moment means, with its limit.
+    those from which it holds: "nearly empty 46 % (from 30 %)". Unknown values, words that `message` has
+    already, a time window of 0 s, what the message on processes that ended says, and of a verdict its rule
+    and scores without a unit are left out: the balance says what a score of this moment means, with its
+    limit.
     """
     polls = _failed_polls_words(values)
     if polls:
@@ -207,16 +212,16 @@ def value_texts(values: Values, said: str = "") -> Iterator[str]:
         value = values[name]
         if value is None or name in unsaid or limited.get(name) or (name == "window_s" and value == 0):
             continue
-        if isinstance(value, str) and (value == "unknown" or value in said):
+        if isinstance(value, str) and (value == "unknown" or value in message):
             continue
-        shown = value
+        number = value
         if "rule" in values and not isinstance(value, str) and name in _ROUNDED:
             short = name == "period_s" and value < _DECIMAL_BELOW
-            shown = round(value, 1) if short else float(round(value))
-        stem, figures = _value_with_unit(name, shown)
+            number = round(value, 1) if short else float(round(value))
+        stem, figures = _value_with_unit(name, number)
         words = _PLAIN.get(name) or _PLAIN.get(stem, stem.replace("_", " "))
-        text, limits = f"{words} {figures}", [limit for limit, of in limited.items() if of == name]
-        if text in said or (limits and "rule" in values and stem == name):
+        text, limits = (f"{words} {figures}", [limit for limit, owner in limited.items() if owner == name])
+        if text in message or (limits and "rule" in values and stem == name):
             continue
         ends = [_value_with_unit(limit, values[limit] or "") for limit in limits if values[limit]]
         begin = "from" if "rule" in values else "alert at"
@@ -231,8 +236,8 @@ def _limited(limit: str, values: Values) -> str | None:
         return own
     if limit.removesuffix(f"_{unit}") not in {"limit", "clears_at", "clears_below"}:
         return None
-    rest = (name for name in values if not name.startswith((*_LIMITS, "window_")))
-    return next((name for name in rest if _unit_of(name) == unit), None)
+    value_names = (name for name in values if not name.startswith((*_LIMITS, "window_")))
+    return next((name for name in value_names if _unit_of(name) == unit), None)
 
 
 def _failed_polls_words(values: Values) -> str:
@@ -240,12 +245,12 @@ def _failed_polls_words(values: Values) -> str:
     count, highest, window_s, longest_s = (values.get(name) for name in _OF_POLLS)
     if isinstance(count, str) or not count:
         return ""
-    said = f"{count:,.0f} poll{'s' * (count != 1)} failed"
+    text = f"{count:,.0f} poll{'' if count == 1 else 's'} failed"
     if window_s:
-        said += f" within {_value_with_unit('window_s', window_s)[1]}"
+        text += f" within {_value_with_unit('window_s', window_s)[1]}"
     limits = [f"{highest:.0f} polls"] if isinstance(highest, int | float) else []
     limits += [_value_with_unit("limit_s", longest_s)[1]] if longest_s else []
-    return f"{said} (alert after {' or '.join(limits)})" if limits else said
+    return f"{text} (alert after {' or '.join(limits)})" if limits else text
 
 
 def _unit_of(name: str) -> str:
@@ -255,21 +260,24 @@ def _unit_of(name: str) -> str:
 
 def _value_with_unit(name: str, value: float | str) -> tuple[str, str]:
     """Return (the name of a value without its unit, the value as text with its unit)."""
-    unit = _UNITS.get(end := _unit_of(name), "")
-    stem = name.removesuffix(f"_{end}")
+    suffix = _unit_of(name)
+    unit = _UNITS.get(suffix, "")
+    stem = name.removesuffix(f"_{suffix}")
     if isinstance(value, str):
         return stem, value
-    shown = f"{value:.3g}" if abs(value) < _GROUPED else f"{value:.0f}" if name == "pid" else f"{value:,.0f}"
-    if name.endswith("_bytes"):
-        shown = numbers.data(value, 9).strip()
+    number = f"{value:.3g}" if abs(value) < _GROUPED else f"{value:,.0f}"
+    if name == "pid":
+        number = f"{value:.0f}"
+    elif name.endswith("_bytes"):
+        number = numbers.data(value, 9).strip()
     elif name.endswith("_bytes_per_s"):
-        shown, unit = numbers.data_rate(value, 9).strip(), ""
-    elif end == "per_s":
-        shown, unit = numbers.often(value), ""
-    elif end == "ratio" and value < _DECIMAL_BELOW:
-        shown = f"{value:.2g}"  # as messages have it
-    shown = shown.replace("-", numbers.MINUS)
-    return stem, f"{shown}{f' {unit}' if unit else ''}"
+        number, unit = numbers.data_rate(value, 9).strip(), ""
+    elif suffix == "per_s":
+        number, unit = numbers.often(value), ""
+    elif suffix == "ratio" and value < _DECIMAL_BELOW:
+        number = f"{value:.2g}"  # as messages have it
+    number = number.replace("-", numbers.MINUS)
+    return stem, f"{number}{f' {unit}' if unit else ''}"
 
 
 def self_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = False) -> list[Row]:

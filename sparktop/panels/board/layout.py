@@ -145,8 +145,8 @@ def below_band(layout: Layout, kind: str, width: int, band: int) -> Layout:
 def entry_rows(place: Place, count: int) -> tuple[int, bool]:
     """Return (rows of text of each of a list's `count` entries, whether the list has a heading row)."""
     lines = -(-count // place.columns)
-    each = max(1, (place.height - 3) // max(1, lines))
-    return each, place.height - 2 > each * lines
+    rows_each = max(1, (place.height - 3) // max(1, lines))
+    return rows_each, place.height - 2 > rows_each * lines
 
 
 @lru_cache(maxsize=8)
@@ -248,8 +248,8 @@ def _spend_left_rows(chosen: dict[str, _Form], room: int) -> None:
     What is less than a row for each panel goes to the balance, the nodes and the router. The frame of a list
     of backends takes the rest.
     """
-    first = "backends" if chosen["backends"].height else "nodes"
-    for kind in (first, "balance", "nodes", "router"):
+    first_kind = "backends" if chosen["backends"].height else "nodes"
+    for kind in (first_kind, "balance", "nodes", "router"):
         form = chosen[kind]
         left = room - sum(other.height for other in chosen.values())
         if form.height and left > 0:
@@ -259,15 +259,15 @@ def _spend_left_rows(chosen: dict[str, _Form], room: int) -> None:
         chosen["backends"] = replace(chosen["backends"], height=chosen["backends"].height + left)
 
 
-def _list_form(kind: str, count: int, columns: int, each: int = 1, heading: int = 0) -> _Form:
-    """Return the form of a list of `count` entries with `each` rows of text and `heading` rows above them."""
+def _list_form(kind: str, count: int, columns: int, rows_each: int = 1, heading: int = 0) -> _Form:
+    """Return the form of a list: `count` entries of `rows_each` rows of text, below `heading` rows."""
     lines = -(-count // columns)
-    return _Form(kind, columns, 2 + heading + lines * each, lines)
+    return _Form(kind, columns, 2 + heading + lines * rows_each, lines)
 
 
-def _panels_form(kind: str, count: int, columns: int, each: int) -> _Form:
+def _panels_form(kind: str, count: int, columns: int, rows_each: int) -> _Form:
     rows = -(-count // columns)
-    return _Form(kind, columns, rows * each, rows)
+    return _Form(kind, columns, rows * rows_each, rows)
 
 
 def _entries_abreast(width: int, count: int, least: int) -> int:
@@ -284,7 +284,7 @@ def _node_forms(width: int, count: int, height: int) -> _Ladder:
         for columns in range(1, _entries_abreast(width, count, NODE_LEAST) + 1)
     ]
     abreast = max(1, min(count, width // NODE_WIDTH))
-    tallest = 6 if height < _MIDDLE else 8 if height < _TALL else 10
+    tallest = _by_board_height(height, 6, 8, 10)
     panels = [[_panels_form("node", count, abreast, min(rows, tallest))] for rows in (5, 6, 8, 10)]
     if abreast == count:
         return [small, *panels]
@@ -303,20 +303,20 @@ def _backend_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
         return [[_list_form("table", count, 1, 1, 1)]]
     if tiling is Tiling.TILES:
         return _tile_forms(width, count)
-    most = _entries_abreast(width, count, BACKEND_LEAST)
+    most_abreast = _entries_abreast(width, count, BACKEND_LEAST)
     small = [
         _list_form("table", count, 1, 1, 1),
-        *(_list_form("table", count, columns) for columns in range(1, most + 1)),
+        *(_list_form("table", count, columns) for columns in range(1, most_abreast + 1)),
     ]
     lists = [_list_form("table", count, 1, rows, 1) for rows in (1, 2, 3)]
-    good = [
+    good_panels = [
         _panels_form("backend", count, columns, BACKEND_GOOD_HEIGHT)
         for columns in range(1, max(1, min(count, width // BACKEND_WIDTH)) + 1)
     ]
     if count <= FEW:
         low = _panels_form("backend", count, 1, _BACKEND_LOW_HEIGHT)
-        return [small, [low, lists[1], lists[0]], [], good[:1]]
-    return [small, [lists[0]], [lists[1]], [*good, lists[2]]]
+        return [small, [low, lists[1], lists[0]], [], good_panels[:1]]
+    return [small, [lists[0]], [lists[1]], [*good_panels, lists[2]]]
 
 
 def _tile_forms(width: int, count: int) -> _Ladder:
@@ -334,7 +334,9 @@ def _tile_forms(width: int, count: int) -> _Ladder:
 
 def _router_forms(width: int, count: int, height: int) -> _Ladder:
     columns = max(1, min(count, width // ROUTER_WIDTH))
-    heights = () if not count else (3,) if height < _MIDDLE else (3, 4)
+    if not count:
+        return [[_NONE]]
+    heights = (3,) if height < _MIDDLE else (3, 4)
     return [[_NONE], *([_panels_form("router", count, columns, rows)] for rows in heights)]
 
 
@@ -370,9 +372,9 @@ def _places_of_form(form: _Form, count: int, y: int, width: int) -> list[Place]:
     places: list[Place] = []
     for index in range(count):
         row, column = divmod(index, form.columns)
-        x, end = (width * at // form.columns for at in (column, column + 1))
-        each = form.height // rows
-        places.append(Place(form.kind, index, x, y + row * each, end - x, each))
+        x, end = (width * column_index // form.columns for column_index in (column, column + 1))
+        panel_height = form.height // rows
+        places.append(Place(form.kind, index, x, y + row * panel_height, end - x, panel_height))
     return places
 
 
@@ -380,7 +382,14 @@ def low_boxes_height(height: int, boxes: Boxes) -> int:
     """Return the height in rows of the boxes below all others: events, and what sparktop itself costs."""
     if not (boxes.events or boxes.self_cost):
         return 0
-    return 4 if height < _MIDDLE else 6 if height < _TALL else 8
+    return _by_board_height(height, 4, 6, 8)
+
+
+def _by_board_height(height: int, low: int, middle: int, tall: int) -> int:
+    """Return the one of three numbers of rows that suits a board of `height` rows."""
+    if height < _MIDDLE:
+        return low
+    return middle if height < _TALL else tall
 
 
 def low_places(width: int, y: int, height: int, boxes: Boxes) -> list[Place]:

@@ -184,14 +184,14 @@ def flatten(drawn: list[Drawn], width: int, height: int) -> list[Row]:
     rows: list[Row] = []
     for pieces in board:
         joined: Row = []
-        at = 0
+        end_cell = 0
         # A panel's rows are as wide as its place; measuring them again would cost a tenth of all drawing.
         for x, cells, piece in sorted(pieces, key=lambda item: item[0]):
-            if x > at:
-                joined += blank_row(x - at)
+            if x > end_cell:
+                joined += blank_row(x - end_cell)
             joined += piece
-            at = x + cells
-        rows.append(joined if at == width else fit_row(joined, width))
+            end_cell = x + cells
+        rows.append(joined if end_cell == width else fit_row(joined, width))
     return rows
 
 
@@ -220,7 +220,7 @@ DrawnList = tuple[list[Row], list[Place]]
 
 def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selected: str | None) -> DrawnList:
     """Draw the list of nodes; `selected` is the name of the selected node."""
-    each, heading = entry_rows(place, len(views))
+    rows_each, heading = entry_rows(place, len(views))
     width, title = place.width, name_tab("node", "", "nodes")
     if place.columns > 1:
         short = line_shape(views, (place.width - 2) // place.columns - 1)
@@ -228,14 +228,16 @@ def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selec
             place, views, lambda view, _: short_node(view, short, selected=view.name == selected)
         )
         return _list_in_frame(place, len(views), entries, 1, None, kind="node", title=title)
-    shape = list_shape(views, width, each)
-    drawn = [node_entry(view, shape, width, each, window, selected=view.name == selected) for view in views]
+    shape = list_shape(views, width, rows_each)
+    drawn = [
+        node_entry(view, shape, width, rows_each, window, selected=view.name == selected) for view in views
+    ]
     rows = [row for entry in drawn for row in entry]
     return _list_in_frame(
         place,
         len(views),
         rows,
-        each,
+        rows_each,
         node_heading(shape, width) if heading else None,
         kind="node",
         title=title,
@@ -276,38 +278,40 @@ def backend_list(
     window: TimeWindow,
     scale: Callable[[Sequence[BackendView]], GroupScale],
     *,
-    first: int,
+    first_index: int,
     order: str = "",
     wide: bool = False,
     verdict: bool = False,
     selected: str | None = None,
     columns: ColumnOrder = ColumnOrder.LOAD,
 ) -> DrawnList:
-    """Draw the list of backends from the backend with the index `first` on; further ones may not fit.
+    """Draw the list of backends from the backend with the index `first_index` on; further ones may not fit.
 
     `order` names the sort order, "" for the configured one. With `wide`, values matter more than graphs.
     With `verdict`, the frame has the worst verdict of all groups. `selected` is a backend's name.
     `columns` says which columns come first. `scale` returns the scale of the graphs of the backends shown.
     """
     views = snapshot.backends
-    each, heading = entry_rows(place, len(views))
-    wide = wide and each <= _WIDE_ROWS
+    rows_each, heading = entry_rows(place, len(views))
+    wide = wide and rows_each <= _WIDE_ROWS
     heading = heading or wide
-    shown = views[first : first + visible_count(place, len(views), wide=wide)]
+    visible = views[first_index : first_index + visible_count(place, len(views), wide=wide)]
     graphs = place.columns == 1 or heading
     names = tuple(view.name for view in views)
-    table = Table(place.width, window, scale(shown if graphs else ()), wide, columns, names, each)
+    table = Table(place.width, window, scale(visible if graphs else ()), wide, columns, names, rows_each)
     if place.columns > 1:
         fitted = entry_names(names, (place.width - 2) // place.columns)
         rows = _rows_of_several_columns(
             place,
-            shown,
+            visible,
             lambda view, cells: short_entry(view, fitted[view.name], cells, selected=view.name == selected),
         )
     else:
-        rows = [row for view in shown for row in table.rows(view, each, selected=view.name == selected)]
-    some: Row = [(f" {first + 1}–{first + len(shown)} of {len(views)} ", "muted")]
-    some = some if len(shown) < len(views) else []
+        rows = [
+            row for view in visible for row in table.rows(view, rows_each, selected=view.name == selected)
+        ]
+    shown_range: Row = [(f" {first_index + 1}–{first_index + len(visible)} of {len(views)} ", "muted")]
+    shown_range = shown_range if len(visible) < len(views) else []
     status: Row = []
     if verdict and snapshot.balance:
         from sparktop.panels.group.panel import edge_verdict  # late: no first picture has a balance
@@ -315,25 +319,25 @@ def backend_list(
         status = edge_verdict(snapshot.balance, place.width - 24)
     drawn, places = _list_in_frame(
         place,
-        len(shown),
+        len(visible),
         rows,
-        each,
+        rows_each,
         table.heading(order) if heading else None,
         kind="backend",
         title=name_tab("backend", "", "backends"),
         status=status,
-        footnote=some,
+        footnote=shown_range,
     )
-    entries = [replace(entry, index=first + entry.index) for entry in places]
+    entries = [replace(entry, index=first_index + entry.index) for entry in places]
     if wide or place.columns > 1:
         return drawn, entries
-    return with_time_axis(drawn, place.width, window, frame_role("backend"), some), entries
+    return with_time_axis(drawn, place.width, window, frame_role("backend"), shown_range), entries
 
 
 def visible_count(place: Place, count: int, *, wide: bool) -> int:
     """Return how many of `count` backends the list at `place` shows; it always has a heading if `wide`."""
-    each, heading = entry_rows(place, count)
-    lines = (place.height - 2 - int(heading or wide)) // each
+    rows_each, heading = entry_rows(place, count)
+    lines = (place.height - 2 - int(heading or wide)) // rows_each
     return max(1, lines * place.columns)
 
 
@@ -343,7 +347,7 @@ def _rows_of_several_columns(
     """Return the rows of a list with several columns; `draw` returns an entry of a given width in cells."""
     cells = (place.width - 2) // place.columns
     entries = [draw(view, cells) for view in views]
-    lines = [entries[at : at + place.columns] for at in range(0, len(entries), place.columns)]
+    lines = [entries[start : start + place.columns] for start in range(0, len(entries), place.columns)]
     return [fit_row([run for entry in line for run in entry], place.width - 2) for line in lines]
 
 
@@ -351,7 +355,7 @@ def _list_in_frame(
     place: Place,
     count: int,
     rows: Sequence[Row],
-    each: int,
+    rows_each: int,
     heading: Row | None,
     *,
     kind: str,
@@ -359,7 +363,7 @@ def _list_in_frame(
     status: Sequence[Run] = (),
     footnote: Sequence[Run] = (),
 ) -> DrawnList:
-    """Return a list of `count` entries in its frame; `rows` has `each` rows of text for every entry."""
+    """Return a list of `count` entries in its frame; `rows` has `rows_each` rows of text for every entry."""
     inside = [*([] if heading is None else [heading]), *rows]
     framed_rows = frame_rows(
         inside,
@@ -371,12 +375,14 @@ def _list_in_frame(
         footnote=footnote,
         fitted=True,
     )
-    first = place.y + 1 + (heading is not None)
+    first_row = place.y + (1 if heading is None else 2)
     cells = (place.width - 2) // place.columns
     entries: list[Place] = []
     for index in range(count):
         line, column = divmod(index, place.columns)
-        entries.append(Place("row", index, place.x + 1 + column * cells, first + line * each, cells, each))
+        entries.append(
+            Place("row", index, place.x + 1 + column * cells, first_row + line * rows_each, cells, rows_each)
+        )
     return [merge_runs(row) for row in framed_rows], entries
 
 
@@ -606,8 +612,8 @@ class Scene:
     def _fleet_at(self, place: Place) -> FleetView | None:
         """Return the Prometheus that is shown at `place`; None for another panel."""
         index = place.index - (len(self.snapshot.routers) if place.kind == "router" else 0)
-        shown = place.kind in {"router", "prometheus"} and index >= 0
-        return self.snapshot.fleets[index] if shown else None
+        is_panel = place.kind in {"router", "prometheus"} and index >= 0
+        return self.snapshot.fleets[index] if is_panel else None
 
     def draw(self, first: int = 0, end: int | None = None) -> list[Drawn]:
         """Draw the panels that overlap the rows [`first`, `end`) of the board; other panels get no rows."""
@@ -673,7 +679,7 @@ class Scene:
             self.snapshot,
             self._window,
             lambda views: widest_scale(self._scale(group) for group in {view.group for view in views}),
-            first=self.first_row,
+            first_index=self.first_row,
             order="" if self.view.sort is Sort.CONFIG else f"by {self.view.sort.value}",
             wide=wide,
             verdict=all(other.kind not in {"balance", "groups"} for other in self.layout.places),

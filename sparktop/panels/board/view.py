@@ -214,7 +214,7 @@ def filtered_nodes(nodes: Sequence[NodeView], text: str) -> list[NodeView]:
                 view.via,
                 view.identity.product,
                 view.identity.os,
-                *(gpu.name for gpu in (view.sample.gpus if view.sample else ())),
+                *(gpu.name for gpu in view.gpus),
             ),
         )
     ]
@@ -258,7 +258,8 @@ class _Ranking:
             weight, means = 1 - math.exp((self._at - at) / _LASTING_S), self._means
             self._means = dict(numbers)
             for name, value in numbers.items():
-                if (mean := means.get(name)) is not None and value is not None:
+                mean = means.get(name)
+                if mean is not None and value is not None:
                     self._means[name] = mean + weight * (value - mean)
             order = self._order_by_means(_with_new_last(self._held.names, numbers), sort)
         self._at, self._sort = at, sort

@@ -131,16 +131,16 @@ class DrawnWall(Struct):
         if room < 1:
             self.keys += entries
             return
-        first = max(0, min(look.first, len(entries) - room))
+        first_entry = max(0, min(look.first, len(entries) - room))
         if look.marked in entries:
-            at = entries.index(look.marked)
-            first = min(max(first, at - room + 1), at)
-        self.first = first
+            marked_index = entries.index(look.marked)
+            first_entry = min(max(first_entry, marked_index - room + 1), marked_index)
+        self.first = first_entry
         self.keys += entries
-        for index in range(first, min(len(entries), first + room)):
+        for index in range(first_entry, min(len(entries), first_entry + room)):
             self.add_line(entries[index], draw(index, entries[index] == look.marked), width)
         if len(entries) > room:
-            self.range = f"{noun} {first + 1}–{first + room} of {len(entries):,}"
+            self.range = f"{noun} {first_entry + 1}–{first_entry + room} of {len(entries):,}"
 
 
 Line = TypeVar("Line")
@@ -212,7 +212,7 @@ def draw_wall(wall: Wall, place: Place, look: Look) -> DrawnWall:
     if look.is_failed:
         rows = [in_role(row, "stale") for row in rows]
     parts = [drawn.range, f"filter: {look.words}" if look.words else ""]
-    said = " · ".join(part for part in parts if part)
+    title = " · ".join(part for part in parts if part)
     keys = [FILTER_NOTE] if look.opened is not None else [LISTS_NOTE, FILTER_NOTE]
     notes = keys if inside >= _LEGEND_FROM else []
     foot: Row = [(f" {look.note} ", "bad" if look.is_failed else "warn")] if look.note else []
@@ -223,7 +223,7 @@ def draw_wall(wall: Wall, place: Place, look: Look) -> DrawnWall:
         role=frame_role(look.kind, selected=look.is_selected, failed=look.is_failed),
         title=look.title,
         status=look.status,
-        footnote=[*foot, *([label(f" {said} ")] if said else [])],
+        footnote=[*foot, *([label(f" {title} ")] if title else [])],
         note=[run for note in notes for run in note],
         fitted=True,
     )
@@ -246,27 +246,30 @@ def _totals_row(wall: Wall, groups: Sequence[WallGroup], total: int, width: int)
     """
     count = sum(len(group.servers) for group in groups)
     down = sum(count for state, count in counts_of(groups).items() if state in DOWN)
-    of = f" of {total:,}" if count < total else ""
+    of_total = f" of {total:,}" if count < total else ""
     tps = reduce(Sum.plus, (group.generation_tps for group in groups), Sum())
     running = reduce(Sum.plus, (group.running for group in groups), Sum())
     waiting = reduce(Sum.plus, (group.waiting for group in groups), Sum())
-    some = f"{len(wall.nodes):,} of " if len(wall.nodes) < wall.total_nodes else ""
+    machines_read = f"{len(wall.nodes):,} of " if len(wall.nodes) < wall.total_nodes else ""
     pieces: list[Row] = [
-        [figure(f"{count:,}{of}"), label(f" server{'s' * (count != 1 or bool(of))}")],
+        [figure(f"{count:,}{of_total}"), label(" server" if count == 1 and not of_total else " servers")],
         [(f"{down:,} down", "bad")] if down else [],
         [sum_run(tps, numbers.rate, 0, LIVE), label(" tok/s")],
         [label("run "), sum_run(running, numbers.count, 0, LIVE)],
         [label("wait "), sum_run(waiting, numbers.count, 0, "warn" if waiting.value else "text")],
         [figure(f"{len(groups):,}"), label(" groups")] if len(groups) > 1 else [],
-        [figure(f"{some}{wall.total_nodes:,}"), label(f" machine{'s' * (wall.total_nodes != 1)}")]
+        [
+            figure(f"{machines_read}{wall.total_nodes:,}"),
+            label(" machine" if wall.total_nodes == 1 else " machines"),
+        ]
         if wall.total_nodes and len(groups) == len(wall.groups)
         else [],
     ]
     row: Row = []
-    for piece in filter(None, pieces):
-        apart = label(" · " if row else " ")
-        if row_width([*row, apart, *piece]) <= width:
-            row += [apart, *piece]
+    for piece in pieces:
+        separator = label(" · " if row else " ")
+        if piece and row_width([*row, separator, *piece]) <= width:
+            row += [separator, *piece]
     return row
 
 
@@ -356,22 +359,22 @@ def _add_top_list(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: L
 def _add_board(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
     """Add the groups and machines, with the lists beside or below them where there is room."""
     _add_head(drawn, wall, wall.groups, width, inside)
-    body, at = inside - len(drawn.rows), len(drawn.rows)
+    body, first_y = inside - len(drawn.rows), len(drawn.rows)
     tops = [top for top in Top if top is not Top.CLOCK or wall.nodes]
     abreast = min(len(tops), 4 if width >= _FOUR_ABREAST else 2)
     lines = -(-len(tops) // abreast)
     if width >= BESIDE_FROM and inside >= _LEGEND_FROM:
         left = width - _LISTS_WIDTH - 1
         _add_groups(drawn, wall, left, body, look)
-        _add_lists_beside(drawn, wall, tops, (left + 1, at, width - left - 1, body), look)
+        _add_lists_beside(drawn, wall, tops, (left + 1, first_y, width - left - 1, body), look)
         return
     room = body - len(wall.groups) - 2 - bool(wall.nodes)
     if room < lines * _LEAST_LISTS:
         _add_groups(drawn, wall, width, body, look)
         return
-    each = min(room // lines, _MOST_LISTS)
-    _add_groups(drawn, wall, width, body - 1 - lines * each, look)
-    _add_lists_below(drawn, wall, tops, (abreast, width, each), look)
+    rows_each = min(room // lines, _MOST_LISTS)
+    _add_groups(drawn, wall, width, body - 1 - lines * rows_each, look)
+    _add_lists_below(drawn, wall, tops, (abreast, width, rows_each), look)
 
 
 def _add_groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> None:
@@ -420,7 +423,7 @@ def _add_servers_in_need(drawn: DrawnWall, wall: Wall, width: int, room: int, lo
         return
     wrong.sort(key=lambda stated: stated.rank)
     columns = server_columns(wrong, width, grouped=True)
-    count = f"{len(wrong):,} server{'s' * (len(wrong) > 1)}"
+    count = f"{len(wrong):,} server{'s' if len(wrong) > 1 else ''}"
     drawn.rows += [[("─" * width, "border")], label_row(" ", ("need attention", "accent"), f"  {count}")]
     drawn.rows.append(columns.heading)
     for stated in wrong[: room - 3]:
@@ -436,11 +439,11 @@ def _add_lists_beside(
     x, y, width, height = place
     rows: list[Row] = []
     for index, top in enumerate(tops):
-        first, end = (height * at // len(tops) for at in (index, index + 1))
-        rows += _list_rows(drawn, wall, top, (x, y + first, width, end - first), look)
+        start_y, end = (height * row_index // len(tops) for row_index in (index, index + 1))
+        rows += _list_rows(drawn, wall, top, (x, y + start_y, width, end - start_y), look)
     left = x - 1
-    for at, row in enumerate(rows):
-        drawn.rows[y + at] = [*fit_row(drawn.rows[y + at], left), ("│", "border"), *row]
+    for row_index, row in enumerate(rows):
+        drawn.rows[y + row_index] = [*fit_row(drawn.rows[y + row_index], left), ("│", "border"), *row]
 
 
 def _add_lists_below(
@@ -449,12 +452,12 @@ def _add_lists_below(
     """Add the lists below the rows that are there; `form` is (lists side by side, width, rows of each)."""
     abreast, width, height = form
     drawn.rows.append([("─" * width, "border")])
-    for first in range(0, len(tops), abreast):
+    for first_top in range(0, len(tops), abreast):
         y = len(drawn.rows)
-        each = width // abreast
+        list_width = width // abreast
         lists = [
-            _list_rows(drawn, wall, top, (index * each, y, each, height), look)
-            for index, top in enumerate(tops[first : first + abreast])
+            _list_rows(drawn, wall, top, (index * list_width, y, list_width, height), look)
+            for index, top in enumerate(tops[first_top : first_top + abreast])
         ]
         drawn.rows += [[run for row in line for run in row] for line in zip(*lists, strict=True)]
 
@@ -517,14 +520,14 @@ def draw_place(
 ) -> DrawnWall:
     """Draw the wall `key` at `place`; without `orders`, its lines are in their present order."""
     kind, name = key.kind, key.name
-    shown: FleetView | None = None  # the Prometheus whose wall it is; else that of what is watched directly
+    fleet_view: FleetView | None = None  # of a Prometheus; None for what is watched directly
     if kind == PROMETHEUS or (kind == MACHINES and name):
-        shown = _fleet(snapshot, name)
+        fleet_view = _fleet(snapshot, name)
     elif kind == SCRAPED:
-        shown = _fleet_of_group(snapshot, name)
-    if shown is not None:
-        look = _look_of_fleet(shown, kind, name, view, place.width)
-        fleet = shown.fleet
+        fleet_view = _fleet_of_group(snapshot, name)
+    if fleet_view is not None:
+        look = _look_of_fleet(fleet_view, kind, name, view, place.width)
+        fleet = fleet_view.fleet
         wall = Wall(()) if fleet is None else fleet_wall(fleet, view.filter, snapshot.thresholds)
     else:
         look = _look_of_polled(snapshot, kind, name, view, place.width)
@@ -569,11 +572,13 @@ def _look_of_fleet(view: FleetView, kind: str, name: str, chosen: View, width: i
     every = view.fleet.every_s if view.fleet else None
     age = "no sample yet" if view.age_s is None else f"newest {numbers.age(view.age_s)} old"
     late = every is not None and view.age_s is not None and view.age_s > stale_s(every)
-    said = age if every is None else f"every {every:g} s, {age}"
+    pace = age if every is None else f"every {every:g} s, {age}"
     if every is not None and not view.by_rows and width >= _WITH_RATES_WIDTH:
-        said = f"{said}, rates over {rate_window_s(every):g} s"
-    status: Row = [(f" {said} ", "warn" if late else "muted")]
-    note = view.failure.message if view.failure else (view.fleet.note or "") if view.fleet else ""
+        pace = f"{pace}, rates over {rate_window_s(every):g} s"
+    status: Row = [(f" {pace} ", "warn" if late else "muted")]
+    note = (view.fleet.note or "") if view.fleet else ""
+    if view.failure:
+        note = view.failure.message
     title = name_tab("router", view.name, "prometheus")
     if kind == SCRAPED:
         title = name_tab("router", f"{view.name}: {group_name(name)}", "prometheus")

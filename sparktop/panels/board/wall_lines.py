@@ -84,8 +84,8 @@ def strip(states: Sequence[str], width: int) -> Row:
 
 def _states_by_share(counts: Mapping[str, int], width: int) -> list[str]:
     """Return `width` states by their shares of `counts`, in the same order, each at least once."""
-    kept = dict(list(counts.items())[:width])
-    exact = {state: width * count / sum(kept.values()) for state, count in kept.items()}
+    shown_counts = dict(list(counts.items())[:width])
+    exact = {state: width * count / sum(shown_counts.values()) for state, count in shown_counts.items()}
     cells = {state: max(1, int(share)) for state, share in exact.items()}
     while (left := width - sum(cells.values())) > 0:
         cells[max(cells, key=lambda cell: exact[cell] - cells[cell])] += 1
@@ -99,12 +99,12 @@ def legend(counts: Mapping[str, int], width: int) -> dict[str, Row]:
 
     They are the long form if all of it fits into `width`, else the short one, which may be too long too.
     """
-    for gap, apart in ((" ", "  "), ("", " ")):
+    for gap, separator in ((" ", "  "), ("", " ")):
         pieces: dict[str, Row] = {}
         for state, count in counts.items():
             text, role = cell_of(state)
             word = _SHORT.get(state, state) if not gap else state
-            pieces[state] = [(f"{text}{gap}", role), (f"{count:,}", "text"), label(f" {word}{apart}")]
+            pieces[state] = [(f"{text}{gap}", role), (f"{count:,}", "text"), label(f" {word}{separator}")]
         if sum(map(row_width, pieces.values())) <= width:
             break
     return pieces
@@ -149,7 +149,7 @@ def slot_sums(histories: Sequence[Series], slots: range, step: float) -> list[fl
                 break
             if not math.isnan(value):
                 by_slot.setdefault(slot, []).append(value)
-        for slot in slots if by_slot else ():
+        for slot in slots:
             values = by_slot.get(slot) or by_slot.get(slot - 1)
             if values:
                 totals[slot] = (totals[slot] or 0.0) + sum(values) / len(values)
@@ -222,9 +222,9 @@ def watts(power: float | None) -> str:
     return f"{power / 1000:.1f} kW" if power >= 1000 else f"{power:.0f} W"
 
 
-def _figure_run(value: float | None, form: Callable[[float], str]) -> Run:
+def _figure_run(value: float | None, text_of: Callable[[float], str]) -> Run:
     """Return a value as text; "–" where it is unknown."""
-    return (numbers.UNKNOWN, "muted") if value is None else (form(value), "text")
+    return (numbers.UNKNOWN, "muted") if value is None else (text_of(value), "text")
 
 
 _MACHINE_COLUMNS = (
@@ -298,7 +298,8 @@ class GroupColumns(Struct, frozen=True):
     @property
     def heading(self) -> Row:
         """The row above the groups."""
-        state = "state of each" if self.cells + _COUNT > len("state of each") else "state"
+        long_title = "state of each"
+        state = long_title if self.cells + _COUNT > len(long_title) else "state"
         words = f" {fit('group', self.name)} {fit(state, self.cells + _COUNT)}"
         if self.trend:
             words += f"{fit(f'tok/s, {numbers.age(self.trend.span_s(CELLS))}', CELLS)} "
@@ -309,7 +310,9 @@ class GroupColumns(Struct, frozen=True):
 def group_columns(wall: Wall, width: int, trend: TimeAxis | None = None) -> GroupColumns:
     """Return the columns of a wall's groups in `width` cells; `trend` is the axis of their graphs."""
     judged = any(group.balance is not None for group in wall.groups)
-    verdict = 0 if not judged or width < _NARROW else _WORD if width < _WIDE else _VERDICT
+    verdict = 0
+    if judged and width >= _NARROW:
+        verdict = _WORD if width < _WIDE else _VERDICT
     trend = trend if width >= _TREND_FROM else None
     room = width - 2 - _COUNT - _FIGURES - (verdict and verdict + 2) - (CELLS + 1 if trend else 0)
     longest = max((cell_width(group_name(group.name)) for group in wall.groups), default=0)

@@ -13,7 +13,7 @@ from sparktop.graphics.braille import cell_means, flip_table, lead_row
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance
 from sparktop.model.router import RouterView, stale_s
-from sparktop.model.series import known_mean, known_sum
+from sparktop.model.series import known_mean, known_sum, sum_if_all_known
 from sparktop.model.snapshot import BackendHistory, BackendView, Snapshot
 from sparktop.panels.parts.figures import LIVE, figure, heading, label, label_row, ruled_line
 from sparktop.panels.parts.graph import (
@@ -97,13 +97,13 @@ def balance_axis(
     half empty. Backends without recent samples do not count; if all lack them, the axis ends now.
     """
     interval = 1 / balance.sample_hz if balance.sample_hz else snapshot.interval_s
-    wanted = max(_SHORTEST_S, balance.needed_s, balance.window_s)
-    fit = (step for step in _STEPS_S if step >= 0.99 * interval and 2 * width * step >= wanted)
-    widest = next(fit, max(_STEPS_S[-1], interval))
+    wanted_s = max(_SHORTEST_S, balance.needed_s, balance.window_s)
+    fitting_steps_s = (step for step in _STEPS_S if step >= 0.99 * interval and 2 * width * step >= wanted_s)
+    widest = next(fitting_steps_s, max(_STEPS_S[-1], interval))
     # Until the graph is full, its samples are drawn wider: the axis fits the data.
     loads = [line.history.running for line in lines]
     begins = [load.first_at for load in loads if load.first_at is not None]
-    span = max(wanted, snapshot.at - min(begins, default=snapshot.at))
+    span = max(wanted_s, snapshot.at - min(begins, default=snapshot.at))
     step = coarse * next(
         (step_s for step_s in _STEPS_S if step_s < widest and 2 * width * step_s >= span), widest
     )
@@ -171,10 +171,10 @@ class GroupSlots(Struct, frozen=True, eq=False):
 
 def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, width: int) -> GroupSlots:
     """Return the values and scales for graphs of `width` cells, from the backends' time series `lines`."""
-    read = [line_slots(line, axis, width) for line in lines]
-    running, waiting, speeds = ([slots[kind] for slots in read] for kind in range(3))
+    slots_of_lines = [line_slots(line, axis, width) for line in lines]
+    running, waiting, speeds = ([slots[kind] for slots in slots_of_lines] for kind in range(3))
     loads = [load_slots(run, wait) for run, wait in zip(running, waiting, strict=True)]
-    group = [None if None in row else sum(filter(None, row)) for row in zip(*speeds, strict=True)]
+    group = [sum_if_all_known(row) for row in zip(*speeds, strict=True)]
     even = _even_tps(balance, lines)
     return GroupSlots(
         names=tuple(line.name for line in lines),
@@ -230,8 +230,8 @@ def _even_tps(balance: Balance, lines: Sequence[LoadLine]) -> float | None:
         return None
     speeds = [line.history.generation_tps for line in lines]
     since = (speeds[0].last_at or 0.0) - balance.window_s
-    whole = known_sum(known_mean(value for _, value in speed.since(since)) for speed in speeds)
-    return None if whole is None else whole / (1 - lost / 100)
+    total_tps = known_sum(known_mean(value for _, value in speed.since(since)) for speed in speeds)
+    return None if total_tps is None else total_tps / (1 - lost / 100)
 
 
 def newest(values: Slots) -> float | None:
@@ -268,20 +268,20 @@ def tps_words(sign: str, tps: float | None) -> Row:
     return [(f"{sign} ", "title"), (numbers.rate(tps, 6).strip(), "title" if is_known else "muted")]
 
 
-def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
+def group_speed(slots: GroupSlots, width: int, height: int) -> list[Row]:
     """Draw the group's token rate over time as `height` rows below a title row.
 
     A dotted line shows the rate that is estimated for an even split, if it is known.
     """
     graph = width - GUTTER
-    rows = area_rows(shown.group_tps, graph, height, shown.group_top, "generation", end_slot=shown.end_slot)
+    rows = area_rows(slots.group_tps, graph, height, slots.group_top, "generation", end_slot=slots.end_slot)
     more = f"Σ over {_RATE_S:g} s · "
-    if shown.even_tps is not None:
-        more += f"┄ {numbers.rate(shown.even_tps, 6).strip()} if even · "
-        rows = with_level(rows, shown.even_tps / shown.group_top)
-    words = [*tps_words("Σ", None if None in shown.tps else known_sum(shown.tps)), label(" tok/s")]
-    gutter = [scale_end(words, numbers.tick(shown.group_top))]
-    return [tps_heading("tok/s of the group", shown.group_top, width, more), *in_gutter(gutter, rows)]
+    if slots.even_tps is not None:
+        more += f"┄ {numbers.rate(slots.even_tps, 6).strip()} if even · "
+        rows = with_level(rows, slots.even_tps / slots.group_top)
+    words = [*tps_words("Σ", None if None in slots.tps else known_sum(slots.tps)), label(" tok/s")]
+    gutter = [scale_end(words, numbers.tick(slots.group_top))]
+    return [tps_heading("tok/s of the group", slots.group_top, width, more), *in_gutter(gutter, rows)]
 
 
 def with_level(rows: list[Row], share: float) -> list[Row]:
@@ -294,11 +294,11 @@ def with_line(row: Row) -> Row:
     """Return the row of a graph with a dotted line through its empty cells."""
     result: Row = []
     for text, role in row:
-        at = 0
+        position = 0
         for spaces in _SPACES.finditer(text):
-            result += [(text[at : spaces.start()], role), ("┄" * len(spaces.group()), "muted")]
-            at = spaces.end()
-        result.append((text[at:], role))
+            result += [(text[position : spaces.start()], role), ("┄" * len(spaces.group()), "muted")]
+            position = spaces.end()
+        result.append((text[position:], role))
     return [run for run in result if run[0]]
 
 
@@ -310,7 +310,7 @@ _SPEED_FROM = 13
 """Height in rows of all graphs together from which on each backend's token rate is drawn."""
 
 
-def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: int) -> list[Row]:
+def pair_rows(slots: GroupSlots, lead_margin: float | None, width: int, height: int) -> list[Row]:
     """Draw loads and token rates of two backends as `height` rows, or a few more if `height` is too small.
 
     A `lead_margin` of 0.2 means that a backend leads if its load is at least 20 % above its even share.
@@ -322,36 +322,36 @@ def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: 
     if room - 1 >= _SPEED_FROM:
         load, speed = (room - 1) * 6 // 22, max(1, round((room - 1) * 2 / 22))
         group = room - 1 - 2 * (load + speed)
-    rows = [load_heading(shown, width), *_pair_loads(shown, lead_margin, width - GUTTER, load)]
+    rows = [load_heading(slots, width), *_pair_loads(slots, lead_margin, width - GUTTER, load)]
     if speed:
-        heading = tps_heading("tok/s of each", shown.tps_top, width)
-        rows += [heading, *_pair_speeds(shown, width - GUTTER, speed)]
-    return [*rows, *group_speed(shown, width, group)]
+        heading = tps_heading("tok/s of each", slots.tps_top, width)
+        rows += [heading, *_pair_speeds(slots, width - GUTTER, speed)]
+    return [*rows, *group_speed(slots, width, group)]
 
 
-def load_heading(shown: GroupSlots, width: int) -> Row:
+def load_heading(slots: GroupSlots, width: int) -> Row:
     """Return the title row above the backends' loads, with a legend of running and waiting requests.
 
     For a pair, it also says what the signs between the two graphs mean.
     """
-    is_pair = len(shown.running) <= _PAIR
+    is_pair = len(slots.running) <= _PAIR
     words: Row = [("─ ", "border"), ("requests" if is_pair else "requests of each", "accent")]
     words += [(" ⣿ running", "running"), (" ⡪ waiting ", "waiting")]
     words += [(f"{UP}{DOWN}", "title"), label(" has clearly more ")] if is_pair else []
-    return ruled_line(words, top_words(shown.load), width)
+    return ruled_line(words, top_words(slots.load), width)
 
 
-def _pair_loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) -> list[Row]:
-    up, down = zip(shown.running, shown.waiting, strict=True)
+def _pair_loads(slots: GroupSlots, lead_margin: float | None, width: int, half: int) -> list[Row]:
+    up, down = zip(slots.running, slots.waiting, strict=True)
     above, below = opposed_rows(
-        up, down, width, half, shown.load.end, _LOAD_GRADIENTS, end_slot=shown.end_slot
+        up, down, width, half, slots.load.end, _LOAD_GRADIENTS, end_slot=slots.end_slot
     )
-    top = numbers.tick(shown.load.end)
+    top = numbers.tick(slots.load.end)
     counts_height = max(0, half - 1)
-    first = [scale_end(_signed_name(UP, shown, 0), top), *_counts_rows(shown, 0)[:counts_height]]
-    last = [*_counts_rows(shown, 1)[:counts_height], scale_end(_signed_name(DOWN, shown, 1), top)]
+    first = [scale_end(_signed_name(UP, slots, 0), top), *_counts_rows(slots, 0)[:counts_height]]
+    last = [*_counts_rows(slots, 1)[:counts_height], scale_end(_signed_name(DOWN, slots, 1), top)]
     empty: list[Row] = [[] for _ in range(half - len(last))]
-    first_loads, second_loads = shown.loads(width)
+    first_loads, second_loads = slots.loads(width)
     strip = lead_row(first_loads, second_loads, lead_margin)
     return [
         *in_gutter(first, above),
@@ -368,28 +368,28 @@ def lead_runs(strip: str) -> Row:
     return [(run.group(), "border" if run.group()[0] in "─ " else "title") for run in _LEADS.finditer(strip)]
 
 
-def _signed_name(sign: str, shown: GroupSlots, index: int) -> Row:
-    name = fitted_names(shown.names, GUTTER - 6)[shown.names[index]]
+def _signed_name(sign: str, slots: GroupSlots, index: int) -> Row:
+    name = fitted_names(slots.names, GUTTER - 6)[slots.names[index]]
     return [(f"{sign} {name.rstrip()}", "title")]
 
 
-def _counts_rows(shown: GroupSlots, index: int) -> list[Row]:
-    run, wait = newest(shown.running[index]), newest(shown.waiting[index])
+def _counts_rows(slots: GroupSlots, index: int) -> list[Row]:
+    run, wait = newest(slots.running[index]), newest(slots.waiting[index])
     return [
         [label("  run "), figure(numbers.count(run, 5), LIVE)],
         label_row("  wait", figure(numbers.count(wait, 5), "warn" if wait else LIVE)),
     ]
 
 
-def _pair_speeds(shown: GroupSlots, width: int, half: int) -> list[Row]:
-    up, down = shown.generation_tps
+def _pair_speeds(slots: GroupSlots, width: int, half: int) -> list[Row]:
+    up, down = slots.generation_tps
     nothing: Slots = [None] * len(up)
     gradients = ("generation", "generation")
     above, below = opposed_rows(
-        (up, nothing), (down, nothing), width, half, shown.tps_top, gradients, end_slot=shown.end_slot
+        (up, nothing), (down, nothing), width, half, slots.tps_top, gradients, end_slot=slots.end_slot
     )
-    top = numbers.tick(shown.tps_top)
-    ends = [scale_end([*tps_words(sign, tps)], top) for sign, tps in zip((UP, DOWN), shown.tps, strict=True)]
+    top = numbers.tick(slots.tps_top)
+    ends = [scale_end([*tps_words(sign, tps)], top) for sign, tps in zip((UP, DOWN), slots.tps, strict=True)]
     empty: list[Row] = [[] for _ in range(half - 1)]
     return [
         *in_gutter(ends[:1], above),
@@ -399,47 +399,46 @@ def _pair_speeds(shown: GroupSlots, width: int, half: int) -> list[Row]:
 
 _GROUP = 3
 """Least height in rows of the graph of the group's token rate."""
-_MOST = 4
+_MOST_ROWS_EACH = 4
 """Most rows of the load of one backend."""
 
 
-def many_rows(shown: GroupSlots, width: int, height: int) -> tuple[list[Row], list[Row]]:
+def many_rows(slots: GroupSlots, width: int, height: int) -> tuple[list[Row], list[Row]]:
     """Draw the graphs of a group of more than two backends as `height` rows; return (rows, further rows).
 
     The further rows are the token rates of each backend if these did not fit into the first rows, else
     empty. All backends have equal heights, so that equal loads look equal.
     """
-    count = len(shown.names)
+    count = len(slots.names)
     room = height - 2 - _GROUP  # headings of the loads and of the group's token rate
     inside = room - count >= count + 1
-    each = max(1, min(_MOST, (room - (count + 1 if inside else 0)) // count))
-    loads = [load_heading(shown, width)]
+    rows_each = max(1, min(_MOST_ROWS_EACH, (room - (count + 1 if inside else 0)) // count))
+    loads = [load_heading(slots, width)]
     for index in range(count):
-        loads += _load_row(shown, index, width - GUTTER, each)
-    speeds = [tps_heading("tok/s of each", shown.tps_top, width)]
-    for index, values in enumerate(shown.generation_tps):
-        graph = area_rows(values, width - GUTTER, 1, shown.tps_top, "generation", end_slot=shown.end_slot)
+        loads += _load_row(slots, index, width - GUTTER, rows_each)
+    speeds = [tps_heading("tok/s of each", slots.tps_top, width)]
+    for index, values in enumerate(slots.generation_tps):
+        graph = area_rows(values, width - GUTTER, 1, slots.tps_top, "generation", end_slot=slots.end_slot)
         now = figure(numbers.rate(newest(values), 5).strip())
-        speeds += in_gutter([_name_and_value(shown, index, now)], graph)
+        speeds += in_gutter([_name_and_value(slots, index, now)], graph)
     above = [*loads, *(speeds if inside else ())]
-    rows = [*above, *group_speed(shown, width, max(_GROUP, height - len(above) - 1))]
+    rows = [*above, *group_speed(slots, width, max(_GROUP, height - len(above) - 1))]
     return rows, [] if inside else speeds
 
 
-def _load_row(shown: GroupSlots, index: int, width: int, height: int) -> list[Row]:
-    running, waiting = shown.running[index], shown.waiting[index]
+def _load_row(slots: GroupSlots, index: int, width: int, height: int) -> list[Row]:
+    running, waiting = slots.running[index], slots.waiting[index]
     run, wait = newest(running), newest(waiting)
     text = f"{numbers.count(run, 4).strip()}+{numbers.count(wait, 4).strip()}"
     graph = stacked_rows(
-        running, waiting, width, height, shown.load.end, ("running", "waiting"), end_slot=shown.end_slot
+        running, waiting, width, height, slots.load.end, ("running", "waiting"), end_slot=slots.end_slot
     )
-    gutter = _name_and_value(
-        shown, index, (text, "warn" if wait else "title" if run is not None else "muted")
-    )
+    role = "title" if run is not None else "muted"
+    gutter = _name_and_value(slots, index, (text, "warn" if wait else role))
     return in_gutter([gutter], graph)
 
 
-def _name_and_value(shown: GroupSlots, index: int, value: tuple[str, str]) -> Row:
+def _name_and_value(slots: GroupSlots, index: int, value: tuple[str, str]) -> Row:
     """Return the text left of a backend's graph: its name, and `value` as styled text at the right."""
     cells = GUTTER - 1 - len(value[0])
-    return [(fitted_names(shown.names, cells)[shown.names[index]], "text"), value, label(" ")]
+    return [(fitted_names(slots.names, cells)[slots.names[index]], "text"), value, label(" ")]

@@ -132,11 +132,11 @@ def edge_verdict(groups: Sequence[Balance], width: int) -> Row:
     if not groups:
         return []
     groups = balances_read_first(groups)
-    worst = min(groups, key=lambda group: (not group.bad, list(BalanceWord).index(group.word)))
+    worst_group = min(groups, key=lambda group: (not group.bad, list(BalanceWord).index(group.word)))
     more: Row = [label(f" +{len(groups) - 1} groups")] if len(groups) > 1 else []
-    name: Row = [label(f"{_short_name(worst.group).rstrip()}: ")]
+    name: Row = [label(f"{_short_name(worst_group.group).rstrip()}: ")]
     room = width - row_width([*name, *more]) - 2
-    return tab(*name, *verdict_line(worst, room), *more)
+    return tab(*name, *verdict_line(worst_group, room), *more)
 
 
 def _short_name(group: str) -> str:
@@ -178,22 +178,22 @@ def _two_graphs(
     balance: Balance, lines: tuple[LoadLine, ...], width: int, height: int, window: TimeWindow
 ) -> list[list[Row]]:
     """Return two graphs of `width` cells: the group's token rate, and the loads of its backends."""
-    shown = group_slots(balance, lines, window.axis(width), width)
+    slots = group_slots(balance, lines, window.axis(width), width)
     tokens = area_rows(
-        shown.group_tps, width, height - 1, shown.group_top, "generation", end_slot=shown.end_slot
+        slots.group_tps, width, height - 1, slots.group_top, "generation", end_slot=slots.end_slot
     )
-    if shown.even_tps is not None:
-        tokens = with_level(tokens, shown.even_tps / shown.group_top)
+    if slots.even_tps is not None:
+        tokens = with_level(tokens, slots.even_tps / slots.group_top)
     words: Row = [("Σ tok/s", "generation")]
     even: Row = []
-    if shown.even_tps is not None:
-        even = label_row(f" ┄{numbers.rate(shown.even_tps, 6).strip()}", " if even")
-    top = scale_words(numbers.tick(shown.group_top))
+    if slots.even_tps is not None:
+        even = label_row(f" ┄{numbers.rate(slots.even_tps, 6).strip()}", " if even")
+    top = scale_words(numbers.tick(slots.group_top))
     left = [caption([*words, *even], top, width, [*words, *even[:1]], words), *tokens]
     right = (
-        _pair_graph(balance, shown, width, height)
+        _pair_graph(balance, slots, width, height)
         if len(lines) == _PAIR
-        else _many_graph(shown, width, height)
+        else _many_graph(slots, width, height)
     )
     return [left, right]
 
@@ -215,25 +215,25 @@ def _lead_strip(lines: Sequence[LoadLine], width: int, window: TimeWindow) -> Ro
     return [(draw_mirrored(up, down, width, 1, 1.0, end_slot=axis.end_slot)[0], "running")]
 
 
-def _pair_graph(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[Row]:
+def _pair_graph(balance: Balance, slots: GroupSlots, width: int, height: int) -> list[Row]:
     """Draw the load of one backend upwards, and the load of another downwards, from a centre line.
 
     If `height` leaves a row for the centre line, this row shows which backend leads.
     """
-    up, down = zip(shown.running, shown.waiting, strict=True)
+    up, down = zip(slots.running, slots.waiting, strict=True)
     half = (height - 1) // 2
     gradients = ("running", "waiting")
-    drawn = opposed_rows(up, down, width, half, shown.load.end, gradients, end_slot=shown.end_slot)
+    drawn = opposed_rows(up, down, width, half, slots.load.end, gradients, end_slot=slots.end_slot)
     words, short = (
         [(f"{UP}{above}", "running"), (f" {DOWN}{below}", "running")]
-        for above, below in (shown.names, short_names(shown.names))
+        for above, below in (slots.names, short_names(slots.names))
     )
     rows = [
-        caption([label("requests "), *words], top_words(shown.load), width, words, short),
+        caption([label("requests "), *words], top_words(slots.load), width, words, short),
         *drawn[0],
     ]
     if (height - 1) % 2:
-        first, second = shown.loads(width)
+        first, second = slots.loads(width)
         rows.append(lead_runs(lead_row(first, second, balance.lead_margin)))
     return [*rows, *drawn[1]]
 
@@ -282,21 +282,15 @@ def answers(balance: Balance) -> list[tuple[Check, bool | None]]:
     """
     judged = balance.word_now is not BalanceWord.UNKNOWN
     starves = BalanceWord.STARVED in {balance.word_now, *balance.also}
-    return [
-        (
-            check,
-            check.holds
-            if check.code == "enough"
-            or (
-                check.value is not None
-                and not _is_open(check)
-                and (judged or check.code == "requests")
-                and (starves or not check.unsure)
-            )
-            else None,
-        )
-        for check in rules.checks(balance)
-    ]
+
+    def is_answered(check: Check) -> bool:
+        if check.code == "enough":
+            return True
+        if check.value is None or _is_open(check):
+            return False
+        return (judged or check.code == "requests") and (starves or not check.unsure)
+
+    return [(check, check.holds if is_answered(check) else None) for check in rules.checks(balance)]
 
 
 def _is_open(check: Check) -> bool:
@@ -315,7 +309,7 @@ def answer_rows(balance: Balance, width: int) -> list[Row]:
     rows: list[Row] = []
     for enough, group in groupby(answered, key=lambda answer: answer[0].code == "enough"):
         rows.append(heading("can it be judged?" if enough else "what was found", "", width))
-        rows += [row for each in group for row in (*_answer_head(each, width), *_rule_rows(each, width))]
+        rows += [row for check in group for row in (*_answer_head(check, width), *_rule_rows(check, width))]
     return rows
 
 
@@ -339,13 +333,18 @@ def _answer_head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
 
 def _rule_rows(answered: tuple[Check, bool | None], width: int) -> list[Row]:
     check, answer = answered
-    why = "not known" if check.value is None or _is_open(check) else "so far" if answer is None else "no"
-    sentences = [
-        *(f"{why}: {exception}" for exception in (check.but,) if exception and check.within is not False),
-        *filter(None, (check.unsure,)),
-        check.rule,
-    ]
-    sentences += [f"enough without it: {check.instead}"] if check.instead and not check.within else []
+    if check.value is None or _is_open(check):
+        answer_word = "not known"
+    else:
+        answer_word = "so far" if answer is None else "no"
+    sentences: list[str] = []
+    if check.but and check.within is not False:
+        sentences.append(f"{answer_word}: {check.but}")
+    if check.unsure:
+        sentences.append(check.unsure)
+    sentences.append(check.rule)
+    if check.instead and not check.within:
+        sentences.append(f"enough without it: {check.instead}")
     words = ". ".join(sentence[:1].upper() + sentence[1:] for sentence in sentences)
     return [fit_row([label(f"    {line}")], width) for line in wrap_sentence(words, width - 4)]
 
@@ -413,24 +412,24 @@ def _autocorrelation_plot(swing: Swing, period: str, title: str, width: int, hei
     """Draw the autocorrelation of the load by lag in seconds, on a scale from -1 to 1."""
     curve = swing.autocorrelation
     axis = PlotAxis(0.0, curve.axis[-1], width - _EDGE)
-    tall = max(4, height - 3)
+    plot_height = max(4, height - 3)
     values = axis.columns(curve.axis, curve.values)
     up = [value if value is None or value >= 0 else None for value in values]
     down = [None if value is None or value >= 0 else -value for value in values]
-    lines = draw_mirrored(up, down, axis.width, tall, 1.0)
+    lines = draw_mirrored(up, down, axis.width, plot_height, 1.0)
     rows: list[Row] = [
-        [(line, mirror_role(("prompt", "prompt"), row, tall))] for row, line in enumerate(lines)
+        [(line, mirror_role(("prompt", "prompt"), row, plot_height))] for row, line in enumerate(lines)
     ]
     words = "lag in s"
     if swing.opposite is not None and -1 < swing.opposite + RHYTHM_TURN < 1:
-        level = min(tall - 1, int(tall * (1 - swing.opposite - RHYTHM_TURN) / 2))
+        level = min(plot_height - 1, int(plot_height * (1 - swing.opposite - RHYTHM_TURN) / 2))
         rows[level] = with_line(rows[level])
         words = "a rhythm: ▲ above ┄"
-    edges = {0: "+1", tall // 2: "0", tall - 1: "−1"}
+    edges = {0: "+1", plot_height // 2: "0", plot_height - 1: "−1"}
     marks = ""
     if swing.period_s is not None:
-        half, whole = swing.period_s / 2, swing.period_s
-        marks = labels_from_cells([(whole, f"▲ {period}".rstrip()), (half, "△ half")], axis)
+        half_period_s, period_lag_s = swing.period_s / 2, swing.period_s
+        marks = labels_from_cells([(period_lag_s, f"▲ {period}".rstrip()), (half_period_s, "△ half")], axis)
     return [_plot_heading(title, words, width), *_plot_with_scale(rows, edges, marks, axis)]
 
 
@@ -440,11 +439,11 @@ def _spectrum_plot(
     """Draw the share of the load's variance at each period, and mark the frequency band of the rhythm."""
     curve = swing.spectrum
     axis = PlotAxis(curve.axis[0], curve.axis[-1], width - _EDGE, ratios=True)
-    tall = max(4, height - 3)
+    plot_height = max(4, height - 3)
     values = axis.columns(curve.axis, curve.values)
     top = nice_ceiling(max((value for value in values if value is not None), default=0.0), 0.01)
-    rows = area_rows(values, axis.width, tall, top, "load", end_slot=1)
-    edges = {0: f"{numbers.tick(100 * top)} %", tall - 1: "0"}
+    rows = area_rows(values, axis.width, plot_height, top, "load", end_slot=1)
+    edges = {0: f"{numbers.tick(100 * top)} %", plot_height - 1: "0"}
     return [
         _plot_heading(title, "period in s", width),
         *_plot_with_scale(rows, edges, _rhythm_marks(swing, period, window_s, axis), axis),
@@ -515,14 +514,14 @@ def evidence_screen(
     if width >= _WIDE:
         room = height - 2 - len(words)
         right = answer_rows(balance, inner - _PLOTS_WIDTH - 2)
-        tall = max(_PLOT, min(16, room // 2))
-        left = [row for plot in plots(balance, _PLOTS_WIDTH, tall) for row in plot]
+        plot_height = max(_PLOT, min(16, room // 2))
+        left = [row for plot in plots(balance, _PLOTS_WIDTH, plot_height) for row in plot]
         body = side_by_side([left, right], [_PLOTS_WIDTH, inner - _PLOTS_WIDTH - 2])
     else:
         body = answer_rows(balance, inner)
         if inner >= 2 * _PLOT_WIDTH + 2:
-            each = (inner - 2) // 2
-            body += side_by_side(plots(balance, each, _PLOT), [each, each])
+            plot_width = (inner - 2) // 2
+            body += side_by_side(plots(balance, plot_width, _PLOT), [plot_width, plot_width])
         else:
             body += [row for plot in plots(balance, inner, _PLOT) for row in plot]
     rows = [*words, *body]
@@ -548,17 +547,17 @@ def _screen_in_frame(
     ]
 
 
-def _words_of_screen(balance: Balance, snapshot: Snapshot, width: int, most: int) -> list[Row]:
-    """Return the verdict and its reasons in at most `most` rows; the last row counts rows that do not fit.
+def _words_of_screen(balance: Balance, snapshot: Snapshot, width: int, most_rows: int) -> list[Row]:
+    """Return the verdict and its reasons in at most `most_rows` rows; the last row counts those left out.
 
     No sentence is cut: one that does not fit is left out. What to try has a row in any case.
     """
     verdict = flow_pieces(verdict_pieces(balance, snapshot.routers), width)
     rows = [*verdict, *reason_rows(balance, width)]
-    if len(rows) > most:
+    if len(rows) > most_rows:
         total = len(rows)
-        verdict = verdict[: max(1, most - 2)] if balance.hint else verdict
-        rows = [*verdict, *reason_rows(balance, width, most - 1 - len(verdict))][: most - 1]
+        verdict = verdict[: max(1, most_rows - 2)] if balance.hint else verdict
+        rows = [*verdict, *reason_rows(balance, width, most_rows - 1 - len(verdict))][: most_rows - 1]
         rows.append([label(f"… {total - len(rows)} more rows: w shows all")])
     return [fit_row(row, width) for row in rows]
 
@@ -573,10 +572,10 @@ def group_picture(
     below: Row = [label(" " * GUTTER), label(time_axis(graph, axis.step))]
     if len(lines) < _PAIR:
         return [[label("fewer than two backends report their load: nothing to draw")]]
-    shown = group_slots(balance, lines, axis, graph)
-    rest: list[Row] = []
+    slots = group_slots(balance, lines, axis, graph)
+    rows_below: list[Row] = []
     if len(lines) == _PAIR:
-        rows = pair_rows(shown, balance.lead_margin, width, height - 1)
+        rows = pair_rows(slots, balance.lead_margin, width, height - 1)
     else:
-        rows, rest = many_rows(shown, width, height - 1)
-    return [fit_row(row, width) for row in (*rows, below, *rest)]
+        rows, rows_below = many_rows(slots, width, height - 1)
+    return [fit_row(row, width) for row in (*rows, below, *rows_below)]

@@ -65,13 +65,13 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
 
     `short` leaves out since when the verdict has been announced.
     """
-    first: Row = [word_run(balance)]
+    word_piece: Row = [word_run(balance)]
     if balance.since is not None and not short:
         role = word_role(balance)
         since = label(f" since {balance.since.astimezone():%H:%M:%S}")
-        word, comma, why = _announced_words(balance).partition(", ")
-        first = [(word, role), since, (f"{comma}{why}{balance.doubt}", role)]
-    pieces: list[Row] = [first]
+        word, comma, reason = _announced_words(balance).partition(", ")
+        word_piece = [(word, role), since, (f"{comma}{reason}{balance.doubt}", role)]
+    pieces: list[Row] = [word_piece]
     if balance.unrouted:
         pieces.append([label(balance.unrouted)])
     period_s = _swing_period_s(balance)
@@ -121,10 +121,10 @@ def value_line(balance: Balance, width: int) -> Row:
         since = "" if balance.since is None else f"since {balance.since.astimezone():%H:%M:%S}"
         values = [[label(since or "–")], *_window_pieces(balance)]
     clause = _CLAUSE.split(balance.hint or "")[0]
-    for hint in filter(None, (clause, clause.partition(" or ")[0])):
+    for hint in (clause, clause.partition(" or ")[0]) if clause else ():
         # What to try is worth more than the share of the backend that starves.
-        for shown in (values, values[:_BEFORE_HINT]):
-            row = _pieces_that_fit(shown, width)
+        for shown_values in (values, values[:_BEFORE_HINT]):
+            row = _pieces_that_fit(shown_values, width)
             if row_width(row) + 3 + cell_width(hint) <= width:
                 return [*row, label(" · "), (hint, "accent")]
     return _pieces_that_fit(values, width)
@@ -148,9 +148,11 @@ def _value_pieces(balance: Balance) -> list[Row]:
 
 def _pieces_that_fit(pieces: Sequence[Row], width: int) -> Row:
     """Return the first piece, and those of the others that fit into `width` cells, separated by " · "."""
+    *before, (text, role) = pieces[0]
     row = list(pieces[0])
-    while row_width(row) > width and (shorter := row[-1][0].rpartition(", ")[0]):
-        row[-1] = (shorter, row[-1][1])
+    while row_width(row) > width and ", " in text:
+        text = text.rpartition(", ")[0]
+        row = [*before, (text, role)]
     for piece in pieces[1:]:
         if row_width(row) + 3 + row_width(piece) <= width:
             row += [label(" · "), *piece]
@@ -249,8 +251,8 @@ def reason_rows(balance: Balance, width: int, height: int | None = None) -> list
         sentences.append(sentence_rows(label("cause  "), balance.cause, "text", width))
     for index, reason in enumerate(balance.reasons):
         # The seconds to go stand beside it, and each picture counts them anew.
-        said = reason if balance.known_in_s is None else _SECONDS_MORE.sub("needs more data", reason)
-        sentences.append(sentence_rows(("· ", "muted"), said, "muted" if index else "text", width))
+        text = reason if balance.known_in_s is None else _SECONDS_MORE.sub("needs more data", reason)
+        sentences.append(sentence_rows(("· ", "muted"), text, "muted" if index else "text", width))
     if balance.hint and height is not None and 0 < height < len(sentences[0]):
         # What to try is the answer: its first clause goes before all evidence.
         clause = _CLAUSE.split(balance.hint)[0]

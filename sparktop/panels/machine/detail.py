@@ -124,8 +124,8 @@ def node_tile(name: str, view: NodeView | None, width: int) -> list[Row]:
     gap = width - row_width(title) - row_width(status)
     rows = [[*title, ("─" * gap, "border"), *status]]
     if view is None or view.sample is None:
-        why = "not watched" if view is None else "no answer yet"
-        rows += [[label(why)], *([[]] * 5)]
+        reason = "not watched" if view is None else "no answer yet"
+        rows += [[label(reason)], *([[]] * 5)]
     else:
         rows += _tile_rows(view, width)
     fitted = [fit_row(row, width) for row in rows]
@@ -198,7 +198,8 @@ def gpu_table(gpus: Sequence[GpuReading], minute: Mapping[str, float], width: in
     last = max(4, room - bar)
     memory = "" if unified else f"{'memory GiB':>10} "
     head = f"{'':3}{'use':<{bar + 7}}{memory}{'W':>5}{'°C':>4}{'left' if left else '':>{5 if left else 0}}"
-    rows: list[Row] = [[label(f"{head}{'MHz':>5} {'slowed by' if last >= len('slowed by') else 'why'}")]]
+    reasons_title = "slowed by" if last >= 9 else "why"
+    rows: list[Row] = [[label(f"{head}{'MHz':>5} {reasons_title}")]]
     for gpu in gpus:
         rows.append(_gpu_table_row(gpu, bar, last, unified=unified, left=left))
         rows += mig_rows(gpu, width)
@@ -459,16 +460,16 @@ def _headroom_row(memory: MemoryReading, width: int) -> Row:
     row: Row = [label("headroom", name_width(width)), figure(numbers.data(headroom, 9).strip())]
     if available is None:
         return row
-    kept = " (KHO: kho=off)" if memory.handover_bytes else ""
-    ends = [kept]
+    note = " (KHO: kho=off)" if memory.handover_bytes else ""
+    ends = [note]
     if cma:
         less = f" − {cma / 2**30:.1f} CMA"
-        ends = [f"{less} free{kept or ' (for drivers only)'}", f"{less} free"]
-        ends = [ends[0], *([f"{less}{kept}"] if kept else []), ends[1]]
+        ends = [f"{less} free{note or ' (for drivers only)'}", f"{less} free"]
+        ends = [ends[0], *([f"{less}{note}"] if note else []), ends[1]]
     words = f" = {available / 2**30:.1f} available"
     room = width - name_width(width) - _HEADROOM_CELLS
-    choices = [*(words + end for end in ends), f" = available − free CMA{kept}", " = available − free CMA"]
-    return [*row, label(next((said for said in choices if cell_width(said) <= room), ""))]
+    choices = [*(words + end for end in ends), f" = available − free CMA{note}", " = available − free CMA"]
+    return [*row, label(next((text for text in choices if cell_width(text) <= room), ""))]
 
 
 def _swap_rows(memory: MemoryReading, width: int) -> list[Row]:
@@ -537,7 +538,9 @@ def _interface_rows(links: Sequence[NetworkReading], width: int, *, rdma: bool) 
     """
     wide = width >= _WIDE
     rate, failures = (11, 7) if wide else (10, 4)
-    speed, use = (9, 6) if width >= _NARROW else (0, 6) if rdma else (9, 0)
+    speed, use = 9, 6
+    if width < _NARROW:
+        speed, use = (0, 6) if rdma else (9, 0)
     name = width - 2 * rate - speed * (1 + wide) - use - failures
     titles = [("in", rate), ("out", rate), ("PCIe" if rdma and not wide else "link", speed)]
     titles += [("PCIe" if rdma else "kind", speed)] if wide else []
@@ -565,8 +568,8 @@ def _interface_rows(links: Sequence[NetworkReading], width: int, *, rdma: bool) 
         if use:
             percent = used_percent_of(link)
             row.append((numbers.percent(percent, use), share_role(percent, 85, 101)))
-        failed = link.errors_per_s
-        row.append(figure(numbers.count(failed, failures), "warn" if failed else "muted"))
+        errors_per_s = link.errors_per_s
+        row.append(figure(numbers.count(errors_per_s, failures), "warn" if errors_per_s else "muted"))
         if link.errors:
             rising = sorted(link.errors.items(), key=lambda error: (-error[1], error[0]))
             words = ", ".join(f"{title} {numbers.often(pace)}" for title, pace in rising)
@@ -622,9 +625,9 @@ def _cpu_rows(cpu: CpuReading, width: int) -> list[Row]:
     cores = cpu.core_percent
     if len(cores) > _MOST_CORE_BARS:
         rows += [_core_group_row(group, width) for group in cpu.groups]
-        each = width - 10
-        for start in range(0, len(cores), each):
-            part = cores[start : start + each]
+        bar_width = width - 10
+        for start in range(0, len(cores), bar_width):
+            part = cores[start : start + bar_width]
             span = f"{start}–{start + len(part) - 1}"
             rows.append([label(span, 10), (sparkrow(part, len(part), 100.0), "cpu")])
         return rows
@@ -751,10 +754,10 @@ def _speed_row(view: NodeView, width: int) -> Row:
     if view.sample is not None and not view.sample.gpus:
         return label_row("speed  ", "no GPU here")
     row: Row = [label("speed  "), (speed.word, speed_role(speed))]
-    why = speed.cause or speed.reason
+    cause = speed.cause or speed.reason
     return (
-        shorten_piece([*row, label(": " if speed.cause else " because "), (why, "text")], width)
-        if why
+        shorten_piece([*row, label(": " if speed.cause else " because "), (cause, "text")], width)
+        if cause
         else row
     )
 
@@ -844,10 +847,10 @@ def machines_screen(snapshot: Snapshot, width: int, height: int, *, selected: bo
     inner = width - 4
     sections = list(_group_sections(snapshot, inner))
     unknown = [view.name for view in snapshot.nodes if view.identity.setup is None]
-    said = "" if sections else "one machine alone has nothing to be compared with"
+    note = "" if sections else "one machine alone has nothing to be compared with"
     if unknown:
-        said = f"{', '.join(unknown)}: set-up unknown (an older agent, or read through a Prometheus)"
-    sections += [Section("not compared", _muted_lines(said, inner))] if said else []
+        note = f"{', '.join(unknown)}: set-up unknown (an older agent, or read through a Prometheus)"
+    sections += [Section("not compared", _muted_lines(note, inner))] if note else []
     rows = [[label(" "), *row] for row in stack(sections, inner, height - 2)]
     return frame_rows(
         rows,
@@ -863,24 +866,24 @@ def _group_sections(snapshot: Snapshot, width: int) -> Iterator[Section]:
     backends = {backend.name: backend for backend in snapshot.backends}
     nodes = {node.name: node for node in snapshot.nodes}
     now = Situation(snapshot.at, snapshot.taken_at, backends, nodes, snapshot.routers)
-    named: set[tuple[str, str, str]] = set()
+    listed_keys: set[tuple[str, str, str]] = set()
     for group in groups_of(now):
         if len(group.machines) < 2:
             continue
         engine = backends.get(group.engine or "")
         views: list[BackendView | NodeView] = [*([] if engine is None else [engine]), *group.machines]
-        found = {(each.subject, each.kind, each.key): each for view in views for each in view.findings}
+        by_key = {(each.subject, each.kind, each.key): each for view in views for each in view.findings}
         findings = [
-            finding for key, finding in found.items() if finding.kind in _COMPARED and key not in named
+            finding for key, finding in by_key.items() if finding.kind in _COMPARED and key not in listed_keys
         ]
-        named |= found.keys()
+        listed_keys |= by_key.keys()
         title = f"machines {', '.join(group.names)}"
         title = title if group.engine is None else f"server {group.engine} on {title}"
-        alike, apart = len(alike_in(group)), sum(finding.kind == DIFFER for finding in findings)
-        wrong = len(findings) - apart
-        parts = [f"{apart} setting{' differs' if apart == 1 else 's differ'}"] if apart else []
+        alike, differing = len(alike_in(group)), sum(finding.kind == DIFFER for finding in findings)
+        wrong = len(findings) - differing
+        parts = [f"{differing} setting{' differs' if differing == 1 else 's differ'}"] if differing else []
         parts += [f"{wrong} to mend"] if wrong else []
-        parts.append(f"{alike} alike" if apart else f"{alike} setting{'' if alike == 1 else 's'} alike")
+        parts.append(f"{alike} alike" if differing else f"{alike} setting{'' if alike == 1 else 's'} alike")
         yield Section(title, list(_group_rows(group, findings, width)), ", ".join(parts))
 
 

@@ -150,8 +150,8 @@ def share(part: float | None, total: float | None) -> float | None:
 
 def of_total(total: float | None, unit: str) -> str:
     """Format a total as text that follows a value, such as " of 3003 MHz"; only the unit if it is unknown."""
-    shown = numbers.clock if unit.endswith("Hz") else numbers.count
-    return unit if total is None else f" of {shown(total, 5).strip()}{unit}"
+    text_of = numbers.clock if unit.endswith("Hz") else numbers.count
+    return unit if total is None else f" of {text_of(total, 5).strip()}{unit}"
 
 
 def fleet_name(gpus: Sequence[GpuReading]) -> str:
@@ -192,7 +192,9 @@ def trend_runs(headroom: Headroom, width: int) -> Row:
     pace = slope_text(slope)
     if until is None:
         return [figure(pace)]
-    role = "bad" if until <= NOW_S else "warn" if until <= SOON_S else "text"
+    role = "warn" if until <= SOON_S else "text"
+    if until <= NOW_S:
+        role = "bad"
     last: Row = [label("limit in "), (numbers.age(until), role)] if until else [("below its limit", role)]
     limit = ""
     if headroom.limit_bytes is not None and until:
@@ -224,8 +226,8 @@ def _cpu_row(sample: NodeSample, width: int) -> Row:
     room = width - 32
     cores = cpu.core_percent
     if cores and room >= min(8, len(cores)) + 1:
-        shown = cores[: room - 1]
-        row += [(" ", "text"), (sparkrow(shown, len(shown), 100.0), "cpu")]
+        shown_cores = cores[: room - 1]
+        row += [(" ", "text"), (sparkrow(shown_cores, len(shown_cores), 100.0), "cpu")]
     return row
 
 
@@ -239,8 +241,13 @@ def _used_of_total(used: int | None, total: int | None, width: int) -> Row:
         return [("– of ", "muted"), figure(numbers.data(total, 9).strip())]
     step, unit = (2**30, "GiB") if total >= 2**30 else (2**20, "MiB")
     rows: list[Row] = [
-        label_row(figure(f"{used / step:.{digits}f}"), " of ", figure(f"{total / step:.{of}f}"), f" {unit}")
-        for digits, of in ((1, 1), (0, 1), (0, 0))
+        label_row(
+            figure(f"{used / step:.{used_dp}f}"),
+            " of ",
+            figure(f"{total / step:.{total_dp}f}"),
+            f" {unit}",
+        )
+        for used_dp, total_dp in ((1, 1), (0, 1), (0, 0))
     ]
     return next((row for row in rows if total < 1000 * step and row_width(row) <= width), rows[-1])
 
@@ -276,8 +283,8 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
         *count_with_unit(gpu.temperature_c, 4, " °C", margin_role(margin)),
     ]
     if len(gpus) > 1 or lost:
-        shown = min(len(gpus), max(1, width - 32))
-        bars = sparkrow([gpu.utilization_percent for gpu in gpus[:shown]], shown, 100.0)
+        shown_count = min(len(gpus), max(1, width - 32))
+        bars = sparkrow([gpu.utilization_percent for gpu in gpus[:shown_count]], shown_count, 100.0)
         second: Row = label_row("    ", *([lost_run(lost), label(" ")] if lost else []), (bars, "gpu"), " ")
         used = [gpu.memory_used_bytes for gpu in gpus if gpu.memory_used_bytes is not None]
         total = [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes is not None]
@@ -307,8 +314,8 @@ def _throttle_run(gpu: GpuReading, view: NodeView) -> Run:
         words = [short_reason(reason) for reason in reasons]
         return ", ".join(f"{name} {lately[name]:.0f} %" if name in lately else name for name in words), "warn"
     if lately:
-        worst = max(lately, key=lambda name: lately[name])
-        return f"{worst} {numbers.percent(lately[worst]).strip()}", "warn"
+        most_frequent = max(lately, key=lambda name: lately[name])
+        return f"{most_frequent} {numbers.percent(lately[most_frequent]).strip()}", "warn"
     return ("throttle –" if reasons is None else view.speed.unthrottled), "muted"
 
 
@@ -330,17 +337,17 @@ def _network_rows(readings: tuple[NetworkReading, ...]) -> list[Row]:
     busiest interface, else second.
     """
     up = [reading for reading in readings if reading.up is not False]
-    others = sorted((link for link in up if link.kind != RDMA), key=lambda link: -_bytes_per_s(link))
-    rows = [_traffic_row(link.rx_bytes_per_s, link.tx_bytes_per_s, link.name) for link in others]
+    other_links = sorted((link for link in up if link.kind != RDMA), key=lambda link: -_bytes_per_s(link))
+    rows = [_traffic_row(link.rx_bytes_per_s, link.tx_bytes_per_s, link.name) for link in other_links]
     ports = [link for link in up if link.kind == RDMA]
     if ports:
         rx = known_sum(link.rx_bytes_per_s for link in ports)
         tx = known_sum(link.tx_bytes_per_s for link in ports)
-        failed = known_sum(link.errors_per_s for link in ports)
-        row = _traffic_row(rx, tx, "RDMA" if failed or len(ports) == 1 else f"RDMA ×{len(ports)}")
-        if failed:
-            row.append((f" ✖{numbers.often(failed)}", "warn"))
-        busier = not others or sum(map(_bytes_per_s, ports)) >= _bytes_per_s(others[0])
+        errors_per_s = known_sum(link.errors_per_s for link in ports)
+        row = _traffic_row(rx, tx, "RDMA" if errors_per_s or len(ports) == 1 else f"RDMA ×{len(ports)}")
+        if errors_per_s:
+            row.append((f" ✖{numbers.often(errors_per_s)}", "warn"))
+        busier = not other_links or sum(map(_bytes_per_s, ports)) >= _bytes_per_s(other_links[0])
         rows.insert(0 if busier else 1, row)
     return rows or [[label("no network interface is up")]]
 
@@ -429,18 +436,18 @@ def _graph_columns(
 
     High panels have two graphs below each other in each column.
     """
-    count, each = graph_columns(width)
+    count, cells = graph_columns(width)
     if not count or height < _GRAPH_HEIGHT:
         return []
-    axis = window.axis(each)
-    wanted = _panel_graphs(view, axis.end - window.span_s, power_top)
-    levels = 2 if height >= _TWO_GRAPHS and len(wanted) >= 2 * count else 1
+    axis = window.axis(cells)
+    all_graphs = _panel_graphs(view, axis.end - window.span_s, power_top)
+    levels = 2 if height >= _TWO_GRAPHS and len(all_graphs) >= 2 * count else 1
     heights = [height] if levels == 1 else [(height + 1) // 2, height // 2]
     columns: list[list[Row]] = []
     for column in range(count):
-        graphs = wanted[column::count][:levels]
+        graphs = all_graphs[column::count][:levels]
         pairs = zip(graphs, heights, strict=True)
-        columns.append([row for graph, tall in pairs for row in graph.rows(each, tall, axis)])
+        columns.append([row for graph, rows in pairs for row in graph.rows(cells, rows, axis)])
     return columns
 
 
@@ -510,8 +517,9 @@ def state_run(view: NodeView) -> Run:
 
 def about(view: NodeView) -> Row:
     """Return the name of the node's GPUs for the frame's upper edge; empty if it has none."""
-    gpus = view.sample.gpus if view.sample is not None else ()
-    name = fleet_name(gpus) if len(gpus) > 1 else gpus[0].name if gpus else None
+    if not view.gpus:
+        return []
+    name = fleet_name(view.gpus) if len(view.gpus) > 1 else view.gpus[0].name
     return [("─ ", "border"), (name, "text"), (" ", "text")] if name else []
 
 
@@ -542,9 +550,9 @@ class LineShape(Struct, frozen=True):
     """By the name of a machine: the name in `name` cells."""
 
 
-def list_shape(views: Sequence[NodeView], width: int, each: int) -> LineShape:
-    """Return the shape of the lines of a list of `width` cells with `each` rows of text for every machine."""
-    has_cpu = each > 1 or graph_columns(width)[0] == len(_GRAPHS)
+def list_shape(views: Sequence[NodeView], width: int, rows_each: int) -> LineShape:
+    """Return the shape of the lines of a list, `width` cells wide, with `rows_each` rows for each machine."""
+    has_cpu = rows_each > 1 or graph_columns(width)[0] == len(_GRAPHS)
     return line_shape(views, figures_width(width), has_cpu_elsewhere=has_cpu)
 
 
@@ -580,10 +588,10 @@ def line_shape(views: Sequence[NodeView], width: int, *, has_cpu_elsewhere: bool
 
 def node_heading(shape: LineShape, width: int) -> Row:
     """Return the heading row of a list of nodes that is `width` cells wide."""
-    count, each = graph_columns(width)
+    count, cells = graph_columns(width)
     words = f"{fit('node', shape.name)} {fit('GPU', shape.bar + _PERCENT)}{'power':>6}{'°C':>4}{'memory':>9}"
     captions = [
-        caption([(name, gradient)], scale_words("100 %"), each) for name, _, gradient in _GRAPHS[:count]
+        caption([(name, gradient)], scale_words("100 %"), cells) for name, _, gradient in _GRAPHS[:count]
     ]
     return panel_row([label(words)], captions, width)
 
@@ -598,12 +606,12 @@ def node_entry(
         further = rows_below(view, shape.width - 2, height - 1)
     figures = [line, *([("  ", "text"), *row] for row in further)]
     figures += [[] for _ in range(height - len(figures))]
-    count, each = graph_columns(width)
-    axis = window.axis(max(1, each))
+    count, graph_width = graph_columns(width)
+    axis = window.axis(max(1, graph_width))
     graphs = [
         area_rows(
-            axis.values(getattr(view.history, field), each),
-            each,
+            axis.values(getattr(view.history, field), graph_width),
+            graph_width,
             height,
             # The top row of dots stays free: graphs below each other would look like one area.
             100.0 * _DOTS * height / (_DOTS * height - 1),
@@ -630,8 +638,8 @@ def _failure_rows(view: NodeView, line: Row, width: int, height: int) -> list[Ro
     if view.failure is None or height < 1 or view.failure.message in row_text(line):
         return []
     lines = wrap_sentence(view.failure.message, width)
-    kept = [*lines[: height - 1], " ".join(lines[height - 1 :])]
-    return [fit_row([(text, failure_role(view))], width) for text in kept if text]
+    fitted_lines = [*lines[: height - 1], " ".join(lines[height - 1 :])]
+    return [fit_row([(text, failure_role(view))], width) for text in fitted_lines if text]
 
 
 def short_node(view: NodeView, shape: LineShape, *, selected: bool = False) -> Row:
@@ -648,10 +656,10 @@ def node_line(view: NodeView, shape: LineShape) -> Row:
     width, room = shape.width, shape.width - shape.name - 1
     row: Row = [(shape.names[view.name], "title"), (" ", "text")]
     if view.failure is not None:
-        sign, why = "…" if is_stale(view) else "✖", failure_words(view.failure, view.via)
-        choices = (f"{sign} {view.failure.message}", f"{sign} {why}", why, NO_ANSWER)
-        said = next((words for words in choices if cell_width(words) <= room), choices[-1])
-        return fit_row([*row, (said, failure_role(view))], width)
+        sign, failure_text = "…" if is_stale(view) else "✖", failure_words(view.failure, view.via)
+        choices = (f"{sign} {view.failure.message}", f"{sign} {failure_text}", failure_text, NO_ANSWER)
+        shown_text = next((words for words in choices if cell_width(words) <= room), choices[-1])
+        return fit_row([*row, (shown_text, failure_role(view))], width)
     if view.sample is None:
         return fit_row([*row, label("connecting")], width)
     for piece in _value_pieces(view, shape.bar):

@@ -11,6 +11,7 @@ from sparktop.analysis.placement import orphaned_pids
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.node import GpuProcess, NodeSample, ProcessReading, ProcessTable, Workload, Workloads
+from sparktop.model.series import sum_if_all_known
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.parts.figures import figure, has_failed, heading, label, label_row
 from sparktop.panels.parts.text import (
@@ -150,16 +151,16 @@ def _gpu_processes(sample: NodeSample) -> Mapping[int, GpuProcess]:
 
     The sum is None if the memory on any of these GPUs is unknown.
     """
-    held: dict[int, GpuProcess] = {}
+    by_pid: dict[int, GpuProcess] = {}
     for gpu in sample.gpus:
         for process in gpu.processes or ():
-            before = held.get(process.pid)
+            before = by_pid.get(process.pid)
             if before is not None:
-                first, more = before.memory_bytes, process.memory_bytes
-                both = None if first is None or more is None else first + more
-                process = GpuProcess(process.pid, process.name, both, before.kind)  # noqa: PLW2901 - the sum replaces it
-            held[process.pid] = process
-    return held
+                total_bytes = sum_if_all_known((before.memory_bytes, process.memory_bytes))
+                by_pid[process.pid] = GpuProcess(process.pid, process.name, total_bytes, before.kind)
+            else:
+                by_pid[process.pid] = process
+    return by_pid
 
 
 _NUMBERS: Mapping[ProcessSort, Callable[[ProcessLine], float | None]] = {
@@ -175,7 +176,7 @@ def chosen_processes(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[
     Names and PIDs are in ascending order. Other values are in descending order, unknown ones last.
     """
     words = order.filter.casefold().split()
-    kept = [
+    chosen = [
         line
         for line in lines
         if all(
@@ -183,16 +184,16 @@ def chosen_processes(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[
         )
     ]
     if order.sort is ProcessSort.NAME:
-        return sorted(kept, key=lambda line: (line.name.casefold(), line.pid))
+        return sorted(chosen, key=lambda line: (line.name.casefold(), line.pid))
     if order.sort is ProcessSort.PID:
-        return sorted(kept, key=lambda line: line.pid)
+        return sorted(chosen, key=lambda line: line.pid)
     number = _NUMBERS[order.sort]
 
     def key(line: ProcessLine) -> tuple[bool, float, bool, float, int]:
         value = number(line)
         return value is None, -(value or 0.0), not line.on_gpu, -(line.memory_bytes or 0.0), line.pid
 
-    return sorted(kept, key=key)
+    return sorted(chosen, key=key)
 
 
 _HEADS = {
@@ -205,20 +206,22 @@ _HEADS = {
 
 
 def _table_rows(
-    lines: Sequence[ProcessLine], shown: Sequence[ProcessLine], order: ProcessOrder, width: int
+    lines: Sequence[ProcessLine], shown_lines: Sequence[ProcessLine], order: ProcessOrder, width: int
 ) -> list[Row]:
-    """Return the heading and a row for each process of `shown`; all `lines` decide the widths of columns.
+    """Return the heading and a row for each process of `shown_lines`; all `lines` decide the columns' widths.
 
     The sort column's heading is highlighted and begins with "▼". A container's ID stands for a name that does
     not fit.
     """
     size, cpu = (11, 7) if width >= 70 else (9, 6)
-    named = max((cell_width(line.container) for line in lines), default=0)
-    boxes = 0 if width < 70 else min(named, _ID_DIGITS if width < 100 else _MOST_CONTAINER)
-    most = 9 if width < 70 else 16 if width < 110 else 24
+    container_cells = max((cell_width(line.container) for line in lines), default=0)
+    boxes = 0 if width < 70 else min(container_cells, _ID_DIGITS if width < 100 else _MOST_CONTAINER)
+    most_cells = 16 if width < 110 else 24
+    if width < 70:
+        most_cells = 9
     if boxes and width < 100:
-        most, size = 9, 9
-    serves = max(len("serves"), min(most, max((cell_width(line.serves) for line in lines), default=0)))
+        most_cells, size = 9, 9
+    serves = max(len("serves"), min(most_cells, max((cell_width(line.serves) for line in lines), default=0)))
     room = width - _PID - 1 - serves - 1 - 2 * size - cpu - 1 - (boxes + 1 if boxes else 0)
     names = max(8, min(_MOST_NAME, room))
 
@@ -240,7 +243,7 @@ def _table_rows(
             head(ProcessSort.CPU, cpu),
         ]
     ]
-    for line in shown:
+    for line in shown_lines:
         name: Row = [(line.name, "title" if line.on_gpu else "text")]
         name += [label(f" {line.about}")] if line.about else []
         box = line.container if len(line.container) <= boxes or boxes > _ID_DIGITS else line.container_id
@@ -296,11 +299,11 @@ def detail_processes(view: NodeView, order: ProcessOrder, width: int) -> list[Ro
     hides some, blank rows take their place, so that what stands below does not move.
     """
     lines = chosen_processes(process_lines(view), order)
-    shown = lines if len(lines) <= ROWS_IN_DETAIL else lines[: ROWS_IN_DETAIL - 1]
+    shown_lines = lines if len(lines) <= ROWS_IN_DETAIL else lines[: ROWS_IN_DETAIL - 1]
     rows = [heading("processes", _table_summary(view, len(lines), order), width)]
-    rows += _table_rows(lines, shown, order, width)
-    if len(shown) < len(lines):
-        rows.append([label(f"{'':{_PID + 1}}… {len(lines) - len(shown)} more")])
+    rows += _table_rows(lines, shown_lines, order, width)
+    if len(shown_lines) < len(lines):
+        rows.append([label(f"{'':{_PID + 1}}… {len(lines) - len(shown_lines)} more")])
     if not lines:
         rows.append([label(f"{'':{_PID + 1}}{_empty_reason(view, order)}")])
     table = view.sample.processes if view.sample is not None else None
@@ -319,12 +322,12 @@ def process_panel(
     lines = chosen_processes(process_lines(view), order)
     room = max(1, height - 3)
     first = max(0, min(first, len(lines) - room))
-    shown = lines[first : first + room]
-    rows = _table_rows(lines, shown, order, width - 3)
+    visible = lines[first : first + room]
+    rows = _table_rows(lines, visible, order, width - 3)
     if not lines:
         rows.append([label(f"{'':{_PID + 1}}{_empty_reason(view, order)}")])
     rows = [[(" ", "text"), *row] for row in rows]
-    where = f" {first + 1}–{first + len(shown)} of {len(lines)} " if len(shown) < len(lines) else ""
+    where = f" {first + 1}–{first + len(visible)} of {len(lines)} " if len(visible) < len(lines) else ""
     role = frame_role("node", selected=selected, failed=has_failed(view))
     framed_rows = frame_rows(
         rows,

@@ -55,9 +55,9 @@ def count_with_unit(value: float | None, width: int, unit: str, role: str = "tex
     return [figure(numbers.count(value, width), role), label(unit)]
 
 
-def sum_run(total: Sum, form: Callable[[float | None, int], str], width: int, role: str = "text") -> Run:
+def sum_run(total: Sum, text_of: Callable[[float | None, int], str], width: int, role: str = "text") -> Run:
     """Return a sum in `width` cells, 0 for as many as it needs; "≥" stands before a lower bound."""
-    text = f"{total.sign}{form(total.value, width - len(total.sign) if width else 6).strip()}"
+    text = f"{total.sign}{text_of(total.value, width - len(total.sign) if width else 6).strip()}"
     return (fit(text, width, "right") if width else text, role if total.value is not None else "muted")
 
 
@@ -69,7 +69,11 @@ def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:
     """
     if quantile is None:
         return fit("–", width, "right")
-    sign = "<" if quantile.below else ">" if quantile.above else "≤" if quantile.bucket_s else ""
+    sign = "≤" if quantile.bucket_s else ""
+    if quantile.below:
+        sign = "<"
+    elif quantile.above:
+        sign = ">"
     edge_s = quantile.bucket_s[1] if quantile.bucket_s else quantile.seconds
     return fit(sign + numbers.duration(edge_s, width - 1).strip(), width, "right")
 
@@ -144,7 +148,9 @@ def share_role(percent: float | None, warn: float, bad: float) -> str:
     """
     if percent is None:
         return "muted"
-    return "bad" if percent >= bad else "warn" if percent >= warn else "text"
+    if percent >= bad:
+        return "bad"
+    return "warn" if percent >= warn else "text"
 
 
 def live_words(view: BackendView) -> str:
@@ -240,8 +246,8 @@ _ALERTED_STATES = {"kv-full": BackendState.KV_FULL, "preempting": BackendState.P
 
 def alert_role(alert_id: str, severity: Severity) -> str:
     """Return the role of an alert: that of the state or verdict that its panel shows, else by severity."""
-    kind, _, rest = alert_id.partition(":")
-    condition = rest.rpartition(":")[2]
+    kind, _, alert_name = alert_id.partition(":")
+    condition = alert_name.rpartition(":")[2]
     verdict = next((word for word in BalanceWord if kind == "balance" and word.value == condition), None)
     if severity is Severity.WARNING and verdict is not None:
         return WORD_ROLES[verdict]
@@ -263,8 +269,10 @@ def alerts_sign(alerts: Sequence[Alert]) -> str:
     counts = Counter(alert.severity for alert in alerts)
     if len(counts) > 1:
         del counts[Severity.INFO]
-    several, shown = counts.total() > 1, [each for each in Severity if counts[each]]
-    return "".join(f"{SEVERITY_SIGNS[each]}{counts[each] if several else ''} " for each in reversed(shown))
+    several, grades = counts.total() > 1, [grade for grade in Severity if counts[grade]]
+    return "".join(
+        f"{SEVERITY_SIGNS[grade]}{counts[grade] if several else ''} " for grade in reversed(grades)
+    )
 
 
 def part_role(index: int) -> str:
@@ -347,12 +355,12 @@ def fact(name: str, text: str, unit: str = "", *, role: str = "text") -> Row:
 
 def facts(cells: Sequence[Row], width: int, columns: int = 2) -> list[Row]:
     """Arrange results of `fact` in `columns` aligned columns: labels left-aligned, values right-aligned."""
-    each = width // columns
-    names = name_width(width) if columns == 2 else max(1, each - VALUE_WIDTH - 1)
+    cell_width = width // columns
+    names = name_width(width) if columns == 2 else max(1, cell_width - VALUE_WIDTH - 1)
     padded: list[Row] = []
     for name, value, *rest in cells:
         text = value[0].strip().rjust(VALUE_WIDTH)
-        padded.append(fit_row([label(name[0], names), (text, value[1]), *rest], each))
+        padded.append(fit_row([label(name[0], names), (text, value[1]), *rest], cell_width))
     return beside(padded, columns)
 
 

@@ -46,17 +46,20 @@ def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) 
     slot between two samples gets the value of the slot before, unless these samples are much further apart
     than each of them is from its other neighbour: then a poll was missed.
     """
-    first = end_slot - count + 1
-    read = [series.arrays((first - _BEFORE) * step) for series in table]
-    places, gaps = _places_and_gaps(tuple(read[0][0]), first, end_slot, step)
+    first_slot = end_slot - count + 1
+    arrays = [series.arrays((first_slot - _BEFORE) * step) for series in table]
+    times, _ = arrays[0]
+    places, gaps = _places_and_gaps(tuple(times), first_slot, end_slot, step)
     slots_of_all: list[Slots] = []
-    for _, values in read:
-        # Most slots have one sample or none.
-        only = [value if math.isfinite(value) else None for value in values]
-        means = [
-            only[a] if b - a == 1 else _mean_of_finite(values[a:b]) if b > a else None
-            for a, b in pairwise(places)
-        ]
+    for _, values in arrays:
+        # Most slots have one sample or none, so that their mean needs no sum.
+        finite = [value if math.isfinite(value) else None for value in values]
+        means: Slots = []
+        for start, end in pairwise(places):
+            if end - start == 1:
+                means.append(finite[start])
+            else:
+                means.append(_mean_of_finite(values[start:end]) if end > start else None)
         for slot, end, column in gaps:
             if math.isfinite(values[column - 1]) and math.isfinite(values[column]):
                 means[slot:end] = [means[slot - 1] if slot else values[column - 1]] * (end - slot)
@@ -66,10 +69,10 @@ def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) 
 
 @lru_cache(maxsize=32)  # most series of a picture share their times with others
 def _places_and_gaps(
-    times: tuple[float, ...], first: int, end_slot: int, step: float
+    times: tuple[float, ...], first_slot: int, end_slot: int, step: float
 ) -> tuple[list[int], list[tuple[int, int, int]]]:
     """Return the place of each slot's first sample, and (first slot, slot after, next sample) of each gap."""
-    places = [bisect_left(times, slot * step) for slot in range(first, end_slot + 2)]
+    places = [bisect_left(times, slot * step) for slot in range(first_slot, end_slot + 2)]
     # At the left edge the sample before a gap may lie off the graph, so the gap may start in slot 0.
     gaps = [
         (bisect_left(places, column), bisect_right(places, column) - 1, column)
@@ -89,10 +92,10 @@ def _mean_of_finite(values: Sequence[float]) -> float | None:
 
 
 def _is_usual_gap(times: Sequence[float], after: int) -> bool:
-    apart = times[after] - times[after - 1]
+    gap_s = times[after] - times[after - 1]
     before = times[after - 1] - times[after - 2] if after > 1 else 0.0
     behind = times[after + 1] - times[after] if after + 1 < len(times) else 0.0
-    return apart < LATE * max(before, behind)
+    return gap_s < LATE * max(before, behind)
 
 
 def hold_last(means: Slots, series: Series, end_slot: int, step: float, held_s: float | None = None) -> None:
@@ -102,10 +105,10 @@ def hold_last(means: Slots, series: Series, end_slot: int, step: float, held_s: 
     next sample is overdue, or `held_s` seconds after the newest, stay empty. Without this, series with long
     intervals would flicker at their end.
     """
-    last_at, value, usual = series.last_at, series.last, series.interval_s
-    if last_at is None or value is None or usual is None:
+    last_at, value, usual_interval_s = series.last_at, series.last, series.interval_s
+    if last_at is None or value is None or usual_interval_s is None:
         return
-    due_at = last_at + (LATE * usual if held_s is None else held_s)
+    due_at = last_at + (LATE * usual_interval_s if held_s is None else held_s)
     for age, mean in enumerate(reversed(means)):
         if mean is not None:
             return
@@ -186,8 +189,8 @@ def newest_axis(now: float, step: float, series: Sequence[Series]) -> TimeAxis:
 
 def _slot_means(series: Series, end_slot: int, step: float, count: int) -> list[float | None]:
     """Return the means of `series` in `count` time slots of `step` seconds, up to slot number `end_slot`."""
-    usual = series.interval_s
-    if usual is not None and usual >= _SELDOM * step:
+    usual_interval_s = series.interval_s
+    if usual_interval_s is not None and usual_interval_s >= _SELDOM * step:
         # Most single slots of such a series are empty: pairs of slots cost half as much to compute.
         odd = end_slot % 2
         pairs = _slot_means(series, end_slot // 2, 2 * step, count // 2 + 1)
@@ -244,16 +247,16 @@ def clip_marked(rows: list[Row], cells: Sequence[int]) -> list[Row]:
     """Return the rows of a graph with the mark of a clipped value in `cells` of the first row."""
     if not cells or not rows:
         return rows
-    first: Row = []
-    at = 0
+    before_mark: Row = []
+    position = 0
     for text, role in rows[0]:
         chars = list(text)
         for cell in cells:
-            if at <= cell < at + len(chars):
-                chars[cell - at] = CLIPPED
-        first.append(("".join(chars), role))
-        at += len(chars)
-    return [first, *rows[1:]]
+            if position <= cell < position + len(chars):
+                chars[cell - position] = CLIPPED
+        before_mark.append(("".join(chars), role))
+        position += len(chars)
+    return [before_mark, *rows[1:]]
 
 
 def _row_by_height(line: str, gradient: str) -> Row:
@@ -284,8 +287,8 @@ def stacked_rows(
     rows: list[Row] = []
     drawn = draw_stacked(lower, upper, width, height, top, end_slot=end_slot)
     if height == 1 and by_height:
-        named = (*gradients, gradients[0])
-        rows = [[run for text, layer in drawn[0] for run in _row_by_height(text, named[layer])]]
+        band_gradients = (*gradients, gradients[0])
+        rows = [[run for text, layer in drawn[0] for run in _row_by_height(text, band_gradients[layer])]]
     for index, runs in enumerate(() if rows else drawn):
         roles = (row_role(gradients[0], index, height), row_role(gradients[1], index, height), "text")
         rows.append(merge_runs((text, roles[layer]) for text, layer in runs))
@@ -335,19 +338,19 @@ def with_time_axis(
     starts = graph_starts(width)
     if not starts:
         return rows
-    each = graph_columns(width)[1]
+    graph_width = graph_columns(width)[1]
     if len(starts) > 1 and row_width(text) > starts[0] - 4:
         starts = starts[1:]
     left = starts[0] - 1
-    shown = shorten_piece(text, left - 3) if text else []
-    if "…" in row_text(shown) and "…" not in row_text(text):
+    shown_text = shorten_piece(text, left - 3) if text else []
+    if "…" in row_text(shown_text) and "…" not in row_text(text):
         return rows
-    edge: Row = [("╰─", role), *shown]
+    edge: Row = [("╰─", role), *shown_text]
     edge.append(("─" * (left - row_width(edge)), role))
     for start, end in zip(starts, (*starts[1:], width), strict=True):
         edge.append(("─", role))
-        edge += _axis_runs(time_axis(each, window.span_s / (2 * each)), role)
-        edge.append(("─" * (end - start - each - 1) if end < width else "─╯", role))
+        edge += _axis_runs(time_axis(graph_width, window.span_s / (2 * graph_width)), role)
+        edge.append(("─" * (end - start - graph_width - 1) if end < width else "─╯", role))
     return [*rows[:-1], edge]
 
 
@@ -462,12 +465,14 @@ def grid_rows(graphs: Sequence[Graph], width: int, height: int, axis: TimeAxis) 
     columns = min(grid_columns(width), len(graphs))
     full, over = divmod(len(graphs), columns)
     bands = max(1, min(full + (1 if 2 * over >= columns else 0), (height - 1) // GRAPH_HEIGHT))
-    each, low = divmod(height - 1, bands)
+    rows_each, low = divmod(height - 1, bands)
     cells = (width - columns + 1) // columns
     rows: list[Row] = []
     for band in range(bands):
-        tall = each + (1 if band < low else 0)
-        drawn = [graph.rows(cells, tall, axis) for graph in graphs[band * columns : (band + 1) * columns]]
+        band_height = rows_each + (1 if band < low else 0)
+        drawn = [
+            graph.rows(cells, band_height, axis) for graph in graphs[band * columns : (band + 1) * columns]
+        ]
         rows += side_by_side(drawn, [cells] * len(drawn), 1)
     labels: list[Row] = [[label(time_axis(cells, axis.step))]]
     rows += side_by_side([labels] * columns, [cells] * columns, 1)
@@ -521,9 +526,9 @@ def _aside_rows(sections: Sequence[Section], beside: int) -> list[Row]:
     if not sections:
         return []
     columns = _aside_columns(beside, len(sections))
-    each = (beside - 2 * (columns - 1)) // columns
-    stacks = [stack(sections[start::columns], each, 0) for start in range(columns)]
-    return [fit_row(row, beside) for row in side_by_side(stacks, [each] * columns)]
+    column_width = (beside - 2 * (columns - 1)) // columns
+    stacks = [stack(sections[start::columns], column_width, 0) for start in range(columns)]
+    return [fit_row(row, beside) for row in side_by_side(stacks, [column_width] * columns)]
 
 
 def detail_rows(
@@ -555,8 +560,8 @@ def detail_rows(
         below = beside >= NARROW_COLUMN and column == WIDE_COLUMN
         under = _aside_rows(aside, beside) if below else []
         left = stack([*sections, *(() if below else aside)], column, room)
-        tall = max(room, len(left), len(under) + _LEAST_GRAPHS)
-        right = [*grid_rows(graphs, beside, tall - len(under), axis), *under]
+        body_height = max(room, len(left), len(under) + _LEAST_GRAPHS)
+        right = [*grid_rows(graphs, beside, body_height - len(under), axis), *under]
         body = side_by_side([left, right], [column, beside])
     fitted = [*(fit_row(row, inner) for row in lead), *body, *(fit_row(row, inner) for row in foot)]
     return [[(" ", "text"), *row] for row in fitted]

@@ -70,8 +70,8 @@ def side_by_side(columns: Sequence[Sequence[Row]], widths: Sequence[int], gap: i
 
     Columns that are shorter than the highest one get blank rows.
     """
-    tall = max(map(len, columns), default=0)
-    fitted = [fit_rows(rows, width, tall) for rows, width in zip(columns, widths, strict=True)]
+    height = max(map(len, columns), default=0)
+    fitted = [fit_rows(rows, width, height) for rows, width in zip(columns, widths, strict=True)]
     space: Row = [(" " * gap, BLANK)]
     return [
         [run for index, cell in enumerate(cells) for run in (*(space if index else ()), *cell)]
@@ -101,10 +101,13 @@ def merge_runs(row: Iterable[Run]) -> Row:
     This way fewer bytes are sent to the terminal.
     """
     result: Row = []
+    joined, joined_role = "", ""
     for text, role in row:
-        if result and result[-1][1] == role:
-            result[-1] = (result[-1][0] + text, role)
+        if joined and joined_role == role:
+            joined += text
+            result[-1] = (joined, role)
         elif text:
+            joined, joined_role = text, role
             result.append((text, role))
     return result
 
@@ -139,17 +142,17 @@ def graph_columns(width: int) -> tuple[int, int]:
     # A blank cell stands inside each side of the frame, and one before each graph.
     room = width - 2 - 2 - figures_width(width)
     for count in range(_MOST_GRAPHS, 0, -1):
-        each = room // count - 1
-        if each >= MIN_GRAPH_WIDTH:
-            return count, each
+        graph_width = room // count - 1
+        if graph_width >= MIN_GRAPH_WIDTH:
+            return count, graph_width
     return 0, 0
 
 
 @lru_cache(maxsize=64)
 def graph_starts(width: int) -> tuple[int, ...]:
     """Return the first cell of each graph in a panel of `width` cells; cell 0 is the side of its frame."""
-    count, each = graph_columns(width)
-    return tuple(width - 2 - (count - index) * (each + 1) + 1 for index in range(count))
+    count, graph_width = graph_columns(width)
+    return tuple(width - 2 - (count - index) * (graph_width + 1) + 1 for index in range(count))
 
 
 def panel_row(figures: Row, graphs: Sequence[Row], width: int, *, lead: Run = (" ", "text")) -> Row:
@@ -160,12 +163,12 @@ def panel_row(figures: Row, graphs: Sequence[Row], width: int, *, lead: Run = ("
     """
     if not graphs:
         return fit_row([lead, *figures], width - 2)
-    cells, each = figures_width(width), graph_columns(width)[1]
+    cells, graph_width = figures_width(width), graph_columns(width)[1]
     row = fit_row([lead, *figures], 1 + cells)
-    at = 2 + cells
+    end_cell = 2 + cells
     for start, graph in zip(graph_starts(width), graphs, strict=True):
-        row += [(" " * (start - at), "text"), *graph]
-        at = start + each
+        row += [(" " * (start - end_cell), "text"), *graph]
+        end_cell = start + graph_width
     return [*row, (" ", "text")]
 
 
@@ -181,20 +184,27 @@ def short_names(names: Sequence[str]) -> list[str]:
     sweep's targets. A number is kept whole. The names themselves are returned if a part would be empty.
     """
     start = _common_start(names)
-    ends = [name[start:][::-1] for name in names]
-    after = _common_start(ends)
-    parts = [end[after:][::-1] for end in ends]
-    sign = names[0][start - 1 : start] if start else ""
-    return [sign * (not sign.isalnum()) + part for part in parts] if all(parts) else list(names)
+    end = _common_end(names, start)
+    parts = [name[start : len(name) - end] for name in names]
+    if not all(parts):
+        return list(names)
+    before = names[0][:start]
+    sign = before[-1:] if not before[-1:].isalnum() else ""
+    return [sign + part for part in parts]
 
 
 def _common_start(names: Sequence[str]) -> int:
     """Return the number of characters with which all `names` begin, less those of a number that is cut."""
     places = enumerate(zip(*names, strict=False))
-    start = next((at for at, chars in places if len(set(chars)) > 1), min(map(len, names)))
+    start = next((position for position, chars in places if len(set(chars)) > 1), min(map(len, names)))
     while start and any(name[start - 1 : start + 1].isdigit() for name in names):
         start -= 1
     return start
+
+
+def _common_end(names: Sequence[str], start: int) -> int:
+    """Return the number of characters with which all `names` end behind index `start`, as `_common_start`."""
+    return _common_start([name[start:][::-1] for name in names])
 
 
 @lru_cache(maxsize=64)
@@ -227,11 +237,11 @@ def are_distinct(names: tuple[str, ...], width: int) -> bool:
 def _shorter_forms(names: Sequence[str], width: int) -> Iterator[list[str]]:
     """Yield names that are longer than `width` cells in shorter forms, the preferred first."""
     start = _common_start(names)
-    after = _common_start([name[start:][::-1] for name in names])
-    ends = [len(name) - after for name in names]
-    for at in range(1, start + 1):
-        if at == start or not names[0][at - 1].isalnum():
-            yield [ELLIPSIS + name[at:] for name in names]
+    common_end = _common_end(names, start)
+    ends = [len(name) - common_end for name in names]
+    for cut in range(1, start + 1):
+        if cut == start or not names[0][cut - 1].isalnum():
+            yield [ELLIPSIS + name[cut:] for name in names]
     if all(start < end for end in ends):
         yield [ELLIPSIS + name[start:end] + ELLIPSIS for name, end in zip(names, ends, strict=True)]
     for head in range(min(width // 2, width - 2), -1, -1):
@@ -267,8 +277,8 @@ def name_tab(kind: str, name: str, word: str = "") -> Row:
 
     `kind` chooses the colour of the word. `word` is "vllm" or the like; "" for the kind's own name.
     """
-    said, letter = word or kind, _LETTERS.get(kind, "")
-    runs = hot(letter if letter in said else "", said, hue_of(kind))
+    title, letter = word or kind, _LETTERS.get(kind, "")
+    runs = hot(letter if letter in title else "", title, hue_of(kind))
     return tab((_DIGITS.get(kind, ""), "key"), *runs, (f" {name}" if name else "", "title"))
 
 
@@ -287,12 +297,12 @@ def hot(key: str, word: str, role: str = "muted") -> Row:
     """
     if not key:
         return [(word, role)]
-    at = word.find(key) if len(key) == 1 else -1
-    if at < 0 and word[:1].upper() == key:
-        at, word = 0, key + word[1:]
-    if at < 0:
+    key_index = word.find(key) if len(key) == 1 else -1
+    if key_index < 0 and word[:1].upper() == key:
+        key_index, word = 0, key + word[1:]
+    if key_index < 0:
         return [(_RAISED.get(key, key), "key"), (f" {word}", role)]
-    return [(word[:at], role), (key, "key"), (word[at + 1 :], role)]
+    return [(word[:key_index], role), (key, "key"), (word[key_index + 1 :], role)]
 
 
 def hue_of(kind: str) -> str:
@@ -304,7 +314,9 @@ def frame_role(kind: str, *, selected: bool = False, failed: bool = False) -> st
     """Return the role (colour name) of a panel's frame: that of its kind, unless it is selected or failed."""
     if selected:
         return "selected"
-    return "bad" if failed else f"{kind}_edge" if kind in KINDS else "border"
+    if failed:
+        return "bad"
+    return f"{kind}_edge" if kind in KINDS else "border"
 
 
 def _frame_edge(
@@ -322,9 +334,9 @@ def _frame_edge(
     tail: Row = [*end, ("─", role)] if end and row_width(end) + 3 + max(4, least) <= inside else []
     room = inside - used - row_width(tail)
     if head and room > 4:
-        shown = shorten_piece(head, room - 1)
-        runs.extend(shown)
-        used += row_width(shown)
+        shown_head = shorten_piece(head, room - 1)
+        runs.extend(shown_head)
+        used += row_width(shown_head)
     gap = inside - used - row_width(tail)
     row: Row = [*runs, ("─" * gap, role), *tail, (right, role)]
     return [(text, role if own_role == "border" else own_role) for text, own_role in row if text]
@@ -332,8 +344,8 @@ def _frame_edge(
 
 def _least_width(piece: Sequence[Run]) -> int:
     """Return the width in cells of `piece` without the parts that `shorten_piece` leaves out first."""
-    start, said, keys = _around_last_words(piece)
-    text = said[0][0] if said else ""
+    start, last_words, keys = _around_last_words(piece)
+    text = "".join(text for text, _ in last_words)
     words = f"{text[:1]}{text[1:].partition(_BETWEEN)[0]}"  # not the sign of a text that begins with one
     return row_width(start) + cell_width(words) + row_width(keys) + 1 if piece else 0
 
@@ -403,10 +415,10 @@ def _parts_that_fit(about: Sequence[Run], room: int) -> Row:
     for text, role in about:
         left = room - row_width(row)
         fitting = (choice for choice in (text, text.rpartition("/")[2]) if cell_width(choice) <= left)
-        shown = next(fitting, None)
-        if shown is None:
+        fitting_parts = next(fitting, None)
+        if fitting_parts is None:
             break
-        row.append((shown, role))
+        row.append((fitting_parts, role))
     return row if len(row) > 1 else []
 
 

@@ -110,15 +110,15 @@ def ranks_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) 
             return []
         return [Section("ranks", [*_machines(view, nodes, width), [label(_HEAD_HINT)]])]
     verdict = ranks.verdict
-    apart = verdict.apart is not None  # the rows above everything say it
-    sentence, hint = ("", None) if apart else (verdict.sentence, verdict.hint)
+    are_apart = verdict.apart is not None  # the rows above everything say it
+    sentence, hint = ("", None) if are_apart else (verdict.sentence, verdict.hint)
     rows: list[Row] = [[(line, _ROLES.get(verdict.word, "text"))] for line in wrap_sentence(sentence, width)]
     for words in (hint, ranks.warning):
         rows += [[label(line)] for line in wrap_sentence(words, width)] if words else []
     table = _table(view, ranks, nodes, width)
     comm = _busiest_communicator(ranks)
-    named: list[Rank | MissingRank] = [] if comm is None else [*comm.ranks, *comm.missing]
-    if not any(ranks.place(rank.host) in view.nodes for rank in named):
+    listed_ranks: list[Rank | MissingRank] = [] if comm is None else [*comm.ranks, *comm.missing]
+    if not any(ranks.place(rank.host) in view.nodes for rank in listed_ranks):
         table += _machines(view, nodes, width)
     span = f" over {verdict.span_s:.0f} s" if verdict.answers > 1 else ""
     rests = f"{verdict.answers} answer{'' if verdict.answers == 1 else 's'}"
@@ -155,23 +155,23 @@ def _table(view: BackendView, ranks: RanksView, nodes: Mapping[str, NodeView], w
     for counted in comm.ranks:
         totals.update(counted.counts)
     name = max(totals, key=totals.__getitem__, default="operations")
-    most = max((rank.counts.get(name, 0) for rank in comm.ranks), default=0)
+    most_calls = max((rank.counts.get(name, 0) for rank in comm.ranks), default=0)
     rows = [_table_head(name, width)]
-    shown: list[Rank | MissingRank] = [*comm.ranks[:_MOST_ROWS], *comm.missing[:_MOST_ROWS]]
-    for rank in shown:
+    shown_ranks: list[Rank | MissingRank] = [*comm.ranks[:_MOST_ROWS], *comm.missing[:_MOST_ROWS]]
+    for rank in shown_ranks:
         where = "not named" if rank.rank is None else ranks.place(rank.host)
-        who = f"{rank.many}×" if isinstance(rank, Rank) and rank.rank is None else str(rank.rank)
+        rank_name = f"{rank.many}×" if isinstance(rank, Rank) and rank.rank is None else str(rank.rank)
         machine = _machine_cells(view, nodes.get(where), rank.device)
-        rows.append(_table_row(who, where, _count_cell(rank, name, most), machine, width))
+        rows.append(_table_row(rank_name, where, _count_cell(rank, name, most_calls), machine, width))
     hidden = max(0, len(comm.ranks) - _MOST_ROWS) + max(0, len(comm.missing) - _MOST_ROWS)
     return [*rows, [label(f"and {hidden} more ranks")]] if hidden else rows
 
 
-def _table_row(who: str, where: str, count: Run, machine: Row, width: int) -> Row:
-    return [label(who, _WIDTHS["rank"] + 1), (fit(where, _name_cells(width)), "text"), count, *machine]
+def _table_row(rank_name: str, where: str, count: Run, machine: Row, width: int) -> Row:
+    return [label(rank_name, _WIDTHS["rank"] + 1), (fit(where, _name_cells(width)), "text"), count, *machine]
 
 
-def _count_cell(rank: Rank | MissingRank, name: str, most: int) -> Run:
+def _count_cell(rank: Rank | MissingRank, name: str, most_calls: int) -> Run:
     """Return the cell with the count of a rank, or why there is none."""
     if isinstance(rank, MissingRank):
         return ("dead" if rank.dead else "no answer").rjust(_WIDTHS["count"]), "bad"
@@ -180,7 +180,7 @@ def _count_cell(rank: Rank | MissingRank, name: str, most: int) -> Run:
         return rank.status.value[: _WIDTHS["count"] - 1].rjust(_WIDTHS["count"]), "warn"
     if count is None:
         return _NO_COUNT
-    return f"{count:,}".rjust(_WIDTHS["count"]), "warn" if count < most else "text"
+    return f"{count:,}".rjust(_WIDTHS["count"]), "warn" if count < most_calls else "text"
 
 
 def _machine_cells(view: BackendView, node: NodeView | None, device: int | None) -> Row:
@@ -313,12 +313,12 @@ def nodes_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) 
     if len(view.nodes) < 2:
         return []
     columns = max(1, min(len(view.nodes), (width + 2) // (_TILE_WIDTH + 2)))
-    each = (width - 2 * (columns - 1)) // columns
-    tiles = [node_tile(name, nodes.get(name), each) for name in view.nodes]
+    bar_width = (width - 2 * (columns - 1)) // columns
+    tiles = [node_tile(name, nodes.get(name), bar_width) for name in view.nodes]
     rows: list[Row] = []
     for start in range(0, len(tiles), columns):
         abreast = tiles[start : start + columns]
-        rows += side_by_side(abreast, [each] * len(abreast))
+        rows += side_by_side(abreast, [bar_width] * len(abreast))
     return [Section("nodes", rows, f"{len(view.nodes)} machines, one engine")]
 
 
@@ -394,11 +394,11 @@ def _unknown_yardsticks(view: BackendView) -> str:
     if steady is None or not steady.tps:
         return "expected tok/s: needs ten steps of one batch size"
     own_best, published, limit = yardsticks(view.yardstick_basis, steady.tps, steady.running, steady.batch)
-    others = [yardstick.source for yardstick in (published, limit) if yardstick.tps is None]
+    unknown_names = [yardstick.source for yardstick in (published, limit) if yardstick.tps is None]
     if view.prompt_tps is not None and view.prompt_tps > MOST_PROMPT * steady.tps:
-        others = ["others are not compared while prompts are computed"]
+        unknown_names = ["others are not compared while prompts are computed"]
     own = own_best.source if own_best.tps is None else "no own best from before the last 10 min"
-    missing = "; ".join((own, *others)).replace("not known: ", "")
+    missing = "; ".join((own, *unknown_names)).replace("not known: ", "")
     return f"expected tok/s not known: {missing}"
 
 
@@ -415,11 +415,11 @@ def _latency_rows(view: BackendView, width: int) -> list[Row]:
     return [*rows, *([[label(f"{', '.join(long)}: mean beyond p95, as {LONG_FEW}")]] if long else [])]
 
 
-def _latency_cells(latency: Latency, shown: Sequence[str]) -> Row:
+def _latency_cells(latency: Latency, percentiles: Sequence[str]) -> Row:
     if not latency.count:
         return [label(f" {none_seen(latency)}".rjust(_LATENCY_CELLS))]
     row: Row = []
-    for name in shown:
+    for name in percentiles:
         quantile: Quantile | None = getattr(latency, name)
         sure = quantile is not None and latency.count >= _ENOUGH[name]
         role = latency_role(latency, quantile) if sure else "muted"
@@ -460,9 +460,9 @@ def _acceptance_by_position(view: BackendView, width: int) -> list[Row]:
     if all(share is None for share in shares):
         return []
     row: Row = [label("1st, 2nd …", name_width(width))]
-    each = VALUE_WIDTH
-    for share in shares[: (width - name_width(width)) // each]:
-        row += percent_run(share, each)
+    cell_width = VALUE_WIDTH
+    for share in shares[: (width - name_width(width)) // cell_width]:
+        row += percent_run(share, cell_width)
     per_draft = view.spec_accepted_per_draft
     gain = "" if per_draft is None else f"  a step gives {1 + per_draft:.1f} tok a request"
     return [[*row, label(gain)] if row_width(row) + len(gain) <= width else row]
@@ -490,11 +490,12 @@ def _finished_rows(view: BackendView, width: int) -> list[Row]:
 
     Errors and aborts are highlighted. The number of preempted requests comes last.
     """
-    usual, bad = {"stop": 0, "length": 1}, {"error", "abort"}
+    usual_order, failures = {"stop": 0, "length": 1}, {"error", "abort"}
     cells = [
-        fact(reason, numbers.count(count, 5), role="warn" if count and reason in bad else "text")
+        fact(reason, numbers.count(count, 5), role="warn" if count and reason in failures else "text")
         for reason, count in sorted(
-            view.finished.items(), key=lambda item: (usual.get(item[0], 2), item[0] in bad, item[0])
+            view.finished.items(),
+            key=lambda item: (usual_order.get(item[0], 2), item[0] in failures, item[0]),
         )
     ]
     cells.append(
@@ -560,11 +561,11 @@ def backend_detail(
     ranks = ranks_section(view, nodes, column)
     aside: list[Section] = []
     for _ in range(2):  # the first time to count them: each is as wide as their number allows
-        each = aside_width(width, max(1, len(aside)))
+        aside_cells = aside_width(width, max(1, len(aside)))
         aside = [
-            *(() if is_first else ranks_section(view, nodes, each)),
-            *nodes_section(view, nodes, each),
-            *lanes_section(view, each),
+            *(() if is_first else ranks_section(view, nodes, aside_cells)),
+            *nodes_section(view, nodes, aside_cells),
+            *lanes_section(view, aside_cells),
         ]
     sections = [*(ranks if is_first else ()), *backend_sections(view, nodes, column)]
     graphs = _graphs(view)
@@ -584,8 +585,8 @@ def backend_detail(
                 break
     if view.failure is not None or view.age_s is None:
         head = [*_state_rows(view, width - 4), *loading_rows(view, width - 3)]
-        kept = len(head) if view.loading is not None else 0
-        rows = [*rows[:kept], *(in_role(row, "stale") for row in rows[kept:])]
+        kept_rows = len(head) if view.loading is not None else 0
+        rows = [*rows[:kept_rows], *(in_role(row, "stale") for row in rows[kept_rows:])]
     title, state = name_and_state(view)
     lower, note = footnote(replace(view, progress=None), on_board=in_edge)  # the first row has it
     return frame_rows(

@@ -331,9 +331,10 @@ def load_rows(view: BackendView, width: int, height: int, axis: TimeAxis, top: f
 
 def graph_captions(width: int, scale: GroupScale) -> list[Row]:
     """Return the rows above the graphs of a panel or list of `width` cells, one for each graph."""
-    count, each = graph_columns(width)
-    tokens = caption([("tok/s", "generation")], top_words(scale.generation_tps), each)
-    return [tokens, load_caption(scale.load, each)][2 - count :]
+    count, graph_width = graph_columns(width)
+    tokens = caption([("tok/s", "generation")], top_words(scale.generation_tps), graph_width)
+    load = load_caption(scale.load, graph_width)
+    return [tokens, load] if count > 1 else [load]
 
 
 def graph_rows(
@@ -343,15 +344,15 @@ def graph_rows(
 
     These are the token rate and the load; only the load where there is room for one graph.
     """
-    count, each = graph_columns(width)
+    count, graph_width = graph_columns(width)
     if not count:
         return []
-    axis = window.axis(each)
-    load = load_rows(view, each, height, axis, scale.load.end)
+    axis = window.axis(graph_width)
+    load = load_rows(view, graph_width, height, axis, scale.load.end)
     if count == 1:
         return [load]
-    values, top = axis.values(view.history.generation_tps, each), scale.generation_tps.end
-    return [area_rows(values, each, height, top, "generation", end_slot=axis.end_slot), load]
+    values, top = axis.values(view.history.generation_tps, graph_width), scale.generation_tps.end
+    return [area_rows(values, graph_width, height, top, "generation", end_slot=axis.end_slot), load]
 
 
 def name_and_state(view: BackendView) -> tuple[Row, Run]:
@@ -467,12 +468,12 @@ def _limit_beside_yardsticks(limit: Limit, yardsticks: str, room: int) -> Row:
     own best · 40 % of limit". One that is not known stands last, if it fits.
     """
     if limit.kind is LimitKind.UNKNOWN:
-        both = f" {yardsticks} · {limit.title}: {limit.reason} "
-        return [(both if cell_width(both) <= room else f" {yardsticks} ", "muted")]
+        text = f" {yardsticks} · {limit.title}: {limit.reason} "
+        return [(text if cell_width(text) <= room else f" {yardsticks} ", "muted")]
     title, (words, role) = limit_note(limit)
-    first = words.partition(" · ")[0].rstrip()
-    whole: Row = [title, (f"{first} · {yardsticks} ", role)]
-    return whole if row_width(whole) <= room else [title, (f" · {yardsticks} ", role)]
+    reason = words.partition(" · ")[0].rstrip()
+    title_row: Row = [title, (f"{reason} · {yardsticks} ", role)]
+    return title_row if row_width(title_row) <= room else [title, (f" · {yardsticks} ", role)]
 
 
 def _poll_note(view: BackendView) -> Row:
@@ -573,7 +574,8 @@ def _tile_figures(view: BackendView, width: int) -> Row:
         label_row(rate, " ", run, "+", wait),
     )
     chosen = next((row for row in choices if row_width(row) <= width), choices[-1])
-    return fit_row([(" " * (row_width(chosen) < width), "text"), *chosen], width)
+    indent = " " if row_width(chosen) < width else ""
+    return fit_row([(indent, "text"), *chosen], width)
 
 
 def tile_panel(
@@ -590,13 +592,14 @@ def tile_panel(
         *load_rows(view, inner, max(0, inside - 1), window.axis(inner), top),
     ]
     if view.failure is not None or view.age_s is None:
-        rows = [*(rows[:1] if words else []), *(in_role(row, "stale") for row in rows[1 if words else 0 :])]
+        rows = [row if words and index == 0 else in_role(row, "stale") for index, row in enumerate(rows)]
     title, state = name_and_state(view)
     if width < _WITH_ENGINE:
         title = tab((view.name, "title"))
-    said = state_words(view)
+    state_text = state_words(view)
     room = width - 5 - row_width(title)
-    state = next((words for words in said if row_width(tab((words, ""))) <= room), said[-1]), state[1]
+    fitting = next((words for words in state_text if row_width(tab((words, ""))) <= room), state_text[-1])
+    state = (fitting, state[1])
     footnote: Row = [(f" {view.failure.message} ", failure_role(view))] if view.failure else []
     role = frame_role("backend", selected=selected, failed=has_failed(view))
     return frame_rows(rows, width, height, role=role, title=title, state=state, footnote=footnote)

@@ -64,7 +64,9 @@ def router_panel(
         rows += [[], *below(inner, room)[:room]]
     rows = [fit_row([(" ", "text"), *row], width - 2) for row in rows]
     state: Run = ("slow", "warn") if view.ok and view.slow else (view.state, _STATE_ROLES[view.state])
-    since = view.answering_since if view.ok else view.failing_since if view.failure is not None else None
+    since = view.answering_since if view.ok else None
+    if not view.ok and view.failure is not None:
+        since = view.failing_since
     footnote, note = _footnotes(view, inside)
     return frame_rows(
         rows,
@@ -130,15 +132,16 @@ def _shares_row(view: RouterView, width: int) -> Row:
     head = label("run ")
     parts = {name: view.running.get(name) for name in view.backends}
     if not parts:  # none is watched: what the router itself counts, by its own names
-        sent = (view.sample.sent or {}).items()
-        parts = {name.partition("://")[2] or name: load for name, load in sent}
+        requests_by_deployment = (view.sample.sent or {}).items()
+        parts = {name.partition("://")[2] or name: load for name, load in requests_by_deployment}
     if not parts:
         words = ", ".join(_own_counts(view)) or "no backend that is watched is behind it"
         return [head, (words, "muted")]
     loads = list(parts.values())
     total = sum(load for load in loads if load is not None)
     key = _parts_legend(parts, total)
-    key[-1] = key[-1][:-1]  # no gap after the last part
+    *last_part, _gap_behind = key[-1]
+    key[-1] = last_part
     room = width - row_width([head]) - 2 - sum(row_width(part) for part in key)
     length = min(_BAR_MAX, max(_BAR_MIN, 3 * len(key), room))
     track = EMPTY if any(load is not None for load in loads) else numbers.UNKNOWN
@@ -243,15 +246,15 @@ def _deployments_table(view: RouterView, width: int, height: int) -> list[Row]:
         backend = view.deployments[deployment.id]
         where: Run = (fit(_UNMAPPED, _NAME), "warn") if backend is None else (fit(backend, _NAME), "title")
         room = width - cells - 3 - _NAME
-        rest = ""
+        details = ""
         for part in (deployment.address or "no address", deployment.model or ""):
             short = part.rpartition("/")[2]
-            rest += next(
-                (f"  {text}" for text in (part, short) if text and len(rest) + 2 + len(text) <= room), ""
+            details += next(
+                (f"  {text}" for text in (part, short) if text and len(details) + 2 + len(text) <= room), ""
             )
         trouble = view.deployment_troubles.get(deployment.id)
         sign: Row = [] if trouble is None else [(f"  ▲ {trouble}", "warn")]
-        rows.append([(fit(deployment.id, cells), "text"), label(" → "), where, *sign, label(rest)])
+        rows.append([(fit(deployment.id, cells), "text"), label(" → "), where, *sign, label(details)])
     if len(rows) > height:
         hidden = len(rows) - height + 1
         rows = [*rows[: max(1, height - 1)], [label(f"… and {hidden} more deployments")]]

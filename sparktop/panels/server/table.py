@@ -54,7 +54,7 @@ _STATE, _STATE_ALONE = 13, 11
 """Width in cells of a state with its time window, "queueing 10 s", and without, "unreachable"."""
 _SHORT_STATE, _SHORT_REST = 8, 22
 """Widths in cells of a short entry: the state, and all but the name."""
-_KEPT = 4
+_LEAST_COLUMNS = 4
 """Number of columns that a table keeps even if there is no room for a graph beside them."""
 _BELOW = {"TTFT p95": 2, "ITL p95": 3, "KV": 4}
 """Least rows of an entry from which a column's figure stands below the line of values, too, by heading."""
@@ -123,8 +123,8 @@ def _columns_that_fit(width: int, name: int, spark: int, order: ColumnOrder) -> 
         alone = candidate.heading == RATE and chosen[-1:] != [state]
         column = replace(candidate, width=len(RATE)) if alone else candidate
         needed = column.width + 1
-        kept = 0 if len(chosen) < _KEPT or not spark else spark + 1
-        if room - needed < kept:
+        kept_count = 0 if len(chosen) < _LEAST_COLUMNS or not spark else spark + 1
+        if room - needed < kept_count:
             break
         chosen.append(column)
         room -= needed
@@ -188,16 +188,17 @@ class Table(Struct, eq=False):
             words = view.loading.words if len(view.loading.words) < rest else view.loading.short
             line = [*line[:2], *fit_row([(f" {words}", "warn")], rest)]
         inner = figures_width(self.width) - 2
-        further = [*loading_rows(view, inner), *further_rows(view, inner, height - 1)][: height - 1]
-        figures = [line, *([("  ", "text"), *row] for row in further)]
+        further = [*loading_rows(view, inner), *further_rows(view, inner, height - 1)]
+        figures = [line, *([("  ", "text"), *row] for row in further[: height - 1])]
         figures += [[] for _ in range(height - len(figures))]
         leads = [mark(selected=selected and not index) for index in range(height)]
         rows = self._with_graphs(view, figures, spark, leads)
         if view.failure is not None or view.age_s is None:
             role = failure_role(view) if view.failure else "stale"
             # Name and state are of now, the figures are the last ones.
-            head = [rows[0][0], *in_role(rows[0][1:3], role), *in_role(rows[0][3:], "stale")]
-            return [head, *([row[0], *in_role(row[1:], "stale")] for row in rows[1:])]
+            (selection, *head), *below = rows
+            head = [selection, *in_role(head[:2], role), *in_role(head[2:], "stale")]
+            return [head, *([margin, *in_role(row, "stale")] for margin, *row in below)]
         return rows
 
     def _fitted_shape(self, longest: int) -> tuple[int, list[Column], int]:
@@ -220,7 +221,7 @@ class Table(Struct, eq=False):
             if _NAME + room >= longest:
                 break
             if _BELOW.get(column.heading, self.each + 1) <= self.each:
-                columns = [kept for kept in columns if kept is not column]
+                columns = [other for other in columns if other is not column]
                 room += column.width + 1
         return max(_NAME, min(longest, _NAME + room)), columns, 0
 

@@ -55,7 +55,9 @@ def legend_pieces(plots: Sequence[CurvePlot], *, short: bool = False) -> list[Ro
     lines = [by_place[place] for place in sorted(by_place)]
     pieces: list[Row] = []
     for line in lines:
-        sample = "⠄ ⠄ " if line.reference is not None else "" if short else "⠶⠶⠶ "
+        sample = "" if short else "⠶⠶⠶ "
+        if line.reference is not None:
+            sample = "⠄ ⠄ "
         name = fit(line.name, min(24, cell_width(line.name)))
         where = [label(f" ({line.reference})")] if line.reference is not None else []
         pieces.append([(f"{line_letter(line)} {sample}", part_role(line.place)), (name, "text"), *where])
@@ -107,10 +109,10 @@ def level_bars(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]
     """Draw as many of `plots` as fit into `height` rows of `width` cells, as bars below a title each."""
     blocks: list[list[Row]] = []
     count = sum(len(plot.lines) for plot in plots)
-    tall = max(1, min(_TALLEST, (height - 2 * len(plots)) // max(1, count)))
+    bar_height = max(1, min(_TALLEST, (height - 2 * len(plots)) // max(1, count)))
     words = max(cell_width(_value_words(plot, line.points[0].value)) for plot in plots for line in plot.lines)
     for plot in plots:
-        block = _plot_bars(plot, width, tall, words)
+        block = _plot_bars(plot, width, bar_height, words)
         if sum(map(len, blocks)) + len(block) > height and blocks:
             break
         blocks.append(block)
@@ -118,8 +120,8 @@ def level_bars(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]
     return fit_rows([row for block in blocks for row in [*block, *([[]] * gap)]], width, height)
 
 
-def _plot_bars(plot: CurvePlot, width: int, tall: int, room: int) -> list[Row]:
-    """Return a title, and for each line of a plot a bar of `tall` rows with its name and its value.
+def _plot_bars(plot: CurvePlot, width: int, bar_height: int, room: int) -> list[Row]:
+    """Return a title, and for each line of a plot a bar of `bar_height` rows with its name and its value.
 
     The value has `room` cells, the same in all plots, so that their bars begin and end alike.
     """
@@ -131,15 +133,15 @@ def _plot_bars(plot: CurvePlot, width: int, tall: int, room: int) -> list[Row]:
     scale = f"0 to {tick(top)}, " if cells >= _LEAST_BAR else ""
     rows = [heading(f"{plot.title} in {plot.unit}", scale + better, width)]
     for index, line in enumerate(plot.lines):
-        for row in range(tall):
-            first = row == (tall - 1) // 2
+        for row in range(bar_height):
+            is_middle = row == (bar_height - 1) // 2
             letter = (f"{line_letter(line)} ", part_role(line.place))
-            rows.append(fit_row([letter, label(fit(line.name, names))] if first else [], names + 3))
+            rows.append(fit_row([letter, label(fit(line.name, names))] if is_middle else [], names + 3))
             if cells >= _LEAST_BAR:
                 share = line.points[0].value.mean / top if top > 0 else 0.0
                 (full, _), empty = bar_runs(share, cells, "generation")
                 rows[-1] += [(full, part_role(line.place)), empty]
-            if first:
+            if is_middle:
                 rows[-1] += [figure(f" {words[index]}")]
     return rows
 
@@ -204,11 +206,11 @@ class _PlotPlaces(Struct, frozen=True):
 
 def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     """Draw a plot of a metric against concurrency as `height` rows of `width` cells: title, curves, axis."""
-    tall = max(2, height - 2)
+    plot_height = max(2, height - 2)
     points = sorted({point.point for line in plot.lines for point in line.points})
     beside = _names_width(plot, width)
     values, cells = [point.value for point in points], max(4, width - _EDGE - beside)
-    grid = DotGrid(cells, tall)
+    grid = DotGrid(cells, plot_height)
     place = _PlotPlaces(_axis_of_points(values, cells), grid, *plot_ends(plot))
     for limit in plot.limits:
         if not _is_hidden_by_point(place, plot, limit):
@@ -222,8 +224,8 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     _draw_curves(place, plot, worst_first)
     for limit in plot.limits:
         _label_limit(place, limit)
-    names = _names_rows(plot, place, worst_first[::-1], beside) if beside else [[]] * tall
-    parts = zip(_scale_rows(tall, place), grid.rows(), names, strict=True)
+    names = _names_rows(plot, place, worst_first[::-1], beside) if beside else [[]] * plot_height
+    parts = zip(_scale_rows(plot_height, place), grid.rows(), names, strict=True)
     roles = {NO_LAYER: "text", _LIMIT: "title", _MISSED: "bad"}
     body = [
         [*scale, *((text, roles.get(layer) or part_role(layer)) for text, layer in runs), *name]
@@ -244,8 +246,8 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
 def _axis_of_points(values: Sequence[float], width: int) -> PlotAxis:
     low, high = values[0], values[-1] if values[-1] > values[0] else values[0] + min(1, values[0])
     if low <= 0:
-        apart = _MARGIN * ((high - low) or 1.0)
-        return PlotAxis(low - apart, low + ((high - low) or 1.0) + apart, width)
+        margin = _MARGIN * ((high - low) or 1.0)
+        return PlotAxis(low - margin, low + ((high - low) or 1.0) + margin, width)
     wider = (high / low) ** _MARGIN
     return PlotAxis(low / wider, high * wider, width, ratios=True)
 
@@ -267,21 +269,21 @@ def plot_ends(plot: CurvePlot) -> tuple[float, float]:
     return top, max(value for value in _ROUND if value <= smallest)
 
 
-def _scale_rows(tall: int, place: _PlotPlaces) -> list[Row]:
-    """Return the vertical axis as `tall` rows, with labels at its ends and in between.
+def _scale_rows(plot_height: int, place: _PlotPlaces) -> list[Row]:
+    """Return the vertical axis as `plot_height` rows, with labels at its ends and in between.
 
     On a logarithmic scale these are round values, as far as they do not touch one another.
     """
-    edges = {0: place.top, tall - 1: place.bottom}
+    edges = {0: place.top, plot_height - 1: place.bottom}
     if place.bottom:
         for value in _ROUND:
             row = place.grid.row_of(place.y(value))
             if place.bottom < value < place.top and all(abs(row - other) > 1 for other in edges):
                 edges[row] = value
-    elif tall % 2 and tall > 4:
-        edges[tall // 2] = place.top / 2
+    elif plot_height % 2 and plot_height > 4:
+        edges[plot_height // 2] = place.top / 2
     rows: list[Row] = []
-    for row in range(tall):
+    for row in range(plot_height):
         parts: Row = [label(numbers.tick(edges[row])), ("┤", "muted")] if row in edges else [("│", "muted")]
         rows.append(spread_row([], parts, _EDGE))
     return rows
@@ -318,13 +320,13 @@ def _label_limit(place: _PlotPlaces, limit: LimitLine) -> None:
     Without such room the legend alone explains the line.
     """
     grid = place.grid
-    at = grid.row_of(place.y(limit.value))
-    drawn = [column for column in range(grid.width) if grid.char_at(column, at) == "┄"]
+    limit_row = grid.row_of(place.y(limit.value))
+    drawn = [column for column in range(grid.width) if grid.char_at(column, limit_row) == "┄"]
     if not limit.short or limit.upright or not drawn:
         return
-    for row, first in ((at, drawn[-1] + 1), (at - 1, drawn[0]), (at + 1, drawn[0])):
+    for row, first_cell in ((limit_row, drawn[-1] + 1), (limit_row - 1, drawn[0]), (limit_row + 1, drawn[0])):
         text = f" {limit.short} "
-        cells = range(first, first + cell_width(text))
+        cells = range(first_cell, first_cell + cell_width(text))
         in_grid = cells.stop <= grid.width and 0 <= row < grid.height
         if in_grid and all(grid.is_empty(column, row) for column in cells):
             for column, char in zip(cells, text.rstrip(), strict=False):
@@ -338,10 +340,10 @@ def _draw_interval(place: _PlotPlaces, point: CurvePoint, index: int) -> None:
         return
     grid = place.grid
     column, middle = place.x(point.point.value) // 2, grid.row_of(place.y(point.value.mean))
-    first, last = grid.row_of(place.y(max(0.0, high))), grid.row_of(place.y(max(0.0, low)))
-    if not first < middle < last:
+    top_row, bottom_row = grid.row_of(place.y(max(0.0, high))), grid.row_of(place.y(max(0.0, low)))
+    if not top_row < middle < bottom_row:
         return  # an end in the letter's own cell has no place; in the next cell it would be a wider interval
-    ends = {first: "│" if high > place.top else "┬", last: "┴"}
+    ends = {top_row: "│" if high > place.top else "┬", bottom_row: "┴"}
     if any(grid.char_at(column, row) not in {None, "┄"} for row in ends):
         return  # half an interval of each of two curves would be read as one
     for row in range(min(ends), max(ends) + 1):
@@ -383,21 +385,21 @@ def _names_rows(plot: CurvePlot, place: _PlotPlaces, best_first: Sequence[int], 
     Names that would share a row move to the nearest free one, in the order of their lines; the worst are
     left out if there are fewer rows than lines. Each has the letter and the colour of its line.
     """
-    tall = place.grid.height
+    plot_height = place.grid.height
     heights = {index: place.y(plot.lines[index].points[-1].value.mean) for index in best_first}
     ends = {index: place.grid.row_of(height) for index, height in heights.items()}
-    shown = sorted(best_first[:tall], key=lambda index: -heights[index])
-    rows: list[Row] = [[] for _ in range(tall)]
-    first = 0
-    for number, index in enumerate(shown):
-        left = len(shown) - number - 1
+    shown_lines = sorted(best_first[:plot_height], key=lambda index: -heights[index])
+    rows: list[Row] = [[] for _ in range(plot_height)]
+    name_row = 0
+    for number, index in enumerate(shown_lines):
+        left = len(shown_lines) - number - 1
         # Room is kept for each name that follows, so that none is above a line that is higher.
-        alike = sum(ends[other] == ends[index] for other in shown[number + 1 :])  # end in the same row
-        first = min(max(first, ends[index] - alike // 2), tall - 1 - left)
+        alike = sum(ends[other] == ends[index] for other in shown_lines[number + 1 :])  # end in the same row
+        name_row = min(max(name_row, ends[index] - alike // 2), plot_height - 1 - left)
         line = plot.lines[index]
         name = fit(line.name, min(width - _BEFORE_NAME, cell_width(line.name)))
-        rows[first] = [(f" {line_letter(line)} {name}", part_role(line.place))]
-        first += 1
+        rows[name_row] = [(f" {line_letter(line)} {name}", part_role(line.place))]
+        name_row += 1
     return [fit_row(row, width) for row in rows]
 
 
@@ -409,15 +411,15 @@ def plots_rows(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]
         return level_bars(plots, width, height)
     beside = min(len(plots), max(1, (width + 2) // (_WIDE + 2)))
     bands = max(1, min(-(-len(plots) // beside), height // _LEAST_ROWS))
-    shown = plots[: beside * bands]
-    bands = -(-len(shown) // beside)
-    each, over = divmod(height, bands)
+    shown_plots = plots[: beside * bands]
+    bands = -(-len(shown_plots) // beside)
+    plot_height, over = divmod(height, bands)
     rows: list[Row] = []
     for band in range(bands):
-        tall = each + (1 if band < over else 0)
-        part = shown[band * beside : (band + 1) * beside]
+        band_height = plot_height + (1 if band < over else 0)
+        part = shown_plots[band * beside : (band + 1) * beside]
         cells = (width - 2 * (len(part) - 1)) // len(part)
-        rows += side_by_side([curve_rows(plot, cells, tall) for plot in part], [cells] * len(part))
+        rows += side_by_side([curve_rows(plot, cells, band_height) for plot in part], [cells] * len(part))
     return [fit_row(row, width) for row in rows]
 
 

@@ -47,12 +47,12 @@ def evidence_screen(
     inner = width - 4
     rows = _mark_rows(evidence, inner)
     if width >= _WIDE and (evidence.shares or evidence.balance_word):
-        each = (inner - 2) // 2
+        plot_width = (inner - 2) // 2
         left, right = (
-            _fact_rows(evidence, each),
-            [*_share_rows(evidence, each), *_balance_rows(evidence, each)],
+            _fact_rows(evidence, plot_width),
+            [*_share_rows(evidence, plot_width), *_balance_rows(evidence, plot_width)],
         )
-        rows += side_by_side([left, right], [each, each])
+        rows += side_by_side([left, right], [plot_width, plot_width])
     else:
         rows += [*_fact_rows(evidence, inner), *_share_rows(evidence, inner), *_balance_rows(evidence, inner)]
     rows += _timelines_rows(evidence, inner, run, height - 2 - len(rows))
@@ -138,8 +138,8 @@ def _balance_rows(evidence: LevelEvidence, width: int) -> list[Row]:
         return []
     rows = [heading("balance between servers", "in this level alone", width)]
     bad = any(verdict.value == word and verdict.bad for verdict in BalanceWord)
-    shown = "not judged" if word == BalanceWord.UNKNOWN.value else word
-    rows.append([(f"{'▲ ' if bad else ''}{shown}", _ROLES.get(word, "text"))])
+    verdict_text = "not judged" if word == BalanceWord.UNKNOWN.value else word
+    rows.append([(f"{'▲ ' if bad else ''}{verdict_text}", _ROLES.get(word, "text"))])
     for reason in evidence.balance_reasons:
         rows += sentence_rows(("· ", "muted"), reason, "text", width)
     if evidence.balance_cause:
@@ -152,13 +152,13 @@ def _balance_rows(evidence: LevelEvidence, width: int) -> list[Row]:
 def _timelines_rows(evidence: LevelEvidence, width: int, run: int | None, room: int) -> list[Row]:
     """Return the requests of a load run over time, and those of further runs as far as `room` rows allow."""
     if not evidence.timelines:
-        why = evidence.why_no_timeline or "its requests were not reported"
-        return [heading("requests over time", "", width), fit_row([label(f"no timeline: {why}")], width)]
+        reason = evidence.why_no_timeline or "its requests were not reported"
+        return [heading("requests over time", "", width), fit_row([label(f"no timeline: {reason}")], width)]
     runs = evidence.timelines
-    first = next((index for index, timeline in enumerate(runs) if timeline.run == run), len(runs) - 1)
-    rows = timeline_rows(runs[first], width)
+    run_index = next((index for index, timeline in enumerate(runs) if timeline.run == run), len(runs) - 1)
+    rows = timeline_rows(runs[run_index], width)
     for offset in range(1, len(runs)):
-        more = timeline_rows(runs[(first + offset) % len(runs)], width)
+        more = timeline_rows(runs[(run_index + offset) % len(runs)], width)
         if len(rows) + len(more) > room:
             break
         rows += more

@@ -78,13 +78,13 @@ def room_of(height: int, count: int) -> int:
     return max(1, few) if room - few >= _LEAST_PREVIEW else room
 
 
-def first_in_sight(count: int, room: int, index: int, first: int) -> int:
+def first_in_sight(count: int, room: int, index: int, first_row: int) -> int:
     """Return the index of the first row to show, so that the row `index` is visible.
 
-    This is `first` if that suffices, else the nearest possible one. `count` is the number of rows, `room`
+    This is `first_row` if that suffices, else the nearest possible one. `count` is the number of rows, `room`
     how many of them are visible at once.
     """
-    return max(0, min(count - room, max(index - room + 1, min(index, first))))
+    return max(0, min(count - room, max(index - room + 1, min(index, first_row))))
 
 
 def history_screen(
@@ -96,36 +96,40 @@ def history_screen(
     marked: Collection[str] = (),
     query: str = "",
     notice: str = "",
-    first: int | None = None,
+    first_row: int | None = None,
     unread: int = 0,
     preview: SweepView | None = None,
 ) -> list[Row]:
     """Draw the table of stored results as exactly `height` rows of `width` cells.
 
     `chosen` is the key of the row under the cursor, `marked` the keys selected for a comparison, `query`
-    the search that found the rows; `notice` reports the last action ("deleted 2 results"). `first`
+    the search that found the rows; `notice` reports the last action ("deleted 2 results"). `first_row`
     is the index of the row at the top (None: the row under the cursor is in the middle), `unread` the
     number of files not read yet; `preview` shows the row under the cursor, None while its file is read.
     """
     inner, room = width - 4, room_of(height, len(rows))
-    index = next((at for at, row in enumerate(rows) if row.key == chosen), 0)
-    top = first_in_sight(len(rows), room, index, index - room // 2 if first is None else first)
-    shown = rows[top : top + room]
+    index = next((row_index for row_index, row in enumerate(rows) if row.key == chosen), 0)
+    top = first_in_sight(len(rows), room, index, index - room // 2 if first_row is None else first_row)
+    shown_rows = rows[top : top + room]
     body = [_heading_row(inner)]
-    body += [_history_row(row, inner, chosen=row.key == chosen, marked=row.key in marked) for row in shown]
+    body += [
+        _history_row(row, inner, chosen=row.key == chosen, marked=row.key in marked) for row in shown_rows
+    ]
     if not rows:
         nothing = f"nothing found for “{query}”" if query else ""
-        lines = ["reading …"] if unread else [nothing] if nothing else _EMPTY
+        lines = [nothing] if nothing else _EMPTY
+        if unread:
+            lines = ["reading …"]
         body += [fit_row([label(f"  {line}")], inner) for line in lines]
     elif height >= _DETAIL_FROM:
-        body += [[] for _ in range(room - len(shown))]
+        body += [[] for _ in range(room - len(shown_rows))]
         body += _detail_rows(rows[index], inner)
         if preview is not None and rows[index].problem is None:
             body += preview_rows(preview, inner, height - 2 - len(body))
     searched = f" found for “{query}”" if query else ""
     reading = f", reading {unread} more" if unread else ""
     count = f"{len(rows)} result{'' if len(rows) == 1 else 's'}{searched}{reading}"
-    hidden = len(rows) - len(shown)
+    hidden = len(rows) - len(shown_rows)
     note = [f"{len(marked)} marked"] if marked else []
     note += [f"{hidden} more row{'' if hidden == 1 else 's'}"] if hidden > 0 else []
     return framed_sweep(

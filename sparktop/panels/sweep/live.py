@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, zip_longest
+from statistics import mode
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -69,7 +70,7 @@ _LEAST_DRAWN = 12
 """Values for which a graph has room at least, so that its scale does not change with every value."""
 _LABELS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400)
 _MINUTE_S, _HOUR_S = 60, 3600
-_APART = 9
+_KEY_GAP = 9
 """Least distance in cells between labels of the time axis."""
 EDGE = "┊"
 """Character drawn where a level begins, in cells that are empty."""
@@ -217,8 +218,8 @@ def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row
         text: Row = [(letter, letter_role)] if letter else []
         text.append((name, "accent" if span.ended_at is None else "muted"))
         room, cells = stop - start - 1, row_width(text)
-        shown = text if cells <= room else []
-        row += [("▏", "border"), *shown, ("─" * (room - row_width(shown)), "border")]
+        shown_text = text if cells <= room else []
+        row += [("▏", "border"), *shown_text, ("─" * (room - row_width(shown_text)), "border")]
         used = stop
     unit = " c =" if any(name.isdigit() for _, name in words) else ""
     return merge_runs([*fit_row([label(f"levels{unit}")], GUTTER), *fit_row(row, axis.width)])
@@ -249,12 +250,14 @@ def _level_spellings(
     """
     keys = [span.key for span, _, _ in places]
     full = [level_name(key, lengths=lengths) for key in keys]
-    each = [f"{names[key.target]} " if len(names) > 1 and key.target in names else "" for key in keys]
-    once = [word if not at or word != each[at - 1] else "" for at, word in enumerate(each)]
-    spellings = [list(zip(each, full, strict=True)), list(zip(once, full, strict=True))]
+    names_of = [f"{names[key.target]} " if len(names) > 1 and key.target in names else "" for key in keys]
+    words_once = [
+        word if not index or word != names_of[index - 1] else "" for index, word in enumerate(names_of)
+    ]
+    spellings = [list(zip(names_of, full, strict=True)), list(zip(words_once, full, strict=True))]
     plain = all(key.point == concurrency_point(key.point.concurrency) and not key.depth for key in keys)
     if plain and not lengths:
-        spellings.append([(word, key.point.words) for word, key in zip(once, keys, strict=True)])
+        spellings.append([(word, key.point.words) for word, key in zip(words_once, keys, strict=True)])
 
     def fitting_count(words: list[tuple[str, str]]) -> int:
         rooms = (stop - start - 1 for _, start, stop in places)
@@ -266,7 +269,7 @@ def _level_spellings(
 def time_row(axis: SweepAxis) -> Row:
     """Return a row with the labels of the time axis, as time since the sweep began."""
     span = axis.width * axis.cell_s
-    step = next((seconds for seconds in _LABELS_S if seconds >= _APART * axis.cell_s), _LABELS_S[-1])
+    step = next((seconds for seconds in _LABELS_S if seconds >= _KEY_GAP * axis.cell_s), _LABELS_S[-1])
     places = [
         (index * step, elapsed_tick(index * step, step, span)) for index in range(int(span // step) + 1)
     ]
@@ -377,19 +380,19 @@ def _request_line(bar: RequestBar, axis: PlotAxis, role: str, until_s: float) ->
     a token was generated, decode has at least one cell.
     """
     stop = bar.end_s if bar.end_s is not None else until_s
-    first = bar.first_token_s if bar.first_token_s is not None else stop
+    decode_from_s = bar.first_token_s if bar.first_token_s is not None else stop
     queued = bar.start_s + (bar.queue_s or 0.0)
-    begin, after, decode, end = (axis.cell(at) for at in (bar.start_s, queued, first, stop))
+    begin, after, decode, end = (axis.cell(time_s) for time_s in (bar.start_s, queued, decode_from_s, stop))
     queue = min(max(0, after - begin), max(0, decode - begin))
     prefill = max(0, decode - begin - queue)
-    rest = max(1, end - begin - queue - prefill) if bar.first_token_s is not None else 0
-    if not queue + prefill + rest:
+    prefill_cells = max(1, end - begin - queue - prefill) if bar.first_token_s is not None else 0
+    if not queue + prefill + prefill_cells:
         prefill = 1
     return [
         (" " * begin, "text"),
         (QUEUE * queue, "waiting"),
         (PREFILL * prefill, "prompt"),
-        (DECODE * rest, role),
+        (DECODE * prefill_cells, role),
     ]
 
 
@@ -415,9 +418,9 @@ _COUNTED = "agents by activity"
 """Label of the columns, whose rows are no agents."""
 
 
-def conversations_height(activities: Activities, most: int) -> int:
-    """Return the number of rows, `most` at most, that the picture of `activities` needs."""
-    return min(most, _LEGEND_AND_AXIS + len(activities.each)) if activities.each else most
+def conversations_height(activities: Activities, most_rows: int) -> int:
+    """Return the number of rows, `most_rows` at most, that the picture of `activities` needs."""
+    return min(most_rows, _LEGEND_AND_AXIS + len(activities.each)) if activities.each else most_rows
 
 
 def conversations_rows(activities: Activities, width: int, height: int) -> list[Row]:
@@ -433,13 +436,13 @@ def conversations_rows(activities: Activities, width: int, height: int) -> list[
     rows = [
         _activities_legend(activities, min(cells * slots, len(activities.counts)) * activities.step_s, cells)
     ]
-    each = len(activities.each)
+    agent_count = len(activities.each)
     has_axis = height >= (
-        _LEGEND_AND_AXIS + each if 0 < each < _LEAST_BODY else _LEGEND_AND_AXIS + _LEAST_BODY
+        _LEGEND_AND_AXIS + agent_count if 0 < agent_count < _LEAST_BODY else _LEGEND_AND_AXIS + _LEAST_BODY
     )
     body = height - 1 - has_axis
-    if 0 < each <= body:
-        rows += [_agent_row(activities, number, cells, slots, wide) for number in range(each)]
+    if 0 < agent_count <= body:
+        rows += [_agent_row(activities, number, cells, slots, wide) for number in range(agent_count)]
     elif body > 0:
         rows += _activity_columns(activities, cells, body, slots, wide)
     if has_axis:
@@ -456,13 +459,13 @@ def _activities_legend(activities: Activities, span_s: float, cells: int) -> Row
         if doing is Doing.WAITING and not activities.queue_known:
             continue
         sign, role = _SIGNS[doing]
-        shown = _BEGUN + sign if doing is Doing.TOOL else sign
-        parts.append([(shown, role), (f" {count}", "title" if count else "muted"), label(f" {doing.value}")])
-    apart = "   " if sum(map(row_width, parts)) + 3 * len(parts) <= cells else " "
+        symbol = _BEGUN + sign if doing is Doing.TOOL else sign
+        parts.append([(symbol, role), (f" {count}", "title" if count else "muted"), label(f" {doing.value}")])
+    separator = "   " if sum(map(row_width, parts)) + 3 * len(parts) <= cells else " "
     head: Row = [("agents", "accent"), label(f" last {span_s:.0f} s")]
     row: Row = [*fit_row(head, max(GUTTER, row_width(head) + 1))]
     for part in parts:
-        row += [*part, (apart, "text")]
+        row += [*part, (separator, "text")]
     return row
 
 
@@ -472,12 +475,14 @@ def _agent_row(activities: Activities, number: int, cells: int, slots: int, wide
     doing = next((activity for activity, letter in LETTERS.items() if text[-1:] == letter), Doing.THINK)
     row = [*fit_row([label(name)], _NAMED), *fit_row([(doing.value, _SIGNS[doing][1])], GUTTER - _NAMED)]
     # The slots of each cell; of the last cell the newest only, which is now.
-    first = max(0, len(text) - cells * slots)
-    ends = range(len(text), first, -slots)
-    shown = [text[-1:], *(text[max(first, end - slots) : end] for end in ends[1:])][: len(ends)][::-1]
-    parts = [part for part in shown for _ in range(wide)]
+    first_char = max(0, len(text) - cells * slots)
+    slot_texts: list[str] = []
+    for end in range(len(text), first_char, -slots):
+        start = end - (slots if slot_texts else 1)
+        slot_texts.append(text[max(first_char, start) : end])
+    parts = [part for part in reversed(slot_texts) for _ in range(wide)]
     row.append((" " * (cells - len(parts)), "text"))
-    for letter, group in groupby(Counter(part).most_common(1)[0][0] for part in parts):
+    for letter, group in groupby(map(mode, parts)):
         sign, role = _BY_LETTER[letter]
         drawn = sign * len(list(group))
         row.append((_BEGUN + drawn[1:] if letter == LETTERS[Doing.TOOL] else drawn, role))
@@ -489,22 +494,23 @@ def _activity_columns(activities: Activities, cells: int, height: int, slots: in
     counts = activities.counts[-cells * slots :]
     ends = list(range(len(counts), 0, -slots))[::-1]
     # The last column is now, as the numbers above it are.
-    each = [
+    columns_of_agents = [
         _activities_of_column(counts[max(0, end - (slots if end < len(counts) else 1)) : end], height)
         for end in ends
     ]
-    columns = [column for column in each for _ in range(wide)]
+    columns = [column for column in columns_of_agents for _ in range(wide)]
     total = sum(activities.counts[-1]) if activities.counts else 0
     rows: list[Row] = []
-    for at in range(height):
-        top = f"{total}┤" if at == 0 else "0┤" if at == height - 1 else ""
-        name = _COUNTED if at == 1 and height > _LEAST_BODY else ""
+    ticks = {height - 1: "0┤", 0: f"{total}┤"}  # of the scale, by row
+    for y in range(height):
+        tick = ticks.get(y, "")
+        name = _COUNTED if y == 1 and height > _LEAST_BODY else ""
         row = [
-            *fit_row([label(name)], GUTTER - len(top)),
-            (top, "muted"),
+            *fit_row([label(name)], GUTTER - len(tick)),
+            (tick, "muted"),
             (" " * (cells - len(columns)), "text"),
         ]
-        for doing, group in groupby(column[at] for column in columns):
+        for doing, group in groupby(column[y] for column in columns):
             sign, role = _SIGNS[doing]
             row.append((sign * len(list(group)), role))
         rows.append(row)
@@ -519,7 +525,8 @@ def _activities_of_column(counts: tuple[tuple[int, ...], ...], height: int) -> l
     for doing, value in zip(Doing, sums, strict=True):
         passed += value
         column += [doing] * (round(height * passed / total) - len(column))
-    return [*column, *[Doing.THINK] * (height - len(column))][::-1]
+    column += [Doing.THINK] * (height - len(column))
+    return column[::-1]
 
 
 _PAIR = 2
@@ -587,9 +594,14 @@ def _graph_heights(height: int, small: int) -> tuple[int, int, int, int]:
     left -= flight
     lines = min(small, left)
     left -= lines
-    taller = left // 5
-    tps = _TPS + left - taller * (2 + bool(flight)) if flight else _TPS + left - taller
-    return tps, flight + (taller if flight else 0), _TTFT + (2 * taller if flight else taller), lines
+    fifth = left // 5
+    if not flight:
+        return _TPS + left - fifth, 0, _TTFT + fifth, lines
+    return _TPS + left - 3 * fifth, flight + fifth, _TTFT + 2 * fifth, lines
+
+
+def _newest(values: Sequence[float | None]) -> float | None:
+    return values[-1] if values else None
 
 
 def _token_graph(axis: SweepAxis, height: int) -> list[Row]:
@@ -632,9 +644,9 @@ def _token_legend(lines: Sequence[BackendLine], height: int) -> list[Row]:
 
 def _in_flight_graph(axis: SweepAxis, height: int) -> list[Row]:
     live = axis.live
-    asked = axis.columns(live.concurrency)
+    asked_columns = axis.columns(live.concurrency)
     flying = axis.columns(live.in_flight)
-    top = nice_ceiling(known_max((*asked, *flying)) or 0.0, 4.0)
+    top = nice_ceiling(known_max((*asked_columns, *flying)) or 0.0, 4.0)
     drawn = area_rows(flying, axis.width, height, top, "running", end_slot=1)
     reached = [0.0 if value is None else height * value / top for value in axis.cells(live.concurrency)]
     rows: list[Row] = []
@@ -642,14 +654,14 @@ def _in_flight_graph(axis: SweepAxis, height: int) -> list[Row]:
         # Dots stand in empty cells up to the level's load.
         cells = [(char, role) for text, role in row for char in text]
         dotted = (
-            (_PAUSE, "muted") if cell[0] == " " and at > above else cell
-            for cell, at in zip(cells, reached, strict=False)
+            (_PAUSE, "muted") if cell[0] == " " and reached_count > above else cell
+            for cell, reached_count in zip(cells, reached, strict=False)
         )
         rows.append(merge_runs(list(dotted)))
-    newest, wanted = ([None, *values][-1] for values in (live.in_flight, live.concurrency))
+    newest, wanted_count = _newest(live.in_flight), _newest(live.concurrency)
     now = newest if live.in_flight_now is None else live.in_flight_now
-    is_known = wanted is not None and (now is None or now <= wanted)
-    value = value_now(numbers.count(now, 4), f"of {wanted:.0f}" if is_known else "")
+    is_known = wanted_count is not None and (now is None or now <= wanted_count)
+    value = value_now(numbers.count(now, 4), f"of {wanted_count:.0f}" if is_known else "")
     left = gutter(("in flight", "accent"), value, numbers.tick(top), "0", height)
     if height >= _FLIGHT and any(_PAUSE in text for row in rows for text, _ in row):
         key: Row = [(" ", "text"), (_PAUSE, "muted"), label(" no request")]
@@ -675,8 +687,8 @@ def _ttft_graph(axis: SweepAxis, height: int) -> list[Row]:
         slots = live.ttft_ms[column * axis.slots : (column + 1) * axis.slots]
         # A set: points on the same dot are drawn once.
         heights = {int(zero + scale * math.log(value)) for points in slots for value in points if value > 0}
-        for at in range(axis.first(column), axis.first(column + 1)):
-            grid.dots(at, heights, 0)
+        for slot in range(axis.first(column), axis.first(column + 1)):
+            grid.dots(slot, heights, 0)
     for column, median in enumerate(axis.cells(live.ttft_p50_ms)):
         if median is not None and median > 0:
             y = int(zero + scale * math.log(min(high, max(low, median))))
@@ -684,7 +696,7 @@ def _ttft_graph(axis: SweepAxis, height: int) -> list[Row]:
                 grid.put(column, grid.row_of(y), "─", _P50)
     roles = {-1: "text", 0: "prompt/10", _P50: "title"}
     rows: list[Row] = [[(text, roles[layer]) for text, layer in runs] for runs in grid.rows()]
-    now = [None, *live.ttft_p50_ms][-1] if live.ttft_p50_now_ms is None else live.ttft_p50_now_ms
+    now = _newest(live.ttft_p50_ms) if live.ttft_p50_now_ms is None else live.ttft_p50_now_ms
     words = value_now(numbers.milliseconds(now), "")
     # Round numbers: 5 s, not 5.00 s.
     ends = [f"{edge / 1000:g} s" if edge >= 1000 else f"{edge:g} ms" for edge in (high, low)]
@@ -774,8 +786,9 @@ def _load_graph(axis: SweepAxis, *, line: BackendLine, names: tuple[str, ...], t
     """Draw a server's running requests over time as dots, with its waiting requests above them."""
     running = axis.columns(line.running)
     waiting = axis.columns(line.waiting) if line.waiting else [None] * len(running)
-    newest = ([None, *values][-1] for values in (line.running, line.waiting))
-    running_now, waiting_now = (numbers.count(requests, 4).strip() for requests in newest)
+    running_now, waiting_now = (
+        numbers.count(_newest(requests), 4).strip() for requests in (line.running, line.waiting)
+    )
     text = f"run {running_now}" if waiting_now == "0" else f"{running_now} ({waiting_now} wait)"
     graph = stacked_rows(running, waiting, axis.width, 1, top, ("running", "waiting"), end_slot=1)[0]
     return [*_small_gutter((line.name, names), text), *graph]

@@ -79,10 +79,10 @@ def _title_beside(status: Row, sweep: SweepView | Countdown, width: int) -> Row:
     room = width - _CORNERS - row_width(name) - simulated - row_width(status)
     words = sweep.plan_words
     while words and cell_width(words) + 2 > room:
-        whole = words.removesuffix(", …")
-        shorter = _LAST_CLAUSE.sub("", whole)
+        full_words = words.removesuffix(", …")
+        shorter = _LAST_CLAUSE.sub("", full_words)
         words = f"{shorter}, …" if ": " in shorter else shorter
-        if shorter == whole:
+        if shorter == full_words:
             words = ""
     return [*name, label(f" {words} " if words else "")]
 
@@ -117,16 +117,16 @@ def moment_pieces(view: SweepView) -> list[Row]:
     at_a_rate = now.key is None or now.key.point.kind is LoadKind.RATE
     # With others' requests, more are in flight than these.
     beyond = now.key is None or at_a_rate or now.in_flight > now.key.point.value
-    asked = "" if now.key is None or beyond else f" of {now.key.point.words}"
+    asked_point = "" if now.key is None or beyond else f" of {now.key.point.words}"
     pieces: list[Row] = [
         [figure(numbers.decimal(now.tps, 1)), label(" tok/s in the last 2 s")],
-        [label("in flight "), figure(f"{now.in_flight}"), label(asked)],
+        [label("in flight "), figure(f"{now.in_flight}"), label(asked_point)],
         [label("TTFT p50 "), figure(numbers.milliseconds(now.ttft_p50_ms))],
         [figure(f"{now.ended}"), label(" requests finished")],
     ]
     if now.requests_per_s is not None:
-        sent, completed = now.requests_per_s
-        words = [figure(f"{sent:.2f}"), label(" /s sent, "), figure(f"{completed:.2f}")]
+        sent_per_s, completed_per_s = now.requests_per_s
+        words = [figure(f"{sent_per_s:.2f}"), label(" /s sent, "), figure(f"{completed_per_s:.2f}")]
         pieces.insert(0, [*words, label(" /s completed")])
     if now.trace_s is not None:
         words = [label("replayed "), figure(duration_words(now.trace_at_s))]
@@ -157,31 +157,31 @@ def guard_rows(view: SweepView, width: int) -> list[Row]:
     return sentence_rows(("· ", "muted"), view.guard, role, width)
 
 
-def headline_rows(view: SweepView, width: int, most: int | None = None) -> list[Row]:
+def headline_rows(view: SweepView, width: int, most_rows: int | None = None) -> list[Row]:
     """Return rows with the answer of a finished sweep; empty while it runs, and without measured levels.
 
-    Of an answer that needs more than `most` rows, only the first clauses are returned, at least one. Of a
-    capacity search what holds stands out, and its reasons follow.
+    Of an answer that needs more than `most_rows` rows, only the first clauses are returned, at least one. Of
+    a capacity search what holds stands out, and its reasons follow.
     """
     if not view.status.over or view.headline is None:
         return []
-    lead, rest = _split_headline(view, view.headline)
+    lead, further = _split_headline(view, view.headline)
     first = [[(line, "title")] for line in wrap_sentence(lead, width)]
-    clauses = rest.split("; ")
-    lines = wrap_sentence(rest, width)
-    while most is not None and len(first) + len(lines) > most and clauses:
+    clauses = further.split("; ")
+    lines = wrap_sentence(further, width)
+    while most_rows is not None and len(first) + len(lines) > most_rows and clauses:
         clauses.pop()
         lines = wrap_sentence("; ".join(clauses), width)
     if lead:
         return [*first, *([(line, "text")] for line in lines)]
-    return [[(line, "title")] for line in lines or wrap_sentence(rest.split("; ")[0], width)]
+    return [[(line, "title")] for line in lines or wrap_sentence(further.split("; ")[0], width)]
 
 
 def _split_headline(view: SweepView, headline: str) -> tuple[str, str]:
     """Return (the first part of a capacity search's answer, the rest); ("", headline) for other sweeps."""
     if len(view.searches) > 1:
-        lead, _, rest = headline.partition("; ")
-        return lead, rest
+        lead, _, further = headline.partition("; ")
+        return lead, further
     lead = next((search.answer[0] for search in view.searches if search.answer), "")
     return (
         (lead, headline.removeprefix(lead).removeprefix("; "))
@@ -190,8 +190,8 @@ def _split_headline(view: SweepView, headline: str) -> tuple[str, str]:
     )
 
 
-def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
-    """Return a sweep's progress and findings in at most `most` rows; the last row counts sentences left out.
+def word_rows(view: SweepView, width: int, most_rows: int) -> list[Row]:
+    """Return a sweep's progress and findings in `most_rows` rows; the last row counts sentences left out.
 
     Sentences are left out whole, except that the first one is cut if it does not fit.
     """
@@ -201,22 +201,22 @@ def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
         parts = [headline_rows(view, width), now_rows(view, width), *sentences, guard]
     parts = [part for part in parts if part]
     rows = [row for part in parts for row in part]
-    if len(rows) > most:
-        rows = _first_sentences(parts, most)
+    if len(rows) > most_rows:
+        rows = _first_sentences(parts, most_rows)
     return [fit_row(row, width) for row in rows]
 
 
-def _first_sentences(parts: Sequence[list[Row]], most: int) -> list[Row]:
-    """Return the rows of the first of `parts` that fit into `most` rows with a row that counts the others."""
+def _first_sentences(parts: Sequence[list[Row]], most_rows: int) -> list[Row]:
+    """Return the rows of the first `parts` that fit into `most_rows`, with a row that counts the others."""
     rows = list(parts[0])
-    shown = 1
-    while shown < len(parts) and len(rows) + len(parts[shown]) < most:
-        rows += parts[shown]
-        shown += 1
-    hidden = len(parts) - shown
-    if not hidden or most < 2:
-        return rows[:most]
-    return [*rows[: most - 1], [label(f"… {hidden} more sentence{'' if hidden == 1 else 's'}: n shows all")]]
+    shown_count = 1
+    while shown_count < len(parts) and len(rows) + len(parts[shown_count]) < most_rows:
+        rows += parts[shown_count]
+        shown_count += 1
+    left = len(parts) - shown_count
+    if not left or most_rows < 2:
+        return rows[:most_rows]
+    return [*rows[: most_rows - 1], [label(f"… {left} more sentence{'' if left == 1 else 's'}: n shows all")]]
 
 
 def finding_rows(view: SweepView, width: int) -> list[list[Row]]:
@@ -242,10 +242,10 @@ def countdown_band(countdown: Countdown, width: int, height: int, *, selected: b
     keys: Row = [("esc", "key"), label(" stops it")]
     room = height - 2
     # The keys have a row even where other rows must be left out: a user must see how to stop it.
-    shown = [*rows[: max(1, room - 1)], keys][:room]
+    shown_rows = [*rows[: room - 1], keys] if room > 1 else rows[:room]
     status = tab(("about to start", "accent"))
     return framed_sweep(
-        [fit_row(row, inner) for row in shown],
+        [fit_row(row, inner) for row in shown_rows],
         width,
         height,
         title=_title_beside(status, countdown, width),
@@ -322,8 +322,8 @@ _LEAST_LEVELS = 3
 def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = False) -> list[Row]:
     """Draw a sweep (a benchmark), running or finished, as exactly `height` rows of `width` cells."""
     inner, inside = width - 4, height - 2
-    whole = "enter whole sweep" if selected else ""  # else both keys open the selected panel
-    legend = marks_key(view, inner - len(f" {whole} " if whole else "")) if view.status.over else []
+    key_hint = "enter whole sweep" if selected else ""  # else both keys open the selected panel
+    legend = marks_key(view, inner - len(f" {key_hint} " if key_hint else "")) if view.status.over else []
     if not view.status.over:
         rows = _running_rows(view, inner, inside)
     elif view.plots and width >= _BESIDE_FROM and inside >= _LEAST_CURVES:
@@ -340,7 +340,7 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
         title=_title_beside(status_run(view), view, width),
         simulated=view.simulated,
         status=status_run(view),
-        note=whole,
+        note=key_hint,
         footnote=legend,
         selected=selected,
     )
@@ -395,9 +395,9 @@ def _words_rows(view: SweepView, width: int, height: int) -> list[Row]:
     rows = now_rows(view, width)
     room = height - len(rows) - 1
     if room >= _LEAST_LEVELS - 1 and view.rows:
-        made = {row.key: row for row in view.rows}
+        results = {row.key: row for row in view.rows}
         rows.append(table_heading(view, width))
-        rows += [level_row(view, level, made.get(level.key), width) for level in newest_levels(view, room)]
+        rows += [level_row(view, level, results.get(level.key), width) for level in newest_levels(view, room)]
     _add_that_fit(rows, [guard_rows(view, width), *finding_rows(view, width)], height)
     return fit_rows(rows, width, height)
 
@@ -486,8 +486,8 @@ def _picture_above_table(
     )
     if height - table_height - 1 < least:
         table_height = max(_LEAST_TABLE, height - least - 1)
-    made = sum(row.complete for row in view.rows)
-    rule = [heading("levels", f"rates in tok/s · {made} of {count} done", width)]
+    complete_count = sum(row.complete for row in view.rows)
+    rule = [heading("levels", f"rates in tok/s · {complete_count} of {count} done", width)]
     if height < least + _LEAST_TABLE:
         table_height, rule = count + 2, []
     above = height - table_height - len(rule)
@@ -526,10 +526,10 @@ def _picture_rows(view: SweepView, width: int, height: int, *, curves: bool) -> 
     """
     several, room = len(view.targets) > 1, height if view.status.over else height - 1
     rows = capacity_rows(view.searches, width, room, named=several)
-    rest = height - len(rows)
-    if rows and rest < _LEAST_BELOW:
-        return [*rows, *([[]] * rest)]
-    return [*rows, *_load_rows(view, width, rest, curves=curves)]
+    rows_left = height - len(rows)
+    if rows and rows_left < _LEAST_BELOW:
+        return [*rows, *([[]] * rows_left)]
+    return [*rows, *_load_rows(view, width, rows_left, curves=curves)]
 
 
 def _load_rows(view: SweepView, width: int, height: int, *, curves: bool) -> list[Row]:

@@ -51,13 +51,13 @@ _BAR_END_IN_LIMITS = 1.5
 _NEAR = 0.8
 """Share of its limit from which on a value is near it."""
 _LEAST_BAR, _MOST_BAR = 12, 60
-_APART = 2
+_TABLE_GAP = 2
 _CUT = "… "
 _MOST_HINT = 3
 
 
-def capacity_rows(searches: Sequence[SearchView], width: int, most: int, *, named: bool) -> list[Row]:
-    """Draw searches, one below the other, as at most `most` rows of `width` cells.
+def capacity_rows(searches: Sequence[SearchView], width: int, most_rows: int, *, named: bool) -> list[Row]:
+    """Draw searches, one below the other, as at most `most_rows` rows of `width` cells.
 
     With `named` each begins with the name of its target. The line of tried loads comes first, then the
     conditions, then what may come or the answer.
@@ -69,7 +69,7 @@ def capacity_rows(searches: Sequence[SearchView], width: int, most: int, *, name
             rows.append([label("next    "), (search.ahead, "text")])
         if search.hint:
             rows += sentence_rows(("hint    ", "muted"), search.hint, "text", width)[:_MOST_HINT]
-    return [merge_runs(fit_row(row, width)) for row in rows[:most]]
+    return [merge_runs(fit_row(row, width)) for row in rows[:most_rows]]
 
 
 def _tried_row(view: SearchView, width: int, *, named: bool) -> Row:
@@ -80,7 +80,7 @@ def _tried_row(view: SearchView, width: int, *, named: bool) -> Row:
     parts: list[Row] = []
     for load in view.tried:
         now: Row = [("▸", "accent"), (load.label, "title")] if load.now else [(load.label, "text")]
-        parts.append([*now, verdict_sign(load), (" " * _APART, "text")])
+        parts.append([*now, verdict_sign(load), (" " * _TABLE_GAP, "text")])
     room, cut = width - row_width(head), 0
     while len(parts) > 1 and sum(map(row_width, parts)) + cut > room:
         parts.pop(0)
@@ -94,7 +94,9 @@ def verdict_sign(load: TriedLoad) -> Run:
     """Return (✓, ✗, ? or a space; its colour) for a tried load."""
     if load.holds is None:
         return " ", "muted"
-    sign = "?" if not load.certain else "✓" if load.holds else "✗"
+    sign = "✓" if load.holds else "✗"
+    if not load.certain:
+        sign = "?"
     return sign, "good" if load.holds else "bad"
 
 
@@ -125,12 +127,16 @@ def _limit_bar(bar: ConditionBar, width: int) -> Row:
 
     A ratio above 1 misses the limit. Of a minimum it is limit / value, so that the bar has its inverse.
     """
-    at, ratio = round((width - 1) / _BAR_END_IN_LIMITS), bar.ratio
-    size = 0.0 if ratio is None else 1 / ratio if bar.at_least and ratio else ratio
-    filled = 0 if ratio is None else max(1, min(width, round(size * at)))
-    role = "muted" if ratio is None else "good" if ratio < _NEAR else "warn" if ratio <= 1 else "bad"
+    limit_cell, ratio = round((width - 1) / _BAR_END_IN_LIMITS), bar.ratio
+    filled, role = 0, "muted"
+    if ratio is not None:
+        value_in_limits = 1 / ratio if bar.at_least and ratio else ratio
+        filled = max(1, min(width, round(value_in_limits * limit_cell)))
+        role = "good" if ratio < _NEAR else "warn"
+        if ratio > 1:
+            role = "bad"
     cells = [(_FULL, role) if cell < filled else (_EMPTY, "bar_empty") for cell in range(width)]
-    cells[at] = (_LIMIT, "title")
+    cells[limit_cell] = (_LIMIT, "title")
     return cells
 
 
@@ -154,18 +160,18 @@ def _mean_of(name: str, write: Callable[[float | None], str]) -> Callable[[Resul
     return text
 
 
-def _of_agents(name: str, form: str | None = None) -> Callable[[ResultRow], str]:
-    """Return the function that writes a figure of agents in `form`; without one, as milliseconds."""
+def _of_agents(name: str, number_format: str | None = None) -> Callable[[ResultRow], str]:
+    """Return the function that writes a figure of agents in `number_format`; without one, as milliseconds."""
 
     def text(row: ResultRow) -> str:
         value = row.conversations.get(name)
-        return numbers.milliseconds(value) if form is None else _number_text(form, value)
+        return numbers.milliseconds(value) if number_format is None else _number_text(number_format, value)
 
     return text
 
 
-def _number_text(form: str, value: float | None) -> str:
-    return numbers.UNKNOWN if value is None else form.format(value)
+def _number_text(number_format: str, value: float | None) -> str:
+    return numbers.UNKNOWN if value is None else number_format.format(value)
 
 
 def rate_text(value: float | None) -> str:
@@ -287,8 +293,8 @@ def columns_of(view: SweepView, kind: LoadKind) -> tuple[Column, ...]:
     if kind is not LoadKind.CONCURRENCY:
         return _COLUMNS_OF[kind]
     rate = next((row.rate for row in view.rows if row.rate is not None), None)
-    first = replace(COLUMNS[0], heading=_RATE_HEADINGS.get(rate or "", "decode"), metric=rate)
-    return (first, *COLUMNS[1:])
+    rate_column = replace(COLUMNS[0], heading=_RATE_HEADINGS.get(rate or "", "decode"), metric=rate)
+    return (rate_column, *COLUMNS[1:])
 
 
 _LEAST_CONDITION, _MOST_CONDITION = 6, 12
@@ -316,7 +322,9 @@ def search_columns(view: SweepView) -> tuple[Column, ...]:
         percent = load_of(row).holds_percent
         if percent is None:
             return numbers.UNKNOWN
-        return "< 1 %" if percent < 1 else "> 99 %" if percent > 99 else f"{percent:.0f} %"
+        if percent < 1:
+            return "< 1 %"
+        return "> 99 %" if percent > 99 else f"{percent:.0f} %"
 
     columns = [Column("holds", 6, None, chance_text)]
     for index, name in enumerate(names):
@@ -433,10 +441,10 @@ def _marks_column_width(view: SweepView, width: int) -> int:
         return _SIGNS
     if width >= _WIDE:
         return _WIDE_WORDS
-    for brief, most in ((False, _MOST_WORDS), (True, width)):
+    for brief, most_cells in ((False, _MOST_WORDS), (True, width)):
         longest = max((row_width(_first_mark(row, brief=brief)) for row in view.rows), default=0)
         words = max(_WORDS, 2 + longest)
-        if words <= most and _name_width(view) + values + words <= width:
+        if words <= most_cells and _name_width(view) + values + words <= width:
             return words
     return _SIGNS
 
@@ -477,21 +485,21 @@ def side_by_side_tables(view: SweepView, width: int, height: int) -> list[Row]:
     levels that have no place even then, those next to the best one are shown.
     """
     room, count = height - 1, len(all_levels(view))
-    least = _name_width(view) + _SIGNS + COLUMNS[0].width + 1 + _APART
-    beside = max(1, min(-(-count // max(1, room)), (width + _APART) // least))
+    least = _name_width(view) + _SIGNS + COLUMNS[0].width + 1 + _TABLE_GAP
+    beside = max(1, min(-(-count // max(1, room)), (width + _TABLE_GAP) // least))
     levels = shown_levels(view, beside * room + 2, best_key(view))
-    tall = -(-len(levels) // beside)
-    cells = (width + _APART) // beside - _APART
-    made = {row.key: row for row in view.rows}
+    table_rows_each = -(-len(levels) // beside)
+    cells = (width + _TABLE_GAP) // beside - _TABLE_GAP
+    results = {row.key: row for row in view.rows}
     tables = []
-    for first in range(0, len(levels), max(1, tall)):
-        part = levels[first : first + tall]
+    for first_level in range(0, len(levels), max(1, table_rows_each)):
+        part = levels[first_level : first_level + table_rows_each]
         rows = [
             table_heading(view, cells),
-            *(level_row(view, level, made.get(level.key), cells) for level in part),
+            *(level_row(view, level, results.get(level.key), cells) for level in part),
         ]
         tables.append(rows)
-    return [fit_row(row, width) for row in side_by_side(tables, [cells] * len(tables), _APART)][:height]
+    return [fit_row(row, width) for row in side_by_side(tables, [cells] * len(tables), _TABLE_GAP)][:height]
 
 
 def marks_key(view: SweepView, room: int) -> Row:
@@ -522,8 +530,8 @@ def marks_key(view: SweepView, room: int) -> Row:
 def _rank_signs(view: SweepView, width: int | None = None) -> list[tuple[str, str]]:
     """Return (sign, meaning) of the signs of ranks in the table of levels, of `width` cells where given."""
     columns = columns_of(view, _load_kind(view)) if width is None else columns_for(view, width)
-    shown = {column.metric for column in columns}
-    ranks = {rank for row in view.rows for name, rank in row.ranks.items() if name in shown}
+    shown_metrics = {column.metric for column in columns}
+    ranks = {rank for row in view.rows for name, rank in row.ranks.items() if name in shown_metrics}
     signs = ((Rank.BEST, BEST, "best value"), (Rank.LEVEL, ALIKE, "no clear difference from it"))
     return [(sign, word) for rank, sign, word in signs if rank in ranks]
 
@@ -535,9 +543,11 @@ def table_rows(view: SweepView, width: int, height: int, *, chosen: Level | None
     """
     levels = all_levels(view)
     room = max(1, height - 2)
-    made = {row.key: row for row in view.rows}
+    results = {row.key: row for row in view.rows}
     shown = shown_levels(view, height, chosen)
-    rows = [level_row(view, level, made.get(level.key), width, chosen=level.key == chosen) for level in shown]
+    rows = [
+        level_row(view, level, results.get(level.key), width, chosen=level.key == chosen) for level in shown
+    ]
     above = levels.index(shown[0]) if shown else 0
     key = _legend_row(view, above, len(levels) - len(shown) - above, width)
     return [table_heading(view, width), *fit_rows(rows, width, room), fit_row(key, width)][:height]
@@ -552,17 +562,17 @@ def shown_levels(view: SweepView, height: int, chosen: Level | None) -> tuple[Pl
     """Return the levels that `table_rows` shows, in the order of its rows below the heading."""
     levels, room = all_levels(view), max(1, height - 2)
     keys = [level.key for level in levels]
-    wanted = chosen if chosen in keys else default_key(view)
-    at = keys.index(wanted) if wanted in keys else 0
-    first = max(0, min(len(levels) - room, at - room // 2))
-    return levels[first : first + room]
+    chosen_key = chosen if chosen in keys else default_key(view)
+    chosen_index = keys.index(chosen_key) if chosen_key in keys else 0
+    first_level = max(0, min(len(levels) - room, chosen_index - room // 2))
+    return levels[first_level : first_level + room]
 
 
 def newest_levels(view: SweepView, count: int) -> tuple[PlannedLevel, ...]:
     """Return at most `count` levels in their order: up to the one begun last, and those ahead if few have."""
     levels = all_levels(view)
-    first = max(0, _newest_begun(levels) + 1 - count)
-    return levels[first : first + count]
+    first_level = max(0, _newest_begun(levels) + 1 - count)
+    return levels[first_level : first_level + count]
 
 
 def default_key(view: SweepView) -> Level | None:
@@ -651,20 +661,22 @@ def _state_cells(level: PlannedLevel, room: int) -> Row:
     state, sign_role = level.state.value, STATES[level.state][1]
     if level.state in _WITHOUT_RUNS:
         return [(f" {state}", "muted")]
-    of = "" if level.runs is None else f"/{level.runs}"
+    of_runs = "" if level.runs is None else f"/{level.runs}"
     bar: Row = [(" ", "text"), *bar_runs(level.share, _BAR, "generation")]
-    words: Row = [(f" {state}", sign_role), label(f", {level.runs_done}{of} runs done")]
+    words: Row = [(f" {state}", sign_role), label(f", {level.runs_done}{of_runs} runs done")]
     return next((row for row in ([*bar, *words], words) if row_width(row) <= room), words[:1])
 
 
 def _value_cell(row: ResultRow, column: Column) -> Row:
     text = column.text(row)
     rank = row.ranks.get(column.metric) if column.metric else None
-    sign = {Rank.BEST: BEST, Rank.LEVEL: ALIKE, None: ""}[rank]
-    is_known = text != numbers.UNKNOWN
-    if not is_known:
-        rank, sign = None, ""
-    role = "good" if rank is Rank.BEST else "text" if is_known else "muted"
+    sign, role = "", "text"
+    if text == numbers.UNKNOWN:
+        role = "muted"
+    elif rank is Rank.BEST:
+        sign, role = BEST, "good"
+    elif rank is Rank.LEVEL:
+        sign = ALIKE
     if column.heading == "failed" and row.failed:
         role = "bad"
     pad = column.width - cell_width(sign) - cell_width(text)

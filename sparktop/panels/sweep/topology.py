@@ -175,8 +175,8 @@ def _column_widths(names: Sequence[str], width: int) -> tuple[list[int], int]:
     If room is short, the columns of the targets become narrower first, so that names are cut before values.
     """
     count = max(1, len(names))
-    each = max(_COLUMN, min(16, (width - _WINNER - 2) // count - 1))
-    return [each] * len(names), max(_LEAST_WINNER, width - 2 - count * (each + 1))
+    column_width = max(_COLUMN, min(16, (width - _WINNER - 2) // count - 1))
+    return [column_width] * len(names), max(_LEAST_WINNER, width - 2 - count * (column_width + 1))
 
 
 def _level_row(
@@ -185,10 +185,13 @@ def _level_row(
     row: Row = []
     for index, (name, value) in enumerate(zip(compared.columns, level.values, strict=True)):
         text = numbers.decimal(None if value is None else value.mean, metric.decimals)
-        first, is_open = name == level.winner, outcome(level) is Outcome.OPEN
+        is_winner, is_open = name == level.winner, outcome(level) is Outcome.OPEN
         is_unbeaten = is_open and level.significant is False and name not in level.beats
-        sign = BEST if first else ALIKE if is_unbeaten else ""
-        role = "muted" if value is None else "good" if first else "title"
+        sign, role = ALIKE if is_unbeaten else "", "title"
+        if is_winner:
+            sign, role = BEST, "good"
+        if value is None:
+            role = "muted"
         row += [(" ", "text"), (fit(f"{sign}{text}", columns[index], "right"), role)]
     against = compared.baseline if metric.winner_vs == "baseline" else level.against
     return [
@@ -214,12 +217,12 @@ def _winner_cells(level: ComparedLevel, width: int, against: str | None) -> Row:
         return [label(indent + words)]
     percent = UNKNOWN if level.percent is None else whole_percent_change(level.percent)
     sign = UNTESTED if level.significant is None else " "
-    who = level.winner or f"{level.ahead} ahead"
-    who += "" if level.against == against else f" against {level.against}"
-    if cell_width(who) <= width - _PERCENT:
+    winner = level.winner or f"{level.ahead} ahead"
+    winner += "" if level.against == against else f" against {level.against}"
+    if cell_width(winner) <= width - _PERCENT:
         percent = fit(percent, _PERCENT - 2, "right")
     role = "good" if level.significant else "title"
-    return [(percent, role), (f"{sign} ", "warn"), (who, "text")]
+    return [(percent, role), (f"{sign} ", "warn"), (winner, "text")]
 
 
 def signed_percent(percent: float) -> str:
@@ -323,19 +326,20 @@ def difference_screen(
     """
     rows = difference_rows(difference, width)
     metrics = len({row.title for row in difference.rows})
-    if metrics and (room := height - 2 - len(rows)) >= metrics:
+    room = height - 2 - len(rows)
+    if metrics and room >= metrics:
         rows = difference_rows(difference, width, space=min(_MOST_SPACE, room // metrics))
     top = 0 if scroll is None else max(0, min(scroll, len(rows) - (height - 2)))
-    tall = max(height, len(rows) + 2) if scroll is None else height
-    below = len(rows) - top - (tall - 2)
+    screen_height = max(height, len(rows) + 2) if scroll is None else height
+    below = len(rows) - top - (screen_height - 2)
     untested = any(row.percent is not None and row.significant is None for row in difference.rows)
     words = [f"{UNTESTED} single run, no test possible"] if untested else []
     words += [f"↑ {top} above"] if top > 0 else []
     words += [f"↓ {below} more row{'' if below == 1 else 's'}"] if below > 0 else []
     return framed_sweep(
-        rows[top : top + tall - 2],
+        rows[top : top + screen_height - 2],
         width,
-        tall,
+        screen_height,
         title=page_title("A → B", pair),
         simulated=simulated,
         note=" · ".join(words),
@@ -468,11 +472,9 @@ def _change_bar(row: DifferenceRow, width: int, scale_end: float) -> Row:
     middle = width // 2
     cells[middle] = "│"
     if row.low_percent is not None and row.high_percent is not None:
-        first, last = (
-            _scale_cell(row.low_percent, width, scale_end),
-            _scale_cell(row.high_percent, width, scale_end),
-        )
-        for cell in range(first, last + 1):
+        first_cell = _scale_cell(row.low_percent, width, scale_end)
+        last_cell = _scale_cell(row.high_percent, width, scale_end)
+        for cell in range(first_cell, last_cell + 1):
             cells[cell] = "━" if cell != middle else "┿"
         # An interval that goes on beyond the scale does not end at its edge.
         if row.low_percent < -scale_end:
