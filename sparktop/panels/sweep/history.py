@@ -96,20 +96,20 @@ def history_screen(
     marked: Collection[str] = (),
     query: str = "",
     notice: str = "",
-    first_row: int | None = None,
+    first: int | None = None,
     unread: int = 0,
     preview: SweepView | None = None,
 ) -> list[Row]:
     """Draw the table of stored results as exactly `height` rows of `width` cells.
 
     `chosen` is the key of the row under the cursor, `marked` the keys selected for a comparison, `query`
-    the search that found the rows; `notice` reports the last action ("deleted 2 results"). `first_row`
+    the search that found the rows; `notice` reports the last action ("deleted 2 results"). `first`
     is the index of the row at the top (None: the row under the cursor is in the middle), `unread` the
     number of files not read yet; `preview` shows the row under the cursor, None while its file is read.
     """
     inner, room = width - 4, room_of(height, len(rows))
     index = next((row_index for row_index, row in enumerate(rows) if row.key == chosen), 0)
-    top = first_in_sight(len(rows), room, index, index - room // 2 if first_row is None else first_row)
+    top = first_in_sight(len(rows), room, index, index - room // 2 if first is None else first)
     shown_rows = rows[top : top + room]
     body = [_heading_row(inner)]
     body += [
