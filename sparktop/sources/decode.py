@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import Enum
@@ -52,6 +53,7 @@ MOST_CHECKED = 65_536
 """Most entries of a list or mapping that `clean_record` accepts where `MOST` does not name it."""
 _NAMES = frozenset({"name", "kind", "uuid", "netdev", "container", "container_name"})
 """Fields that are names."""
+_NUMBERS = frozenset({float, int, bool})
 _OLD_AGENT = "sparktop there is too old to ask NCCL: update it"
 
 Value = TypeVar("Value")
@@ -181,18 +183,19 @@ def _clean_value(value: Value, most: int, longest_name: int, longest: int = TEXT
     In records, lists that `MOST` does not name have at most `most` entries, and names `longest_name`
     characters.
     """
+    if type(value) is str:  # as most are
+        return cast("Value", clean(value, longest))
     result: Any = value
     if value is None or isinstance(value, Enum):  # an enumeration, also of texts, has known values only
         return value
-    if isinstance(value, str):
-        result = clean(value, longest)
-    elif isinstance(value, int | float):
+    if isinstance(value, int | float):
         if not -LARGEST <= value <= LARGEST:
             raise WireError(FailureKind.MALFORMED, "the agent's answer holds a number that is not a reading")
     elif isinstance(value, datetime):
         result = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     elif isinstance(value, tuple):
-        result = tuple([_clean_value(item, most, longest_name, longest_name) for item in value])
+        items = tuple([_clean_value(item, most, longest_name, longest_name) for item in value])
+        result = value if all(map(operator.is_, items, value)) else items
     elif isinstance(value, Mapping):
         result = {
             clean(key, longest_name): _clean_value(item, most, longest_name, longest_name)
@@ -205,11 +208,11 @@ def _clean_value(value: Value, most: int, longest_name: int, longest: int = TEXT
 
 def _clean_fields(record: Any, most: int, longest_name: int) -> Any:  # noqa: ANN401 - any record
     """Return a record with checked and cleaned fields."""
-    cleaned: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     kind = type(record).__name__
     for name in record.__struct_fields__:
         value = getattr(record, name)
-        if value is None or (type(value) is float and -LARGEST <= value <= LARGEST):  # as most are
+        if value is None or (type(value) in _NUMBERS and -LARGEST <= value <= LARGEST):  # as most are
             continue
         if isinstance(value, tuple | Mapping):
             if len(value) > MOST.get(f"{kind}.{name}", most):
@@ -217,7 +220,7 @@ def _clean_fields(record: Any, most: int, longest_name: int) -> Any:  # noqa: AN
                 raise WireError(FailureKind.TOO_LARGE, message)
             if not value:
                 continue
-        cleaned[name] = _clean_value(
-            value, most, longest_name, longest_name if name in _NAMES else TEXT_LIMIT
-        )
-    return replace(record, **cleaned)
+        result = _clean_value(value, most, longest_name, longest_name if name in _NAMES else TEXT_LIMIT)
+        if result is not value:
+            changed[name] = result
+    return replace(record, **changed) if changed else record
