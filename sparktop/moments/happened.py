@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.judgement import whole_percent_change
-from sparktop.model.snapshot import QUIET_SPEEDS
+from sparktop.model.snapshot import QUIET_SPEEDS, BackendState
 from sparktop.model.text import names_in_words
 from sparktop.moments.moment import (
     AROUND_S,
@@ -26,6 +26,7 @@ from sparktop.moments.moment import (
     FIGURES,
     FINDING,
     NODE,
+    STATE,
     FactChange,
     Moment,
     figure_text,
@@ -60,8 +61,11 @@ SWEEP = "sweep"
 """Subject and label of a sweep."""
 _CAUSES = frozenset({"restarted", "engine", "engine-ended", "model", "setup", "boot"})
 """Kinds of events that may be why others happen."""
-_EFFECTS = frozenset({"state", "limited by", FINDING})
+_EFFECTS = frozenset({STATE, "limited by", FINDING})
 """What changes as a consequence; everything else of a server, machine or router was changed by somebody."""
+_LOADING = BackendState.LOADING.value
+_STARTED = frozenset({"state changed", "restarted", "loaded"})
+"""Labels of what ends the start of a server."""
 
 
 class Line(Struct, frozen=True):
@@ -81,6 +85,8 @@ class Line(Struct, frozen=True):
     phase: Phase | None = None
     is_cause: bool = False
     """Whether it may be why other things happen: a sweep, a restart, another model, version or setting."""
+    lasts: bool = False
+    """Whether it goes on until `until`, or in the whole span: a sweep, the start of a server."""
     began: datetime | None = None
     """When what ends here began, which an alert tells only after a while; None of other lines."""
 
@@ -157,8 +163,8 @@ def weightiest(lines: Sequence[Line], when: datetime, within_s: float) -> tuple[
 
 
 def _last_of(line: Line, when: datetime) -> datetime:
-    """Return when a line's matter was over: a sweep without an end still runs at `when`."""
-    return line.until or (when if line.label == SWEEP else line.at)
+    """Return when a line's matter was over: what lasts and has no end still goes on at `when`."""
+    return line.until or (when if line.lasts else line.at)
 
 
 def pivot(moment: Moment, at: datetime | None = None) -> Event | None:
@@ -264,18 +270,26 @@ def _lines_of_span(moment: Moment) -> list[Line]:
             )
     lines += [Line(at, ("mark",), word or "mark", "mark") for at, word in moment.marks]
     lines += [
-        Line(sweep.start, (SWEEP,), sweep.words, SWEEP, until=sweep.end, is_cause=True)
+        Line(sweep.start, (SWEEP,), sweep.words, SWEEP, until=sweep.end, is_cause=True, lasts=True)
         for sweep in moment.sweeps
     ]
     lines += [
         Line(start, ("recording",), "no readings", "no readings", Severity.WARNING, end)
         for start, end in moment.readings.gaps
     ]
-    return sorted(lines, key=attrgetter("at"))
+    lines.sort(key=attrgetter("at"))
+    started_at: dict[tuple[str, ...], datetime] = {}
+    for place in reversed(range(len(lines))):
+        line = lines[place]
+        if line.label in _STARTED:
+            lines[place] = replace(line, until=started_at.get(line.subjects)) if line.lasts else line
+            started_at[line.subjects] = line.at
+    return lines
 
 
 def _event_line(event: Event) -> Line:
     label = event.message if event.about is None else condition_label(event.about)
+    loads = event.kind == STATE and (event.about or "").endswith(f"/{_LOADING}")
     return Line(
         event.at,
         (event.subject,),
@@ -285,19 +299,22 @@ def _event_line(event: Event) -> Line:
         about=event.about,
         phase=event.phase,
         count=event.count,
-        is_cause=event.kind in _CAUSES or event.subject == SWEEP,
+        is_cause=event.kind in _CAUSES or event.subject == SWEEP or loads,
+        lasts=loads,
         began=None if event.duration_s is None else event.at - timedelta(seconds=event.duration_s),
     )
 
 
 def _change_line(change: FactChange) -> Line:
+    loads = (change.what, change.after) == (STATE, _LOADING)
     return Line(
         change.at,
         (change.subject,),
         change.words,
         f"{change.what} changed",
         about=f"{change.subject}:{change.what}",
-        is_cause=change.what not in _EFFECTS,
+        is_cause=loads or change.what not in _EFFECTS,
+        lasts=loads,
     )
 
 

@@ -23,7 +23,7 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Event, Severity
 from sparktop.model.figures import Figure, Of, Where, figures
 from sparktop.model.series import Series
-from sparktop.model.snapshot import BackendView, LimitKind, NodeView, Snapshot, SpeedState
+from sparktop.model.snapshot import BackendState, BackendView, LimitKind, NodeView, Snapshot, SpeedState
 from sparktop.model.text import clean
 from sparktop.model.yardsticks import YARDSTICKS
 from sparktop.recording.frames import Kind, Record, RecordError
@@ -207,6 +207,8 @@ class Collector:
         self._events: list[Event] = []
         self._speeds: dict[str, tuple[str, datetime]] = {}
         self._changes: list[FactChange] = []
+        self._under_way: tuple[FactChange, ...] | None = None
+        """Starts of servers that began before the first snapshot; None before it."""
         self._facts: dict[_FactKey, str] | None = None
         """What was so at the snapshot before; None before the first of a part."""
         self._last: Snapshot | None = None
@@ -241,6 +243,8 @@ class Collector:
         if self._taken is None or snapshot.at - self._taken.at >= TAKEN_S or snapshot.at < self._taken.at:
             self._read_histories(snapshot)
         self._last = snapshot
+        if self._under_way is None:
+            self._under_way = tuple(_starts_under_way(snapshot))
         self._add_changes(snapshot)
         self._merge_events(snapshot.events)
         for group in snapshot.balance:
@@ -358,7 +362,10 @@ class Collector:
             tuple(sorted(self._spells_in_range(), key=lambda spell: (spell.start, spell.subject))),
             {name: _shares_of_time(counts) for name, counts in self._states.items()},
             tuple(event for event in events if event.subject != MARK),
-            tuple(change for change in self._changes if self._start <= change.at <= self._end),
+            (
+                *(self._under_way or ()),
+                *(change for change in self._changes if self._start <= change.at <= self._end),
+            ),
             tuple(sorted(listed)),
             tuple(sweeps),
             replace(readings, gaps=tuple(self._gaps(self._last))),
@@ -390,7 +397,17 @@ class Collector:
                 yield datetime.fromtimestamp(before, UTC), datetime.fromtimestamp(after, UTC)
 
 
-FINDING = "finding"
+def _starts_under_way(snapshot: Snapshot) -> Iterator[FactChange]:
+    """Yield the state of each server that loads its model, dated as its process began, if that is visible."""
+    for server in snapshot.backends:
+        if server.state is BackendState.LOADING:
+            elapsed_s = 0.0 if server.loading is None else server.loading.elapsed_s or 0.0
+            began = snapshot.taken_at - timedelta(seconds=elapsed_s)
+            yield FactChange(began, server.name, STATE, None, server.state.value)
+
+
+STATE, FINDING = "state", "finding"
+"""What a change is of, beside the names of facts."""
 _FactKey = tuple[bool, str, str, str]
 """(Whether it is about a machine, name, what, kind of a finding)."""
 _SERVER_FACTS = ("engine", "version", "model")
@@ -402,7 +419,7 @@ def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
     """Yield what a report says changes of: states, limits, identities, findings without alerts, if known."""
     for server in snapshot.backends:
         limit = server.limited_by
-        facts = {"state": server.state.value, **{name: getattr(server, name) for name in _SERVER_FACTS}}
+        facts = {STATE: server.state.value, **{name: getattr(server, name) for name in _SERVER_FACTS}}
         if limit is not None and limit.kind is not LimitKind.UNKNOWN:
             facts["limited by"] = limit.kind.value
         yield from (((False, server.name, name, ""), fact) for name, fact in facts.items() if fact)
@@ -499,7 +516,7 @@ def read_moment(
         for part in parts:
             _replay_part(player, collector, *part, warm_up_s=_EVENT_WARM_UP_S)
     _replay_part(player, collector, detail, end, warm_up_s=WARM_UP_S)
-    marks, sweeps, dropped = _read_beside_polls(recording, Span(detail, end))
+    marks, sweeps, dropped = _read_beside_polls(recording, detail, end)
     readings = Readings(
         source,
         recording.frame_before(end).head.version or None,
@@ -563,32 +580,47 @@ def _parts_around_events(
 
 
 def _read_beside_polls(
-    recording: Recording, span: Span
+    recording: Recording, start: datetime, end: datetime
 ) -> tuple[list[tuple[datetime, str]], list[SweepSpan], int]:
-    """Return the (marks, sweeps, number of dropped items) in a time range of a recording."""
+    """Return the (marks, sweeps, number of dropped items) from `start` to `end` of a recording.
+
+    Sweeps that ran at `start` are among them, if they began or were shown in the `WARM_UP_S` seconds before.
+    """
     marks, sweeps, dropped = list[tuple[datetime, str]](), list[SweepSpan](), 0
-    for record in records_in(recording, span):
+    read = Span(start - timedelta(seconds=WARM_UP_S), end)
+    for record in records_in(recording, read):
         wall = record.instant.wall
-        if not span.holds(wall):
+        if not read.holds(wall):
             continue
-        if record.kind == Kind.LAG and isinstance(count := record.fields.get("dropped"), int):
-            dropped += count
-        elif record.kind == Kind.MARK:
-            marks.append((wall, clean(record.fields.get("word", ""), 200)))
-        elif record.kind == Kind.SWEEP:
+        if record.kind == Kind.SWEEP:
             _add_to_sweeps(sweeps, wall, record.fields)
-        elif record.kind == Kind.SWEEP_VIEW and sweeps:
-            sweeps[-1] = replace(sweeps[-1], words=_sweep_words(record) or sweeps[-1].words)
-    return marks, sweeps, dropped
+        elif record.kind == Kind.SWEEP_VIEW:
+            _add_view_to_sweeps(sweeps, record, read)
+        elif wall >= start and record.kind == Kind.MARK:
+            marks.append((wall, clean(record.fields.get("word", ""), 200)))
+        elif wall >= start and record.kind == Kind.LAG:
+            count = record.fields.get("dropped")
+            dropped += count if isinstance(count, int) else 0
+    return marks, [sweep for sweep in sweeps if sweep.end is None or sweep.end >= start], dropped
 
 
-def _sweep_words(record: Record) -> str | None:
-    """Return title and outcome of the sweep in `record`, a view of a sweep; None if it shows no sweep."""
+def _add_view_to_sweeps(sweeps: list[SweepSpan], record: Record, read: Span) -> None:
+    """Give the last sweep the words of the view in `record`; add one that began before the span `read`."""
     try:
         view = sweep_of(record)
     except RecordError:
-        return None
-    return None if view is None else f"{view.title}: {view.words}"
+        return
+    if view is None:
+        return
+    if (
+        not sweeps
+        and view.started_at is not None
+        and not view.status.over
+        and not read.holds(view.started_at)
+    ):
+        sweeps.append(SweepSpan(view.started_at, None, ""))
+    if sweeps:
+        sweeps[-1] = replace(sweeps[-1], words=f"{view.title}: {view.words}")
 
 
 def _add_to_sweeps(sweeps: list[SweepSpan], wall: datetime, fields: Mapping[str, object]) -> None:
@@ -630,7 +662,9 @@ def moment_of(last: Picture, past: Past | None = None) -> Moment:
         sweep = picture.sweep
         if sweep is not None:
             started = sweep.started_at or picture.wall
-            sweeps[started] = SweepSpan(started, None, f"{sweep.title}: {sweep.words}")
+            ended_at = picture.wall if sweep.status.over else None
+            before = sweeps.get(started, SweepSpan(started, ended_at, ""))
+            sweeps[started] = SweepSpan(started, before.end or ended_at, f"{sweep.title}: {sweep.words}")
     return replace(collector.moment(sweeps=sweeps.values()), omission=omission(last.snapshot, _BESIDE))
 
 

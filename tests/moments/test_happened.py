@@ -11,13 +11,29 @@ from msgspec.structs import replace
 
 from sparktop.cli import main
 from sparktop.model.event import Event, Finding, Phase, Severity
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity
-from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, NodeView, Snapshot
+from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, Loading, NodeView, Snapshot
+from sparktop.model.sweep import SweepStatus, SweepView
+from sparktop.model.targets import BackendTarget, Watch
 from sparktop.moments.happened import PAGE_LINES, compare_minutes, pivot, share_words, what_happened
-from sparktop.moments.moment import BACKEND, NODE, Collector, FactChange, Moment, Readings, SweepSpan
+from sparktop.moments.moment import (
+    BACKEND,
+    NODE,
+    Collector,
+    FactChange,
+    Moment,
+    Readings,
+    SweepSpan,
+    read_moment,
+)
 from sparktop.moments.page import happened_screen
 from sparktop.moments.report import moment_report
 from sparktop.panels.parts.text import row_text
+from sparktop.recording.player import Recording, Span
+from sparktop.recording.recorder import Recorder
+from sparktop.store import SourceKey, Store
 from sparktop.store.event_log import condition_label
 from stage.rehearsal import Rehearsal
 from tests.moments.conftest import OUTAGE_S, Recorded, wall
@@ -257,6 +273,57 @@ def test_the_headline_has_the_cause_first_and_the_figure_that_moved_most() -> No
     assert "`proxy`: strategy: least-busy → round-robin; `a`: kv-full" in moment_report(
         changed, "md", at=at(300)
     )
+
+
+def test_a_start_under_way_is_a_cause_until_the_server_answers() -> None:
+    """It began before the span: dated as its process began; afterwards, and of an idle server, it is none."""
+    loads = BackendView("a", "http://a", "g", state=BackendState.LOADING, age_s=0.1, loading=Loading(400.0))
+    collector = Collector(BEGAN, at(600))
+    node = NodeView("n", "local", age_s=0.1)
+    for second in range(0, 601, 5):
+        server = loads if second < 400 else replace(loads, state=BackendState.IDLE, loading=None)
+        collector.add(snapshot(float(second), server=server, node=node))
+    found = replace(collector.moment(), events=(event(300, "kv-full", "b"), event(550, "kv-full", "b")))
+    lines, _ = what_happened(found)
+    assert [(one.at, one.until, one.words) for one in lines[:1]] == [(at(-400), at(400), "state: loading")]
+    assert "**09:05:00 `a`: state: loading; `b`: kv-full" in moment_report(found, "md", at=at(300))
+    assert "**09:09:10 `b`: kv-full of b" in moment_report(found, "md", at=at(550))
+    told = replace(event(30, "state/loading"), severity=Severity.INFO, message="loading (was idle)")
+    later = moment(told, event(300, "kv-full", "b"), event(310, "restarted"))
+    assert "**09:05:00 `a`: loading (was idle); `b`: kv-full" in moment_report(later, "md", at=at(300))
+
+
+def record_sweeps(path: Path) -> None:
+    """Record half an hour: a sweep from 100 s to 300 s; another, which the screen shows, from 400 s on."""
+    second, watch = 0, Watch(backends=(BackendTarget("a", "http://127.0.0.1:1"),))
+    recorder = Recorder(watch, next_path=lambda _: path)
+    store = Store(watch, clock=lambda: float(second), now=lambda: at(second), journal=recorder)
+    recorder.start(store)
+    for second in range(0, 1801, 10):
+        store.accept(SourceKey.backend("a"), Failure(FailureKind.REFUSED, "gone", float(second)), 1.0)
+        if second in {100, 400}:
+            store.begin_own_load(frozenset({"a"}))
+        if second == 300:
+            store.end_own_load(frozenset({"a"}))
+        if second > 400:
+            view = SweepView("quick", SweepStatus.RUNNING, "c = 4", started_at=at(400))
+            recorder.sweep(Instant(float(second), at(second)), view)
+        store.judge()
+    recorder.stop("quit")
+
+
+def test_a_sweep_that_began_before_the_page_is_on_it_while_it_runs(tmp_path: Path) -> None:
+    """One that had ended is not; one whose begin is not read is known by what the screen showed of it."""
+    record_sweeps(tmp_path / "a.rec.zst")
+    recording, starts = Recording([tmp_path / "a.rec.zst"]), {}
+    for second in (200, 350, 1500):
+        found = read_moment(recording, Span(at(second), at(second + 40)))
+        starts[second] = [one.start for one in found.sweeps]
+        text = moment_report(found, "md", at=at(second + 20))
+        assert ("`sweep`" in text) is bool(found.sweeps)
+    recording.close()
+    assert starts == {200: [at(100)], 350: [], 1500: [at(400)]}
+    assert "**09:25:20 `sweep`: quick: c = 4" in text
 
 
 @pytest.mark.parametrize(
