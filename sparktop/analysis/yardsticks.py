@@ -25,6 +25,7 @@ from sparktop.model.yardsticks import (
     FLAGS,
     LIMIT,
     PUBLISHED,
+    YARDSTICK_KEYS,
     YARDSTICK_WORDS,
     YARDSTICKS,
     PastSetup,
@@ -260,7 +261,6 @@ _OLD_S = 60 * 86400.0
 """A best of a setup that has not served for so long is not held against a server."""
 _HELD_UP = {THROTTLED, SLOW_CLOCK, SLOW_STEPS}
 """States of a machine that explain slow steps, and say so themselves."""
-_ROWS = {BEST: "own best", PUBLISHED: "published", LIMIT: "limit"}
 
 
 class Yardsticks:
@@ -365,11 +365,11 @@ def _rate_findings(view: BackendView, steady: SteadyLoad, tps: float, before: fl
         )
     if not (said := words(sticks)):
         return
-    rows = [(_ROWS[stick.name], stick.words) for stick in sticks]
+    rows = [(YARDSTICK_KEYS[stick.name].replace("_", " "), stick.words) for stick in sticks]
     values: dict[str, float | str | None] = {"generation_tps": tps, "running": steady.running}
     for stick in sticks:
-        name = _ROWS[stick.name].replace(" ", "_")
-        values |= {f"{name}_tps": stick.tps, f"{name}_percent": stick.percent}
+        key = YARDSTICK_KEYS[stick.name]
+        values |= {f"{key}_tps": stick.tps, f"{key}_percent": stick.percent}
     measured = f"{tps:.1f} tok/s at {steady.running:.0f} running"
     yield Finding(YARDSTICKS, view.name, said, evidence=(("gives", measured), *rows), values=values)
 

@@ -22,6 +22,8 @@ YARDSTICK_WORDS: Mapping[str, str] = MappingProxyType(
     {BEST: BEST, PUBLISHED: "the best published rate", LIMIT: "the bandwidth limit"}
 )
 """Each yardstick as a sentence names it, by its name in files."""
+YARDSTICK_KEYS = MappingProxyType({BEST: "own_best", PUBLISHED: "published", LIMIT: "limit"})
+"""How names of its figures begin, as in "own_best_percent"; with a space, "own best", its short name."""
 MOST_SETUPS, MOST_BESTS = 6, 24
 """Setups of one server and model, and batches of each, that are kept: the newest."""
 

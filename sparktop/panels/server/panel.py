@@ -14,6 +14,7 @@ from sparktop.model.balance import Balance, balance_cost
 from sparktop.model.event import Progress
 from sparktop.model.failure import Failure
 from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, minutes
+from sparktop.model.yardsticks import YARDSTICK_KEYS
 from sparktop.panels.parts.figures import (
     LIVE,
     START_KINDS,
@@ -380,14 +381,6 @@ def _trouble_note(view: BackendView) -> Row:
     return finding_note(view.findings)
 
 
-_YARDSTICKS = (
-    ("own_best_percent", "own best"),
-    ("published_percent", "published"),
-    ("limit_percent", "limit"),
-)
-"""Each yardstick by the name of its value in the finding, as narrow places name it."""
-
-
 def footnote(view: BackendView, *, on_board: bool = False, room: int | None = None) -> tuple[Row, Row]:
     """Return the texts of the frame's lower edge: (for the left, for the right).
 
@@ -448,9 +441,11 @@ def _limit_notes(view: BackendView, limit: Limit, finding: Row, room: int | None
     """
     note, beside = limit_note(limit), finding
     if room is not None and finding and row_width([*note, *finding]) > room:
-        shares = [(view.yardsticks.get(name), words) for name, words in _YARDSTICKS]
+        shares = {key: view.yardsticks.get(f"{key}_percent") for key in YARDSTICK_KEYS.values()}
         yardsticks = " · ".join(
-            f"{share:.0f} % of {words}" for share, words in shares if isinstance(share, float)
+            f"{share:.0f} % of {key.replace('_', ' ')}"
+            for key, share in shares.items()
+            if isinstance(share, float)
         )
         if yardsticks:
             note, beside = _limit_beside_yardsticks(limit, yardsticks, room), []

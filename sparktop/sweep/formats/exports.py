@@ -13,7 +13,7 @@ from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep import MarkKind
 from sparktop.model.text import clean, spreadsheet_text
-from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED
+from sparktop.model.yardsticks import YARDSTICK_KEYS
 from sparktop.sweep.compare.series import Series
 from sparktop.sweep.result.level import run_shares
 from sparktop.sweep.result.results import (
@@ -147,7 +147,7 @@ def _level_fields(
     yield "padding_percent", level.padding_percent
     yield "roofline_percent", level.roofline_percent
     yardsticks = {yardstick.name: yardstick for yardstick in level.yardsticks}
-    for name, column in ((BEST, "own_best"), (PUBLISHED, "published"), (LIMIT, "limit")):
+    for name, column in YARDSTICK_KEYS.items():
         yield from _fields(f"{column}_", yardsticks.get(name), ("tps", "percent"))
     yield "joules_per_token", level.joules_per_token
     beside = level.beside

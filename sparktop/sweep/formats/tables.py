@@ -27,7 +27,7 @@ from sparktop.model.judgement import (
 from sparktop.model.load import Level, LoadKind, LoadPoint
 from sparktop.model.statistics import value_of_range
 from sparktop.model.sweep import MarkKind, Value
-from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED, YARDSTICK_WORDS
+from sparktop.model.yardsticks import LIMIT, PUBLISHED, YARDSTICK_KEYS, YARDSTICK_WORDS
 from sparktop.report.document.document import Cell, Grid, Untrusted
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.ratio import ratio_of
@@ -292,7 +292,7 @@ class Columns(Struct, frozen=True):
     title: str
     columns: tuple[Column, ...]
     notes: bool = False
-    """True to put the server's messages about refused prompt lengths, and the roofline, below the table."""
+    """True to put the server's messages about refused prompt lengths, and sources, below the table."""
 
     def grid(self, target: TargetResult, title: str) -> Grid:
         """Return the table of a target's levels under the heading `title`.
@@ -308,11 +308,7 @@ class Columns(Struct, frozen=True):
             )
             for level in levels
         )
-        notes = (
-            (*_refusal_lines(levels), *_roofline_line(levels), *_yardstick_lines(levels))
-            if self.notes
-            else _meaning_lines(shown)
-        )
+        notes = (*_refusal_lines(levels), *_yardstick_lines(levels)) if self.notes else _meaning_lines(shown)
         left = {number for number, column in enumerate(shown, start=1) if column.head == "Remarks"}
         return Grid(title, ("Load", *(column.head for column in shown)), rows, frozenset({0, *left}), notes)
 
@@ -373,21 +369,6 @@ def _refusal_lines(levels: Sequence[LevelResult]) -> Iterator[str]:
     for pp, words in sorted(refused, key=str):
         length = "" if pp is None else f" {pp:,} in:"
         yield f"❌{length} {code(words or '')}"
-
-
-def _roofline_line(levels: Sequence[LevelResult]) -> Iterator[str]:
-    """Yield a line on the roofline: the tokens/s that the memory bandwidth allows a single request.
-
-    Yield nothing if the roofline is unknown.
-    """
-    rooflines = [
-        (level.decode_tps.mean, level.roofline_percent)
-        for level in levels
-        if level.decode_tps is not None and level.roofline_percent
-    ]
-    if rooflines:
-        decode, percent = rooflines[0]
-        yield f"Roofline: {100 * decode / percent:.0f} tok/s for one request alone"
 
 
 def _yardstick_lines(levels: Sequence[LevelResult]) -> Iterator[str]:
@@ -474,13 +455,14 @@ def _marks_text(level: LevelResult) -> str:
 _PERCENT = "{:.0f} %"
 
 
-def _yardstick(head: str, name: str) -> Column:
-    """Return the column of a level's decode rate in percent of the yardstick `name`."""
-    return _column(
-        head,
-        lambda level: next((stick.percent for stick in level.yardsticks if stick.name == name), None),
-        _PERCENT.format,
-    )
+def _yardstick(name: str) -> Column:
+    """Return the column of a level's decode rate in percent of a yardstick; old files have the limit only."""
+
+    def percent(level: LevelResult) -> float | None:
+        old = {LIMIT: level.roofline_percent}
+        return ({stick.name: stick.percent for stick in level.yardsticks} or old).get(name)
+
+    return _column(f"Of {YARDSTICK_KEYS[name].replace('_', ' ')}", percent, _PERCENT.format)
 
 
 TABLES: Sequence[Columns] = (
@@ -557,10 +539,7 @@ TABLES: Sequence[Columns] = (
             _column("Requests", lambda level: None if level.error else level.requests.ok),
             _column("Failed", lambda level: level.requests.failed or None, str),
             _column("Padding", lambda level: level.padding_percent, _PERCENT.format),
-            _column("Roofline", lambda level: level.roofline_percent, _PERCENT.format),
-            _yardstick("Of own best", BEST),
-            _yardstick("Of published", PUBLISHED),
-            _yardstick("Of limit", LIMIT),
+            *map(_yardstick, YARDSTICK_KEYS),
             _column(
                 "J/token",
                 lambda level: level.joules_per_token,

@@ -34,6 +34,7 @@ from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import LimitKind
 from sparktop.model.statistics import P95_FROM, quantile, value_of
 from sparktop.model.targets import ModelFacts
+from sparktop.model.yardsticks import LIMIT
 from sparktop.store import Reading, SourceKey
 from sparktop.store.sources import SourceKind
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, ratio_of
@@ -299,6 +300,8 @@ class LevelRecord(Struct, eq=False):
         made = with_servers(made, self.plan, self.prepared.kv_capacity_tokens, grown)
         measured, context = self._measured_growth(), self.prepared.max_model_len
         made = with_replay(made, self.plan, traces, spans, context, measured, is_cut=not self.runs)
+        compared, is_alone = self._compare_with_yardsticks(made), self.level.point == concurrency_point(1)
+        of_limit = (side.percent for side in compared if is_alone and side.name == LIMIT)
         made = made.model_copy(
             update={
                 "served_by": served,
@@ -311,8 +314,8 @@ class LevelRecord(Struct, eq=False):
                 },
                 "hardware": facts.hardware,
                 "padding_percent": self._padding_percent(models),
-                "roofline_percent": self._roofline_percent(made),
-                "yardsticks": self._compare_with_yardsticks(made),
+                "roofline_percent": next(of_limit, None),
+                "yardsticks": compared,
                 "balance": self._router_side(log, events, made),
                 "context": context_part(self.level, self.contexts, self.traces, self._measured_growth()),
                 "left": self.left,
@@ -443,16 +446,6 @@ class LevelRecord(Struct, eq=False):
         batch = self.most_in_flight
         graph = min((size for size in sizes if size >= batch), default=None)
         return None if graph is None else _PERCENT * (graph - batch) / graph
-
-    def _roofline_percent(self, made: LevelResult) -> float | None:
-        """Return the decode rate in percent of the maximum that the memory bandwidth allows.
-
-        None at a concurrency other than 1, or if the decode rate or this maximum is unknown.
-        """
-        limit = self.prepared.roofline_tps
-        if self.level.point != concurrency_point(1) or made.decode_tps is None or not limit:
-            return None
-        return _PERCENT * made.decode_tps.mean / limit
 
     def _compare_with_yardsticks(self, made: LevelResult) -> tuple[YardstickSide, ...]:
         """Return what the decode rate is compared with; empty if nothing of it is known.

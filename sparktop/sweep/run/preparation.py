@@ -69,9 +69,6 @@ class PreparedTarget(Struct, frozen=True):
     """Tokens for which the KV caches of all its servers have space; None if one does not report it."""
     capture_sizes: tuple[int, ...] | None = None
     """Batch sizes for which the target's only server captured a CUDA graph; None if unknown."""
-    roofline_tps: float | None = None
-    """Maximum decode rate of a single request in tokens/s that the memory bandwidth allows; None if
-    unknown."""
     yardstick_basis: YardstickBasis = YardstickBasis()
     """What its decode rates are compared with, as known before the sweep."""
     names: BackendNames | None = None
@@ -283,7 +280,6 @@ def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Sn
         max_model_len=reported_context(views, ()),
         kv_capacity_tokens=sum_if_all_known(view.kv_capacity_tokens for view in views),
         capture_sizes=None if only is None else only.capture_sizes,
-        roofline_tps=None if only is None else only.roofline_tps,
         yardstick_basis=_yardstick_basis(views),
         names=_backend_names(target, snapshot) if asks.router else None,
         mdns=is_mdns(target.url),

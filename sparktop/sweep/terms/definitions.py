@@ -161,7 +161,6 @@ TERMS = {
     "std": "standard deviation over runs",
     "Ratio": "standard deviation of the second target's runs / that of the first's",
     "Padding": "share of a batch that is computed for nothing: it runs in the next larger CUDA graph",
-    "Roofline": "decode of one request alone / what the memory bandwidth allows it",
     "Of own best": "decode / the best of the server itself, of its version and options, at this concurrency",
     "Of published": "decode / the highest that a table has for model, engine, machine and concurrency",
     "Of limit": "decode / memory bandwidth x tokens of a step / bytes of weights that it reads",

@@ -549,8 +549,6 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     for name, side in level.hardware.items():
         yield name, _node_words(side)
     yield from (("Compared", _yardstick_words(yardstick)) for yardstick in level.yardsticks)
-    if not level.yardsticks and level.roofline_percent is not None:
-        yield "Roofline", f"{level.roofline_percent:.0f} % of what the memory bandwidth allows one request"
     if level.padding_percent is not None:
         yield "Padding", f"{level.padding_percent:.1f} % of the batch is computed for nothing"
 

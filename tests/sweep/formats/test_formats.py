@@ -448,7 +448,7 @@ def test_the_report_defines_the_words_of_its_tables() -> None:
         update={"padding_percent": 37.5, "roofline_percent": 52.0, "validity": doubt}
     )
     text = report.sweep_markdown(made_sweep(("a", [told]), ("b", [made_level()])))
-    for term in ("std", "Ratio", "Padding", "Roofline", "Remarks"):
+    for term in ("std", "Ratio", "Padding", "Of limit", "Remarks"):
         assert f"\n- {term}: " in text
     bare = report.sweep_markdown(made_sweep(("a", [made_level(runs=1)])))
     assert not [term for term in TERMS if f"\n- {term}: " in bare]
