@@ -28,6 +28,11 @@ class BalanceWord(StrEnum):
         """Whether the verdict calls for action: OSCILLATING, STARVED or UNEVEN."""
         return self in {BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN}
 
+    @property
+    def said(self) -> str:
+        """The verdict for readers: the servers of an "idle" group may be busy."""
+        return "nothing to split" if self is BalanceWord.IDLE else self.value
+
 
 _WORTH_PERCENT = 1.0
 """Lost token throughput below this percentage is not mentioned."""
@@ -353,14 +358,14 @@ class Balance(Struct, frozen=True):
     def title(self) -> str:
         """The announced verdict in words: of "unknown" for lack of requests, that these are too few."""
         few = self.too_few and self.word is BalanceWord.UNKNOWN is self.word_now
-        return f"{BalanceWord.UNKNOWN.value}, too few requests" if few else self.word.value
+        return f"{self.word.said}, too few requests" if few else self.word.said
 
     @property
     def doubt(self) -> str:
-        """The newest window's verdict, where another one is announced: ", perhaps balanced"; else ""."""
+        """The newest window's verdict, where another one is announced: ", now perhaps balanced"; else ""."""
         if self.word_now is BalanceWord.UNKNOWN and self.word is not BalanceWord.UNKNOWN:
             return ", unknown now"
-        return "" if self.word is self.word_now else f", perhaps {self.word_now.value}"
+        return "" if self.word is self.word_now else f", now perhaps {self.word_now.said}"
 
     @property
     def unrouted(self) -> str:

@@ -87,7 +87,7 @@ STATES: Mapping[BackendState, Explained] = {
     ),
     BackendState.QUEUEING: Explained(
         f"requests waited for {100 * _STATE.queueing_share:.0f} % of {_WINDOW} or more",
-        "look at what it is limited by; a router may have idle backends",
+        "look at what it is limited by; other backends of its router may have free slots",
     ),
     BackendState.STALE: Explained(
         "its newest sample through a Prometheus is older than two and a half scrapes (at least 30 s), or it "
@@ -162,7 +162,7 @@ LIMITS: Mapping[LimitKind, Explained] = {
 }
 """What a server would need more of to generate more tokens per second."""
 
-BALANCE: Mapping[BalanceWord, Explained] = {
+BALANCE: Mapping[str, Explained] = {
     BalanceWord.OSCILLATING: Explained(
         "the load swings from one backend to another, more than chance would have it",
         "simple-shuffle or round-robin instead of least-busy; w shows period and evidence",
@@ -178,7 +178,7 @@ BALANCE: Mapping[BalanceWord, Explained] = {
     BalanceWord.BALANCED: Explained(
         "none of these; so are loads that differ within chance, as by random routing"
     ),
-    BalanceWord.IDLE: Explained("fewer requests than backends: nothing to split between them"),
+    BalanceWord.IDLE.said: Explained("on average fewer requests than backends, however busy these are"),
     BalanceWord.UNKNOWN: Explained(
         "too few samples yet, too few requests, or sampled too seldom to see a swing: it says which",
         "through Prometheus: enter on the balance polls the servers directly",

@@ -368,7 +368,7 @@ def balances(snapshot: Snapshot) -> Table:
     """
     differ = any(balance.word is not balance.word_now for balance in snapshot.balance)
     now: Filled[Balance] = (
-        word("now", lambda judged: judged.word_now.value)
+        word("now", lambda judged: judged.word_now.said)
         if differ
         else figure(
             "lead changes/min",
@@ -384,7 +384,7 @@ def balances(snapshot: Snapshot) -> Table:
         snapshot.balance,
         name("group", lambda judged: judged.group),
         (Column("router", Kind.NAME), _router_words),
-        word("balance", lambda judged: UNKNOWN if awaits_announcement(judged) else judged.word.value),
+        word("balance", lambda judged: UNKNOWN if awaits_announcement(judged) else judged.word.said),
         now,
         figure(
             "since",
@@ -898,7 +898,7 @@ def groups_table(snapshot: Snapshot) -> Table:
         figure("wait", lambda group: cell.total(group.waiting, cell.count)),
         figure("KV %", lambda group: cell.percent(group.kv_percent)),
         figure("TTFT p95", lambda group: cell.duration(group.ttft_p95_s)),
-        word("balance", lambda group: UNKNOWN if group.balance is None else group.balance.word.value),
+        word("balance", lambda group: UNKNOWN if group.balance is None else group.balance.word.said),
         word("states", lambda group: _counted_states(group.states)),
     )
     states = [node.state for node in wall.nodes] if wall else []

@@ -315,10 +315,10 @@ def _balance_words(balance: Balance) -> str:
     If no verdict is announced yet, return the verdict on the newest time window.
     """
     if tables.awaits_announcement(balance):
-        return f"{balance.word_now.value} in the newest window, not announced yet"
+        return f"{balance.word_now.said} in the newest window, not announced yet"
     if balance.word is balance.word_now:
         return balance.title
-    return f"{balance.word.value} (newest window: {balance.word_now.value})"
+    return f"{balance.word.said} (newest window: {balance.word_now.said})"
 
 
 _WIDEST_NAME = 24

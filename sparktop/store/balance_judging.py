@@ -105,7 +105,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     if _may_be_uneven(balance) and not scrapes:
         longer = max(min(since, at - MANY_S), watch.judged_from_s)
         balance = judge(replace(load, tracks=_tracks(group, longer, blamed)), at)
-    counts = _arrivals(group.members, balance, at)
+    counts = _arrivals(group.members, balance, at, errors)
     balance, weights = _judge_with_weights(balance, load, group, at, counts)
     balance = weigh_requests(balance, request_shares(counts, weights))
     balance = replace(
@@ -152,24 +152,23 @@ def _judge_with_weights(
     """
     weights = _known_weights(group, balance.backends)
     if weights is not None:
-        said = f"weights {ratio_text(weights)}, as the router has them"
+        said = f"judged by the router's weights, {ratio_text(weights)}"
         return _judge_by_parts(balance, load, at, said), weights
     if balance.word_now not in {BalanceWord.STARVED, BalanceWord.UNEVEN} or not are_unequal(counts):
         return balance, None
     if not is_steady(_requests_by_piece(group.members, balance, at, balance.window_s)):
         return balance, None
-    steady = f"steady {ratio_text(counts)}"
+    steady = f"requests are split at a steady {ratio_text(counts)}"
     since = min((member.log.since for member in group.members if member.name in balance.backends), default=at)
     if at - since >= MEANT_S and is_steady(_requests_by_piece(group.members, balance, at, MEANT_S)):
-        said = f"{steady} for {MEANT_S / 60:.0f} min: meant? weights under [[routers]] say so"
+        said = f"{steady} for {MEANT_S / 60:.0f} min, perhaps on purpose: weights under [[routers]] say so"
         return _judge_by_parts(balance, load, at, said), dict(counts)
     if balance.word_now is BalanceWord.STARVED:
         balance = replace(
             balance, word=BalanceWord.UNEVEN, word_now=BalanceWord.UNEVEN, also=(), cause=None, hint=None
         )
-        balance = replace(
-            balance, reasons=(f"{steady} over {balance.window_s:.0f} s: weights?", *balance.reasons)
-        )
+        said = f"{steady} for {balance.window_s:.0f} s, perhaps by weights of the router"
+        balance = replace(balance, reasons=(said, *balance.reasons))
     return balance, None
 
 
@@ -288,15 +287,19 @@ def _nearest_time(times: Sequence[float], at: float) -> float:
     return min(times[max(0, index - 1) : index + 1], key=lambda time: abs(time - at))
 
 
-def _arrivals(members: Sequence[Member], balance: Balance, at: float) -> dict[str, float]:
+def _arrivals(
+    members: Sequence[Member], balance: Balance, at: float, errors: Mapping[str, float]
+) -> dict[str, float]:
     """Return the requests that each judged backend received in the time window of `balance`, by name.
 
-    The result is empty if one of these backends does not count its requests.
+    The result is empty if one of these backends does not count its requests, or more of them failed than are
+    counted: then those that ended early are missing.
     """
     judged = [member for member in members if member.name in balance.backends]
     reported = {member.name: member.log.arrivals_since(at - balance.window_s) for member in judged}
     counts = {name: count for name, count in reported.items() if count is not None}
-    return counts if len(counts) == len(reported) else {}
+    is_whole = len(counts) == len(reported) and sum(errors.values()) <= sum(counts.values())
+    return counts if is_whole else {}
 
 
 def _with_affinity(balance: Balance, group: JudgedGroup) -> Balance:
@@ -311,7 +314,7 @@ def _with_affinity(balance: Balance, group: JudgedGroup) -> Balance:
     if balance.word_now is not BalanceWord.UNEVEN or max(reported.values(), default=0.0) < _AFFINITY_PERCENT:
         return balance
     named = " · ".join(f"{name} {percent:.0f} %" for name, percent in reported.items())
-    reason = f"prefix-cache hits: {named}; a router that follows prefixes skews on purpose"
+    reason = f"prefix-cache hits: {named}; a router that follows prefixes is uneven on purpose"
     return replace(balance, reasons=(*balance.reasons, reason))
 
 
@@ -327,8 +330,9 @@ def _with_router(balance: Balance, counted: RouterSample | None) -> Balance:
         (counted.cooldowns or 0.0, "cooldowns"),
         (counted.refusals or 0.0, "requests that it refused itself"),
     )
-    said = " and ".join(f"{number:.0f} {what}" for number, what in parts if number > 0)
-    return replace(balance, reasons=(*balance.reasons, f"the router counts {said}")) if said else balance
+    said = " and ".join(f"{number:,.0f} {what}" for number, what in parts if number > 0)
+    reason = f"meanwhile the router counted {said}"
+    return replace(balance, reasons=(*balance.reasons, reason)) if said else balance
 
 
 def verdict_event(before: BalanceWord, balance: Balance, when: Instant, bad_s: float | None) -> Event | None:
@@ -343,7 +347,7 @@ def verdict_event(before: BalanceWord, balance: Balance, when: Instant, bad_s: f
     if begins:
         said = f"{before} becomes {balance.word}" if before.bad else f"{balance.word} begins"
     else:
-        said = f"{before} ends, now {balance.word}"
+        said = f"{before} ends, now {balance.word.said}"
     said += "".join(f": {reason}" for reason in balance.reasons[:1])
     if begins:
         said += f"; {balance.hint}" if balance.hint else ""

@@ -270,16 +270,18 @@ class LoadLog:
         return failed + (aborted if aborted >= ABORTS_THAT_COUNT * counted["finished"] else 0.0)
 
     def arrivals_since(self, since: float) -> float | None:
-        """Return the number of requests that arrived from `since` on; None if ended requests are not counted.
+        """Return the number of requests that arrived from `since` on; None if not all that ended are counted.
 
-        This is the number of requests that ended, plus the growth of the number running or waiting.
+        This is the number of requests that ended, plus the growth of the number running or waiting. vLLM does
+        not count requests whose clients hung up.
         """
         ended = self.growth_since("finished", since)
         if ended is None:
             return None
         kept = self.history()
         gauges = [gauge.ends(since) or (0.0, 0.0) for gauge in (kept.running, kept.waiting)]
-        return max(0.0, ended + sum(last - first for first, last in gauges))
+        arrived = ended + sum(last - first for first, last in gauges)
+        return arrived if arrived >= 0 else None
 
     def requests_now(self) -> float | None:
         """Return the requests running and waiting in the newest sample; None if they are not reported."""

@@ -120,7 +120,7 @@ class Through:
             await self._poll(sources, slowest_ms)
             # Samples of a Prometheus cannot confirm what a closer look found: it is kept as an event.
             if (balance := self._balance_of(group)) is not None:
-                message = f"closer look at {group} ended: {balance.word.value}"
+                message = f"closer look at {group} ended: {balance.word.said}"
                 self._store.note(group, clean("; ".join((message, *balance.reasons[:1])), 300))
         finally:
             self._looking = False

@@ -53,6 +53,15 @@ def test_a_server_that_knows_no_reasons_tells_no_errors() -> None:
     assert log.counts_since(0.0) == {"finished": 4}
 
 
+@pytest.mark.parametrize(("ended", "running", "arrived"), [(50.0, 10.0, 20.0), (5.0, 1.0, None)])
+def test_requests_that_vanish_uncounted_leave_the_arrivals_unknown(
+    ended: float, running: float, arrived: float | None
+) -> None:
+    """Requests whose clients hung up are not counted by vLLM: fewer than none cannot have arrived."""
+    log = logged(page(0, running=40.0), page(ended, running=running))
+    assert log.arrivals_since(0.0) == arrived
+
+
 def test_the_median_life_is_of_all_backends_together() -> None:
     """Three quarters lived 3.6 s, the others 12 s: from merged buckets it lies in that of the many."""
     quick = logged(page(life=lives(0, 3.6)), page(life=lives(60, 3.6)))

@@ -598,7 +598,7 @@ def _why_lost_is_unknown(
         return "the split is uneven on purpose"
     if not some:
         return "there is no load"
-    return "the backends differ in speed" if len(pace.own) > 1 else "step time by batch size not known yet"
+    return "the backends differ in speed" if len(pace.own) > 1 else "step times are not known yet"
 
 
 def _rhythm_says_most(swing: Swing | None, met: frozenset[str]) -> bool:

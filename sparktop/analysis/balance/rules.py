@@ -326,12 +326,11 @@ class RequestShares(Struct, frozen=True):
         enough = self.requests >= FEWEST_REQUESTS
         return enough and self.chance <= CHANCE_LIMIT and self.odds >= ODDS_LIMIT
 
-    @property
-    def sentence(self) -> str:
-        """A sentence on the backend `most`: its part of the requests, their number, and its fair part."""
+    def sentence(self, window_s: float) -> str:
+        """Return what the backend `most` got of the requests of `window_s` seconds, and its fair part."""
         return (
-            f"{self.most} got {100 * self.shares[self.most]:.0f} % of the requests "
-            f"({self.counts[self.most]} of {self.requests}; its share is {100 * self.fair:.0f} %)"
+            f"{self.most} got {100 * self.shares[self.most]:.0f} % of the requests of {window_s:.0f} s "
+            f"({self.counts[self.most]:,} of {self.requests:,}; its share is {100 * self.fair:.0f} %)"
         )
 
 
@@ -399,7 +398,7 @@ def weigh_requests(balance: Balance, shares: RequestShares | None, *, all_told: 
     )
     if not shares.uneven or balance.router is None:
         return updated
-    word, said = balance.word_now, shares.sentence
+    word, said = balance.word_now, shares.sentence(balance.window_s)
     reasons = (*balance.reasons[: _FIRST - 1], said, *balance.reasons[_FIRST - 1 :])
     if word in {BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN}:
         return replace(updated, reasons=reasons)
@@ -646,8 +645,8 @@ def rhythm_checks(balance: Balance) -> tuple[Check, ...]:
             "rhythm score",
             swing.score,
             least,
-            "the score says how clearly one period repeats; chance alone stays at 0 or below (4999 of 5000 "
-            f"times){raised and f'; more is needed here, as {raised}'}",
+            "the score says how clearly one period repeats; chance alone gives more than 0 once in 5,000 "
+            f"times{raised and f'; more is needed here, as {raised}'}",
             digits=1,
             but=_first_unmet(
                 (returns, "loads do not come back after a period"),
@@ -666,7 +665,7 @@ def _why_more_is_needed(balance: Balance) -> str:
         (arrivals is None or arrivals.spread >= DEALT_SPREAD, "requests are split as by chance"),
         (bool(balance.e2e_s), "the E2E is not known"),
         (not comes_and_goes(balance.convoys), "the number of requests changes much"),
-        (len(balance.backends) <= PAIR, "chance moves one of several"),
+        (len(balance.backends) <= PAIR, "of several backends chance often moves one"),
         (False, "requests are few"),
     )
 
@@ -683,7 +682,7 @@ def turns_checks(balance: Balance) -> tuple[Check, ...]:
             "turning spread",
             balance.turning_spread,
             spread,
-            "the spread says how far the loads move to and fro: chance alone gives 0",
+            "the spread says how far the loads move to and fro: chance alone gives 0, a steady split less",
             digits=2,
             but=_first_unmet(
                 (turned >= least, f"turns from full to empty: {turned}, {least:g} are needed"),
@@ -827,7 +826,7 @@ def _newest_words(shares: Mapping[str, float], percent: float | None) -> str:
     added = sum(shares.values())
     if percent is None or len(shares) != PAIR or abs(added - percent) < _ROUNDED_PERCENT:
         return ""
-    return f"; the {percent:.0f} % are without the newest stretch, in which one may be taken out of service"
+    return f"; the {percent:.0f} % leave out the last seconds, in which one may be out of service"
 
 
 _ROUNDED_PERCENT = 1.0
@@ -868,9 +867,10 @@ def requests_checks(balance: Balance) -> tuple[Check, ...]:
     failed = [f"{name} {number:.0f}" for name, number in balance.errors.items() if number]
     failures = f"; failed: {' · '.join(failed[:_NAMED])}" if failed else ""
     counted = (
-        "the backends' own counts decide"
+        "not every backend counts all its requests"
         if balance.requests is None
-        else f"share of {busiest or 'none'} in {balance.requests} requests, by the backends' own counts"
+        else f"share of {busiest or 'none'} in {balance.requests:,} requests of {balance.window_s:.0f} s, "
+        "by the backends' own counts"
     )
     return (
         Check(

@@ -34,7 +34,7 @@ _FLAT_S = 120.0
 """Seconds of a window from which on an uneven load may be a drift of the counters of a router."""
 _STUCK_S = 40.0
 """Seconds without a token after which a backend is named."""
-_HERDING = "herding: requests that arrive together go to one backend, as a router on old counts sends them"
+_HERDING = "herding: requests that arrive together go to one backend, as if the router's counts were old"
 _DRIFT = (
     "counter drift: the router believes in requests that are long gone",
     "restart the proxy, or try simple-shuffle",
@@ -96,10 +96,10 @@ def reasons(
     said: list[str] = []
     word = result.word_now
     if word is BalanceWord.UNKNOWN and unknown:
-        said += [unknown, *(_loads_now(grid) if result.too_few else ())]
+        said += [unknown, *(_few_requests_sentences(result, grid) if result.too_few else ())]
     elif word is BalanceWord.IDLE:
         held = f"{_count_text(result.mean_total)} requests on average"
-        said.append(f"{held} at {len(result.backends)} backends: nothing to split")
+        said.append(f"{held} at {len(result.backends)} backends")
     elif word is BalanceWord.BALANCED:
         said += [*([] if load.prefills else _unlike_rates_sentence(grid)), _balanced_sentence(result)]
     holding = (word, *result.also)
@@ -136,34 +136,26 @@ def reasons_without_router(result: Balance, grid: LoadGrid, strategy: str | None
     if word is BalanceWord.OSCILLATING:
         pair = len(result.backends) == _PAIR
         names = " and ".join(result.backends) if pair else f"{len(result.backends)} backends"
-        every = "" if result.period_s is None else f", there and back in {short_seconds(result.period_s)}"
-        said = [f"the loads of {names} take turns{every}"]
+        said = [f"the loads of {names} take turns{_there_and_back(result)}"]
     elif word is BalanceWord.STARVED:
         said = _starved_sentences(result) or said
-    why = _NO_ROUTER if result.bypassed is None else f"by its own counts their {result.unrouted}"
+    past = result.bypassed
+    why = _NO_ROUTER if past is None else f"by {past}'s own counts their requests do not pass it"
     if result.router is not None:
         why = f"{strategy} follows keys: who asks decides which server is loaded, not the load"
     return (*said, why, *_absent_sentences(grid))
 
 
-def _loads_now(grid: LoadGrid) -> list[str]:
+def _few_requests_sentences(result: Balance, grid: LoadGrid) -> list[str]:
     """Return sentences on few requests: who has how many, and since when one is empty while others queue."""
-    names = [track.name for track in grid.tracks]
-    now = [column[-1] for column in grid.loads]
-    if any(math.isnan(load) for load in now):
-        return []
-    listed = " · ".join(f"{name} {load:.0f}" for name, load in zip(names, now, strict=True))
-    if len(names) > 4:  # noqa: PLR2004 - one line
-        listed = f"{min(now):.0f} to {max(now):.0f} each"
-    said = [f"requests now: {listed}"]
-    for name, column in zip(names, grid.loads, strict=True):
+    said = [_mean_loads_text(result)]
+    for track, column in zip(grid.tracks, grid.loads, strict=True):
         slots = 0
         while slots < len(column) and column[-1 - slots] == 0 and _waiting_in_slot(grid, -1 - slots) > 0:
             slots += 1
         if slots > 1:
-            waiting, since = _waiting_in_slot(grid, -1), _span_text(slots * grid.step_s)
-            wait = "waits" if waiting == 1 else "wait"
-            said.append(f"{name} has been empty for {since} while {waiting:.0f} {wait} elsewhere")
+            since = _span_text(slots * grid.step_s)
+            said.append(f"{track.name} had no request for {since} while some waited elsewhere")
     return said
 
 
@@ -179,9 +171,7 @@ def _cost_sentences(result: Balance) -> list[str]:
     if result.lost_percent is not None and result.lost_percent >= _WORTH_SAYING_PERCENT:
         said.append(f"about {result.lost_percent:.0f} % of throughput lost to uneven loads")
     if result.dispersion_z is not None and result.word_now is not BalanceWord.UNEVEN:
-        said.append(
-            f"the loads lie {_times_text(result.dispersion_z)} as far apart as random routing puts them"
-        )
+        said.append(_unlike_chance(result.dispersion_z))
     return said
 
 
@@ -218,7 +208,7 @@ def _unlike_rates_sentence(grid: LoadGrid) -> list[str]:
 def _free_slot_sentence(percent: float | None, window_s: float) -> list[str]:
     if percent is None or percent < _WORTH_SAYING_PERCENT:
         return []
-    return [f"in {percent:.0f} % of {_span_text(window_s)} requests waited beside a free slot elsewhere"]
+    return [f"in {percent:.0f} % of {_span_text(window_s)} requests waited although another backend had room"]
 
 
 def _absent_sentences(grid: LoadGrid) -> list[str]:
@@ -228,19 +218,24 @@ def _absent_sentences(grid: LoadGrid) -> list[str]:
 
 def _balanced_sentence(result: Balance) -> str:
     z, low, high = result.dispersion_z, *_RANDOM_Z
-    loads = " · ".join(f"{name} {_count_text(value)}" for name, value in result.mean_load.items())
-    mean = f"on average {loads if len(result.mean_load) <= 4 else _range_text(result)} requests"  # noqa: PLR2004 - one line
+    mean = _mean_loads_text(result)
     if z is None or z <= low:
         return f"even: {mean}"
-    said = f"{mean}, {_times_text(z)} as far apart as random routing puts them"
-    if z < high:
-        return f"within chance: {said}; up to {high:g} × is chance"
-    return f"no swing, no backend starved: {said}"
+    said = f"{mean}; {_unlike_chance(z)}"
+    return f"within chance (up to {high:g} ×): {said}" if z < high else f"{said}, but no swing was found"
 
 
-def _range_text(result: Balance) -> str:
+def _unlike_chance(z: float) -> str:
+    return f"the loads differ {_times_text(z)} as much as by random routing"
+
+
+def _mean_loads_text(result: Balance) -> str:
+    """Return the mean load of each backend over the judged time; of more than four, the range."""
     values = result.mean_load.values()
-    return f"{_count_text(min(values))} to {_count_text(max(values))}"
+    loads = " · ".join(f"{name} {_count_text(value)}" for name, value in result.mean_load.items())
+    if len(values) > 4:  # noqa: PLR2004 - one line
+        loads = f"{_count_text(min(values))} to {_count_text(max(values))}"
+    return f"on average {loads} requests"
 
 
 def _lead_swap_sentence(result: Balance, load: GroupLoad) -> str:
@@ -266,23 +261,26 @@ def _rhythm_sentence(result: Balance, load: GroupLoad, *, long: bool) -> str:
 
 def turns_sentence(result: Balance) -> str:
     """Return the sentence that backends fill and empty in turns."""
-    every = "" if result.period_s is None else f", there and back in {short_seconds(result.period_s)}"
     return (
-        f"loads go from half above their share to half below it, or back, {result.turns} times in "
-        f"{result.window_s:.0f} s{every}"
+        f"loads went from 50 % above their share to 50 % below it, or back, {result.turns} times in "
+        f"{result.window_s:.0f} s{_there_and_back(result)}"
     )
+
+
+def _there_and_back(result: Balance) -> str:
+    return "" if result.period_s is None else f"; there and back takes {short_seconds(result.period_s)}"
 
 
 def convoys_sentence(result: Balance) -> str:
     """Return the sentence that convoys (requests that start and end together) come and go in turns."""
     convoys = result.convoys
+    said = "requests that start together end together"
     if convoys is None:
-        return "convoys of requests come and go in turns"
-    every = "" if result.period_s is None else f", there and back in {short_seconds(result.period_s)}"
+        return said
     return (
-        f"convoys come and go in turns: {convoys.part_times} times in {_span_text(result.window_s)} one "
-        f"backend held far more than its share of half the load, {convoys.full_times} times full load was "
-        f"even{every}"
+        f"{said}: {convoys.part_times} times in {_span_text(result.window_s)}, when half of them had ended, "
+        f"most of the rest were on one backend; {convoys.full_times} times all were split evenly"
+        f"{_there_and_back(result)}"
     )
 
 

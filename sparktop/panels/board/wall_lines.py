@@ -347,7 +347,7 @@ def group_line(group: WallGroup, columns: GroupColumns, *, selected: bool = Fals
     if balance is not None and columns.verdict > _WORD:
         row += verdict_line(balance, columns.verdict)
     elif balance is not None and columns.verdict:
-        row.append((fit(balance.word.value, columns.verdict), word_role(balance)))
+        row.append((fit(balance.word.said, columns.verdict), word_role(balance)))
     return fit_row(row, columns.width)
 
 

@@ -85,7 +85,7 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
             pieces += _starved_pieces(balance, ("starves ", role))
             starved = []
         else:
-            pieces.append([label("also "), (word.value, role)])
+            pieces.append([label("also "), (word.said, role)])
     if judged:
         flips = balance.lead_changes_per_min
         if flips:
@@ -179,9 +179,10 @@ def _lost_pieces(balance: Balance) -> list[Row]:
         return []
     if not balance.lost_words:
         if balance.lost_before_percent is None or balance.lost_before_s is None:
-            return [[label("throughput lost: not known")], [label(balance.lost_unknown or "not judged")]]
+            why = balance.lost_unknown or "it is not judged"
+            return [[label("throughput lost: not known")], [label(f"because {why}")]]
         before = numbers.percent(balance.lost_before_percent).strip()
-        now = f": {balance.lost_unknown}" if balance.lost_unknown else ""
+        now = f", because {balance.lost_unknown}" if balance.lost_unknown else ""
         ago = label(f", {numbers.age(balance.lost_before_s)} ago")
         return [[label("throughput lost: about "), figure(before), ago], [label(f"not known now{now}")]]
     return [label_row("about ", figure(balance.lost_words), " of throughput lost")]

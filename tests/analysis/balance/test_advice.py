@@ -79,7 +79,7 @@ def test_herds_are_a_cause_of_their_own() -> None:
     found = swinging(0)
     assert (
         found.cause
-        == "herding: requests that arrive together go to one backend, as a router on old counts sends them"
+        == "herding: requests that arrive together go to one backend, as if the router's counts were old"
     )
     assert found.hint == "try simple-shuffle or round-robin"
     assert swinging(None).cause is None
@@ -172,7 +172,7 @@ def test_a_free_slot_beside_a_queue_is_said() -> None:
     """
     found = judged_lasting(lasting("a", 12.0, 6.0, slots=12), lasting("b", 10.0, slots=12))
     assert found.free_slot_percent == 100.0
-    assert "in 100 % of 60 s requests waited beside a free slot elsewhere" in found.reasons
+    assert "in 100 % of 60 s requests waited although another backend had room" in found.reasons
     awaits = judged_lasting(lasting("a", 8.0, 1.0, slots=48), lasting("b", 8.0, slots=48))
     assert awaits.free_slot_percent == 0.0
 

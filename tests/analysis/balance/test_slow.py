@@ -174,7 +174,10 @@ def test_balanced_by_load_becomes_uneven_by_requests() -> None:
     """If request counts are uneven, a balanced verdict becomes "uneven" with the counts as first reason."""
     found = weigh_requests(JUDGED, FOUND)
     assert (found.word, found.word_now) == (Is.UNEVEN, Is.UNEVEN)
-    assert found.reasons[0] == "a got 94 % of the requests (387 of 412; its share is 50 %)"
+    assert (
+        found.reasons[0]
+        == f"a got 94 % of the requests of {JUDGED.window_s:.0f} s (387 of 412; its share is 50 %)"
+    )
     assert found.reasons[1:] == ("something else",)
     assert (found.requests, round(found.requests_share["a"], 2)) == (412, 0.94)
     assert (found.requests_chance or 0) < 1e-6

@@ -108,7 +108,7 @@ def test_random_routing_is_told_from_even_routing() -> None:
     """Both are balanced, but the reason for random routing is "within chance"."""
     shuffled = seen("shuffle-c64", life_known=True)[-1].balance
     even = seen("leastbusy-warm-c64", life_known=True)[-1].balance
-    assert shuffled.reasons[0].startswith("within chance: on average spark-a ")
+    assert shuffled.reasons[0].startswith("within chance (up to 3 ×): on average spark-a ")
     assert even.reasons[0] == "even: on average spark-a 32 · spark-b 32 requests"
     assert 0.3 < (shuffled.dispersion_z or 0.0) < 3.0
     assert (even.dispersion_z or 1.0) < 0.05

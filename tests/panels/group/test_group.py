@@ -248,7 +248,8 @@ def test_who_got_most_is_a_question_of_its_own() -> None:
     assert (by_code(counted)["ahead"], by_code(counted)["requests"]) == ([False], [True])
     check = answers(counted)[-1][0]
     assert (check.name, value_text(check), limit_text(check)) == ("largest share", "94 %", "≥ 75 %")
-    assert check.rule == "share of spark-a in 400 requests, by the backends' own counts; failed: spark-b 3"
+    counts = "share of spark-a in 400 requests of 104 s, by the backends' own counts"
+    assert check.rule == f"{counts}; failed: spark-b 3"
     assert by_code(replace(counted, requests_chance=0.01))["requests"] == [False]
 
 
@@ -294,10 +295,10 @@ def group(word: BalanceWord, now: BalanceWord, router: str | None = "proxy", **m
     ("word", "now", "router", "run"),
     [
         (BalanceWord.BALANCED, BalanceWord.BALANCED, "proxy", ("balanced", "good")),
-        (BalanceWord.BALANCED, BalanceWord.UNEVEN, "proxy", ("balanced, perhaps uneven", "warn")),
-        (BalanceWord.BALANCED, BalanceWord.OSCILLATING, None, ("balanced, perhaps oscillating", "text")),
-        (BalanceWord.BALANCED, BalanceWord.IDLE, "proxy", ("balanced, perhaps idle", "text")),
-        (BalanceWord.STARVED, BalanceWord.BALANCED, "proxy", ("▲ starved, perhaps balanced", "bad")),
+        (BalanceWord.BALANCED, BalanceWord.UNEVEN, "proxy", ("balanced, now perhaps uneven", "warn")),
+        (BalanceWord.BALANCED, BalanceWord.OSCILLATING, None, ("balanced, now perhaps oscillating", "text")),
+        (BalanceWord.BALANCED, BalanceWord.IDLE, "proxy", ("balanced, now perhaps nothing to split", "text")),
+        (BalanceWord.STARVED, BalanceWord.BALANCED, "proxy", ("▲ starved, now perhaps balanced", "bad")),
     ],
 )
 def test_a_word_that_its_window_contradicts_is_not_green(
@@ -351,7 +352,8 @@ def test_a_verdict_that_the_newest_window_cannot_judge_is_no_other_verdict() -> 
     """It says that it is not known now; only another word is "perhaps"."""
     unjudged = group(BalanceWord.BALANCED, BalanceWord.UNKNOWN)
     assert row_text([word_run(unjudged)]) == "balanced, unknown now"
-    assert row_text([word_run(group(BalanceWord.BALANCED, BalanceWord.UNEVEN))]) == "balanced, perhaps uneven"
+    other = group(BalanceWord.BALANCED, BalanceWord.UNEVEN)
+    assert row_text([word_run(other)]) == "balanced, now perhaps uneven"
 
 
 def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> None:
@@ -364,16 +366,17 @@ def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> Non
         lost_before_s=40.0,
     )
     said = [row_text(piece) for piece in verdict_pieces(balance, ())]
-    assert {"throughput lost: about 29 %, 40 s ago", "not known now: the backends differ in speed"} <= set(
-        said
-    )
-    unknown = "step time by batch size not known yet"
+    assert {
+        "throughput lost: about 29 %, 40 s ago",
+        "not known now, because the backends differ in speed",
+    } <= set(said)
+    unknown = "step times are not known yet"
     first = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_unknown=unknown)
     pieces = [row_text(piece) for piece in verdict_pieces(first, ())]
-    assert {"throughput lost: not known", unknown} <= set(pieces)
+    assert {"throughput lost: not known", f"because {unknown}"} <= set(pieces)
     evidence = "\n".join(row_text(row) for row in evidence_screen(first, traced("shuffle-c64"), 160, 60))
     assert "? Does starving cost throughput?" in evidence
-    assert "Not known: step time by batch size not known yet" in evidence
+    assert f"Not known: {unknown}" in evidence
 
 
 def test_a_figure_above_its_limit_is_no_answer_before_the_verdict() -> None:

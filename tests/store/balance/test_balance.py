@@ -114,7 +114,7 @@ def test_the_router_counts_failures_that_backends_do_not() -> None:
     )
     assert found.errors["spark-a"] == 7
     assert found.reasons[-1] == (
-        "the router counts 7 failed answers and 3 cooldowns and 2 requests that it refused itself"
+        "meanwhile the router counted 7 failed answers and 3 cooldowns and 2 requests that it refused itself"
     )
 
 
@@ -211,7 +211,7 @@ def test_a_router_that_sends_nearly_all_to_one_is_named() -> None:
     assert found.word is Is.UNEVEN
     assert found.requests_share["spark-a"] > 0.9
     assert found.requests is not None
-    assert found.reasons[0].startswith("spark-a got 94 % of the requests (")
+    assert found.reasons[0].startswith("spark-a got 94 % of the requests of ")
     assert seen.alerts[0].id == "balance:proxy:uneven"
 
 
@@ -420,7 +420,7 @@ def test_weights_of_the_configuration_are_no_fault() -> None:
     shown = played(Pair(router), 150, (3.0, 1.0), 40)
     assert {balance(one).word for one in shown} <= {BalanceWord.UNKNOWN, BalanceWord.BALANCED}
     assert not any(one.alerts for one in shown)
-    assert "weights 3 : 1, as the router has them" in balance(shown[-1]).reasons
+    assert "judged by the router's weights, 3 : 1" in balance(shown[-1]).reasons
 
 
 def test_a_steady_ratio_becomes_information() -> None:
@@ -431,7 +431,7 @@ def test_a_steady_ratio_becomes_information() -> None:
     assert BalanceWord.OSCILLATING not in words
     last = balance(shown[-1])
     assert last.word is BalanceWord.BALANCED
-    assert any(": 1 for 10 min: meant?" in reason for reason in last.reasons)
+    assert any(": 1 for 10 min, perhaps on purpose" in reason for reason in last.reasons)
     assert not shown[-1].alerts
 
 
@@ -443,7 +443,7 @@ def test_a_router_that_the_requests_do_not_pass_is_not_blamed() -> None:
     assert not any(one.alerts for one in shown)
     assert balance(last).router is None
     assert balance(last).hint is None
-    assert "by its own counts their requests do not pass proxy" in balance(last).reasons
+    assert "by proxy's own counts their requests do not pass it" in balance(last).reasons
     assert "· requests do not pass proxy ·" in render(last, 200)
     assert "its router is not known" not in "".join(render(one, 200) for one in shown)
     early = [balance(one) for one in shown if one.at < shown[0].at + 30]
@@ -457,7 +457,7 @@ def test_few_requests_have_a_lasting_word_that_hides_nothing() -> None:
     found = balance(last)
     assert found.word is BalanceWord.UNKNOWN
     assert found.title == "unknown, too few requests"
-    assert found.reasons[1].startswith("requests now: spark-a ")
+    assert found.reasons[1].startswith("on average spark-a ")
     words = verdict(last).words
     assert not words.endswith("balance unknown")
     assert words.endswith("proxy: balance unknown, too few requests")
