@@ -281,16 +281,16 @@ SHOWN = (
 )
 """Headings in the order in which columns stand in the table."""
 _COLUMNS_OF = {
-    LoadKind.CONCURRENCY: COLUMNS,
     LoadKind.RATE: RATE_COLUMNS,
     LoadKind.AGENTS: AGENT_COLUMNS,
 }
+"""Columns of the kinds of load that have some of their own."""
 _RATE_HEADINGS = {"output_tps": "output", "total_tps": "total"}
 
 
 def columns_of(view: SweepView, kind: LoadKind) -> tuple[Column, ...]:
     """Return the columns for a kind of load; the first token rate is the one that judges the levels."""
-    if kind is not LoadKind.CONCURRENCY:
+    if kind in _COLUMNS_OF:
         return _COLUMNS_OF[kind]
     rate = next((row.rate for row in view.rows if row.rate is not None), None)
     rate_column = replace(COLUMNS[0], heading=_RATE_HEADINGS.get(rate or "", "decode"), metric=rate)

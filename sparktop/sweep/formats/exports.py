@@ -212,9 +212,9 @@ def check_axis(kind: LoadKind) -> None:
     Raises:
         UsageError: it has no field for their points.
     """
-    if kind in {LoadKind.RATE, LoadKind.AGENTS}:
-        levels = "rates" if kind is LoadKind.RATE else kind.value
-        raise UsageError(f"llama-benchy's JSON holds requests at once, not {levels}: choose json, csv or md")
+    if kind is not LoadKind.CONCURRENCY:
+        held = LoadKind.CONCURRENCY.amount
+        raise UsageError(f"llama-benchy's JSON holds {held}, not {kind.amount}: choose json, csv or md")
 
 
 def _target_to_write(result: SweepResult, name: str | None) -> TargetResult:

@@ -71,12 +71,13 @@ def repeat_command(result: SweepResult, *, addresses: bool = False, places: bool
     runs = plan.runs if plan.mode is not LoadMode.BURST or plan.requests is None else None
     limit = "" if plan.climb_to is None else f"..{plan.climb_to}"
     opens, agents = plan.mode is LoadMode.OPEN, plan.load is LoadKind.AGENTS
+    at_once = plan.load is LoadKind.CONCURRENCY and not opens
     rates = "auto" if plan.find_knee else ",".join(plan.points)
     rates += f",arrivals={plan.arrivals}" if plan.arrivals else ""
     texts = plan.prompts if plan.prompts is not None and plan.prompts.texts else None
     options = {
         "--preset": None if texts is None else TEXTS_PRESET,
-        "-c": ",".join(map(str, plan.concurrency)) + limit if slo is None and not opens else None,
+        "-c": ",".join(map(str, plan.concurrency)) + limit if at_once and slo is None else None,
         "--rate": rates if opens else None,
         "--pp": ",".join(map(str, plan.bases or result.prompt_lengths()))
         if texts is None
