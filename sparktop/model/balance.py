@@ -42,16 +42,6 @@ SLOW_S = 2.2
 """Time between two samples from which on they are too seldom to see a swing: slower than every 2 s."""
 
 
-class Curve(Struct, frozen=True):
-    """A curve to plot: positions on the x axis, and the value at each."""
-
-    axis: tuple[float, ...] = ()
-    values: tuple[float, ...] = ()
-
-
-NO_CURVE = Curve()
-
-
 class Swing(Struct, frozen=True):
     """Result of the search for a periodic swing of load between the backends of a group.
 
@@ -86,9 +76,9 @@ class Swing(Struct, frozen=True):
     score: float | None = None
     """Spread, regularity and number of cycles combined into one number, which is hardly ever above 0 for
     random routing."""
-    spectrum: Curve = NO_CURVE
+    spectrum: Mapping[float, float] = {}
     """Share of the variance (0 to 1) by period in seconds, shortest period first."""
-    autocorrelation: Curve = NO_CURVE
+    autocorrelation: Mapping[float, float] = {}
     """Autocorrelation (-1 to 1) by lag in seconds."""
 
 

@@ -20,7 +20,7 @@ from sparktop.doctor.check import Check, Status
 from sparktop.doctor.check import to_json as doctor_json
 from sparktop.events import event_document
 from sparktop.hardware.machine import Machine
-from sparktop.model.balance import Balance, BalanceWord, Curve, GroupPace, StepTime, Swing
+from sparktop.model.balance import Balance, BalanceWord, GroupPace, StepTime, Swing
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import CpuReading, NodeSample
 from sparktop.model.router import RouterView
@@ -282,7 +282,7 @@ def test_json_has_no_infinities_and_no_escapes() -> None:
         steadiness=float("inf"),
         mean_load={"a\x07": float("nan")},
         pace=GroupPace(StepTime(0.02, 0.001, 30)),
-        swing=Swing("a", spectrum=Curve((1.0,), (0.5,))),
+        swing=Swing("a", spectrum={1.0: 0.5}),
     )
     shown = replace(Pair().look(), balance=(hostile,))
     text = json.dumps(to_json(shown), allow_nan=False)

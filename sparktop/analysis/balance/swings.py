@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, interpolate
 from sparktop.analysis.balance.spread import unevenness
-from sparktop.model.balance import Arrivals, Convoys, Curve, Swing
+from sparktop.model.balance import Arrivals, Convoys, Swing
 from sparktop.model.statistics import incomplete_beta
 
 # A *convoy* is a set of requests that start together at one backend, end together and return together. A
@@ -457,7 +457,7 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
         moving_share=moving,
         mutual=mutual,
         spectrum=_spectrum_by_period(spectrum, step),
-        autocorrelation=Curve(tuple(lag * step for lag in range(len(correlation))), tuple(correlation)),
+        autocorrelation={lag * step: value for lag, value in enumerate(correlation)},
     )
     lag = _turning_lag(correlation, step, len(points), e2e_s)
     if lag is None:
@@ -679,7 +679,7 @@ def _autocorrelation(centred: Sequence[float], present: float) -> list[float]:
     return result
 
 
-def _spectrum_by_period(spectrum: Sequence[float], step: float) -> Curve:
+def _spectrum_by_period(spectrum: Sequence[float], step: float) -> dict[float, float]:
     """Return the spectrum by period in seconds, the shortest first.
 
     Left out are periods below `_SHORTEST_STEPS` points, and that of the whole spectrum (k = 1), which is
@@ -687,7 +687,7 @@ def _spectrum_by_period(spectrum: Sequence[float], step: float) -> Curve:
     """
     last = _SPECTRUM_SIZE // _SHORTEST_STEPS
     picked = range(last, 1, -1)
-    return Curve(tuple(_SPECTRUM_SIZE * step / k for k in picked), tuple(spectrum[k] for k in picked))
+    return {_SPECTRUM_SIZE * step / k: spectrum[k] for k in picked}
 
 
 _SPREAD, _TURN, _CYCLES, SCORE_LIMIT = 4.3, 5.7, 7.2, 8.8

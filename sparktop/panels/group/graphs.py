@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -29,7 +30,7 @@ from sparktop.panels.parts.graph import (
     stacked_rows,
     top_words,
 )
-from sparktop.panels.parts.text import Row, fit_row, fitted_names, row_width, spread_row
+from sparktop.panels.parts.text import Row, beside_rows, fitted_names, row_width, spread_row
 
 _STEPS_S = (0.25, 0.3125, 0.375, 0.5, 0.625, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0, 30.0)
 """Possible seconds per dot column; exact in binary, so that time slots have exact edges."""
@@ -132,6 +133,7 @@ def line_slots(line: LoadLine, axis: TimeAxis, width: int) -> list[list[float | 
 
 GUTTER = 16
 """Width in cells of the column at the left of each graph, for its name, its current value and its scale."""
+in_gutter = partial(beside_rows, width=GUTTER)
 _PAIR = 2
 _WORTH_A_LINE = 3.0
 """Least percentage of tokens lost for which the graph shows the token rate of an even split."""
@@ -237,14 +239,6 @@ def _even_tps(balance: Balance, lines: Sequence[LoadLine]) -> float | None:
 def newest(values: Slots) -> float | None:
     """Return the newest of a graph's values, which may be None (unknown); None without values."""
     return values[-1] if values else None
-
-
-def in_gutter(gutter: Sequence[Row], graph: Sequence[Row]) -> list[Row]:
-    """Join each row of `graph` with the row of `gutter`, a column of `GUTTER` cells at the graph's left."""
-    return [
-        [*fit_row(gutter[index] if index < len(gutter) else (), GUTTER), *row]
-        for index, row in enumerate(graph)
-    ]
 
 
 def scale_end(words: Row, end: str) -> Row:

@@ -375,7 +375,7 @@ def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Ro
     """Return the plots of the load's autocorrelation and spectrum, each as `height` rows of `width` cells."""
     swing = balance.swing
     titles = ("autocorrelation of the load", "variance by period")
-    if swing is None or not swing.autocorrelation.values or not swing.spectrum.values:
+    if swing is None or not swing.autocorrelation or not swing.spectrum:
         nothing = "nothing to plot: loads do not move" if swing is not None else "too few samples yet"
         first, second = (
             [heading(title, "", width), *empty_rows(nothing, width, height - 1)] for title in titles
@@ -410,10 +410,10 @@ def _plot_with_scale(rows: list[Row], edges: dict[int, str], marks: str, axis: P
 
 def _autocorrelation_plot(swing: Swing, period: str, title: str, width: int, height: int) -> list[Row]:
     """Draw the autocorrelation of the load by lag in seconds, on a scale from -1 to 1."""
-    curve = swing.autocorrelation
-    axis = PlotAxis(0.0, curve.axis[-1], width - _EDGE)
+    lags = [*swing.autocorrelation]
+    axis = PlotAxis(0.0, lags[-1], width - _EDGE)
     plot_height = max(4, height - 3)
-    values = axis.columns(curve.axis, curve.values)
+    values = axis.columns(lags, [*swing.autocorrelation.values()])
     up = [value if value is None or value >= 0 else None for value in values]
     down = [None if value is None or value >= 0 else -value for value in values]
     lines = draw_mirrored(up, down, axis.width, plot_height, 1.0)
@@ -437,10 +437,10 @@ def _spectrum_plot(
     swing: Swing, period: str, window_s: float, title: str, width: int, height: int
 ) -> list[Row]:
     """Draw the share of the load's variance at each period, and mark the frequency band of the rhythm."""
-    curve = swing.spectrum
-    axis = PlotAxis(curve.axis[0], curve.axis[-1], width - _EDGE, ratios=True)
+    periods = [*swing.spectrum]
+    axis = PlotAxis(periods[0], periods[-1], width - _EDGE, ratios=True)
     plot_height = max(4, height - 3)
-    values = axis.columns(curve.axis, curve.values)
+    values = axis.columns(periods, [*swing.spectrum.values()])
     top = nice_ceiling(max((value for value in values if value is not None), default=0.0), 0.01)
     rows = area_rows(values, axis.width, plot_height, top, "load", end_slot=1)
     edges = {0: f"{numbers.tick(100 * top)} %", plot_height - 1: "0"}

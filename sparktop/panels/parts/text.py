@@ -60,6 +60,13 @@ def fit_row(runs: Iterable[Run], width: int) -> Row:
     return row
 
 
+def beside_rows(left: Sequence[Row], rows: Sequence[Row], *, width: int) -> list[Row]:
+    """Join each of `rows` with a row of `left`, a column of `width` cells, which may have fewer rows."""
+    return [
+        [*fit_row(left[index] if index < len(left) else (), width), *row] for index, row in enumerate(rows)
+    ]
+
+
 def fit_rows(rows: Sequence[Row], width: int, height: int) -> list[Row]:
     """Return exactly `height` rows of `width` cells: `rows`, cut and padded, then blank rows."""
     return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]

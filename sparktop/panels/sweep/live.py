@@ -47,6 +47,7 @@ from sparktop.panels.parts.graph import area_rows, stacked_rows
 from sparktop.panels.parts.text import (
     Row,
     Run,
+    beside_rows,
     fit_row,
     fit_rows,
     fitted_names,
@@ -58,6 +59,7 @@ from sparktop.panels.parts.text import (
 
 GUTTER = 17
 """Width in cells of the column at the left of each track, for its name, its current value and its scale."""
+in_gutter = partial(beside_rows, width=GUTTER)
 _STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 """Possible numbers of time slots per dot column: few, so that the picture is seldom rescaled and drawn
 anew."""
@@ -154,14 +156,6 @@ def _row_with_edges(row: Row, edges: Sequence[int]) -> Row:
         result.append((text[done:], role))
         start = stop
     return [run for run in result if run[0]]
-
-
-def join_gutter(gutter: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
-    """Join each row of a graph with a row of `gutter`, the column at its left with name, value and scale."""
-    return [
-        [*fit_row(gutter[index] if index < len(gutter) else (), GUTTER), *row]
-        for index, row in enumerate(rows)
-    ]
 
 
 def gutter(
@@ -623,7 +617,7 @@ def _token_graph(axis: SweepAxis, height: int) -> list[Row]:
     left = gutter(("tok/s", "accent"), words, numbers.tick(top), "0", height)
     for row, words in enumerate(key, 2):
         left[row] = gutter_row(words, "0" if row == height - 1 else "")
-    return join_gutter(left, with_edges(rows, axis.edges))
+    return in_gutter(left, with_edges(rows, axis.edges))
 
 
 def _token_legend(lines: Sequence[BackendLine], height: int) -> list[Row]:
@@ -666,7 +660,7 @@ def _in_flight_graph(axis: SweepAxis, height: int) -> list[Row]:
     if height >= _FLIGHT and any(_PAUSE in text for row in rows for text, _ in row):
         key: Row = [(" ", "text"), (_PAUSE, "muted"), label(" no request")]
         left[2] = gutter_row(key, "0" if height == _FLIGHT else "")
-    return join_gutter(left, with_edges(rows, axis.edges))
+    return in_gutter(left, with_edges(rows, axis.edges))
 
 
 _LONG_END = 6
@@ -704,7 +698,7 @@ def _ttft_graph(axis: SweepAxis, height: int) -> list[Row]:
     left = gutter(("TTFT", "accent"), words, ends[0], ends[1], height, beside=line)
     if height > _LEGEND_FROM:
         left[_LEGEND_FROM - 1] = [(" ", "text"), ("⠂", roles[0]), label(" each request")]
-    return join_gutter(left, with_edges(rows, axis.edges))
+    return in_gutter(left, with_edges(rows, axis.edges))
 
 
 def _log_scale_ends(values: Sequence[float]) -> tuple[float, float]:
