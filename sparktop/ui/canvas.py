@@ -8,8 +8,10 @@ only when it changes.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Protocol, runtime_checkable
 
 from rich.color import ColorSystem
@@ -268,8 +270,8 @@ class Canvas(Widget, can_focus=True):
         self.role_styles = styles
         self._rows: list[Row] = []
         self._strips: dict[int, Strip] = {}
-        self._narrow: dict[int, bool] = {}
-        """By row: whether each character takes one cell."""
+        self._ends: dict[int, list[int]] = {}
+        """By row: the column after each segment; empty for a row with wide characters."""
         self._filters: Sequence[LineFilter] = ()
         """The application's filters of the styles in `_drawn_styles`."""
         self._drawn_styles: dict[str, Style] = {}
@@ -282,14 +284,14 @@ class Canvas(Widget, can_focus=True):
     def restyle(self, styles: RoleStyles) -> None:
         """Draw everything again in `styles`, after a change of the theme."""
         self.role_styles = styles
-        for kept in (self._strips, self._drawn_styles, self._narrow):
+        for kept in (self._strips, self._drawn_styles, self._ends):
             kept.clear()
         self.refresh()
 
     def show(self, rows: list[Row]) -> None:
         """Show `rows`; repaint only the cells that changed."""
         old, self._rows = self._rows, rows
-        self._narrow.clear()
+        self._ends.clear()
         if len(old) != len(rows) or self.size.height != len(rows):
             self._strips.clear()
             if self.size:  # otherwise the first layout draws everything
@@ -324,27 +326,26 @@ class Canvas(Widget, can_focus=True):
     def cells(self, y: int, first: int, end: int) -> Iterator[Segment]:
         """Yield the cells [`first`, `end`) of row `y` as they are drawn on the terminal."""
         row: Row = self._rows[y] if y < len(self._rows) else []
-        narrow = self._narrow.get(y)
-        if narrow is None:
+        ends = self._ends.get(y)
+        if ends is None:
             self._follow_filters()  # once for each row after a `show`: filters change with the theme only
-            narrow = self._narrow[y] = is_narrow_row(row)
-        if not narrow:
+            narrow = is_narrow_row(row)
+            ends = self._ends[y] = list(accumulate(len(text) for text, _ in row)) if narrow else []
+        if row and not ends:
             yield from self.render_lines(Region(first, y, end - first, 1))[0]
             return
-        text_of, x = self.role_styles.text, 0
-        for text, role in row:
-            after = x + len(text)
-            if after > first:
-                if x >= end:
-                    return
-                shown = text if first <= x and after <= end else text[max(0, first - x) : end - x]
-                yield Segment(
-                    text_of(shown, role), self._drawn_styles.get(role) or self._filtered_style(role)
-                )
-            x = after
-        if x < end:
-            blank = " " * (end - max(x, first))
-            yield Segment(blank, self._drawn_styles.get("text") or self._filtered_style("text"))
+        text_of = self.role_styles.text
+        for index in range(bisect_right(ends, first), len(row)):
+            text, role = row[index]
+            after = ends[index]
+            x = after - len(text)
+            if x >= end:
+                return
+            shown = text if first <= x and after <= end else text[max(0, first - x) : end - x]
+            yield Segment(text_of(shown, role), self._drawn_styles.get(role) or self._filtered_style(role))
+        drawn = max(first, ends[-1] if ends else 0)
+        if drawn < end:
+            yield Segment(" " * (end - drawn), self._drawn_styles.get("text") or self._filtered_style("text"))
 
     def _filtered_style(self, role: str) -> Style:
         """Return the style of a role after the application's filters, which convert colours."""
