@@ -34,15 +34,18 @@ from sparktop.sweep.formats.report import (
     SMALL_ERRORS,
     answer,
     caveats,
+    doubts_of,
     effort_words,
-    launch_facts,
+    launches,
     lengths_words,
     machine_facts,
     mode_words,
     one_sided_routers,
     router_costs,
     server_facts,
+    varies_in_length,
     version_facts,
+    warning_letters,
     winner_rules,
 )
 from sparktop.sweep.formats.tables import (
@@ -55,18 +58,18 @@ from sparktop.sweep.formats.tables import (
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult, level_of
 from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, FEW_RUNS, METRICS, Metric, in_sentence
 from sparktop.sweep.view.result import result_view
-from sparktop.sweep.view.words import incomplete_words, recommendations, slots_words
+from sparktop.sweep.view.words import Choice, choices, incomplete_words, single_machine_words, slots_words
 
 MOST_LINES = 40
 """Tables with too many levels for this are thinned out; the first and the last level stay."""
 _LEAST_LEVELS, _USUAL_LEVELS = 3, 7
 """Levels that a matrix has at least, however long the post, and for which items are joined to have room."""
-_HEAD_LINES, _TABLE_LINES = 2, 2
-"""The title and the empty line below the first items; the heads of a table."""
+_TABLE_LINES, _LEAST_ITEMS = 3, 3
+"""The heads of a table with the empty line before; items that stay apart as long as prefill has a table."""
 _LATENCIES = ("ttft_due_ms", "ttft_ms")
 """The latency of the last table: that of an open loop is from the time at which a request was due."""
-_MOST_COMMANDS = 4
-"""Commands that a post shows."""
+_MOST_COMMANDS, _MOST_AGAIN = 3, 2
+"""Command lines of servers that a post shows, and commands that repeat a sweep."""
 _MOST_PUBLISHED = 4
 """Published series of other names that a single target is compared with."""
 _DECODE = "decode_tps"
@@ -97,46 +100,107 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     metrics = _metrics(result)
     changes, left_out = _published_cells(result, beside, metrics)
     named = _without_common_warnings(result)
-    doubted = _doubted_levels(named)
+    letters = warning_letters(result)
+    doubted = _doubted_levels(result, letters)
     grids = list(_matrix_tables(result, comparison, series, metrics, changes, doubted))
     is_matrix = bool(grids)
     if not grids and metrics:
         grids = [_level_table(result, metrics, changes, doubted)]
     view = result_view(named)
     topologies, published = view.topologies, list(_against_published(changes, metrics))
-    items = [] if topologies is None else recommendations(named, topologies, code)
+    picks = [] if topologies is None else choices(named, topologies, code)
     incomplete = incomplete_words(result).capitalize()
-    lead = f"**{incomplete}.**" if incomplete else ""
-    if not items:
+    lead = [f"**{incomplete}.**"] if incomplete else []
+    about = list[str]()
+    if not picks or topologies is None:
         first, *others = answer(named, view, above_tables=True) or ["Nothing was measured"]
         others = [*(_why_even(series) if is_matrix else ()), *others]
         if not is_matrix and len(result.targets) == 1:
             others += _alone_words(result.targets[0], metrics)
-        lead = " ".join([f"**{first}.**", *_with_full_stops([*others, *published])])
+        lead = [" ".join([f"**{first}.**", *_with_full_stops([*others, *published])])]
+    elif alone := single_machine_words(named, topologies, code):
+        about = [f"**One machine alone:** {alone}."]
+    pick_table = rows_in_markdown(_choices_grid(picks, len(series))) if picks else ""
     costs = " ".join(_with_full_stops(router_costs(named, comparison)))
-    about = [
-        *_with_full_stops(items),
+    about += [
         _setup_item(result),
         *([f"**Router:** {costs}"] if costs else []),
         _load_item(result),
-        " ".join([_warnings_words(result, doubted), *_sign_words(grids), *left_out]),
+        " ".join([_warnings_words(result, letters), *_sign_words(grids), *left_out]),
     ]
-    figures = [f"**Figures:** {_how_to_read(result, comparison, metrics, grids)}"] if grids else []
-    below = [" ".join([*figures, *_published_items(beside, changes)])] if grids else []
-    below += [_launch_item(result), *_repeat_item(result, commands)]
-    used = _HEAD_LINES + (2 if lead else 0) + len(grids) * (_TABLE_LINES + 1)
-    rows = sum(min(len(grid.rows), _USUAL_LEVELS) for grid in grids)
-    apart = len(items)
-    for lines, at, least in ((about, apart, apart + 3), (below, 1, 2), (about, apart, apart + 1)):
-        while used + rows + len(about) + len(below) > MOST_LINES and len(lines) > least:
-            lines[at : at + 2] = [" ".join(lines[at : at + 2])]
-    limit = max(_LEAST_LEVELS, (MOST_LINES - used - len(about) - len(below)) // max(1, len(grids)))
-    thin = [replace(grid, rows=tuple(_evenly_spaced(grid.rows, limit))) for grid in grids]
-    lost = max((len(grid.rows) - len(short.rows) for grid, short in zip(grids, thin, strict=True)), default=0)
-    if lost:
-        below[0] += f" Left out here: {lost} level{'' if lost == 1 else 's'}."
-    blocks = [lead, bullets(about), *map(rows_in_markdown, thin), bullets(below)]
+    item, shell = _commands(result, commands)
+    block = ["```sh", *shell, "```"] if shell else []
+    used = 1 + 2 * len(lead) + (len(pick_table.splitlines()) + 1 if picks else 0)
+    used += 1 + bool(grids) + len(item) + (1 + len(block) if block else 0)
+    about, thin, left = _fitted(about, grids, MOST_LINES - used)
+    figures = []
+    if thin:
+        metrics = metrics[:: len(metrics) - 1] if is_matrix and len(thin) < len(grids) else metrics
+        words = f"**Figures:** {_how_to_read(result, comparison, metrics, grids)}"
+        lost_words = [f"Left out here: {names_in_words(left)}."] if left else []
+        figures = [" ".join([words, *_published_items(beside, changes), *lost_words])]
+    blocks = [*lead, pick_table, bullets(about), *map(rows_in_markdown, thin), bullets([*figures, *item])]
+    blocks.append("\n".join(block))
     return f"## {_title(result)}\n" + "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _fitted(items: list[str], grids: list[Grid], lines: int) -> tuple[list[str], list[Grid], list[str]]:
+    """Return (items, tables, what was left out of them) that fit together into so many lines.
+
+    First items are joined as long as some stay apart, then prefill, the second of three tables, gives way,
+    then the other items are joined, and last levels are left out.
+    """
+    has_prefill = len(grids) == len(_FIGURES)
+    left = []
+
+    def room() -> int:
+        return lines - len(items) - _TABLE_LINES * len(grids)
+
+    def is_full() -> bool:
+        usual = [min(len(grid.rows), _USUAL_LEVELS) for grid in grids]
+        return room() < sum(usual) - (max(0, usual[1] - _LEAST_LEVELS) if has_prefill else 0)
+
+    while is_full() and len(items) > 1:
+        if has_prefill and len(items) <= _LEAST_ITEMS:
+            has_prefill, left, grids = False, ["prefill"], grids[::2]
+        else:
+            items = [" ".join(items[:2]), *items[2:]]
+    sizes = _rows_shown([len(grid.rows) for grid in grids], room(), has_prefill=has_prefill)
+    lost = [len(grid.rows) - size for grid, size in zip(grids, sizes, strict=True)]
+    if has_prefill and lost[1] > lost[0]:
+        left.append(f"{lost[1] - lost[0]} {'' if lost[0] == 0 else 'more '}levels of prefill")
+    left += [f"{lost[0]} level{'' if lost[0] == 1 else 's'}"] if any(lost[:1]) else []
+    thin = [
+        replace(grid, rows=tuple(_evenly_spaced(grid.rows, size)))
+        for grid, size in zip(grids, sizes, strict=True)
+    ]
+    return items, thin, left
+
+
+def _rows_shown(counts: Sequence[int], room: int, *, has_prefill: bool) -> list[int]:
+    """Return how many rows of each table are shown, together at most `room`; prefill gives way first."""
+    sizes = list(counts)
+    if has_prefill:
+        sizes[1] = max(_LEAST_LEVELS, min(sizes[1], sizes[1] - (sum(sizes) - room)))
+    if sum(sizes) > room:
+        each = (room - sizes[1]) // 2 if has_prefill else room // len(sizes)
+        sizes = [min(size, max(_LEAST_LEVELS, each)) for size in sizes]
+    return sizes
+
+
+def _choices_grid(picks: Sequence[Choice], targets: int) -> Grid:
+    """Return the table of which target to pick for which use, by how much it leads, what is not proven."""
+    rival = ", against the next best" if targets > 2 else ""  # noqa: PLR2004 - else there is one only
+    heads = [
+        *("Use (c: requests at once)", "Pick", f"By how much{rival}", "Not proven"),
+        "Speed of one request (median)",
+    ]
+    rows = [
+        (one.use, f"**{one.pick}**", one.leads or UNKNOWN, one.open_leads or "nothing", one.speeds or UNKNOWN)
+        for one in picks
+    ]
+    shown = len(heads) - (not any(one.speeds for one in picks))
+    return Grid("", tuple(heads[:shown]), tuple(row[:shown] for row in rows), frozenset(range(shown)))
 
 
 def _without_common_warnings(result: SweepResult) -> SweepResult:
@@ -192,22 +256,46 @@ def _setup_item(result: SweepResult) -> str:
     if any(" slots" in facts for facts in servers):
         servers.append("Slots: requests that run at once (vLLM: max-num-seqs)")
     machines = "; ".join(machine_facts(result)) or "machines not known"
-    parts = [machines, *version_facts(result, ("model revision", "NCCL")), *servers, *simulated]
+    known = launches(result)
+    started = [
+        f"Started, as the processes show it: {names_in_words([*map(code, names)])} with {words}"
+        for words, names, is_command in known
+        if not is_command
+    ]
+    if not known:
+        started = ["How servers were started is not known: `sparktop agent` on their machines reads it"]
+    elif any("options `" in words for words in started):
+        started.append("Of options, there are only those that change the speed")
+    parts = [machines, *version_facts(result), *servers, *started, *simulated]
     return f"**Set-up:** {' '.join(_with_full_stops(parts))}"
 
 
-def _launch_item(result: SweepResult) -> str:
-    """Return the item with the command line of each server, as its process shows it."""
-    lines = list(launch_facts(result))
-    if not lines:
-        why = "not known; `sparktop agent` on the machines of the servers, or a sweep from there, reads them"
-        return f"**Started with:** {why}."
-    shown = "; ".join(lines[:_MOST_COMMANDS])
-    notes = ["…: what may be secret"] if "…" in shown else []
-    notes += ["Of options, only those that change the speed"] if "options `" in shown else []
-    notes += [f"{len(lines) - _MOST_COMMANDS} more in the report"] if len(lines) > _MOST_COMMANDS else []
-    words = _with_full_stops([shown, *notes])
-    return f"**Started with** (as the processes show it): {' '.join(words)}"
+def _commands(result: SweepResult, again: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return (the item on the commands below; the lines of a shell's block); empty without commands.
+
+    The lines are the servers' command lines as their processes show them, `again`, which repeats the sweep,
+    and the command that compares with the post.
+    """
+    known = [(words, names) for words, names, is_command in launches(result) if is_command]
+    lines = [f"{line}  # {', '.join(names)}" for line, names in known[:_MOST_COMMANDS]]
+    parts = []
+    if lines:
+        hidden = ", … for what may be secret" if any("…" in line for line in lines) else ""
+        parts.append(f"the servers, as their processes show it{hidden}{_more_words(known, _MOST_COMMANDS)}")
+    if again:
+        load = "the same load again, with your addresses (`make install` in sparktop's repository)"
+        parts += [
+            f"{load}{_more_words(again, _MOST_AGAIN)}",
+            "your newest sweep beside this post, saved as post.md",
+        ]
+        lines += [*_without_repeated_options(again[:_MOST_AGAIN]), "sparktop report last post.md"]
+    few = any(mark.code == FEW_RUNS for level in _levels(result) for mark in level.validity)
+    runs = " With `--runs 3` leads can be tested." if few and again else ""
+    return [f"**Commands:** {'; '.join(parts)}.{runs}"] if parts else [], lines
+
+
+def _more_words(shown: Sequence[object], most: int) -> str:
+    return f" ({len(shown) - most} more in the report)" if len(shown) > most else ""
 
 
 def _levels(result: SweepResult) -> Iterator[LevelResult]:
@@ -218,11 +306,13 @@ def _load_item(result: SweepResult) -> str:
     """Return the item on the load: lengths, runs, what was warm, seed, date, tool."""
     plan = result.plan
     sizes = f"{lengths_words(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out"
-    if len(lengths := result.prompt_lengths()) == 1 and plan.prompts is None and plan.tg is not None:
+    if varies_in_length(plan):
+        sizes += " on average"
+    elif len(lengths := result.prompt_lengths()) == 1 and plan.tg is not None:
         sizes += f" (pp{lengths[0]} tg{plan.tg})"
     parts = [
         f"workload {code(plan.workload)}" if plan.workload else "",
-        sizes if plan.prompts is None else f"{sizes} on average",
+        sizes,
         *_condition_words(result),
         *map(escaped, plan.request_words),
         f"{mode_words(plan)}{_MODES.get(plan.mode, '')}",
@@ -283,17 +373,18 @@ def _why_even(series: Sequence[Series]) -> Iterator[str]:
         yield f"The runs of a level differ too much to tell (decode: std up to {widest:.0f} % of the mean)"
 
 
-def _warnings_words(result: SweepResult, doubted: _Doubted) -> str:
-    """Return all that limits the result, and that "?" in the tables marks `doubted` levels."""
+def _warnings_words(result: SweepResult, letters: Mapping[str, str]) -> str:
+    """Return all that limits the result; the `letters` of warnings mark the levels in the tables."""
     words = " ".join(_with_full_stops([*caveats(result, in_post=True), *one_sided_routers(result)]))
-    signs = f" (in tables: ?{', behind a level: all its targets' if '' in dict(doubted) else ''})"
     if not words or words.startswith(SMALL_ERRORS):
         return f"**Warnings:** none. {words}".strip()
-    return f"**Warnings{signs if doubted else ''}:** {words.removeprefix('Warnings: ')}"
+    of = ": behind a value, of its target; behind a level, of all" if len(result.targets) > 1 else ""
+    where = f" (letters in tables{of})" if letters else ""
+    return f"**Warnings{where}:** {words.removeprefix('Warnings: ')}"
 
 
-_Doubted = Sequence[tuple[str, Level]]
-"""(Name of a target, "" for all of them; load) of levels that have a warning."""
+_Doubted = Mapping[tuple[str, Level], str]
+"""Letters of the warnings of levels, by (name of the target, "" for all of them; load)."""
 _Changes = Mapping[tuple[str, str], Mapping[Level, tuple[str, float]]]
 """(The published value with what the target has more; the same in percent) by load, by metric and by name of
 the target, of a single one by that of the series."""
@@ -439,7 +530,7 @@ def _with_deviations(
 ) -> Iterator[tuple[Cell, ...]]:
     """Yield the rows of a matrix with the standard deviation of the runs behind each value.
 
-    A value of a level with a warning, which `doubted` has by target, has a "?"; the level itself, where
+    A value of a level with a warning, which `doubted` has by target, has its letter; the level itself, where
     these have the name "".
     """
     names = [head.name for head in grid.heads if isinstance(head, Untrusted)]
@@ -451,7 +542,7 @@ def _with_deviations(
             if load and _is_row(level.load, load) and (figure := level.figures.get(metric.name))
         }
         first, *cells, winner = row
-        marks = {name: " ?" for name, at in doubted if load and _is_row(load, at)}
+        marks = {name: signs for (name, at), signs in doubted.items() if load and _is_row(load, at)}
         texts = []
         for name, cell in zip(names, cells, strict=True):
             std, mark = stds.get(name), marks.get(name, "")
@@ -505,28 +596,30 @@ def _level_table(
     return known_columns(grid, without={1} if len(result.targets) == 1 else ())
 
 
-def _doubted_levels(result: SweepResult) -> _Doubted:
-    """Return (name of the target, load) of each level with a warning; "" for one that all targets have."""
-    codes: dict[Level, dict[str, set[str]]] = {}
+def _doubted_levels(result: SweepResult, letters: Mapping[str, str]) -> _Doubted:
+    """Return the letters of each level's warnings; those that all targets have there have the name ""."""
+    words: dict[Level, dict[str, set[str]]] = {}
     for target in result.targets:
         for level in target.levels:
-            marks = {mark.code for mark in level.validity}
-            codes.setdefault(level_of(level), {})[target.name] = marks
-    doubted = []
-    for load, by_target in codes.items():
+            words.setdefault(level_of(level), {})[target.name] = letters.keys() & doubts_of(level)
+    doubted: dict[tuple[str, Level], str] = {}
+    for load, by_target in words.items():
         common = set.intersection(*by_target.values()) if len(by_target) > 1 else set()
         rest = {"": common} | {name: marks - common for name, marks in by_target.items()}
-        doubted += [(name, load) for name, marks in rest.items() if marks]
+        doubted |= {
+            (name, load): "".join(sorted(letters[word] for word in marks))
+            for name, marks in rest.items()
+            if marks
+        }
     return doubted
 
 
 def _level_row(target: TargetResult, level: LevelResult, main: Metric, doubted: _Doubted) -> tuple[Cell, ...]:
-    """Return a level's row; one of `doubted` has a "?"."""
+    """Return a level's row; one of `doubted` has the letters of its warnings."""
     where = load_words(level_of(level), lengths=len({level.pp for level in target.levels}) > 1)
     if level.error is not None:
         return where, Untrusted(target.name), "refused", *[UNKNOWN] * 5
-    if not {(target.name, level_of(level)), ("", level_of(level))}.isdisjoint(doubted):
-        where += " ?"
+    where += "".join(doubted.get((name, level_of(level)), "") for name in (target.name, ""))
     each, first = level.stream_tps, level.ttft_due_ms or level.ttft_ms
     ttft = METRICS["ttft_ms"]
     return (
@@ -610,25 +703,11 @@ def _sign_words(grids: Sequence[Grid]) -> Iterator[str]:
         yield f"**Signs:** {'; '.join(words)}."
 
 
-def _repeat_item(result: SweepResult, commands: Sequence[str]) -> Iterator[str]:
-    """Yield the item with what measures the same again, and what compares it with this post."""
-    if commands:
-        shown = list(_without_repeated_options(commands[:_MOST_COMMANDS]))
-        more = f" ({len(commands) - len(shown)} more in the report)" if len(commands) > len(shown) else ""
-        again = (
-            f"`make install` in sparktop's repository, then, with your addresses, {'; '.join(shown)}{more}."
-        )
-        compare = "save its text as post.md: `sparktop report last post.md`"
-        few = any(mark.code == FEW_RUNS for level in _levels(result) for mark in level.validity)
-        runs = " With `--runs 3` leads can be tested." if few else ""
-        yield f"**To repeat it:** {again}{runs} **To compare your newest sweep with this post**, {compare}"
-
-
 def _without_repeated_options(commands: Sequence[str]) -> Iterator[str]:
-    """Yield commands as code; one with the options of that before has its targets alone."""
+    """Yield commands as lines of a shell; of one with the options of that before, only a comment."""
     before = ""
     for command in commands:
         targets = re.findall(r"\S+=https?://\S+", command)
         options = re.sub(r"\S+=https?://\S+ ?", "", command)
-        yield f"the same for {code(' '.join(targets))}" if options == before else code(command)
+        yield f"# the same for {' '.join(targets)}" if options == before else command
         before = options

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -469,8 +469,7 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
         ways = {target.fresh_by for target in result.targets if target.fresh_by is not None}
         word = " and a word of this sweep" if "nonce" in ways else ""
         seed = f"prompts from seed {plan.seed}{word}" if ways else ""
-    varies = plan.trace is not None or plan.load is LoadKind.AGENTS or plan.prompts is not None
-    mean = " on average" if varies else ""
+    mean = " on average" if varies_in_length(plan) else ""
     parts = [
         ", ".join(code(model) for model in models),
         "" if plan.trace is None else escaped(plan.trace.words),
@@ -488,13 +487,22 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
     ]
     yield " · ".join(part for part in parts if part)
     yield from server_facts(result)
-    if launches := "; ".join(launch_facts(result)):
-        yield f"Started with: {launches}"
+    started = [
+        f"{names_in_words([*map(code, names)])} with {code(words) if is_command else words}"
+        for words, names, is_command in launches(result)
+    ]
+    if started:
+        yield f"Started, as the processes show it: {'; '.join(started)}"
     yield from machine_facts(result)
     yield from version_facts(result)
     if result.guard is not None:
         yield escaped(result.guard)
     yield from caveats(result)
+
+
+def varies_in_length(plan: PlanResult) -> bool:
+    """Return whether requests have lengths of their own: of a trace, of agents, or the user's prompts."""
+    return plan.trace is not None or plan.load is LoadKind.AGENTS or plan.prompts is not None
 
 
 def caveats(result: SweepResult, *, in_post: bool = False) -> Iterator[str]:
@@ -511,7 +519,7 @@ def caveats(result: SweepResult, *, in_post: bool = False) -> Iterator[str]:
         if target.error and target.error not in (result.stop_reason or ""):
             is_named = target.error.startswith(target.name)
             yield code(target.error) if is_named else f"{code(target.name)}: {code(target.error)}"
-    summary = mark_summary(result, in_post=in_post)
+    summary = mark_summary(result, warning_letters(result) if in_post else None)
     if summary is not None:
         yield summary
     marks = (mark.code for target in result.targets for level in target.levels for mark in level.validity)
@@ -609,11 +617,28 @@ SMALL_ERRORS = "Small errors"
 """Begins the sentence on errors whose size is known, which are no reason to doubt a level."""
 
 
-def mark_summary(result: SweepResult, *, in_post: bool = False) -> str | None:
+_LETTERS = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲ"
+"""Mark levels of a post; further warnings share the last one."""
+
+
+def warning_letters(result: SweepResult) -> dict[str, str]:
+    """Return the letter of each warning that some levels have, but not all, by its name."""
+    levels = [doubts_of(level) for target in result.targets for level in target.in_order()]
+    words = dict.fromkeys(word for words in levels for word in words)
+    some = [word for word in words if not all(word in words for words in levels)]
+    return {word: _LETTERS[min(at, len(_LETTERS) - 1)] for at, word in enumerate(some)}
+
+
+def doubts_of(level: LevelResult) -> list[str]:
+    """Return the names under which the warnings of a level are counted, the gravest first."""
+    return [_mark_kind(mark) for mark in marks_of(level) if mark.doubt and mark.code != REFUSED]
+
+
+def mark_summary(result: SweepResult, letters: Mapping[str, str] | None = None) -> str | None:
     """Return sentences that state how many levels have each reason to doubt, and each reason to be slow.
 
-    Return None if no level has such a reason (a "mark"). A post has only reasons to doubt, those of
-    some levels without these.
+    Return None if no level has such a reason (a "mark"). A post, which has `letters`, has only reasons to
+    doubt, those of some levels with their letter in place of the levels.
     """
     several = len(result.targets) > 1
     levels = [(target, level) for target in result.targets for level in target.in_order()]
@@ -625,10 +650,11 @@ def mark_summary(result: SweepResult, *, in_post: bool = False) -> str | None:
     ]
     sentences = []
     titles = {MarkKind.WARNING: "Warnings", MarkKind.SLOW: "Why levels are slow", MarkKind.NOTE: SMALL_ERRORS}
-    for kind in (MarkKind.WARNING, MarkKind.NOTE) if in_post else titles:
+    for kind in titles if letters is None else (MarkKind.WARNING, MarkKind.NOTE):
         title, chosen = titles[kind], [mark for mark in marks if mark[2].kind is kind]
         words = dict.fromkeys(_mark_kind(mark) for _, _, mark in chosen)
-        parts = [_mark_part(word, chosen, len(levels), in_post=in_post) for word in words]
+        signs = letters or {} if kind is MarkKind.WARNING else {}
+        parts = [_mark_part(word, chosen, len(levels), signs.get(word, "")) for word in words]
         sentences += [f"{title}: {'; '.join(parts)}."] if parts else []
     return " ".join(sentences) or None
 
@@ -643,8 +669,10 @@ def _mark_kind(mark: Mark) -> str:
     return PADDING if mark.code == PADDING else mark.word
 
 
-def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int, *, in_post: bool) -> str:
+def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int, letter: str) -> str:
     """Return which levels have the mark `word`, as text: "NAME (3 of 8 levels: `a` c4, c8; `b` c8)".
+
+    Where tables mark the levels with a `letter`, it is "LETTER NAME".
 
     A mark is a reason to doubt a level, or why it is slow. `marks` are all marks of all levels, `count` is
     the number of levels. Reasons why levels are slow, and doubts of most levels, have the count alone.
@@ -663,11 +691,13 @@ def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int, *, in_post:
     if percents:
         worst = max(percents, key=percents.__getitem__)
         most = f", most at {worst.short}" if len(having) > 1 else ""
-        return f"{ttft_error_words(percents[worst])}: {escaped(word)} ({where}{most})"
+        where = most.removeprefix(", ") if letter else f"{where}{most}"
+        named = f"{ttft_error_words(percents[worst])}: {escaped(word)}{f' ({where})' if where else ''}"
+        return f"{letter} {named}".strip()
     warning = WARNINGS.get(having[0][2].code)
     effect = "" if warning is None or not warning.effect else f": {warning.effect}"
-    is_marked = in_post and having[0][2].doubt and len(having) < count
-    return f"{escaped(word)}{effect}{'' if is_marked else f' ({where})'}"
+    named = f"{escaped(word)}{effect}"
+    return f"{letter} {named}" if letter else f"{named} ({where})"
 
 
 def mark_details(result: SweepResult) -> Iterator[str]:
@@ -711,34 +741,35 @@ def server_facts(result: SweepResult) -> Iterator[str]:
     yield from (f"{names_in_words(alike)}: {words}" for words, alike in names_by_words.items() if words)
 
 
-def launch_facts(result: SweepResult) -> Iterator[str]:
-    """Yield how servers were started, one line of Markdown for all that are alike: command line or options.
+def launches(result: SweepResult) -> list[tuple[str, list[str], bool]]:
+    """Return (how servers were started, their names, whether that is a command line), once for all alike.
 
-    A server that is a target has the target's name, also where it answers a router's requests, too.
+    Options are Markdown. A server that is a target has the target's name, also where it answers a router's
+    requests, too.
     """
-    names_by_words: dict[str, list[str]] = {}
+    found: dict[tuple[str, bool], list[str]] = {}
     said = set[tuple[str, str]]()
     for target in sorted(result.targets, key=lambda target: target.kind is TargetKind.ROUTER):
         is_one = len(target.setups) == 1 and target.kind is TargetKind.ENGINE
         for name, facts in target.setups.items():
             line, flags = target.commands.get(name), facts.get(FLAGS)
-            words = code(line) if line else flags and f"options {code(flags)}"
+            words = line or (flags and f"options {code(flags)}")
             words = "default options" if flags == NO_FLAGS and not line else words
             if words and (name, words) not in said:
-                names_by_words.setdefault(words, []).append(code(target.name if is_one else name))
+                found.setdefault((words, bool(line)), []).append(target.name if is_one else name)
                 said.add((name, words))
-    yield from (f"{names_in_words(alike)}: {words}" for words, alike in names_by_words.items())
+    return [(words, names, is_command) for (words, is_command), names in found.items()]
 
 
-_VERSIONS = {"model revision": "model revision ", "NCCL": "NCCL ", "kernel": ""}
+_VERSIONS = {"model revision": "model revision ", "image": "container image ", "NCCL": "NCCL ", "kernel": ""}
 """Facts of a server's setup beside its engine's version, each with the word before it; the driver is that of
 `machine_facts`."""
 
 
-def version_facts(result: SweepResult, shown: Collection[str] = tuple(_VERSIONS)) -> Iterator[str]:
+def version_facts(result: SweepResult) -> Iterator[str]:
     """Yield a line of Markdown for each set of versions that servers run on; a single one has no names.
 
-    Of `_VERSIONS` there are those in `shown`. Such as "NCCL 2.28.9, Ubuntu 24.04 · Linux 6.11".
+    Such as "NCCL 2.28.9, Ubuntu 24.04 · Linux 6.11".
     """
     names: dict[str, list[str]] = {}
     machine_words = " ".join(words for target in result.targets for words in target.machines.values())
@@ -747,7 +778,7 @@ def version_facts(result: SweepResult, shown: Collection[str] = tuple(_VERSIONS)
         # The words about the machine may say it already, joined by commas.
         parts = [
             f"{word}{escaped(facts[fact])}"
-            for fact, word in ((fact, _VERSIONS[fact]) for fact in shown)
+            for fact, word in _VERSIONS.items()
             if fact in facts and facts[fact].replace(" · ", ", ") not in machine_words
         ]
         if parts:

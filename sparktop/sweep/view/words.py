@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby, zip_longest
 from statistics import fmean, linear_regression
 
+from msgspec import Struct
+
 from sparktop.graphics.numbers import milliseconds
 from sparktop.model.judgement import (
     NO_DIFFERENCE,
@@ -917,13 +919,27 @@ _USES = ((4, "One user"), (16, "A few users or agents"), (MOST_CONCURRENCY, "Man
 """Who sends so many requests at once: (most requests, use)."""
 
 
-def recommendations(result: SweepResult, compared: Topologies, name: Name = str) -> list[str]:
-    """Return which target is the best for each use, and why, an item a use; [] if none wins anywhere.
+class Choice(Struct, frozen=True):
+    """Which target to use for a number of requests at once; texts hold names as escaped for the format."""
 
-    A use is a range of concurrency. Its levels are told together where a metric has one winner in all of
-    them, for example "**One user (c1 to c4): `a`.** Decode +20 % at c1, +44 % at c4". The last item also has
-    what a target on a single machine gets of the best rate. There is none for levels with several prompt
-    lengths, contexts or rates: their headline says what they show.
+    use: str
+    """Who sends so many, with the levels: "One user (c1 to c4)"; of further levels of a use these alone."""
+    pick: str
+    """The best target, or the best in each metric."""
+    leads: str
+    """By how much it leads the next best in each metric: "decode +20 % at c1, +44 % at c4; TTFT −12 %"."""
+    open_leads: str
+    """What is not proven in favour of any target, and warnings; "" if there is nothing."""
+    speeds: str
+    """Median rate of a request of what is picked: "70.9 tok/s at c1, 39.0 tok/s at c4"; "" if unknown."""
+
+
+def choices(result: SweepResult, compared: Topologies, name: Name = str) -> list[Choice]:
+    """Return which target is the best for each use, and why; [] if none wins anywhere.
+
+    A use is a range of concurrency. Its levels are one choice where a metric has one winner in all of them.
+    There is none for levels with several prompt lengths, contexts or rates: their headline says what they
+    show.
     """
     metrics = main_metrics(compared.metrics)
     levels = metrics[0].levels if metrics else ()
@@ -942,8 +958,7 @@ def recommendations(result: SweepResult, compared: Topologies, name: Name = str)
 
     if not any(any(slots_and_winners(level)) for level in levels):
         return []
-    items = []
-    against = "against the next best: " if len(compared.columns) > _PAIR else ""
+    found = []
     for use, group in groupby(levels, _use):
         of_use = list(group)
         slots, *columns = zip_longest(*map(slots_and_winners, of_use))
@@ -951,32 +966,22 @@ def recommendations(result: SweepResult, compared: Topologies, name: Name = str)
         parts = [of_use] if are_alike else [list(part) for _, part in groupby(of_use, slots_and_winners)]
         places = [" to ".join(dict.fromkeys((part[0].point.short, part[-1].point.short))) for part in parts]
         places[0] = f"{use} ({places[0]})"
-        told = []
-        for place, part in zip(places, parts, strict=True):
-            told.append(f"**{place}: {_choice_words(result, metrics, part, against, name)}")
-            against = ""  # said once
-        items.append(". ".join(part.removesuffix(".") for part in told))
-    fair = [level for level in levels if not slots_and_winners(level)[0]]
-    alone = _single_machine_words(result, compared, fair, name)
-    items[-1] = f"{items[-1].removesuffix('.')}. {alone}" if alone else items[-1]
-    return items
+        found += [_choice(result, metrics, *pair, name) for pair in zip(places, parts, strict=True)]
+    return found
 
 
 def _use(level: ComparedLevel) -> str:
     return next(use for most, use in _USES if level.point.concurrency <= most)
 
 
-def _choice_words(
+def _choice(
     result: SweepResult,
     metrics: Sequence[ComparedMetric],
+    use: str,
     levels: Sequence[ComparedLevel],
-    against: str,
     name: Name,
-) -> str:
-    """Return the best target at levels, or the best in each metric, with the end of bold type; then why.
-
-    `against` is what leads refer to, as a beginning of the sentence on them.
-    """
+) -> Choice:
+    """Return the best target at levels, or the best in each metric."""
     points = [level.point for level in levels]
     leads: dict[str, dict[str, str]] = {}
     unproven, named, slots = [], list[str](), ""
@@ -993,17 +998,19 @@ def _choice_words(
             named += [level.ahead for level in here if metric is metrics[0] and level.ahead is not None]
     if slots:
         shown = "; ".join(f"{name(winner)} {', '.join(of.values())}" for winner, of in leads.items())
-        return f"no fair comparison.** {slots}, so requests wait there: measure with equal slots ({shown})"
+        why = f"{slots}, so requests wait there: measure with equal slots"
+        return Choice(use, "no fair comparison", shown, why, "")
     pick = next(iter(leads), "")
     is_all = len(leads) == 1 and in_sentence(metrics[0].title) in leads[pick]
     ends = {of: "" if is_all else f" for {names_in_words([*titles])}" for of, titles in leads.items()}
-    choice = ", ".join(f"{name(of)}{end}" for of, end in ends.items())
-    words = "; ".join([*(words for of in leads.values() for words in of.values()), *unproven])
-    words = f"{against if leads else ''}{words}"
-    each = _each_words(result, dict.fromkeys((*leads, *named)), levels, name)
     warning = _level_warnings(result, pick, [level for level in levels if level.winner == pick], name)
-    sentences = f"{words[:1].upper()}{words[1:].removesuffix('.')}. {each}".removesuffix(". ")
-    return f"{choice or NO_WINNER}.** {sentences}{warning}"
+    return Choice(
+        use,
+        ", ".join(f"{name(of)}{end}" for of, end in ends.items()) or NO_WINNER,
+        "; ".join(words for of in leads.values() for words in of.values()),
+        "; ".join([*unproven, *filter(None, [warning.strip(" ()")])]),
+        _speed_words(result, dict.fromkeys((*leads, *named)), levels, name),
+    )
 
 
 def slots_words(result: SweepResult, level: ComparedLevel | ComparisonRow, name: Name = str) -> str:
@@ -1018,28 +1025,30 @@ def slots_words(result: SweepResult, level: ComparedLevel | ComparisonRow, name:
     return f"{name(level.winner or '')} has {mine} slots, {name(level.against or '')} {other}"
 
 
-def _single_machine_words(
-    result: SweepResult, compared: Topologies, levels: Sequence[ComparedLevel], name: Name
-) -> str:
-    """Return what a target on one machine gets of the best rate at the first and the last of `levels`.
+def single_machine_words(result: SweepResult, compared: Topologies, name: Name = str) -> str:
+    """Return what a target on one machine gets of the best rate, at the first and the last level.
 
-    Such as "One machine, `a`: 79 % at c1, 66 % at c32 of the best decode"; "" if none has more machines.
+    Such as "`a`: 79 % of the best decode at c1, 66 % at c32"; "" if none has more machines, or no choice is
+    made. Levels at which the slots of targets decide are left out.
     """
     counts = {target.name: len(target.machines) for target in result.targets}
     alone = next((at for at, column in enumerate(compared.columns) if counts.get(column) == 1), None)
-    if alone is None or max(counts.values()) == 1:
+    if alone is None or max(counts.values()) == 1 or not choices(result, compared):
         return ""
+    metrics = main_metrics(compared.metrics)
+    unfair = {level.point for metric in metrics for level in metric.levels if slots_words(result, level)}
+    levels = [level for level in metrics[0].levels if level.point not in unfair]
     shares = [
-        f"{100 * own.mean / max(value.mean for value in level.values if value):.0f} % at {level.point.short}"
+        (f"{100 * own.mean / max(value.mean for value in level.values if value):.0f} %", level.point.short)
         for level in dict.fromkeys((*levels[:1], *levels[-1:]))
         if (own := level.values[alone]) and own.mean
     ]
-    title = main_metrics(compared.metrics)[0].title
-    words = f"One machine, {name(compared.columns[alone])}: {', '.join(shares)}"
-    return f"{words} of the best {in_sentence(title)}" if shares else ""
+    of = f" of the best {in_sentence(metrics[0].title)}"
+    words = (f"{share}{of if at == 0 else ''} at {where}" for at, (share, where) in enumerate(shares))
+    return f"{name(compared.columns[alone])}: {', '.join(words)}" if shares else ""
 
 
-def _each_words(
+def _speed_words(
     result: SweepResult, picks: Collection[str], levels: Sequence[ComparedLevel], name: Name
 ) -> str:
     """Return the median rate of a request of `picks` at the first and the last of `levels`; "" if unknown."""
@@ -1049,11 +1058,13 @@ def _each_words(
         each = {level.point: level.stream_tps for level in target.levels}
         known = {point: rate.p50 for point in ends if (rate := each.get(point)) is not None}
         texts = [
-            f"{METRICS['decode_tps'].text(rate)} at {point.short}" for point, rate in known.items() if rate
+            f"{METRICS['decode_tps'].text(rate)} tok/s at {point.short}"
+            for point, rate in known.items()
+            if rate
         ]
         if texts:
             parts.append(f"{f'{name(target.name)} ' if len(picks) > 1 else ''}{', '.join(texts)}")
-    return f"Median speed of a request in tok/s: {'; '.join(parts)}" if parts else ""
+    return "; ".join(parts)
 
 
 def verdict(

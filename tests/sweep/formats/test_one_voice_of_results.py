@@ -36,7 +36,7 @@ from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.terms.definitions import ALL_LATENCIES, METRICS, RATES
 from sparktop.sweep.view.marks import ttft_error_words
 from sparktop.sweep.view.result import result_view
-from sparktop.sweep.view.words import recommendations
+from sparktop.sweep.view.words import choices
 from tests.sweep.formats.full_results import texts_of
 from tests.sweep.made_results import made_level, made_sweep
 
@@ -226,7 +226,7 @@ def check_cells(result: SweepResult, texts: Texts) -> None:
             ]
             for row in rows:
                 cells = [
-                    re.match(r"[\d,]+(\.\d+)?(?= ?\?|$| \()", row[at]) for at in columns if at < len(row)
+                    re.match(r"[\d,]+(\.\d+)?(?=[ᵃᵇᶜᵈ]|$| \()", row[at]) for at in columns if at < len(row)
                 ]
                 assert {cell[0] for cell in cells if cell} <= known, (form, heads, row)
 
@@ -326,23 +326,22 @@ def check_notes(result: SweepResult, texts: Texts) -> None:
 
 
 def check_recommendation(result: SweepResult, texts: Texts) -> None:
-    """Whom a post recommends wins at each of the levels that it is recommended for, in decode or in TTFT."""
+    """The post's first table has the choices as they are; whom it picks wins somewhere."""
     view = result_view(result)
-    items = [] if view.topologies is None else recommendations(result, view.topologies)
-    if not items:
+    picks = [] if view.topologies is None else choices(result, view.topologies)
+    if not picks:
         return
     assert view.topologies is not None
-    shown = re.sub("[`*]", "", dict(texts)["post"]).split("\n\n")[0]
-    assert all(f"- {re.sub('[`*]', '', item)}." in shown for item in items)
-    lead = " ".join(item.partition(":")[2] for item in items if "use " in item)
-    winners = [
-        [level.winner for level in metric.levels]
+    shown = next(rows for rows in tables(dict(texts)["post"]) if rows[0][0].startswith("Use"))
+    assert [row[:3] for row in shown[1:]] == [[one.use, one.pick, one.leads or "–"] for one in picks]
+    winners = {
+        level.winner
         for metric in view.topologies.metrics
-        if metric.metric in {"decode_tps", "ttft_ms"}
-    ]
-    for target in result.targets:
-        won = any(target.name in column for column in winners)
-        assert won or f"use {target.name}." not in lead
+        if metric.metric in {"decode_tps", "prefill_tps", "ttft_ms"}
+        for level in metric.levels
+    }
+    names = {target.name for target in result.targets}
+    assert {name for one in picks for name in names if re.match(rf"{name}\b", one.pick)} <= winners
 
 
 @pytest.mark.parametrize("kind", KINDS)

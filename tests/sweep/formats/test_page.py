@@ -253,13 +253,27 @@ def post_of(result: SweepResult, **options: object) -> str:
 def paragraphs(post: str) -> list[str]:
     """Return the blocks of a post that are prose."""
     _, _, rest = post.strip().partition("\n")
-    return [one for one in rest.split("\n\n") if not one.startswith("|") and one.strip()]
+    return [one for one in rest.split("\n\n") if not one.startswith(("|", "```")) and one.strip()]
 
 
 def table(post: str) -> list[list[str]]:
-    """Return the cells of the rows of a post's tables."""
-    blocks = [one.splitlines()[2:] for one in post.split("\n\n") if one.startswith("|")]
+    """Return the cells of the rows of a post's tables of figures."""
+    tables = [one for one in post.split("\n\n") if one.startswith("|") and not one.startswith("| Use")]
+    blocks = [one.splitlines()[2:] for one in tables]
     return [[cell.strip() for cell in line.strip("|").split("|")] for block in blocks for line in block]
+
+
+def picks(post: str) -> list[list[str]]:
+    """Return the cells of the rows of a post's table of what to pick, its first."""
+    block = post.partition("\n")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()]
+    assert rows[0][:2] == ["Use (c: requests at once)", "Pick"]
+    return rows[2:]
+
+
+def shell(post: str) -> list[str]:
+    """Return the lines of a post's commands."""
+    return post.partition("```sh\n")[2].partition("\n```")[0].splitlines()
 
 
 def routed_sweep(
@@ -293,14 +307,15 @@ def routed_sweep(
 
 @pytest.mark.parametrize("count", [1, 3, 6])
 def test_a_post_has_each_level_in_forty_lines(count: int) -> None:
-    """Seven levels of any number of targets: decode, prefill and TTFT have a row for each level."""
+    """Seven levels of any number of targets: decode and TTFT have a row for each level, prefill for some."""
     levels = [simulated_level(one, 100, 4, 3) for one in LEVELS]
     post = post_of(made_sweep(*((f"target-{number}", levels) for number in range(count))))
     assert len(post.splitlines()) <= MOST_LINES
     assert all("\n" not in one or one.startswith("- ") for one in paragraphs(post))
     places = [f"c{one}" for one in LEVELS]
-    assert [row[0] for row in table(post)] == (places if count == 1 else places * 3)
-    assert "left out" not in post
+    some = ["c1", "c8", "c64"]
+    assert [row[0] for row in table(post)] == (places if count == 1 else places + some + places)
+    assert ("Left out here: 4 levels of prefill." in post) is (count > 1)
 
 
 def test_a_post_of_many_levels_loses_some_in_the_middle() -> None:
@@ -311,7 +326,7 @@ def test_a_post_of_many_levels_loses_some_in_the_middle() -> None:
     rows = table(post)
     assert (rows[0][0], rows[-1][0]) == ("c1", "c256")
     assert "\n- **Load:** " in post
-    assert "Left out here: 4 levels." in post
+    assert "Left out here: 4 more levels of prefill and 4 levels." in post
 
 
 def test_a_post_is_read_back_as_the_figures_that_it_shows() -> None:
@@ -325,7 +340,9 @@ def test_a_post_is_read_back_as_the_figures_that_it_shows() -> None:
     for own, pasted in zip(series_of(result), found, strict=True):
         for mine, theirs in zip(own.levels, pasted.levels, strict=True):
             shown = {name: METRICS[name].text(figure.mean) for name, figure in theirs.figures.items()}
-            assert shown == {name: METRICS[name].text(mine.figures[name].mean) for name in FIGURES}
+            ours = {name: METRICS[name].text(mine.figures[name].mean) for name in FIGURES}
+            assert shown.items() <= ours.items()
+            assert shown.keys() >= {"decode_tps", "ttft_ms"}
 
 
 def test_published_values_are_a_column() -> None:
@@ -375,15 +392,19 @@ def test_launch_options_and_versions_of_servers() -> None:
     fast, slow = result.targets
     targets = (
         fast.model_copy(update={"setups": {"alpha": facts}}),
-        slow.model_copy(update={"setups": {"alpha": facts, "omega": {"flags": "none", "NCCL": "2.29.2"}}}),
+        slow.model_copy(
+            update={"setups": {"alpha": facts, "omega": {"flags": "none", "NCCL": "2.29.2", "image": "5f0c"}}}
+        ),
     )
     result = result.model_copy(update={"targets": targets})
     post = post_of(result)
     assert (
-        "- **Started with** (as the processes show it): `fast`: options "
-        "`--enforce-eager --kv-cache-dtype fp8`; `omega`: default options. Of options, only those that"
+        "Started, as the processes show it: `fast` with options `--enforce-eager --kv-cache-dtype fp8`. "
+        "Started, as the processes show it: `omega` with default options. Of options, there are only those"
     ) in post
-    assert "`alpha`: NCCL 2.28.9. `omega`: NCCL 2.29.2." in paragraphs(post)[0]
+    assert (
+        "`alpha`: NCCL 2.28.9, Linux 6.14. `omega`: container image 5f0c, NCCL 2.29.2." in paragraphs(post)[0]
+    )
     assert "omega" not in post_of(result, privacy=SweepPrivacy(anonymous=True))
     known = fast.model_copy(
         update={
@@ -394,13 +415,14 @@ def test_launch_options_and_versions_of_servers() -> None:
     )
     only = result.model_copy(update={"targets": (known,)})
     assert post_of(only).count("Linux 6.14") == 1
-    started = "`fast`: `vllm serve m --port 8000 --enforce-eager --api-key …`"
-    assert f"- **Started with** (as the processes show it): {started}. …: what may be secret." in post_of(
-        only
-    )
-    assert f"Started with: {started}" in sweep_report(only, "md")
+    started = "vllm serve m --port 8000 --enforce-eager --api-key …"
+    assert shell(post_of(only))[0] == f"{started}  # fast"
+    assert "the servers, as their processes show it, … for what may be secret; the same" in post_of(only)
+    assert f"Started, as the processes show it: `fast` with `{started}`" in sweep_report(only, "md")
     assert "vllm serve" not in post_of(only, privacy=SweepPrivacy(anonymous=True))
-    assert "**Started with:** not known; `sparktop agent`" in post_of(made_sweep(("fast", [made_level(2)])))
+    assert "How servers were started is not known: `sparktop agent`" in post_of(
+        made_sweep(("fast", [made_level(2)]))
+    )
 
 
 def test_the_answer_comes_first_then_what_was_measured() -> None:
@@ -410,14 +432,16 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     first = result.targets[0].model_copy(update={"version": "0.32.0", "engine": "vllm", "machines": machines})
     post = post_of(result.model_copy(update={"targets": (first, *result.targets[1:])}))
     about, figures = paragraphs(post)
-    answer, setup, load, warnings = about.splitlines()
-    assert "; TTFT: no lead; " in answer
+    setup, load, warnings = about.splitlines()
+    ((use, pick, lead, not_proven, speed),) = picks(post)
+    assert (use, pick, lead) == ("One user (c2)", "**`fast`**", "decode +50 %")
+    assert not_proven == "TTFT: no lead; prefill: no lead"
+    assert re.fullmatch(r"[\d.]+ tok/s at c2", speed)
     assert post.startswith("## `m` on 2 × NVIDIA DGX Spark: `fast` or `slow`?\n")
-    assert answer.startswith("- **One user (c2): `fast`.** Decode +50 %; ")
-    assert re.search(r"no lead\. Median speed of a request in tok/s: [\d.]+ at c2\.$", answer)
     assert setup == (
         "- **Set-up:** NVIDIA DGX Spark, NVIDIA GB10, driver 580.95; NVIDIA DGX Spark, NVIDIA GB10. "
-        "`fast`: vLLM 0.32.0, one server on 2 machines."
+        "`fast`: vLLM 0.32.0, one server on 2 machines. "
+        "How servers were started is not known: `sparktop agent` on their machines reads it."
     )
     assert "100 tokens in, 4 out (pp100 tg4), " in load
     assert ", c requests a run (6 at c2 in all); " in load
@@ -426,6 +450,8 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     assert warnings.startswith("- **Warnings:** none. **Signs:** ≈ alike")
     assert figures.startswith("- **Figures:** decode = (output tokens − one per request)")
     assert table(post)[0][-1] == "`fast` (+50 %)"
+    assert shell(post)[-1] == "sparktop report last post.md"
+    assert shell(post)[0].startswith("sparktop sweep fast=http://HOST:PORT slow=http://HOST:PORT -c ")
 
 
 def swept(slots: int | None, **rates: float) -> SweepResult:
@@ -447,9 +473,9 @@ def swept(slots: int | None, **rates: float) -> SweepResult:
 
 def test_a_lead_is_told_from_the_first_to_the_last_level() -> None:
     """Not as a range, which hides the trend; with the rate of a request at both ends."""
-    answer = paragraphs(post_of(swept(None, slow=1.0, fast=2.0)))[0].splitlines()[0]
-    assert answer.startswith("- **One user (c1 to c4): `fast`.** Decode +25 % at c1, +100 % at c4; ")
-    assert re.search(r"Median speed of a request in tok/s: [\d.]+ at c1, [\d.]+ at c4\.$", answer)
+    ((use, pick, lead, _, speed),) = picks(post_of(swept(None, slow=1.0, fast=2.0)))
+    assert (use, pick, lead) == ("One user (c1 to c4)", "**`fast`**", "decode +25 % at c1, +100 % at c4")
+    assert re.fullmatch(r"[\d.]+ tok/s at c1, [\d.]+ tok/s at c4", speed)
 
 
 def test_each_use_has_its_target() -> None:
@@ -465,31 +491,28 @@ def test_each_use_has_its_target() -> None:
     a = [level(1, 20.0, 100.0), level(4, 40.0, 200.0), level(8, 60.0, 900.0), level(64, 90.0, 4000.0)]
     b = [level(1, 10.0, 200.0), level(4, 20.0, 400.0), level(8, 50.0, 600.0), level(64, 180.0, 2000.0)]
     post = post_of(made_sweep(("a", a), ("b", b)))
-    one, few, many = paragraphs(post)[0].splitlines()[:3]
-    assert one.startswith("- **One user (c1 to c4): `a`.** Decode +100 %; TTFT −50 %; prefill: no lead. ")
-    assert few.startswith(
-        "- **A few users or agents (c8): `a` for decode, `b` for TTFT.** Decode +20 %; TTFT −33 %"
-    )
-    assert re.search(r"Median speed of a request in tok/s: `a` [\d.]+ at c8; `b` [\d.]+ at c8", few)
-    assert many.startswith("- **Many users or agents (c64): `b`.** Decode +100 %; TTFT −50 %; ")
+    one, few, many = picks(post)
+    assert one[:4] == ["One user (c1 to c4)", "**`a`**", "decode +100 %; TTFT −50 %", "prefill: no lead"]
+    both = ["A few users or agents (c8)", "**`a` for decode, `b` for TTFT**", "decode +20 %; TTFT −33 %"]
+    assert few[:3] == both
+    assert re.fullmatch(r"`a` [\d.]+ tok/s at c8; `b` [\d.]+ tok/s at c8", few[-1])
+    assert many[:3] == ["Many users or agents (c64)", "**`b`**", "decode +100 %; TTFT −50 %"]
     crossed = post_of(
         made_sweep(("a", [*a[1:3], level(16, 70.0, 999.0)]), ("b", [*b[1:3], level(16, 99.0, 700.0)]))
     )
-    assert ". **c16: `b`.** Decode +41 %; TTFT −30 %" in crossed
+    assert picks(crossed)[-1][:3] == ["c16", "**`b`**", "decode +41 %; TTFT −30 %"]
 
 
 @pytest.mark.parametrize(("slots", "decides"), [(4, True), (2, False), (None, False)])
 def test_a_level_beyond_the_slots_of_a_rival_is_no_win(slots: int | None, *, decides: bool) -> None:
     """The next best lets requests wait: told apart, with a sign in the tables, no advice."""
     post = post_of(swept(slots, wide=2.0, narrow=1.0))
-    answer = paragraphs(post)[0].splitlines()[0]
-    assert (
-        ". **c4: no fair comparison.** `wide` has 4 slots, `narrow` 2, so requests wait there: measure with "
-        "equal slots (`wide` decode +100 %)" in answer
-    ) is decides
-    assert answer.startswith(
-        f"- **One user ({'c1 to c2' if decides else 'c1 to c4'}): `wide`.** Decode +25 %"
-    )
+    first, *others = picks(post)
+    why = "`wide` has 4 slots, `narrow` 2, so requests wait there: measure with equal slots"
+    unfair = [["c4", "**no fair comparison**", "`wide` decode +100 %", why]]
+    assert [row[:4] for row in others] == (unfair if decides else [])
+    assert first[:2] == [f"One user ({'c1 to c2' if decides else 'c1 to c4'})", "**`wide`**"]
+    assert first[2].startswith("decode +25 %")
     won = ["`wide` (+25 %)", "`wide` (+50 %)", "(`wide` +100 % †)" if decides else "`wide` (+100 %)"]
     assert [row[-1] for row in table(post)[:3]] == won
     assert ("† no fair comparison" in post) is decides
@@ -583,10 +606,10 @@ def test_what_all_levels_are_warned_of_is_said_once() -> None:
     hot = (*late, Validity(code="throttled", message="x"))
     fast = [made_level(at, step=0.2).model_copy(update={"validity": late}) for at in (2, 4)]
     slow = [made_level(at, step=0.3).model_copy(update={"validity": hot}) for at in (2, 4)]
-    about = paragraphs(post_of(made_sweep(("fast", fast), ("slow", slow))))[0]
-    answer = about.splitlines()[0]
-    assert "(warning: throttled of `slow`)" in answer
-    assert "generator" not in answer
+    post = post_of(made_sweep(("fast", fast), ("slow", slow)))
+    about, ((*_, not_proven, _),) = paragraphs(post)[0], picks(post)
+    assert "warning: throttled of `slow`" in not_proven
+    assert "generator" not in not_proven
     assert "load generator late: TTFT and ITL are too long (all 4 levels)" in about
 
 
@@ -614,34 +637,35 @@ def test_a_router_has_its_loss_and_the_cause() -> None:
 
 
 def test_doubts_name_their_levels() -> None:
-    """The tables mark the level, the line of warnings has its reason."""
+    """The tables mark the level with a letter, the line of warnings has its reason."""
     fast = [made_level(at, step=0.2) for at in (2, 4)]
     doubted = fast[0].model_copy(update={"validity": (Validity(code="throttled", message="x"),)})
     result = made_sweep(("fast", [doubted, fast[1]]), ("slow", [made_level(at, step=0.3) for at in (2, 4)]))
     post = post_of(result)
-    assert "- **Warnings (in tables: ?):** throttled." in post
-    assert [[cell.endswith(" ?") for cell in row[:3]] for row in table(post)[:2]] == [
+    where = "letters in tables: behind a value, of its target; behind a level, of all"
+    assert f"- **Warnings ({where}):** ᵃ throttled." in post
+    assert [[cell.endswith("ᵃ") for cell in row[:3]] for row in table(post)[:2]] == [
         [False, True, False],
         [False, False, False],
     ]
     assert [series.name for series in read(post, "post", "post.md")] == ["fast", "slow"]
-    assert "(warning at c = 2: throttled)" in paragraphs(post)[0]
+    assert "warning at c = 2: throttled" in picks(post)[0][3]
 
 
 @pytest.mark.parametrize(("doubted", "marks"), [(0, 0), (1, 1), (2, 0)])
 def test_a_table_marks_levels_with_a_warning_unless_all_have_one(doubted: int, marks: int) -> None:
-    """One target: a "?" behind the level and a word on it; what holds for all levels is said once, above."""
+    """One target: a letter behind the level and a word on it; what holds for all levels is said once."""
     late = (Validity(code="throttled", message="x"),)
     levels = [made_level(at).model_copy(update={"validity": late if at <= doubted else ()}) for at in (1, 2)]
     post = post_of(made_sweep(("solo", levels)))
-    assert sum(row[0].endswith(" ?") for row in table(post)) == marks
-    assert ("**Warnings (in tables: ?):** throttled." in post) is bool(marks)
+    assert sum(row[0].endswith("ᵃ") for row in table(post)) == marks
+    assert ("**Warnings (letters in tables):** ᵃ throttled." in post) is bool(marks)
     (series,) = read(post, "post", "post.md")
     assert [level.load.point.concurrency for level in series.levels] == [1, 2]
 
 
 def test_a_warning_of_all_targets_at_a_level_is_a_sign_of_the_level() -> None:
-    """Not of each value; a further warning of one target is still at its value."""
+    """Not of each value; a further warning of one target has its own letter at its value."""
     short = (Validity(code="too_short", message="x"),)
     hot = (*short, Validity(code="throttled", message="x"))
     fast, slow = (
@@ -650,9 +674,10 @@ def test_a_warning_of_all_targets_at_a_level_is_a_sign_of_the_level() -> None:
     )
     post = post_of(made_sweep(("fast", fast), ("slow", slow)))
     first, second = table(post)[:2]
-    assert [cell.endswith(" ?") for cell in first[:3]] == [True, False, True]
-    assert not any(cell.endswith(" ?") for cell in second)
-    assert "**Warnings (in tables: ?, behind a level: all its targets):**" in post
+    assert [cell[-1] for cell in first[:3]] == ["ᵃ", first[1][-1], "ᵇ"]
+    assert first[1][-1].isascii()
+    assert not any(cell.endswith(("ᵃ", "ᵇ")) for cell in second)
+    assert "ᵃ measured too briefly: less than 10 s; ᵇ throttled." in post
     assert len(read(post, "post", "post.md")) == 2
 
 
@@ -662,7 +687,7 @@ def test_requests_that_waited_are_one_warning() -> None:
     limit = LimitSide(kind="slots", reason="2 of 2 run")
     known = made_level(2).model_copy(update={**waited, "limited_by": limit})
     post = post_of(made_sweep(("solo", [made_level(1), known, made_level(4).model_copy(update=waited)])))
-    assert "(in tables: ?):** requests waited: decode, prefill and TTFT include the wait.\n" in post
+    assert "(letters in tables):** ᵃ requests waited: decode, prefill and TTFT include the wait.\n" in post
 
 
 def test_what_a_router_costs_is_said_where_it_is_known() -> None:
@@ -704,7 +729,7 @@ def test_one_machine_is_held_against_the_best_and_slots_are_explained() -> None:
         for target, machines in zip(result.targets, ("ab", "a"), strict=True)
     )
     post = post_of(result.model_copy(update={"targets": targets}))
-    assert ". One machine, `narrow`: 80 % at c1, 67 % at c2 of the best decode." in post
+    assert "- **One machine alone:** `narrow`: 80 % of the best decode at c1, 67 % at c2." in post
     assert "`narrow`: one server on one machine, 2 slots" in post
     assert post.count("Slots: requests that run at once") == 1
 
@@ -719,12 +744,13 @@ def test_a_lead_that_may_be_chance_is_told_with_its_use() -> None:
 
     a = [level(8, (40, 50, 60), 100), level(16, (50, 60, 70), 200)]
     b = [level(8, (50, 60, 70), 200), level(16, (60, 70, 80), 400)]
-    item = paragraphs(post_of(made_sweep(("a", a), ("b", b))))[0].splitlines()[0]
-    assert "`a` for TTFT.** TTFT −50 %; decode: `b` +17 to +20 % against `a`, n.s.; prefill: no" in item
-    assert re.search("tok/s: `a` [^;]+; `b` [^;]+$", item)
+    ((_, pick, lead, not_proven, speed),) = picks(post_of(made_sweep(("a", a), ("b", b))))
+    assert (pick, lead) == ("**`a` for TTFT**", "TTFT −50 %")
+    assert not_proven == "decode: `b` +17 to +20 % against `a`, n.s.; prefill: no lead"
+    assert re.fullmatch("`a` [^;]+; `b` [^;]+", speed)
     rival = b[0].model_copy(update={"validity": changed})
     varied = post_of(made_sweep(("a", [level(8, (400, 401, 402), 100)]), ("b", [rival])))
-    assert paragraphs(varied)[0].splitlines()[0].endswith("(warning: `b` varied ±17 % between runs).")
+    assert picks(varied)[0][3].endswith("warning: `b` varied ±17 % between runs")
 
 
 def test_nothing_measured_is_said() -> None:
@@ -747,8 +773,8 @@ def test_the_command_joins_results_and_repeats_each(
     save(tmp_path / "after.json", made_sweep(("tp2", [made_level(2, step=0.1)])))
     assert main(["report", "before.json", "after.json", "--format", "post"]) == 0
     said = capsys.readouterr()
-    assert "`sparktop sweep proxy=http://HOST:PORT -c " in said.out
-    assert "; the same for `tp2=http://HOST:PORT`." in said.out
+    assert "\nsparktop sweep proxy=http://HOST:PORT -c " in said.out
+    assert "\n# the same for tp2=http://HOST:PORT\n" in said.out
     assert "sparktop report before.json after.json --format json -o post.json" in said.err
     assert main(["report", "before.json", "after.json", "--format", "json", "-o", "post.json"]) == 0
     assert main(["report", "post.json", "--format", "post"]) == 0

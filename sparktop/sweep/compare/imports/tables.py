@@ -90,8 +90,10 @@ _TEST = re.compile(
     r"\s*(?:\(c(?P<c>\d{1,8})\))?"
 )
 """A test of llama-bench, see above."""
-_LEVEL = re.compile(r"(?:c\s*=?\s*)?(?P<value>\d[\d,]*(?:\.\d+)?)\s*(?P<rate>/s)?(?:\s*\?)?", re.IGNORECASE)
-"""A level in a cell: a number, or a rate as "0.5/s"; a "?" marks one with a warning."""
+_LEVEL = re.compile(
+    r"(?:c\s*=?\s*)?(?P<value>\d[\d,]*(?:\.\d+)?)\s*(?P<rate>/s)?\s*[?ᵃᵇᶜᵈᵉᶠᵍʰⁱʲ]*", re.IGNORECASE
+)
+"""A level in a cell: a number, or a rate as "0.5/s", with the signs of its warnings in a post."""
 _LENGTH = re.compile(r"(?P<value>\d{1,3}(?:,\d{3})+|\d{1,8})\s*(?P<k>k\b)?\s*(?:tok\w*)?", re.IGNORECASE)
 """A number of tokens in a cell, such as "2,048" or "4k tok"."""
 _K = 1024
