@@ -11,8 +11,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from msgspec.structs import replace
-
 from sparktop.analysis.speed_state import SLOW_CLOCK, SLOW_STEPS, THROTTLED
 from sparktop.model.event import Finding, Severity
 from sparktop.model.explained import FINDINGS
@@ -161,18 +159,39 @@ def yardsticks(
     *,
     before: float = math.inf,
     kv_tokens: float = 0.0,
+    decodes: bool = True,
 ) -> tuple[Yardstick, ...]:
     """Return its own best, the published rate and the limit for a decode rate of `tps` tokens/s.
 
     `running` requests ran at once; `batch` and `generated` are the tokens and generated tokens of a step of
     an engine core (None: one for each request), and its KV cache has `kv_tokens` at least. Its best counts if
-    it was reached before the Unix time `before`.
+    it was reached before the Unix time `before`, the others if it only `decodes`.
     """
     each = running / basis.cores
-    return (
-        _best_stick(basis, tps, own_best(basis, running, batch, before)),
-        _published_stick(basis, tps, running),
-        _limit_stick(basis, tps, each, each if generated is None else generated, kv_tokens),
+    own = _best_stick(basis, tps, running, batch, before)
+    if not decodes:
+        prefill = "not compared: prompts are computed for part of the time"
+        return own, Yardstick(PUBLISHED, prefill), Yardstick(LIMIT, prefill)
+    limit = _limit_stick(basis, tps, each, each if generated is None else generated, kv_tokens)
+    return own, _published_stick(basis, tps, running), limit
+
+
+def server_yardsticks(
+    view: BackendView, steady: SteadyLoad, tps: float, before: float
+) -> tuple[Yardstick, ...]:
+    """Return the yardsticks of a server for its decode rate `tps` while its batch is `steady`."""
+    basis, prompt, generation = view.yardstick_basis, view.prompt_tps, view.generation_tps
+    drafts, each, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
+    accepted = drafts * each / steps if drafts and each and steps else 0.0  # a step of an engine core
+    return yardsticks(
+        basis,
+        tps,
+        steady.running,
+        steady.batch,
+        steady.running / basis.cores + accepted,
+        before=before,
+        kv_tokens=_least_kv_tokens(view),
+        decodes=prompt is not None and bool(generation) and prompt <= MOST_PROMPT * (generation or 0.0),
     )
 
 
@@ -180,11 +199,15 @@ def _stick(name: str, source: str, tps: float, limit_tps: float) -> Yardstick:
     return Yardstick(name, source, limit_tps, 100 * tps / limit_tps)
 
 
-def _best_stick(basis: YardstickBasis, tps: float, best: SteadyLoad | None) -> Yardstick:
+def _best_stick(
+    basis: YardstickBasis, tps: float, running: float, batch: float | None, before: float
+) -> Yardstick:
     """Return the rate beside its own best; unknown where none is kept of such a batch."""
+    best = own_best(basis, running, batch, before)
     if best is None or not best.tps:
+        earlier = "" if before == math.inf else "earlier "
         what = "this batch, version and flags" if basis.setups else "this server"
-        return Yardstick(BEST, f"not known: no rate is kept of {what}")
+        return Yardstick(BEST, f"not known: no {earlier}rate is kept of {what}")
     return _stick(BEST, f"{best.running:.0f} running, {day(best.at)}", tps, best.tps)
 
 
@@ -305,20 +328,20 @@ class Yardsticks:
         self._slower_since = now.at if self._slower_since is None else self._slower_since
         if now.at - self._slower_since < _HELD_S:
             return None
-        changed = list(changes(setup.facts, basis.facts))
-        percent = 100 * (ratio - 1)
+        changed = ", ".join(changes(setup.facts, basis.facts))
+        same = ", ".join(sorted(_common(setup.facts, basis.facts)))
+        nothing, percent = "nothing known has changed", 100 * (ratio - 1)
         return Finding(
             SLOWER,
             view.name,
-            f"steps {percent:.0f} % slower than its best of {day(best.at)}: "
-            + (", ".join(changed) or "nothing known has changed"),
-            fix=FINDINGS[SLOWER].advice("something has changed" if changed else "nothing known has changed"),
+            f"steps {percent:.0f} % slower than its best: {changed or nothing}",
+            fix=FINDINGS[SLOWER].advice("something has changed" if changed else nothing),
             severity=Severity.WARNING if ratio >= _WARNS else Severity.INFO,
             evidence=(
                 ("now", _steps_text(steady)),
                 ("best", f"{_steps_text(best)}, {day(best.at)}"),
-                ("changed", ", ".join(changed) or "nothing that is known"),
-                ("the same", ", ".join(sorted(_common(setup.facts, basis.facts))) or "nothing that is known"),
+                ("changed", changed or "nothing that is known"),
+                ("the same", same or "nothing that is known"),
                 ("limits", f"{100 * (_SLOWER - 1):.0f} % for {_HELD_S:.0f} s, a larger batch allowed for"),
             ),
             values={
@@ -328,7 +351,7 @@ class Yardsticks:
                 "limit_ratio": _SLOWER,
                 "clears_below_ratio": _CLEARS,
                 "running": steady.running,
-                "changed": ", ".join(changed),
+                "changed": changed,
             },
         )
 
@@ -344,25 +367,7 @@ def _least_kv_tokens(view: BackendView) -> float:
 
 def _rate_findings(view: BackendView, steady: SteadyLoad, tps: float, before: float) -> Iterator[Finding]:
     """Yield the decode rate beside its yardsticks; nothing where none of them is known."""
-    drafts, each, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
-    accepted = drafts * each / steps if drafts and each and steps else 0.0  # a step of an engine core
-    generated = steady.running / view.yardstick_basis.cores + accepted
-    sticks = yardsticks(
-        view.yardstick_basis,
-        tps,
-        steady.running,
-        steady.batch,
-        generated,
-        before=before,
-        kv_tokens=_least_kv_tokens(view),
-    )
-    prompt, generation = view.prompt_tps, view.generation_tps
-    if prompt is None or not generation or prompt > MOST_PROMPT * generation:
-        prefill = "not compared: prompts are computed for part of the time"
-        sticks = (
-            sticks[0],
-            *(replace(stick, source=prefill, tps=None, percent=None) for stick in sticks[1:]),
-        )
+    sticks = server_yardsticks(view, steady, tps, before)
     if not (said := words(sticks)):
         return
     rows = [(YARDSTICK_KEYS[stick.name].replace("_", " "), stick.words) for stick in sticks]

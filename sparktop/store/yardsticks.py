@@ -5,9 +5,11 @@ A setup is what may change the rate: versions, flags, firmware. A step is a pass
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.analysis.machines_compared import process_of
@@ -44,6 +46,19 @@ _FROM_CONFIGURATION = "the configuration"
 _Key = tuple[str, str, str]
 
 
+class _Server(Struct):
+    """What is known of one backend."""
+
+    basis: YardstickBasis | None = None
+    """As of its newest poll; None until its model is known."""
+    made_at: float = -math.inf
+    busy_since: float | None = None
+    facts: Mapping[str, str] = {}
+    """The newest facts of its setup, also while its model is not known."""
+    before: tuple[float, Mapping[str, str]] | None = None
+    """When it answered again after a restart, and the facts of its setup before that are not compared yet."""
+
+
 class YardstickBases:
     """Keeps the basis of each backend's yardsticks, and which of its setups have new bests."""
 
@@ -52,14 +67,8 @@ class YardstickBases:
         self._nodes, self._models = nodes, models
         self._setups: dict[_Key, list[PastSetup]] = {}
         self._published: tuple[PublishedRates, ...] = ()
-        self._bases: dict[str, YardstickBasis] = {}
-        self._busy_since: dict[str, float] = {}
-        self._made_at: dict[str, float] = {}
+        self._servers: dict[str, _Server] = {}
         self._changed: set[_Key] = set()
-        self._facts_of: dict[str, Mapping[str, str]] = {}
-        """By backend: the newest facts of its setup, also while its model is not known."""
-        self._before_restart: dict[str, tuple[float, Mapping[str, str]]] = {}
-        """By backend: when it answered again after a restart, and the facts of its setup before."""
         self.wanted: set[_Key] = set()
         """The keys of servers of which files may know more."""
 
@@ -70,7 +79,8 @@ class YardstickBases:
                 self._keep_best(replace(setup, bests=()), best)
         by_source = {rates.source: rates for rates in (*self._published, *published)}
         self._published = tuple(by_source.values())
-        self._bases.clear()
+        for server in self._servers.values():
+            server.basis = None
 
     def take_changed(self) -> tuple[PastSetup, ...]:
         """Return the setups of all servers whose bests changed since the last call."""
@@ -83,55 +93,51 @@ class YardstickBases:
 
     def of(self, name: str) -> YardstickBasis:
         """Return the basis of a backend's yardsticks, as of its newest poll."""
-        return self._bases.get(name, YardstickBasis())
+        return self._servers.get(name, _Server()).basis or YardstickBasis()
 
     def forget(self, name: str) -> None:
         """Forget a backend that is another server now, or is not watched any more; its setups stay."""
-        self._bases.pop(name, None)
-        self._busy_since.pop(name, None)
-        self._facts_of.pop(name, None)
-        self._before_restart.pop(name, None)
+        self._servers.pop(name, None)
 
     def restart(self, name: str, at: float) -> None:
         """Forget a backend that restarted at `at`, but for the facts that its next setup is compared with."""
-        facts = self._facts_of.get(name)
-        self.forget(name)
-        if facts:
-            self._before_restart[name] = at, facts
+        facts = self._servers.pop(name, _Server()).facts
+        self._servers[name] = _Server(before=(at, facts) if facts else None)
 
     def take_restart_changes(self, name: str, at: float) -> tuple[str, ...]:
         """Return what a restart changed in the setup of a backend; each fact once, when it is known again."""
-        if name not in self._before_restart:
+        server = self._servers.get(name)
+        if server is None or server.before is None:
             return ()
-        (restarted_at, before), now = self._before_restart[name], self.of(name).facts
+        (restarted_at, before), now = server.before, self.of(name).facts
         due: Iterable[str] = ()
         if at - restarted_at >= _SETTLED_S:
             due = before.keys()
         elif at - restarted_at >= _FRESH_S:
             due = before.keys() & now.keys() - _READ_EACH_MINUTE
         left = {fact: value for fact, value in before.items() if fact not in due}
-        self._before_restart[name] = restarted_at, left
-        if not left:
-            del self._before_restart[name]
+        server.before = (restarted_at, left) if left else None
         return tuple(changes({fact: before[fact] for fact in due}, now))
 
-    def note(self, track: BackendTrack, server: Workload | None, when: Instant) -> None:
-        """Update a backend's basis after a poll; `server` is its process, if a watched machine shows it."""
-        view, name = track.view, track.target.name
+    def note(self, track: BackendTrack, process: Workload | None, when: Instant) -> None:
+        """Update a backend's basis after a poll; `process` is its own, if a watched machine shows it."""
+        view = track.view
         key = (_address(view.url), view.engine or "", view.model or "")
+        server = self._servers.setdefault(track.target.name, _Server())
         if view.model is None:
-            self._bases.pop(name, None)
+            server.basis = None
             return
         self.wanted.add(key)
-        since = self._busy_since.setdefault(name, when.at) if view.running else when.at
-        basis = self._bases.get(name)
+        if view.running and server.busy_since is None:
+            server.busy_since = when.at
+        basis = server.basis
         if (
             basis is None
             or basis.facts.get(ENGINE_VERSION) != (view.version or None)  # it is known a poll later
-            or when.at - self._made_at[name] >= _AGAIN_S
+            or when.at - server.made_at >= _AGAIN_S
         ):
-            basis, self._made_at[name] = self._make_basis(view, server), when.at
-            self._facts_of[name] = basis.facts
+            basis, server.made_at = self._make_basis(view, process), when.at
+            server.facts = basis.facts
         wall_at = when.wall.timestamp()
         # One judgement: what "slow-steps" finds slow is neither kept nor judged again.
         steady = None if track.slow_steps.seems_slow else track.steady
@@ -139,8 +145,8 @@ class YardstickBases:
             PastSetup(*key, basis.facts, wall_at), replace(steady, at=wall_at)
         ):
             self._changed.add(key)
-        setups = self.setups(key)
-        self._bases[name] = replace(basis, setups=setups, steady=steady, busy_s=when.at - since)
+        busy_s = 0.0 if server.busy_since is None or not view.running else when.at - server.busy_since
+        server.basis = replace(basis, setups=self.setups(key), steady=steady, busy_s=busy_s)
 
     def _make_basis(self, view: BackendView, server: Workload | None) -> YardstickBasis:
         """Return the basis as far as it follows from a backend's setup, weights and machines."""

@@ -14,6 +14,8 @@ from sparktop.model.instant import Instant
 from sparktop.model.node import EngineSetup, MachineSetup, ModelWeights, NodeIdentity
 from sparktop.model.snapshot import Kept
 from sparktop.model.yardsticks import FLAGS, PublishedRates
+from sparktop.panels.board.scene import Scene
+from sparktop.panels.parts.text import row_text
 from sparktop.recording.records import call_of, record_of
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
@@ -51,13 +53,31 @@ def test_a_servers_rate_beside_the_published_and_the_limit() -> None:
     of_published, of_limit = f"{tps / 2:.0f} %", f"{found.values['limit_percent']:.0f} %"
     assert found.line == f"{of_published} of the best published rate, {of_limit} of the bandwidth limit"
     rows = dict(found.evidence)
-    assert rows["own best"] == "not known: no rate is kept of this batch, version and flags"
+    assert rows["own best"] == "not known: no earlier rate is kept of this batch, version and flags"
     assert rows["published"].endswith("%: t: one")
     snapshot = server.store.snapshot()
     assert found.line in render(snapshot, 200)
     (shown,) = json.loads(json.dumps(to_json(snapshot)))["backends"]
     assert found.line in [one["line"] for one in shown["findings"]]
     assert "yardstick_basis" not in shown
+
+
+def test_what_changed_is_whole_on_a_small_board() -> None:
+    """Its best is dated in the evidence; one of the last minutes is no earlier rate."""
+    server = server_of_now()
+    server.run(140, 4)
+    server.start(Setup(driver="580.142"))
+    server.weights = ModelWeights(2.73)
+    server.run(300, 4, slower=lambda _: 1.25)
+    snapshot = server.store.snapshot()
+    line = "steps 25 % slower than its best: driver 580.95 → 580.142"
+    (slower,) = (one for one in snapshot.backends[0].findings if one.kind == "slower-than-best")
+    assert slower.line == line
+    assert dict(slower.evidence)["best"].endswith("tokens a step, 2026-11-03")
+    shown = (*snapshot.backends, replace(snapshot.backends[0], name="c", findings=()))
+    drawn = Scene(replace(snapshot, backends=shown), 80, 24).draw()
+    assert any(row_text(panel.rows[-1]).startswith(f"╰─ · {line} enter ") for panel in drawn)
+    assert "no earlier rate is kept" in dict(compared(server).evidence)["own best"]
 
 
 def test_with_prompts_only_the_own_best_is_compared() -> None:

@@ -5,12 +5,13 @@ A *lane* is an engine core (data-parallel rank) of the server.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from sparktop.analysis.yardsticks import MOST_PROMPT, yardsticks
+from sparktop.analysis.yardsticks import server_yardsticks
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
 from sparktop.model.figures import How, also_reported
@@ -393,13 +394,11 @@ def _unknown_yardsticks(view: BackendView) -> str:
         return ""
     if steady is None or not steady.tps:
         return "expected tok/s: needs ten steps of one batch size"
-    own_best, published, limit = yardsticks(view.yardstick_basis, steady.tps, steady.running, steady.batch)
-    unknown_names = [yardstick.source for yardstick in (published, limit) if yardstick.tps is None]
-    if view.prompt_tps is not None and view.prompt_tps > MOST_PROMPT * steady.tps:
-        unknown_names = ["others are not compared while prompts are computed"]
-    own = own_best.source if own_best.tps is None else "no own best from before the last 10 min"
-    missing = "; ".join((own, *unknown_names)).replace("not known: ", "")
-    return f"expected tok/s not known: {missing}"
+    # No earlier rate of its own is known: else it would be among its yardsticks.
+    sticks = server_yardsticks(view, steady, steady.tps, before=-math.inf)
+    unknown = dict.fromkeys(stick.source for stick in sticks if stick.tps is None)
+    missing = (source.removeprefix("not known: ") for source in unknown)
+    return f"expected tok/s not known: {'; '.join(missing)}"
 
 
 def _latency_rows(view: BackendView, width: int) -> list[Row]:

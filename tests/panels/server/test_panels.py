@@ -192,8 +192,8 @@ def test_unknown_yardsticks_are_explained_in_a_line(playing: Snapshot) -> None:
     steady = SteadyLoad(0.0, 4.0, 4.0, 20.0, 200.0)
     assert "expected tok/s: needs ten steps of one batch size" in said(server)
     known = replace(server, yardstick_basis=YardstickBasis(steady=steady), prompt_tps=1.0)
-    assert "no rate is kept of this server; no table has this model, engine and machine" in said(known)
-    assert "not compared while prompts are computed" in said(replace(known, prompt_tps=900.0))
+    assert "no earlier rate is kept of this server; no table has this model" in said(known)
+    assert "not compared: prompts are computed" in said(replace(known, prompt_tps=900.0))
     assert "should give" not in said(replace(server, running=0.0))
     assert "should give" not in said(replace(server, findings=(YARDSTICKS,)))
 
