@@ -593,7 +593,7 @@ def client_limit(load: Load, evidence: Evidence) -> Limit | None:
         reason = f"no request for {load.span_s:.0f} s"
     else:
         waits = "" if load.queued or foreign is not None else "; none waits"
-        reason = f"idle {percent:.0f} % of the time{waits}"
+        reason = f"no request in {percent:.0f} % of the time{waits}"
     if foreign is not None:
         users = evidence.neighbours
         user = users[0] if len(users) == 1 else "other servers" if users else "another program"
@@ -754,7 +754,7 @@ def _why_unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str 
         sizes += (
             "; other sizes are needed" if reads is None else f", which read {reads:.0f} % of the bandwidth"
         )
-        return sizes if alike else "the time of a step does not show what a request adds"
+        return sizes if alike else "step times do not show what a further request adds"
     if _STEEP < flat < _FLAT:
         grows = 100 * (1 - flat)
         return f"memory bandwidth or compute, both fit: {grows:.0f} % of a step grows with its requests"
@@ -884,7 +884,7 @@ def _unknown_while_unbalanced(evidence: Evidence) -> Limit | None:
         return None  # a sweep chose what each server has
     if split.word is not BalanceWord.UNKNOWN or split.window_s >= split.needed_s:
         return None
-    return Limit(LimitKind.UNKNOWN, "balance unknown; it is not judged yet")
+    return Limit(LimitKind.UNKNOWN, "the balance is not known yet")
 
 
 def _limit_inside(evidence: Evidence, load: Load) -> Limit:
@@ -907,7 +907,7 @@ def _limit_inside(evidence: Evidence, load: Load) -> Limit:
             prefill_limit(load, cost) or held_back_limit(evidence, load) or step_limit(evidence, load, cost)
         )
     limit = kv_limit(evidence, load) if load.preempted else None
-    reason = f"requests waited in {100 * queued:.0f} % of the time only"
+    reason = f"requests waited in only {100 * queued:.0f} % of the time"
     return limit or prefill_limit(load, cost) or Limit(LimitKind.UNKNOWN, reason)
 
 

@@ -10,6 +10,7 @@ from operator import itemgetter
 
 from msgspec import Struct
 
+from sparktop.graphics.numbers import age
 from sparktop.model.event import Event, Severity, Values
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
@@ -336,17 +337,19 @@ def _judge_restarts(alerts: ActiveAlerts, key: SourceKey, track: BackendTrack, w
         alerts.clear(restarts_id, when)
         return
     severity = Severity.CRITICAL if count >= RESTARTS_CRITICAL else Severity.WARNING
-    message = f"restarted {count} times in {RESTARTS_WITHIN_S / 60:.0f} min: its log says why it ends"
+    message = f"restarted {count} times in {age(when.at - restarted_at[0])}: its log says why it ends"
     limit = RESTARTS_CRITICAL if severity is Severity.CRITICAL else RESTARTS_WARN
-    values = _restart_values(track, limit)
+    values = _restart_values(track, limit, when)
     alerts.hold(restarts_id, severity, key.name, message, values, when)
 
 
-def _restart_values(track: BackendTrack, limit: int) -> Values:
+def _restart_values(track: BackendTrack, limit: int, when: Instant) -> Values:
+    """Return the number of recent restarts with its limit, and the seconds since the first of them."""
+    restarted_at = track.restarted_at
     return {
-        "restarts": len(track.restarted_at),
+        "restarts": len(restarted_at),
         "limit_restarts": limit,
-        "window_s": RESTARTS_WITHIN_S,
+        "window_s": when.at - restarted_at[0] if restarted_at else 0.0,
     }
 
 
@@ -363,7 +366,7 @@ def link_events(
         if len(track.restarted_at) >= RESTARTS_WARN:
             return []
         about, message = f"{key.label}:restarted", f"restarted{change and f' as {change}'}"
-        values = _restart_values(track, RESTARTS_WARN)
+        values = _restart_values(track, RESTARTS_WARN, when)
     elif kind is LinkKind.JUMPED and change:
         about, message = f"{key.label}:engine", f"now {change}"
         values = {"engine": track.view.engine, "before": before}

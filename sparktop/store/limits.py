@@ -14,7 +14,7 @@ from msgspec import Struct
 from sparktop.analysis.evidence import Evidence, Machine, Peer
 from sparktop.analysis.speed_state import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.state import limit_to_show
-from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.balance import Balance, BalanceWord, balance_cost
 from sparktop.model.event import Finding, Progress
 from sparktop.model.snapshot import BackendView, Limit, LimitKind
 from sparktop.store.backend import BackendTrack
@@ -52,8 +52,8 @@ class _LimitState(Struct):
     """Kind of a verdict that differs from `limit`: seen once so far."""
     judged_at: float = -math.inf
     """Monotonic seconds."""
-    split_word: BalanceWord | None = None
-    """The verdict on the group's balance with which it was judged."""
+    split: tuple[BalanceWord, str] | None = None
+    """The verdict on the group's balance with which it was judged, and what that costs."""
 
     def keep(self, limit: Limit | None) -> None:
         """Record a judgement; a verdict of another kind must be judged twice in a row."""
@@ -101,15 +101,18 @@ class ServerLimits:
         """Judge the backends that are due at `at` (monotonic seconds), those waiting longest first.
 
         `groups` are the newest verdicts on groups, which have been judged before: a limit that contradicts
-        the verdict on its group is judged again at once, or not shown until then. `slow_links` are
-        the findings about backends whose ranks wait for a slow link.
+        the verdict on its group is judged again at once, or not shown until then, and one that names another
+        cost of it at once. `slow_links` are the findings about backends whose ranks wait for a slow link.
         """
         self._states = {name: self._states.get(name) or _LimitState() for name in backends}
         splits = {name: group for group in groups if group.lanes_of is None for name in group.backends}
         for name, judged in self._states.items():
-            word = splits[name].word if name in splits else None
-            if word is not judged.split_word:
-                judged.judged_at, judged.next_kind = -math.inf, None
+            said = _said_of(splits.get(name))
+            if said != judged.split:
+                judged.judged_at = -math.inf
+            word, before = (None if one is None else one[0] for one in (said, judged.split))
+            if word is not before:
+                judged.next_kind = None
                 explained = word is not None and word not in _AT_EASE
                 if judged.limit is not None and (explained or judged.limit.kind in _OF_THE_SPLIT):
                     judged.limit = None
@@ -118,7 +121,7 @@ class ServerLimits:
         running = _running_on(backends) if due else {}
         for name in due[:MOST_AT_ONCE]:
             judged, split = self._states[name], splits.get(name)
-            judged.judged_at, judged.split_word = at, None if split is None else split.word
+            judged.judged_at, judged.split = at, _said_of(split)
             track, limit, gpu_percent = backends[name], None, None
             if track.health.failure is None and track.work.polls:
                 from sparktop.analysis.limited_by import gpu_at_work, limited_by  # late: comes after seconds
@@ -132,6 +135,11 @@ class ServerLimits:
             judged.gpu_percent, judged.next_gpu = gpu_percent or judged.next_gpu, gpu_percent
         for name, track in backends.items():
             track.show_limit(self._states[name].limit, self._states[name].gpu_percent)
+
+
+def _said_of(split: Balance | None) -> tuple[BalanceWord, str] | None:
+    """Return what a limit may say of a balance: the verdict, and what it costs."""
+    return None if split is None else (split.word, balance_cost(split))
 
 
 def _has_queue(view: BackendView) -> bool:

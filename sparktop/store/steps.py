@@ -111,8 +111,8 @@ class SlowSteps:
         ratio, allowed = ratios[peer.name], _allowed_text(view, peer, ratios[peer.name])
         message = (
             f"slow steps: {view.step_ms:,.0f} ms each at {view.running:.0f} requests, {ratio:.1f} × as long "
-            f"as {peer.name}'s ({peer.step_ms:,.0f} ms at {peer.running:.0f}{allowed}): look at the "
-            "machine's clock, power and other work"
+            f"as those of {peer.name} ({peer.step_ms:,.0f} ms at {peer.running:.0f} requests{allowed}): look "
+            "at the machine's clock, power and other work"
         )
         values = _alert_values(view, "peer_ms", peer.step_ms)
         limits = {"ratio": middle, "limit_ratio": PEER_RATIO, "clears_below_ratio": _CLEARS_AT}
@@ -120,9 +120,9 @@ class SlowSteps:
 
 
 def _allowed_text(view: BackendView, peer: BackendView, ratio: float) -> str:
-    """Return the factor between two step times that was allowed for a larger batch; "" for none."""
+    """Return the factor that was allowed for more requests or tokens a step, in words; "" for none."""
     allowed = (view.step_ms or 0.0) / (peer.step_ms or math.inf) / ratio
-    return f", times {allowed:.2f} for more requests or tokens a step" if allowed >= _ALLOWED else ""
+    return f", {allowed:.2f} × that for a batch as large" if allowed >= _ALLOWED else ""
 
 
 _ALLOWED = 1.005

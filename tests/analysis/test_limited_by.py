@@ -158,7 +158,7 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(running=7, swing=-7),
         {**ROUTED, "split": BALANCED, "peers": peer(running=29)},
         Is.CLIENT_OR_ROUTER,
-        "idle 48 % of the time; none waits",
+        "no request in 48 % of the time; none waits",
     ),
     "a client that pauses": (
         Served(running=0, swing=3),

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
+from sparktop.demo.scenario import SCENARIOS
+from sparktop.model.balance import balance_cost
 from sparktop.model.engine import Histogram
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import MemoryPart
@@ -89,6 +91,19 @@ def test_a_group_has_one_poll_interval_and_one_share_of_each_backend(name: str) 
     assert all(len(known) == 1 for backend, known in shares.items() if backend != "figures")
 
 
+def test_a_limit_names_the_cost_of_the_newest_verdict() -> None:
+    """A panel's "proxy is oscillating, −14 % tok/s" has the loss of the balance, at every moment."""
+    played, named = Rehearsal(scenario=SCENARIOS["cooldown"]), set()
+    for _ in range(100):
+        shown = played.play(1).snapshot()
+        (group,) = shown.balance or (None,)
+        limits = [view.limited_by.reason for view in shown.backends if view.limited_by]
+        swings = [reason for reason in limits if "is oscillating" in reason]
+        assert group is None or {reason.partition(", ")[2] for reason in swings} <= {balance_cost(group)}
+        named |= {*swings}
+    assert len(named) > 1
+
+
 def test_shares_of_two_backends_add_up_or_say_why_not() -> None:
     """Beside "one or the other 88 %" stand shares that add up to it, or what they have beyond it."""
     for name in ("cooldown-c64", "leastbusy-c16", "leastbusy-c2"):
@@ -101,7 +116,7 @@ def test_shares_of_two_backends_add_up_or_say_why_not() -> None:
         if head is None or listed is None:
             continue
         added = int(listed[2]) + int(listed[4])
-        assert abs(added - int(head[1])) <= 1 or "are without the newest stretch" in text
+        assert abs(added - int(head[1])) <= 1 or "leave out the last seconds" in text
 
 
 def test_a_part_of_the_memory_has_one_name(queueing: Snapshot) -> None:

@@ -135,6 +135,7 @@ def test_a_server_that_restarts_again_and_again_is_one_alert(world: World) -> No
         seen += [
             (second, alert.message) for alert in world.snapshot().alerts if alert.id == "backend:b:restarts"
         ]
+    assert seen[0][1] == "restarted 2 times in 40 s: its log says why it ends", "only that time was watched"
     counts = list(dict.fromkeys(message.partition(" times")[0] for _, message in seen))
     assert counts[:5] == [f"restarted {count}" for count in (2, 3, 4, 5, 6)]
     held = {second for second, _ in seen}
@@ -158,12 +159,12 @@ def stepping(at: float, step_ms: float, running: float = 8.0, batch: float = 8.0
     ("slow", "slow_batch", "alerted"),
     [
         (170.0, 8.0, ""),
-        (500.0, 8.0, "500 ms each at 8 requests, 8.3 × as long as b's (60 ms at 8): look"),
+        (500.0, 8.0, "500 ms each at 8 requests, 8.3 × as long as those of b (60 ms at 8 requests): look"),
         (500.0, 256.0, ""),
         (
             2000.0,
             16.0,
-            "8 requests, 23.6 × as long as b's (60 ms at 8, times 1.41 for more requests or tokens a step)",
+            "23.6 × as long as those of b (60 ms at 8 requests, 1.41 × that for a batch as large)",
         ),
     ],
 )

@@ -40,7 +40,7 @@ _UNITS = {
 }
 """Unit by the end of a value's name, the longest ends first."""
 _PLAIN = {
-    "window": "in the last",
+    "window": "in the last {}",
     "clears_below": "ends below",
     "clears_at": "ends at",
     "lost": "throughput lost",
@@ -54,25 +54,25 @@ _PLAIN = {
     "ceiling": "highest rate seen",
     "kv_cache": "KV cache used",
     "gpu_memory": "GPU memory",
-    "margin": "to its thermal limit",
-    "free": "can be had",
-    "free_before_drop": "without dropping the file cache",
+    "margin": "{} left to its thermal limit",
+    "need": "needed {}",
+    "free": "{} can be had",
+    "free_before_drop": "{} of it without dropping the file cache",
     "until_limit": "time left",
-    "peer": "compared step",
+    "peer": "step compared with {}",
     "running": "requests running",
     "waiting": "requests waiting",
     "spread_Z": "unevenness",
     "swing": "regularity",
     "slope": "trend",
-    "deployments": "deployments concerned",
-    "limit_s": "alert after",
-    "error_after_s": "critical after",
-    "limit_failures": "failed answers for an alert",
+    "limit_s": "alert after {}",
+    "error_after_s": "critical after {}",
+    "limit_failures": "alert at {} failed answers of a deployment",
     "excess": "beyond its critical temperature",
-    "clears_after": "ends once there was none for",
-    "ratio": "times the step of others",
+    "clears_after": "ends once there was none for {}",
+    "ratio": "{} the step of others",
 }
-"""Words for values whose names are terms of the analysis."""
+"""Words for values whose names are terms of the analysis; a value stands behind them, or at "{}"."""
 _ROUNDED = frozenset({"period_s", "window_s", "lost_percent", "nearly_empty_percent"})
 """Values of a verdict that its sentences have as whole numbers; a period below 10 s has a decimal."""
 _DECIMAL_BELOW = 10.0
@@ -156,6 +156,7 @@ def _entry_rows(entry: _Entry, width: int, most_rows: int) -> list[Row]:
     beside_head, further = ([], lines) if below else ([(lines[0], role)], lines[1:])
     rows: list[Row] = [[*head, *beside_head]]
     rows += [[label(" " * indent), (line, role)] for line in further]
+    indent = indent if all(cell_width(value) <= width - indent for value in values) else _INDENT
     value_rows = flow_pieces([[label(value)] for value in values], width - indent)
     values_fit_beside = (
         row_width(rows[-1]) + row_width(value_rows[0] if value_rows else []) + 3 <= width
@@ -184,7 +185,8 @@ def _entry(event: Alert | Event) -> _Entry:
     values = tuple(value_texts(event.values, f"{event.subject} {event.message}"))
     if isinstance(event, Alert):
         since = f"since {_time_of_day(event.since)}"
-        return [sign, (f"{event.subject}: ", "title")], event.message, role, (since, *values)
+        now = tuple(f"now {value}" for value in values[:1])
+        return [sign, (f"{event.subject}: ", "title")], event.message, role, (since, *now, *values[1:])
     # The last values of what has ended are from before the end, and would contradict it.
     head: Row = [sign, label(f"{_time_of_day(event.at)} "), (f"{event.subject}: ", "text")]
     return head, event.message, "muted", () if event.phase is Phase.END else values
@@ -199,14 +201,15 @@ def value_texts(values: Values, message: str = "") -> Iterator[str]:
 
     Behind the values stand the time window and limits without a value. Limits of a verdict on a balance are
     those from which it holds: "nearly empty 46 % (from 30 %)". Unknown values, words that `message` has
-    already, a time window of 0 s, what the message on processes that ended says, and of a verdict its rule
-    and scores without a unit are left out: the balance says what a score of this moment means, with its
-    limit.
+    already, a time window of 0 s, what the messages on processes that ended and on deployments say, and of a
+    verdict its rule and scores without a unit are left out: the balance says what a score of this moment
+    means, with its limit.
     """
     polls = _failed_polls_words(values)
     if polls:
         yield polls
-    unsaid = {"rule", *(_OF_POLLS if polls else ()), *(_OF_AN_END if "processes" in values else ())}
+    unsaid = {"rule", "deployments", *(_OF_POLLS if polls else ())}
+    unsaid |= {*_OF_AN_END} if "processes" in values else set()
     limited = {name: _limited(name, values) for name in values if name.startswith(_LIMITS)}
     for name in sorted(values, key=lambda name: (name.startswith(_LIMITS), name == "window_s")):
         value = values[name]
@@ -220,7 +223,8 @@ def value_texts(values: Values, message: str = "") -> Iterator[str]:
             number = round(value, 1) if short else float(round(value))
         stem, figures = _value_with_unit(name, number)
         words = _PLAIN.get(name) or _PLAIN.get(stem, stem.replace("_", " "))
-        text, limits = (f"{words} {figures}", [limit for limit, owner in limited.items() if owner == name])
+        text = words.format(figures) if "{}" in words else f"{words} {figures}"
+        limits = [limit for limit, owner in limited.items() if owner == name]
         if text in message or (limits and "rule" in values and stem == name):
             continue
         ends = [_value_with_unit(limit, values[limit] or "") for limit in limits if values[limit]]
@@ -265,7 +269,8 @@ def _value_with_unit(name: str, value: float | str) -> tuple[str, str]:
     stem = name.removesuffix(f"_{suffix}")
     if isinstance(value, str):
         return stem, value
-    number = f"{value:.3g}" if abs(value) < _GROUPED else f"{value:,.0f}"
+    whole = abs(value) >= (_DECIMAL_BELOW if suffix == "s" else _GROUPED)
+    number = f"{value:,.0f}" if whole else f"{value:.3g}"
     if name == "pid":
         number = f"{value:.0f}"
     elif name.endswith("_bytes"):

@@ -204,13 +204,13 @@ def test_a_cell_is_found_again_by_its_time() -> None:
 def test_values_of_an_event_have_their_limits_behind_them_then_their_window() -> None:
     """What the message on ended processes says is not repeated, nor the time that it covers."""
     hot = {"margin_c": 0.0, "limit_c": 0.0, "clears_at_c": -3.0, "window_s": 0.0, "temperature_c": 94.0}
-    assert [*value_texts(hot)] == ["to its thermal limit 0 °C (ends at −3 °C)", "temperature 94 °C"]
+    assert [*value_texts(hot)] == ["0 °C left to its thermal limit (ends at −3 °C)", "temperature 94 °C"]
     slow = {"ratio": 9.0, "window_s": 10.0, "limit_ratio": 3.0, "clears_below_ratio": 2.0}
-    said = ["times the step of others 9 × (alert at 3 ×, ends below 2 ×)", "in the last 10 s"]
+    said = ["9 × the step of others (alert at 3 ×, ends below 2 ×)", "in the last 10 s"]
     assert [*value_texts(slow)] == said
-    assert [*value_texts({"ratio": 6.753})] == ["times the step of others 6.8 ×"]
+    assert [*value_texts({"ratio": 6.753})] == ["6.8 × the step of others"]
     routed = {"deployments": 1.0, "limit_failures": 3.0}
-    assert [*value_texts(routed)] == ["deployments concerned 1", "failed answers for an alert 3"]
+    assert [*value_texts(routed)] == ["alert at 3 failed answers of a deployment"]
     assert [*value_texts({"clears_after_s": 30.0})] == ["ends once there was none for 30 s"]
     preempting = {"preemptions_per_s": 0.801, "limit_preemptions_per_s": 0.0, "window_s": 10.0}
     assert [*value_texts(preempting)] == ["preemptions 48/min", "in the last 10 s"]
