@@ -288,9 +288,7 @@ class MachinesCompared:
             clock, load = paces[view.name]
             key = f"sm-clock/{view.name}"
             if clock < (_AS_FAST_SHARE if key in named else SLOWER_SHARE) * most:
-                line = (
-                    f"SM clock {clock:,.0f} MHz on {view.name}, {most:,.0f} on {best}, at {load:.0f} % load"
-                )
+                line = f"SM clock {clock:.0f} MHz on {view.name}, {most:.0f} on {best}, at {load:.0f} % load"
                 clocked = _finding(group, view, Fact(key, "SM clock"), line, (("why", view.speed.reason),))
                 slower.append(({view.name}, replace(clocked, fix=view.speed.fix or clocked.fix)))
         return tuple(slower)

@@ -451,7 +451,7 @@ def rdma_mb_per_s(samples: Iterable[NodeSample]) -> float | None:
 
 
 def gpu_words(works: Sequence[GpuWork], verb: str) -> str:
-    """Return what the GPUs do, such as "2 GPUs wait: load 97 % at 19–20 W, 2,405 MHz"; "" if that is unknown.
+    """Return what the GPUs do, such as "2 GPUs wait: load 97 % at 19–20 W, 2405 MHz"; "" if that is unknown.
 
     `verb` is "wait" or "work"; "" if neither is certain.
     """
@@ -474,8 +474,8 @@ def _range_text(values: Sequence[float | None]) -> str:
     reported = [value for value in values if value is not None]
     if not reported or len(reported) < len(values):
         return ""
-    texts = [*dict.fromkeys(f"{value:,.0f}" for value in reported)]
-    return " and ".join(texts) if len(texts) <= 2 else f"{min(reported):,.0f}–{max(reported):,.0f}"  # noqa: PLR2004 - a pair, each named
+    texts = [*dict.fromkeys(f"{value:.0f}" for value in reported)]
+    return " and ".join(texts) if len(texts) <= 2 else f"{min(reported):.0f}–{max(reported):.0f}"  # noqa: PLR2004 - a pair, each named
 
 
 def reason_of_standstill(standstill: Standstill, now: Sequence[GpuWork], core_percent: float | None) -> str:

@@ -174,7 +174,7 @@ def test_a_gpu_clocked_below_its_twin_at_the_same_load_is_named() -> None:
         return [[one.line for one in rule.look(situation(views, float(now)))] for now in range(66)][-1]
 
     slow = at(machine(2), 1400, 96.0)
-    line = "SM clock 1,400 MHz on spark-2, 2,405 on spark-1, at 96 % load"
+    line = "SM clock 1400 MHz on spark-2, 2405 on spark-1, at 96 % load"
     assert found(at(machine(1), 2405, 96.0), slow) == [line]
     assert found(at(machine(1), 2405, 96.0), at(machine(2), 1400, 40.0)) == []
     assert found(at(machine(1), 2405, 96.0), at(machine(2), 2250, 96.0)) == []

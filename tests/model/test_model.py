@@ -178,7 +178,7 @@ SPEED_WORDS = (
     [
         (BackendState, STATES),
         (LimitKind, LIMITS),
-        (BalanceWord, BALANCE),
+        ([word.said for word in BalanceWord], BALANCE),
         (RanksWord, RANKS),
         (SPEED_WORDS, SPEEDS),
         (ALERT_KINDS, ALERTS),

@@ -271,7 +271,7 @@ def _value_with_unit(name: str, value: float | str) -> tuple[str, str]:
         return stem, value
     whole = abs(value) >= (_DECIMAL_BELOW if suffix == "s" else _GROUPED)
     number = f"{value:,.0f}" if whole else f"{value:.3g}"
-    if name == "pid":
+    if name == "pid" or suffix == "mhz":
         number = f"{value:.0f}"
     elif name.endswith("_bytes"):
         number = numbers.data(value, 9).strip()
