@@ -244,8 +244,8 @@ def _connections(view: BackendView, now: Situation) -> tuple[float, Sockets] | N
         if node is None or not node.ok or node.sample is None or node.sample.workloads is None:
             continue
         loads = node.sample.workloads
-        here = sum(name in backend.nodes for backend in now.backends.values())
-        server = server_process(view.url, view.engine, loads, alone=here == 1)
+        own_count = sum(name in backend.nodes for backend in now.backends.values())
+        server = server_process(view.url, view.engine, loads, alone=own_count == 1)
         if server is None or server.sockets is None:
             continue
         if server.sockets.bridged or port_of(view.url) == server.port:
@@ -277,7 +277,7 @@ def _hosts(router: RouterView, view: BackendView, now: Situation) -> frozenset[i
 
 
 def _finding(
-    seen: _Watched,
+    watch: _Watched,
     view: BackendView,
     reading: tuple[float, Sockets] | None,
     router: RouterView | None,
@@ -285,16 +285,16 @@ def _finding(
 ) -> Finding:
     """Return the finding that a server works for nobody, and how sure that is."""
     running, now_tokens = view.running or 0.0, _tokens(view)
-    unknown = seen.tokens is None or now_tokens is None or not seen.holds
-    made = None if unknown else max(0.0, (now_tokens or 0.0) - (seen.tokens or 0.0))
+    unknown = watch.tokens is None or now_tokens is None or not watch.holds
+    generated_tokens = None if unknown else max(0.0, (now_tokens or 0.0) - (watch.tokens or 0.0))
     count = "1 request" if running == 1 else f"{running:.0f} requests"
     # Where others are connected, only the router's count says that they ask nothing.
-    counted_by = router if reading is None or seen.by_router else None
+    counted_by = router if reading is None or watch.by_router else None
     nobody = "0 connections" if counted_by is None else f"0 in flight at {counted_by.name}"
-    if seen.monitors and counted_by is None:
-        nobody = f"0 clients (monitors: {seen.monitors})"
+    if watch.monitors and counted_by is None:
+        nobody = f"0 clients (monitors: {watch.monitors})"
     said = f"{count}, {nobody} for {numbers.age(lasted_s)}" + (
-        "" if made is None else f", {made:,.0f} tokens"
+        "" if generated_tokens is None else f", {generated_tokens:,.0f} tokens"
     )
     sure, line = Sure.LIKELY, f"works for nobody: {said}"
     # vLLM and SGLang work on requests with background: true while no client is connected.
@@ -303,25 +303,28 @@ def _finding(
         sure, line = Sure.UNKNOWN, f"no client: {said}; perhaps in the background"
     if reading is None:
         sure, line = Sure.UNKNOWN, f"{line}; its connections cannot be seen"
-    if not seen.holds:
+    if not watch.holds:
         ends = () if reading is None else reading[1].clients
-        nobody = f"connected: {sum(end not in seen.own_ends for end in ends)}, perhaps all monitors"
+        nobody = f"connected: {sum(end not in watch.own_ends for end in ends)}, perhaps all monitors"
         sure, line = Sure.UNKNOWN, f"perhaps no client: {count} for {numbers.age(lasted_s)}; {nobody}"
     hung_up = 0 if reading is None else reading[1].hung_up
     values: Values = {
         "running_requests": running,
-        "connections": None if reading is None or counted_by or not seen.holds else 0.0,
-        "monitor_connections": None if reading is None else float(seen.monitors),
+        "connections": None if reading is None or counted_by or not watch.holds else 0.0,
+        "monitor_connections": None if reading is None else float(watch.monitors),
         "router_in_flight_requests": None if counted_by is None else 0.0,
-        "tokens_since": made,
+        "tokens_since": generated_tokens,
         "window_s": lasted_s,
         "limit_s": HOLD_S,
     }
     background = "an unknown number of" if view.responses is None else f"{view.responses:,.0f}"
     evidence = [
         ("requests", f"{running:.0f} run, none has finished; at every poll for {numbers.age(lasted_s)}"),
-        ("clients", f"{nobody}; readings without a client: {seen.readings} (from {LEAST_READINGS} on)"),
-        ("tokens", "not counted" if made is None else f"{made:,.0f} since, prompts included"),
+        ("clients", f"{nobody}; readings without a client: {watch.readings} (from {LEAST_READINGS} on)"),
+        (
+            "tokens",
+            "not counted" if generated_tokens is None else f"{generated_tokens:,.0f} since, prompts included",
+        ),
         ("in the background", f"{background} requests of the Responses API since its start"),
         *([("hung up", f"{hung_up}: closed by the client, not yet by the server")] if hung_up else []),
     ]
@@ -363,9 +366,9 @@ def _orphans(node: NodeView) -> Iterator[tuple[Workload, int]]:
     if not node.ok or node.sample is None or node.sample.workloads is None:
         return
     for process in node.sample.workloads.processes:
-        held = sum(gpu.bytes_of({process.pid}) for gpu in node.sample.gpus)
-        if process.adopted and held >= _LEAST_BYTES:
-            yield process, held
+        held_bytes = sum(gpu.bytes_of({process.pid}) for gpu in node.sample.gpus)
+        if process.adopted and held_bytes >= _LEAST_BYTES:
+            yield process, held_bytes
 
 
 def _orphan_finding(node: str, process: Workload, held: int, lasted_s: float) -> Finding:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import groupby, pairwise
+from itertools import combinations, groupby, pairwise
 from statistics import median
 
 from msgspec import Struct
@@ -115,33 +115,33 @@ def _significant_trend(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
     Each of `stretches` is a list of (mean time, mean value) of successive time slots, without a gap.
     """
     runs = [
-        [(later[0] - earlier[0], later[1] - earlier[1]) for earlier, later in pairwise(stretch)]
+        [
+            (later_at - earlier_at, later - earlier)
+            for (earlier_at, earlier), (later_at, later) in pairwise(stretch)
+        ]
         for stretch in stretches
     ]
     steps = [step for run in runs for step in run]
     if len(steps) < LEAST_STEPS:
         return None
-    span_s, change = sum(step[0] for step in steps), sum(step[1] for step in steps)
+    span_s, change = map(sum, zip(*steps, strict=True))
     pace = change / span_s
-    excess = [[step[1] - pace * step[0] for step in run] for run in runs]
+    excess = [[step_change - pace * step_s for step_s, step_change in run] for run in runs]
     alone = sum(deviation * deviation for run in excess for deviation in run)
     together = sum(deviation * other for run in excess for deviation, other in pairwise(run))
     error = math.sqrt((alone + max(0.0, 2 * together)) * len(steps) / (len(steps) - 1))
     if not change or abs(change) < CLAIM_T * error:
         return None
     slope = median(
-        (later[1] - earlier[1]) / (later[0] - earlier[0])
+        (later - earlier) / (later_at - earlier_at)
         for stretch in stretches
-        for index, later in enumerate(stretch)
-        for earlier in stretch[:index]
+        for (earlier_at, earlier), (later_at, later) in combinations(stretch, 2)
     )
-    newest = steps[-max(1, len(steps) // 3) :]
-    if (
-        slope * change <= 0
-        or sum(step[1] for step in newest) / sum(step[0] for step in newest) / slope < _GOES_ON
-    ):
+    newest_s, newest_change = map(sum, zip(*steps[-max(1, len(steps) // 3) :], strict=True))
+    if slope * change <= 0 or newest_change / newest_s / slope < _GOES_ON:
         return None
-    return Trend(slope, stretches[-1][-1][0] - stretches[0][0][0])
+    (first_at, _), (last_at, _) = stretches[0][0], stretches[-1][-1]
+    return Trend(slope, last_at - first_at)
 
 
 def _has_come_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> bool:
@@ -149,8 +149,8 @@ def _has_come_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> boo
 
     `stretches` are lists of (mean time, mean value) of successive time slots, in the order of time.
     """
-    began_at, began = stretches[0][0]
-    change = stretches[-1][-1][1] - began
+    (began_at, began), (_, ended) = stretches[0][0], stretches[-1][-1]
+    change = ended - began
     high, low = began + _CAME_BACK * change, began + (1 - _CAME_BACK) * change
     sign = math.copysign(1.0, change)
     been_high = False

@@ -99,7 +99,7 @@ def load_of(polls: Sequence[Poll], window_s: float = 30.0) -> Load | None:
     queue = [poll for poll in complete if poll.waiting]
     waiting = sum(poll.waiting or 0.0 for poll in queue)
     able = sum((poll.waiting if poll.for_capacity is None else poll.for_capacity) or 0.0 for poll in queue)
-    most = max(running)
+    highest_running = max(running)
     kv = [poll.kv_percent for poll in queue or complete if poll.kv_percent is not None]
     first, last = complete[0], complete[-1]
     span_s = last.at - first.at
@@ -108,7 +108,7 @@ def load_of(polls: Sequence[Poll], window_s: float = 30.0) -> Load | None:
     return Load(
         span_s=span_s,
         running=sum(running) / len(complete),
-        running_most=most,
+        running_most=highest_running,
         waiting=waiting / len(queue) if queue else 0.0,
         queued=len(queue) / len(complete),
         deferred=max(0.0, 1 - able / waiting) if waiting else 0.0,
@@ -137,8 +137,8 @@ def _preemptions(polls: Sequence[Poll]) -> float | None:
     vLLM reports a preemption when the request runs again, which may take minutes.
     """
     reported = growth(polls[0].preempted, polls[-1].preempted)
-    seen = sum(_preemptions_seen(*pair) for pair in pairwise(polls))
-    return max(reported or 0.0, seen) if seen else reported
+    preemptions = sum(_preemptions_seen(*pair) for pair in pairwise(polls))
+    return max(reported or 0.0, preemptions) if preemptions else reported
 
 
 def _preemptions_seen(before: Poll, after: Poll) -> float:
@@ -181,18 +181,18 @@ def sees_clock(evidence: Evidence) -> bool:
     A machine that is read without its GPU, or without that link, cannot show whether it is slow.
     """
     several = evidence.spans > 1
-    seen = sum(
+    seen_count = sum(
         any(poll.clock_mhz is not None for poll in machine.polls)
         and (not several or any(poll.link_share is not None for poll in machine.polls))
         for machine in evidence.machines
     )
-    return seen >= evidence.spans
+    return seen_count >= evidence.spans
 
 
 def sees_cores(evidence: Evidence) -> bool:
     """Return whether the use of each machine's CPU cores is read."""
-    seen = sum(any(poll.core_percent is not None for poll in machine.polls) for machine in evidence.machines)
-    return seen >= evidence.spans
+    count = sum(any(poll.core_percent is not None for poll in machine.polls) for machine in evidence.machines)
+    return count >= evidence.spans
 
 
 def gpu_percent(evidence: Evidence) -> float | None:
@@ -288,11 +288,10 @@ def cpu_limit(evidence: Evidence) -> Limit | None:
 def network_limit(evidence: Evidence) -> Limit | None:
     """Return the limit by the link between the machines of one engine; None if there is none."""
     if (slow := evidence.slow_link) is not None:
-        carried, most = (
-            value / 1e9 if isinstance(value := slow.values.get(name), float) else None
-            for name in ("rdma_bytes_per_s", "ceiling_bytes_per_s")
-        )
-        return Limit(LimitKind.NETWORK, slow.line, None, carried, most, "GB/s")
+        carried, ceiling = slow.values.get("rdma_bytes_per_s"), slow.values.get("ceiling_bytes_per_s")
+        carried_gb = carried / 1e9 if isinstance(carried, float) else None
+        ceiling_gb = ceiling / 1e9 if isinstance(ceiling, float) else None
+        return Limit(LimitKind.NETWORK, slow.line, None, carried_gb, ceiling_gb, "GB/s")
     if evidence.spans < 2:  # noqa: PLR2004 - ranks on one machine do not use the network
         return None
     for machine in evidence.machines:
@@ -344,19 +343,19 @@ def split_limit(evidence: Evidence) -> Limit | None:
         return None  # the sweep chose what each server has
     if split is not None and split.word in _SWINGS and _is_about_this_server(evidence, split):
         cost = balance_cost(split)
-        said = f"{split.group} is {split.word.value}{cost and f', {cost}'}"
+        line = f"{split.group} is {split.word.value}{cost and f', {cost}'}"
         if evidence.routed:
-            return Limit(LimitKind.ROUTER, said, None, split.lost_percent, None, "%")
-        return _unknown_limit(said)
+            return Limit(LimitKind.ROUTER, line, None, split.lost_percent, None, "%")
+        return _unknown_limit(line)
     judged_even = split is not None and split.word is split.word_now is BalanceWord.BALANCED
     if evidence.router is None or judged_even:
         return None
     mine = newest_polls(evidence.polls, evidence.window_s)
     for peer in evidence.peers:
         pairs = _simultaneous_polls(mine, peer.polls)
-        apart = _uneven_pairs(pairs, evidence, peer)
-        if apart and len(pairs) >= len(mine) / 2 and len(apart) >= _OFTEN * len(pairs):
-            return _uneven_limit(evidence, peer, apart)
+        uneven_pairs = _uneven_pairs(pairs, evidence, peer)
+        if uneven_pairs and len(pairs) >= len(mine) / 2 and len(uneven_pairs) >= _OFTEN * len(pairs):
+            return _uneven_limit(evidence, peer, uneven_pairs)
     return None
 
 
@@ -385,32 +384,33 @@ def _is_about_this_server(evidence: Evidence, split: Balance) -> bool:
     )
 
 
-def _uneven_limit(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Poll, Poll]]) -> Limit:
-    """Return the limit of a server that has far more or fewer requests than `peer`, at the times `apart`."""
-    here, beside = (sum(_requests_at(pair[side]) for pair in apart) / len(apart) for side in (0, 1))
-    heavier = sum(_requests_at(poll) > _requests_at(other) for poll, other in apart)
-    if min(heavier, len(apart) - heavier) > len(apart) / 5:
-        most, least = (fmean([pick(map(_requests_at, pair)) for pair in apart]) for pick in (max, min))
-        said = _turns_words(most, least, None if len(evidence.peers) == 1 else peer.name)
+def _uneven_limit(evidence: Evidence, peer: Peer, pairs: Sequence[tuple[Poll, Poll]]) -> Limit:
+    """Return the limit of a server that has far more or fewer requests than `peer`, at the times `pairs`."""
+    own_mean, peer_mean = (sum(_requests_at(pair[side]) for pair in pairs) / len(pairs) for side in (0, 1))
+    heavier = sum(_requests_at(poll) > _requests_at(other) for poll, other in pairs)
+    if min(heavier, len(pairs) - heavier) > len(pairs) / 5:
+        mean_higher = fmean(max(map(_requests_at, pair)) for pair in pairs)
+        mean_lower = fmean(min(map(_requests_at, pair)) for pair in pairs)
+        line = _turns_words(mean_higher, mean_lower, None if len(evidence.peers) == 1 else peer.name)
     else:
-        plural = "" if round(here) == 1 else "s"
-        said = f"{here:.0f} request{plural} here, {beside:.0f} at {peer.name} on average"
-    split, even = evidence.split, (here + beside) / 2
+        plural = "" if round(own_mean) == 1 else "s"
+        line = f"{own_mean:.0f} request{plural} here, {peer_mean:.0f} at {peer.name} on average"
+    split, even = evidence.split, (own_mean + peer_mean) / 2
     if evidence.routed and (split is None or split.word.bad):
         hint = f"even would be {even:.0f} each"
-        return Limit(LimitKind.ROUTER, said, hint, here, even, "requests")
-    return Limit(LimitKind.UNKNOWN, f"loads differ: {said}", None, here, even, "requests")
+        return Limit(LimitKind.ROUTER, line, hint, own_mean, even, "requests")
+    return Limit(LimitKind.UNKNOWN, f"loads differ: {line}", None, own_mean, even, "requests")
 
 
-def _turns_words(most: float, least: float, peer: str | None) -> str:
-    """Return how `most` and `least` requests, means, lie on two servers that take turns in having more.
+def _turns_words(higher: float, lower: float, peer: str | None) -> str:
+    """Return how `higher` and `lower` requests, means, lie on two servers that take turns in having more.
 
     `peer` names the other server where there are more than two.
     """
-    whose = "" if peer is None else f" (this one and {peer})"
-    if round(least):
-        return f"one server has {most:.0f} requests, the other {least:.0f}{whose}, in turns"
-    return f"one server has all {most:.0f} requests, the other none{whose}, in turns"
+    which = "" if peer is None else f" (this one and {peer})"
+    if round(lower):
+        return f"one server has {higher:.0f} requests, the other {lower:.0f}{which}, in turns"
+    return f"one server has all {higher:.0f} requests, the other none{which}, in turns"
 
 
 def _simultaneous_polls(mine: Sequence[Poll], others: Sequence[Poll]) -> list[tuple[Poll, Poll]]:
@@ -454,13 +454,13 @@ def slots_limit(evidence: Evidence, load: Load) -> Limit | None:
     if not _slots_are_full(evidence, load):
         return None
     if slots is not None:
-        said = f"{most:.0f} of {slots} run, {load.waiting:.0f} wait on average"
+        reason = f"{most:.0f} of {slots} run, {load.waiting:.0f} wait on average"
     else:
-        said = f"never more than {most:.0f} run, while {load.waiting:.0f} wait on average"
+        reason = f"never more than {most:.0f} run, while {load.waiting:.0f} wait on average"
     kv = load.kv_percent
     if kv is not None:
-        said += f"; KV cache {kv:.0f} %"
-    return Limit(LimitKind.SLOTS, said, _room_text(load), most, float(slots or most), "requests")
+        reason += f"; KV cache {kv:.0f} %"
+    return Limit(LimitKind.SLOTS, reason, _room_text(load), most, float(slots or most), "requests")
 
 
 def _slots_are_full(evidence: Evidence, load: Load) -> bool:
@@ -472,10 +472,10 @@ def _slots_are_full(evidence: Evidence, load: Load) -> bool:
     where prompts take more of the time, they are the limit. If the number of slots is known and was reached,
     each core may have one that seems free.
     """
-    most, cores, slots = load.running_most, evidence.cores, evidence.slots
-    if slots is not None and most < min(_SLOTS_FULL * slots, slots - cores // 2):
+    highest_running, cores, slots = load.running_most, evidence.cores, evidence.slots
+    if slots is not None and highest_running < min(_SLOTS_FULL * slots, slots - cores // 2):
         return False
-    stays = load.usual >= most - cores // 2
+    stays = load.usual >= highest_running - cores // 2
     if slots is None:
         return stays and not kv_is_tight(evidence, load)
     return stays or (load.usual >= slots - cores and not kv_is_tight(evidence, load))
@@ -485,8 +485,8 @@ def _room_text(load: Load) -> str | None:
     """Return for how many more requests of the present length the KV cache has room, in words."""
     if load.kv_percent is None or not load.running_most or load.kv_percent <= 0:
         return None
-    each = load.kv_percent / load.running_most
-    more = floor((_FULL_PERCENT - load.kv_percent) / each)
+    kv_percent_each = load.kv_percent / load.running_most
+    more = floor((_FULL_PERCENT - load.kv_percent) / kv_percent_each)
     if more < 1:
         return "no room for more requests either"
     return f"room for about {_two_digits(more):,} more of this length"
@@ -522,19 +522,19 @@ def kv_is_tight(evidence: Evidence, load: Load) -> bool:
     kv, capacity = load.kv_percent, evidence.kv_capacity_tokens
     if kv is None or not load.running:
         return False
-    each = kv / load.running * evidence.cores
-    need = 100 * load.prompt_tokens / capacity if load.prompt_tokens and capacity else each
-    return 100.0 - kv <= max(_TIGHT * min(need, each), each)
+    kv_percent_each = kv / load.running * evidence.cores
+    need = 100 * load.prompt_tokens / capacity if load.prompt_tokens and capacity else kv_percent_each
+    return 100.0 - kv <= max(_TIGHT * min(need, kv_percent_each), kv_percent_each)
 
 
 def pool_limit(evidence: Evidence, load: Load) -> Limit | None:
     """Return the limit by a pool of memory beside the KV cache that is full; None if none is."""
-    for kind, percent, said in (
+    for kind, percent, subject in (
         (LimitKind.KV, evidence.swa_percent, "SWA pool {:.0f} % full"),
         (LimitKind.SLOTS, evidence.states_percent, "states {:.0f} % full, of which each request has one"),
     ):
         if percent is not None and percent >= _FULL_PERCENT:
-            reason = f"{said.format(percent)}; {load.waiting:.0f} wait on average"
+            reason = f"{subject.format(percent)}; {load.waiting:.0f} wait on average"
             return Limit(kind, reason, None, percent, 100.0, "%")
     return None
 
@@ -542,8 +542,8 @@ def pool_limit(evidence: Evidence, load: Load) -> Limit | None:
 def _fit_text(load: Load) -> str | None:
     if not load.kv_percent or not load.running:
         return None
-    each = load.kv_percent / load.running
-    return f"{each:.1f} % each: about {floor(100 / each)} of this length fit"
+    kv_percent_each = load.kv_percent / load.running
+    return f"{kv_percent_each:.1f} % each: about {floor(100 / kv_percent_each)} of this length fit"
 
 
 # Limits inside the engine's steps, and the client or router that sends too little.
@@ -596,10 +596,12 @@ def client_limit(load: Load, evidence: Evidence) -> Limit | None:
         reason = f"no request in {percent:.0f} % of the time{waits}"
     if foreign is not None:
         users = evidence.neighbours
-        user = users[0] if len(users) == 1 else "other servers" if users else "another program"
+        user = "other servers" if users else "another program"
+        if len(users) == 1:
+            user = users[0]
         reason = f"{reason}, the GPU is {foreign:.0f} % busy with {user}"
-    kind, why = _who_sends_too_little(evidence)
-    return Limit(kind, f"{reason}{why}", None, percent, 100.0, "%")
+    kind, suffix = _who_sends_too_little(evidence)
+    return Limit(kind, f"{reason}{suffix}", None, percent, 100.0, "%")
 
 
 def _computes_unseen(evidence: Evidence) -> bool:
@@ -621,14 +623,14 @@ def _computes_unseen(evidence: Evidence) -> bool:
 def _unseen_limit(evidence: Evidence, load: Load) -> Limit:
     """Return the limit of a server whose requests are too short to be seen, by the use of its GPU."""
     used, rate = gpu_percent(evidence), "" if not load.prompt_tps else f" at {load.prompt_tps:,.0f} tok/s"
-    said = f"requests too short to be seen compute prompts{rate}"
+    reason = f"requests too short to be seen compute prompts{rate}"
     if used is None or evidence.neighbours:
-        return _unknown_limit(f"{said}: only a GPU of its own shows whether it is full")
-    said = f"{said}; the GPU is {used:.0f} % busy"
+        return _unknown_limit(f"{reason}: only a GPU of its own shows whether it is full")
+    reason = f"{reason}; the GPU is {used:.0f} % busy"
     if used >= BUSY_GPU_PERCENT:
-        return Limit(LimitKind.PREFILL, said, None, used, 100.0, "%")
-    kind, why = _who_sends_too_little(evidence)
-    return Limit(kind, f"{said}{why}", None, 100.0 - used, 100.0, "%")
+        return Limit(LimitKind.PREFILL, reason, None, used, 100.0, "%")
+    kind, suffix = _who_sends_too_little(evidence)
+    return Limit(kind, f"{reason}{suffix}", None, 100.0 - used, 100.0, "%")
 
 
 def _is_short_of_requests(evidence: Evidence) -> bool:
@@ -747,14 +749,15 @@ def _why_unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str 
     """Return why it is not clear whether steps read or compute, of a server whose reads do not show it."""
     reads = evidence.read_percent
     if flat is None:
-        alike, few = cost.batch_spread < _ENOUGH_SPREAD, cost.batch <= _FEW_ROWS
-        if few and reads is None and evidence.spans == 1 and (alike or (cost.flatness or 0.0) >= _FLAT):
+        alike = cost.batch_spread < _ENOUGH_SPREAD
+        is_flat = alike or (cost.flatness or 0.0) >= _FLAT
+        if cost.batch <= _FEW_ROWS and is_flat and reads is None and evidence.spans == 1:
             return None
         sizes = f"all steps had {_requests_text(cost.batch)}"
-        sizes += (
+        ending = (
             "; other sizes are needed" if reads is None else f", which read {reads:.0f} % of the bandwidth"
         )
-        return sizes if alike else "step times do not show what a further request adds"
+        return sizes + ending if alike else "step times do not show what a further request adds"
     if _STEEP < flat < _FLAT:
         grows = 100 * (1 - flat)
         return f"memory bandwidth or compute, both fit: {grows:.0f} % of a step grows with its requests"
@@ -928,9 +931,9 @@ def _limit_of_queue(evidence: Evidence, load: Load, cost: StepCost | None) -> Li
         return limit
     free = "" if load.kv_percent is None else f", the KV cache has {100 - load.kv_percent:.0f} % free"
     slots = "" if evidence.slots is None else f"of {evidence.slots} slots "
-    why = "too few step and token counts to tell why" if cost is None else "no figure tells why"
+    reason = "too few step and token counts to tell why" if cost is None else "no figure tells why"
     return _unknown_limit(
-        f"{load.waiting:.0f} wait while {load.running:.0f} {slots}run on average{free}: {why}"
+        f"{load.waiting:.0f} wait while {load.running:.0f} {slots}run on average{free}: {reason}"
     )
 
 
@@ -1105,8 +1108,8 @@ def _flatness_error(
     seconds = [mul(*steps), mul(*tokens)]
     if not sum(seconds) or not tokens[0]:
         return math.inf
-    whole = sum(seconds) ** 2
-    slopes = (0.0, steps[0] * seconds[1] / whole, -tokens[0] * seconds[0] / whole, 0.0)
+    squared_sum = sum(seconds) ** 2
+    slopes = (0.0, steps[0] * seconds[1] / squared_sum, -tokens[0] * seconds[0] / squared_sum, 0.0)
     columns = [index for index in (1, 2, 3) if products[index][index] > 0]
     moved = _solve([[slope, *row[1:]] for slope, row in zip(slopes, products, strict=True)], columns)
     if moved is None:

@@ -94,7 +94,10 @@ class StartClock:
         """
         self.memory_bytes = memory
         self._samples.append((at, memory))
-        while self._samples[-1] is not self._samples[0] and self._samples[1][0] <= at - _WINDOW_S:
+        while len(self._samples) > 1:
+            second_at, _ = self._samples[1]
+            if second_at > at - _WINDOW_S:
+                break
             self._samples.popleft()
         receives = (received_bytes_per_s or 0.0) >= _DOWNLOAD_BYTES_PER_S
         self._downloads = receives and self.step <= CONTEXT and self._growth_bytes(at) < _STILL_BYTES
@@ -107,8 +110,9 @@ class StartClock:
         """Return the phase that a sample with `memory` bytes shows: the present one or, mostly, the next."""
         step = self.step
         if step <= CONTEXT:
-            beyond = memory > _CONTEXT_BYTES and has_context
-            return WEIGHTS if beyond else CONTEXT if has_context else step
+            if has_context:
+                step = WEIGHTS if memory > _CONTEXT_BYTES else CONTEXT
+            return step
         if step == WEIGHTS and self._is_still(at, memory):
             self._still_bytes = memory
             return COMPILE
@@ -134,20 +138,26 @@ class StartClock:
 
     def _covers(self, at: float, seconds: float) -> bool:
         """Return whether the samples reach back for `seconds`."""
-        return bool(self._samples) and self._samples[0][0] <= at - 0.9 * seconds
+        if not self._samples:
+            return False
+        first_at, _ = self._samples[0]
+        return first_at <= at - 0.9 * seconds
 
     def _growth_bytes(self, at: float) -> int:
         """Return by how many bytes memory grew in the window."""
-        return self._samples[-1][1] - self._memory_at(at - _WINDOW_S) if self._samples else 0
+        if not self._samples:
+            return 0
+        _, newest_bytes = self._samples[-1]
+        return newest_bytes - self._memory_at(at - _WINDOW_S)
 
     def _memory_at(self, at: float) -> int:
         """Return the memory at the time `at`: the last known before it, else the first known."""
-        newest_bytes = self._samples[0][1]
+        _, known_bytes = self._samples[0]
         for when, memory in self._samples:
             if when > at:
                 break
-            newest_bytes = memory
-        return newest_bytes
+            known_bytes = memory
+        return known_bytes
 
     def phases(self, at: float) -> Mapping[str, float]:
         """Return the seconds spent in each phase up to `at`; empty unless all were seen."""
@@ -159,16 +169,16 @@ class StartClock:
         return times
 
     def loading_at(
-        self, at: float, past: PastStart | None = None, *, checkpoint_bytes: float | None = None
+        self, at: float, past_start: PastStart | None = None, *, checkpoint_bytes: float | None = None
     ) -> Loading:
-        """Return what is known at `at`; `past` is an earlier start like this one.
+        """Return what is known at `at`; `past_start` is an earlier start like this one.
 
         `checkpoint_bytes` is the size of the weights that the machine loads.
         """
         elapsed_s, phase_s = at - self.started_at, at - self._began[-1][0]
         left_s, basis = None, None
-        if past is not None:
-            left_s, basis = self._left_s(elapsed_s, phase_s, past), LAST_TIME
+        if past_start is not None:
+            left_s, basis = self._left_s(elapsed_s, phase_s, past_start), LAST_TIME
         elif self.step == WEIGHTS and checkpoint_bytes is not None:
             rate = self._growth_bytes(at) / _WINDOW_S
             if rate > 0:
@@ -179,19 +189,19 @@ class StartClock:
             step=self.step + 1,
             phase_s=phase_s,
             left_s=left_s,
-            expected_s=None if past is None else past.total_s,
+            expected_s=None if past_start is None else past_start.total_s,
             basis=basis,
-            warm=None if past is None else past.warm,
+            warm=None if past_start is None else past_start.warm,
             memory_bytes=self.memory_bytes,
         )
 
-    def _left_s(self, elapsed_s: float, phase_s: float, past: PastStart) -> float:
+    def _left_s(self, elapsed_s: float, phase_s: float, past_start: PastStart) -> float:
         """Return the seconds left by an earlier start: the rest of this phase and all later phases."""
-        here = past.phases.get(PHASES[self.step])
-        if here is None:
-            return max(0.0, past.total_s - elapsed_s)
-        later = sum(past.phases.get(name, 0.0) for name in PHASES[self.step + 1 :])
-        return max(0.0, here - phase_s) + later
+        usual_phase_s = past_start.phases.get(PHASES[self.step])
+        if usual_phase_s is None:
+            return max(0.0, past_start.total_s - elapsed_s)
+        later_phases_s = sum(past_start.phases.get(name, 0.0) for name in PHASES[self.step + 1 :])
+        return max(0.0, usual_phase_s - phase_s) + later_phases_s
 
 
 def best_past(starts: list[PastStart], boot_id: str | None) -> PastStart | None:
@@ -267,18 +277,18 @@ class _Machine(Struct, frozen=True):
         """Whether the machine does something that a start may do; not if it rests, or its GPUs wait."""
         sample, memory = self.sample, self.sample.memory
         rates = [link.rx_bytes_per_s or 0.0 for link in sample.network if link.kind in {"ethernet", "wifi"}]
-        rdma, cpu = rdma_mb_per_s((sample,)), self.cpu_percent
+        reads_links = sum(rates) >= _NET_BYTES_PER_S or (rdma_mb_per_s((sample,)) or 0.0) >= _LINK_MB_PER_S
+        swaps = (memory.swap_in_bytes_per_s or 0.0) >= _SWAP_BYTES_PER_S
+        waits_for_memory = (memory.pressure_full_avg10 or 0.0) >= _PRESSURE_PERCENT
+        if reads_links or swaps or waits_for_memory or running_compiler((sample,)) is not None:
+            return True
+        if not all(gpu.is_spinning or gpu.is_at_rest for gpu in self.gpus):
+            return True
         spins = any(gpu.is_spinning for gpu in self.gpus)
-        return (
-            sum(rates) >= _NET_BYTES_PER_S
-            or (rdma or 0.0) >= _LINK_MB_PER_S
-            or (memory.swap_in_bytes_per_s or 0.0) >= _SWAP_BYTES_PER_S
-            or (memory.pressure_full_avg10 or 0.0) >= _PRESSURE_PERCENT
-            or running_compiler((sample,)) is not None
-            or not all(gpu.is_spinning or gpu.is_at_rest for gpu in self.gpus)
+        if self.cpu_percent is None:
             # Unknown CPU use may be work, except while a GPU spins: then a core is known to wait for it.
-            or (not spins if cpu is None else cpu >= (_SPINNING_CPU_PERCENT if spins else _CPU_PERCENT))
-        )
+            return not spins
+        return self.cpu_percent >= (_SPINNING_CPU_PERCENT if spins else _CPU_PERCENT)
 
 
 class StartStallRule:
@@ -404,18 +414,20 @@ def _finding(
     cpu_percent = known_max(machine.cpu_percent for machine in machines)
     several = len(machines) > 1
     rdma = rdma_mb_per_s(machine.sample for machine in machines) if several else None
-    said = gpu_words([replace(gpu, clock_mhz=None) for gpu in gpus], "") or "its GPU not used yet"
-    said += f", CPU {cpu_percent:.0f} %" if cpu_percent is not None else ""
-    said += f", RDMA {rdma:.1f} MB/s" if rdma is not None else ""
+    line = gpu_words([replace(gpu, clock_mhz=None) for gpu in gpus], "") or "its GPU not used yet"
+    line += f", CPU {cpu_percent:.0f} %" if cpu_percent is not None else ""
+    line += f", RDMA {rdma:.1f} MB/s" if rdma is not None else ""
     rows = [("looked at", "GPU memory, own memory, disk, file cache, links, swap, compilers, CPU, GPU power")]
     if past_s:
         rows.append(("this phase last time", f"{minutes(past_s)} min, judged from {_LONGER:g} times that on"))
     rows.append(("named", f"from {BLIND_S[0] / 60:.0f} min on, critical from {BLIND_S[1] / 60:.0f} min on"))
-    case = "several machines" if several else "CUDA graphs" if loading.phase == _GRAPHS else "else"
+    case = "CUDA graphs" if loading.phase == _GRAPHS else "else"
+    if several:
+        case = "several machines"
     return Finding(
         STUCK,
         view.name,
-        f"{loading.phase}: nothing moved for {seconds / 60:.0f} min, {said}",
+        f"{loading.phase}: nothing moved for {seconds / 60:.0f} min, {line}",
         fix=FINDINGS[STUCK].advice(case),
         sure=Sure.LIKELY,
         severity=Severity.CRITICAL if seconds >= BLIND_S[1] else Severity.WARNING,

@@ -102,14 +102,10 @@ def _setup(view: NodeView) -> MachineSetup:
 
 def live_rails(view: NodeView) -> list[tuple[Rail, NetworkReading]]:
     """Return the RDMA ports of a machine that are up, each with its reading."""
-    readings = {
-        link.name: link for link in (view.sample.network if view.sample else ()) if link.kind == "rdma"
-    }
-    return [
-        (rail, reading)
-        for rail in _setup(view).rails or ()
-        if (reading := readings.get(rail.name)) is not None and reading.up
-    ]
+    links = view.sample.network if view.sample is not None else ()
+    up = {link.name: link for link in links if link.kind == "rdma" and link.up}
+    rails = _setup(view).rails or ()
+    return [(rail, up[rail.name]) for rail in rails if rail.name in up]
 
 
 def _kernel(view: NodeView) -> str | None:
@@ -214,7 +210,7 @@ class MachinesCompared:
         self._found_at, self._read = now.at, read
         findings: list[Finding] = []
         covered: set[tuple[str, str]] = set()
-        due: dict[tuple[str, str], float] = {}
+        due_at: dict[tuple[str, str], float] = {}
         groups = groups_of(now)
         for group in groups:
             is_new = now.at - self._known_at.setdefault(group.names, now.at) < LOOK_AGAIN_S
@@ -224,10 +220,10 @@ class MachinesCompared:
                     continue
                 covered |= subjects
                 hold_s = _HOLDS.get(finding.key.partition("/")[0], 0.0 if is_new else SETTLED_S)
-                due[key] = self._due.get(key, now.at + hold_s)
-                if now.at >= due[key]:
+                due_at[key] = self._due.get(key, now.at + hold_s)
+                if now.at >= due_at[key]:
                     findings.append(finding)
-        self._due = due
+        self._due = due_at
         self._known_at = {group.names: self._known_at[group.names] for group in groups}
         self._slow = {names: slow for names, slow in self._slow.items() if names in self._known_at}
         self._found = tuple(findings)
@@ -245,12 +241,12 @@ class MachinesCompared:
         for machines, finding in differences:
             if finding.key != "kho" or not any(("kho", name) in covered for name in machines):
                 yield machines, finding
-        named = {finding.key for finding in self._found}
-        yield from clocks_apart(group, named)
+        shown_keys = {finding.key for finding in self._found}
+        yield from clocks_apart(group, shown_keys)
         if group.is_linked:
             yield from subnets_apart(group)
         if group.engine is not None:
-            yield from self._slower(group, at, named)
+            yield from self._slower(group, at, shown_keys)
 
     def _note_pace(self, at: float, view: NodeView) -> None:
         gpus = view.gpus if view.ok else ()
@@ -260,35 +256,41 @@ class MachinesCompared:
             pace = self._pace.setdefault(view.name, deque(maxlen=_MOST_PACES))
             pace.append((at, min(clocks), min(loads)))
 
-    def _slower(self, group: Group, at: float, named: Container[str]) -> Iterable[tuple[set[str], Finding]]:
+    def _slower(self, group: Group, at: float, shown: Container[str]) -> Iterable[tuple[set[str], Finding]]:
         """Return the machines whose GPU is clocked below its twins', all under the same load."""
         known_at, before = self._slow.get(group.names, (at, ()))
-        slower = self._slower_by_clock(group, at, named)
+        slower = self._slower_by_clock(group, at, shown)
         if slower is None:
             return before if at - known_at < _UNJUDGED_S else ()
         self._slow[group.names] = at, slower
         return slower
 
     def _slower_by_clock(
-        self, group: Group, at: float, named: Container[str]
+        self, group: Group, at: float, shown_keys: Container[str]
     ) -> tuple[tuple[set[str], Finding], ...] | None:
         """Return the same by the last minute; None if the load was not such."""
         paces: dict[str, tuple[float, float]] = {}
         for view in group.machines:
             newest = [sample for sample in self._pace.get(view.name, ()) if sample[0] > at - _WINDOW_S]
-            if len(newest) < _FEWEST or newest[-1][0] - newest[0][0] < _WINDOW_S * 2 / 3:
+            if len(newest) < _FEWEST:
                 return None
-            paces[view.name] = fmean(sample[1] for sample in newest), fmean(sample[2] for sample in newest)
+            times, clocks_mhz, load_percents = zip(*newest, strict=True)
+            if times[-1] - times[0] < _WINDOW_S * 2 / 3:
+                return None
+            paces[view.name] = fmean(clocks_mhz), fmean(load_percents)
         loads = [load for _, load in paces.values()]
         if min(loads) < _LOADED_PERCENT or max(loads) - min(loads) > _SAME_LOAD_PERCENT:
             return None
         slower: list[tuple[set[str], Finding]] = []
-        best, (most, _) = max(paces.items(), key=lambda pair: pair[1][0])
+        best = max(paces, key=lambda name: paces[name][0])
+        top_mhz, _ = paces[best]
         for view in group.machines:
             clock, load = paces[view.name]
             key = f"sm-clock/{view.name}"
-            if clock < (_AS_FAST_SHARE if key in named else SLOWER_SHARE) * most:
-                line = f"SM clock {clock:.0f} MHz on {view.name}, {most:.0f} on {best}, at {load:.0f} % load"
+            if clock < (_AS_FAST_SHARE if key in shown_keys else SLOWER_SHARE) * top_mhz:
+                line = (
+                    f"SM clock {clock:.0f} MHz on {view.name}, {top_mhz:.0f} on {best}, at {load:.0f} % load"
+                )
                 clocked = _finding(group, view, Fact(key, "SM clock"), line, (("why", view.speed.reason),))
                 slower.append(({view.name}, replace(clocked, fix=view.speed.fix or clocked.fix)))
         return tuple(slower)
@@ -349,13 +351,19 @@ def _finding(
     )
 
 
+def _known_values(group: Group, value_of: Callable[[NodeView], str | None]) -> dict[str, str]:
+    """Return the value of each machine by name, without machines of which it is not known."""
+    values = {view.name: value_of(view) for view in group.machines}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
     """Yield (machines that have something else, finding) for each fact that machines do not share."""
     is_linked = group.is_linked
     for read in READS:
         if read.of_links and not is_linked:
             continue
-        values = {view.name: value for view in group.machines if (value := read.value(view)) is not None}
+        values = _known_values(group, read.value)
         if not read.by_maker or len({view.identity.maker for view in group.machines}) == 1:
             yield from _difference(group, read, values)
     if group.engine is None:
@@ -368,11 +376,11 @@ def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
     for name in sorted({name for environment in variables.values() for name in environment} - _OWN):
         values = {machine: environment.get(name, "not set") for machine, environment in variables.items()}
         yield from _difference(group, Fact(name, name), values)
-    limits = {
-        name: "unlimited" if size >= UNLIMITED else f"{size / (1 << 20):,.0f} MiB"
-        for name, process in processes.items()
-        if (size := process.memory_max_bytes)
-    }
+    limits: dict[str, str] = {}
+    for name, process in processes.items():
+        size = process.memory_max_bytes
+        if size:
+            limits[name] = "unlimited" if size >= UNLIMITED else f"{size / (1 << 20):,.0f} MiB"
     yield from _difference(group, _MEMORY_MAX, limits)
     yield from _unread_tables(group, variables)
 
@@ -402,12 +410,12 @@ def _libraries(processes: Mapping[str, EngineSetup]) -> dict[str, str]:
         values = {name: getattr(process, part) for name, process in loaded.items()}
         if values and None not in values.values():
             unit = {"nccl_build": "build ", "nccl_bytes": "size "}.get(part, "")
-            return {
-                name: " ".join(
-                    dict.fromkeys(word for word in (loaded[name].nccl_version, f"{unit}{value}"[:24]) if word)
-                )
-                for name, value in values.items()
-            }
+            libraries: dict[str, str] = {}
+            for name, value in values.items():
+                version, told_apart_by = loaded[name].nccl_version, f"{unit}{value}"[:24]
+                known = version not in {None, "", told_apart_by}
+                libraries[name] = f"{version} {told_apart_by}" if known else told_apart_by
+            return libraries
     return {}
 
 
@@ -416,9 +424,9 @@ def _difference(group: Group, fact: Fact, values: Mapping[str, str]) -> Iterator
     count = Counter(values.values())
     if len(count) < 2:  # noqa: PLR2004 - one value is no difference
         return
-    (usual, most), (_, second) = count.most_common(2)
+    (usual, most), (_, second_count) = count.most_common(2)
     by_name = {view.name: view for view in group.machines}
-    if most > second:
+    if most > second_count:
         for value in dict.fromkeys(values.values()):
             odd = [name for name, other in values.items() if other == value]
             if value != usual:
@@ -428,8 +436,8 @@ def _difference(group: Group, fact: Fact, values: Mapping[str, str]) -> Iterator
                 yield set(odd), _finding(group, by_name[odd[0]], own, line)
         return
     names_by_value = {value: [name for name in values if values[name] == value] for value in count}
-    shown = "; ".join(f"{value} on {_names(names)}" for value, names in names_by_value.items())
-    line = f"{fact.title} differ{'' if fact.key in _PLURAL else 's'}: {shown}"
+    listed = "; ".join(f"{value} on {_names(names)}" for value, names in names_by_value.items())
+    line = f"{fact.title} differ{'' if fact.key in _PLURAL else 's'}: {listed}"
     yield set(values), _finding(group, by_name[list(values)[-1]], fact, line)
 
 
@@ -488,10 +496,10 @@ def _rail_facts(view: NodeView, group: Group) -> Iterator[tuple[Fact, str]]:
     narrow: list[str] = []
     for rail, _ in rails:
         width, speed = _usual_lanes(group, rail.lanes_max)
-        if rail.lanes and (
-            rail.lanes < width or (rail.lanes <= _FEW_LANES and rail.lanes < (rail.lanes_max or 0))
-        ):
-            narrow.append(f"x{rail.lanes} of x{max(width, rail.lanes_max or 0)} for {rail.name}")
+        possible = rail.lanes_max or 0
+        least = min(possible, _FEW_LANES + 1)  # fewer are wrong even where all machines have as few
+        if rail.lanes and rail.lanes < max(width, least):
+            narrow.append(f"x{rail.lanes} of x{max(width, possible)} for {rail.name}")
         elif rail.lane_gt_per_s and rail.lane_gt_per_s < speed:
             narrow.append(f"{rail.lane_gt_per_s:g} of {speed:g} GT/s for {rail.name}")
     if narrow:
@@ -499,8 +507,8 @@ def _rail_facts(view: NodeView, group: Group) -> Iterator[tuple[Fact, str]]:
     shared = Counter(subnet for rail, _ in rails for subnet in rail.subnets)
     for subnet, times in shared.items():
         if times > 1:
-            both = _names([rail.name for rail, _ in rails if subnet in rail.subnets])
-            yield _SUBNET._replace(key=f"subnet/{subnet}"), f"{both} are both in {subnet}"
+            ports = _names([rail.name for rail, _ in rails if subnet in rail.subnets])
+            yield _SUBNET._replace(key=f"subnet/{subnet}"), f"{ports} are both in {subnet}"
 
 
 def _engine_facts(view: NodeView, group: Group) -> Iterator[tuple[Fact, str]]:
@@ -536,8 +544,8 @@ def _hcas(variables: Mapping[str, str]) -> tuple[list[str], bool, bool]:
     """Return (devices that NCCL_IB_HCA names, whether they are those not to use, whether by whole names)."""
     value = variables.get("NCCL_IB_HCA", "").strip()
     words = (word.strip().partition(":")[0] for word in value.lstrip("^=").split(","))
-    names = [word for word in words if word and not word.endswith(_CUT)][:_MOST_HCAS]
-    return names, value.startswith("^"), "=" in value[:2]
+    names = [word for word in words if word and not word.endswith(_CUT)]
+    return names[:_MOST_HCAS], value.startswith("^"), "=" in value[:2]
 
 
 def _is_named(rail: Rail, hcas: Iterable[str], *, exact: bool) -> bool:
@@ -562,22 +570,20 @@ def _wrong_gids(view: NodeView, group: Group, variables: Mapping[str, str]) -> I
     if not (word.isdecimal() and word.isascii() and len(word) <= _GID_DIGITS):
         return
     index = int(word)
-    versions = Counter(
-        version
-        for other in group.machines
-        for rail in _used_rails(other, variables)
-        if (version := _version(rail, index)) is not None
-    )
+    found = [_version(rail, index) for peer in group.machines for rail in _used_rails(peer, variables)]
+    versions = Counter(version for version in found if version is not None)
     usual = max(versions, key=lambda version: (versions[version], -version), default=_IPV4)
     for rail in _used_rails(view, variables):
         if rail.gids is None or any(gid.kind is None for gid in rail.gids):
             continue
         entry = next((gid for gid in rail.gids if gid.index == index), None)
-        other = next((f"; {gid.index} is {_ROCE2}" for gid in rail.gids if _ip_version(gid) == _IPV4), "")
+        alternative = next(
+            (f"; {gid.index} is {_ROCE2}" for gid in rail.gids if _ip_version(gid) == _IPV4), ""
+        )
         if entry is None:
-            yield f"GID index {index} of {rail.name} is empty{other}"
+            yield f"GID index {index} of {rail.name} is empty{alternative}"
         elif entry.kind != _ROCE2:
-            yield f"GID index {index} of {rail.name} is {entry.kind}{other}"
+            yield f"GID index {index} of {rail.name} is {entry.kind}{alternative}"
         elif _version(rail, index) != usual:
             yield f"GID index {index} of {rail.name} is IPv{_version(rail, index)}, IPv{usual} elsewhere"
         else:
@@ -602,10 +608,10 @@ def _unread_tables(
     """Yield tables of different order, where it cannot be read whether an index is set that must fit all."""
     if variables:
         return
-    values = {view.name: text for view in group.machines if (text := _ipv4_indexes(view)) is not None}
+    values = _known_values(group, _ipv4_indexes)
     if len({index for text in values.values() for index in text.split(", ")}) > 1:
-        shown = "; ".join(f"{value} on {name}" for name, value in list(values.items())[:4])
-        line = f"GID of {_ROCE2} over IPv4: {shown}; whether NCCL_IB_GID_INDEX is set is unknown"
+        listed = "; ".join(f"{value} on {name}" for name, value in list(values.items())[:4])
+        line = f"GID of {_ROCE2} over IPv4: {listed}; whether NCCL_IB_GID_INDEX is set is unknown"
         yield set(values), _finding(group, None, _TABLES, line)
 
 
@@ -643,15 +649,15 @@ def subnets_apart(group: Group) -> Iterator[tuple[set[str], Finding]]:
     if len(by_machine) < 2 or not all(by_machine.values()):  # noqa: PLR2004 - a peer is needed
         return
     odd = {name: subnets for name, subnets in lonely.items() if subnets}
-    named = [
+    odd_names = [
         name
         for name, subnets in odd.items()
         if len(odd) > 1 or len(subnets) == len(by_machine[name]) or _lacks_common_subnet(name, by_machine)
     ]
-    if named:
-        shown = "; ".join(f"{odd[name][0]} on {name}" for name in named[:3])
-        last = next(view for view in reversed(group.machines) if view.name in named)
-        yield set(named), _finding(group, last, _CABLES, f"subnets without a peer: {shown}")
+    if odd_names:
+        listed = "; ".join(f"{odd[name][0]} on {name}" for name in odd_names[:3])
+        last = next(view for view in reversed(group.machines) if view.name in odd_names)
+        yield set(odd_names), _finding(group, last, _CABLES, f"subnets without a peer: {listed}")
 
 
 def _lacks_common_subnet(name: str, by_machine: Mapping[str, Sequence[IPv4Network]]) -> bool:
@@ -664,15 +670,16 @@ def _lacks_common_subnet(name: str, by_machine: Mapping[str, Sequence[IPv4Networ
     )
 
 
-def clocks_apart(group: Group, named: Container[str] = ()) -> Iterator[tuple[set[str], Finding]]:
+def clocks_apart(group: Group, shown_keys: Container[str] = ()) -> Iterator[tuple[set[str], Finding]]:
     """Yield the machines whose clock is apart from the others', beyond what the ways could explain.
 
-    `named` has the keys of what was found before.
+    `shown_keys` has the keys of what was found before.
     """
     gaps: dict[str, tuple[float, float]] = {}
     for view in group.machines:
-        if view.sample is not None and (gap := view.sample.clock) is not None:
-            gaps[view.name] = gap.ahead_s, gap.error_s
+        clock = view.sample.clock if view.sample is not None else None
+        if clock is not None:
+            gaps[view.name] = clock.ahead_s, clock.error_s
         elif view.via == "local":
             gaps[view.name] = 0.0, 0.0
     if len(gaps) < 2:  # noqa: PLR2004 - clocks are apart from one another
@@ -683,10 +690,10 @@ def clocks_apart(group: Group, named: Container[str] = ()) -> Iterator[tuple[set
     for view in group.machines:
         if view.name == usual or view.name not in gaps:
             continue
-        apart = gaps[view.name][0] - gaps[usual][0]
+        gap_s = gaps[view.name][0] - gaps[usual][0]
         key = f"clocks/{view.name}"
-        limit_s = _CLOCKS_TOGETHER_S if key in named else CLOCKS_APART_S
-        if abs(apart) - gaps[view.name][1] - gaps[usual][1] > limit_s:
-            way = "ahead of" if apart > 0 else "behind"
-            line = f"clock of {view.name} is {abs(apart):.1f} s {way} that of {usual}"
+        limit_s = _CLOCKS_TOGETHER_S if key in shown_keys else CLOCKS_APART_S
+        if abs(gap_s) - gaps[view.name][1] - gaps[usual][1] > limit_s:
+            way = "ahead of" if gap_s > 0 else "behind"
+            line = f"clock of {view.name} is {abs(gap_s):.1f} s {way} that of {usual}"
             yield {view.name}, _finding(group, view, _CLOCKS._replace(key=key), line)

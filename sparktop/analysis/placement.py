@@ -263,12 +263,13 @@ def _nodes_by_host(nodes: Iterable[Machine]) -> dict[str, set[str]]:
     hosts: dict[str, set[str]] = {}
     for node, identity, _ in nodes:
         names = [_url_host(node.url), _ssh_host(node.ssh), identity.hostname, *identity.addresses]
-        mine = {host for name in names if (host := _normal_host(name)) is not None}
+        own_hosts = {_normal_host(name) for name in names}
         # Loopback counts only for the node read on this machine.
         if node.via == "local":
-            mine.add(_HERE)
-        for host in mine:
-            hosts.setdefault(host, set()).add(node.name)
+            own_hosts.add(_HERE)
+        for host in own_hosts:
+            if host is not None:
+                hosts.setdefault(host, set()).add(node.name)
     return hosts
 
 
@@ -285,14 +286,14 @@ def _followers(
 
     They are in the order of their lowest ranks.
     """
-    taken = {(node, engine) for target, engine in backends for node in nodes_of[target.name]}
-    result = [
-        (node.name, engine, ranks)
-        for node, _, processes in nodes
-        for engine in dict.fromkeys(process.engine for process in processes)
-        if (ranks := _ranks(processes, engine)) and (0, 0) not in ranks and (node.name, engine) not in taken
-    ]
-    return sorted(result, key=lambda follower: (min(follower[2]), follower[0]))
+    placed = {(node, engine) for target, engine in backends for node in nodes_of[target.name]}
+    followers: list[_Follower] = []
+    for node, _, processes in nodes:
+        for engine in dict.fromkeys(process.engine for process in processes):
+            ranks = _ranks(processes, engine)
+            if ranks and (0, 0) not in ranks and (node.name, engine) not in placed:
+                followers.append((node.name, engine, ranks))
+    return sorted(followers, key=lambda follower: (min(follower[2]), follower[0]))
 
 
 def _may_lead(places: tuple[str, ...], follower: _Follower, nodes: Sequence[Machine]) -> bool:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from math import comb
+from operator import sub
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -57,8 +59,18 @@ _CASES: Mapping[str, tuple[Sure, str]] = {
     "repetition unknown": (Sure.UNKNOWN, "prefix cache: {FOUND} found; whether they repeat is unknown"),
 }
 """How sure each case of the advice is, and its line."""
-_Counts = tuple[float, float, float, float]
-"""(Prompts, their tokens, tokens looked up, tokens found)."""
+
+
+class _Counts(NamedTuple):
+    prompts: float
+    tokens: float
+    asked: float
+    """Tokens looked up in the cache."""
+    cached: float
+    """Tokens found in it."""
+
+
+_NO_COUNTS = _Counts(0.0, 0.0, 0.0, 0.0)
 
 
 class _Step(Struct, frozen=True):
@@ -98,9 +110,11 @@ class PrefixCacheRule:
         self._swept = self._swept or view.in_sweep
         if view.in_sweep or (last is not None and last.in_sweep):
             return self._found
-        if last is not None and before is not None and (counts := _counts_between(before, use))[0]:
+        if last is not None and before is not None:
+            counts = _counts_between(before, use)
             preempted = max(0.0, (view.preemptions or 0.0) - (last.preemptions or 0.0))
-            self._steps.append(_Step(at, counts, view.kv_fullest_percent, preempted))
+            if counts.prompts:
+                self._steps.append(_Step(at, counts, view.kv_fullest_percent, preempted))
         if at >= self._due:
             self._due = at + _EVERY_S
             while self._steps and self._steps[0].at < at - _WINDOW_S:
@@ -114,7 +128,7 @@ class PrefixCacheRule:
 
     def _singles(self) -> list[float]:
         """Return the tokens of prompts that came alone between two polls."""
-        return [step.counts[1] for step in self._steps if step.counts[0] == 1]
+        return [step.counts.tokens for step in self._steps if step.counts.prompts == 1]
 
     def _findings(self, view: BackendView, use: PrefixUse) -> Iterator[Finding]:
         """Yield that the caches spare nothing, once enough prompts have come to say so."""
@@ -129,7 +143,7 @@ class PrefixCacheRule:
             and 100 * use.cached_tokens < nothing_percent * use.asked_tokens
         )
         counted = [_counts(use)] if whole else [step.counts for step in self._steps]
-        total = [sum(column) for column in zip(*counted, strict=True)] or [0.0] * 4
+        total = _Counts(*map(sum, zip(_NO_COUNTS, *counted, strict=True)))
         count, tokens, asked, cached = total
         if count < LEAST_PROMPTS or asked < LEAST_TOKENS or tokens < SHORT_TOKENS * count:
             return
@@ -151,14 +165,10 @@ class PrefixCacheRule:
                     values={"asked_tokens": looked_up, "found_tokens": 0.0},
                 )
 
-    def _finding(self, view: BackendView, use: PrefixUse, total: Sequence[float], since: str) -> Finding:
+    def _finding(self, view: BackendView, use: PrefixUse, total: _Counts, since: str) -> Finding:
         """Return the finding on the prefix cache, with the explanation that the figures allow."""
-        cache, block, grows, evicted = (
-            use.cache,
-            use.cache.block_tokens,
-            self._turns is not None,
-            self._evicted(),
-        )
+        cache, block = use.cache, use.cache.block_tokens
+        grows, evicted = self._turns is not None, self._evicted()
         count, tokens, asked, cached = total
         # A draft head (MTP, EAGLE) needs the last block's hidden states: vLLM drops the last block found.
         needed = block and (1 if view.spec_accepted_per_draft is None else 2) * block
@@ -245,15 +255,13 @@ class PrefixCacheRule:
 
 
 def _counts(use: PrefixUse) -> _Counts:
-    return use.prompts or 0.0, use.prompt_tokens, use.asked_tokens, use.cached_tokens
+    return _Counts(use.prompts or 0.0, use.prompt_tokens, use.asked_tokens, use.cached_tokens)
 
 
 def _counts_between(before: PrefixUse, use: PrefixUse) -> _Counts:
     """Return what came; of a server that does not count prompts, one wherever tokens came."""
-    prompts, tokens, asked, cached = (
-        new - old for new, old in zip(_counts(use), _counts(before), strict=True)
-    )
-    return float(tokens > 0) if use.prompts is None else prompts, tokens, asked, cached
+    grown = _Counts(*map(sub, _counts(use), _counts(before)))
+    return grown if use.prompts is not None else grown._replace(prompts=float(grown.tokens > 0))
 
 
 def _option(view: BackendView, cache: PrefixCache) -> str:

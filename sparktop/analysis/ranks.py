@@ -31,7 +31,7 @@ _SLACK_S = 0.1
 """Answers at equal distances may arrive a little early."""
 _LEAST_SIZE = 2
 """Ranks in a communicator that can wait for each other; also answers that can be compared."""
-_NAMED = 3
+_MOST_RANKS_NAMED = 3
 """Most missing ranks that are named."""
 
 Place = Callable[[str | None], str]
@@ -97,8 +97,8 @@ def _answers_by_job(ended: Sequence[RanksReading]) -> list[list[_Timed]]:
 
 def _judge_job(answers: Sequence[_Timed], still_since: float | None, place: Place) -> RanksVerdict:
     """Return the verdict on one job from its answers, oldest first."""
-    newest = answers[-1][1]
-    evidence = [answer for answer in answers if still_since is not None and answer[0] >= still_since]
+    _, newest = answers[-1]
+    evidence = [(at, answer) for at, answer in answers if still_since is not None and at >= still_since]
     if _missing_ranks(newest):
         return _judge_missing(answers, evidence, still_since, place)
     # While the engine stands still, an answer of an earlier standstill proves nothing.
@@ -120,7 +120,8 @@ def _has_moved(answers: Sequence[_Timed]) -> bool:
     """Return whether any count differs between the last two answers, of communicators in both."""
     if len(answers) < _LEAST_SIZE:
         return False
-    before, after = _counts(answers[-2][1]), _counts(answers[-1][1])
+    (_, last_but_one), (_, last) = answers[-2:]
+    before, after = _counts(last_but_one), _counts(last)
     return any(before[key] != count for key, count in after.items() if key in before)
 
 
@@ -128,28 +129,29 @@ def _judge_missing(
     answers: Sequence[_Timed], evidence: Sequence[_Timed], still_since: float | None, place: Place
 ) -> RanksVerdict:
     """Return the verdict on a job of which ranks are missing in the newest answer."""
-    gone = _missing_ranks(answers[-1][1])
-    words = _missing_text(gone, place)
+    _, newest = answers[-1]
+    missing = _missing_ranks(newest)
+    words = _missing_text(missing, place)
     if still_since is None:
         sentence = f"no verdict: {words}, but the server makes progress or holds no request"
-        return _with_evidence(answers, RanksVerdict(RanksWord.NO_VERDICT, sentence, missing=gone))
-    numbers = {rank.rank for rank in gone}
+        return _with_evidence(answers, RanksVerdict(RanksWord.NO_VERDICT, sentence, missing=missing))
+    numbers = {rank.rank for rank in missing}
     same = _newest_alike(evidence, lambda item: {rank.rank for rank in _missing_ranks(item[1])} == numbers)
     if not _is_enough(same):
-        return replace(_asking_verdict(same), missing=gone)
-    where = names_in_words(sorted({place(rank.host) for rank in gone})[:_NAMED])
-    verdict = RanksVerdict(RanksWord.MISSING, words, f"look at {where} first", missing=gone)
+        return replace(_asking_verdict(same), missing=missing)
+    where = names_in_words(sorted({place(rank.host) for rank in missing})[:_MOST_RANKS_NAMED])
+    verdict = RanksVerdict(RanksWord.MISSING, words, f"look at {where} first", missing=missing)
     return _with_evidence(same, verdict)
 
 
-def _missing_text(gone: Sequence[MissingRank], place: Place) -> str:
+def _missing_text(missing: Sequence[MissingRank], place: Place) -> str:
     """Return "rank 1 on spark-b does not answer", for several ranks accordingly."""
-    shown = [f"{rank.rank} on {place(rank.host)}" for rank in gone[:_NAMED]]
-    more = [f"{len(gone) - _NAMED} more"] if len(gone) > _NAMED else []
-    dead = ": its process is dead" if len(gone) == 1 and gone[0].dead else ""
-    if len(gone) == 1:
-        return f"rank {shown[0]} does not answer{dead}"
-    return f"ranks {names_in_words([*shown, *more])} do not answer"
+    rank_texts = [f"{rank.rank} on {place(rank.host)}" for rank in missing[:_MOST_RANKS_NAMED]]
+    more = [f"{len(missing) - _MOST_RANKS_NAMED} more"] if len(missing) > _MOST_RANKS_NAMED else []
+    dead = ": its process is dead" if len(missing) == 1 and missing[0].dead else ""
+    if len(missing) == 1:
+        return f"rank {rank_texts[0]} does not answer{dead}"
+    return f"ranks {names_in_words([*rank_texts, *more])} do not answer"
 
 
 def _changing_verdict(answer: RanksAnswer, place: Place) -> RanksVerdict | None:
@@ -157,25 +159,26 @@ def _changing_verdict(answer: RanksAnswer, place: Place) -> RanksVerdict | None:
     for comm in _communicators(answer):
         for rank in comm.ranks:
             if rank.status is not RankStatus.RUNNING:
-                who = "a rank" if rank.rank is None else f"rank {rank.rank} on {place(rank.host)}"
-                sentence = f"no verdict: {who} is {rank.status.value}"
+                rank_text = "a rank" if rank.rank is None else f"rank {rank.rank} on {place(rank.host)}"
+                sentence = f"no verdict: {rank_text} is {rank.status.value}"
                 return RanksVerdict(RanksWord.CHANGING, sentence, answers=1)
     return None
 
 
 def _judge_frozen(answer: RanksAnswer, place: Place) -> RanksVerdict:
     """Return the verdict on counts that stand still."""
-    apart = [gap for comm in _communicators(answer) if not comm.missing for gap in _unequal_counts(comm)]
-    if not apart and answer.form != "json":
+    complete = [comm for comm in _communicators(answer) if not comm.missing]
+    unequal = [gap for comm in complete for gap in _unequal_counts(comm)]
+    if not unequal and answer.form != "json":
         sentence = (
             "no verdict from NCCL: counts are equal on all ranks; its text does not say whether they move"
         )
         return RanksVerdict(RanksWord.NO_VERDICT, sentence)
-    if not apart:
+    if not unequal:
         sentence = "no verdict from NCCL: counts stand still and are equal on all ranks"
         hint = "operations in CUDA graphs are not counted; or all GPUs hang in a kernel"
         return RanksVerdict(RanksWord.NO_VERDICT, sentence, hint)
-    name, least, most, behind, ahead = max(apart, key=lambda gap: gap[4] - gap[3])
+    name, least, most, behind, ahead = max(unequal, key=lambda gap: gap[4] - gap[3])  # the widest gap
     operation = "" if name == ALL_OPERATIONS else f"{name} "
     sentence = f"{_rank_text(least, place)} {_verb(least)} behind at {operation}{behind:,}, "
     sentence += f"{_rank_text(most, place)} {_verb(most)} at {ahead:,}"
@@ -224,13 +227,15 @@ def _missing_ranks(answer: RanksAnswer) -> tuple[MissingRank, ...]:
 
 def _counts(answer: RanksAnswer) -> _Counts:
     """Return all counts of the communicators of two or more ranks without missing ranks."""
-    return {
-        (comm.hash, comm.secondary_hash, rank.rank, index if rank.rank is None else 0, name): count
-        for comm in _communicators(answer)
-        if not comm.missing
-        for index, rank in enumerate(comm.ranks)
-        for name, count in rank.counts.items()
-    }
+    counts: dict[tuple[str, str | None, int | None, int, str], int] = {}
+    for comm in _communicators(answer):
+        if comm.missing:
+            continue
+        for index, rank in enumerate(comm.ranks):
+            unnamed = index if rank.rank is None else 0  # tells ranks without a number apart
+            for name, count in rank.counts.items():
+                counts[comm.hash, comm.secondary_hash, rank.rank, unnamed, name] = count
+    return counts
 
 
 def _newest_alike(answers: Sequence[_Timed], mark: Callable[[_Timed], object]) -> list[_Timed]:
@@ -244,7 +249,13 @@ def _newest_alike(answers: Sequence[_Timed], mark: Callable[[_Timed], object]) -
 
 
 def _is_enough(answers: Sequence[_Timed]) -> bool:
-    return len(answers) >= LEAST_ANSWERS and answers[-1][0] - answers[0][0] >= LEAST_SPAN_S - _SLACK_S
+    return len(answers) >= LEAST_ANSWERS and _span_s(answers) >= LEAST_SPAN_S - _SLACK_S
+
+
+def _span_s(answers: Sequence[_Timed]) -> float:
+    """Return the seconds between the first and the last answer; 0 without answers."""
+    times = [at for at, _ in answers]
+    return times[-1] - times[0] if times else 0.0
 
 
 def _asking_verdict(answers: Sequence[_Timed]) -> RanksVerdict:
@@ -254,5 +265,4 @@ def _asking_verdict(answers: Sequence[_Timed]) -> RanksVerdict:
 
 
 def _with_evidence(answers: Sequence[_Timed], verdict: RanksVerdict) -> RanksVerdict:
-    span_s = answers[-1][0] - answers[0][0] if answers else 0.0
-    return replace(verdict, answers=len(answers), span_s=span_s)
+    return replace(verdict, answers=len(answers), span_s=_span_s(answers))

@@ -185,8 +185,8 @@ def _best_ms(view: BackendView) -> float | None:
     bests, batch = [view.best_step_ms], _batch_tokens(view)
     if view.running and view.step_ms and batch:
         load = SteadyLoad(0.0, view.running, batch, view.step_ms, kv_percent=view.kv_fullest_percent)
-        kept = (best for setup in same_setups(view.yardstick_basis) for best in setup.bests)
-        same = [best for best in kept if is_same_batch(load, best)]
+        bests_of_setups = (best for setup in same_setups(view.yardstick_basis) for best in setup.bests)
+        same = [best for best in bests_of_setups if is_same_batch(load, best)]
         bests += [best.step_ms for best in nearest_loads(same, view.running, batch)]
     return min((ms for ms in bests if ms), default=None)
 
@@ -201,16 +201,13 @@ def judge_link(
     if fmean(sample.gpu_percent for sample in newest) < BUSY_PERCENT:
         return
     power, clock = fmean(sample.power_w for sample in newest), fmean(sample.clock_mhz for sample in newest)
-    carried, most = (
-        fmean(sample.bytes_per_s for sample in newest),
-        fmean(sample.negotiated for sample in newest),
-    )
-    if not _LEAST_BYTES_PER_S <= carried <= LINK_SHARE * most:
+    carried = fmean(sample.bytes_per_s for sample in newest)
+    negotiated = fmean(sample.negotiated for sample in newest)
+    if not _LEAST_BYTES_PER_S <= carried <= LINK_SHARE * negotiated:
         return
     ratios = [sample.ratio for sample in newest if sample.ratio is not None]
-    is_slower = len(ratios) >= _FEWEST and sum(ratio >= SLOWER for ratio in ratios) >= _SLOW_PART * len(
-        ratios
-    )
+    slower = [ratio for ratio in ratios if ratio >= SLOWER]
+    is_slower = len(ratios) >= _FEWEST and len(slower) >= _SLOW_PART * len(ratios)
     least_w, usual_w = newest[-1].quiet_w, None
     ranks = f"{power:.0f} W in all, they compute from {least_w:.0f} W on"
     if is_slower and len(well) >= _FEWEST:
@@ -229,16 +226,20 @@ def judge_link(
         ratio, limit = None, _flat_top(recent)
         is_gpu = limit is None
         short, steps = "steps take as long as their bytes need", "at all batches, from the first step on"
-    if is_gpu or (limit is not None and limit > LINK_SHARE * most):
+    if is_gpu or (limit is not None and limit > LINK_SHARE * negotiated):
         return
-    rate = f"{_gigabits(carried)} of {_gigabits(most)} Gb/s"
-    said = f"RDMA carries {rate}, {short}"
+    rate = f"{_gigabits(carried)} of {_gigabits(negotiated)} Gb/s"
+    line = f"RDMA carries {rate}, {short}"
+    if limit is None:
+        line = f"ranks wait: {line}; if for the link or a GPU is not known"
+        waits = "the batch has not varied enough to tell the link from the GPU"
+    else:
+        line = f"slow link: {line}"
+        waits = f"at most {_gigabits(limit)} Gb/s, the same for all batches"
     yield Finding(
         KIND,
         name,
-        f"slow link: {said}"
-        if limit is not None
-        else f"ranks wait: {said}; if for the link or a GPU is not known",
+        line,
         fix=FINDINGS[KIND].advice("link or GPU" if limit is None else "the link"),
         sure=Sure.UNKNOWN if limit is None else Sure.LIKELY,
         severity=None if limit is None else Severity.WARNING,
@@ -246,18 +247,13 @@ def judge_link(
             ("steps", f"{short.removeprefix('steps take ')} {steps}"),
             ("ranks", ranks),
             ("RDMA", f"{rate} negotiated"),
-            (
-                "while they wait",
-                f"at most {_gigabits(limit)} Gb/s, the same for all batches"
-                if limit is not None
-                else "the batch has not varied enough to tell the link from the GPU",
-            ),
+            ("while they wait", waits),
         ),
         values={
             "ratio": ratio,
             "limit_ratio": SLOWER,
             "rdma_bytes_per_s": carried,
-            "negotiated_bytes_per_s": most,
+            "negotiated_bytes_per_s": negotiated,
             "ceiling_bytes_per_s": limit,
             "power_w": power,
             "usual_power_w": usual_w,
@@ -272,9 +268,10 @@ def _newest(
 ) -> list[LinkSample]:
     """Return the samples of the last `window_s` seconds; if they are too few, the newest of `most_s`."""
     newest = [sample for sample in samples if sample.at > at - window_s]
-    if len(newest) >= fewest:
-        return newest
-    return [sample for sample in samples if sample.at > at - most_s][-fewest:]
+    if len(newest) < fewest:
+        newest = [sample for sample in samples if sample.at > at - most_s]
+        newest = newest[-fewest:]
+    return newest
 
 
 def _by_batch(samples: Sequence[LinkSample]) -> list[list[LinkSample]]:

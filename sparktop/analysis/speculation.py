@@ -171,12 +171,12 @@ def draft_length(view: BackendView) -> int | None:
     if not view.running or not view.steps_per_s:
         return None
     # Steps are summed over the lanes, of which each has its part of the requests.
-    each = (view.spec_drafts_per_s or 0.0) / view.steps_per_s * max(1, len(view.lanes)) / view.running
-    if each <= _NONE:
+    drafts = (view.spec_drafts_per_s or 0.0) / view.steps_per_s * max(1, len(view.lanes)) / view.running
+    if drafts <= _NONE:
         return 0
     length = view.spec_draft_length
-    whole = length is not None and abs(length - round(length)) <= _ROUNDING * length
-    return round(length) if each >= _DRAFTS and whole and length is not None else None
+    is_whole = length is not None and abs(length - round(length)) <= _ROUNDING * length
+    return round(length) if drafts >= _DRAFTS and is_whole and length is not None else None
 
 
 def _measured_lengths(batch: dict[int, _Steps]) -> list[int]:
@@ -220,7 +220,7 @@ def _better_length(
         "limit_share": MARGIN,
     }
     times = f"{long_ms:.1f} ms with {longer} draft tokens, {short_ms:.1f} ms with {shorter}"
-    seen = ("steps", f"{times}, {running:.0f} requests")
+    steps_row = ("steps", f"{times}, {running:.0f} requests")
     percents = [percent for percent in view.spec_accept_by_position[:length] if percent is not None]
     # Other drafts than those of these steps, such as none at the moment, do not show which positions pay.
     gain = best_length(percents, long_ms, shorter, short_ms) if len(percents) == longer else None
@@ -245,7 +245,7 @@ def _better_length(
     severity = Severity.INFO if share >= alert_margin else None
     values |= {"best_length": float(best), "gain_percent": 100 * share}
     return Finding(
-        KIND, view.name, line, fix=fix, sure=sure, severity=severity, evidence=(seen,), values=values
+        KIND, view.name, line, fix=fix, sure=sure, severity=severity, evidence=(steps_row,), values=values
     )
 
 

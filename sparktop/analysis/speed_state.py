@@ -102,7 +102,7 @@ def advance_pace(
     has lasted `SLOW_AFTER_S`.
     """
     gb10, held = is_gb10(gpu, unified=unified), pace.state.word == SLOW_CLOCK
-    state = _state_of_reading(gpu, shares, thresholds, gb10=gb10, held=held)
+    state = _state_of_reading(gpu, shares, thresholds, gb10=gb10, was_slow=held)
     if state.word != SLOW_CLOCK:
         return Pace(state)
     since = at if pace.slow_since is None else pace.slow_since
@@ -147,11 +147,12 @@ def _state_of_reading(
     thresholds: NodeThresholds,
     *,
     gb10: bool,
-    held: bool,
+    was_slow: bool,
 ) -> SpeedState:
     """Return the speed state that a single reading of a GPU shows.
 
-    `held` is True if the clock was slow before this reading: then it must rise further to count as normal.
+    `was_slow` is True if the clock was slow before this reading: then it must rise further to count as
+    normal.
     """
     use, clock = gpu.utilization_percent, gpu.sm_clock_mhz
     if use is None:
@@ -160,8 +161,11 @@ def _state_of_reading(
         return SpeedState(IDLE, f"{use:.0f} % load")
     over = _lasting_reasons(gpu, shares, thresholds)
     highest = gpu.sm_clock_max_mhz
-    floor = thresholds.slow_clock_mhz if gb10 else None if highest is None else SLOW_SHARE * highest
-    limit = None if floor is None else floor * CLEARS_AT if held else floor
+    limit = None if highest is None else SLOW_SHARE * highest
+    if gb10:
+        limit = thresholds.slow_clock_mhz
+    if limit is not None and was_slow:
+        limit *= CLEARS_AT
     low = clock is not None and limit is not None and clock < limit
     if low and use >= LOADED_PERCENT:
         # Heat explains a low clock; a power-delivery fault may appear as any of the other reasons.

@@ -109,7 +109,8 @@ class _LaneClock(Struct):
             self.pauses.append(self.seconds)
         held = bool(lane.running) or (self.waited_s is not None and self.waited_s >= WAITING_HELD_S)
         self.empty_s = 0.0 if held else self.empty_s + passed_s
-        if moved or lane.asleep or self.empty_s > GIVEN_UP_S or (not self.held and not self.seconds):
+        given_up, not_begun = self.empty_s > GIVEN_UP_S, not self.held and not self.seconds
+        if moved or lane.asleep or given_up or not_begun:
             if self.seconds:
                 self.went_on = moved
             self.marks, self.moved_at, self.seconds = marks, at, 0.0
@@ -354,8 +355,8 @@ def power_limits(busy_w: Sequence[float], idle_w: Sequence[float]) -> tuple[floa
     quiet = busy[len(busy) // 10]
     if len(idle_w) < enough:
         return quiet, None
-    idle, usual = sorted(idle_w)[len(idle_w) // 2], busy[len(busy) // 2]
-    return quiet, idle + (usual - idle) / 2
+    idle, usual_w = sorted(idle_w)[len(idle_w) // 2], busy[len(busy) // 2]
+    return quiet, idle + (usual_w - idle) / 2
 
 
 # What the machines of an engine do while the engine makes no progress: its GPUs, processes and swapping.
@@ -465,9 +466,10 @@ def gpu_words(works: Sequence[GpuWork], verb: str) -> str:
     several = len(works) > 1
     head = f"{len(works)} GPUs" if several else "GPU"
     head += f" {verb}{'' if several else 's'}:" if verb else ""
-    parts = [" at ".join(filter(None, (used and f"load {used} %", power and f"{power} W")))]
-    parts += [f"{clock} MHz"] if clock else []
-    return f"{head} {', '.join(parts)}"
+    words = f"load {used} %" if used else ""
+    if power:
+        words = f"{words} at {power} W" if used else f"{power} W"
+    return f"{head} {words}, {clock} MHz" if clock else f"{head} {words}"
 
 
 def _range_text(values: Sequence[float | None]) -> str:
@@ -490,7 +492,9 @@ def reason_of_standstill(standstill: Standstill, now: Sequence[GpuWork], core_pe
         return "no answer since its start: it may still warm up"
     if standstill.ranks_apart is not None:
         return standstill.ranks_apart
-    verb = "wait" if are_all_quiet(standstill) else "work" if any(gpu.is_busy for gpu in now) else ""
+    verb = "work" if any(gpu.is_busy for gpu in now) else ""
+    if are_all_quiet(standstill):
+        verb = "wait"
     words = gpu_words(now, "" if standstill.core_busy else verb)
     if not words:
         return "" if standstill.gpus else "only its metrics are known"

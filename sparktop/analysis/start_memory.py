@@ -136,7 +136,7 @@ class Need(Struct, frozen=True):
 
 def newest_start(starts: Iterable[PastStart], key: tuple[str, str, str]) -> PastStart | None:
     """Return the newest of the earlier starts of a model on a host: (host, engine, model)."""
-    return max((start for start in starts if start.key == key), key=lambda one: one.ended_at, default=None)
+    return max((past for past in starts if past.key == key), key=lambda one: one.ended_at, default=None)
 
 
 def start_need(about: StartMemory, room: Room, starts: Iterable[PastStart], *, machines: int = 1) -> Need:
@@ -150,32 +150,33 @@ def start_need(about: StartMemory, room: Room, starts: Iterable[PastStart], *, m
         weights_bytes //= max(1, asks.ranks, machines)
     last, total_bytes = about.last, room.total_bytes
     more = room.context_bytes + loader_extra(starts, about.host, engine, total_bytes)
-    beside, of = f" + {_gib(more)} beside it", f"of {_gib(total_bytes)} GiB"
+    beside, of_total = f" + {_gib(more)} beside it", f"of {_gib(total_bytes)} GiB"
     if last is not None and last.peak_bytes and last.asks in {None, asks}:
         share = asks.share if engine == "vllm" and asks.share else 0.0
         checked = round(share * total_bytes) + room.context_bytes
         if last.peak_bytes >= checked:
             return Need(last.peak_bytes, "its last start took as much")
-        return Need(checked, f"vLLM starts only if {share:g} {of} is free")
+        return Need(checked, f"vLLM starts only if {share:g} {of_total} is free")
     if engine == "vllm":
         return _vllm_need(asks, total_bytes, weights_bytes, more)
     if engine == "sglang" and asks.share is not None:
-        said = f"mem_fraction_static {asks.share:g} {of}{beside}, without activations"
-        return Need(round(asks.share * total_bytes) + more, said, at_least=True)
+        line = f"mem_fraction_static {asks.share:g} {of_total}{beside}, without activations"
+        return Need(round(asks.share * total_bytes) + more, line, at_least=True)
     if weights_bytes is not None:
-        said = f"weights {_gib(weights_bytes)}{beside}, without KV cache"
-        return Need(weights_bytes + more, said, at_least=True)
+        line = f"weights {_gib(weights_bytes)}{beside}, without KV cache"
+        return Need(weights_bytes + more, line, at_least=True)
     return Need(None, "no earlier start of it is known, nor its weights")
 
 
 def _vllm_need(asks: MemoryAsk, total_bytes: int, weights_bytes: int | None, more: int) -> Need:
     share, beside = asks.share or LEAST_SHARE, f" + {_gib(more)} beside it"
     checked, weights = round(share * total_bytes) + more, weights_bytes or 0
-    if asks.kv_bytes is not None and (held := weights + asks.kv_bytes + more) > checked:
-        said = f"weights {_gib(weights)} + KV cache {_gib(asks.kv_bytes)}{beside}"
-        return Need(held, said, at_least=weights_bytes is None)
-    said = f"gpu_memory_utilization {share:g} of {_gib(total_bytes)} GiB{beside}"
-    return Need(checked, said if asks.share else f"{said}, the default", at_least=not asks.share)
+    if asks.kv_bytes is not None and weights + asks.kv_bytes + more > checked:
+        held = weights + asks.kv_bytes + more
+        line = f"weights {_gib(weights)} + KV cache {_gib(asks.kv_bytes)}{beside}"
+        return Need(held, line, at_least=weights_bytes is None)
+    line = f"gpu_memory_utilization {share:g} of {_gib(total_bytes)} GiB{beside}"
+    return Need(checked, line if asks.share else f"{line}, the default", at_least=not asks.share)
 
 
 def loader_extra(starts: Iterable[PastStart], host: str, engine: str, total_bytes: int) -> int:
@@ -183,13 +184,14 @@ def loader_extra(starts: Iterable[PastStart], host: str, engine: str, total_byte
 
     0 where that is not known, or where they took less.
     """
-    extras = [
-        start.peak_bytes - round(start.asks.share * total_bytes) - CONTEXT_BYTES
-        for start in starts
-        if start.host == host and start.engine == engine and start.peak_bytes
-        if start.asks is not None and start.asks.share and start.asks.kv_bytes is None
-    ][-_MOST_EXTRA:]
-    return max(0, round(median(extras))) if extras else 0
+    extras: list[int] = []
+    for start in starts:
+        asks = start.asks
+        if start.host != host or start.engine != engine or not start.peak_bytes or asks is None:
+            continue
+        if asks.share and asks.kv_bytes is None:
+            extras.append(start.peak_bytes - round(asks.share * total_bytes) - CONTEXT_BYTES)
+    return max(0, round(median(extras[-_MOST_EXTRA:]))) if extras else 0
 
 
 def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = False) -> Finding:
@@ -212,27 +214,27 @@ def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = Fal
         "free_gib": round(free / GIB, 2),
         "free_before_drop_gib": round(before / GIB, 2),
     }
-    said = f"needs {least}{_gib(size or 0)} GiB, {_gib(free)} GiB can be had"
+    line = f"needs {least}{_gib(size or 0)} GiB, {_gib(free)} GiB can be had"
     left = None if room.available_bytes is None else room.available_bytes + held_bytes - (size or 0)
     fix: str | None = None
     short: bool | None = True
     if size is None:
         words, short = f"not known if it fits: {need.basis}", None
     elif size > free + lack:
-        words = f"{said}: {_gib(size - free)} GiB short"
+        words = f"{line}: {_gib(size - free)} GiB short"
         fix = FINDINGS[SHORT].advice("too little", SHORT=_gib(size - free))
     elif guard and left is not None and left < limit + spare:
-        words = f"{said}: {guard} acts below {_gib(limit)} GiB"
+        words = f"{line}: {guard} acts below {_gib(limit)} GiB"
         fix = FINDINGS[SHORT].advice("a guard would act")
     elif need.at_least:
-        words, short = f"not known if it fits: {said}", None
+        words, short = f"not known if it fits: {line}", None
     elif size > free:
-        words, short = f"{said}, about all there is", False
+        words, short = f"{line}, about all there is", False
     elif size > before:
-        words, short = f"{said}, {_gib(free - before)} GiB of it file cache", False
+        words, short = f"{line}, {_gib(free - before)} GiB of it file cache", False
         fix = FINDINGS[FITS].advice("with file cache")
     else:
-        words, short = said, False
+        words, short = line, False
     return Finding(
         FITS if short is False else SHORT,
         "",
@@ -278,8 +280,8 @@ class StartMemoryRule:
         self, view: BackendView, machine: NodeView, sample: NodeSample, now: Situation
     ) -> tuple[str, Finding] | None:
         """Return ("start" or "waking", whether it fits); None of an engine that runs, or was never seen."""
-        held = _held_by(view, machine, sample)
-        highest, about, name = max(held, default=0), view.start_memory, machine.name
+        held_bytes = _held_by(view, machine, sample)
+        highest, about, name = max(held_bytes, default=0), view.start_memory, machine.name
         sleeps = view.state is BackendState.ASLEEP
         if view.ok and not sleeps:
             restarts, before = self._awake.get(name, (view.restarts, 0))
@@ -288,7 +290,7 @@ class StartMemoryRule:
         if not (sleeps or is_gone or view.loading is not None):
             return None
         was_short = name in self._short
-        room = room_of(sample, len(held) or _gpus_used(about, len(view.nodes)))
+        room = room_of(sample, len(held_bytes) or _gpus_used(about, len(view.nodes)))
         if room is None:
             return None
         if sleeps:
@@ -328,8 +330,11 @@ def _fit_of_rest(
     room = replace(room, before_drop_bytes=room.free_bytes)
     if peak is not None and peak - held > room.free_bytes + _CLEARLY_BYTES:
         # Something else has taken memory since it began.
-        rest = Need(peak - held, f"its last start held {_gib(peak)} GiB of GPU memory, this one {_gib(held)}")
-        return "the rest of its start", fit_of(rest, room, was_short=was_short)
+        remaining = Need(
+            peak - held,
+            f"its last start held {_gib(peak)} GiB of GPU memory, this one {_gib(held)}",
+        )
+        return "the rest of its start", fit_of(remaining, room, was_short=was_short)
     # What it has taken so far is its own: by the machine's memory at its begin, else by its GPU memory.
     own_bytes = held if about.begin_bytes is None else max(held, about.begin_bytes - room.free_bytes)
     return "start", fit_of(need, room, held_bytes=own_bytes, was_short=was_short)
@@ -358,7 +363,8 @@ def _held_by(view: BackendView, machine: NodeView, sample: NodeSample) -> list[i
     pids = {process.pid for process in machine.engine_processes if process.backend == view.name}
     if about is not None and about.node == machine.name and loads is not None:
         pids |= {process.pid for process in loads.processes if process.server == about.process.pid}
-    return [size for gpu in sample.gpus if (size := gpu.bytes_of(pids))]
+    sizes = [gpu.bytes_of(pids) for gpu in sample.gpus]
+    return [size for size in sizes if size]
 
 
 class HeldMemoryRule:

@@ -204,10 +204,10 @@ def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedStat
         return JudgedState(BackendState.KV_FULL, rule)
     swa = load.swa_percent
     if swa is not None and swa >= thresholds.kv_full_percent:
-        rest = "" if kv_percent is None else f", that of full attention {kv_percent:.0f} %"
-        return JudgedState(BackendState.KV_FULL, f"SWA pool {swa:.1f} % full{rest}")
-    seen = load.waiting or load.window_s >= _LEAST_QUEUED * thresholds.window_s
-    if seen and load.waiting_share and load.waiting_share >= thresholds.queueing_share:
+        full_attention = "" if kv_percent is None else f", that of full attention {kv_percent:.0f} %"
+        return JudgedState(BackendState.KV_FULL, f"SWA pool {swa:.1f} % full{full_attention}")
+    is_queued = load.waiting or load.window_s >= _LEAST_QUEUED * thresholds.window_s
+    if is_queued and load.waiting_share and load.waiting_share >= thresholds.queueing_share:
         now = "" if load.waiting is None else f", {load.waiting:.0f} now"
         share = f"{100 * load.waiting_share:.0f} % of " if load.window_s else ""
         rule = f"requests waited in {share}{window}{now}"
@@ -255,17 +255,17 @@ def _busy_or_bored(
     """
     slots = load.slots
     enough = slots * thresholds.busy_share if slots else thresholds.busy_running
-    said = f"running {_count_text(running)}{f' of {slots} slots' if slots else ''}{when}"
+    line = f"running {_count_text(running)}{f' of {slots} slots' if slots else ''}{when}"
     if running < enough and load.prefill_s is not None:
         reason = f"prefill: no token in the last {load.prefill_s:.0f} s while its KV cache fills"
-        return BackendState.BUSY, f"{said}, {reason}"
+        return BackendState.BUSY, f"{line}, {reason}"
     if running < enough and load.limit in _AT_WORK:
-        return BackendState.BUSY, f"{said}, limited by {load.limit}"
+        return BackendState.BUSY, f"{line}, limited by {load.limit}"
     if running < enough and load.gpu_percent is not None:
-        return BackendState.BUSY, f"{said}, GPU {load.gpu_percent:.0f} % busy (mean of ≤{LATE_S:.0f} s)"
+        return BackendState.BUSY, f"{line}, GPU {load.gpu_percent:.0f} % busy (mean of ≤{LATE_S:.0f} s)"
     mean = load.running_mean or 0.0  # else states change with each request around the limit
-    said += f", {_count_text(mean)} on average" if running < enough <= mean else ""
-    rule = f"{said}; busy from {enough:g}{'' if slots else ' (slots unknown)'}"
+    line += f", {_count_text(mean)} on average" if running < enough <= mean else ""
+    rule = f"{line}; busy from {enough:g}{'' if slots else ' (slots unknown)'}"
     return (BackendState.BUSY if max(running, mean) >= enough else BackendState.BORED), rule
 
 

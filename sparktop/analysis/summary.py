@@ -106,9 +106,9 @@ def _group_text(balance: Balance) -> str:
 def _verdict_of_balance(alert: Alert, balance: Balance) -> Verdict:
     word, cost = balance.word.value, balance_cost(balance)
     short = f"{'' if balance.lanes_of is None else 'lanes '}{word} {cost}".strip()
-    named = _group_text(balance) + (f", {cost}" if cost else "") + balance.doubt
+    line = _group_text(balance) + (f", {cost}" if cost else "") + balance.doubt
     hint = _CLAUSE.split(balance.hint or "")[0]
-    return Verdict(alert.severity, named, short, hint, "w", about=alert.id)
+    return Verdict(alert.severity, line, short, hint, "w", about=alert.id)
 
 
 def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
@@ -126,18 +126,18 @@ def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
     elif kind in {"slow-clock", "slow-steps"}:
         fixes = (node.speed.fix for node in snapshot.nodes if node.name == alert.subject)
         hint = _CLAUSE.split(next(fixes, None) or "")[0]
-    said = re.split(r"\. |: (?=its log)", message)[0]
+    sentence = re.split(r"\. |: (?=its log)", message)[0]
     if kind == "stuck":
         stuck = (view.progress for view in snapshot.backends if view.name == alert.subject and view.progress)
         for progress in stuck:
-            label, said = progress.word.in_words, f"{progress.word.in_words} ({progress.fact})"
-    clause = _CLAUSE.split(said)[0]
+            label, sentence = progress.word.in_words, f"{progress.word.in_words} ({progress.fact})"
+    clause = _CLAUSE.split(sentence)[0]
     has_value = kind not in _SILENCING and any(map(str.isdigit, clause))
-    if len(said) > _LONGEST:
+    if len(sentence) > _LONGEST:
         why = _why_down(snapshot, alert.subject) if kind == "unreachable" else ""
-        said = clause if has_value and len(clause) <= _LONGEST else why or label
+        sentence = clause if has_value and len(clause) <= _LONGEST else why or label
     short = f": {clause}" if has_value and len(clause) <= _SHORT else f" {label}"
-    words, short = f"{alert.subject}: {said}{doubt}", f"{alert.subject}{short}{doubt}"
+    words, short = f"{alert.subject}: {sentence}{doubt}", f"{alert.subject}{short}{doubt}"
     return Verdict(alert.severity, words, short, hint, key, alert.subject, alert.id)
 
 
@@ -145,8 +145,8 @@ def _why_down(snapshot: Snapshot, name: str) -> str:
     """Return in a few words why a server or machine fails; "" if it does not."""
     nodes = ((node.name, node.failure, node.via) for node in snapshot.nodes)
     failing = (*nodes, *((backend.name, backend.failure, "") for backend in snapshot.backends))
-    result = (failure_words(failure, via) for other, failure, via in failing if other == name and failure)
-    return next(result, "")
+    answer = (failure_words(failure, via) for other, failure, via in failing if other == name and failure)
+    return next(answer, "")
 
 
 def _standstill_verdict(snapshot: Snapshot) -> Verdict | None:
@@ -215,27 +215,27 @@ def _verdict_of_states(snapshot: Snapshot) -> Verdict:
     backends = snapshot.backends
     order = list(BackendState)
     states = Counter(view.state_text for view in sorted(backends, key=lambda view: order.index(view.state)))
-    said = ", ".join(f"{count} {state}" for state, count in states.items())
+    line = ", ".join(f"{count} {state}" for state, count in states.items())
     is_calm = all(view.state in _WELL or view.is_full_by_sweep for view in backends)
     groups = [balance for balance in snapshot.balance if balance.within is None]
     swept = [balance for balance in groups if balance.in_sweep]
     if swept or any(view.in_sweep for view in backends):
         swung = next((balance for balance in balances_read_first(swept) if balance.word.bad), None)
         if swung is None:
-            return Verdict(Severity.INFO, said, said)
+            return Verdict(Severity.INFO, line, line)
         # The sweep may load another target than the group's router, which is not named.
-        whose = f" of {swung.group}" if len(groups) > 1 else ""
-        return Verdict(Severity.INFO, f"{said}; balance{whose} during the sweep: {swung.word.value}", said)
+        of_group = f" of {swung.group}" if len(groups) > 1 else ""
+        return Verdict(Severity.INFO, f"{line}; balance{of_group} during the sweep: {swung.word.value}", line)
     for router in snapshot.routers:
         if router.slow is not None and router.failure is None:
             return Verdict(Severity.INFO, f"{router.name} is slow: {router.slow}", f"{router.name} is slow")
     unsettled = [balance for balance in groups if _is_unsettled(balance)]
     if unsettled and any(view.running for view in backends):
         # What has too few requests lasts, and nothing is wrong: whatever else there is to say comes first.
-        return _verdict_of_doubt(min(unsettled, key=lambda balance: balance.too_few), said, is_calm=is_calm)
+        return _verdict_of_doubt(min(unsettled, key=lambda balance: balance.too_few), line, is_calm=is_calm)
     if is_calm:
-        return Verdict(None, f"all well: {said}", "all well")
-    return Verdict(Severity.INFO, said, said)
+        return Verdict(None, f"all well: {line}", "all well")
+    return Verdict(Severity.INFO, line, line)
 
 
 def _is_unsettled(balance: Balance) -> bool:
@@ -244,39 +244,39 @@ def _is_unsettled(balance: Balance) -> bool:
     return not balance.in_sweep and (is_unknown or balance.word_now.bad)
 
 
-def _verdict_of_doubt(balance: Balance, said: str, *, is_calm: bool) -> Verdict:
-    """Return the verdict on servers in the states `said`, of which one group's balance is not known.
+def _verdict_of_doubt(balance: Balance, line: str, *, is_calm: bool) -> Verdict:
+    """Return the verdict on servers in the states `line`, of which one group's balance is not known.
 
     `is_calm` is whether all states are well.
     """
     group, doubt = balance.group, balance.word_now
     if balance.too_few and not doubt.bad:
-        head, short = (f"all well: {said}", "all well") if is_calm else (said, said)
+        head, short = (f"all well: {line}", "all well") if is_calm else (line, line)
         severity = None if is_calm else Severity.INFO
         return Verdict(severity, f"{head}; {group}: balance {balance.title}", short)
     wait_s = balance.known_in_s
     judged = "balance unknown" if wait_s is None else f"balance known in {math.ceil(wait_s)} s"
     judged = f"perhaps {doubt.value}" if doubt.bad else judged
-    return Verdict(Severity.INFO, f"{said}; {group}: {judged}", f"{group}: {judged}", key="w")
+    return Verdict(Severity.INFO, f"{line}; {group}: {judged}", f"{group}: {judged}", key="w")
 
 
 def _verdict_of_silence(snapshot: Snapshot) -> Verdict | None:
     """Return the verdict where a server or machine does not answer, is stale, loads or stands still."""
     loads = [view for view in snapshot.backends if view.state is BackendState.LOADING]
-    failed = [(view.name, view.failure) for view in snapshot.backends if view not in loads and view.failure]
-    failed += [(view.name, view.failure) for view in snapshot.nodes if view.failure]
-    if failed:
-        name, failure = failed[0]
+    failures = [(view.name, view.failure) for view in snapshot.backends if view not in loads and view.failure]
+    failures += [(view.name, view.failure) for view in snapshot.nodes if view.failure]
+    if failures:
+        name, failure = failures[0]
         if failure.kind in _MUTE:
-            said = f"{name} does not answer"
+            line = f"{name} does not answer"
         elif failure.kind is FailureKind.LATE:
-            said = f"{name} is stale"
+            line = f"{name} is stale"
         else:
-            said = f"{name}: {_why_down(snapshot, name)}"
-        return Verdict(Severity.INFO, said, said, key="e")
+            line = f"{name}: {_why_down(snapshot, name)}"
+        return Verdict(Severity.INFO, line, line, key="e")
     if not loads:
         return _standstill_verdict(snapshot)
     words = loads[0].loading.words if loads[0].loading is not None else ""
-    said = f"{loads[0].name} loads its model"
-    full = f"{said}: {words}" if words else said
-    return Verdict(Severity.INFO, full, said, key="z", subject=loads[0].name)
+    line = f"{loads[0].name} loads its model"
+    full = f"{line}: {words}" if words else line
+    return Verdict(Severity.INFO, full, line, key="z", subject=loads[0].name)

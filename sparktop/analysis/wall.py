@@ -162,23 +162,23 @@ def wall_of(snapshot: Snapshot, words: str = "") -> Wall:
     result = [Stated(backend, _state_word(backend, late_s)) for backend in snapshot.backends]
     balances = {balance.group: balance for balance in snapshot.balance if balance.lanes_of is None}
     by_member = {name: balance for balance in balances.values() for name in balance.backends}
-    kept = _filter_servers(result, words)
-    groups = _wall_groups(kept, balances, by_member)
+    filtered = _filter_servers(result, words)
+    groups = _wall_groups(filtered, balances, by_member)
     alerts = [alert for alert in snapshot.alerts if alert.id.startswith("node:")]
     nodes = [
         node_of(view, frozenset(kind_of(alert.id) for alert in alerts if alert.subject == view.name))
         for view in snapshot.nodes
     ]
-    return Wall(groups, _filter_nodes(nodes, words), len(result), len(nodes), _top_lists(kept))
+    return Wall(groups, _filter_nodes(nodes, words), len(result), len(nodes), _top_lists(filtered))
 
 
 def wall_of_fleet(fleet: Fleet, words: str = "", thresholds: StateThresholds = USUAL) -> Wall:
     """Return the wall of all servers and machines that a Prometheus scrapes, filtered by `words`."""
     late_at = fleet.late_at
     result = [Stated(server, scraped_state(server, late_at, thresholds).value) for server in fleet.servers]
-    kept = _filter_servers(result, words)
+    filtered = _filter_servers(result, words)
     nodes = _filter_nodes(fleet.nodes, words)
-    return Wall(_wall_groups(kept, {}, {}), nodes, len(result), len(fleet.nodes), _top_lists(kept))
+    return Wall(_wall_groups(filtered, {}, {}), nodes, len(result), len(fleet.nodes), _top_lists(filtered))
 
 
 def _wall_groups(
@@ -206,9 +206,9 @@ def _wall_group(name: str, servers: Sequence[Stated], balance: Balance | None) -
         )
         return (stated.rank, *load)
 
-    def total(of: Callable[[Server], float | None]) -> Sum:
+    def total(figure_of: Callable[[Server], float | None]) -> Sum:
         """Return a sum over the servers, a lower bound where some are down or late, as in the top line."""
-        return Sum.of_values(map(of, answering), absent=len(servers) - len(answering))
+        return Sum.of_values(map(figure_of, answering), absent=len(servers) - len(answering))
 
     ordered = tuple(sorted(servers, key=gravity))
     return WallGroup(
@@ -274,8 +274,10 @@ def node_of(view: NodeView, alerts: frozenset[str] = frozenset()) -> FleetNode:
 
 def _node_state(view: NodeView, gpu_percent: float | None, alerts: frozenset[str]) -> str:
     """Return the state of a machine in a word, the first of `NODE_GRAVITY` that holds."""
-    works = None if gpu_percent is None else "busy" if gpu_percent >= IDLE_PERCENT else "idle"
-    if view.sample is not None and not view.sample.gpus and view.scrape is None:  # else its exporter may lack
+    works = None
+    if gpu_percent is not None:
+        works = "busy" if gpu_percent >= IDLE_PERCENT else "idle"
+    if view.sample is not None and not view.gpus and view.scrape is None:  # an exporter may lack them
         works = NO_GPU
     rules = (
         ("unreachable", view.failure is not None),
@@ -306,11 +308,11 @@ def node_rank(state: str) -> int:
 
 def _filter_nodes(nodes: Iterable[FleetNode], words: str) -> tuple[FleetNode, ...]:
     wanted = words.casefold().split()
-    kept = (
+    filtered = (
         node for node in nodes if not wanted or _contains_all(wanted, ("machines", node.name, node.state))
     )
     return tuple(
-        sorted(kept, key=lambda node: (node_rank(node.state), -(node.gpu_percent or 0.0), node.name))
+        sorted(filtered, key=lambda node: (node_rank(node.state), -(node.gpu_percent or 0.0), node.name))
     )
 
 
@@ -345,7 +347,8 @@ def _top_lists(servers: Iterable[Stated]) -> dict[Top, tuple[tuple[Stated, float
     """Return the lists of servers, without those that are down or stale, or whose figure is unknown or 0."""
     answering = [server for server in servers if server.is_current and server.state not in DOWN]
     result: dict[Top, tuple[tuple[Stated, float], ...]] = {}
-    for top, value in _SERVER_FIGURES.items():
-        figures = [(stated, figure) for stated in answering if (figure := value(stated.server))]
-        result[top] = tuple(nlargest(MOST_LISTED, figures, key=itemgetter(1)))
+    for top, figure_of in _SERVER_FIGURES.items():
+        figures = [(stated, figure_of(stated.server)) for stated in answering]
+        known = [(stated, figure) for stated, figure in figures if figure]
+        result[top] = tuple(nlargest(MOST_LISTED, known, key=itemgetter(1)))
     return result

@@ -67,13 +67,16 @@ def _size_class(value: float) -> int:
 
 def is_same_batch(load: SteadyLoad, other: SteadyLoad) -> bool:
     """Return whether two loads have about as many requests, tokens and as full a KV cache."""
-    pairs = [(load.running, other.running, _SAME), (load.batch, other.batch, _SAME)]
-    if (load.kv_percent is None) != (other.kv_percent is None):
+    if not _are_alike(load.running, other.running) or not _are_alike(load.batch, other.batch):
         return False
-    if load.kv_percent is not None and other.kv_percent is not None:
-        # Below 1 % of a cache its reading takes no time.
-        pairs.append((max(1.0, load.kv_percent), max(1.0, other.kv_percent), _SAME_KV))
-    return all(max(a, b) <= most * min(a, b) for a, b, most in pairs)
+    if load.kv_percent is None or other.kv_percent is None:
+        return load.kv_percent is None and other.kv_percent is None
+    # Below 1 % of a cache its reading takes no time.
+    return _are_alike(max(1.0, load.kv_percent), max(1.0, other.kv_percent), _SAME_KV)
+
+
+def _are_alike(value: float, other: float, most_ratio: float = _SAME) -> bool:
+    return max(value, other) <= most_ratio * min(value, other)
 
 
 def allowed_growth(now: SteadyLoad, before: SteadyLoad) -> float:
@@ -99,16 +102,11 @@ def own_best(
 
     `batch` is the tokens of a step; None: as few as any. It was reached before the Unix time `before`.
     """
-    same = [
-        best
-        for setup in same_setups(basis)
-        for best in setup.bests
-        if best.tps and best.at < before
-        if max(best.running, running) <= _SAME * min(best.running, running)
-    ]
+    bests = [best for setup in same_setups(basis) for best in setup.bests if best.tps and best.at < before]
+    same = [best for best in bests if _are_alike(best.running, running)]
     if batch is None:
         batch = min((best.batch for best in same), default=0.0)
-    near = [best for best in same if max(best.batch, batch) <= _SAME * min(best.batch, batch)]
+    near = [best for best in same if _are_alike(best.batch, batch)]
     return max(nearest_loads(near, running, batch), key=lambda best: best.tps or 0.0, default=None)
 
 
@@ -167,12 +165,14 @@ def yardsticks(
     an engine core (None: one for each request), and its KV cache has `kv_tokens` at least. Its best counts if
     it was reached before the Unix time `before`, the others if it only `decodes`.
     """
-    each = running / basis.cores
+    running_each = running / basis.cores
     own = _best_stick(basis, tps, running, batch, before)
     if not decodes:
         prefill = "not compared: prompts are computed for part of the time"
         return own, Yardstick(PUBLISHED, prefill), Yardstick(LIMIT, prefill)
-    limit = _limit_stick(basis, tps, each, each if generated is None else generated, kv_tokens)
+    limit = _limit_stick(
+        basis, tps, running_each, running_each if generated is None else generated, kv_tokens
+    )
     return own, _published_stick(basis, tps, running), limit
 
 
@@ -181,8 +181,10 @@ def server_yardsticks(
 ) -> tuple[Yardstick, ...]:
     """Return the yardsticks of a server for its decode rate `tps` while its batch is `steady`."""
     basis, prompt, generation = view.yardstick_basis, view.prompt_tps, view.generation_tps
-    drafts, each, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
-    accepted = drafts * each / steps if drafts and each and steps else 0.0  # a step of an engine core
+    drafts, running_each, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
+    accepted = (
+        drafts * running_each / steps if drafts and running_each and steps else 0.0
+    )  # a step of an engine core
     return yardsticks(
         basis,
         tps,
@@ -216,7 +218,8 @@ def _published_stick(basis: YardstickBasis, tps: float, running: float) -> Yards
     fitting = [table for table in basis.published if table.servers == basis.servers]
     if not fitting:
         return Yardstick(PUBLISHED, "not known: no table has this model, engine and machine")
-    candidates = [(rate, table) for table in fitting if (rate := published_at(table, running)) is not None]
+    rates = [(published_at(table, running), table) for table in fitting]
+    candidates = [(rate, table) for rate, table in rates if rate is not None]
     if not candidates:
         return Yardstick(PUBLISHED, f"not known: no table reaches {running:.0f} running")
     rate, best = max(candidates, key=lambda pair: pair[0])
@@ -232,7 +235,7 @@ def _published_stick(basis: YardstickBasis, tps: float, running: float) -> Yards
 
 
 def _limit_stick(
-    basis: YardstickBasis, tps: float, each: float, generated: float, kv_tokens: float
+    basis: YardstickBasis, tps: float, running_each: float, generated: float, kv_tokens: float
 ) -> Yardstick:
     """Return the rate beside what the memory bandwidth allows; unknown where that cannot be told."""
     weights, bandwidth = basis.weights, basis.bandwidth_gb_per_s
@@ -240,7 +243,7 @@ def _limit_stick(
         return Yardstick(LIMIT, "not known: it is computed where all machines are watched and are a GB10")
     if weights is None:
         return Yardstick(LIMIT, "not known: set the bytes of a step ([models] bytes_per_token_gb)")
-    if weights.mixture and round(each) > 1:
+    if weights.mixture and round(running_each) > 1:
         return Yardstick(LIMIT, "not known: it depends on how many experts a batch reads")
     limit, kv_gb = step_limit_tps(weights, bandwidth, generated, kv_tokens), _kv_gb(weights, kv_tokens)
     read = f"{weights.token_gb:.2f} GB a step by {weights.source}"
@@ -310,19 +313,19 @@ class Yardsticks:
 
     def _judge_steps(self, now: Situation, view: BackendView, steady: SteadyLoad) -> Finding | None:
         """Return that steps are slower than the best kept; None if not, or if their machine says why."""
-        basis, held = view.yardstick_basis, self._slower_since is not None
-        machines = [node for name in view.nodes if (node := now.nodes.get(name)) is not None]
+        basis, was_slower = view.yardstick_basis, self._slower_since is not None
+        machines = [now.nodes[name] for name in view.nodes if name in now.nodes]
         if basis.busy_s < _WARM_S or view.in_sweep or any(node.speed.word in _HELD_UP for node in machines):
             return None
+        recent = [setup for setup in basis.setups if now.wall.timestamp() - setup.at < _OLD_S]
         ratios = [
             (steady.step_ms / best.step_ms / allowed_growth(steady, best), best, setup)
-            for setup in basis.setups
-            if now.wall.timestamp() - setup.at < _OLD_S
+            for setup in recent
             for best in setup.bests
             if is_same_batch(steady, best)
         ]
         ratio, best, setup = max(ratios, key=lambda item: item[0], default=(0.0, steady, None))
-        if setup is None or ratio < (_CLEARS if held else _SLOWER):
+        if setup is None or ratio < (_CLEARS if was_slower else _SLOWER):
             self._slower_since = None
             return None
         self._slower_since = now.at if self._slower_since is None else self._slower_since
@@ -361,14 +364,14 @@ def _least_kv_tokens(view: BackendView) -> float:
     block = None if view.prefix is None else view.prefix.cache.block_tokens
     if block is None or view.kv_cache_percent is None or view.kv_capacity_tokens is None:
         return 0.0
-    held = view.kv_cache_percent / 100 * view.kv_capacity_tokens
-    return max(0.0, held - block * (view.running or 0.0)) / view.yardstick_basis.cores
+    used_tokens = view.kv_cache_percent / 100 * view.kv_capacity_tokens
+    return max(0.0, used_tokens - block * (view.running or 0.0)) / view.yardstick_basis.cores
 
 
 def _rate_findings(view: BackendView, steady: SteadyLoad, tps: float, before: float) -> Iterator[Finding]:
     """Yield the decode rate beside its yardsticks; nothing where none of them is known."""
     sticks = server_yardsticks(view, steady, tps, before)
-    if not (said := words(sticks)):
+    if not (line := words(sticks)):
         return
     rows = [(YARDSTICK_KEYS[stick.name].replace("_", " "), stick.words) for stick in sticks]
     values: dict[str, float | str | None] = {"generation_tps": tps, "running": steady.running}
@@ -376,7 +379,7 @@ def _rate_findings(view: BackendView, steady: SteadyLoad, tps: float, before: fl
         key = YARDSTICK_KEYS[stick.name]
         values |= {f"{key}_tps": stick.tps, f"{key}_percent": stick.percent}
     measured = f"{tps:.1f} tok/s at {steady.running:.0f} running"
-    yield Finding(YARDSTICKS, view.name, said, evidence=(("gives", measured), *rows), values=values)
+    yield Finding(YARDSTICKS, view.name, line, evidence=(("gives", measured), *rows), values=values)
 
 
 def changes(earlier: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:

@@ -104,11 +104,11 @@ def without_quick_samples(track: LoadTrack, step_s: float) -> LoadTrack:
 
     Samples of a closer look would otherwise count for more than all others.
     """
-    kept: list[int] = []
+    kept_indices: list[int] = []
     for index, time in enumerate(track.times_s):
-        if not kept or time - track.times_s[kept[-1]] >= _THINNED * step_s:
-            kept.append(index)
-    return track if len(kept) == len(track.times_s) else track.only(kept)
+        if not kept_indices or time - track.times_s[kept_indices[-1]] >= _THINNED * step_s:
+            kept_indices.append(index)
+    return track if len(kept_indices) == len(track.times_s) else track.only(kept_indices)
 
 
 def quick_since(tracks: Sequence[LoadTrack]) -> float:
@@ -173,11 +173,11 @@ def spread_and_total(
     chances: list[float] = []
     totals: list[float] = []
     for this, (times, mine) in enumerate(series):
-        first, last = bisect_left(times, since_s), bisect_left(times, until_s)
-        if last - first < _FEWEST_SAMPLES or times[last - 1] - times[first] < _SETTLED * (until_s - since_s):
+        start, end = bisect_left(times, since_s), bisect_left(times, until_s)
+        if end - start < _FEWEST_SAMPLES or times[end - 1] - times[start] < _SETTLED * (until_s - since_s):
             return None
         deviations: list[float] = []
-        for index in range(first, last):
+        for index in range(start, end):
             total = mine[index] + sum(
                 interpolate(others, loads, times[index])
                 for other, (others, loads) in enumerate(series)
@@ -219,13 +219,13 @@ def _arrivals_by_backend(tracks: Sequence[LoadTrack], now_s: float, step_s: floa
     empty if that time is too short, as after a backend has joined.
     """
     silence_s = stale_s(step_s)
-    here = [track for track in tracks if len(track.times_s) and now_s - track.times_s[-1] <= silence_s]
-    begin_s = max([now_s - REQUESTS_S, *(unbroken_since(track.times_s, silence_s) for track in here)])
-    end_s = min((track.times_s[-1] for track in here), default=begin_s)
+    reporting = [track for track in tracks if len(track.times_s) and now_s - track.times_s[-1] <= silence_s]
+    begin_s = max([now_s - REQUESTS_S, *(unbroken_since(track.times_s, silence_s) for track in reporting)])
+    end_s = min((track.times_s[-1] for track in reporting), default=begin_s)
     if end_s - begin_s < max(_LEAST_SHARED_S, _LEAST_SHARED_STEPS * step_s):
         return {}
     counts: dict[str, float] = {}
-    for track in here:
+    for track in reporting:
         arrived = track.arrived
         if arrived is None or not len(arrived):
             return {}
@@ -242,7 +242,7 @@ def _seconds_with_samples(tracks: Sequence[LoadTrack], now_s: float, step_s: flo
     The time between two samples that are too far apart is not among them.
     """
     silence_s, since_s = stale_s(step_s), now_s - within_s
-    seen: list[float] = []
+    seconds: list[float] = []
     for track in tracks:
         if not len(track.times_s) or now_s - track.times_s[-1] > silence_s:
             continue
@@ -252,8 +252,8 @@ def _seconds_with_samples(tracks: Sequence[LoadTrack], now_s: float, step_s: flo
             for earlier, later in pairwise((*track.times_s, now_s))
             if later > since_s and later - earlier <= LATE * own_s
         )
-        seen.append(sum(parts))
-    return min(seen, default=0.0)
+        seconds.append(sum(parts))
+    return min(seconds, default=0.0)
 
 
 def even_share(grid: LoadGrid) -> float | None:
@@ -283,15 +283,15 @@ def spread_by_poll_times(grid: LoadGrid) -> float | None:
     if grid.skew_s <= rules.LOOKS_APART_S:
         return None
     jumps = [(later - earlier) ** 2 for earlier, later in pairwise(grid.totals) if later - earlier < math.inf]
-    apart = seen = 0.0
+    between_backends = by_jumps = 0.0
     for column, share in zip(grid.loads, grid.shares, strict=True):
         beyond = [
             (load - share * total) ** 2 for load, total in zip(column, grid.totals, strict=True) if load >= 0
         ]
-        apart += sum(beyond) / max(1, len(beyond))
-        seen += share**2 * sum(jumps) / max(1, len(jumps))
-    made = grid.skew_s / grid.step_s * seen
-    return made / apart if apart > 0 else math.inf
+        between_backends += sum(beyond) / max(1, len(beyond))
+        by_jumps += share**2 * sum(jumps) / max(1, len(jumps))
+    by_polls = grid.skew_s / grid.step_s * by_jumps
+    return by_polls / between_backends if between_backends > 0 else math.inf
 
 
 def turning_spread(z: float | None, swing: Swing | None, backends: int) -> float:
@@ -335,16 +335,18 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
     if load.e2e_s is not None and not 0 < load.e2e_s < math.inf:
         load = replace(load, e2e_s=None)
     names = tuple(track.name for track in load.tracks)
-    wanted = window_s(load.e2e_s)
-    slow = slow_members(load.tracks, now_s, wanted)
+    wanted_s = window_s(load.e2e_s)
+    slow = slow_members(load.tracks, now_s, wanted_s)
     if slow:
-        rest = judge(replace(load, tracks=[track for track in load.tracks if track.name not in slow]), now_s)
-        said = [balance_words.left_out_sentence(name, why) for name, why in slow.items()]
-        return replace(rest, reasons=(*rest.reasons, *said))
-    needed = (
-        SHORTEST_S if load.e2e_s is None else min(LONGEST_S, max(SHORTEST_S, rules.LIFETIMES * load.e2e_s))
-    )
-    grid = lay_out(load.tracks, now_s, wanted)
+        without_slow = judge(
+            replace(load, tracks=[track for track in load.tracks if track.name not in slow]), now_s
+        )
+        sentences = [balance_words.left_out_sentence(name, why) for name, why in slow.items()]
+        return replace(without_slow, reasons=(*without_slow.reasons, *sentences))
+    needed = SHORTEST_S
+    if load.e2e_s is not None:
+        needed = min(LONGEST_S, max(SHORTEST_S, rules.LIFETIMES * load.e2e_s))
+    grid = lay_out(load.tracks, now_s, wanted_s)
     if grid is None:
         reason = balance_words.nothing_to_compare_sentence(load.tracks, now_s)
         return Balance(load.group, names, needed_s=needed, router=load.router, reasons=(reason,))
@@ -356,12 +358,8 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
     measured, turned_s = measure(load, grid, needed)
     met = _rules_met(measured)
     words, why = _verdict_words(load, grid, measured, met)
-    if (
-        BalanceWord.UNEVEN in words
-        and "drained" not in met
-        and (measured.mean_total or 0.0) >= rules.MANY
-        and not _is_uneven_longer(load, grid, measured, now_s)
-    ):
+    may_be_short = "drained" not in met and (measured.mean_total or 0.0) >= rules.MANY
+    if BalanceWord.UNEVEN in words and may_be_short and not _is_uneven_longer(load, grid, measured, now_s):
         words = [word for word in words if word is not BalanceWord.UNEVEN] or [BalanceWord.BALANCED]
     few = words[0] is BalanceWord.UNKNOWN and _has_too_few_requests(load, grid, measured)
     result = replace(
@@ -411,7 +409,7 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
     changes, swap_s = follow_lead(grid, counted, margin)
     turns, turns_of_one, turned_s = follow_turns(grid, counted)
     ahead, excess, steadiness = skew(grid, counted) or (None, None, None)
-    some = bool(counted)
+    counts = bool(counted)
     measured = Balance(
         group=load.group,
         backends=names,
@@ -429,17 +427,17 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
         dispersion_z=z,
         variance_factor=factor,
         pace=GroupPace() if load.prefills else pace,
-        lead_margin=margin if some else None,
-        lead_changes=changes if some else None,
-        lead_changes_per_min=changes / (grid.span_s / 60) if some and grid.span_s > 0 else None,
+        lead_margin=margin if counts else None,
+        lead_changes=changes if counts else None,
+        lead_changes_per_min=changes / (grid.span_s / 60) if counts and grid.span_s > 0 else None,
         swap_s=swap_s,
-        starved_percent={name: 100 * share for name, share in zip(names, starved, strict=True) if some},
-        starved_any_percent=100 * starved_any if some else None,
-        empty_any_percent=100 * away_any if some else None,
+        starved_percent={name: 100 * share for name, share in zip(names, starved, strict=True) if counts},
+        starved_any_percent=100 * starved_any if counts else None,
+        empty_any_percent=100 * away_any if counts else None,
         away_s={name: seconds for name, seconds in zip(names, away, strict=True) if seconds},
         free_slot_percent=_percent(free_slot_share(grid)),
         lost_percent=_percent(lost if is_certain else None),
-        lost_unknown=None if is_certain else _why_lost_is_unknown(load, grid, pace, lost, some=some),
+        lost_unknown=None if is_certain else _why_lost_is_unknown(load, grid, pace, lost, has_counts=counts),
         lost_estimate_percent=_percent(lost),
         lost_error_points=_percent(error),
         skew=excess,
@@ -500,10 +498,10 @@ def _verdict_words(
         return words or [BalanceWord.BALANCED], None
     if stuck:
         hold = "holds" if len(still) == 1 else "hold"
-        why = f"{' and '.join(still)} {hold} requests, and no token came in {grid.span_s:.0f} s"
+        reason = f"{' and '.join(still)} {hold} requests, and no token came in {grid.span_s:.0f} s"
     else:
-        why = balance_words.too_little_sentence(mean_total, fewest_requests(len(grid.loads)))
-    return [BalanceWord.UNKNOWN], why
+        reason = balance_words.too_little_sentence(mean_total, fewest_requests(len(grid.loads)))
+    return [BalanceWord.UNKNOWN], reason
 
 
 def _do_all_queue(grid: LoadGrid) -> bool:
@@ -514,15 +512,16 @@ def _do_all_queue(grid: LoadGrid) -> bool:
     """
     if any(column is None for column in grid.waiting):
         return False
-    shares = [sum(count > 0 for count in column or ()) / len(grid.totals) for column in grid.waiting]
-    return min(shares) >= rules.QUEUED_SHARE
+    queued_slots = [sum(count > 0 for count in column) for column in grid.waiting if column is not None]
+    return min(queued_slots) / len(grid.totals) >= rules.QUEUED_SHARE
 
 
 def _has_too_few_requests(load: GroupLoad, grid: LoadGrid, measured: Balance) -> bool:
     """Return whether a complete window without gaps has no verdict, for lack of requests."""
-    whole = grid.span_s >= measured.needed_s - grid.step_s and min(grid.present) >= rules.PRESENT_SHARE
+    is_complete = grid.span_s >= measured.needed_s - grid.step_s and min(grid.present) >= rules.PRESENT_SHARE
     still, moving = balance_words.backends_without_tokens(grid)
-    return whole and not _has_load(measured) and not (still and not moving and not load.prefills)
+    is_stuck = still and not moving and not load.prefills
+    return is_complete and not _has_load(measured) and not is_stuck
 
 
 def _is_uneven_longer(load: GroupLoad, judged: LoadGrid, measured: Balance, now_s: float) -> bool:
@@ -579,16 +578,17 @@ def _swaps_the_lead(measured: Balance) -> bool:
     They are no rule of their own: no family of loads and no recorded trace is found sooner by them.
     """
     pair, swing = len(measured.backends) == rules.PAIR, measured.swing
-    often = (measured.lead_changes or 0) >= rules.least_lead_changes(failing=measured.failing)
-    spread, size = (
-        (rules.SWING_Z, rules.SWING_RMS) if pair else (rules.SWING_Z_OF_MANY, rules.SWING_RMS_OF_MANY)
-    )
-    large = swing is not None and swing.relative_rms >= size
-    return often and large and _has_load(measured) and (measured.dispersion_z or 0.0) >= spread
+    is_often = (measured.lead_changes or 0) >= rules.least_lead_changes(failing=measured.failing)
+    least_z, least_rms = rules.SWING_Z_OF_MANY, rules.SWING_RMS_OF_MANY
+    if pair:
+        least_z, least_rms = rules.SWING_Z, rules.SWING_RMS
+    is_large = swing is not None and swing.relative_rms >= least_rms
+    is_spread = (measured.dispersion_z or 0.0) >= least_z
+    return is_often and is_large and is_spread and _has_load(measured)
 
 
 def _why_lost_is_unknown(
-    load: GroupLoad, grid: LoadGrid, pace: GroupPace, lost: float | None, *, some: bool
+    load: GroupLoad, grid: LoadGrid, pace: GroupPace, lost: float | None, *, has_counts: bool
 ) -> str:
     if load.prefills:
         return "only prompts are computed"
@@ -596,7 +596,7 @@ def _why_lost_is_unknown(
         return "the time of a step is too uncertain"
     if any(track.part is not None for track in grid.tracks):
         return "the split is uneven on purpose"
-    if not some:
+    if not has_counts:
         return "there is no load"
     return "the backends differ in speed" if len(pace.own) > 1 else "step times are not known yet"
 
@@ -702,9 +702,9 @@ def _confidence(grid: LoadGrid, measured: Balance, met: frozenset[str], word: Ba
 
 
 def _mean_without_gaps(column: Sequence[float]) -> float:
-    whole = sum(column)
-    if math.isfinite(whole):
-        return whole / len(column)
+    total = sum(column)
+    if math.isfinite(total):
+        return total / len(column)
     values = [value for value in column if value >= 0]
     return sum(values) / max(1, len(values))
 

@@ -204,11 +204,11 @@ def slow_members(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> 
 def _polled_slowly(points: Sequence[_Samples]) -> dict[str, str]:
     """Return how seldom backends are polled, by name, of those polled less often than a majority."""
     steps = {samples.track.name: _median_step(samples.times) for samples in points}
-    usual = median(steps.values())
+    usual_step_s = median(steps.values())
     slow = {
-        name: f"is polled every {step:.2g} s, the others every {usual:.2g} s"
+        name: f"is polled every {step:.2g} s, the others every {usual_step_s:.2g} s"
         for name, step in steps.items()
-        if step >= _OTHER_PACE * usual
+        if step >= _OTHER_PACE * usual_step_s
     }
     return slow if len(steps) - len(slow) >= max(_PAIR, len(slow) + 1) else {}
 
@@ -218,10 +218,8 @@ def _slowest_step(points: Sequence[_Samples]) -> float:
 
     A backend's interval is measured twice, over its first few and over its last few samples (median).
     """
-    ends = (
-        part for samples in points for part in (samples.times[:_FEW], samples.times[-_FEW:]) if len(part) > 1
-    )
-    return max(median(later - earlier for earlier, later in pairwise(part)) for part in ends)
+    stretches = [samples.times[:_FEW] for samples in points] + [samples.times[-_FEW:] for samples in points]
+    return max(_median_step(stretch) for stretch in stretches if len(stretch) > 1)
 
 
 def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float, thin: int = 1) -> LoadGrid | None:
@@ -231,38 +229,39 @@ def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float, thin:
     two backends that still answer at `now_s`.
     """
     silence = max(_SILENT_S, 4 * step)
-    here = [samples for samples in points if samples.times and now_s - samples.times[-1] <= silence]
-    gone = [samples for samples in points if samples.times and now_s - samples.times[-1] > silence]
-    if len(here) < 2:  # noqa: PLR2004 - balance is between two
+    answering = [samples for samples in points if samples.times and now_s - samples.times[-1] <= silence]
+    silent_now = [samples for samples in points if samples.times and now_s - samples.times[-1] > silence]
+    if len(answering) < 2:  # noqa: PLR2004 - balance is between two
         return None
     begin, newest = max(
-        ((unbroken_since(samples.times, max(_BREAK_S, 4 * step)), samples) for samples in here),
+        ((unbroken_since(samples.times, max(_BREAK_S, 4 * step)), samples) for samples in answering),
         key=lambda since: since[0],
     )
     returned = newest.track.name if begin > newest.times[0] else None
-    if (left := max((samples.times[-1] + step for samples in gone), default=begin)) > begin:
-        begin, returned = left, None
-    end = max(samples.times[-1] for samples in here)
+    last_left_at = max((samples.times[-1] + step for samples in silent_now), default=begin)
+    if last_left_at > begin:
+        begin, returned = last_left_at, None
+    end = max(samples.times[-1] for samples in answering)
     count = max(1, round((end - begin) / step) + 1)
     base = end - (count - 0.5) * step
-    columns = [_samples_by_slot(samples.times, base, count, step) for samples in here]
+    columns = [_samples_by_slot(samples.times, base, count, step) for samples in answering]
     if thin > 1:
-        known = [sum(index >= 0 for index in row) for row in zip(*columns, strict=True)]
+        sample_counts = [sum(index >= 0 for index in row) for row in zip(*columns, strict=True)]
         chosen = [
-            max(range(slot, slot + thin), key=lambda each: (known[each], each))
+            max(range(slot, slot + thin), key=lambda near: (sample_counts[near], near))
             for slot in range(count % thin, count, thin)
         ]
         columns = [[column[slot] for slot in chosen] for column in columns]
         count, step = len(chosen), thin * step
     loads = tuple(
-        _values_by_slot(samples.loads, column) for samples, column in zip(here, columns, strict=True)
+        _values_by_slot(samples.loads, column) for samples, column in zip(answering, columns, strict=True)
     )
-    parts = [1.0 if samples.track.part is None else samples.track.part for samples in here]
-    whole = sum(parts)
-    shares = tuple(part / whole for part in parts)
+    parts = [1.0 if samples.track.part is None else samples.track.part for samples in answering]
+    total_part = sum(parts)
+    shares = tuple(part / total_part for part in parts)
     return LoadGrid(
-        tracks=tuple(samples.track for samples in here),
-        left=tuple(samples.track.name for samples in gone),
+        tracks=tuple(samples.track for samples in answering),
+        left=tuple(samples.track.name for samples in silent_now),
         silent=tuple(samples.track.name for samples in points if not samples.times),
         step_s=step,
         span_s=count * step,
@@ -270,12 +269,12 @@ def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float, thin:
         loads=loads,
         waiting=tuple(
             None if samples.waiting is None else _values_by_slot(samples.waiting, column)
-            for samples, column in zip(here, columns, strict=True)
+            for samples, column in zip(answering, columns, strict=True)
         ),
         present=tuple(1 - column.count(-1) / count for column in columns),
         totals=_fill_gaps(loads, shares),
         returned=returned,
-        skew_s=_poll_skew_s([samples.times for samples in here], columns),
+        skew_s=_poll_skew_s([samples.times for samples in answering], columns),
     )
 
 
@@ -288,8 +287,8 @@ def _poll_skew_s(times: Sequence[Sequence[float]], columns: Sequence[Sequence[in
     spreads: list[float] = []
     for row in zip(*(column[-_ENOUGH_STEPS:] for column in columns), strict=True):
         if min(row) >= 0:
-            at = [each[index] for each, index in zip(times, row, strict=True)]
-            spreads.append(max(at) - min(at))
+            times_of_slot = [own_times[index] for own_times, index in zip(times, row, strict=True)]
+            spreads.append(max(times_of_slot) - min(times_of_slot))
     return sorted(spreads)[3 * len(spreads) // 4] if spreads else 0.0
 
 
@@ -335,9 +334,9 @@ def _samples_by_slot(times: Sequence[float], base: float, count: int, step: floa
 
     There are `count` slots of `step` seconds from the time `base` on, after which no sample may be.
     """
-    first = bisect_left(times, base)
+    first_index = bisect_left(times, base)
     column = [-1] * count
-    for index, time in enumerate(times[first:], first):
+    for index, time in enumerate(times[first_index:], first_index):
         column[min(count - 1, int((time - base) / step))] = index
     for slot in range(1, count - 1):
         if column[slot] < 0:
@@ -359,17 +358,17 @@ def _fill_gaps(loads: tuple[list[float], ...], shares: tuple[float, ...]) -> lis
     `MISSING_IN_A_ROW` of the backends is missing, nothing is filled in and the total is NaN.
     """
     totals: list[float] = [sum(row) for row in zip(*loads, strict=True)]
-    most = math.floor(MISSING_IN_A_ROW * len(loads))
-    if most:
+    most_missing = math.floor(MISSING_IN_A_ROW * len(loads))
+    if most_missing:
         for slot, total in enumerate(totals):
             if math.isnan(total):
                 lost = [index for index, column in enumerate(loads) if math.isnan(column[slot])]
-                if len(lost) <= most:
-                    rest = 1 - sum(shares[index] for index in lost)
-                    seen = sum(column[slot] for column in loads if not math.isnan(column[slot]))
+                if len(lost) <= most_missing:
+                    known_share = 1 - sum(shares[index] for index in lost)
+                    known_load = sum(column[slot] for column in loads if not math.isnan(column[slot]))
                     for index in lost:
-                        loads[index][slot] = seen * shares[index] / rest
-                    totals[slot] = seen / rest
+                        loads[index][slot] = known_load * shares[index] / known_share
+                    totals[slot] = known_load / known_share
     return totals
 
 

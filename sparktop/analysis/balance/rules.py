@@ -342,17 +342,17 @@ def request_shares(
     None with fewer than two backends or without a request. `weights` are the relative parts that the
     backends should get; equal if None.
     """
-    whole = {name: max(0, round(count)) for name, count in counts.items()}
-    total = sum(whole.values())
-    if len(whole) < 2 or total == 0:  # noqa: PLR2004 - a share is of several
+    requests = {name: max(0, round(count)) for name, count in counts.items()}
+    total = sum(requests.values())
+    if len(requests) < 2 or total == 0:  # noqa: PLR2004 - a share is of several
         return None
-    parts = weights or dict.fromkeys(whole, 1.0)
-    fair = {name: parts[name] / sum(parts[other] for other in whole) for name in whole}
-    shares = {name: count / total for name, count in whole.items()}
-    busiest = max(whole, key=lambda name: shares[name] / fair[name])
+    parts = weights or dict.fromkeys(requests, 1.0)
+    fair = {name: parts[name] / sum(parts[other] for other in requests) for name in requests}
+    shares = {name: count / total for name, count in requests.items()}
+    busiest = max(requests, key=lambda name: shares[name] / fair[name])
     # Any of the backends might have had most: Bonferroni.
-    chance = min(1.0, len(whole) * binomial_tail(whole[busiest], total, fair[busiest]))
-    return RequestShares(total, whole, shares, busiest, fair[busiest], chance)
+    chance = min(1.0, len(requests) * binomial_tail(requests[busiest], total, fair[busiest]))
+    return RequestShares(total, requests, shares, busiest, fair[busiest], chance)
 
 
 def binomial_tail(least: int, trials: int, probability: float) -> float:
@@ -398,22 +398,26 @@ def weigh_requests(balance: Balance, shares: RequestShares | None, *, all_told: 
     )
     if not shares.uneven or balance.router is None:
         return updated
-    word, said = balance.word_now, shares.sentence(balance.window_s)
-    reasons = (*balance.reasons[: _FIRST - 1], said, *balance.reasons[_FIRST - 1 :])
+    word, sentence = balance.word_now, shares.sentence(balance.window_s)
+    reasons = (*balance.reasons[: _FIRST - 1], sentence, *balance.reasons[_FIRST - 1 :])
     if word in {BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN}:
         return replace(updated, reasons=reasons)
     if word is BalanceWord.IDLE or not (all_told or _is_full_window(balance)):
-        return replace(updated, reasons=(*balance.reasons, said))
+        return replace(updated, reasons=(*balance.reasons, sentence))
     load, total = balance.mean_load.get(shares.most), balance.mean_total
     if load is None or total is None or load < _LOADED * shares.fair * total:
-        return replace(updated, reasons=(*balance.reasons, f"{said}, and is done with them sooner"))
-    doubt = balance.reasons if balance.is_slow else () if word is BalanceWord.UNKNOWN else balance.reasons[1:]
+        return replace(updated, reasons=(*balance.reasons, f"{sentence}, and is done with them sooner"))
+    doubt = balance.reasons[1:]
+    if balance.is_slow:
+        doubt = balance.reasons
+    elif word is BalanceWord.UNKNOWN:
+        doubt = ()
     return replace(
         updated,
         word=BalanceWord.UNEVEN,
         word_now=BalanceWord.UNEVEN,
         confidence=(balance.samples_percent or 0.0) / 100 * (1 - 0.5 * ODDS_LIMIT / shares.odds),
-        reasons=(said, *doubt),
+        reasons=(sentence, *doubt),
     )
 
 
@@ -444,15 +448,15 @@ def is_steady(pieces: Sequence[Mapping[str, float]]) -> bool:
     """
     names = list(pieces[0]) if pieces else []
     totals = {name: sum(piece.get(name, 0.0) for piece in pieces) for name in names}
-    whole = sum(totals.values())
+    total = sum(totals.values())
     used = [piece for piece in pieces if sum(piece.values()) > 0]
-    if len(names) < 2 or whole < FEWEST_REQUESTS or len(used) < PIECES // 2 or min(totals.values()) < 1:  # noqa: PLR2004 - a ratio is of two
+    if len(names) < 2 or total < FEWEST_REQUESTS or len(used) < PIECES // 2 or min(totals.values()) < 1:  # noqa: PLR2004 - a ratio is of two
         return False
     chi2 = 0.0
     for piece in used:
-        here = sum(piece.values())
+        piece_total = sum(piece.values())
         for name in names:
-            expected = here * totals[name] / whole
+            expected = piece_total * totals[name] / total
             chi2 += (piece.get(name, 0.0) - expected) ** 2 / expected
     freedom = (len(used) - 1) * (len(names) - 1)
     return chi2 <= freedom + _STEADY_SIGMAS * math.sqrt(2 * freedom)
@@ -460,10 +464,10 @@ def is_steady(pieces: Sequence[Mapping[str, float]]) -> bool:
 
 def are_unequal(counts: Mapping[str, float]) -> bool:
     """Return whether the counts of requests by backend differ by more than chance would have it."""
-    whole, count = sum(counts.values()), len(counts)
-    if count < 2 or whole < FEWEST_REQUESTS:  # noqa: PLR2004 - a ratio is of two
+    total, count = sum(counts.values()), len(counts)
+    if count < 2 or total < FEWEST_REQUESTS:  # noqa: PLR2004 - a ratio is of two
         return False
-    fair = whole / count
+    fair = total / count
     chi2 = sum((requests - fair) ** 2 for requests in counts.values()) / fair
     # Wilson and Hilferty: the cube root of χ² is nearly normal.
     freedom = count - 1
@@ -476,14 +480,14 @@ def ratio_text(parts: Mapping[str, float]) -> str:
     values = list(parts.values())
     least = min(value for value in values if value > 0)
     chosen = values if len(values) <= 4 else [max(values), min(values)]  # noqa: PLR2004 - one line
-    said = " : ".join(f"{value / least:.1f}".removesuffix(".0") for value in chosen)
-    return said if len(values) == len(chosen) else f"{said} at most"
+    ratio = " : ".join(f"{value / least:.1f}".removesuffix(".0") for value in chosen)
+    return ratio if len(values) == len(chosen) else f"{ratio} at most"
 
 
 # The checks of each rule: a function a rule, named by the rule's code.
 
 
-_NAMED = 4
+_MOST = 4
 """Most backends that are named in a sentence."""
 
 
@@ -554,7 +558,7 @@ def enough_checks(balance: Balance) -> tuple[Check, ...]:
     """Return the checks that the measurements suffice for a verdict: enough time, few gaps, enough load."""
     needed_s = balance.needed_s or SHORTEST_S
     # The last sample may be due any moment: the time up to it counts.
-    whole = balance.sample_hz is not None and balance.window_s >= needed_s - 1 / balance.sample_hz
+    is_full_window = balance.sample_hz is not None and balance.window_s >= needed_s - 1 / balance.sample_hz
     least = fewest_requests(max(PAIR, len(balance.backends)))
     judged = balance.word_now not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}
     return (
@@ -562,7 +566,7 @@ def enough_checks(balance: Balance) -> tuple[Check, ...]:
             "enough",
             "Was it watched long enough?",
             "time observed",
-            max(balance.window_s, needed_s) if whole else balance.window_s,
+            max(balance.window_s, needed_s) if is_full_window else balance.window_s,
             needed_s,
             "needed: 8 × the median E2E, as a swing lasts about two, and at least 45 s",
             "s",
@@ -786,8 +790,8 @@ def drained_checks(balance: Balance) -> tuple[Check, ...]:
 def _starving_checks(balance: Balance, percent: float | None) -> tuple[Check, ...]:
     """Return the checks of starving; `percent` is the share of the time with an empty backend."""
     shares, z, loaded = balance.starved_percent, balance.dispersion_z, balance.loaded_percent
-    names = " · ".join(f"{name} {share:.0f} %" for name, share in list(shares.items())[:_NAMED]) or "–"
-    more = f" · and {len(shares) - _NAMED} more" if len(shares) > _NAMED else _newest_words(shares, percent)
+    names = " · ".join(f"{name} {share:.0f} %" for name, share in list(shares.items())[:_MOST]) or "–"
+    more = f" · and {len(shares) - _MOST} more" if len(shares) > _MOST else _newest_words(shares, percent)
     question = "Does starving cost throughput?"
     return (
         Check(
@@ -864,8 +868,8 @@ def requests_checks(balance: Balance) -> tuple[Check, ...]:
     shares, count = balance.requests_share, max(PAIR, len(balance.backends))
     busiest = max(shares, key=lambda name: shares[name], default=None)
     chance = balance.requests_chance
-    failed = [f"{name} {number:.0f}" for name, number in balance.errors.items() if number]
-    failures = f"; failed: {' · '.join(failed[:_NAMED])}" if failed else ""
+    failed_texts = [f"{name} {number:.0f}" for name, number in balance.errors.items() if number]
+    failures = f"; failed: {' · '.join(failed_texts[:_MOST])}" if failed_texts else ""
     counted = (
         "not every backend counts all its requests"
         if balance.requests is None

@@ -49,11 +49,11 @@ def unevenness(grid: LoadGrid, slot: int) -> float:
     total = grid.totals[slot]
     if not total > 0:
         return 0.0
-    apart = [
+    deviations = [
         (column[slot] - share * total) ** 2 / share
         for column, share in zip(grid.loads, grid.shares, strict=True)
     ]
-    return sum(apart) / total / (len(grid.loads) - 1)
+    return sum(deviations) / total / (len(grid.loads) - 1)
 
 
 def dispersion(grid: LoadGrid, slots: Sequence[int]) -> float | None:
@@ -89,13 +89,13 @@ def starved_shares(
     generous = _slots_with_a_full_backend(grid, set().union(*hungry))
     chosen = frozenset(slots)
     counted = [slot in chosen for slot in range(len(grid.totals))]
-    away = [_slots_away(grid, index, counted, life_s) for index in range(len(grid.loads))]
-    starving = [generous.intersection(idle) - gone for idle, (gone, _) in zip(hungry, away, strict=True)]
-    certain = [starved - possible for starved, (_, possible) in zip(starving, away, strict=True)]
+    breaks = [_slots_away(grid, index, counted, life_s) for index in range(len(grid.loads))]
+    starving = [generous.intersection(idle) - gone for idle, (gone, _) in zip(hungry, breaks, strict=True)]
+    certain = [starved - possible for starved, (_, possible) in zip(starving, breaks, strict=True)]
     return (
         [len(starved) / len(slots) for starved in starving],
         len(set().union(*certain)) / len(slots),
-        [len(gone) * grid.step_s for gone, _ in away],
+        [len(gone) * grid.step_s for gone, _ in breaks],
         len(generous) / len(slots),
     )
 
@@ -156,20 +156,20 @@ def _without_arrivals(times: Sequence[float], arrived: Sequence[float], grid: Lo
         if (slot := slot_of(at_s)) >= 0:
             without[slot] = False
     for at_s, until_s in compress(pairwise((*times, newest_s)), map(ne, arrived, arrived)):
-        first, end = max(0, slot_of(at_s)), slot_of(until_s) + 1
-        without[first:end] = [False] * max(0, end - first)
+        first_slot, end_slot = max(0, slot_of(at_s)), slot_of(until_s) + 1
+        without[first_slot:end_slot] = [False] * max(0, end_slot - first_slot)
     return without
 
 
 def _slots_with_a_full_backend(grid: LoadGrid, slots: set[int]) -> set[int]:
     """Return the time slots of `slots` in which a backend has a queue, or over 1.5 times its even share."""
-    totals, rest = grid.totals, slots
+    totals, free_slots = grid.totals, slots
     for column, queue, share in zip(grid.loads, grid.waiting, grid.shares, strict=True):
-        most = _FULL * share
-        rest = {slot for slot in rest if not column[slot] > most * totals[slot]}
+        most_share = _FULL * share
+        free_slots = {slot for slot in free_slots if not column[slot] > most_share * totals[slot]}
         if queue is not None:
-            rest = {slot for slot in rest if not queue[slot] > 0}
-    return slots - rest
+            free_slots = {slot for slot in free_slots if not queue[slot] > 0}
+    return slots - free_slots
 
 
 def free_slot_share(grid: LoadGrid) -> float | None:
@@ -183,19 +183,19 @@ def free_slot_share(grid: LoadGrid) -> float | None:
     if any(limit is None for limit in limits) or any(queue is None for queue in grid.waiting):
         return None
     result = 0
-    seen = sum([total > 0 for total in grid.totals])
+    loaded_slots = sum([total > 0 for total in grid.totals])
     # Queues are rare, and only slots with one matter.
     longest = map(max, *(queue or [] for queue in grid.waiting))
     for slot in [slot for slot, queue in enumerate(longest) if queue > 0]:
         if grid.totals[slot] > 0:
-            held = [
+            states = [
                 (queue is not None and queue[slot] > 0, column[slot] - (limit or 0))
                 for column, queue, limit in zip(grid.loads, grid.waiting, limits, strict=True)
             ]
-            result += any(waits and beyond > 0 for waits, beyond in held) and any(
-                not waits and beyond < 0 for waits, beyond in held
-            )
-    return result / seen if seen else None
+            is_overfull = any(waits and beyond > 0 for waits, beyond in states)
+            if is_overfull and any(not waits and beyond < 0 for waits, beyond in states):
+                result += 1
+    return result / loaded_slots if loaded_slots else None
 
 
 def lost_share(
@@ -223,13 +223,13 @@ def _lost_part(grid: LoadGrid, slots: Sequence[int], step: StepTime, limits: Seq
 
     `limits` has for each backend the requests that it runs at once.
     """
-    made = best = 0.0
+    made_tps = best_tps = 0.0
     even = [grid.totals[slot] / len(grid.loads) for slot in slots]
     for column, limit in zip(grid.loads, limits, strict=True):
         makes = throughput(step, limit)
-        made += sum(makes(column[slot]) for slot in slots)
-        best += sum(map(makes, even))
-    return max(0.0, 1 - made / best) if best > 0 else 0.0
+        made_tps += sum(makes(column[slot]) for slot in slots)
+        best_tps += sum(map(makes, even))
+    return max(0.0, 1 - made_tps / best_tps) if best_tps > 0 else 0.0
 
 
 def skew(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, float, float] | None:
@@ -253,9 +253,9 @@ def skew(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, float, float] | Non
     return backend, mean, mean / math.sqrt(spread) if spread > 0 else math.inf
 
 
-def _excess(load: float, due: float) -> float:
+def _excess(load: float, fair_load: float) -> float:
     """Return by how much a load exceeds the one that is due, as a part of this; 0 where none is due."""
-    return load / due - 1 if due > 0 else 0.0
+    return load / fair_load - 1 if fair_load > 0 else 0.0
 
 
 _SMALLEST, _LARGEST = 0.5, 0.9
@@ -319,9 +319,9 @@ def follow_turns(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, int, float 
         was_full: bool | None = None
         turned_at: list[int] = []
         for slot in slots:
-            load, due = column[slot], share * grid.totals[slot]
-            is_full = load >= (1 + _AROUND) * due
-            if is_full or load <= (1 - _AROUND) * due:
+            load, fair_load = column[slot], share * grid.totals[slot]
+            is_full = load >= (1 + _AROUND) * fair_load
+            if is_full or load <= (1 - _AROUND) * fair_load:
                 if was_full is not None and is_full is not was_full:
                     turned_at.append(slot)
                 was_full = is_full

@@ -66,7 +66,7 @@ def fit_pairs(pairs: Sequence[Pair]) -> StepTime | None:
     """
     groups = _groups_of_similar_batches(pairs)
     points = [_median_pair(group) for group in groups]
-    if len(pairs) < FEWEST_PAIRS or len(points) < 2 or points[-1][0] < SMALLEST_SPAN * points[0][0]:  # noqa: PLR2004 - a line needs two points
+    if len(pairs) < FEWEST_PAIRS or len(points) < 2 or _span(points) < SMALLEST_SPAN:  # noqa: PLR2004 - a line needs two points
         return None
     return _weighted_line(points, _median_weights(groups, points), samples=len(pairs))
 
@@ -98,9 +98,9 @@ def _weighted_line(points: Sequence[Pair], weights: Sequence[float], samples: in
     root of χ² over the degrees of freedom.
     """
     weighted = [(weight, batch, step_s) for weight, (batch, step_s) in zip(weights, points, strict=True)]
-    whole = sum(weights)
-    middle = sum(weight * batch for weight, batch, _ in weighted) / whole
-    height = sum(weight * step_s for weight, _, step_s in weighted) / whole
+    total_weight = sum(weights)
+    middle = sum(weight * batch for weight, batch, _ in weighted) / total_weight
+    height = sum(weight * step_s for weight, _, step_s in weighted) / total_weight
     lever = sum(weight * (batch - middle) ** 2 for weight, batch, _ in weighted)
     slope = sum(weight * (batch - middle) * (step_s - height) for weight, batch, step_s in weighted) / lever
     misfit = sum(
@@ -146,19 +146,19 @@ def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
     speeds, running, times = track.generation_tps, track.running, track.times_s
     if speeds is None:
         return []
-    first = bisect_left(times, since_s)
-    count = len(times) - first
+    first_index = bisect_left(times, since_s)
+    count = len(times) - first_index
     if count < 3:  # noqa: PLR2004 - two samples and a step between
         return []
-    interval_s = (times[-1] - times[first]) / (count - 1)
+    interval_s = (times[-1] - times[first_index]) / (count - 1)
     back = max(1, math.ceil(_RATE_WINDOW_S / interval_s - _JITTER))
     stride = max(1, count // max(FEWEST_PAIRS, _MOST_PAIRS // backends))
     pairs: list[Pair] = []
-    for index in range(first + back, len(times), stride):
+    for index in range(first_index + back, len(times), stride):
         batches, tps = running[index - back : index + 1], speeds[index]
-        least, most = min(batches), max(batches)
+        smallest, largest = min(batches), max(batches)
         # A server that was empty in between generated nothing then. NaN fails all comparisons.
-        if least >= 1 and tps > 0 and most - least <= max(1.0, _STEADY * most):
+        if smallest >= 1 and tps > 0 and largest - smallest <= max(1.0, _STEADY * largest):
             mean = (sum(batches) - (batches[0] + batches[-1]) / 2) / back  # over time: by trapezoids
             pairs.append((mean, mean / tps))
     return pairs
@@ -233,9 +233,9 @@ def _mean_and_variance(log_weights: Sequence[float]) -> tuple[float, float]:
     """Return mean and variance of a load; its weights may have any sum."""
     largest = max(log_weights)
     weights = [math.exp(log_weight - largest) for log_weight in log_weights]
-    whole = sum(weights)
-    mean = sum(load * weight for load, weight in enumerate(weights)) / whole
-    return mean, sum((load - mean) ** 2 * weight for load, weight in enumerate(weights)) / whole
+    total_weight = sum(weights)
+    mean = sum(load * weight for load, weight in enumerate(weights)) / total_weight
+    return mean, sum((load - mean) ** 2 * weight for load, weight in enumerate(weights)) / total_weight
 
 
 def throughput(step: StepTime, slots: int | None) -> Callable[[float], float]:
@@ -295,8 +295,13 @@ def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) 
 def _widest_range(points: Mapping[str, Sequence[Pair]]) -> str | None:
     """Return the backend whose batch sizes span the widest range; None without backends."""
     # On equal spans the order of backends must not decide.
-    spans = {name: (middles[-1][0] / middles[0][0], tuple(middles)) for name, middles in points.items()}
-    return max(points, key=spans.__getitem__, default=None)
+    return max(points, key=lambda name: (_span(points[name]), tuple(points[name])), default=None)
+
+
+def _span(points: Sequence[Pair]) -> float:
+    """Return the largest batch of (batch, step time) pairs in ascending order, relative to the smallest."""
+    (smallest, _), (largest, _) = points[0], points[-1]
+    return largest / smallest
 
 
 def _scale_line(line: StepTime, factor: float) -> StepTime:
@@ -333,6 +338,6 @@ def slots_of(track: LoadTrack) -> int | None:
     full = list(compress(track.running, map(lt, repeat(0.0), track.waiting)))
     if len(full) < _FEWEST_FULL_LOOKS:
         return None
-    usual = median(full)
-    near = sum(abs(run - usual) <= _FULL_WITHIN for run in full)
-    return round(usual) if near >= 0.9 * len(full) and usual >= 1 else None
+    usual_slots = median(full)
+    near = sum(abs(run - usual_slots) <= _FULL_WITHIN for run in full)
+    return round(usual_slots) if near >= 0.9 * len(full) and usual_slots >= 1 else None

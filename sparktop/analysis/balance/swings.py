@@ -53,10 +53,10 @@ def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
     the test looks for the opposite.
     """
     ordered = sorted(grid.totals[slot] for slot in slots)
-    most = ordered[math.floor(_USUAL_MOST * len(ordered))] if ordered else 0.0
-    if not ordered or most <= 0 or ordered[0] > PART_SHARES[1] * most:
+    usual_most = ordered[math.floor(_USUAL_MOST * len(ordered))] if ordered else 0.0
+    if not ordered or usual_most <= 0 or ordered[0] > PART_SHARES[1] * usual_most:
         return None
-    times = _Times(grid, most)
+    times = _Times(grid, usual_most)
     for slot in slots:
         times.add_slot(slot)
     if not times.full:
@@ -72,8 +72,8 @@ def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
     )
     if not times.part:
         return result
-    each, part_spread = len(grid.loads) - 1, _mean_of_means(times.part)
-    above, below = each * len(times.part), each * len(times.full)
+    others_count, part_spread = len(grid.loads) - 1, _mean_of_means(times.part)
+    above, below = others_count * len(times.part), others_count * len(times.full)
     return replace(
         result,
         part_spread=part_spread,
@@ -130,11 +130,11 @@ class _Times(Struct):
         follows a lead changes nothing.
         """
         self.part_slots, self.last_part = self.part_slots + 1, slot
-        first = _leader_of(self.grid, slot)
-        if self._leader is None or first not in {self._leader, _TIE}:
+        leader = _leader_of(self.grid, slot)
+        if self._leader is None or leader not in {self._leader, _TIE}:
             self.part.append([])
-            self.leads.append(first)
-            self._leader = first
+            self.leads.append(leader)
+            self._leader = leader
         self.part[-1].append(unevenness(self.grid, slot))
 
 
@@ -167,14 +167,18 @@ def _period_s(columns: Sequence[Sequence[float]], step_s: float) -> float | None
     """
     gaps: list[int] = []
     for column in columns:
-        most = sorted(column)[math.floor(_USUAL_MOST * len(column))]
+        usual_most = sorted(column)[math.floor(_USUAL_MOST * len(column))]
         full: bool | None = None
         turned_at: list[int] = []
         for index, load in enumerate(column):
-            now = True if load >= _FULL_LOAD * most else False if load <= _EMPTY_LOAD * most else full
-            if now is not full:
+            now_full = full
+            if load >= _FULL_LOAD * usual_most:
+                now_full = True
+            elif load <= _EMPTY_LOAD * usual_most:
+                now_full = False
+            if now_full is not full:
                 turned_at.append(index)
-                full = now
+                full = now_full
         # The first entry is the beginning, not a turn.
         gaps += [later - earlier for earlier, later in zip(turned_at[1:], turned_at[3:], strict=False)]
     return median(gaps) * step_s if gaps else None
@@ -286,14 +290,14 @@ def find_herds(
     leaders: list[int] = []
     herds = 0
     for piece, backends in served.items():
-        whole = sum(parts[index] for index in backends)
-        expected = {index: parts[index] / whole * totals[piece] for index in backends}
+        total_part = sum(parts[index] for index in backends)
+        expected = {index: parts[index] / total_part * totals[piece] for index in backends}
         excess = {index: came[index][piece] - expected[index] for index in backends}
         chi_squared = sum(excess[index] ** 2 / expected[index] for index in backends)
         squares.append((chi_squared, len(backends) - 1))
-        most = max(excess.values())
+        highest_excess = max(excess.values())
         # On a tie the order of backends must not decide.
-        leading = [index for index in backends if excess[index] == most]
+        leading = [index for index in backends if excess[index] == highest_excess]
         # A backend is away that got no request, and had no load before and after.
         at_end = [
             load[piece + 1]
@@ -306,9 +310,9 @@ def find_herds(
             leaders += leading if len(leading) == 1 else ()
     by_leader = sorted(Counter(leaders).values(), reverse=True)
     turns = sum(before != after for before, after in pairwise(leaders))
-    freedom = sum(each for _, each in squares)
-    kept_count = len(squares) - math.ceil(_LEFT_OUT * len(squares))
-    kept = sorted(squares, key=lambda item: item[0] / item[1])[:kept_count]
+    freedom = sum(degrees for _, degrees in squares)
+    even_count = len(squares) - math.ceil(_LEFT_OUT * len(squares))
+    most_even = sorted(squares, key=lambda item: item[0] / item[1])[:even_count]
     return Arrivals(
         requests=round(sum(totals[piece] for piece in pieces)),
         pieces=len(pieces),
@@ -317,7 +321,7 @@ def find_herds(
         spread=sum(square for square, _ in squares) / (freedom - (len(came) - 1)),
         herds=herds,
         least_herds=by_leader[1] if turns >= _HERD_TURNS else 0,
-        chance=chi_squared_tail(sum(square for square, _ in kept), sum(each for _, each in kept)),
+        chance=chi_squared_tail(*map(sum, zip(*most_even, strict=True))),
     )
 
 
@@ -437,8 +441,8 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
     """
     if len(slots) < _FEWEST_POINTS or not any(grid.totals[slot] for slot in slots):
         return None
-    index, apart = _backend_most_apart(grid, slots)
-    points, step = _average_down(apart, grid.step_s)
+    index, deviation = _backend_most_apart(grid, slots)
+    points, step = _average_down(deviation, grid.step_s)
     present = [value for value in points if not math.isnan(value)]
     mean = sum(present) / max(1, len(present))
     rms = math.sqrt(sum((value - mean) ** 2 for value in present) / max(1, len(present)))
@@ -501,8 +505,8 @@ def _mutual_move(grid: LoadGrid, slots: Sequence[int]) -> float | None:
     if power <= _SMALLEST_POWER * count * (whole / count) ** 2:
         return None
     own_move = _dot(loads, beyond) - mean * sum(loads)
-    others = _dot(totals, beyond) - mean * whole - own_move
-    return min(own_move, -others) / power
+    others_move = _dot(totals, beyond) - mean * whole - own_move
+    return min(own_move, -others_move) / power
 
 
 def _clip_and_centre(points: Sequence[float], present: Sequence[float]) -> list[float]:
@@ -524,12 +528,12 @@ def _turning_lag(correlation: Sequence[float], step: float, points: int, e2e_s: 
     number, `e2e_s` the duration of a request.
     """
     low, high = (e2e_s * life / step for life in LIVES) if e2e_s else (0.0, math.inf)
-    first = max(_SHORTEST_STEPS, math.floor(low))
+    first_lag = max(_SHORTEST_STEPS, math.floor(low))
     last = min(len(correlation) - 1, math.ceil(min(high, points)), math.floor(points / _LEAST_CYCLES))
-    if first > last:
+    if first_lag > last:
         return None
     turns = {
-        lag: correlation[lag] - _correlation_half_way(correlation, lag) for lag in range(first, last + 1)
+        lag: correlation[lag] - _correlation_half_way(correlation, lag) for lag in range(first_lag, last + 1)
     }
     best = max(turns, key=turns.__getitem__)
     for odd in (7, 5, 3):
@@ -553,24 +557,24 @@ def _backend_most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list
     it is relative to the share of half of the mean, because few requests are spread widely by chance. So is a
     share below half of an even one: a request more or less of a canary's three is no swing of the group.
     """
-    first, last = slots[0], slots[-1] + 1
+    first_slot, end_slot = slots[0], slots[-1] + 1
     smallest = 1 / (2 * len(grid.loads))
-    totals = grid.totals[first:last]
+    totals = grid.totals[first_slot:end_slot]
     least = sum([grid.totals[slot] for slot in slots]) / len(slots) / 2
     scales = [math.nan if math.isnan(total) else max(total, least) for total in totals]
     best: tuple[float, list[float]] | None = None
     result = 0
     for index, (column, share) in enumerate(zip(grid.loads, grid.shares, strict=True)):
-        apart = [
+        deviations = [
             (load - share * total) / (max(share, smallest) * scale)
-            for load, total, scale in zip(column[first:last], totals, scales, strict=True)
+            for load, total, scale in zip(column[first_slot:end_slot], totals, scales, strict=True)
         ]
-        present = [value for value in apart if not math.isnan(value)]
+        present = [value for value in deviations if not math.isnan(value)]
         mean = sum(present) / max(1, len(present))
         spread = _dot(present, present) - mean * mean * len(present)
         # Ties are broken by the values, so that the order of backends does not matter.
-        if best is None or spread > best[0] or (spread == best[0] and apart > best[1]):
-            best, result = (spread, apart), index
+        if best is None or spread > best[0] or (spread == best[0] and deviations > best[1]):
+            best, result = (spread, deviations), index
     return result, best[1] if best else []
 
 
@@ -624,8 +628,8 @@ def _spectrum(centred: Sequence[float]) -> list[float]:
     tapered = [value * factor for value, factor in zip(centred, _taper(len(centred)), strict=True)]
     tapered += [0.0] * (_SPECTRUM_SIZE - len(tapered))
     power = [0.0, *(abs(value) ** 2 for value in _transform(tapered)[1 : _SPECTRUM_SIZE // 2])]
-    whole = sum(power)
-    return [value / whole for value in power] if whole > 0 else power
+    total_power = sum(power)
+    return [value / total_power for value in power] if total_power > 0 else power
 
 
 def _band_around(spectrum: Sequence[float], points: int, lag: int) -> tuple[tuple[int, int], float, float]:
@@ -635,12 +639,12 @@ def _band_around(spectrum: Sequence[float], points: int, lag: int) -> tuple[tupl
     by the power. `points` is the number of points that the spectrum was computed from.
     """
     middle, half = _SPECTRUM_SIZE / lag, _BAND_WIDTHS * _SPECTRUM_SIZE / points
-    first = max(1, round(middle - half))
+    first_bin = max(1, round(middle - half))
     last = min(len(spectrum) - 1, round(middle + half))
-    inside = range(first, last + 1)
+    inside = range(first_bin, last + 1)
     share = sum(spectrum[k] for k in inside)
     centre = sum(k * spectrum[k] for k in inside) / share if share > 0 else middle
-    return (first, last), centre, share
+    return (first_bin, last), centre, share
 
 
 def _chance_of_drift(
@@ -671,9 +675,9 @@ def _autocorrelation(centred: Sequence[float], present: float) -> list[float]:
     """
     count = len(centred)
     power = sum(value * value for value in centred) / (count * present)
-    most = max(2, math.floor(count / _LEAST_CYCLES) + 2)
+    most_lags = max(2, math.floor(count / _LEAST_CYCLES) + 2)
     result = [1.0]
-    for lag in range(1, most):
+    for lag in range(1, most_lags):
         products = _dot(centred[lag:], centred)
         result.append(products / ((count - lag) * present * present) / power)
     return result

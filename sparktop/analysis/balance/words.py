@@ -61,9 +61,9 @@ def gaps_sentence(name: str, present: float) -> str:
     return f"polls of {name} are missing: {min(89, round(100 * present))} % came, 90 % are needed"
 
 
-def left_out_sentence(name: str, why: str) -> str:
+def left_out_sentence(name: str, reason: str) -> str:
     """Return the sentence that the group was judged without the backend `name`, whose samples are too few."""
-    return f"{name} {why}; judged without it"
+    return f"{name} {reason}; judged without it"
 
 
 def too_little_sentence(mean_total: float, least: int) -> str:
@@ -93,31 +93,31 @@ def reasons(
     `unknown` is the reason for a verdict of "unknown". `long`: a swing was found by how often the backend
     with most load changed, and its sentence describes these changes.
     """
-    said: list[str] = []
+    sentences: list[str] = []
     word = result.word_now
     if word is BalanceWord.UNKNOWN and unknown:
-        said += [unknown, *(_few_requests_sentences(result, grid) if result.too_few else ())]
+        sentences += [unknown, *(_few_requests_sentences(result, grid) if result.too_few else ())]
     elif word is BalanceWord.IDLE:
-        held = f"{_count_text(result.mean_total)} requests on average"
-        said.append(f"{held} at {len(result.backends)} backends")
+        mean_text = f"{_count_text(result.mean_total)} requests on average"
+        sentences.append(f"{mean_text} at {len(result.backends)} backends")
     elif word is BalanceWord.BALANCED:
-        said += [*([] if load.prefills else _unlike_rates_sentence(grid)), _balanced_sentence(result)]
+        sentences += [*([] if load.prefills else _unlike_rates_sentence(grid)), _balanced_sentence(result)]
     holding = (word, *result.also)
     if BalanceWord.OSCILLATING in holding:
-        said.append(
+        sentences.append(
             _lead_swap_sentence(result, load)
             if long and len(grid.loads) == _PAIR
             else _rhythm_sentence(result, load, long=long)
         )
     if BalanceWord.UNEVEN in holding and result.skew is not None:
         steady = result.skew >= SKEW and (result.steadiness or 0.0) >= STEADY
-        said += [_uneven_sentence(result)] if steady or not result.away_s else []
-    said += _away_sentences(result) if word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE} else []
+        sentences += [_uneven_sentence(result)] if steady or not result.away_s else []
+    sentences += _away_sentences(result) if word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE} else []
     if word.bad:
-        said += [*_cost_sentences(result), *_unequal_speed_sentence(result)]
+        sentences += [*_cost_sentences(result), *_unequal_speed_sentence(result)]
     if word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
-        said += _free_slot_sentence(result.free_slot_percent, result.window_s)
-    return (*said, *_absent_sentences(grid))
+        sentences += _free_slot_sentence(result.free_slot_percent, result.window_s)
+    return (*sentences, *_absent_sentences(grid))
 
 
 def follows_keys(strategy: str | None) -> bool:
@@ -132,31 +132,31 @@ def reasons_without_router(result: Balance, grid: LoadGrid, strategy: str | None
     One of the sentences describes how to configure a router, or says which router the requests do not pass,
     or that the `strategy` follows keys.
     """
-    word, said = result.word_now, list(result.reasons[:1])
+    word, sentences = result.word_now, list(result.reasons[:1])
     if word is BalanceWord.OSCILLATING:
         pair = len(result.backends) == _PAIR
         names = " and ".join(result.backends) if pair else f"{len(result.backends)} backends"
-        said = [f"the loads of {names} take turns{_there_and_back(result)}"]
+        sentences = [f"the loads of {names} take turns{_there_and_back(result)}"]
     elif word is BalanceWord.STARVED:
-        said = _starved_sentences(result) or said
+        sentences = _starved_sentences(result) or sentences
     past = result.bypassed
-    why = _NO_ROUTER if past is None else f"by {past}'s own counts their requests do not pass it"
+    because = _NO_ROUTER if past is None else f"by {past}'s own counts their requests do not pass it"
     if result.router is not None:
-        why = f"{strategy} follows keys: who asks decides which server is loaded, not the load"
-    return (*said, why, *_absent_sentences(grid))
+        because = f"{strategy} follows keys: who asks decides which server is loaded, not the load"
+    return (*sentences, because, *_absent_sentences(grid))
 
 
 def _few_requests_sentences(result: Balance, grid: LoadGrid) -> list[str]:
     """Return sentences on few requests: who has how many, and since when one is empty while others queue."""
-    said = [_mean_loads_text(result)]
+    sentences = [_mean_loads_text(result)]
     for track, column in zip(grid.tracks, grid.loads, strict=True):
         slots = 0
         while slots < len(column) and column[-1 - slots] == 0 and _waiting_in_slot(grid, -1 - slots) > 0:
             slots += 1
         if slots > 1:
             since = _span_text(slots * grid.step_s)
-            said.append(f"{track.name} had no request for {since} while some waited elsewhere")
-    return said
+            sentences.append(f"{track.name} had no request for {since} while some waited elsewhere")
+    return sentences
 
 
 def _waiting_in_slot(grid: LoadGrid, slot: int) -> float:
@@ -167,12 +167,12 @@ def _waiting_in_slot(grid: LoadGrid, slot: int) -> float:
 
 def _cost_sentences(result: Balance) -> list[str]:
     """Return sentences on starved backends, the throughput lost, and how far apart the loads are."""
-    said = _starved_sentences(result)
+    sentences = _starved_sentences(result)
     if result.lost_percent is not None and result.lost_percent >= _WORTH_SAYING_PERCENT:
-        said.append(f"about {result.lost_percent:.0f} % of throughput lost to uneven loads")
+        sentences.append(f"about {result.lost_percent:.0f} % of throughput lost to uneven loads")
     if result.dispersion_z is not None and result.word_now is not BalanceWord.UNEVEN:
-        said.append(_unlike_chance(result.dispersion_z))
-    return said
+        sentences.append(_unlike_chance(result.dispersion_z))
+    return sentences
 
 
 def _unequal_speed_sentence(result: Balance) -> list[str]:
@@ -187,8 +187,8 @@ def _unequal_speed_sentence(result: Balance) -> list[str]:
         return []
     slow, fast = max(times, key=times.__getitem__), min(times, key=times.__getitem__)
     ratio = _times_text(times[slow] / times[fast])
-    said = f"{slow} takes {ratio} as long as {fast} for a step of the same batch"
-    return [f"{said}; what is lost against the best split is not known"]
+    sentence = f"{slow} takes {ratio} as long as {fast} for a step of the same batch"
+    return [f"{sentence}; what is lost against the best split is not known"]
 
 
 def _unlike_rates_sentence(grid: LoadGrid) -> list[str]:
@@ -212,8 +212,8 @@ def _free_slot_sentence(percent: float | None, window_s: float) -> list[str]:
 
 
 def _absent_sentences(grid: LoadGrid) -> list[str]:
-    said = [f"{name} no longer answers; judged without it, from then on" for name in grid.left]
-    return said + [f"{name} reports no load; judged without it" for name in grid.silent]
+    sentences = [f"{name} no longer answers; judged without it, from then on" for name in grid.left]
+    return sentences + [f"{name} reports no load; judged without it" for name in grid.silent]
 
 
 def _balanced_sentence(result: Balance) -> str:
@@ -221,8 +221,10 @@ def _balanced_sentence(result: Balance) -> str:
     mean = _mean_loads_text(result)
     if z is None or z <= low:
         return f"even: {mean}"
-    said = f"{mean}; {_unlike_chance(z)}"
-    return f"within chance (up to {high:g} ×): {said}" if z < high else f"{said}, but no swing was found"
+    sentence = f"{mean}; {_unlike_chance(z)}"
+    return (
+        f"within chance (up to {high:g} ×): {sentence}" if z < high else f"{sentence}, but no swing was found"
+    )
 
 
 def _unlike_chance(z: float) -> str:
@@ -250,13 +252,13 @@ def _rhythm_sentence(result: Balance, load: GroupLoad, *, long: bool) -> str:
     swing = result.swing
     if swing is None or result.period_s is None:
         return f"the lead goes round: {result.lead_changes} changes in {_span_text(result.window_s)}"
-    who = " and ".join(result.backends) + " swing against each other"
+    subject = " and ".join(result.backends) + " swing against each other"
     if len(result.backends) > _PAIR:
-        who = f"{swing.backend} swings against the others"
+        subject = f"{swing.backend} swings against the others"
     tail = f"{100 * (swing.variance_share or 0):.0f} % of the difference between loads follows that rhythm"
     if long:
         tail = f"the lead changes {result.lead_changes} times in {_span_text(result.window_s)}"
-    return f"{who} every {short_seconds(result.period_s)}{_period_in_lifetimes(result, load)}; {tail}"
+    return f"{subject} every {short_seconds(result.period_s)}{_period_in_lifetimes(result, load)}; {tail}"
 
 
 def turns_sentence(result: Balance) -> str:
@@ -326,11 +328,11 @@ def _uneven_sentence(result: Balance) -> str:
 
 def _starved_sentences(result: Balance) -> list[str]:
     """Return who is nearly empty for how long, with the verb of the panel where "starved" is a verdict."""
-    worst = sorted(result.starved_percent.items(), key=lambda item: -item[1])
+    longest_first = sorted(result.starved_percent.items(), key=lambda item: -item[1])
     verb = "starves: " if BalanceWord.STARVED in {result.word_now, *result.also} else ""
     return [
         f"{name} {verb}nearly empty {percent:.0f} % of the time"
-        for name, percent in worst[:_PAIR]
+        for name, percent in longest_first[:_PAIR]
         if percent >= _WORTH_SAYING_PERCENT
     ]
 
@@ -381,8 +383,8 @@ def backends_without_tokens(grid: LoadGrid) -> tuple[list[str], bool]:
     for track, column in zip(grid.tracks, grid.loads, strict=True):
         if track.generation_tps is None:
             continue
-        first = bisect_right(track.times_s, begin)
-        speeds = track.generation_tps[first:]
+        first_index = bisect_right(track.times_s, begin)
+        speeds = track.generation_tps[first_index:]
         # NaN is not above 0.
         if any(speed > 0 for speed in speeds):
             moving = True
