@@ -181,10 +181,8 @@ def server_yardsticks(
 ) -> tuple[Yardstick, ...]:
     """Return the yardsticks of a server for its decode rate `tps` while its batch is `steady`."""
     basis, prompt, generation = view.yardstick_basis, view.prompt_tps, view.generation_tps
-    drafts, running_each, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
-    accepted = (
-        drafts * running_each / steps if drafts and running_each and steps else 0.0
-    )  # a step of an engine core
+    drafts, each, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
+    accepted = drafts * each / steps if drafts and each and steps else 0.0  # a step of an engine core
     return yardsticks(
         basis,
         tps,

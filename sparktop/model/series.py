@@ -12,13 +12,15 @@ import math
 import zlib
 from array import array
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 Number = TypeVar("Number", int, float)
+Timed = TypeVar("Timed", bound=tuple[Any, ...])
 _FLOAT_BYTES = 8
 """Bytes of a number of double precision."""
 _UNPACKED = 512
@@ -420,6 +422,15 @@ def known_sum(values: Iterable[float | None]) -> float | None:
     """Return the sum of the known values."""
     numbers = known_values(values)
     return sum(numbers) if numbers else None
+
+
+def drop_older(samples: deque[Timed], at: float) -> None:
+    """Remove the samples before the time `at` from the left; a sample is a tuple that begins with its own."""
+    while samples:
+        sample_at, *_ = samples[0]
+        if sample_at >= at:
+            return
+        samples.popleft()
 
 
 def sum_if_all_known(values: Iterable[Number | None]) -> Number | None:

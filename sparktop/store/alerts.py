@@ -104,7 +104,7 @@ def judge_router(alerts: ActiveAlerts, key: SourceKey, track: RouterTrack, when:
         alerts.clear(alert_id, when)
         return
     (name, words), *others = troubles.items()
-    more = f"; and {len(others)} more deployment{'s' * (len(others) > 1)}" if others else ""
+    more = f"; and {len(others)} more deployment{'s' if len(others) > 1 else ''}" if others else ""
     message = f"deployment {track.sample.shown_name(name)}: {words}{more}"
     values: Values = {"deployments": len(troubles), "limit_failures": FAILS_A_MINUTE, "window_s": _MINUTE_S}
     severity = Severity.CRITICAL if track.all_deployments_out else Severity.WARNING
@@ -137,8 +137,8 @@ def judge_backend(
         "KV cache": track.view.kv_fullest_percent,
         "SWA pool": track.view.counter_figures.get("swa_pool_percent"),
     }
-    known = {pool: percent for pool, percent in pools.items() if percent is not None}
-    _judge_kv_cache(alerts, key, known, thresholds.kv_full_percent, when)
+    known_percents = {pool: percent for pool, percent in pools.items() if percent is not None}
+    _judge_kv_cache(alerts, key, known_percents, thresholds.kv_full_percent, when)
     if preempted_at is None or when.at - preempted_at > PREEMPTING_CLEARS_AFTER_S:
         alerts.clear(alert_id, when)
     elif preempted_at == when.at or alerts.severity(alert_id):
@@ -182,8 +182,8 @@ def judge_absent_models(
     if not absent:
         alerts.clear(alert_id, when)
         return
-    (first, words), more = next(iter(absent.items())), len(absent) - 1
-    message = f"deployment {router.sample.shown_name(first)} {words}" + (
+    (model, words), more = next(iter(absent.items())), len(absent) - 1
+    message = f"deployment {router.sample.shown_name(model)} {words}" + (
         f", and {more} more like it" if more else ""
     )
     values: Values = {"deployments": float(len(absent))}
@@ -271,16 +271,14 @@ def _judge_counted(
         share = 100.0 * count / answers[0] if answers and answers[0] else None
         requests = f"{count:,} request{'' if count == 1 else 's'}"
         part = "" if share is None else f" ({share:.3g} % of all)"
-        values: Values = {
-            counter: count,
-            **({} if share is None else {"share_percent": share}),
-            "limit_per_min": limit,
-            "window_s": _MINUTE_S,
-        }
-        said = message.format(
+        values: dict[str, float | str | None] = {counter: count}
+        if share is not None:
+            values["share_percent"] = share
+        values |= {"limit_per_min": limit, "window_s": _MINUTE_S}
+        text = message.format(
             count=f"{count:,}", requests=requests + part, last=f"in the last {_MINUTE_S:.0f} s"
         )
-        alerts.hold(alert_id, Severity.WARNING, track.view.name, said, values, when)
+        alerts.hold(alert_id, Severity.WARNING, track.view.name, text, values, when)
 
 
 _COUNTED = {
@@ -310,9 +308,9 @@ def _judge_aborted(alerts: ActiveAlerts, alert_id: str, track: BackendTrack, whe
     arrived = None if answered is None else track.load.arrivals_since(since)
     if answered is not None and arrived is not None and answered[0] > max(ended, arrived):
         aborted, ended = aborted + answered[0] - max(ended, arrived), answered[0]
-    share, shown = aborted / ended if ended else 0.0, alerts.severity(alert_id) is not None
-    if share < (_ABORTED_CLEARS_SHARE if shown else _ABORTED_SHARE) or (
-        aborted < _FEWEST_ABORTED and not shown
+    share, is_alerted = aborted / ended if ended else 0.0, alerts.severity(alert_id) is not None
+    if share < (_ABORTED_CLEARS_SHARE if is_alerted else _ABORTED_SHARE) or (
+        aborted < _FEWEST_ABORTED and not is_alerted
     ):
         alerts.clear(alert_id, when)
         return

@@ -19,7 +19,7 @@ from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.event import Event, ProgressView
 from sparktop.model.failure import Failure
 from sparktop.model.node import Workload
-from sparktop.model.series import HistoryTable, known_mean
+from sparktop.model.series import HistoryTable, drop_older, known_mean
 from sparktop.model.snapshot import BackendHistory, BackendView, LaneView, Limit, LimitKind
 from sparktop.model.targets import BackendTarget, StateThresholds
 from sparktop.model.yardsticks import SteadyLoad
@@ -368,11 +368,11 @@ class BackendTrack:
             return None
         window_s = max(RATE_WINDOW_S, MISSED_INTERVALS * interval_s)
         self._running.append((at, running))
-        while self._running[0][0] < at - window_s - EDGE_SLACK_S:
-            self._running.popleft()
+        drop_older(self._running, at - window_s - EDGE_SLACK_S)
+        first_at, _ = self._running[0]
         steps, span_s = self._window.growth("steps", window_s) or (0.0, 0.0)
         # None if part of the window is older than the first known number of requests.
-        if steps <= 0 or span_s < window_s / 2 or at - self._running[0][0] < span_s:
+        if steps <= 0 or span_s < window_s / 2 or at - first_at < span_s:
             return None
         step_ms = 1000.0 * lanes * span_s / steps
         batch = self._window.ratio("stepped", "steps", window_s)
@@ -395,8 +395,8 @@ class BackendTrack:
         self.work.note(sample, view, self._window.newest, prompt_counter(self._window))
         window_s = self._thresholds.window_s
         self._held.append((sample.at, view.running, view.waiting))
-        while self._held[0][0] < sample.at - window_s - EDGE_SLACK_S:
-            self._held.popleft()
+        drop_older(self._held, sample.at - window_s - EDGE_SLACK_S)
+        first_at, _, _ = self._held[0]
         waiting = [count for _, _, count in self._held if count is not None]
         preempted = self._window.growth("preemptions", max(window_s, _TWO_SAMPLES * interval_s))
         asleep = [lane.asleep for lane in sample.lanes if lane.asleep is not None]
@@ -406,7 +406,7 @@ class BackendTrack:
             progress=self.view.progress if self.standstill.stood_s else None,
             preemptions=preempted[0] if preempted else None,
             preempted_s=preempted[1] if preempted else None,
-            window_s=sample.at - self._held[0][0],
+            window_s=sample.at - first_at,
             kv_cache_percent=view.kv_fullest_percent,
             swa_percent=view.counter_figures.get("swa_pool_percent"),
             states_percent=view.counter_figures.get("mamba_pool_percent"),
@@ -471,8 +471,8 @@ class BackendTrack:
 
 
 def _lane_view(lane: LaneSample, history: BackendHistory | None) -> LaneView:
-    shown = (lane.running, lane.waiting, lane.kv_cache_percent, lane.generation_tokens)
-    return LaneView(lane.lane, *shown, history=history)
+    values = (lane.running, lane.waiting, lane.kv_cache_percent, lane.generation_tokens)
+    return LaneView(lane.lane, *values, history=history)
 
 
 # The load over time of each lane of a server, for servers with 2 to 16 lanes.
@@ -546,15 +546,21 @@ class LaneRate:
         forgotten if the counter fell or the previous sample is more than `widest_s` seconds old.
         """
         recent = self._recent
-        if tokens is None or (recent and (tokens < recent[-1][1] or at - recent[-1][0] > widest_s)):
-            recent.clear()
         if tokens is None:
+            recent.clear()
             return None
+        if recent:
+            last_at, last_tokens = recent[-1]
+            if tokens < last_tokens or at - last_at > widest_s:
+                recent.clear()
         recent.append((at, tokens))
+        # One sample that is older than the span stays, so that the samples span it.
+        first_at, first_tokens = recent[0]
         while len(recent) > 2 and at - recent[1][0] >= LIVE_SPAN_S:  # noqa: PLR2004 - a sample at each end
             recent.popleft()
-        took_s = at - recent[0][0]
-        return (tokens - recent[0][1]) / took_s if took_s >= LIVE_SPAN_S else None
+            first_at, first_tokens = recent[0]
+        took_s = at - first_at
+        return (tokens - first_tokens) / took_s if took_s >= LIVE_SPAN_S else None
 
 
 # Recognises a metrics page that comes from a cache: it stands for seconds, then everything on it jumps.

@@ -137,16 +137,16 @@ class GroupBalances:
         if in_sweep is not watch.in_sweep:
             watch.restart(self._own_load_since, in_sweep=in_sweep)
         is_past = in_sweep and group.router_name not in loaded
-        found = unjudged_in_sweep(group) if is_past else judge_group(group, watch, when.at)
-        balance, before = watch.update(found, when.at, when.wall)
+        judged = unjudged_in_sweep(group) if is_past else judge_group(group, watch, when.at)
+        balance, before = watch.update(judged, when.at, when.wall)
         # A hint on the router would be wrong advice where a sweep chose the load.
         balance = replace(balance, in_sweep=in_sweep, hint=None if in_sweep else balance.hint)
         watch.balance = balance = _with_last_loss(balance, watch, when.at)
-        held = alerts.get(watch.alert_id)
-        held_s = None if held is None else lasted_s(held, when)
+        held_alert = alerts.get(watch.alert_id)
+        held_s = None if held_alert is None else lasted_s(held_alert, when)
         _update_alert(balance, watch, alerts, when)
         if in_sweep:
-            return None if held is None else sweep_event(balance, when, held, held_s)
+            return None if held_alert is None else sweep_event(balance, when, held_alert, held_s)
         return None if before is None else verdict_event(before, balance, when, held_s)
 
 
@@ -173,7 +173,8 @@ def _update_alert(balance: Balance, watch: BalanceWatch, alerts: ActiveAlerts, w
         return
     from sparktop.store.balance_judging import verdict_values  # late: as above
 
-    reason = "; ".join(filter(None, (*balance.reasons[:1], balance.hint)))
+    parts = (*balance.reasons[:1], balance.hint)
+    reason = "; ".join(part for part in parts if part)
     message = f"{balance.word.value}{balance.doubt}: {reason}"
     values = verdict_values(balance, balance.word)
     alerts.hold(alert_id, Severity.WARNING, balance.group, message, values, when, silent=True)

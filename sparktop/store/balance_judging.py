@@ -75,18 +75,19 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         # A backend does not see every failure that its router counts: that it has none needs both.
         blamed = {name: count for name, count in errors.items() if count}
     scrapes = [member.scrape for member in group.members if member.scrape is not None]
-    known: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "errors": errors,
         "e2e_s": life_s,
         "strategy": strategy,
         "lanes_of": group.lanes_of,
         "within": group.within,
     }
-    slow_s = slow_step_s(tracks := _tracks(group, since, blamed))
+    tracks = _tracks(group, since, blamed)
+    slow_s = slow_step_s(tracks)
     if slow_s is None and scrapes and have_quick_samples_ended(_tracks(group, at - REQUESTS_S, {}), at):
         slow_s = max(scrape.every_s for scrape in scrapes)
     if slow_s is not None:
-        return replace(_judge_slow_samples(group, watch, at, slow_s), **known)
+        return replace(_judge_slow_samples(group, watch, at, slow_s), **facts)
     if scrapes:
         since = max(since, quick_since(tracks))  # a closer look has begun: samples before it are too seldom
         tracks = _tracks(group, since, blamed)
@@ -114,7 +115,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         sample_skew_ms=sample_skew_ms(tracks),
         hint=balance.hint if group.lanes_of is None or balance.hint is None else _LANES_HINT,
         bypassed=load.bypassed,
-        **known,
+        **facts,
     )
     return _with_router(_unless_halted(_with_affinity(balance, group), group), counted)
 
@@ -122,9 +123,9 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
 def unjudged_in_sweep(group: JudgedGroup) -> Balance:
     """Return a balance without a verdict, as a sweep chooses which backends have its requests."""
     router = group.router_name
-    past = "" if router is None else f", not through {router}"
-    names, said = tuple(member.name for member in group.members), f"loaded by a sweep{past}"
-    balance = Balance(group.name, names, router=router, reasons=(said,))
+    not_through = "" if router is None else f", not through {router}"
+    names, reason = tuple(member.name for member in group.members), f"loaded by a sweep{not_through}"
+    balance = Balance(group.name, names, router=router, reasons=(reason,))
     return replace(balance, lanes_of=group.lanes_of, within=group.within)
 
 
@@ -137,9 +138,9 @@ def _unless_halted(balance: Balance, group: JudgedGroup) -> Balance:
     if not halted or balance.word_now not in {BalanceWord.BALANCED, BalanceWord.IDLE}:
         return balance
     verb = "does not serve its requests" if len(halted) == 1 else "do not serve their requests"
-    said = f"{' and '.join(halted)} {verb}"
+    reason = f"{' and '.join(halted)} {verb}"
     word = BalanceWord.UNKNOWN
-    return replace(balance, word=word, word_now=word, confidence=None, reasons=(said, *balance.reasons[1:]))
+    return replace(balance, word=word, word_now=word, confidence=None, reasons=(reason, *balance.reasons[1:]))
 
 
 def _judge_with_weights(
@@ -152,8 +153,8 @@ def _judge_with_weights(
     """
     weights = _known_weights(group, balance.backends)
     if weights is not None:
-        said = f"judged by the router's weights, {ratio_text(weights)}"
-        return _judge_by_parts(balance, load, at, said), weights
+        sentence = f"judged by the router's weights, {ratio_text(weights)}"
+        return _judge_by_parts(balance, load, at, sentence), weights
     if balance.word_now not in {BalanceWord.STARVED, BalanceWord.UNEVEN} or not are_unequal(counts):
         return balance, None
     if not is_steady(_requests_by_piece(group.members, balance, at, balance.window_s)):
@@ -161,8 +162,10 @@ def _judge_with_weights(
     steady = f"requests are split at a steady {ratio_text(counts)}"
     since = min((member.log.since for member in group.members if member.name in balance.backends), default=at)
     if at - since >= MEANT_S and is_steady(_requests_by_piece(group.members, balance, at, MEANT_S)):
-        said = f"{steady} for {MEANT_S / 60:.0f} min, perhaps on purpose: weights under [[routers]] say so"
-        return _judge_by_parts(balance, load, at, said), dict(counts)
+        sentence = (
+            f"{steady} for {MEANT_S / 60:.0f} min, perhaps on purpose: weights under [[routers]] say so"
+        )
+        return _judge_by_parts(balance, load, at, sentence), dict(counts)
     if balance.word_now is BalanceWord.STARVED:
         balance = replace(
             balance, word=BalanceWord.UNEVEN, word_now=BalanceWord.UNEVEN, also=(), cause=None, hint=None
@@ -172,14 +175,14 @@ def _judge_with_weights(
     return balance, None
 
 
-def _judge_by_parts(balance: Balance, load: GroupLoad, at: float, said: str) -> Balance:
+def _judge_by_parts(balance: Balance, load: GroupLoad, at: float, sentence: str) -> Balance:
     """Judge a group by the loads that its backends have on average, as those that they are meant to have."""
     parts = {name: max(mean, _LEAST_PART) for name, mean in balance.mean_load.items()}
     if len(parts) < len(balance.backends) or not parts:
         return balance
     tracks = [replace(track, part=parts.get(track.name)) for track in load.tracks if track.name in parts]
     again = judge(replace(load, tracks=tracks), at)
-    return replace(again, reasons=(*again.reasons[:1], said, *again.reasons[1:]))
+    return replace(again, reasons=(*again.reasons[:1], sentence, *again.reasons[1:]))
 
 
 def _known_weights(group: JudgedGroup, backends: Sequence[str]) -> dict[str, float] | None:
@@ -215,17 +218,17 @@ def _judge_slow_samples(group: JudgedGroup, watch: BalanceWatch, at: float, step
     since = max(at - REQUESTS_S, watch.judged_from_s)
     tracks = [without_quick_samples(track, step_s) for track in _tracks(group, since, {})]
     balance = judge_slowly(group.name, tracks, at, step_s, group.router_name)
-    old = [
-        scrape
+    old_scrapes = [
+        member.scrape
         for member, track in zip(group.members, tracks, strict=True)
-        if (scrape := member.scrape)
-        and len(track.times_s)
-        and at - track.times_s[-1] > stale_s(scrape.every_s)
+        if member.scrape and len(track.times_s) and at - track.times_s[-1] > stale_s(member.scrape.every_s)
     ]
-    if len(old) <= len(tracks) - 2:  # a balance is between two that are known
+    if len(old_scrapes) <= len(tracks) - 2:  # a balance is between two that are known
         return balance
-    said = f"no new samples through {', '.join(sorted({scrape.source for scrape in old}))}"
-    return Balance(group.name, balance.backends, router=balance.router, sample_hz=1 / step_s, reasons=(said,))
+    reason = f"no new samples through {', '.join(sorted({scrape.source for scrape in old_scrapes}))}"
+    return Balance(
+        group.name, balance.backends, router=balance.router, sample_hz=1 / step_s, reasons=(reason,)
+    )
 
 
 def _tracks(group: JudgedGroup, since: float, errors: Mapping[str, float]) -> list[LoadTrack]:
@@ -256,7 +259,8 @@ def _errors(group: JudgedGroup, counted: RouterSample | None, since: float) -> d
     """
     reported = {member.name: member.log.errors_since(since) for member in group.members}
     result = {name: count for name, count in reported.items() if count is not None}
-    for deployment, count in (counted.failures or {}).items() if counted else ():
+    failures = counted.failures if counted is not None and counted.failures is not None else {}
+    for deployment, count in failures.items():
         name = (group.deployments or {}).get(deployment)
         if name in reported:
             result[name] = max(count, result.get(name, 0.0))
@@ -272,10 +276,10 @@ def sample_skew_ms(tracks: Sequence[LoadTrack]) -> float | None:
     reported = [track.times_s for track in tracks if len(track.times_s) > 1]
     if len(reported) < 2:  # noqa: PLR2004 - two samples are apart
         return None
-    first = reported[0]
-    step_s = median(later - earlier for earlier, later in pairwise(first[-_SKEW_POLLS:]))
+    first_times = reported[0]
+    step_s = median(later - earlier for earlier, later in pairwise(first_times[-_SKEW_POLLS:]))
     spreads: list[float] = []
-    for at in first[-_SKEW_POLLS:]:
+    for at in first_times[-_SKEW_POLLS:]:
         nearest = [_nearest_time(times, at) for times in reported]
         if max(nearest) - min(nearest) < step_s / 2:
             spreads.append(max(nearest) - min(nearest))
@@ -313,8 +317,8 @@ def _with_affinity(balance: Balance, group: JudgedGroup) -> Balance:
     reported = {name: percent for name, percent in hits.items() if percent is not None}
     if balance.word_now is not BalanceWord.UNEVEN or max(reported.values(), default=0.0) < _AFFINITY_PERCENT:
         return balance
-    named = " · ".join(f"{name} {percent:.0f} %" for name, percent in reported.items())
-    reason = f"prefix-cache hits: {named}; a router that follows prefixes is uneven on purpose"
+    shares_text = " · ".join(f"{name} {percent:.0f} %" for name, percent in reported.items())
+    reason = f"prefix-cache hits: {shares_text}; a router that follows prefixes is uneven on purpose"
     return replace(balance, reasons=(*balance.reasons, reason))
 
 
@@ -330,9 +334,9 @@ def _with_router(balance: Balance, counted: RouterSample | None) -> Balance:
         (counted.cooldowns or 0.0, "cooldowns"),
         (counted.refusals or 0.0, "requests that it refused itself"),
     )
-    said = " and ".join(f"{number:,.0f} {what}" for number, what in parts if number > 0)
-    reason = f"meanwhile the router counted {said}"
-    return replace(balance, reasons=(*balance.reasons, reason)) if said else balance
+    text = " and ".join(f"{number:,.0f} {what}" for number, what in parts if number > 0)
+    reason = f"meanwhile the router counted {text}"
+    return replace(balance, reasons=(*balance.reasons, reason)) if text else balance
 
 
 def verdict_event(before: BalanceWord, balance: Balance, when: Instant, bad_s: float | None) -> Event | None:
@@ -345,20 +349,20 @@ def verdict_event(before: BalanceWord, balance: Balance, when: Instant, bad_s: f
     if balance.router is None or not (begins or before.bad):
         return None
     if begins:
-        said = f"{before} becomes {balance.word}" if before.bad else f"{balance.word} begins"
+        text = f"{before} becomes {balance.word}" if before.bad else f"{balance.word} begins"
     else:
-        said = f"{before} ends, now {balance.word.said}"
-    said += "".join(f": {reason}" for reason in balance.reasons[:1])
+        text = f"{before} ends, now {balance.word.said}"
+    text += "".join(f": {reason}" for reason in balance.reasons[:1])
     if begins:
-        said += f"; {balance.hint}" if balance.hint else ""
+        text += f"; {balance.hint}" if balance.hint else ""
     elif bad_s is not None:
-        said += f" (it had lasted {numbers.age(bad_s)})"
+        text += f" (it had lasted {numbers.age(bad_s)})"
     word = balance.word if begins else before
     return Event(
         when.wall,
         Severity.WARNING if begins else Severity.INFO,
         balance.group,
-        said,
+        text,
         {"before": before.value, "verdict": balance.word.value, **verdict_values(balance, word)},
         when.at,
         f"balance:{balance.group}:{word.value}",
@@ -368,17 +372,17 @@ def verdict_event(before: BalanceWord, balance: Balance, when: Instant, bad_s: f
     )
 
 
-def sweep_event(balance: Balance, when: Instant, held: Alert, held_s: float | None) -> Event | None:
-    """Return the event that a sweep ends the alert `held` of a group, which had held for `held_s` seconds.
+def sweep_event(balance: Balance, when: Instant, ended_alert: Alert, held_s: float | None) -> Event | None:
+    """Return the event that a sweep ends the alert `ended_alert` of a group, which had held for `held_s`.
 
     As with `verdict_event`, None without a router.
     """
     if balance.router is None:
         return None
-    before = held.id.rpartition(":")[2]
-    said = f"alert ended after {numbers.age(held_s)}: {before}, as a sweep began"
-    event = Event(when.wall, Severity.INFO, balance.group, said, {}, when.at, held.id, Phase.END)
-    return replace(event, duration_s=held_s, worst=held.worst)
+    before = ended_alert.id.rpartition(":")[2]
+    text = f"alert ended after {numbers.age(held_s)}: {before}, as a sweep began"
+    event = Event(when.wall, Severity.INFO, balance.group, text, {}, when.at, ended_alert.id, Phase.END)
+    return replace(event, duration_s=held_s, worst=ended_alert.worst)
 
 
 _RULES_OF = {

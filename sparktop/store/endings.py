@@ -97,8 +97,8 @@ class Endings:
         pids = {process.pid for process in ended}
         if pids <= self._ended_before.get(engine, frozenset()):
             return False
-        running = (pid for pid, other in self._engines.items() if other == engine)
-        self._ended_before[engine] = frozenset((*pids, *running))
+        running_pids = (pid for pid, other_engine in self._engines.items() if other_engine == engine)
+        self._ended_before[engine] = frozenset((*pids, *running_pids))
         while len(self._ended_before) > _MOST_ENDED:
             del self._ended_before[next(iter(self._ended_before))]
         return True
@@ -113,7 +113,7 @@ class Endings:
         when: Instant,
     ) -> Event:
         """Return the event that these processes of one engine ended in the last `within_s` seconds."""
-        names = [name for process in ended if (name := self._backends.get(process.pid)) is not None]
+        names = [self._backends[process.pid] for process in ended if process.pid in self._backends]
         subject = names[0] if len(set(names)) == 1 else key.name
         left = self._workloads or {}
         server = ended[0].server
@@ -161,12 +161,12 @@ def _causes_text(sample: NodeSample, ended: Sequence[Workload], kills: int | Non
         )
     if result:
         return ", ".join(result)
-    said = ["no OOM kill"] if kills == 0 else []
+    causes = ["no OOM kill"] if kills == 0 else []
     if log is None or log.unreadable is not None:
-        return "; ".join([*said, *([log.unreadable] if log is not None and log.unreadable else [])]) or (
+        return "; ".join([*causes, *([log.unreadable] if log is not None and log.unreadable else [])]) or (
             "its log says why"
         )
-    return ", ".join([*said, "no Xid"]) + ": its own log says why, or a user ended it"
+    return ", ".join([*causes, "no Xid"]) + ": its own log says why, or a user ended it"
 
 
 def _line_event(key: SourceKey, line: KernelLine, when: Instant) -> Event:

@@ -297,9 +297,9 @@ class ActiveAlerts:
         by `clear`; the caller adds the events.
         """
         start, old = since or when, self._alerts.get(alert_id) or self._adopted_alert(alert_id, when)
-        worst = severity
-        if old is not None and old.worst is not None and old.worst.rank > worst.rank:
-            worst = old.worst
+        most_severe = severity
+        if old is not None and old.worst is not None and old.worst.rank > most_severe.rank:
+            most_severe = old.worst
         alert = Alert(
             alert_id,
             severity,
@@ -308,14 +308,14 @@ class ActiveAlerts:
             start.wall if old is None else old.since,
             values,
             start.at if old is None else old.since_s,
-            worst,
+            most_severe,
         )
         self._alerts[alert_id] = alert
         if silent:
             self._silent.add(alert_id)
         elif old is None:
             self._report(alert, when, Phase.BEGIN, without_retry_time(begins or message))
-        elif worst is not old.worst:
+        elif most_severe is not old.worst:
             self._report(alert, when, Phase.WORSE, without_retry_time(message))
 
     def clear(
@@ -346,15 +346,15 @@ class ActiveAlerts:
         after = "" if duration_s is None or not timed else f" after {numbers.age(duration_s)}"
         label = condition_label(alert_id)
         if unknown is not None:
-            said = f"alert dropped{after}: {label}, unknown now ({unknown})"
+            text = f"alert dropped{after}: {label}, unknown now ({unknown})"
         else:
-            said = f'alert "{label}" ended{after}' if message is None else f"{message}{after}"
+            text = f'alert "{label}" ended{after}' if message is None else f"{message}{after}"
         self._log.add(
             Event(
                 when.wall,
                 Severity.INFO,
                 alert.subject,
-                said,
+                text,
                 alert.values if message is None else {},
                 when.at,
                 alert_id,

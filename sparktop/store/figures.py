@@ -129,13 +129,14 @@ def _bounded_by_e2e(ttft: Latency, e2e: Latency) -> Latency:
         return ttft
     bounded = {}
     for name in ("p50", "p90", "p95", "p99"):
-        first, last = getattr(ttft, name), getattr(e2e, name)
-        if first is None or last is None or first.bucket_s is None or last.above:
+        ttft_value, e2e_value = getattr(ttft, name), getattr(e2e, name)
+        if ttft_value is None or e2e_value is None or ttft_value.bucket_s is None or e2e_value.above:
             continue
-        low_s, high_s = first.bucket_s
-        _, end_s = last.bucket_s or (0.0, last.seconds)
+        low_s, high_s = ttft_value.bucket_s
+        _, end_s = e2e_value.bucket_s or (0.0, e2e_value.seconds)
         if low_s < end_s < high_s:
-            bounded[name] = replace(first, seconds=min(first.seconds, end_s), bucket_s=(low_s, end_s))
+            seconds = min(ttft_value.seconds, end_s)
+            bounded[name] = replace(ttft_value, seconds=seconds, bucket_s=(low_s, end_s))
     return replace(ttft, **bounded)
 
 
@@ -209,11 +210,11 @@ def graph_points(view: BackendView, window: Window, interval_s: float) -> dict[s
 
     Token rates are those of about the last second. `step_ms` is not included.
     """
-    apart = view.prompt_cached_tps is not None
+    is_split = view.prompt_cached_tps is not None
     points = {
         "generation_tps": view.generation_tps_1s,
         "prompt_tps": window.live_rate(prompt_counter(window), interval_s),
-        "prompt_cached_tps": window.live_rate("prompt_tokens_cached", interval_s) if apart else None,
+        "prompt_cached_tps": window.live_rate("prompt_tokens_cached", interval_s) if is_split else None,
         "running": view.running,
         "waiting": view.waiting,
         "kv_cache_percent": view.kv_cache_percent,
@@ -356,15 +357,17 @@ def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) ->
     def address(server: _Server) -> tuple[str, int, str] | str:
         return address_of(server.url) or server.url
 
-    known = [view.fleet for view in fleets if view.ok and view.fleet is not None]
-    scraped = [(server, fleet.late_at) for fleet in known for server in fleet.servers]
+    fleets_known = [view.fleet for view in fleets if view.ok and view.fleet is not None]
+    scraped = [(server, fleet.late_at) for fleet in fleets_known for server in fleet.servers]
     addresses = {address(server) for server, _ in scraped}
-    others = [view for view in backends if not addresses or address(view) not in addresses]
-    counted: list[_Server] = [view for view in others if view.ok]
+    single_backends = [view for view in backends if not addresses or address(view) not in addresses]
+    counted: list[_Server] = [view for view in single_backends if view.ok]
     counted += [
         server
         for server, late_at in scraped
         if not server.down and server.at is not None and server.at >= late_at
     ]
-    absent = len(scraped) + len(others) - len(counted)
-    return Totals(**{name: Sum.of_values(map(of, counted), absent=absent) for name, of in _TOTALLED.items()})
+    absent = len(scraped) + len(single_backends) - len(counted)
+    return Totals(
+        **{name: Sum.of_values(map(value_of, counted), absent=absent) for name, value_of in _TOTALLED.items()}
+    )

@@ -45,10 +45,10 @@ class CurrentFindings:
         by_subject: dict[SourceKey, list[Finding]] = {}
         for rule in self._rules:
             for finding in rule.look(now):
-                of = SourceKey.node if finding.of_machine else SourceKey.backend
-                by_subject.setdefault(of(finding.subject), []).append(finding)
+                key_of = SourceKey.node if finding.of_machine else SourceKey.backend
+                by_subject.setdefault(key_of(finding.subject), []).append(finding)
         self._findings = {key: _most_severe(findings) for key, findings in by_subject.items()}
-        held: set[str] = set()
+        held_ids: set[str] = set()
         for key, findings in self._findings.items():
             for finding in findings:
                 if finding.severity is None:
@@ -57,10 +57,10 @@ class CurrentFindings:
                 alert_id = f"{key.label}:{finding.kind}{part}"
                 message = clean(finding.said, _LONGEST)
                 alerts.hold(alert_id, finding.severity, finding.subject, message, finding.values, when)
-                held.add(alert_id)
-        for alert_id in self._alerts - held:
+                held_ids.add(alert_id)
+        for alert_id in self._alerts - held_ids:
             alerts.clear(alert_id, when)
-        self._alerts = held
+        self._alerts = held_ids
 
 
 def every_rule() -> Sequence[Rule]:

@@ -116,18 +116,18 @@ class ServerLimits:
                 explained = word is not None and word not in _AT_EASE
                 if judged.limit is not None and (explained or judged.limit.kind in _OF_THE_SPLIT):
                     judged.limit = None
-        due = [name for name, judged in self._states.items() if at - judged.judged_at >= EVERY_S]
-        due.sort(key=lambda name: self._states[name].judged_at)
-        running = _running_on(backends) if due else {}
-        for name in due[:MOST_AT_ONCE]:
+        due_names = [name for name, judged in self._states.items() if at - judged.judged_at >= EVERY_S]
+        due_names.sort(key=lambda name: self._states[name].judged_at)
+        running = _running_on(backends) if due_names else {}
+        for name in due_names[:MOST_AT_ONCE]:
             judged, split = self._states[name], splits.get(name)
             judged.judged_at, judged.split = at, _said_of(split)
             track, limit, gpu_percent = backends[name], None, None
             if track.health.failure is None and track.work.polls:
                 from sparktop.analysis.limited_by import gpu_at_work, limited_by  # late: comes after seconds
 
-                beside = (other for node in track.view.nodes for other in running.get(node, ()))
-                neighbours = tuple(other for other in dict.fromkeys(beside) if other != name)
+                others = (other for node in track.view.nodes for other in running.get(node, ()))
+                neighbours = tuple(other for other in dict.fromkeys(others) if other != name)
                 slow_link = slow_links.get(name)
                 evidence = _evidence(track, backends, nodes, routed, neighbours, split, slow_link)
                 limit, gpu_percent = limited_by(evidence), gpu_at_work(evidence)
@@ -212,10 +212,10 @@ def _peers(
     for router, group in routed:
         if name not in group.backends:
             continue
-        others = (backends[other] for other in group.backends if other != name and other in backends)
+        peer_names = (backends[other] for other in group.backends if other != name and other in backends)
         beside = [
             other
-            for other in others
+            for other in peer_names
             if other.view.model == model and other.role is track.role and _is_serving(other)
         ]
         by_load = sorted((other for other in beside if other.work.polls), key=_requests_at)

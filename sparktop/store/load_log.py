@@ -66,9 +66,10 @@ def worker_roles(counted: Mapping[str, Counted]) -> dict[str, Role]:
     decodes = {name for name, counts in counted.items() if name not in prefills and _decodes(counts)}
     if not prefills or not decodes or len(prefills) + len(decodes) < len(counted):
         return {}
-    first, second = (sum(counted[name]["finished"] for name in names) for names in (prefills, decodes))
+    by_prefills = sum(counted[name]["finished"] for name in prefills)
+    by_decodes = sum(counted[name]["finished"] for name in decodes)
     no_prompts = all(_computes_no_prompts(counted[name]) for name in decodes)
-    if not no_prompts and abs(first - second) > _SAME_REQUESTS * max(first, second):
+    if not no_prompts and abs(by_prefills - by_decodes) > _SAME_REQUESTS * max(by_prefills, by_decodes):
         return {}
     return {name: Role.PREFILL if name in prefills else Role.DECODE for name in counted}
 
@@ -264,10 +265,10 @@ class LoadLog:
         aborts its request.
         """
         counted = self.counts_since(since)
-        failed, aborted = counted.get("failed"), counted.get("aborted", 0.0)
-        if failed is None:
+        failures, aborted = counted.get("failed"), counted.get("aborted", 0.0)
+        if failures is None:
             return None
-        return failed + (aborted if aborted >= ABORTS_THAT_COUNT * counted["finished"] else 0.0)
+        return failures + (aborted if aborted >= ABORTS_THAT_COUNT * counted["finished"] else 0.0)
 
     def arrivals_since(self, since: float) -> float | None:
         """Return the number of requests that arrived from `since` on; None if not all that ended are counted.
@@ -278,28 +279,28 @@ class LoadLog:
         ended = self.growth_since("finished", since)
         if ended is None:
             return None
-        kept = self.history()
-        gauges = [gauge.ends(since) or (0.0, 0.0) for gauge in (kept.running, kept.waiting)]
+        history = self.history()
+        gauges = [gauge.ends(since) or (0.0, 0.0) for gauge in (history.running, history.waiting)]
         arrived = ended + sum(last - first for first, last in gauges)
         return arrived if arrived >= 0 else None
 
     def requests_now(self) -> float | None:
         """Return the requests running and waiting in the newest sample; None if they are not reported."""
-        kept = self.history()
-        ends = [gauge.ends(-math.inf) for gauge in (kept.running, kept.waiting)]
+        history = self.history()
+        ends = [gauge.ends(-math.inf) for gauge in (history.running, history.waiting)]
         return None if ends[0] is None else sum(end[1] for end in ends if end is not None)
 
     def durations_since(self, since: float) -> Histogram | None:
         """Return a histogram of the durations of requests that ended from `since` on; None if unknown."""
-        kept, life = self._lives, self._life
-        if life is None or not kept:
+        lives, life = self._lives, self._life
+        if life is None or not lives:
             return None
         size = _LIFE_HEAD + len(life.bounds)
-        start = size * bisect_left(kept[::size], since)
-        if start == len(kept):
+        start = size * bisect_left(lives[::size], since)
+        if start == len(lives):
             return None
         return difference(
-            life, Histogram(life.bounds, kept[start + _LIFE_HEAD : start + size], kept[start + 1])
+            life, Histogram(life.bounds, lives[start + _LIFE_HEAD : start + size], lives[start + 1])
         )
 
     def answers_since(self, since: float) -> list[tuple[float, float]]:
@@ -307,22 +308,22 @@ class LoadLog:
 
         These are the periods that began at `since` or later. Periods without a finished answer are absent.
         """
-        kept = self._answers
-        each = zip(kept[::3], kept[1::3], kept[2::3], strict=True)
-        return [(number, tokens) for at, number, tokens in each if at >= since]
+        answers = self._answers
+        records = zip(answers[::3], answers[1::3], answers[2::3], strict=True)
+        return [(number, tokens) for at, number, tokens in records if at >= since]
 
     def _keep_durations(self, at: float, life: Histogram | None) -> None:
         """Record the histogram of the durations of all requests so far, if the last record is old enough."""
-        self._life, kept = life, self._lives
+        self._life, lives = life, self._lives
         if life is None:
             return
         if life.bounds != self._life_bounds:
-            del kept[:]  # histograms with other bounds cannot be subtracted
+            del lives[:]  # histograms with other bounds cannot be subtracted
             self._life_bounds = life.bounds
         size = _LIFE_HEAD + len(life.bounds)
-        if not kept or at - kept[-size] >= _LIFE_EVERY_S:
-            kept.extend((at, life.sum, *life.cumulative))
-            del kept[: -size * _LIVES_KEPT]
+        if not lives or at - lives[-size] >= _LIFE_EVERY_S:
+            lives.extend((at, life.sum, *life.cumulative))
+            del lives[: -size * _LIVES_KEPT]
 
     def _keep_answers(self, at: float, reported: Mapping[str, float]) -> None:
         """Add the answers finished since the previous sample to the current period of about 2 s.
@@ -333,13 +334,13 @@ class LoadLog:
         tokens = reported.get(_TOKENS, 0.0) - self._reported.get(_TOKENS, math.inf)
         if not (number > 0 and tokens > 0):
             return
-        kept = self._answers
-        if kept and at - kept[-3] < _PIECE_S:
-            kept[-2] += number
-            kept[-1] += tokens
+        answers = self._answers
+        if answers and at - answers[-3] < _PIECE_S:
+            answers[-2] += number
+            answers[-1] += tokens
         else:
-            kept.extend((at, number, tokens))
-            del kept[: -3 * _ANSWERS_KEPT]
+            answers.extend((at, number, tokens))
+            del answers[: -3 * _ANSWERS_KEPT]
 
 
 def median_life_s(logs: Iterable[LoadLog], now: float) -> float | None:
@@ -351,8 +352,8 @@ def median_life_s(logs: Iterable[LoadLog], now: float) -> float | None:
     logs = list(logs)
     merged: Histogram | None = None
     for window_s in (_LIFE_WINDOW_S, LONGEST_S):
-        reported = [life for log in logs if (life := log.durations_since(now - window_s)) is not None]
-        merged = merge(reported)
+        lives = [log.durations_since(now - window_s) for log in logs]
+        merged = merge([life for life in lives if life is not None])
         if merged is not None and merged.count >= _ENOUGH_LIVES:
             break
     if merged is None or merged.count < LEAST_OBSERVATIONS:

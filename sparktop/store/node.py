@@ -189,7 +189,7 @@ class NodeTrack:
         """
         points = [(sample.at, _history_values(sample)) for sample in samples]
         last_at = self.view.history.cpu_percent.last_at
-        if len(points) == 1 and (last_at is None or points[0][0] > last_at):
+        if len(samples) == 1 and (last_at is None or samples[0].at > last_at):
             self._histories.append(*points[0])
         else:
             self._histories.insert(points, apart_s)
@@ -254,7 +254,9 @@ class NodeTrack:
 def _has_young_engine(sample: NodeSample) -> bool:
     """Return whether a process of an engine started lately: it may be loading a model."""
     processes = () if sample.workloads is None else sample.workloads.processes
-    return any(each.engine and each.age_s is not None and each.age_s < NO_TREND_S for each in processes)
+    return any(
+        process.engine and process.age_s is not None and process.age_s < NO_TREND_S for process in processes
+    )
 
 
 def memory_limits(memory: MemoryReading, thresholds: NodeThresholds) -> tuple[float, float, float] | None:
@@ -421,7 +423,8 @@ class ThrottledMinute:
     def worst_gpu(self) -> WorstGpu | None:
         """Return the GPU that was throttled most; None if no share is known."""
         indexes = sorted({index for *_, shares in self._samples for index in shares})
-        shares_by_gpu = {index: shares for index in indexes if (shares := self.shares(index))}
+        shares_by_gpu = {index: self.shares(index) for index in indexes}
+        shares_by_gpu = {index: shares for index, shares in shares_by_gpu.items() if shares}
         if not shares_by_gpu:
             return None
         index = max(shares_by_gpu, key=lambda gpu: max(shares_by_gpu[gpu].values()))
@@ -469,22 +472,21 @@ def restart_events(key: SourceKey, track: NodeTrack, identity: NodeIdentity, whe
 
 def _reboot_message(track: NodeTrack, values: Values, identity: NodeIdentity, when: Instant) -> str:
     """Return when it rebooted, when it was last seen and how, and the likely reason if there is a sign."""
-    said = "rebooted"
+    text = "rebooted"
     if identity.booted_at is not None:
-        said += f" at {datetime.fromtimestamp(identity.booted_at, UTC).astimezone():%H:%M}"
+        text += f" at {datetime.fromtimestamp(identity.booted_at, UTC).astimezone():%H:%M}"
     age_s = _number_in(values, "last_sample_age_s")
     if age_s is None:
-        return said
-    seen = f"{(when.wall - timedelta(seconds=age_s)).astimezone():%H:%M:%S}"
+        return text
+    seen_at = f"{(when.wall - timedelta(seconds=age_s)).astimezone():%H:%M:%S}"
     words = last_words(track.view.sample)
     headroom, slope = _number_in(values, "headroom_gib"), _number_in(values, "headroom_slope_gib_per_s")
     if headroom is not None and (slope or 0.0) < -_FALLING_GIB_PER_S:
-        words = ", ".join(
-            filter(None, (words, f"headroom {headroom:.1f} GiB falling {-(slope or 0.0):.2g} GiB/s"))
-        )
-    said += f"; last seen {seen}" + (f" at {words}" if words else "")
+        falls = f"headroom {headroom:.1f} GiB falling {-(slope or 0.0):.2g} GiB/s"
+        words = f"{words}, {falls}" if words else falls
+    text += f"; last seen {seen_at}" + (f" at {words}" if words else "")
     guess = _reboot_guess(track.view.sample, headroom)
-    return f"{said}: {guess}" if guess else said
+    return f"{text}: {guess}" if guess else text
 
 
 def _reboot_guess(sample: NodeSample | None, headroom_gib: float | None) -> str:
@@ -529,13 +531,16 @@ def _last_values(track: NodeTrack, when: Instant) -> Values:
         return {}
     series = track.view.history.headroom_gib.since(sample.at - SLOPE_S)
     points = [(time, value) for time, value in series if value is not None]
-    span_s = points[-1][0] - points[0][0] if points else 0.0
+    headroom_gib: float | None = None
+    slope_gib_per_s: float | None = None
+    if points:
+        (first_at, first_gib), (last_at, headroom_gib) = points[0], points[-1]
+        if last_at - first_at >= _LEAST_SLOPE_S:
+            slope_gib_per_s = (headroom_gib - first_gib) / (last_at - first_at)
     return {
         "last_sample_age_s": max(0.0, when.at - sample.at),
-        "headroom_gib": points[-1][1] if points else None,
-        "headroom_slope_gib_per_s": None
-        if span_s < _LEAST_SLOPE_S
-        else (points[-1][1] - points[0][1]) / span_s,
+        "headroom_gib": headroom_gib,
+        "headroom_slope_gib_per_s": slope_gib_per_s,
         "temperature_c": sample.hottest_c,
         "power_w": sample.gpu_power_w,
         "window_s": SLOPE_S,
@@ -593,10 +598,10 @@ class KnownGpus:
             self._driver_gone_at = sample.at if self._driver_gone_at is None else self._driver_gone_at
         if present:
             self._driver_gone_at = None
-        other = _NOT_LISTED if present else sample.gpu_note
+        note = _NOT_LISTED if present else sample.gpu_note
         lost = (
             LostGpu(
-                gpu.index, gpu.name, gpu.uuid, reported[gpu.index].reason if gpu.index in reported else other
+                gpu.index, gpu.name, gpu.uuid, reported[gpu.index].reason if gpu.index in reported else note
             )
             for gpu in missing.values()
         )
@@ -669,8 +674,8 @@ class KnownGpus:
             for name, gpu in fresh.items()
             if name not in self._announced
         ]
-        kept = {name: loss for name, loss in self._announced.items() if name in missing}
-        self._announced = {name: (gpu, when.at) for name, gpu in fresh.items()} | kept
+        still_missing = {name: loss for name, loss in self._announced.items() if name in missing}
+        self._announced = {name: (gpu, when.at) for name, gpu in fresh.items()} | still_missing
         return events
 
 

@@ -89,15 +89,15 @@ class Gauge(Struct, frozen=True):
     """Seconds over which the value was measured; 0 for a single reading, None if unknown."""
     more: Values = {}
 
-    def grade(self, held: Severity | None) -> Severity | None:
+    def grade(self, held_severity: Severity | None) -> Severity | None:
         """Return the severity that the value deserves, with hysteresis; None if there is to be no alert.
 
-        `held` is the severity of the alert that is active now, None if none is.
+        `held_severity` is the severity of the alert that is active now, None if none is.
         """
-        critical = self._clears_at(self.critical) if held is Severity.CRITICAL else self.critical
+        critical = self._clears_at(self.critical) if held_severity is Severity.CRITICAL else self.critical
         if critical is not None and self._is_beyond(critical):
             return Severity.CRITICAL
-        limit = self.warn if held is None else self._clears_at(self.warn)
+        limit = self.warn if held_severity is None else self._clears_at(self.warn)
         return self.severity if limit is not None and self._is_beyond(limit) else None
 
     def values(self, severity: Severity) -> Values:
@@ -258,12 +258,13 @@ def _thermal_gauge(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
     )
     left, heat = gpu.margin_c or 0.0, gpu.temperature_c
     name = f"GPU {gpu.index}" if len(sample.gpus) > 1 else "GPU"
-    at, limit = ("", "") if heat is None else (f" at {heat:.0f} °C", f" of {heat + left:.0f} °C")
+    heat_text = "" if heat is None else f" at {heat:.0f} °C"
+    limit = "" if heat is None else f" of {heat + left:.0f} °C"
     side = "above" if left < 0 else "below"
     return Gauge(
         "thermal",
         gpu.margin_c,
-        f"{name}{at}: {abs(left):.0f} °C {side} its thermal limit{limit}",
+        f"{name}{heat_text}: {abs(left):.0f} °C {side} its thermal limit{limit}",
         thresholds.thermal_margin_warn_c,
         thresholds.thermal_margin_critical_c,
         clear_offset=MARGIN_CLEARS_C,
@@ -285,12 +286,12 @@ def _throttled_gauges(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[
     several = sample is not None and len(sample.gpus) > 1
     gpu = f"GPU {index} " if several and index is not None else ""
     is_covered = covered_s is not None and covered_s >= LEAST_COVERED_S
-    for name, severity in (("throttled", Severity.WARNING), ("power-cap", Severity.INFO)):
-        shares = {
-            reason: percent
-            for reason, percent in percents.items()
-            if reason not in BY_CHOICE and (reason == POWER_CAP) == (name == "power-cap")
-        }
+    unwanted = {reason: percent for reason, percent in percents.items() if reason not in BY_CHOICE}
+    power_cap = {POWER_CAP: unwanted.pop(POWER_CAP)} if POWER_CAP in unwanted else {}
+    for name, shares, severity in (
+        ("throttled", unwanted, Severity.WARNING),
+        ("power-cap", power_cap, Severity.INFO),
+    ):
         reason = max(shares, key=lambda name: shares[name], default="")
         yield Gauge(
             name,
@@ -354,9 +355,9 @@ def _sensors_gauge(sample: NodeSample) -> Gauge:
     excess, hottest = max(judged, key=itemgetter(0), default=(None, None))
     message = ""
     if hottest is not None:
-        others = sum(beyond >= 0 for beyond, _ in judged) - 1
+        others_count = sum(beyond >= 0 for beyond, _ in judged) - 1
         message = f"sensor {hottest.name} at {hottest.temperature_c:.0f} °C, critical from"
-        message += f" {hottest.critical_c:g} °C{f', and {others} more' if others > 0 else ''}"
+        message += f" {hottest.critical_c:g} °C{f', and {others_count} more' if others_count > 0 else ''}"
     return Gauge(
         "sensors",
         excess,

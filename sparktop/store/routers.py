@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from statistics import median
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from sparktop.analysis.placement import match_deployments
 from sparktop.analysis.wall import kv_percent, ttft_s
 from sparktop.model.failure import Failure
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, RouterSample, RouterView, stale_s
-from sparktop.model.series import known_max
+from sparktop.model.series import known_max, known_mean, known_sum
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import PrometheusTarget, RouterTarget
 from sparktop.rates import SLEPT_S
@@ -93,13 +94,13 @@ class RouterTrack:
         counting = [sample for sample in self._recent if sample.at >= since and sample.failures is not None]
         if len(counting) < 2:  # noqa: PLR2004 - a difference needs two
             return None
-        first, last = counting[0], counting[-1]
+        oldest, newest = counting[0], counting[-1]
         return RouterSample(
-            last.at,
-            failures=_growth_by_name(first.failures or {}, last.failures or {}),
-            cooldowns=_growth(first.cooldowns, last.cooldowns),
-            cooled=_growth_by_name(first.cooled, last.cooled),
-            refusals=_growth(first.refusals, last.refusals),
+            newest.at,
+            failures=_growth_by_name(oldest.failures or {}, newest.failures or {}),
+            cooldowns=_growth(oldest.cooldowns, newest.cooldowns),
+            cooled=_growth_by_name(oldest.cooled, newest.cooled),
+            refusals=_growth(oldest.refusals, newest.refusals),
         )
 
     def passes(self, logs: Sequence[LoadLog], since: float) -> bool | None:
@@ -118,11 +119,11 @@ class RouterTrack:
         total = sum(count for count in ended if count is not None)
         if len(counts) > 1 and None not in ended and total >= 1 and counts[-1] >= counts[0]:
             return counts[-1] - counts[0] >= _PASSED_SHARE * total or (False if is_long else None)
-        inside = [load for sample in recent if (load := _requests_inside(sample)) is not None]
-        held = sum(load for log in logs if (load := log.requests_now()) is not None)
-        if not inside or not held > 0:
+        inside = known_mean(map(_requests_inside, recent))
+        held = known_sum(log.requests_now() for log in logs) or 0.0
+        if inside is None or not held > 0:
             return None
-        return sum(inside) / len(inside) >= _PASSED_SHARE * held or (False if is_long else None)
+        return inside >= _PASSED_SHARE * held or (False if is_long else None)
 
     def weights(self, deployments: Mapping[str, str | None]) -> dict[str, float]:
         """Return the weight of each backend by the router's own report; empty where it has none.
@@ -160,8 +161,8 @@ class RouterTrack:
     @property
     def all_deployments_out(self) -> bool:
         """Whether the router reports that something is wrong with each of its deployments."""
-        listed, troubles = self.sample.deployments, self.sample.troubles
-        return bool(listed) and all(troubles.get(deployment.id) in _OUT for deployment in listed or ())
+        listed, troubles = self.sample.deployments or (), self.sample.troubles
+        return bool(listed) and all(troubles.get(deployment.id) in _OUT for deployment in listed)
 
     def deployment_troubles(self) -> dict[str, str]:
         """Return what is wrong with each deployment that is not well, in words, by its id.
@@ -171,12 +172,12 @@ class RouterTrack:
         """
         sample = self.sample
         grown = self.failures_since(sample.at - _MINUTE_S) or RouterSample(sample.at)
-        failed, cooled = grown.failures or {}, grown.cooled
+        failures, cooled = grown.failures or {}, grown.cooled
         result: dict[str, str] = {}
-        for name in dict.fromkeys((*sample.troubles, *failed, *cooled)):
+        for name in dict.fromkeys((*sample.troubles, *failures, *cooled)):
             counts = [sample.troubles[name]] if name in sample.troubles else []
-            if failed.get(name, 0.0) >= FAILS_A_MINUTE:
-                counts.append(f"{failed[name]:.0f} failed answers in {_MINUTE_S:.0f} s")
+            if failures.get(name, 0.0) >= FAILS_A_MINUTE:
+                counts.append(f"{failures[name]:.0f} failed answers in {_MINUTE_S:.0f} s")
             if cooled.get(name):
                 counts.append(f"in cooldown {cooled[name]:.0f} time{'' if cooled[name] == 1 else 's'}")
             if counts:
@@ -276,13 +277,14 @@ class RouterTrack:
         progress = view.progress
         words = view.state.value if progress is None else f"{progress.word.in_words} ({progress.fact})"
         ids = [name for name, backend in (group.deployments or {}).items() if backend == view.name]
-        sent = sum((self.sample.sent or {}).get(name, 0.0) for name in ids)
+        sent_count = sum((self.sample.sent or {}).get(name, 0.0) for name in ids)
         grown = None if progress is None else self.failures_since(at - progress.seconds)
-        failed = sum(((grown and grown.failures) or {}).get(name, 0.0) for name in ids)
-        if sent:
-            return f"{words}; {sent:.0f} of the router's requests are there"
-        if failed:
-            return f"{words}; {failed:.0f} failed answers meanwhile"
+        failures = grown.failures if grown is not None and grown.failures is not None else {}
+        failed_count = sum(failures.get(name, 0.0) for name in ids)
+        if sent_count:
+            return f"{words}; {sent_count:.0f} of the router's requests are there"
+        if failed_count:
+            return f"{words}; {failed_count:.0f} failed answers meanwhile"
         return f"{words}; the router still lists it" if ids else words
 
 
@@ -419,9 +421,11 @@ class EachOnce:
         if len(views) < 2:  # noqa: PLR2004 - two share
             return views
         answers = tuple((view.fleet, view.ok) for view in views)
-        if len(answers) != len(self._from) or any(
-            new[0] is not old[0] or new[1] != old[1] for new, old in zip(answers, self._from, strict=True)
-        ):
+        is_unchanged = len(answers) == len(self._from) and all(
+            fleet is fleet_before and is_ok == was_ok
+            for (fleet, is_ok), (fleet_before, was_ok) in zip(answers, self._from, strict=True)
+        )
+        if not is_unchanged:
             self._from, self._made = answers, _each_server_once(views)
         return tuple(
             view if fleet is view.fleet else replace(view, fleet=fleet)
@@ -430,11 +434,25 @@ class EachOnce:
 
 
 _Key = tuple[str, str, str]
+_Claimed = TypeVar("_Claimed", str, _Key)
 
 
 def _server_key(server: FleetServer) -> _Key:
     """Return what says that a server is the same; pods of two clusters may have equal addresses."""
     return server.url, server.name, server.group
+
+
+def _claim(
+    claims: dict[_Claimed, tuple[bool, int]], key: _Claimed, index: int, *, is_current: bool
+) -> int | None:
+    """Note that answer `index` shows what has this key: the first that is current, else the first, keeps it.
+
+    Return the index of the answer that had it before; None without one.
+    """
+    was_current, other = claims.get(key, (False, None))
+    if other is None or (is_current and not was_current):
+        claims[key] = (is_current, index)
+    return other
 
 
 def _each_server_once(views: Sequence[FleetView]) -> tuple[Fleet | None, ...]:
@@ -445,27 +463,26 @@ def _each_server_once(views: Sequence[FleetView]) -> tuple[Fleet | None, ...]:
     answered = [(index, view.fleet, view.ok) for index, view in enumerate(views) if view.fleet is not None]
     for index, fleet, is_ok in answered:
         for server in fleet.servers:
-            key, before = _server_key(server), servers.get(_server_key(server))
             is_current = is_ok and not server.down and server.at is not None and server.at >= fleet.late_at
-            if before is None or (is_current and not before[0]):
-                servers[key] = (is_current, index)
-            if before is not None:
-                shared |= {before[1], index}
+            other = _claim(servers, _server_key(server), index, is_current=is_current)
+            if other is not None:
+                shared |= {other, index}
     for index, fleet, is_ok in answered:
-        for node in fleet.nodes if index in shared else ():
+        if index not in shared:
+            continue
+        for node in fleet.nodes:
             is_current = is_ok and not node.down and node.at is not None
-            if node.name not in nodes or (is_current and not nodes[node.name][0]):
-                nodes[node.name] = (is_current, index)
+            _claim(nodes, node.name, index, is_current=is_current)
     result = [view.fleet for view in views]
     for index, fleet, _ in answered:
         if index not in shared:
             continue
-        kept = tuple(server for server in fleet.servers if servers[_server_key(server)][1] == index)
+        own_servers = tuple(server for server in fleet.servers if servers[_server_key(server)][1] == index)
         machines = tuple(machine for machine in fleet.nodes if nodes[machine.name][1] == index)
-        left_out = len(fleet.servers) - len(kept)
+        left_out = len(fleet.servers) - len(own_servers)
         said = f"{left_out:,} of its servers are shown by another Prometheus" if left_out else ""
         note = "; ".join(part for part in (said, fleet.note) if part) or None
-        result[index] = replace(fleet, servers=kept, nodes=machines, note=note)
+        result[index] = replace(fleet, servers=own_servers, nodes=machines, note=note)
     return tuple(result)
 
 
@@ -513,7 +530,8 @@ class WallFigures:
 
 def _with_figures_of_row(server: FleetServer, row: BackendView, late_at: float) -> FleetServer:
     """Return a server with the figures of its row; unchanged while it does not answer, or has no row yet."""
-    if server.down or server.at is None or server.at < late_at or not row.ok or row.age_s is None:
+    answers = not server.down and server.at is not None and server.at >= late_at
+    if not answers or not row.ok or row.age_s is None:
         return server
     return replace(
         server,

@@ -35,7 +35,7 @@ from sparktop.model.event import Event, Progress, ProgressView, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.ranks import RanksReading, RanksVerdict, RanksView
-from sparktop.model.series import known_max
+from sparktop.model.series import drop_older, known_max
 from sparktop.model.snapshot import NODE_INTERVALS
 from sparktop.model.text import clean
 from sparktop.store.backend import BackendTrack
@@ -142,8 +142,7 @@ class Standstills:
             works = machines.works(standing.powers)
             newest = max(machines.seen_at, default=0.0)
             standing.works.append((newest, works, rdma_mb_per_s(machines.samples)))
-            while standing.works[0][0] < newest - _STEADY_S:
-                standing.works.popleft()
+            drop_older(standing.works, newest - _STEADY_S)
 
     def _judge_and_show(
         self, name: str, track: BackendTrack, machines: _Machines, alerts: ActiveAlerts, when: Instant
@@ -213,27 +212,21 @@ class Standstills:
         track.show_progress(None)
         if view is None or since is None:
             return []
-        held = [
-            alert_id
-            for condition in (STUCK_ALERT, BLOCKED)
-            if alerts.get(alert_id := f"{key.label}:{condition}") is not None
-        ]
-        starts = [
-            since.at,
-            *(alert.since_s for alert_id in held if (alert := alerts.get(alert_id)) and alert.since_s),
-        ]
+        alert_ids = (f"{key.label}:{condition}" for condition in (STUCK_ALERT, BLOCKED))
+        held = [alert for alert in map(alerts.get, alert_ids) if alert is not None]
+        starts = [since.at, *(alert.since_s for alert in held if alert.since_s)]
         stood_s = max(view.seconds, clock.moved_at - min(starts))
         count = standing.held
         requests = f" with {count:.0f} request{'' if count == 1 else 's'}" if count else ""
         after = "then went on" if clock.went_on else "then its requests were gone"
         message = f"no progress for {stood_s:.0f} s{requests}, {after}"
-        for alert_id in held:
-            alerts.clear(alert_id, when, message, timed=False)
+        for alert in held:
+            alerts.clear(alert.id, when, message, timed=False)
         if held or stood_s < NOTED_S:
             return []
-        said = f"{message}: {view.why}" if view.why else message
+        text = f"{message}: {view.why}" if view.why else message
         about = f"{key.label}:paused"
-        return [Event(when.wall, Severity.INFO, name, said, view.evidence, when.at, about)]
+        return [Event(when.wall, Severity.INFO, name, text, view.evidence, when.at, about)]
 
 
 class _Machines:
@@ -274,10 +267,10 @@ class _Machines:
         for name, gpus, unified in self._gpus:
             for gpu in gpus or ():
                 if gpu.power_w is not None and not is_gb10(gpu, unified=unified):
-                    kept = powers.setdefault(
+                    kept_powers = powers.setdefault(
                         (name, gpu.index), (deque(maxlen=_POWERS_KEPT), deque(maxlen=_POWERS_KEPT))
                     )
-                    kept[0 if working else 1].append(gpu.power_w)
+                    kept_powers[0 if working else 1].append(gpu.power_w)
 
     def works(self, powers: Mapping[tuple[str, int], Powers]) -> tuple[GpuWork, ...]:
         """Return what each GPU does; an element without figures stands for a machine that is not seen."""
@@ -297,7 +290,7 @@ class _Machines:
         """Return (the standstill, the GPUs now, CPU use of a process of the engine that fills a core)."""
         track, clock = self._track, self._track.standstill
         works = tuple(work for _, several, _ in standing.works for work in several)
-        now = standing.works[-1][1] if standing.works else ()
+        _, now, _ = standing.works[-1] if standing.works else (0.0, (), None)
         rates = [rate for _, _, rate in standing.works]
         resting = bool(now) and all(work.is_at_rest for work in now)
         spinning = any(work.is_spinning for work in now)
@@ -404,7 +397,8 @@ class RankVerdicts:
             message = f"{verdict.word.value}: {verdict.apart}"
             values = {"answers": float(verdict.answers), "window_s": verdict.span_s}
             events.append(Event(when.wall, Severity.WARNING, key.name, message, values, when.at, about))
-        if (missing := self._unwatched_hosts(key.name, reading)) and self._proposed.get(key.name) != missing:
+        missing = self._unwatched_hosts(key.name, reading)
+        if missing and self._proposed.get(key.name) != missing:
             self._proposed[key.name] = missing
             message = f"NCCL has ranks on {missing}, not watched: name each as a machine under [[nodes]]"
             events.append(Event(when.wall, Severity.INFO, key.name, message, at_s=when.at))

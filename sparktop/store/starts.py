@@ -205,9 +205,9 @@ class ServerStarts:
             good_at = self._served.get(track.target.name)
         if good_at is not None and started_at < good_at - _SLACK_S:
             return None
-        node, seen = self._nodes.get(name), StartMemory(name, self._host(name), server)
+        node, memory = self._nodes.get(name), StartMemory(name, self._host(name), server)
         boot_id = node.boot_id if node is not None else None
-        return _Start(StartClock(started_at, read_at), seen, boot_id, max(1, len(track.view.nodes)))
+        return _Start(StartClock(started_at, read_at), memory, boot_id, max(1, len(track.view.nodes)))
 
     def server_of(self, track: BackendTrack) -> Workload | None:
         """Return the process of a backend's server on the first of its nodes that shows it, else None."""
@@ -222,8 +222,8 @@ class ServerStarts:
 
     def _server_process(self, name: str, track: BackendTrack, workloads: Workloads) -> Workload | None:
         """Return the process of the backend's server on a node."""
-        here = [backend for backend in self._backends.values() if name in backend.view.nodes]
-        return server_process(track.target.url, track.view.engine, workloads, alone=len(here) == 1)
+        backends_here = [backend for backend in self._backends.values() if name in backend.view.nodes]
+        return server_process(track.target.url, track.view.engine, workloads, alone=len(backends_here) == 1)
 
     def note_failure(self, track: BackendTrack, failure: Failure) -> Failure:
         """Note a failed poll; return its failure, as one of kind LOADING where the server is seen to load.
@@ -253,14 +253,14 @@ class ServerStarts:
         start = self._starts.pop(track.target.name, None)
         if start is None:
             return []
-        earlier = [past for past in self._past if past.key == start.server.key]
-        last = best_past(earlier, start.boot_id)
+        past_starts = [past for past in self._past if past.key == start.server.key]
+        last = best_past(past_starts, start.boot_id)
         done = PastStart(
             *start.server.key,
             total_s=sample.at - start.clock.started_at,
             phases=start.clock.phases(sample.at),
             boot_id=start.boot_id,
-            warm=is_warm(earlier, start.boot_id),
+            warm=is_warm(past_starts, start.boot_id),
             ended_at=when.wall.timestamp(),
             reported=sample.startup,
             peak_bytes=start.peak_bytes,
@@ -270,16 +270,16 @@ class ServerStarts:
         )
         self.learn((done,))
         self._finished.append(done)
-        said = f"loaded in {minutes(done.total_s)}"
+        text = f"loaded in {minutes(done.total_s)}"
         if last is not None:
-            said += f", {minutes(last.total_s)} last time"
+            text += f", {minutes(last.total_s)} last time"
         values = {
             "total_s": done.total_s,
             **_phase_values(done.phases),
             **_phase_values(done.reported, "reported_"),
         }
         about = f"{SourceKey.backend(track.target.name).label}:loaded"
-        return [Event(when.wall, Severity.INFO, track.target.name, said, values, when.at, about)]
+        return [Event(when.wall, Severity.INFO, track.target.name, text, values, when.at, about)]
 
     def forget(self, name: str) -> None:
         """Forget the start of a backend that is not watched any more."""

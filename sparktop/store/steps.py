@@ -13,6 +13,7 @@ from sparktop.analysis.yardsticks import batch_key
 from sparktop.model.engine import EngineSample
 from sparktop.model.event import Severity, Values
 from sparktop.model.instant import Instant
+from sparktop.model.series import drop_older
 from sparktop.model.snapshot import BackendView
 from sparktop.model.yardsticks import SteadyLoad
 from sparktop.rates import Tally
@@ -70,8 +71,8 @@ class SlowSteps:
         alert of that node reports this instead.
         """
         alert_id, at = f"{key.label}:slow-steps", when.at
-        held = alerts.severity(alert_id) is not None
-        comparison = self._compare(view, pace, peers, held=held)
+        is_alerted = alerts.severity(alert_id) is not None
+        comparison = self._compare(view, pace, peers, is_alerted=is_alerted)
         if not isinstance(comparison, bool):
             self._judged_at = at
             self._since = at if self._since is None else self._since
@@ -83,12 +84,12 @@ class SlowSteps:
             alerts.clear(alert_id, when)
 
     def _compare(
-        self, view: BackendView, pace: StepPace | None, peers: Sequence[BackendView], *, held: bool
+        self, view: BackendView, pace: StepPace | None, peers: Sequence[BackendView], *, is_alerted: bool
     ) -> tuple[str, Values] | bool:
         """Return message and values of the alert if steps are slow, True if they are not, False if unknown.
 
-        `held` is whether the alert is active. The limit of the ratio of the step time to the peers' is lower
-        then, so that a ratio near the limit does not clear and raise the alert again and again.
+        `is_alerted` is whether the alert is active. The limit of the ratio of the step time to the peers' is
+        lower then, so that a ratio near the limit does not clear and raise the alert again and again.
         """
         if pace is not None and pace.slow and not view.nodes:
             self._against_peers = False
@@ -97,18 +98,16 @@ class SlowSteps:
                 f" {pace.before_ms:,.0f} ms before: look at the machine's clock, power and other work"
             )
             return message, _alert_values(view, "before_ms", pace.before_ms)
-        ratios = {peer.name: ratio for peer in peers if (ratio := _step_ratio(view, peer)) is not None}
-        if not ratios:
+        ratios = [(_step_ratio(view, peer), peer) for peer in peers]
+        compared = [(ratio, peer) for ratio, peer in ratios if ratio is not None]
+        if not compared:
             return pace is not None and pace.healthy and not self._against_peers
-        middle = median(ratios.values())
-        if middle < (_CLEARS_AT if held else PEER_RATIO):
+        middle = median(ratio for ratio, _ in compared)
+        if middle < (_CLEARS_AT if is_alerted else PEER_RATIO):
             return True
         self._against_peers = True
-        peer = min(
-            (other for other in peers if other.name in ratios),
-            key=lambda other: abs(ratios[other.name] - middle),
-        )
-        ratio, allowed = ratios[peer.name], _allowed_text(view, peer, ratios[peer.name])
+        ratio, peer = min(compared, key=lambda pair: abs(pair[0] - middle))
+        allowed = _allowed_text(view, peer, ratio)
         message = (
             f"slow steps: {view.step_ms:,.0f} ms each at {view.running:.0f} requests, {ratio:.1f} × as long "
             f"as those of {peer.name} ({peer.step_ms:,.0f} ms at {peer.running:.0f} requests{allowed}): look "
@@ -325,8 +324,7 @@ class WorkLog:
             polls.popleft()
         if sample.cpu_s is not None:
             self._cpu.append((at, sample.cpu_s))
-            while self._cpu[0][0] < at - _KEPT_S / 2:
-                self._cpu.popleft()
+            drop_older(self._cpu, at - _KEPT_S / 2)
 
     @property
     def server_cores(self) -> float | None:

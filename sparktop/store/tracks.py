@@ -97,13 +97,14 @@ class Placement:
         tracks = list(self._backends.values())
         after = tracks.index(track) + 1
         gpus = self._gpu_names(track.view)
-        peers = (
-            other.view
-            for other in (*tracks[after:], *tracks[: after - 1])
-            if other.view.model == model
-            and other.health.failure is None
-            and (not gpus or (self._gpu_names(other.view) or gpus) == gpus)
-        )
+
+        def is_peer(other: BackendTrack) -> bool:
+            if other.view.model != model or other.health.failure is not None:
+                return False
+            other_gpus = self._gpu_names(other.view)
+            return not gpus or not other_gpus or other_gpus == gpus
+
+        peers = (other.view for other in (*tracks[after:], *tracks[: after - 1]) if is_peer(other))
         return list(islice(peers, MOST_PEERS))
 
     def _gpu_names(self, view: BackendView) -> set[str | None]:

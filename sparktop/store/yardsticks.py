@@ -110,14 +110,14 @@ class YardstickBases:
         if server is None or server.before is None:
             return ()
         (restarted_at, before), now = server.before, self.of(name).facts
-        due: Iterable[str] = ()
+        due_names: Iterable[str] = ()
         if at - restarted_at >= _SETTLED_S:
-            due = before.keys()
+            due_names = before.keys()
         elif at - restarted_at >= _FRESH_S:
-            due = before.keys() & now.keys() - _READ_EACH_MINUTE
-        left = {fact: value for fact, value in before.items() if fact not in due}
+            due_names = before.keys() & now.keys() - _READ_EACH_MINUTE
+        left = {fact: value for fact, value in before.items() if fact not in due_names}
         server.before = (restarted_at, left) if left else None
-        return tuple(changes({fact: before[fact] for fact in due}, now))
+        return tuple(changes({fact: before[fact] for fact in due_names}, now))
 
     def note(self, track: BackendTrack, process: Workload | None, when: Instant) -> None:
         """Update a backend's basis after a poll; `process` is its own, if a watched machine shows it."""
@@ -173,8 +173,8 @@ class YardstickBases:
         best_of[_batch_of(load)] = best
         bests = sorted(best_of.values(), key=lambda best: -best.at)[:MOST_BESTS]
         newest = replace(same_setup, at=max(same_setup.at, setup.at), bests=tuple(bests))
-        others = [other for other in setups if other is not same_setup]
-        self._setups[setup.key] = sorted([newest, *others], key=lambda other: -other.at)[:MOST_SETUPS]
+        other_setups = [other for other in setups if other is not same_setup]
+        self._setups[setup.key] = sorted([newest, *other_setups], key=lambda other: -other.at)[:MOST_SETUPS]
         return True
 
     def _facts(self, view: BackendView, server: Workload | None) -> Mapping[str, str]:
@@ -182,12 +182,15 @@ class YardstickBases:
         nodes = [self._nodes[name] for name in view.nodes if name in self._nodes]
         identities = [node.view.identity for node in nodes]
         setups = [identity.setup for identity in identities if identity.setup is not None]
-        processes = [process for node in nodes if (process := process_of(node.view, view.name)) is not None]
-        is_on = None if server is not None or view.prefix is None else view.prefix.cache.on
+        every_process = [process_of(node.view, view.name) for node in nodes]
+        processes = [process for process in every_process if process is not None]
+        cache = None  # its flags say it where the server's process is known
+        if server is None and view.prefix is not None:
+            cache = "on" if view.prefix.cache.on else "off"
         facts = {
             ENGINE_VERSION: view.version,
             FLAGS: None if server is None or server.flags is None else " ".join(server.flags) or NO_FLAGS,
-            "prefix cache": None if is_on is None else "on" if is_on else "off",
+            "prefix cache": cache,
             "model revision": None if server is None else server.revision,
             "kernel": known_texts(identity.os for identity in identities),
             "driver": known_texts(identity.driver for identity in identities),
@@ -209,20 +212,21 @@ class YardstickBases:
 
     def _published_rates(self, view: BackendView) -> tuple[PublishedRates, ...]:
         """Return the published rates of a backend's model on its engine and machines."""
+        samples = [self._nodes[name].view.sample for name in view.nodes if name in self._nodes]
         gpus = [
             ("GB10" if is_gb10(gpu, unified=sample.memory.unified) else gpu.name or "").lower()
-            for name in view.nodes
-            if (node := self._nodes.get(name)) is not None and (sample := node.view.sample) is not None
+            for sample in samples
+            if sample is not None
             for gpu in sample.gpus
         ]
-        return tuple(
-            rates
-            for rates in self._published
-            if (rates.engine, rates.machines) == (view.engine, len(view.nodes))
-            and are_same_model(rates.model, view.model or "")
-            and gpus
-            and all(rates.machine.lower() in gpu for gpu in gpus)
-        )
+
+        def is_of_this(rates: PublishedRates) -> bool:
+            if (rates.engine, rates.machines) != (view.engine, len(view.nodes)):
+                return False
+            is_same_gpu = bool(gpus) and all(rates.machine.lower() in gpu for gpu in gpus)
+            return is_same_gpu and are_same_model(rates.model, view.model or "")
+
+        return tuple(filter(is_of_this, self._published))
 
 
 def _address(url: str) -> str:

@@ -225,8 +225,8 @@ class SparktopApp(ThemedApp):
         if self._timer is not None:
             self._timer.cancel()
         # A timer of Textual's is a task of its own.
-        later = asyncio.get_running_loop().call_later
-        self._timer = later(max(0.02, period - passed), self.call_next, self._draw_and_schedule)
+        timer = asyncio.get_running_loop().call_later
+        self._timer = timer(max(0.02, period - passed), self.call_next, self._draw_and_schedule)
 
     def _draw_and_schedule(self) -> None:
         """Draw and set the timer again; end if the terminal is gone, draw nothing while it does not read."""
@@ -241,8 +241,8 @@ class SparktopApp(ThemedApp):
             self._picture()  # a sweep and the rewind need it nevertheless
             self._schedule_drawing()
             return
-        shown = self.overview.shown
-        if shown is not None and self.cadence.note_polls(shown.backends) and self._monitor is not None:
+        snapshot = self.overview.shown
+        if snapshot is not None and self.cadence.note_polls(snapshot.backends) and self._monitor is not None:
             self._monitor.set_interval(self.cadence.interval_s)
         self._redraw()
         self._schedule_drawing()
@@ -274,10 +274,10 @@ class SparktopApp(ThemedApp):
         if self.overview.refuse_in_past():
             return
         nearest = min(range(len(INTERVALS_S)), key=lambda i: abs(INTERVALS_S[i] - self.interval_s))
-        wanted = INTERVALS_S[max(0, min(len(INTERVALS_S) - 1, nearest + step))]
-        ends = f"{wanted:g} s is the {'longest' if step > 0 else 'shortest'} interval"
-        self.notify(ends if wanted == self.interval_s else f"polls every {wanted:g} s", timeout=2)
-        self.cadence.set_interval(wanted)
+        interval_s = INTERVALS_S[max(0, min(len(INTERVALS_S) - 1, nearest + step))]
+        ends = f"{interval_s:g} s is the {'longest' if step > 0 else 'shortest'} interval"
+        self.notify(ends if interval_s == self.interval_s else f"polls every {interval_s:g} s", timeout=2)
+        self.cadence.set_interval(interval_s)
         if self._monitor is not None:
             self._monitor.set_interval(self.cadence.interval_s)
         self._redraw()
@@ -287,11 +287,12 @@ class SparktopApp(ThemedApp):
         blocks = message.view.graphs is GraphStyle.BLOCKS
         if blocks is not self.role_styles.blocks:
             self._draw_graphs(blocks=blocks)
-        kept = replace(message.view, filter="", processes=replace(message.view.processes, filter=""))
-        if kept == self._remembered:
+        saved_view = replace(message.view, filter="", processes=replace(message.view.processes, filter=""))
+        if saved_view == self._remembered:
             return
-        self._remembered = kept
-        if self._state is not None and (problem := remember(self._state, message.view)):
+        self._remembered = saved_view
+        problem = remember(self._state, message.view) if self._state is not None else None
+        if problem:
             self.notify(f"the view is not remembered: {clean(problem)}", severity="warning", markup=False)
             self._state = None
 
@@ -321,25 +322,25 @@ class SparktopApp(ThemedApp):
 
     def action_save_snapshot(self) -> None:
         """Write a report of the minutes up to the moment on screen, and its snapshot, into this folder."""
-        shown = self.overview.shown
-        if shown is None:
+        snapshot = self.overview.shown
+        if snapshot is None:
             self.notify("nothing is on the screen yet that could be saved", timeout=2)
         elif any(worker.group == "report" and worker.is_running for worker in self.workers):
             self.notify("a report is being written", timeout=2)
         else:
             self.notify("writing a report", timeout=2)
-            self.run_worker(self._save_moment(shown), group="report", exit_on_error=False)
+            self.run_worker(self._save_moment(snapshot), group="report", exit_on_error=False)
 
-    async def _save_moment(self, shown: Snapshot) -> None:
+    async def _save_moment(self, snapshot: Snapshot) -> None:
         from sparktop.ui.report import save_moment  # late: the first picture does not need it
 
-        self.notify(await save_moment(self.reader(shown), shown, self.targets()), markup=False)
+        self.notify(await save_moment(self.reader(snapshot), snapshot, self.targets()), markup=False)
 
-    def reader(self, shown: Snapshot) -> Callable[[], Moment]:
+    def reader(self, snapshot: Snapshot) -> Callable[[], Moment]:
         """Return a function that returns the minutes up to the snapshot on screen, as a report shows them."""
         from sparktop.moments.moment import moment_of  # late: as above
 
-        now = self.timeline.picture() or picture_of(shown, self.desk.band)
+        now = self.timeline.picture() or picture_of(snapshot, self.desk.band)
         return partial(moment_of, now, self.timeline.past)
 
     def around(self, at: datetime) -> Callable[[], Moment | None]:

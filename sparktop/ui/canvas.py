@@ -195,12 +195,12 @@ def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
                 yield from _run_changes(before, after, x, width)
             x += width
         return
-    first, start = 0, 0
-    while first < min(len(old), len(new)) and old[first] == new[first]:
-        start += new_widths[first]
-        first += 1
+    common_runs, start = 0, 0
+    while common_runs < min(len(old), len(new)) and old[common_runs] == new[common_runs]:
+        start += new_widths[common_runs]
+        common_runs += 1
     last, end = 1, sum(new_widths)
-    while last <= min(len(old), len(new)) - first and old[-last] == new[-last]:
+    while last <= min(len(old), len(new)) - common_runs and old[-last] == new[-last]:
         end -= new_widths[-last]
         last += 1
     if end > start:
@@ -284,8 +284,8 @@ class Canvas(Widget, can_focus=True):
     def restyle(self, styles: RoleStyles) -> None:
         """Draw everything again in `styles`, after a change of the theme."""
         self.role_styles = styles
-        for kept in (self._strips, self._drawn_styles, self._ends):
-            kept.clear()
+        for cache in (self._strips, self._drawn_styles, self._ends):
+            cache.clear()
         self.refresh()
 
     def show(self, rows: list[Row]) -> None:

@@ -69,12 +69,12 @@ class KeyRow:
         return row
 
 
-def keys_to_unseen(table: Sequence[Key], view: View, shown: Snapshot | None) -> list[tuple[str, str]]:
+def keys_to_unseen(table: Sequence[Key], view: View, snapshot: Snapshot | None) -> list[tuple[str, str]]:
     """Return (key, what it does) of the keys that show what a view, perhaps a remembered one, leaves out.
 
     These are hidden nodes and backends, and other backends than the one shown alone.
     """
-    count = 0 if shown is None or view.preset is not Preset.ONE else len(shown.backends)
+    count = 0 if snapshot is None or view.preset is not Preset.ONE else len(snapshot.backends)
     names = [name for name in ("nodes", "backends") if not count and not getattr(view.boxes, name)]
     unseen = [(key.shown, f"shows {key.name}, hidden now") for key in table if key.name in names]
     words = f"view: 1 of {count} backends shown"
@@ -98,14 +98,14 @@ def with_moved_keys(rows: list[Row], table: Sequence[Key]) -> list[Row]:
     return [[(moved_key(text) if role == "key" else text, role) for text, role in row] for row in rows]
 
 
-def clicked_key(rows: Sequence[Row], spots: Sequence[tuple[int, int, str]], x: int, y: int) -> str:
+def clicked_key(rows: Sequence[Row], key_ranges: Sequence[tuple[int, int, str]], x: int, y: int) -> str:
     """Return the key that is drawn at column `x` of row `y`, as the table of keys names it; "" for none.
 
-    In the last row, `spots` has the cells [first, end) of each key with its word. Elsewhere, keys are drawn
-    in the role "key". The letters around a key belong to it, as in "why?"; those beside a digit do not.
+    In the last row, `key_ranges` has the cells [first, end) of each key with its word. Elsewhere, keys are
+    drawn in the role "key". The letters around a key belong to it, as in "why?"; those beside a digit do not.
     """
     if y == len(rows) - 1:
-        return next((key for first, end, key in spots if first <= x < end), "")
+        return next((key for first, end, key in key_ranges if first <= x < end), "")
     end = 0
     row = rows[y] if y < len(rows) else []
     for index, (text, role) in enumerate(row):

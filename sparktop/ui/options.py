@@ -151,8 +151,9 @@ def _value_text(option: Option, watch: Watch) -> str:
         return "unset"
     if value == 0 and option.zero:
         return option.zero
-    shown = ("on" if value else "off") if isinstance(value, bool) else value
-    text = f"{shown:g}" if isinstance(shown, float | int) else shown
+    if isinstance(value, bool):
+        value = "on" if value else "off"
+    text = f"{value:g}" if isinstance(value, float | int) else value
     return f"{text} {option.unit}".rstrip()
 
 
@@ -209,9 +210,9 @@ def configured_live(desk: SweepDesk, store: Store | None) -> Configured:
 
     def apply(watch: Watch) -> None:
         desk.watch = watch
-        wanted = Thresholds(watch.thresholds, watch.node_thresholds)
-        if store is not None and store.thresholds != wanted:
-            store.set_thresholds(wanted)
+        thresholds = Thresholds(watch.thresholds, watch.node_thresholds)
+        if store is not None and store.thresholds != thresholds:
+            store.set_thresholds(thresholds)
 
     return Configured(desk.watch, apply, desk.env)
 
@@ -236,13 +237,13 @@ def menu_screen(app: App[None], host: Host, configured: Configured, place: str =
 
 def replay_menu_screen(app: App[None], host: Host, speed: Callable[[], int], place: str = "") -> MenuScreen:
     """Return the menu of a recording: what changes its picture, and the `speed` at which it is played."""
-    shown = host.overview.key_names
+    keys = host.overview.key_names
     play = Setting(
         "speed",
         lambda: f"{speed()} ×",
         lambda step: host.action_interval(step or 1),
         "How many recorded seconds one second of playing shows.",
-        f"{shown['slower']} {shown['faster']}",
+        f"{keys['slower']} {keys['faster']}",
     )
     board = [setting for setting in _board_settings(app, host) if setting.name != _PICTURE_NAME]
     program = [setting for setting in _program_settings(host) if setting.name == LOW_BANDWIDTH.name]
@@ -276,14 +277,14 @@ def pages(app: App[None], host: Host, configured: Configured) -> dict[str, Seque
 
 def _board_settings(app: App[None], host: Host) -> list[Setting]:
     overview = host.overview
-    shown = overview.key_names
+    keys = overview.key_names
 
     def box(name: str) -> Setting:
         def value() -> str:
             return "shown" if getattr(overview.view.boxes, name) else "hidden"
 
         words, key, about = _BOXES[name]
-        return Setting(f"box: {words}", value, lambda _: overview.action_box(name), about, shown[key])
+        return Setting(f"box: {words}", value, lambda _: overview.action_box(name), about, keys[key])
 
     def ask_filter(_: int) -> None:
         if isinstance(app.screen, MenuScreen):
@@ -294,9 +295,9 @@ def _board_settings(app: App[None], host: Host) -> list[Setting]:
         return "past" if overview.frozen else "live"
 
     return [
-        _view_setting(overview, "view", "preset", list(Preset), _VIEW_HELP, shown["view"]),
-        _view_setting(overview, "sorted by", "sort", list(Sort), _SORT, shown["sort"]),
-        Setting("filter", lambda: overview.view.filter or "none", ask_filter, _FILTER, shown["filter"]),
+        _view_setting(overview, "view", "preset", list(Preset), _VIEW_HELP, keys["view"]),
+        _view_setting(overview, "sorted by", "sort", list(Sort), _SORT, keys["sort"]),
+        Setting("filter", lambda: overview.view.filter or "none", ask_filter, _FILTER, keys["filter"]),
         _view_setting(overview, "graphs", "graphs", list(GraphStyle), _GRAPHS),
         _view_setting(overview, "seconds of the graphs", "window_s", WINDOWS_S, _WINDOW),
         _view_setting(overview, "columns of the list", "columns", list(ColumnOrder), _COLUMNS),
@@ -306,10 +307,10 @@ def _board_settings(app: App[None], host: Host) -> list[Setting]:
             lambda: app.theme,
             lambda step: host.action_next_theme(step or 1),
             THEME.help,
-            shown["theme"],
+            keys["theme"],
             file_name="theme",
         ),
-        Setting(_PICTURE_NAME, picture, lambda _: overview.action_freeze(), _PICTURE, shown["freeze"]),
+        Setting(_PICTURE_NAME, picture, lambda _: overview.action_freeze(), _PICTURE, keys["freeze"]),
     ]
 
 
@@ -319,9 +320,9 @@ def _view_setting(
     """Return the setting of a field of the view; one that has a `key` shows all panels, as its key does."""
 
     def change(step: int) -> None:
-        at = choices.index(getattr(overview.view, field)) + (step or 1)
+        choice_index = choices.index(getattr(overview.view, field)) + (step or 1)
         overview.zoomed = None if key else overview.zoomed
-        overview.show_as(replace(overview.view, **{field: choices[at % len(choices)]}))  # type: ignore[arg-type]  # of the field's type
+        overview.show_as(replace(overview.view, **{field: choices[choice_index % len(choices)]}))  # type: ignore[arg-type]  # of the field's type
 
     file_name = next((shown_place(option) for option in VIEW if option.name == name), "")
     return Setting(name, lambda: str(getattr(overview.view, field)), change, about, key, file_name=file_name)
@@ -329,7 +330,7 @@ def _view_setting(
 
 def _program_settings(host: Host) -> list[Setting]:
     cadence = host.cadence
-    shown = host.overview.key_names
+    keys = host.overview.key_names
 
     def interval(step: int) -> None:
         host.action_interval(step) if step else host.action_next_interval()
@@ -340,7 +341,7 @@ def _program_settings(host: Host) -> list[Setting]:
             lambda: f"{cadence.asked_s:g} s",
             interval,
             INTERVAL.help,
-            f"{shown['slower']} {shown['faster']}",
+            f"{keys['slower']} {keys['faster']}",
             file_name="interval_s",
         ),
         Setting(
@@ -357,9 +358,9 @@ def _new_file_setting(app: App[None], host: Host, configured: Configured) -> Set
     """Return the line that writes a new configuration file; in the file are the targets on the screen."""
 
     def write(_: int) -> None:
-        shown = host.overview.shown
-        if shown is not None:
-            app.notify(configured.write_found(host.targets(), shown), markup=False)
+        snapshot = host.overview.shown
+        if snapshot is not None:
+            app.notify(configured.write_found(host.targets(), snapshot), markup=False)
 
     def value() -> str:
         return "exists" if configured.path is not None and configured.path.exists() else "none"

@@ -36,17 +36,13 @@ def recall(path: Path) -> View:
         return View()
     if not isinstance(data, dict):
         return View()
-    boxes = data.get("boxes")
-    chosen = {
-        name: value
-        for name, value in (boxes.items() if isinstance(boxes, dict) else ())
-        if name in asdict(Boxes()) and isinstance(value, bool)
-    }
-    kept = Boxes(**chosen)
-    all_hidden = not any(asdict(kept).values())
+    stored = data.get("boxes")
+    stored = stored if isinstance(stored, dict) else {}
+    boxes = Boxes(**{name: stored[name] for name in asdict(Boxes()) if isinstance(stored.get(name), bool)})
+    all_hidden = not any(asdict(boxes).values())
     return View(
         preset=_enum_member(Preset, data.get("preset"), Preset.WATCH),
-        boxes=Boxes() if all_hidden else kept,
+        boxes=Boxes() if all_hidden else boxes,
         sort=_enum_member(Sort, data.get("sort"), Sort.CONFIG),
         processes=ProcessOrder(_enum_member(ProcessSort, data.get("process_sort"), ProcessSort.GPU)),
         graphs=_enum_member(GraphStyle, data.get("graphs"), GraphStyle.BRAILLE),
@@ -73,11 +69,11 @@ def settings_of(view: View, saved: ViewSettings) -> ViewSettings:
     """
     default = View()
     now = ViewSettings(view.graphs.value, view.window_s, view.columns.value)
-    usual = ViewSettings(default.graphs.value, default.window_s, default.columns.value)
+    defaults = ViewSettings(default.graphs.value, default.window_s, default.columns.value)
     return ViewSettings(
-        graphs=None if saved.graphs is None and now.graphs == usual.graphs else now.graphs,
-        window_s=None if saved.window_s is None and now.window_s == usual.window_s else now.window_s,
-        columns=None if saved.columns is None and now.columns == usual.columns else now.columns,
+        graphs=None if saved.graphs is None and now.graphs == defaults.graphs else now.graphs,
+        window_s=None if saved.window_s is None and now.window_s == defaults.window_s else now.window_s,
+        columns=None if saved.columns is None and now.columns == defaults.columns else now.columns,
         wall_from=saved.wall_from,
     )
 

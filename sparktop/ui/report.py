@@ -64,7 +64,7 @@ def _text_in_pieces(match: re.Match[str]) -> str:
     Spaces between the runs are left out. A viewer whose font lacks drawing characters takes them from another
     font, with another width. As each run has its own position, the text beside them does not move.
     """
-    style, x, y, length, rest, content = match.groups()
+    style, x, y, length, attributes, content = match.groups()
     text = html.unescape(content).replace("\xa0", " ")
     if not text.isprintable() or not is_narrow(text):
         return match.group()
@@ -74,11 +74,11 @@ def _text_in_pieces(match: re.Match[str]) -> str:
         part = run.group().strip(" ")
         if not part:
             continue
-        at = run.start() + run.group().index(part)
+        offset = run.start() + run.group().index(part)
         shown = html.escape(part).replace(" ", "&#160;")
         pieces.append(
-            f'<text class="{style}" x="{float(x) + at * cell:g}" y="{y}" '
-            f'textLength="{len(part) * cell:g}"{rest}>{shown}</text>'
+            f'<text class="{style}" x="{float(x) + offset * cell:g}" y="{y}" '
+            f'textLength="{len(part) * cell:g}"{attributes}>{shown}</text>'
         )
     return "".join(pieces)
 
@@ -95,29 +95,29 @@ def screen_svg(app: App[Any]) -> str:
     return svg.replace(f"{names[0]}-", "terminal-") if names else svg
 
 
-async def save_moment(read: Callable[[], Moment], shown: Snapshot, targets: Sequence[Target]) -> str:
+async def save_moment(read: Callable[[], Moment], snapshot: Snapshot, targets: Sequence[Target]) -> str:
     """Write the moment that `read` returns into the current folder; return a message for the user.
 
-    It is written as HTML and Markdown, and the snapshot `shown` as JSON. `targets` are what was watched.
+    It is written as HTML and Markdown, and the snapshot `snapshot` as JSON. `targets` are what was watched.
     """
     try:
-        paths = await asyncio.to_thread(_moment_files, read, shown, targets)
+        paths = await asyncio.to_thread(_moment_files, read, snapshot, targets)
     except (SparktopError, OSError) as error:
         return f"not saved: {clean(error)}"
     return _saved(paths)
 
 
-def _moment_files(read: Callable[[], Moment], shown: Snapshot, targets: Sequence[Target]) -> list[Path]:
+def _moment_files(read: Callable[[], Moment], snapshot: Snapshot, targets: Sequence[Target]) -> list[Path]:
     # Late: the first picture needs no report.
     from sparktop.moments.report import moment_report
     from sparktop.report.json_snapshot import to_json
 
     moment = read()
-    texts = {form: moment_report(moment, form, targets=targets) for form in ("html", "md")}
-    texts["json"] = json.dumps(to_json(shown), indent=1, allow_nan=False) + "\n"
+    texts = {extension: moment_report(moment, extension, targets=targets) for extension in ("html", "md")}
+    texts["json"] = json.dumps(to_json(snapshot), indent=1, allow_nan=False) + "\n"
     paths = []
-    for form, text in texts.items():
-        paths.append(Path(f"sparktop-{shown.taken_at.astimezone():%Y%m%d-%H%M%S}.{form}"))
+    for extension, text in texts.items():
+        paths.append(Path(f"sparktop-{snapshot.taken_at.astimezone():%Y%m%d-%H%M%S}.{extension}"))
         write_whole(paths[-1], text, SHARED)
     return paths
 
@@ -130,11 +130,11 @@ async def save_report(source: SweepSource, beside: Sequence[Series] = ()) -> str
     from sparktop.sweep.formats.written import save_reports  # late: the first picture needs no report
     from sparktop.sweep.view.result import StoredSource
 
-    shown = source.shown if isinstance(source, StoredSource) else source.result
-    if shown is None:
+    result = source.shown if isinstance(source, StoredSource) else source.result
+    if result is None:
         return "no level is done: there is nothing to report"
     try:
-        paths = await asyncio.to_thread(save_reports, shown, beside, Path(), datetime.now(UTC))
+        paths = await asyncio.to_thread(save_reports, result, beside, Path(), datetime.now(UTC))
     except OSError as error:
         return f"not saved: {clean(error)}"
     return _saved(paths)

@@ -69,12 +69,14 @@ class Rewind:
     def picture(self) -> Picture | None:
         """Return the past picture to show now; None for the present."""
         if self._playing_from is not None and self._present is not None:
-            began, at = self._playing_from
-            wanted = at + self._clock() - began
-            if wanted >= self._present[0].at - _AT_PRESENT_S:
+            clock_at, played_from = self._playing_from
+            wanted_at = played_from + self._clock() - clock_at
+            if wanted_at >= self._present[0].at - _AT_PRESENT_S:
                 self.to_end()
-            elif (due := self.past.at(wanted + _JITTER_S)) is not None and self._shown is not None:
-                self._shown = max(due, self._shown, key=lambda picture: picture.at)
+            elif self._shown is not None:
+                due = self.past.at(wanted_at + _JITTER_S)
+                if due is not None and due.at > self._shown.at:
+                    self._shown = due
         return self._shown
 
     def word(self) -> str:

@@ -127,13 +127,13 @@ class ReplayApp(SparktopApp):
         frames = self.replay.recording.frames
         return [target for frame in (frames[0], frames[-1]) for target in frame.head.targets.values()]
 
-    def reader(self, shown: Snapshot) -> Callable[[], Moment]:
+    def reader(self, snapshot: Snapshot) -> Callable[[], Moment]:
         """Return a function that reads the minutes before the snapshot on screen from the recording again.
 
         While a jump is being filled, the kept snapshots have gaps.
         """
         self.notify("reading the minutes before this moment", markup=False)
-        return self._read_again(None, shown.taken_at)
+        return self._read_again(None, snapshot.taken_at)
 
     def around(self, at: datetime) -> Callable[[], Moment | None]:
         """Return a function that reads the minutes around a moment from the recording again."""

@@ -228,8 +228,8 @@ class SweepDesk:
         except UsageError as error:
             self.say(f"capacity: {error}", Severity.WARNING)
             return
-        shown = self._host.overview.shown
-        views = () if shown is None else shown.backends
+        snapshot = self._host.overview.shown
+        views = () if snapshot is None else snapshot.backends
         contexts = {
             view.name: view.max_model_len
             for view in views
@@ -251,17 +251,17 @@ class SweepDesk:
 
             return make_plan(preset, targets, guard=self.watch.guard)
 
-        def on_plan(made: Plan | UsageError) -> None:
-            if isinstance(made, UsageError):
-                self.say(f"preset {preset.name}: {made}", Severity.WARNING)
+        def on_plan(plan: Plan | UsageError) -> None:
+            if isinstance(plan, UsageError):
+                self.say(f"preset {preset.name}: {plan}", Severity.WARNING)
             else:
-                self.announce(made)
+                self.announce(plan)
 
-        def on_read(made: Plan | UsageError) -> None:
+        def on_read(plan: Plan | UsageError) -> None:
             self._reading = None
             # Another sweep may have begun meanwhile.
-            if isinstance(made, UsageError) or self.targets(preset.targets, selected) is not None:
-                on_plan(made)
+            if isinstance(plan, UsageError) or self.targets(preset.targets, selected) is not None:
+                on_plan(plan)
 
         if preset.trace is not None:
             self._reading = preset.name
@@ -277,10 +277,12 @@ class SweepDesk:
     def targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
         """Return the targets in `wanted`, else the selected panel's; None, after a warning, if unusable."""
         chosen = self._targets_to_load(wanted, selected)
-        names = [target.name for target in chosen or ()]
-        if not wanted and (problem := self._why_not_all(self._watched_targets(), names, selected)):
-            self.say(problem, Severity.WARNING)
-            return None
+        if not wanted:
+            names = [target.name for target in chosen or ()]
+            problem = self._why_not_all(self._watched_targets(), names, selected)
+            if problem:
+                self.say(problem, Severity.WARNING)
+                return None
         return chosen
 
     def _why_not_all(
@@ -292,7 +294,9 @@ class SweepDesk:
         kind = "" if selected is None else selected.kind
         return why_too_many(targets, names, kind=kind, shown=self._host.overview.left_by_filter)
 
-    def _targets_to_load(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
+    def _targets_to_load(
+        self, wanted_names: Sequence[str], selected: PanelKey | None
+    ) -> list[SweepTarget] | None:
         """Return what `targets` does, however many there are."""
         sweeping = self._session()
         if sweeping is None:
@@ -301,15 +305,15 @@ class SweepDesk:
             self.say("a sweep runs already: x twice stops it", Severity.WARNING)
             return None
         targets = self._watched_targets()
-        names = self._names_to_load(targets, wanted, selected)
+        names = self._names_to_load(targets, wanted_names, selected)
         by_name = {target.name: target for target in targets}
         missing = [name for name in names if name not in by_name]
         if missing:
             self.say(f"nothing of that name is watched: {', '.join(missing)}", Severity.WARNING)
             return None
         if not names:
-            why = "the filter leaves no server" if targets else "no server or router is watched yet"
-            self.say(f"nothing to sweep: {why}", Severity.WARNING)
+            reason = "the filter leaves no server" if targets else "no server or router is watched yet"
+            self.say(f"nothing to sweep: {reason}", Severity.WARNING)
             return None
         return [by_name[name] for name in names]
 
@@ -320,19 +324,22 @@ class SweepDesk:
         return () if snapshot is None else watched_targets(self.watch, snapshot)
 
     def _names_to_load(
-        self, targets: Sequence[SweepTarget], wanted: Sequence[str], selected: PanelKey | None
+        self, targets: Sequence[SweepTarget], wanted_names: Sequence[str], selected: PanelKey | None
     ) -> tuple[str, ...]:
-        """Return `wanted`, or if it is empty, the names of the targets to load for the selected panel."""
+        """Return `wanted_names` or, if it is empty, the names of the targets of the selected panel."""
         from sparktop.sweep.plan.watched_targets import chosen_names
 
         names = {target.name for target in targets}
-        if wanted:
-            return tuple(wanted)
+        if wanted_names:
+            return tuple(wanted_names)
         key = selected or PanelKey("", "")
         if key.kind == "sweep" and self._names and names.issuperset(self._names):
             return self._names
-        snapshot, shown = self._snapshot(), self._host.overview.left_by_filter
-        return () if snapshot is None else chosen_names(targets, snapshot, key.kind, key.name, shown=shown)
+        snapshot = self._snapshot()
+        if snapshot is None:
+            return ()
+        visible_names = self._host.overview.left_by_filter
+        return chosen_names(targets, snapshot, key.kind, key.name, shown=visible_names)
 
     def _snapshot(self) -> Snapshot | None:
         return self._host.overview.shown or (None if self._store is None else self._store.snapshot())
@@ -395,14 +402,16 @@ class SweepDesk:
         stored = [] if folder is None else await asyncio.to_thread(stored_sweeps, folder, _EARLIER)
         earlier = [sweep.result for sweep in stored if sweep.result is not None]
         targets, presets, guard = self._watched_targets(), self.presets(), self.watch.guard
-        meant = self._names_to_load(targets, (), selected)
-        meant = () if self._why_not_all(targets, meant, selected) else meant  # the user chooses some
-        draft = (self._choice and recall(self._choice)) or draft_of(presets[DEFAULT], meant, guard)
+        names_to_load = self._names_to_load(targets, (), selected)
+        if self._why_not_all(targets, names_to_load, selected):
+            names_to_load = ()  # the user chooses some
+        draft = (self._choice and recall(self._choice)) or draft_of(presets[DEFAULT], names_to_load, guard)
         draft = without_missing(draft, presets, {target.name for target in targets})
-        draft = draft if draft.targets else replace(draft, targets=meant)
+        draft = draft if draft.targets else replace(draft, targets=names_to_load)
 
         def keep(draft: Draft) -> None:
-            if self._choice is not None and (problem := remember(self._choice, draft)):
+            problem = remember(self._choice, draft) if self._choice is not None else None
+            if problem:
                 self.say(f"the choice is not remembered: {clean(problem)}", Severity.WARNING)
 
         def on_draft(draft: Draft | None) -> None:
@@ -483,9 +492,9 @@ class SweepDesk:
             return False
         from sparktop.ui.screens.dialogs import QuitScreen
 
-        why = "the program was left"
+        reason = "the program was left"
         if not isinstance(self._app.screen, QuitScreen):
-            self._app.push_screen(QuitScreen(), lambda yes: self._leave(why, 0) if yes else None)
+            self._app.push_screen(QuitScreen(), lambda yes: self._leave(reason, 0) if yes else None)
         return True
 
     def handle_signals(self) -> None:
@@ -501,23 +510,23 @@ class SweepDesk:
         """Stop the load at once, save and quit, because the terminal has disappeared without a signal."""
         self._leave(_SIGNALS[signal.SIGHUP], 128 + signal.SIGHUP)
 
-    def _leave(self, why: str, code: int) -> None:
+    def _leave(self, reason: str, code: int) -> None:
         self._host.end_in_time(code)
         for descriptor in (1, 2):
             # Writing to a terminal that is gone would fail again and again on the way out.
             if code and not os.isatty(descriptor):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         if self._leaving is None:
-            self._leaving = asyncio.get_running_loop().create_task(self._finish_and_exit(why, code))
+            self._leaving = asyncio.get_running_loop().create_task(self._finish_and_exit(reason, code))
 
-    async def _finish_and_exit(self, why: str, code: int) -> None:
-        await self.finish(why)
+    async def _finish_and_exit(self, reason: str, code: int) -> None:
+        await self.finish(reason)
         self._app.exit(return_code=code)
 
-    async def finish(self, why: str) -> None:
-        """End a running sweep for the reason `why`, and wait until its result is saved."""
+    async def finish(self, reason: str) -> None:
+        """End a running sweep for the reason `reason`, and wait until its result is saved."""
         if self.sweeping is not None:
-            await self.sweeping.finish(why)
+            await self.sweeping.finish(reason)
 
     def say(self, message: str, severity: Severity = Severity.INFO) -> None:
         """Show `message` to the user for some seconds."""

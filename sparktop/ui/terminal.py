@@ -220,7 +220,8 @@ class TerminalDriver(LinuxDriver):
                     text = decode(os.read(self.fileno, _READ_BYTES))
                     if not text:  # a terminal at its end is readable for ever
                         self.exit_event.wait(ESCAPE_DELAY)
-                    for message in parser.feed(text) if text else ():
+                    messages = parser.feed(text) if text else ()
+                    for message in messages:
                         self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)

@@ -89,7 +89,8 @@ class CanvasScreen(BaseScreen[None]):
             return
         rows = self._rows(width, height - self.footer_rows)
         footer = self._key_row.draw(self._footer(), width, self.key_table)
-        self.canvas.show([*rows, footer][:height])
+        rows = [*rows, footer]
+        self.canvas.show(rows[:height])
 
     async def on_canvas_pointed(self, message: Canvas.Pointed) -> None:
         """Run the action of a clicked key; pass other clicks above the footer to `_point`."""
@@ -102,7 +103,7 @@ class CanvasScreen(BaseScreen[None]):
 
     def _action_at(self, x: int, y: int) -> str | None:
         """Return the action of the key that is drawn at column `x` and row `y`; None without one."""
-        actions = {**{key.shown: key.action for key in self.key_table}, **self.footer_actions}
+        actions = {key.shown: key.action for key in self.key_table} | dict(self.footer_actions)
         return actions.get(clicked_key(self.canvas.rows, self._key_row.spots, x, y))
 
     def on_key(self, event: events.Key) -> None:

@@ -222,9 +222,9 @@ class HelpScreen(Dialog[None]):
         )
         sections: list[Section] = []
         for title, entries in (*self.sections(self._keys), *options):
-            whole = _contains(title, words)
-            kept = [entry for entry in entries if whole or _contains(f"{entry[0]} {entry[1]}", words)]
-            sections += [(title, kept)] if kept else []
+            is_title_hit = _contains(title, words)
+            hits = [entry for entry in entries if is_title_hit or _contains(f"{entry[0]} {entry[1]}", words)]
+            sections += [(title, hits)] if hits else []
         return sections
 
     def action_turn(self, step: int) -> None:

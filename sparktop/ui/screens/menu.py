@@ -62,17 +62,17 @@ class Tabs(Static):
         """Draw the titles, with their digits as keys; the chosen one is marked."""
         text = Text()
         for index, title in enumerate(self._titles):
-            here = index == chosen
-            text.append(f"{'▸' if here else ' '}{index + 1} ", styles["key"])
-            text.append(title, styles["title" if here else "muted"])
+            is_chosen = index == chosen
+            text.append(f"{'▸' if is_chosen else ' '}{index + 1} ", styles["key"])
+            text.append(title, styles["title" if is_chosen else "muted"])
         self.update(text)
 
     def on_click(self, event: events.Click) -> None:
         """Choose the page whose title was clicked."""
-        at = 0
+        end_cell = 0
         for index, title in enumerate(self._titles):
-            at += cell_width(title) + 3
-            if event.x < at:
+            end_cell += cell_width(title) + 3
+            if event.x < end_cell:
                 self._choose(index)
                 return
 

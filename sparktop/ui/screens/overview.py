@@ -188,23 +188,23 @@ class OverviewScreen(CanvasScreen):
         snapshot = self.shown
         if snapshot is None:
             return []
-        shown, bar = snapshot, self._bar_rows(width)
+        snapshot_shown, bar = snapshot, self._bar_rows(width)
         self._room = room = height - HEADER - len(bar)
-        self._is_wall = is_wall(shown, width, room, self.view)
-        if self._orders is None and (self._is_wall or shown.fleets):
+        self._is_wall = is_wall(snapshot_shown, width, room, self.view)
+        if self._orders is None and (self._is_wall or snapshot_shown.fleets):
             from sparktop.panels.board.wall import WallOrders  # late: most boards have no wall
 
             self._orders = WallOrders()
         # A wall counts what its filter hides, and has an order of its own.
         if not self._is_wall:
-            snapshot = self._arrangement.of(shown, self.view, self.selected)
+            snapshot = self._arrangement.of(snapshot_shown, self.view, self.selected)
         if self.zoomed == _HAPPENED and not self.frozen:
             self.zoomed = _EVENTS
         zoomed = self._zoomed_panel(snapshot)
         band = self._band if self.zoomed is None else None  # the header still shows a sweep's progress
         scene = Scene(
             # A zoomed panel names others, such as a backend's nodes, which the filter must not hide.
-            snapshot if zoomed is None else shown,
+            snapshot if zoomed is None else snapshot_shown,
             width,
             room,
             self.view,
@@ -227,7 +227,7 @@ class OverviewScreen(CanvasScreen):
         self._report_processes(scene.process_tables(self._scroll, self._scroll + room))
         board = flatten(self._drawn, width, self._board_height)[self._scroll : self._scroll + room]
         header = header_row(
-            shown,
+            snapshot_shown,
             width,
             moment=self.timeline.word() if self.frozen else None,
             notice=self.notice,
@@ -279,9 +279,10 @@ class OverviewScreen(CanvasScreen):
             if key.footer and key.name not in absent and self._is_useful(key.name)
         ]
         unseen = keys_to_unseen(table, self.view, self.shown) if self.zoomed is None else []
-        first = [*unseen, *self._time_keys(), *self._sweep_keys(), *self._group_keys(), *self._wall_keys()]
-        named = {shown for shown, _ in first}
-        keys = [*first, *(pair for pair in keys if pair[0] not in named)]
+        page_keys = [*unseen, *self._time_keys(), *self._sweep_keys(), *self._group_keys()]
+        page_keys += self._wall_keys()
+        listed = {shown for shown, _ in page_keys}
+        keys = [*page_keys, *(pair for pair in keys if pair[0] not in listed)]
         if self.acts_on_processes and self.view.processes.filter:
             keys = [("esc", f"drops filter: {clean(self.view.processes.filter, 20)}"), *keys]
         elif self.view.filter and (self.zoomed is None or self._has_selectable_lines):
@@ -371,8 +372,8 @@ class OverviewScreen(CanvasScreen):
             return
         elif self._drawn:
             backends = (panel.key for panel in self._drawn if panel.key.kind == "backend")
-            named = self.in_header("backend") or self.in_header("node")
-            first = named or next(backends, self._drawn[0].key)
+            first_key = self.in_header("backend") or self.in_header("node")
+            first = first_key or next(backends, self._drawn[0].key)
             chosen = self.selected or first
             if chosen.kind == "empty":  # alone it looks like the board
                 return
@@ -457,12 +458,10 @@ class OverviewScreen(CanvasScreen):
 
         at, moment = self._happened or (None, None)
         if at is None or moment is None or isinstance(moment, str):
-            said = moment if isinstance(moment, str) else "reading the minutes around this moment"
+            text = moment if isinstance(moment, str) else "reading the minutes around this moment"
             if self._reading_since is not None:  # a long recording takes many seconds
-                said = (
-                    f"reading the minutes around this moment: {time.monotonic() - self._reading_since:.0f} s"
-                )
-            return happened_frame([[(f" {said}", "muted")]], width, height)
+                text = f"{text}: {time.monotonic() - self._reading_since:.0f} s"
+            return happened_frame([[(f" {text}", "muted")]], width, height)
         return happened_screen(moment, at, width, height)
 
     def _read_happened(self) -> None:
@@ -504,12 +503,12 @@ class OverviewScreen(CanvasScreen):
         if self.shown is None:
             return None
         views = self.shown.nodes if kind == "node" else self.shown.backends
-        said = verdict(self.shown)
+        worst = verdict(self.shown)
         # A server is often named as its machine: the id of the alert says which of both is meant.
-        about = said.about.partition(":")[0]
-        meant = about == kind or about not in {"node", "backend"}
-        is_shown = said.subject in {view.name for view in views}
-        return PanelKey(kind, said.subject) if meant and is_shown else None
+        about = worst.about.partition(":")[0]
+        is_about_kind = about == kind or about not in {"node", "backend"}
+        is_shown = worst.subject in {view.name for view in views}
+        return PanelKey(kind, worst.subject) if is_about_kind and is_shown else None
 
     def _action_at(self, x: int, y: int) -> str | None:
         """Return the action of a clicked key; the panel in whose frame it stands is selected."""
@@ -627,8 +626,8 @@ class OverviewScreen(CanvasScreen):
         """
         keys = self._selectable
         if self._has_selectable_lines and keys:
-            at = keys.index(self.selected) if self.selected in keys else 0
-            self._select(keys[max(0, min(len(keys) - 1, at + screens * max(1, self._room - _HEAD)))])
+            index = keys.index(self.selected) if self.selected in keys else 0
+            self._select(keys[max(0, min(len(keys) - 1, index + screens * max(1, self._room - _HEAD)))])
             return
         rows, before = screens * max(1, self._room - 2), (self._scroll, self._first_row)
         if self.zoomed is not None and self.zoomed.kind == "processes":
@@ -650,8 +649,8 @@ class OverviewScreen(CanvasScreen):
         )
         if len(kinds) > 1:
             kind = "" if self.selected is None else self.selected.kind
-            at = (kinds.index(kind) + step) % len(kinds) if kind in kinds else 0
-            self._select(next(key for key in self._selectable if key.kind == kinds[at]))
+            index = (kinds.index(kind) + step) % len(kinds) if kind in kinds else 0
+            self._select(next(key for key in self._selectable if key.kind == kinds[index]))
         elif self.zoomed is not None and self._is_group_alone and self.zoomed.name in groups:
             name = groups[(groups.index(self.zoomed.name) + step) % len(groups)]
             self.zoomed = PanelKey(self.zoomed.kind, name)
@@ -695,12 +694,13 @@ class OverviewScreen(CanvasScreen):
             self._say_how_to_stop()
         elif self.zoomed is None and is_sweep and self._open_sweep():
             return
-        elif self._is_group_alone and (group := self._slowly_sampled_group()) is not None:
-            self.notify(
-                self.look_closer(group) if self.look_closer else "nothing is polled here", markup=False
-            )
         elif self._is_group_alone:
-            self.action_why()
+            group = self._slowly_sampled_group()
+            if group is None:
+                self.action_why()
+            else:
+                message = self.look_closer(group) if self.look_closer else "nothing is polled here"
+                self.notify(message, markup=False)
         else:
             self.action_zoom()
 
@@ -1104,9 +1104,9 @@ class OverviewScreen(CanvasScreen):
         During a countdown, return True without showing anything. Return False if there is no sweep or if
         another panel is selected.
         """
-        meant = self._band is not None and self.selected in {None, SWEEP}
-        if not meant or self._countdown:
-            return meant
+        is_selected = self._band is not None and self.selected in {None, SWEEP}
+        if not is_selected or self._countdown:
+            return is_selected
         self.desk.open_sweep()
         return True
 

@@ -182,8 +182,8 @@ class SweepScreen(CanvasScreen):
             if name == "turn":
                 word = ("tab", "other run")
             elif name == "reference" and self.reference is not None:
-                shown = self.reference.name
-                word = (table[name].shown, f"published: {fit(shown, min(24, len(shown)))}")
+                reference = self.reference.name
+                word = (table[name].shown, f"published: {fit(reference, min(24, len(reference)))}")
             keys.append(word)
         return [*scroll_keys(self._scroll, self._height - self.room - self._scroll), *keys]
 
@@ -244,8 +244,8 @@ class SweepScreen(CanvasScreen):
             return
         runs = [timeline.run for timeline in self._evidence.timelines]
         if len(runs) > 1:
-            at = runs.index(self.run) if self.run in runs else len(runs) - 1
-            self.run = runs[(at + step) % len(runs)]
+            index = runs.index(self.run) if self.run in runs else len(runs) - 1
+            self.run = runs[(index + step) % len(runs)]
             self._paint()
 
     def action_curves(self) -> None:
@@ -285,8 +285,8 @@ class SweepScreen(CanvasScreen):
             self._say("no published table has figures for these curves")
             return
         names = [reference.name for reference in fitting]
-        at = names.index(self.reference.name) + 1 if self.reference and self.reference.name in names else 0
-        self.reference = fitting[at] if at < len(fitting) else None
+        index = names.index(self.reference.name) + 1 if self.reference and self.reference.name in names else 0
+        self.reference = fitting[index] if index < len(fitting) else None
         self._source.refer(() if self.reference is None else (self.reference,))
         if self.reference is not None:
             self._say(f"{self.reference.title}; {self.reference.source}")

@@ -78,10 +78,10 @@ class DifferenceScreen(CanvasScreen):
     def _compare_pair(self) -> None:
         """Compute the changes of the metrics for the selected pair of targets."""
         self._pairs = series_pairs(self._before, self._after)
-        first, second = self._pairs[self._at]
-        labels = (f"{first.name}, {self._titles[0]}", f"{second.name}, {self._titles[1]}")
-        self._shown = difference(first, second, labels=labels)
-        self._simulated = first.simulated or second.simulated
+        before, after = self._pairs[self._at]
+        labels = (f"{before.name}, {self._titles[0]}", f"{after.name}, {self._titles[1]}")
+        self._shown = difference(before, after, labels=labels)
+        self._simulated = before.simulated or after.simulated
 
     def _rows(self, width: int, height: int) -> list[Row]:
         self._scroll = max(0, min(self._scroll, len(difference_rows(self._shown, width)) - (height - 2)))
@@ -96,12 +96,12 @@ class DifferenceScreen(CanvasScreen):
 
     def action_swap(self) -> None:
         """Swap the results before and after; the pair of targets stays."""
-        first, second = self._pairs[self._at]
+        before, after = self._pairs[self._at]
         self._before, self._after = self._after, self._before
         self._titles = self._titles[::-1]
         # The same pair as before the swap, at whatever index it has now.
         pairs = series_pairs(self._before, self._after)
-        self._at = next((at for at, pair in enumerate(pairs) if pair[0] is second and pair[1] is first), 0)
+        self._at = next((at for at, pair in enumerate(pairs) if pair[0] is after and pair[1] is before), 0)
         self._compare_pair()
         self._paint()
 
@@ -350,13 +350,13 @@ class HistoryScreen(CanvasScreen):
 
     async def _point(self, x: int, y: int) -> None:
         """Move the cursor to the clicked row; if the cursor is there already, open the result."""
-        at = self._first + y - TOP
-        if not TOP <= y < TOP + self._results_in_sight or at >= len(self._found) or not x:
+        index = self._first + y - TOP
+        if not TOP <= y < TOP + self._results_in_sight or index >= len(self._found) or not x:
             return
-        if self._chosen == self._found[at].key:
+        if self._chosen == self._found[index].key:
             self.action_open()
             return
-        self._at, self._chosen = at, self._found[at].key
+        self._at, self._chosen = index, self._found[index].key
         self._say("")
 
     def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
@@ -525,9 +525,9 @@ class HistoryScreen(CanvasScreen):
         if self._asked is Asked.IMPORT and self._line.value == text:
             self._line.value = path
             self._line.cursor_position = len(path)
-            shown = "  ".join(clean(name, 40) for name in names[:_MOST_NAMES])
+            listed = "  ".join(clean(name, 40) for name in names[:_MOST_NAMES])
             more = len(names) - _MOST_NAMES
-            self._say(f"{shown}  and {more} more" if more > 0 else shown)
+            self._say(f"{listed}  and {more} more" if more > 0 else listed)
 
     def action_back(self) -> None:
         """Go back by one step.

@@ -301,10 +301,10 @@ class SweepEditor(Dialog[Draft]):
         self._made, self._problems = check_draft(draft, self._targets, find=self._traces.find, preset=preset)
         problems = self._problems
         changed = is_changed(draft, preset, self._guard)
-        shown = shown_fields(draft)
+        fields = shown_fields(draft)
         for name, field in self._fields.items():
             inside = field.inside
-            field.display = name == "preset" or name in shown
+            field.display = name == "preset" or name in fields
             if isinstance(inside, Choice):
                 inside.show(self._kind_word(name), ", changed" if name == "preset" and changed else "")
             elif fill:
@@ -327,10 +327,13 @@ class SweepEditor(Dialog[Draft]):
         cost = self.query_one("#cost", Static)
         cost.display = plan is not None
         if plan is not None:
-            snapshot, known = self._snapshot, self._known
-            expected = forecast(plan, known) if snapshot is None else plan_forecast(plan, snapshot, known)
-            sent, tokens, time = pieces(expected)
-            load = f"{sent} · {tokens}" if plan.conversations is None else requests_words(plan)
+            snapshot, known_results = self._snapshot, self._known
+            if snapshot is None:
+                expected = forecast(plan, known_results)
+            else:
+                expected = plan_forecast(plan, snapshot, known_results)
+            requests, tokens, time = pieces(expected)
+            load = f"{requests} · {tokens}" if plan.conversations is None else requests_words(plan)
             cost.update(Text(f"{load}\n{time}"))
         self.query_one("#wrong", Problem).report(_why_not_startable(problems) if problems else None)
 
