@@ -70,11 +70,11 @@ def first_model(document: object) -> tuple[str | None, int | None]:
     A value that the response does not report is None.
     """
     models = field(document, "data")
-    first = models[0] if isinstance(models, list) and models else None
-    name = field(first, "id")
+    model = models[0] if isinstance(models, list) and models else None
+    name = field(model, "id")
     if not isinstance(name, str):
         return None, None
-    return words(name), count(field(first, "max_model_len"))
+    return words(name), count(field(model, "max_model_len"))
 
 
 def listed_models(document: object) -> tuple[str, ...] | None:

@@ -227,7 +227,7 @@ def _any_of(names: Iterable[bytes]) -> bytes:
     for name in sorted(names):
         by_letter.setdefault(name[:1], []).append(name[1:])
     ends_here = by_letter.pop(b"", None)
-    branches = [re.escape(letter) + _any_of(rest) for letter, rest in by_letter.items()]
+    branches = [re.escape(letter) + _any_of(endings) for letter, endings in by_letter.items()]
     if not branches:
         return b""
     pattern = branches[0] if len(branches) == 1 else b"(?:" + b"|".join(branches) + b")"

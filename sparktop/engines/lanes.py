@@ -141,8 +141,8 @@ def positive_number(text: str | None) -> float | None:
     return value if 0 < value < math.inf else None
 
 
-def lane_label(page: Page, usual: str) -> str:
-    """Return the label that separates the lanes of a page: that of its servers, or `usual` of one server.
+def lane_label(page: Page, usual_label: str) -> str:
+    """Return the label that separates the lanes of a page: that of its servers; of one, `usual_label`.
 
     A page has several servers where one program writes the pages of many.
     """
@@ -153,7 +153,7 @@ def lane_label(page: Page, usual: str) -> str:
             return name
         if servers and name in REPLICA_LABELS:
             break
-    return usual
+    return usual_label
 
 
 def start_time(family: Family) -> float | None:
@@ -189,14 +189,14 @@ _Cell: TypeAlias = tuple[str, str, Callable[[Sequence[float]], object]]
 """(lane, field, function from the values of a page to the field's value)."""
 
 
-def names_of(fields: Fields, histograms: Histograms, *others: str) -> frozenset[str]:
-    """Return all metric names to read from a page: those in both tables, and those in `others`.
+def names_of(fields: Fields, histograms: Histograms, *other_names: str) -> frozenset[str]:
+    """Return all metric names to read from a page: those in both tables, and those in `other_names`.
 
     For a histogram, these are the names of its three metrics, which end in _bucket, _sum and _count.
     """
     parts = ("bucket", "sum", "count")
     return frozenset(
-        {*others}
+        {*other_names}
         | {name for _, names, _ in fields for name in names}
         | {f"{name}_{part}" for _, names in histograms for name in names for part in parts}
     )
@@ -359,8 +359,8 @@ class HistogramReader:
 
 def _values_getter(indices: Sequence[int]) -> Callable[[Sequence[float]], tuple[float, ...]]:
     """Return a function that returns the values with these indices as a tuple, also of a single one."""
-    first = indices[0]
-    return itemgetter(*indices) if len(indices) > 1 else lambda values: (values[first],)
+    start = indices[0]
+    return itemgetter(*indices) if len(indices) > 1 else lambda values: (values[start],)
 
 
 def _by_series(buckets: Places) -> dict[Labels, dict[float, int]] | None:
@@ -370,8 +370,8 @@ def _by_series(buckets: Places) -> dict[Labels, dict[float, int]] | None:
     """
     series: dict[Labels, dict[float, int]] = {}
     for labels, index in buckets.items():
-        others, bound = _kept_split(labels)
-        index_by_bound = series.setdefault(others, {})
+        other_labels, bound = _kept_split(labels)
+        index_by_bound = series.setdefault(other_labels, {})
         if not bound > -math.inf or bound in index_by_bound:
             return None
         index_by_bound[bound] = index
@@ -381,13 +381,13 @@ def _by_series(buckets: Places) -> dict[Labels, dict[float, int]] | None:
 def _split_bound(labels: Labels) -> tuple[Labels, float]:
     """Return (labels without `le`, bound in `le`); the bound is NaN if it is missing or not a number."""
     bound = math.nan
-    others = []
+    other_labels = []
     for label in labels:
         if label[0] == "le":
             bound = number(label[1])
         else:
-            others.append(label)
-    return tuple(others), bound
+            other_labels.append(label)
+    return tuple(other_labels), bound
 
 
 _kept_split = lru_cache(_KEPT_LABELS)(_split_bound)
@@ -395,9 +395,9 @@ _kept_split = lru_cache(_KEPT_LABELS)(_split_bound)
 
 def _is_cumulative(cumulative: Sequence[float]) -> bool:
     """Return whether the counts are cumulative: finite, at least 0, never falling (False for NaN)."""
-    following = iter(cumulative)
-    next(following)
-    return cumulative[0] >= 0 and cumulative[-1] < math.inf and all(map(le, cumulative, following))
+    next_counts = iter(cumulative)
+    next(next_counts)
+    return cumulative[0] >= 0 and cumulative[-1] < math.inf and all(map(le, cumulative, next_counts))
 
 
 # Reads metrics that only some servers report: moved KV caches, LoRA adapters, refusals, HTTP errors.
@@ -643,14 +643,16 @@ class ExtraReader:
         """Return (lane, field, key, function from the page's values) for each entry that is on the page."""
         plan: list[tuple[str, str, str, Callable[[Sequence[float]], Any]]] = []
         split = LanePage(page, lane_label=lane_label, model_label="", keep=keep)
-        first = min(lanes, key=lane_order, default=None)
-        for name in self._rows if first is not None else ():
+        if not lanes:
+            return plan
+        first_lane = min(lanes, key=lane_order)
+        for name in self._rows:
             if name in _HTTP and name in page:
                 counts = partial(_http_counts, status=_HTTP[name])
-                plan.append((first or "", "counts", "", bind_places(counts, page.places[name])))
+                plan.append((first_lane, "counts", "", bind_places(counts, page.places[name])))
             elif name in page:
                 plan += [
-                    (lane if lane in lanes else first or "", field, key, bind_places(combine, places))
+                    (lane if lane in lanes else first_lane, field, key, bind_places(combine, places))
                     for lane, places in split.lanes(name).items()
                     for field, key, combine in self._rows[name]
                 ]
@@ -705,9 +707,7 @@ def dynamo_role(families: Mapping[str, Family]) -> str | None:
     """
     if DYNAMO_IN_FLIGHT not in families:
         return None
-    components = {
-        text for labels in families[DYNAMO_IN_FLIGHT] if (text := label(labels, "dynamo_component"))
-    }
+    components = {label(labels, "dynamo_component") or "" for labels in families[DYNAMO_IN_FLIGHT]} - {""}
     if len(components) != 1:
         return None
     (component,) = components

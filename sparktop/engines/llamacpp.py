@@ -100,14 +100,14 @@ def sample_of(families: Page, at: float) -> EngineSample:
         lanes.setdefault("0", {})
     for fields in lanes.values():
         _set_derived_fields(fields)
-    made = [
+    generated = [
         LaneSample(lane, per_finished_request=True, **lanes[lane]) for lane in sorted(lanes, key=lane_order)
     ]
     loaded = [clean(model) for model, status in statuses.items() if status == LOADED]
     return EngineSample(
         at=at,
         engine="llamacpp",
-        lanes=tuple(made) or (_UNKNOWN_LANE if _AWAKE & {*statuses.values()} else _ASLEEP_LANE,),
+        lanes=tuple(generated) or (_UNKNOWN_LANE if _AWAKE & {*statuses.values()} else _ASLEEP_LANE,),
         models=tuple(sorted(loaded)) if statuses else page.model_names(),
         note=_router_note(statuses) if statuses else None,
         prefix_cache=PrefixCache(on=True) if _CACHED in families else None,
@@ -135,8 +135,8 @@ def _router_note(statuses: Mapping[str, str]) -> str:
     order = (LOADED, _LOADING, "sleeping", "unloaded")
     kinds = sorted({*statuses.values()}, key=lambda kind: (order.index(kind) if kind in order else 9, kind))
     numbers = [f"{sum(value == kind for value in statuses.values())} {clean(kind, 20)}" for kind in kinds]
-    said = ", ".join(numbers)
-    return f"models: {said}" if _AWAKE & {*kinds} else f"models: {said}; {NO_MODEL}"
+    numbers_text = ", ".join(numbers)
+    return f"models: {numbers_text}" if _AWAKE & {*kinds} else f"models: {numbers_text}; {NO_MODEL}"
 
 
 def is_server(props: object) -> bool:

@@ -27,13 +27,15 @@ def read(body: bytes, at: float) -> EngineSample:
         raise PageError(FailureKind.MALFORMED, "no list of loaded models: not Ollama")
     names = {words(model.get("name")) or words(model.get("model")) for model in loaded[:MAX_MODELS]}
     models = tuple(sorted(name for name in names if name))
-    held = f"{len(models)} model{'' if len(models) == 1 else 's'} loaded" if models else "no model is loaded"
+    loaded_text = "no model is loaded"
+    if models:
+        loaded_text = f"{len(models)} model{'' if len(models) == 1 else 's'} loaded"
     return EngineSample(
         at=at,
         engine="ollama",
         lanes=(LaneSample("0"),),
         models=models,
-        note=f"{held}; Ollama does not report how many requests run",
+        note=f"{loaded_text}; Ollama does not report how many requests run",
     )
 
 

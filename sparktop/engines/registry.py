@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -361,12 +361,13 @@ def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
             name = _ENGINE_OF_PREFIX[sample[2]]
             if name not in engines and _is_engines_metric(name, sample[2], sample[3]):
                 engines[name] = (sample[1] + sample[2]).decode()
-    others = engines.keys() - {"nim"}  # a NIM's names have no prefix either
-    if engine == "trtllm" and not others and _BARE_TRTLLM.search(padded):
+    engines_with_prefix = engines.keys() - {"nim"}  # a NIM's names have no prefix either
+    if engine == "trtllm" and not engines_with_prefix and _BARE_TRTLLM.search(padded):
         return (("trtllm", ""),)
     if "mindie" in engines or ("nim" in engines and engine != "nim" and not _OF_NIM.search(padded)):
         engines.pop("nim", None)
-    if _may_be_router(padded, engines) and (kind := router_kind(body)) is not None:
+    kind = router_kind(body) if _may_be_router(padded, engines) else None
+    if kind is not None:
         raise PageError(FailureKind.ROUTER, TITLES[kind])
     return tuple((name, engines[name]) for name in ENGINES if name in engines)
 
@@ -409,11 +410,11 @@ def _merge_samples(samples: Sequence[EngineSample]) -> EngineSample:
 
 def _fill_missing(lane: LaneSample, front: LaneSample) -> LaneSample:
     """Return a lane of an engine with those fields of its front that the engine does not report."""
-    missing = {
-        name: theirs
-        for name in LaneSample.__struct_fields__
-        if (theirs := getattr(front, name)) not in (None, {}) and getattr(lane, name) in (None, {})
-    }
+    missing: dict[str, Any] = {}
+    for name in LaneSample.__struct_fields__:
+        of_engine, of_front = getattr(lane, name), getattr(front, name)
+        if of_engine in (None, {}) and of_front not in (None, {}):
+            missing[name] = of_front
     if "generation_tokens" in missing:
         missing["per_finished_request"] = front.per_finished_request
     for part in ("counts", "gauges"):

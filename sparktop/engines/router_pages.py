@@ -140,11 +140,8 @@ def read_workers(body: bytes) -> RouterSample | None:
     listed = entries(document, "workers")
     if listed is None or (not listed and field(document, "total") != 0):
         return None
-    workers = {
-        name: entry
-        for entry in listed[:_MOST_DEPLOYMENTS]
-        if (name := words(field(entry, "url"), _ID_LIMIT)) is not None
-    }
+    named = {words(field(entry, "url"), _ID_LIMIT): entry for entry in listed[:_MOST_DEPLOYMENTS]}
+    workers = {name: entry for name, entry in named.items() if name is not None}
     if listed and not workers:
         return None
     reported = {name: _load_or_none(field(worker, "load")) for name, worker in workers.items()}
@@ -178,11 +175,12 @@ def read_running(body: bytes) -> RouterSample | None:
     listed = entries(parse(body), "running")
     if listed is None or any(words(field(entry, "model")) is None for entry in listed):
         return None
-    loaded = {
-        name: (words(field(entry, "state"), 20) or "loaded", words(field(entry, "proxy"), _ID_LIMIT))
-        for entry in listed[:_MOST_DEPLOYMENTS]
-        if (name := words(field(entry, "model"), _ID_LIMIT)) is not None
-    }
+    loaded: dict[str, tuple[str, str | None]] = {}
+    for entry in listed[:_MOST_DEPLOYMENTS]:
+        name = words(field(entry, "model"), _ID_LIMIT)
+        if name is not None:
+            state = words(field(entry, "state"), 20) or "loaded"
+            loaded[name] = state, words(field(entry, "proxy"), _ID_LIMIT)
     names = ", ".join(f"{name} ({state})" for name, (state, _) in loaded.items())
     return RouterSample(
         _UNDATED,
@@ -239,11 +237,8 @@ def _read_dynamo(families: Mapping[str, Family]) -> RouterSample:
 
 
 def _read_stack(families: Mapping[str, Family]) -> RouterSample:
-    running = {
-        server: value
-        for labels, value in families.get(_STACK_RUNNING, {}).items()
-        if (server := clean(label(labels, "server") or "", _ID_LIMIT)) and 0 <= value < math.inf
-    }
+    counts = _values_by_label(families.get(_STACK_RUNNING, {}), "server")
+    running = {server: count for server, count in counts.items() if 0 <= count < math.inf}
     servers = {**running, **_values_by_label(families.get(_STACK_HEALTHY, {}), "server")}
     deployments = tuple(Deployment(server, server) for server in list(servers)[:_MOST_DEPLOYMENTS])
     return RouterSample(
@@ -257,8 +252,8 @@ def _read_stack(families: Mapping[str, Family]) -> RouterSample:
 
 
 def _read_epp(families: Mapping[str, Family]) -> RouterSample:
-    first = partial(_first_family, families, _EPP)
-    endpoints = first(*_EPP_ENDPOINTS)
+    family_of = partial(_first_family, families, _EPP)
+    endpoints = family_of(*_EPP_ENDPOINTS)
     ids = _values_by_label(endpoints, "model_server_endpoint") or _values_by_label(
         endpoints, "model_server_pod"
     )
@@ -270,8 +265,8 @@ def _read_epp(families: Mapping[str, Family]) -> RouterSample:
         _UNDATED,
         LLM_D,
         deployments=deployments or None,
-        queued=_sum_or_none(first(_EPP_QUEUE)),
-        in_flight=_sum_or_none(first(*_EPP_IN_FLIGHT)),
+        queued=_sum_or_none(family_of(_EPP_QUEUE)),
+        in_flight=_sum_or_none(family_of(*_EPP_IN_FLIGHT)),
     )
 
 
@@ -294,26 +289,27 @@ def _read_aibrix(families: Mapping[str, Family]) -> RouterSample:
 
 def _read_workers(kind: str, families: Mapping[str, Family]) -> RouterSample:
     """Read the page of a router whose metrics have a label for the worker."""
-    first = partial(_first_family, families, _WORKER_PREFIXES[kind])
-    sent = _values_by_worker(first(*_WORKER_RUNNING))
-    health, breakers = _values_by_worker(first(_WORKER_HEALTH)), _values_by_worker(first(*_BREAKERS))
-    outcomes = first(*_OUTCOMES)
+    family_of = partial(_first_family, families, _WORKER_PREFIXES[kind])
+    running = _values_by_worker(family_of(*_WORKER_RUNNING))
+    health, breakers = _values_by_worker(family_of(_WORKER_HEALTH)), _values_by_worker(family_of(*_BREAKERS))
+    outcomes = family_of(*_OUTCOMES)
     failures = {labels: count for labels, count in outcomes.items() if label(labels, "outcome") == "failure"}
     troubles = {name: "circuit half open" for name, state in breakers.items() if state == _CIRCUIT_HALF_OPEN}
     troubles |= {name: "circuit open" for name, state in breakers.items() if state == _CIRCUIT_OPEN}
     troubles |= {name: "unhealthy" for name, state in health.items() if state == 0}
     refused = [
         number
-        for labels, number in first(*_ERRORS).items()
+        for labels, number in family_of(*_ERRORS).items()
         if (label(labels, "error_type") or "").startswith("no_") and 0 <= number < math.inf
     ]
-    names = list(dict.fromkeys((*health, *breakers, *sent, *_values_by_worker(outcomes))))[:_MOST_DEPLOYMENTS]
+    names = list(dict.fromkeys((*health, *breakers, *running, *_values_by_worker(outcomes))))
+    names = names[:_MOST_DEPLOYMENTS]
     return RouterSample(
         _UNDATED,
         kind,
         deployments=tuple(Deployment(name, name) for name in names) or None,
-        sent=sent or None,
-        in_flight=sum(sent.values()) if sent else None,
+        sent=running or None,
+        in_flight=sum(running.values()) if running else None,
         failures=_values_by_worker(failures) if outcomes else None,
         refusals=math.fsum(refused),
         troubles=troubles,
@@ -349,11 +345,9 @@ _READERS: Mapping[str, Callable[[Mapping[str, Family]], RouterSample]] = {
 
 def _values_by_label(family: Family, name: str) -> dict[str, float]:
     """Return the values of a metric by the clean value of the label `name`, where that is present."""
-    return {
-        text: value
-        for labels, value in family.items()
-        if (text := clean(label(labels, name) or "", _ID_LIMIT))
-    }
+    values = {clean(label(labels, name) or "", _ID_LIMIT): value for labels, value in family.items()}
+    values.pop("", None)
+    return values
 
 
 def _sum_or_none(family: Family) -> float | None:

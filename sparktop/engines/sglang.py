@@ -228,7 +228,7 @@ def sample_of(families: Page, at: float) -> EngineSample:
         lanes["0"] = {}
     _EXTRAS.add(page.families, lanes, separates, _of_first_rank)
     for fields in lanes.values():
-        _set_derived_fields(fields, realtime=bool(page.families.get(_REALTIME)), apart=_FULL in page.families)
+        _set_derived_fields(fields, realtime=bool(page.families.get(_REALTIME)), pools=_FULL in page.families)
     return EngineSample(
         at=at,
         engine="sglang",
@@ -246,10 +246,10 @@ def _read_role(families: Mapping[str, Family]) -> str | None:
     return next((role for role in ("prefill", "decode") if types == {role}), None)
 
 
-def _set_derived_fields(fields: dict[str, Any], *, realtime: bool, apart: bool) -> None:
+def _set_derived_fields(fields: dict[str, Any], *, realtime: bool, pools: bool) -> None:
     """Set those fields that follow from others: computed tokens, how tokens are counted, the cache's use.
 
-    `realtime` is whether the page has the realtime token counter, `apart` whether it has the use of each
+    `realtime` is whether the page has the realtime token counter, `pools` whether it has the use of each
     pool. Without that, a use that is not above that of another pool is not the KV cache's.
     Gauges of unused pools, and those that are needed only here, are removed.
     """
@@ -266,9 +266,9 @@ def _set_derived_fields(fields: dict[str, Any], *, realtime: bool, apart: bool) 
     others = [gauges[pool] for pool in _POOLS if pool in gauges]
     kv_percent = fields.get("kv_cache_percent")
     tokens = [gauges.pop(name, None) for name in _KV_TOKENS]
-    if not apart and kv_percent is not None and others and max(others) >= kv_percent - _ROUNDED:
-        held, size = tokens[0], sum(part for part in tokens if part is not None)
-        fields["kv_cache_percent"] = None if None in tokens or not size else 100.0 * held / size
+    if not pools and kv_percent is not None and others and max(others) >= kv_percent - _ROUNDED:
+        used_tokens, size = tokens[0], sum(part for part in tokens if part is not None)
+        fields["kv_cache_percent"] = None if None in tokens or not size else 100.0 * used_tokens / size
     used, size = gauges.pop("offload_used", None), gauges.pop("offload_total", None)
     if used is not None and size and used <= size:
         gauges["offload_cache"] = 100.0 * used / size

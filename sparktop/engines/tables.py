@@ -85,9 +85,9 @@ def _engine_by_spelling(names: Callable[[str], tuple[str, ...]]) -> dict[str, st
     return {
         spelling: engine
         for engine, _, name_by_spelling in _spellings()
-        for wanted in names(engine)
+        for wanted_name in names(engine)
         for spelling, name in name_by_spelling.items()
-        if name == wanted
+        if name == wanted_name
     }
 
 

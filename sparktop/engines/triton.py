@@ -49,19 +49,18 @@ def sample_of(families: Page, at: float) -> EngineSample:
     Raises:
         PageError: the page holds more samples than any real server has.
     """
-    named = families.get(_REQUESTS) or families.get(_DONE["success"], {})
-    models = {text for labels in named if (text := label(labels, "model"))}
+    request_family = families.get(_REQUESTS) or families.get(_DONE["success"], {})
+    models = {label(labels, "model") or "" for labels in request_family} - {""}
     own_models = models if _REQUESTS in families or len(models) == 1 else set()
-    kept_places = {
-        name: of_models
-        for name, places in families.places.items()
-        if own_models and (of_models := where(places, "model", *own_models))
-    }
+    places_of = families.places if own_models else {}
+    of_models = {name: where(places, "model", *own_models) for name, places in places_of.items()}
+    kept_places = {name: places for name, places in of_models.items() if places}
     kept = Page(kept_places, {}, families.values_read)
     page = LanePage(kept, model_label="model")
     fields = page.read(_FIELDS, ())["0"]
     fields["kv_capacity_tokens"] = _kv_capacity(kept.get(_BLOCKS, {}))
-    done = {word: count for word, name in _DONE.items() if (count := total(kept.get(name, {}))) is not None}
+    counts = {word: total(kept.get(name, {})) for word, name in _DONE.items()}
+    done = {word: count for word, count in counts.items() if count is not None}
     for field, name in _TIMES.items():
         spent_us = total(kept.get(name, {}))
         if spent_us is not None and "success" in done:

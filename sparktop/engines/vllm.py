@@ -157,8 +157,8 @@ def sample_of(families: Page, at: float, *, engine: str = "vllm") -> EngineSampl
     page = LanePage(families, lane_label=separates)
     fields = page.read(FIELDS, HISTOGRAMS)
     # All that the cache metric says is in its labels, so that it is read once for all pages of this layout.
-    named, capacities = families.get_or_make("capacities", lambda: _read_cache_config(page, list(fields)))
-    for lane in _all_lanes(named, fields):
+    labelled, capacities = families.get_or_make("capacities", lambda: _read_cache_config(page, list(fields)))
+    for lane in _all_lanes(labelled, fields):
         fields.setdefault(lane, {})
     if separates == "engine":  # only engine cores share blocks as `_kv_capacities` assumes; replicas do not
         for lane, capacity in capacities.items():
@@ -230,30 +230,33 @@ def _read_cache_config(page: LanePage, lanes: list[str]) -> tuple[list[str], dic
     `lanes` are those of the other metrics.
     """
     configs = page.lanes(_CONFIG)
-    named = [lane for lane, places in configs.items() if any(label(labels, "engine") for labels in places)]
-    return named, _kv_capacities(configs, named, _all_lanes(named, lanes))
+    labelled = [lane for lane, places in configs.items() if any(label(labels, "engine") for labels in places)]
+    return labelled, _kv_capacities(configs, labelled, _all_lanes(labelled, lanes))
 
 
-def _all_lanes(named: Iterable[str], lanes: Iterable[str]) -> list[str]:
-    """Return `lanes`, and those `named` by the cache metric; a page without any has the lane "0"."""
-    return list(dict.fromkeys((*lanes, *named))) or ["0"]
+def _all_lanes(labelled: Iterable[str], lanes: Iterable[str]) -> list[str]:
+    """Return `lanes`, and those `labelled` by the cache metric; a page without any has the lane "0"."""
+    return list(dict.fromkeys((*lanes, *labelled))) or ["0"]
 
 
-def _kv_capacities(configs: Mapping[str, Places], named: Iterable[str], lanes: list[str]) -> dict[str, float]:
+def _kv_capacities(
+    configs: Mapping[str, Places], labelled: Iterable[str], lanes: list[str]
+) -> dict[str, float]:
     """Return the capacity of the KV cache in tokens, by lane (engine core); unknown capacities are left out.
 
-    `configs` has the samples of vLLM's cache metric by lane, and `named` the lanes that have an engine label.
-    A sample without this label applies to all `lanes`. The capacity is `kv_cache_size_tokens` of the lane,
-    which newer versions report. Without it, the capacity is blocks x block size. If this product is the same
-    in all lanes, it is divided by the number of lanes, because `num_gpu_blocks` is the sum over all cores,
-    repeated in the sample of each core (observed with 0.32 and two cores).
+    `configs` has the samples of vLLM's cache metric by lane, and `labelled` the lanes that have an
+    engine label. A sample without this label applies to all `lanes`. The capacity is `kv_cache_size_tokens`
+    of the lane, which newer versions report. Without it, the capacity is blocks x block size. If this product
+    is the same in all lanes, it is divided by the number of lanes, because `num_gpu_blocks` is the sum over
+    all cores, repeated in the sample of each core (observed with 0.32 and two cores).
     """
     sizes: dict[str, float] = {}
     sums: dict[str, float] = {}
     for lane, family in configs.items():
         for labels in family:
             values = dict(labels)
-            for target in (lane,) if lane in named else lanes:
+            targets = [lane] if lane in labelled else lanes
+            for target in targets:
                 size = positive_number(values.get("kv_cache_size_tokens"))
                 if size is not None:
                     sizes[target] = size

@@ -101,7 +101,8 @@ class CheckpointReader:
         with contextlib.suppress(
             OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError
         ):
-            if (folder := _model_path(root, model)) is not None and folder.is_dir():
+            folder = _model_path(root, model)
+            if folder is not None and folder.is_dir():
                 revision = clean(folder.name, 64) or None if folder.parent.name == "snapshots" else None
                 self._read[key] = None, revision  # known even where the weights cannot be read
                 self._read[key] = read_step_weights(folder, flags), revision
@@ -211,23 +212,23 @@ def _measure_files(files: Iterable[Path], lack: str, *, headers: bool) -> Checkp
     for path in files:
         name = clean(path.name, 80)
         try:
-            rest, read, tensors, problem = _measure_file(path, left)
+            file_bytes, read, tensors, problem = _measure_file(path, left)
         except OSError as error:
             problems.append(f"{name}: {reason_of(error)}")
             continue
-        total, count, left = total + rest, count + 1, left - read
+        total, count, left = total + file_bytes, count + 1, left - read
         for tensor, dtype, begin, end in tensors:
-            sizes[tensor] = max(0, min(end, rest) - max(0, begin))
+            sizes[tensor] = max(0, min(end, file_bytes) - max(0, begin))
             if dtype in dtypes or len(dtypes) < _MOST_TYPES:
                 dtypes[dtype] = dtypes.get(dtype, 0) + sizes[tensor]
         problems += [] if problem is None else [f"{name} {problem}"]
     return Checkpoint(total, count, dtypes, sizes, problems[0] if problems else None)
 
 
-def _measure_file(path: Path, most: int) -> tuple[int, int, Sequence[_Tensor], str | None]:
+def _measure_file(path: Path, most_bytes: int) -> tuple[int, int, Sequence[_Tensor], str | None]:
     """Return (bytes of the tensors in a file, bytes read of its header, its tensors, what is wrong with it).
 
-    Without tensors if the header is longer than `most`.
+    Without tensors if the header is longer than `most_bytes`.
     """
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
@@ -237,11 +238,11 @@ def _measure_file(path: Path, most: int) -> tuple[int, int, Sequence[_Tensor], s
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-        rest = size - _LENGTH_BYTES - length
-        if length > _LONGEST_HEADER or rest < 0:
+        data_bytes = size - _LENGTH_BYTES - length
+        if length > _LONGEST_HEADER or data_bytes < 0:
             return size, 0, (), "is no safetensors file, or cut short"
-        if length > most:
-            return rest, 0, (), None
+        if length > most_bytes:
+            return data_bytes, 0, (), None
         content = file.read(length)
     try:
         tensors = [
@@ -250,9 +251,9 @@ def _measure_file(path: Path, most: int) -> tuple[int, int, Sequence[_Tensor], s
             if name != "__metadata__"
         ]
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError):
-        return rest, length, (), "has a damaged header"
-    is_cut = max((end for *_, end in tensors), default=0) > rest
-    return rest, length, tensors, "is cut short" if is_cut else None
+        return data_bytes, length, (), "has a damaged header"
+    is_cut = max((end for *_, end in tensors), default=0) > data_bytes
+    return data_bytes, length, tensors, "is cut short" if is_cut else None
 
 
 _MOST_CONFIG_BYTES = 1 << 20
@@ -260,7 +261,7 @@ _MOST_CONFIG_BYTES = 1 << 20
 _EXPERTS = re.compile(r"(^|\.)experts\.")
 _EMBEDDING = re.compile(r"(embed_tokens|word_embeddings|wte|tok_embeddings)\.weight$")
 _OUTPUT = re.compile(r"(^|\.)(lm_head|output)\.weight")
-_OTHER = re.compile(r"(^|\.)(visual|vision(_tower|_model)?|audio_tower|multi_modal_projector|mtp)\.")
+_OTHER_TENSORS = re.compile(r"(^|\.)(visual|vision(_tower|_model)?|audio_tower|multi_modal_projector|mtp)\.")
 _LAYER = re.compile(r"\.layers\.(\d{1,4})\.")
 _COUNTS = ("num_local_experts", "num_experts", "n_routed_experts")
 _CHOSEN = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token")
@@ -318,16 +319,16 @@ def kv_token_bytes(config: Mapping[str, object], flags: Sequence[str] = ()) -> f
             size = width // queries
         numbers = (layers, heads, size)
     stored = str(config.get("torch_dtype") or config.get("dtype"))
-    wanted = next((key.partition(" ")[2] for key in flags if key.startswith("--kv-cache-dtype ")), "auto")
-    each = _NUMBER_BYTES.get(
-        (stored if wanted == "auto" else wanted).removeprefix("torch.").partition("_")[0]
+    dtype = next((key.partition(" ")[2] for key in flags if key.startswith("--kv-cache-dtype ")), "auto")
+    bytes_each = _NUMBER_BYTES.get(
+        (stored if dtype == "auto" else dtype).removeprefix("torch.").partition("_")[0]
     )
     first, second, third = (
         key if isinstance(key, int) and 0 < key < _MOST_OF_CONFIG else 0 for key in numbers
     )
-    if each is None or not first * second * third:
+    if bytes_each is None or not first * second * third:
         return None
-    return each * (first * (second + third) if rank is not None else 2 * first * second * third)
+    return bytes_each * (first * (second + third) if rank is not None else 2 * first * second * third)
 
 
 def step_weights(config: Mapping[str, object], sizes: Mapping[str, int]) -> ModelWeights | None:
@@ -357,13 +358,13 @@ def _is_side_part(name: str, layers: object) -> bool:
     """Return whether a tensor is of images or sounds, or of the layers behind the last that draft tokens."""
     layer = _LAYER.search(name)
     drafts = layer is not None and isinstance(layers, int) and int(layer[1]) >= layers
-    return drafts or _OTHER.search(name) is not None
+    return drafts or _OTHER_TENSORS.search(name) is not None
 
 
 def _is_reshaped(config: Mapping[str, object], text: Mapping[str, object], flags: tuple[str, ...]) -> bool:
     """Return whether the server makes smaller weights of those in the files."""
-    wanted = next((flag.partition(" ")[2] for flag in flags if flag.startswith("--quantization ")), None)
+    asked = next((flag.partition(" ")[2] for flag in flags if flag.startswith("--quantization ")), None)
     stored = config.get("quantization_config") or text.get("quantization_config")
     method = str(stored.get("quant_method", "")) if isinstance(stored, dict) else ""
-    other = wanted is not None and (not method or method.split("-")[0] not in wanted)
-    return other or any(flag.startswith(_RESHAPING) for flag in flags)
+    is_other_method = asked is not None and (not method or method.split("-")[0] not in asked)
+    return is_other_method or any(flag.startswith(_RESHAPING) for flag in flags)

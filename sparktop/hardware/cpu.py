@@ -160,10 +160,10 @@ def _parse_core_list(text: str | None) -> set[int]:
     """Parse a list of core numbers such as `0-3,8`; invalid parts are skipped."""
     cores: set[int] = set()
     for part in (text or "").split(","):
-        first, _, last = part.partition("-")
+        start, _, end = part.partition("-")
         try:
-            low = int(first)
-            high = int(last) if last else low
+            low = int(start)
+            high = int(end) if end else low
         except ValueError:
             continue
         if 0 <= low <= high <= low + 65_536:  # no machine has more cores; bounds the cost of a malformed list

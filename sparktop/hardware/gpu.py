@@ -178,8 +178,8 @@ class Nvml:
         queries that follow are made at the time `now` (seconds).
         """
         self.now = now
-        due = self._open_again_at is not None and now >= self._open_again_at
-        if due or (self._handles is None and self._open_again_at is None):
+        is_due = self._open_again_at is not None and now >= self._open_again_at
+        if is_due or (self._handles is None and self._open_again_at is None):
             self.close()
             self._open_library()
         return dict(self._handles or {})
@@ -439,11 +439,11 @@ def throttle_fields(driver: str | None) -> dict[int, str]:
         version = tuple(int(part) for part in (driver or "").split("."))
     except ValueError:
         return fields
-    for since, first in _FIRST_NUMBERS:
+    for since, first_field in _FIRST_NUMBERS:
         if version >= since:
-            if first is not None:
+            if first_field is not None:
                 fields = {number: word for number, word in fields.items() if word not in _EVENT_REASONS}
-                fields.update(enumerate(_EVENT_REASONS, first))
+                fields.update(enumerate(_EVENT_REASONS, first_field))
             return fields
     return fields
 
@@ -605,8 +605,8 @@ class GpuMemoryReader:
         total = memory.total_bytes
         if total is None or held_bytes <= (1 + _NEAR) * total:
             return memory
-        held = _gib_text(held_bytes)
-        note = f"contradictory: the driver reports {_gib_text(total)}, but processes hold {held}"
+        held_text = _gib_text(held_bytes)
+        note = f"contradictory: the driver reports {_gib_text(total)}, but processes hold {held_text}"
         if machine_bytes is None or held_bytes > machine_bytes:
             return GpuMemory(memory.unified, total, memory.used_bytes, note)
         self._unified, self._note = True, f"{note}; taken as the machine's memory"
@@ -699,10 +699,10 @@ class MigReader:
                 name = name.rpartition(_MARK)[2]
             uuid = clean(self._ask(gpu.ask, "nvmlDeviceGetUUID") or "", 96) or None
             ids = [self._ask(gpu.ask, f"nvmlDeviceGet{kind}InstanceId") for kind in ("Gpu", "Compute")]
-            both = None if None in ids else (int(ids[0]), int(ids[1]))
+            pair = None if None in ids else (int(ids[0]), int(ids[1]))
             memory = self._ask(ask_memory, gpu)
             total, used = (None, None) if memory is None else (int(memory.total) or None, int(memory.used))
-            instances.append(MigSlice(MigInstance(index, name, uuid, total, used), gpu, both))
+            instances.append(MigSlice(MigInstance(index, name, uuid, total, used), gpu, pair))
         return tuple(instances)
 
     def _ask(self, query: Callable[..., Any], *args: object, **key: str) -> Any:  # noqa: ANN401 - as Nvml.ask
@@ -819,8 +819,8 @@ def _add_process(
         merged[pid] = GpuProcess(pid, "", memory, kind, instances.get(ids))
         return
     sizes = [size for size in (entry.memory_bytes, memory) if size is not None]
-    both = kind if entry.kind == kind else "both"
-    merged[pid] = replace(entry, kind=both, memory_bytes=max(sizes, default=None))
+    kinds = kind if entry.kind == kind else "both"
+    merged[pid] = replace(entry, kind=kinds, memory_bytes=max(sizes, default=None))
 
 
 _TEMPERATURE_GPU, _THRESHOLD_SLOWDOWN, _CLOCK_SM = 0, 1, 1

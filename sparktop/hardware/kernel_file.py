@@ -26,16 +26,17 @@ def read_bytes(path: str) -> bytes | None:
     except (OSError, ValueError):
         return None
     try:
-        parts: list[bytes] = []
-        size = 0
-        while size < MOST_BYTES and (part := os.read(handle, _CHUNK_BYTES)):
-            parts.append(part)
-            size += len(part)
+        content = b""
+        while len(content) < MOST_BYTES:
+            part = os.read(handle, _CHUNK_BYTES)
+            if not part:
+                break
+            content += part
     except OSError:
         return None
     finally:
         os.close(handle)
-    return b"".join(parts)
+    return content
 
 
 def read_small(path: str) -> bytes | None:
@@ -178,9 +179,9 @@ def lane_speed_gt(folder: str) -> float | None:
 
 def read_quantity(path: str, unit: str) -> float | None:
     """Return the number before `unit` in a file: 32.0 of "32.0 GT/s PCIe"; None for other text."""
-    number, *others = (read_text(path) or "").split() or [""]
+    number, *units = (read_text(path) or "").split() or [""]
     try:
         value = float(number)
     except ValueError:
         return None
-    return value if others[:1] == [unit] and 0 < value < math.inf else None
+    return value if units[:1] == [unit] and 0 < value < math.inf else None

@@ -49,13 +49,14 @@ class KernelLogReader:
         """Return the lines of interest of this boot so far; new ones are read every few seconds (`now`)."""
         if self._log is not None and 0 <= now - self._read_at < _READ_AGAIN_S:
             return self._log
-        most, self._read_at = _MOST_LATER, now
+        most_lines, self._read_at = _MOST_LATER, now
         if self._log is None:
-            most, self._log = _MOST_FIRST, self._open_log()
+            most_lines, self._log = _MOST_FIRST, self._open_log()
         if self._handle is not None:
-            new_lines = self._read_records(self._handle, most)
+            new_lines = self._read_records(self._handle, most_lines)
             if new_lines:
-                self._log = KernelLog((*self._log.lines, *new_lines)[-_MOST_LINES:])
+                lines = (*self._log.lines, *new_lines)
+                self._log = KernelLog(lines[-_MOST_LINES:])
         return self._log
 
     def close(self) -> None:
@@ -73,9 +74,9 @@ class KernelLogReader:
             return KernelLog(unreadable="this machine has no kernel log to read")
         return KernelLog()
 
-    def _read_records(self, handle: int, most: int) -> list[KernelLine]:
+    def _read_records(self, handle: int, most_lines: int) -> list[KernelLine]:
         lines: list[KernelLine] = []
-        for _ in range(most):
+        for _ in range(most_lines):
             try:
                 record = os.read(handle, _RECORD_BYTES)
             except BlockingIOError:

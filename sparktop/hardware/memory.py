@@ -167,7 +167,7 @@ def without_gpus(
 
     `gpu_bytes` are the sizes of the memory of GPUs that have their own: each is one node at most.
     """
-    rest, left_out_bytes = dict(meminfo), 0
+    corrected, left_out_bytes = dict(meminfo), 0
     unmatched = list(gpu_bytes)
     for node in nodes:
         size = node["MemTotal"]
@@ -181,9 +181,9 @@ def without_gpus(
         # A node's own file has no MemAvailable.
         parts |= {"MemAvailable": node.get("MemFree", 0) + files, "Cached": node.get("FilePages", 0)}
         for name, part in parts.items():
-            if name in rest:
-                rest[name] = max(0, rest[name] - part)
-    return rest, left_out_bytes or None
+            if name in corrected:
+                corrected[name] = max(0, corrected[name] - part)
+    return corrected, left_out_bytes or None
 
 
 class MemoryReader:
@@ -263,8 +263,8 @@ def _vmstat_value(content: bytes, name: str) -> int | None:
     if start < 0:
         return None
     start += len(name) + 2
-    end = content.find(b"\n", start)
-    return parse_int(content[start : end if end >= 0 else None])
+    value, _, _ = content[start:].partition(b"\n")
+    return parse_int(value)
 
 
 def _difference_or_none(total: int | None, part: int | None) -> int | None:

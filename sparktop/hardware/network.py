@@ -120,12 +120,12 @@ def _parse_dev(content: bytes) -> dict[str, dict[str, int]]:
     """Parse /proc/net/dev: return the counters by interface name and counter name."""
     counters: dict[str, dict[str, int]] = {}
     for line in content.splitlines()[2:]:
-        name_bytes, _, rest = line.rpartition(b":")
+        name_bytes, _, numbers = line.rpartition(b":")
         name = name_bytes.strip().decode("utf-8", "replace")
         if not name or name == "lo" or name.startswith(_LEFT_OUT) or "/" in name:
             continue
-        columns = rest.split()
-        counts = [count for column in columns if (count := parse_int(column)) is not None]
+        columns = list(map(parse_int, numbers.split()))
+        counts = [count for count in columns if count is not None]
         if len(counts) == len(columns) >= _COLUMNS and len(counters) < _MOST_INTERFACES:
             counters[name] = {part: counts[column] for part, column in (_RATES | _ERRORS).items()}
     return counters
@@ -206,8 +206,8 @@ class RdmaReader:
         rx, tx = (rates.get((name, way)) for way in ("rx", "tx"))
         moving = {
             counter: rate
-            for counter in (*_PORT_ERRORS, *CONGESTION_COUNTERS)
-            if (rate := self._errors.get((name, counter))) is not None
+            for (port_name, counter), rate in self._errors.items()
+            if port_name == name and rate is not None
         }
         errors = [moving[counter] for counter in _PORT_ERRORS if counter in moving]
         return replace(
@@ -242,12 +242,12 @@ class RdmaReader:
             )
         packets = self._count_both_ways("port_rcv_packets", "port_xmit_packets")
         self._packets = self._packet_rates.step(packets, now)
-        errors = {
-            (name, counter): count
-            for name, folder in self._ports_not_down()
-            for counter in (*_PORT_ERRORS, *CONGESTION_COUNTERS)
-            if (count := read_int(f"{folder}/hw_counters/{counter}")) is not None
-        }
+        errors: dict[tuple[str, str], int] = {}
+        for name, folder in self._ports_not_down():
+            for counter in (*_PORT_ERRORS, *CONGESTION_COUNTERS):
+                count = read_int(f"{folder}/hw_counters/{counter}")
+                if count is not None:
+                    errors[name, counter] = count
         self._errors = self._error_rates.step(errors, now)
 
 

@@ -200,9 +200,13 @@ def ask_names(path: str) -> dict[str, str]:
             line.settimeout(_ANSWER_S)
             line.connect(path)
             line.sendall(_REQUEST)
-            while len(answer) <= _MOST_ANSWER_BYTES and (left_s := end - time.monotonic()) > 0:
+            while len(answer) <= _MOST_ANSWER_BYTES:
+                left_s = end - time.monotonic()
+                if left_s <= 0:
+                    break
                 line.settimeout(left_s)
-                if not (part := line.recv(1 << 16)):
+                part = line.recv(1 << 16)
+                if not part:
                     return read_names(answer)
                 answer += part
         except OSError as error:
@@ -220,10 +224,13 @@ def read_names(answer: bytes) -> dict[str, str]:
     except (ValueError, RecursionError):
         return {}
     names: dict[str, str] = {}
-    for item in listed[:_MOST_NAMES] if isinstance(listed, list) else ():
+    if not isinstance(listed, list):
+        return names
+    for item in listed[:_MOST_NAMES]:
         if isinstance(item, dict) and isinstance(item.get("Id"), str) and isinstance(item.get("Names"), list):
             words = [name for name in item["Names"] if isinstance(name, str)]
-            if words and (name := clean(words[0].lstrip("/"), 64)):
+            name = clean(words[0].lstrip("/"), 64) if words else ""
+            if name:
                 names[item["Id"]] = name
     return names
 
@@ -307,14 +314,14 @@ class ProcessTableReader:
             words = command.rpartition(b"/")[2].split(None, 1)
             if words and words[0].startswith(name):
                 name = words[0]
-        container, named = self._containers.find(process.pid, process.start)
+        container, container_name = self._containers.find(process.pid, process.start)
         return ProcessReading(
             process.pid,
             clean(name.decode("utf-8", "replace"), 64) or f"pid {process.pid}",
             process.rss_pages * self._page_bytes,
             _cpu_percent(process.ticks, before, elapsed_s, self._ticks_per_s),
             container,
-            named,
+            container_name,
         )
 
 
@@ -473,37 +480,38 @@ def _rank_words(title: str) -> str | None:
 
 def _server_title(arguments: Sequence[str]) -> Title | None:
     """Return the title of a server by its program, its script or its module."""
-    program, rest = program_of(arguments), list(arguments[1:])
+    program, arguments_left = program_of(arguments), list(arguments[1:])
     if program.startswith("python"):
-        program, rest = _python_command(rest)
+        program, arguments_left = _python_command(arguments_left)
     if program.startswith("mgmn_worker_node"):
         return Title("trtllm", "worker")
-    if program == "ollama" and rest[:1] == ["runner"]:
-        return Title("ollama", "runner", model=_model_name(rest))
+    if program == "ollama" and arguments_left[:1] == ["runner"]:
+        return Title("ollama", "runner", model=_model_name(arguments_left))
     if program in {"vllm", "sglang", "ollama"}:
-        return _title_of_options(program, rest[1:]) if rest[:1] == ["serve"] else None
-    return _title_of_options(program, rest) if program in _SERVERS else None
+        return _title_of_options(program, arguments_left[1:]) if arguments_left[:1] == ["serve"] else None
+    return _title_of_options(program, arguments_left) if program in _SERVERS else None
 
 
 def _python_command(arguments: list[str]) -> tuple[str, list[str]]:
     """Return (program, its arguments) that a Python interpreter runs; a module of a server as its program."""
-    rest = list(arguments)
-    while rest and rest[0].startswith("-") and rest[0] != "-m":
-        rest.pop(0)
-    if rest[:1] == ["-m"]:
-        module, rest = (rest[1:2] or [""])[0], rest[2:]
+    left = list(arguments)
+    while left and left[0].startswith("-") and left[0] != "-m":
+        left.pop(0)
+    if left[:1] == ["-m"]:
+        module = left[1] if len(left) > 1 else ""
+        left = left[2:]
         program = _MODULES.get(module, module.rpartition(".")[2])
-        is_server = program in {"vllm", "sglang"} and rest[:1] != ["serve"]
-        return program, ["serve", *rest] if is_server else rest
-    return (rest[0].rpartition("/")[2], rest[1:]) if rest else ("", [])
+        is_server = program in {"vllm", "sglang"} and left[:1] != ["serve"]
+        return program, ["serve", *left] if is_server else left
+    return (left[0].rpartition("/")[2], left[1:]) if left else ("", [])
 
 
 def _title_of_options(program: str, words: Sequence[str]) -> Title:
     """Return the title of a server by the words behind its program."""
     engine, port = _SERVERS[program]
-    given = dict(options_of(words))  # of an option that is given twice, engines take the last
-    port_word = given.get("--port") or (given.get("-p") if program.startswith("text-") else None) or ""
-    kept = {name: value for name, value in given.items() if _bare(name) in _KEPT_OPTIONS}
+    options = dict(options_of(words))  # of an option that is given twice, engines take the last
+    port_word = options.get("--port") or (options.get("-p") if program.startswith("text-") else None) or ""
+    shown_options = {name: value for name, value in options.items() if _bare(name) in _KEPT_OPTIONS}
     number = int(port_word) if port_word.isascii() and port_word.isdecimal() else port
     return Title(
         engine,
@@ -511,8 +519,8 @@ def _title_of_options(program: str, words: Sequence[str]) -> Title:
         model=_model_name(words),
         port=number if 0 < number < 1 << 16 else None,
         path=_model_path(words),
-        flags=tuple(sorted(_flag_text(name, value) for name, value in kept.items())),
-        asks=_memory_ask(given),
+        flags=tuple(sorted(_flag_text(name, value) for name, value in shown_options.items())),
+        asks=_memory_ask(options),
         command=_shown_command(program, words),
     )
 
@@ -525,15 +533,15 @@ def _bare(name: str) -> str:
 def _shown_command(program: str, words: Sequence[str]) -> str:
     """Return a server's command line for a shell, "…" in place of what may be secret."""
     name = _PATH[0]  # of the model, which may stand first without an option
-    shown = [program, "serve"] if program in {"vllm", "sglang", "ollama"} else [program]
+    words_shown = [program, "serve"] if program in {"vllm", "sglang", "ollama"} else [program]
     for word in words:
         if not word.startswith("-") or word[1:2].isdigit():
-            shown.append(_shown_value(name, word))
+            words_shown.append(_shown_value(name, word))
             continue
         name, equals, value = word.partition("=")
         is_name = _bare(name) in {*_SHOWN_OPTIONS, *_PATH, *_NAME} or _OPTION_NAME.fullmatch(name)
-        shown.append(f"{name if is_name else '…'}{f'={_shown_value(name, value)}' if equals else ''}")
-    return clean(" ".join(shown), LONGEST_COMMAND)
+        words_shown.append(f"{name if is_name else '…'}{f'={_shown_value(name, value)}' if equals else ''}")
+    return clean(" ".join(words_shown), LONGEST_COMMAND)
 
 
 def _shown_value(name: str, value: str) -> str:
@@ -551,15 +559,16 @@ def options_of(words: Sequence[str]) -> list[tuple[str, str]]:
     for word, after in zip(words, (*words[1:], "-"), strict=False):
         name, equals, value = word.partition("=")
         if name.startswith("-"):
-            value = value if equals else "" if after.startswith("-") else after
+            if not equals and not after.startswith("-"):
+                value = after
             pairs.append((name.replace("_", "-"), value))
     return pairs
 
 
 def option(words: Sequence[str], names: Sequence[str]) -> str | None:
     """Return the value that counts, the last one, of the first of `names` that is given; None without one."""
-    given = dict(options_of(words))
-    return next((given[name] for name in names if given.get(name)), None)
+    options = dict(options_of(words))
+    return next((options[name] for name in names if options.get(name)), None)
 
 
 def _flag_text(name: str, value: str) -> str:
@@ -615,24 +624,24 @@ def _kept_part(value: object, field: str = "", *, ranges: bool) -> object:
 
 def _with_ranges(numbers: Sequence[int]) -> list[int | str]:
     """Return whole numbers in which those at one distance, ascending, are a range: 1, 2, 4, "8..256 by 8"."""
-    kept: list[int | str] = []
+    parts: list[int | str] = []
     index = 0
     while index < len(numbers):
-        first, last, count = numbers[index], numbers[index], 1
-        step = numbers[index + 1] - first if index + 1 < len(numbers) else 0
-        while step > 0 and index + count < len(numbers) and numbers[index + count] == last + step:
-            last, count = last + step, count + 1
+        start, end, count = numbers[index], numbers[index], 1
+        step = numbers[index + 1] - start if index + 1 < len(numbers) else 0
+        while step > 0 and index + count < len(numbers) and numbers[index + count] == end + step:
+            end, count = end + step, count + 1
         is_run = count >= _LEAST_RUN
-        kept.append(f"{first}..{last}{f' by {step}' if step > 1 else ''}" if is_run else first)
+        parts.append(f"{start}..{end}{f' by {step}' if step > 1 else ''}" if is_run else start)
         index += count if is_run else 1
-    return kept
+    return parts
 
 
-def _memory_ask(given: Mapping[str, str]) -> MemoryAsk:
+def _memory_ask(options: Mapping[str, str]) -> MemoryAsk:
     """Return what a server's options ask of memory; an option that makes no sense counts as not given."""
 
     def number(names: Sequence[str]) -> float | None:
-        match = _SIZE.fullmatch(next((given[name] for name in names if name in given), ""))
+        match = _SIZE.fullmatch(next((options[name] for name in names if name in options), ""))
         return None if match is None else float(match[1]) * _UNITS.get(match[2], 1)
 
     share, kv_bytes = number(_SHARES), number(_KV_BYTES)
@@ -646,14 +655,14 @@ def _memory_ask(given: Mapping[str, str]) -> MemoryAsk:
 
 def _model_path(words: Sequence[str]) -> str | None:
     """Return a model's path or name by an option, else the first word if that is no option."""
-    named = option(words, _PATH)
-    return words[0] if named is None and words and not words[0].startswith("-") else named
+    path = option(words, _PATH)
+    return words[0] if path is None and words and not words[0].startswith("-") else path
 
 
 def _model_name(words: Sequence[str]) -> str | None:
     """Return the name under which a model is served, else the short one of its path."""
-    named = option(words, _NAME) or _model_path(words)
-    return short_model(named) if named else None
+    name = option(words, _NAME) or _model_path(words)
+    return short_model(name) if name else None
 
 
 _EARLYOOM, _OOMD = "earlyoom", "systemd-oomd"
@@ -746,6 +755,7 @@ class _Socket(NamedTuple):
 
 def _sockets_at_port(folder: str, port: int) -> list[_Socket] | None:
     """Return each TCP socket at a local port; None: unknown."""
+    # "  1: 0100007F:1F40 0100007F:C350 01 …": number, local and remote address with port, state, the rest.
     line = re.compile(
         rb"^ *\d+: ([0-9A-F]+):%04X ([0-9A-F]+):([0-9A-F]{4}) ([0-9A-F]{2}) (.*)$" % port, re.MULTILINE
     )
@@ -756,11 +766,11 @@ def _sockets_at_port(folder: str, port: int) -> list[_Socket] | None:
             continue
         if content is None or len(content) >= MOST_BYTES:
             return None
-        for here, host, number, state, rest in line.findall(content):
-            fields = rest.split(None, _INODE + 1)
-            if len(here) == len(host) in {8, 32} and len(fields) > _INODE:
-                client = _host_of(host), int(number, 16)
-                sockets.append(_Socket(state, (_host_of(here), port), client, fields[_INODE]))
+        for local, remote, remote_port, state, columns in line.findall(content):
+            fields = columns.split(None, _INODE + 1)
+            if len(local) == len(remote) in {8, 32} and len(fields) > _INODE:
+                client = _host_of(remote), int(remote_port, 16)
+                sockets.append(_Socket(state, (_host_of(local), port), client, fields[_INODE]))
     return sockets
 
 
@@ -794,8 +804,8 @@ def _asked_s(clients: Sequence[_Socket], *, bridged: bool) -> tuple[float | None
         return ()
 
 
-def _ask_kernel(line: socket.socket, asked: _Socket, *, bridged: bool) -> float | None:
-    near, far = (asked.client, asked.server) if bridged else (asked.server, asked.client)
+def _ask_kernel(line: socket.socket, connection: _Socket, *, bridged: bool) -> float | None:
+    near, far = (connection.client, connection.server) if bridged else (connection.server, connection.client)
     if bridged and near[0] == far[0]:  # within the container: outside, other sockets have these addresses
         return None
     family = socket.AF_INET6 if ":" in near[0] else socket.AF_INET
@@ -807,18 +817,18 @@ def _ask_kernel(line: socket.socket, asked: _Socket, *, bridged: bool) -> float 
     answer = line.recv(4096)
     if len(answer) < _ATTRIBUTES_AT or answer[_STATE_AT] != int(_ESTABLISHED, 16) or answer[_PORTS] != ports:
         return None  # it has closed
-    if not bridged and struct.unpack_from("=I", answer, _INODE_AT)[0] != int(asked.inode):
+    if not bridged and struct.unpack_from("=I", answer, _INODE_AT)[0] != int(connection.inode):
         return None  # another namespace's
-    at = _ATTRIBUTES_AT
-    while at + 4 <= len(answer):
-        size, kind = struct.unpack_from("=HH", answer, at)
+    offset = _ATTRIBUTES_AT
+    while offset + 4 <= len(answer):
+        size, kind = struct.unpack_from("=HH", answer, offset)
         if kind == _INFO and size >= 4 + _TRAFFIC.size:
-            sent_ms, came_ms, sent, came, came_in, sent_in = _TRAFFIC.unpack_from(answer, at + 4)
+            sent_ms, came_ms, segs_out, segs_in, data_in, data_out = _TRAFFIC.unpack_from(answer, offset + 4)
             if bridged:
-                came_ms, sent, came, came_in = sent_ms, came, sent, sent_in
-            only_asks = came_in > 0 and came >= _ASK_BYTES * came_in and sent >= came
+                came_ms, segs_out, segs_in, data_in = (sent_ms, segs_in, segs_out, data_out)
+            only_asks = data_in > 0 and segs_in >= _ASK_BYTES * data_in and segs_out >= segs_in
             return came_ms / 1000 if only_asks else time.monotonic()
-        at += max(4, (size + 3) & ~3)
+        offset += max(4, (size + 3) & ~3)
     return None
 
 
@@ -893,7 +903,8 @@ class WorkloadReader:
         self._read_at = now
         compilers, guards = self._read_commands()
         pids = sorted(self._titles.keys() | set(on_gpu))[:_WORKLOADS_MOST]
-        by_pid = {pid: process for pid in pids if (process := self._read_process(pid)) is not None}
+        processes = {pid: self._read_process(pid) for pid in pids}
+        by_pid = {pid: process for pid, process in processes.items() if process is not None}
         workloads = tuple(self._workload(process, age_s, by_pid) for process in by_pid.values())
         self._ticks = {(process.pid, process.start): process.ticks for process in by_pid.values()}
         self._workloads = Workloads(
@@ -935,15 +946,15 @@ class WorkloadReader:
 
         None if one of its ancestors can be a server.
         """
-        first = process
+        top = process
         for _ in range(_MOST_ANCESTORS):
-            parent, title = by_pid.get(first.parent), self._titles.get(first.parent)
+            parent, title = by_pid.get(top.parent), self._titles.get(top.parent)
             if parent is None or title is None:
                 break
             if title.role not in _PARTS:
                 return None
-            first = parent
-        parent = self._read_process(first.parent) if first.parent else None
+            top = parent
+        parent = self._read_process(top.parent) if top.parent else None
         return None if parent is None else parent.comm in _REAPERS
 
     def _workload(self, process: Process, elapsed_s: float | None, by_pid: Mapping[int, Process]) -> Workload:
@@ -1010,9 +1021,10 @@ def _with_servers(workloads: tuple[Workload, ...], parents: dict[int, int]) -> t
         servers = [other for other in workloads if (other.role, other.engine, other.container) == key]
         return servers[0] if len(servers) == 1 and workload.container is not None else None
 
-    return tuple(
-        replace(workload, server=server.pid, model=workload.model or server.model)
-        if workload.engine is not None and (server := server_of(workload) or in_container(workload))
-        else workload
-        for workload in workloads
-    )
+    def with_server(workload: Workload) -> Workload:
+        server = server_of(workload) or in_container(workload) if workload.engine is not None else None
+        if server is None:
+            return workload
+        return replace(workload, server=server.pid, model=workload.model or server.model)
+
+    return tuple(map(with_server, workloads))

@@ -121,12 +121,12 @@ def _read_communicator(fields: object) -> Communicator:
     )
 
 
-def _objects_in(given: object) -> list[Mapping[str, object]]:
-    return [item for item in given[:MOST_RANKS] if isinstance(item, dict)] if isinstance(given, list) else []
+def _objects_in(value: object) -> list[Mapping[str, object]]:
+    return [item for item in value[:MOST_RANKS] if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _object_or_empty(given: object) -> Mapping[str, object]:
-    return given if isinstance(given, dict) else {}
+def _object_or_empty(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
 
 
 def _read_rank(entry: Mapping[str, object]) -> Rank:
@@ -281,7 +281,7 @@ class _TextReader:
             self.groups[int(match[1])] = _Group(min(int(match[2]), 10**6), int(match[3]), status, match[5])
         elif match := _TIMEOUTS.match(line):
             self.timeouts = int(match[1])
-        elif (match := _PROCESS.match(line)) and self._part == "DEAD":
+        elif self._part == "DEAD" and (match := _PROCESS.match(line)):
             self.dead.add((host_or_none(match[2]), int(match[1])))
 
     def _read_detail(self, line: str, comm: _OpenCommunicator) -> None:
@@ -353,7 +353,7 @@ def parse_text(text: str) -> RanksAnswer:
         raise RanksError("the answer is not NCCL's: it does not begin with a version")
     if not reader.ended or not text.endswith("\n") or not _is_whole(reader):
         raise RanksError("half an answer of NCCL: its text ends too early")
-    named = tuple(_communicator(name, comm, reader) for name, comm in reader.found.items())
+    communicators = tuple(_communicator(name, comm, reader) for name, comm in reader.found.items())
     # Communicators that start or shut down have an entry without a hash if they are not named.
     in_details = {comm.group for comm in reader.found.values()}
     unnamed = [
@@ -364,8 +364,8 @@ def parse_text(text: str) -> RanksAnswer:
     return RanksAnswer(
         reader.version,
         "text",
-        (*named, *unnamed),
-        max(0, sum(group.comms for group in reader.groups.values()) - len(named)),
+        (*communicators, *unnamed),
+        max(0, sum(group.comms for group in reader.groups.values()) - len(communicators)),
         reader.timeouts,
         reader.took_s,
     )
@@ -374,10 +374,10 @@ def parse_text(text: str) -> RanksAnswer:
 def _is_whole(reader: _TextReader) -> bool:
     """Return whether the details of all communicators whose ranks differ follow their row of the table."""
     for number, group in reader.groups.items():
-        named = [comm for comm in reader.found.values() if comm.group == number]
-        if group.errors != "OK" and len(named) < min(group.comms, MOST_COMMUNICATORS):
+        of_group = [comm for comm in reader.found.values() if comm.group == number]
+        if group.errors != "OK" and len(of_group) < min(group.comms, MOST_COMMUNICATORS):
             return False
-        counted = (len(comm.ranks) + sum(rank.many for rank in comm.unnamed) for comm in named)
+        counted = (len(comm.ranks) + sum(rank.many for rank in comm.unnamed) for comm in of_group)
         if group.errors == "MISMATCH" and group.size <= MOST_RANKS and any(n < group.size for n in counted):
             return False
     return True
@@ -602,7 +602,10 @@ def _version_in_content(file: Path) -> Version | None:
     try:
         with open_regular(file) as opened:
             tail = b""
-            while opened.tell() < _LIBRARY_BYTES and (chunk := opened.read(_CHUNK)):
+            while opened.tell() < _LIBRARY_BYTES:
+                chunk = opened.read(_CHUNK)
+                if not chunk:
+                    break
                 if match := _VERSION_IN_CONTENT.search(tail + chunk):
                     return int(match[1]), int(match[2]), int(match[3])
                 tail = chunk[-_OVERLAP:]
@@ -691,7 +694,8 @@ class RasReader:
         if versions and min(versions) < OLDEST:
             return self._too_old_failure(min(versions))
         end = self._clock() + DEADLINE_S
-        for address in self._addresses_to_try(loaded) if self._addresses is None else self._addresses:
+        addresses = self._addresses_to_try(loaded) if self._addresses is None else self._addresses
+        for address in addresses:
             if address in self._refused:
                 message = f"not asked: at {host_port(*address)} answers NCCL below {_version_text(OLDEST)}"
                 return Failure(FailureKind.UNSUPPORTED, message, self._clock())
@@ -713,8 +717,8 @@ class RasReader:
     def _addresses_to_try(self, loaded: Sequence[LoadedNccl]) -> Sequence[Address]:
         """Return the addresses that environments name, then the usual ones, each once."""
         variables = [self._env.get("NCCL_RAS_ADDR"), *(variable for _, variable in loaded)]
-        named = [address for variable in variables if variable for address in parse_address(variable)]
-        return list(dict.fromkeys((*named[:_MOST_ADDRESSES], *_LOCAL)))
+        by_variable = [address for variable in variables if variable for address in parse_address(variable)]
+        return list(dict.fromkeys((*by_variable[:_MOST_ADDRESSES], *_LOCAL)))
 
     def _judge_version(self, address: Address, answer: RanksAnswer) -> RanksReply | Failure:
         """Return an answer with a remark on its version; refuse one that is too old, and its address."""

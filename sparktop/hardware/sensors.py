@@ -56,9 +56,8 @@ def _read_sensors(root: Path) -> tuple[SensorReading, ...]:
     """
     readings: list[SensorReading] = []
     devices = root / "sys/class/infiniband"
-    rdma_names: dict[Path | None, str] = {
-        device: name for name in entries(devices) if (device := _device_path(devices / name / "device"))
-    }
+    rdma_names = {_device_path(devices / name / "device"): name for name in entries(devices)}
+    rdma_names.pop(None, None)
     chips = root / "sys/class/hwmon"
     for chip in sorted(entries(chips), key=by_number):
         folder = chips / chip
@@ -69,9 +68,9 @@ def _read_sensors(root: Path) -> tuple[SensorReading, ...]:
             label = read_text(f"{stem}_label")
             celsius, critical_c = _read_celsius(f"{stem}_input"), _read_celsius(f"{stem}_crit")
             if celsius is not None:
-                shown = clean(f"{chip_name} {label}" if label else chip_name, 64)
+                reading_name = clean(f"{chip_name} {label}" if label else chip_name, 64)
                 above = critical_c if critical_c is not None and critical_c > 0 else None
-                readings.append(SensorReading(shown, celsius, above))
+                readings.append(SensorReading(reading_name, celsius, above))
     names = Counter(reading.name for reading in readings)
     numbers: Counter[str] = Counter()
     for index, reading in enumerate(readings):

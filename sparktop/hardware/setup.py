@@ -183,8 +183,10 @@ def read_variables(path: str) -> dict[str, str] | None:
     variables: dict[str, str] = {}
     for line in content[:_ENVIRON_BYTES].split(b"\0"):
         name, equals, value = line[: _LONGEST_VALUE * 8].partition(b"=")
-        if equals and name.startswith(b"NCCL_") and (word := name.decode("ascii", "replace")) in VARIABLES:
-            variables.setdefault(word, clean(value.decode("utf-8", "replace"), _LONGEST_VALUE))
+        if equals and name.startswith(b"NCCL_"):
+            word = name.decode("ascii", "replace")
+            if word in VARIABLES:
+                variables.setdefault(word, clean(value.decode("utf-8", "replace"), _LONGEST_VALUE))
     return dict(sorted(variables.items()))
 
 
@@ -203,7 +205,8 @@ def _subnets(routes: bytes) -> dict[str, list[str]]:
     for line in routes.splitlines()[1:]:
         fields = line.split()
         try:
-            name, goal, gateway, mask = fields[0], *(int(fields[at], 16) for at in (1, 2, 7))
+            name = fields[0]
+            goal, gateway, mask = (int(fields[column], 16) for column in (1, 2, 7))
             width = mask.bit_count()
             if gateway or not width:
                 continue
@@ -278,12 +281,12 @@ _MOST_SEGMENTS, _NOTE_BYTES = 64, 4096
 
 def _build_id(handle: int) -> str | None:
     """Return the build ID in the notes of an ELF file, in hexadecimal digits; None if it has none."""
-    fields = struct.unpack(_ELF, os.pread(handle, struct.calcsize(_ELF), 0))
-    start, each, count = fields[5], fields[9], fields[10]
-    if not fields[0].startswith(b"\x7fELF\x02\x01") or each != struct.calcsize(_SEGMENT):
+    head = struct.unpack(_ELF, os.pread(handle, struct.calcsize(_ELF), 0))
+    magic, _, _, _, _, start, _, _, _, segment_bytes, count, *_ = head
+    if not magic.startswith(b"\x7fELF\x02\x01") or segment_bytes != struct.calcsize(_SEGMENT):
         return None
     for number in range(min(count, _MOST_SEGMENTS)):
-        segment = os.pread(handle, each, start + number * each)
+        segment = os.pread(handle, segment_bytes, start + number * segment_bytes)
         kind, _, offset, _, _, size, *_ = struct.unpack(_SEGMENT, segment)
         if kind != _PT_NOTE:
             continue

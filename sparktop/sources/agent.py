@@ -199,8 +199,8 @@ class AgentSource(HttpSource):
         end = asyncio.get_running_loop().time() + deadline_s
 
         async def ask() -> tuple[Reply, float]:
-            body, at = await self._fetch(SAMPLE_PATH, end)
-            return await read_beside(partial(decode, body), len(body), turn=self._session.turn), at
+            body, received_at = await self._fetch(SAMPLE_PATH, end)
+            return await read_beside(partial(decode, body), len(body), turn=self._session.turn), received_at
 
         try:
             wanted = (self.show_processes, self.interval_s)
@@ -258,14 +258,14 @@ class AgentSource(HttpSource):
         return response.body, response.at
 
     def _query_string(self) -> str:
-        asked: dict[str, str] = {}
+        query: dict[str, str] = {}
         if self._replies.since is not None:
-            asked["since"] = repr(self._replies.since)
+            query["since"] = repr(self._replies.since)
         if self.show_processes:
-            asked["processes"] = "1"
+            query["processes"] = "1"
         if self.interval_s is not None:
-            asked["interval_s"] = f"{self.interval_s:g}"
-        return f"?{urlencode(asked)}" if asked else ""
+            query["interval_s"] = f"{self.interval_s:g}"
+        return f"?{urlencode(query)}" if query else ""
 
 
 def _refusal_error(response: Response, where: str, token: str | None) -> AnswerError:

@@ -177,10 +177,10 @@ def clean_record(value: Value) -> Value:
     return _clean_value(value, MOST_CHECKED, TEXT_LIMIT)
 
 
-def _clean_value(value: Value, most: int, longest_name: int, longest: int = TEXT_LIMIT) -> Value:
+def _clean_value(value: Value, most_items: int, longest_name: int, longest: int = TEXT_LIMIT) -> Value:
     """Return a checked and cleaned value; a text is cut to `longest` characters.
 
-    In records, lists that `MOST` does not name have at most `most` entries, and names `longest_name`
+    In records, lists that `MOST` does not name have at most `most_items` entries, and names `longest_name`
     characters.
     """
     if type(value) is str:  # as most are
@@ -194,19 +194,19 @@ def _clean_value(value: Value, most: int, longest_name: int, longest: int = TEXT
     elif isinstance(value, datetime):
         result = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     elif isinstance(value, tuple):
-        items = tuple([_clean_value(item, most, longest_name, longest_name) for item in value])
+        items = tuple([_clean_value(item, most_items, longest_name, longest_name) for item in value])
         result = value if all(map(operator.is_, items, value)) else items
     elif isinstance(value, Mapping):
         result = {
-            clean(key, longest_name): _clean_value(item, most, longest_name, longest_name)
+            clean(key, longest_name): _clean_value(item, most_items, longest_name, longest_name)
             for key, item in value.items()
         }
     elif isinstance(value, msgspec.Struct):
-        result = _clean_fields(value, most, longest_name)
+        result = _clean_fields(value, most_items, longest_name)
     return cast("Value", result)
 
 
-def _clean_fields(record: Any, most: int, longest_name: int) -> Any:  # noqa: ANN401 - any record
+def _clean_fields(record: Any, most_items: int, longest_name: int) -> Any:  # noqa: ANN401 - any record
     """Return a record with checked and cleaned fields."""
     changed: dict[str, Any] = {}
     kind = type(record).__name__
@@ -215,12 +215,12 @@ def _clean_fields(record: Any, most: int, longest_name: int) -> Any:  # noqa: AN
         if value is None or (type(value) in _NUMBERS and -LARGEST <= value <= LARGEST):  # as most are
             continue
         if isinstance(value, tuple | Mapping):
-            if len(value) > MOST.get(f"{kind}.{name}", most):
+            if len(value) > MOST.get(f"{kind}.{name}", most_items):
                 message = f"{kind}.{name} has {len(value)} entries: too many"
                 raise WireError(FailureKind.TOO_LARGE, message)
             if not value:
                 continue
-        result = _clean_value(value, most, longest_name, longest_name if name in _NAMES else TEXT_LIMIT)
+        result = _clean_value(value, most_items, longest_name, longest_name if name in _NAMES else TEXT_LIMIT)
         if result is not value:
             changed[name] = result
     return replace(record, **changed) if changed else record

@@ -430,8 +430,8 @@ class EngineSource(HttpSource):
 
         Another one started, or a router forwards the pages of its servers.
         """
-        made = [lane.generation_tokens for lane in sample.lanes if lane.generation_tokens is not None]
-        now = (sample.start_time, sum(made) if made else None)
+        generated = [lane.generation_tokens for lane in sample.lanes if lane.generation_tokens is not None]
+        now = (sample.start_time, sum(generated) if generated else None)
         before, self._seen = self._seen, now
         if before is None:
             return True

@@ -170,8 +170,10 @@ class RouterSource(HttpSource):
         return a sample that has only a note for the user.
         """
         end = asyncio.get_running_loop().time() + deadline_s
-        if self._route is not None and (reading := await self._read_other(deadline_s)) is not None:
-            return reading
+        if self._route is not None:
+            reading = await self._read_other(deadline_s)
+            if reading is not None:
+                return reading
         try:
             answer = await self._get(LIVELINESS, deadline_s)
         except AnswerError as error:
@@ -213,7 +215,8 @@ class RouterSource(HttpSource):
         route, self._route = self._route, None
         end = asyncio.get_running_loop().time() + deadline_s
         result: tuple[int, Response, RouterSample] | None = None
-        for index in range(len(_OTHER_ROUTERS)) if route is None else (route,):
+        indices = range(len(_OTHER_ROUTERS)) if route is None else (route,)
+        for index in indices:
             path, read = _OTHER_ROUTERS[index]
             try:
                 answer = await self._get(path, max(0.01, end - asyncio.get_running_loop().time()))
@@ -356,10 +359,10 @@ def _read_cooldown(settings: object) -> tuple[float | None, bool | None]:
     None.
     """
     seconds = field(settings, "current_values", "cooldown_time")
-    off = field(settings, "current_values", "disable_cooldowns")
+    is_disabled = field(settings, "current_values", "disable_cooldowns")
     given_s = float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else -1.0
     is_plausible = 0 <= given_s <= _LONGEST_COOLDOWN_S
-    return given_s if is_plausible else None, off if isinstance(off, bool) else None
+    return given_s if is_plausible else None, is_disabled if isinstance(is_disabled, bool) else None
 
 
 def _read_deployments(answer: object) -> tuple[Deployment, ...] | None:
@@ -390,9 +393,9 @@ def _read_weight(entry: object, listed: Sequence[object]) -> float | None:
     deployment without it.
     """
     model = field(entry, "model_name")
-    first = next(other for other in listed if field(other, "model_name") == model)
+    first_entry = next(other for other in listed if field(other, "model_name") == model)
     for name in ("weight", "rpm", "tpm"):
-        if _amount_or_none(field(first, "litellm_params", name)) is not None:
+        if _amount_or_none(field(first_entry, "litellm_params", name)) is not None:
             return _amount_or_none(field(entry, "litellm_params", name)) or 0.0
     return None
 

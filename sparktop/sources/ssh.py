@@ -351,14 +351,14 @@ class Connector:
         within = f"within {FIRST_ANSWER_S:g} s"
         if link.sent:
             return f"the reader sent to {self.where} gave no answer {within}: is the machine stuck?"
-        why = "does a start-up file of its shell read standard input?"
-        return f"no answer from {self.where} {within} of connecting: {why}"
+        cause = "does a start-up file of its shell read standard input?"
+        return f"no answer from {self.where} {within} of connecting: {cause}"
 
 
 def is_older(version: str, than: str) -> bool:
     """Return whether `version` is an older release than `than`; False if either has no numbers."""
-    first, second = _version_numbers(version), _version_numbers(than)
-    return bool(first and second) and first < second
+    own, least = _version_numbers(version), _version_numbers(than)
+    return bool(own and least) and own < least
 
 
 def _version_numbers(version: str) -> tuple[int, ...]:

@@ -329,8 +329,8 @@ def _explain_receiver(ending: Ending) -> LinkError | None:
         message = f"{what} on {where} does not start within {START_S} s: is a disk or a network folder stuck?"
         return LinkError(FailureKind.TIMEOUT, message)
     if ending.status == NO_PYTHON:
-        seen = f" ({words})" if words else ""
-        message = f"no Python 3.10 or newer on {where}{seen}: install one there, or sparktop itself"
+        stderr_note = f" ({words})" if words else ""
+        message = f"no Python 3.10 or newer on {where}{stderr_note}: install one there, or sparktop itself"
         return LinkError(FailureKind.COMMAND_NOT_FOUND, message)
     return None
 
@@ -343,7 +343,8 @@ def _explain_ssh(ending: Ending) -> LinkError:
     where, text = ending.where, ending.written
     host = where.rpartition("@")[2]
     if "HOST IDENTIFICATION HAS CHANGED" in text:
-        remedy = clean(match[1], 100) if (match := _REMEDY.search(text)) else f"ssh-keygen -R {host}"
+        match = _REMEDY.search(text)
+        remedy = clean(match[1], 100) if match else f"ssh-keygen -R {host}"
         message = f"{where} has another host key than before: if that is right, run `{remedy}`, then ssh once"
         return LinkError(FailureKind.HOST_KEY, message)
     if "Host key verification failed" in text or "host key is known for" in text:
@@ -367,8 +368,8 @@ def _explain_network(ending: Ending) -> LinkError:
     if _CONFIGURATION.search(text):
         message = f"ssh cannot use its configuration here: {_last_line(text)}"
         return LinkError(FailureKind.UNSUPPORTED, message)
-    for seen, kind, message in _NETWORK:
-        if seen in text:
+    for pattern, kind, message in _NETWORK:
+        if pattern in text:
             return LinkError(kind, message.format(where))
     words = _last_line(text)
     if ending.answered and not words and ending.unanswered_s >= _GIVES_UP_S:

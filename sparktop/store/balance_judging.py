@@ -217,18 +217,16 @@ def _judge_slow_samples(group: JudgedGroup, watch: BalanceWatch, at: float, step
     """Judge a group whose samples, `step_s` seconds apart, are too seldom to see a swing."""
     since = max(at - REQUESTS_S, watch.judged_from_s)
     tracks = [without_quick_samples(track, step_s) for track in _tracks(group, since, {})]
-    balance = judge_slowly(group.name, tracks, at, step_s, group.router_name)
-    old_scrapes = [
+    judged = judge_slowly(group.name, tracks, at, step_s, group.router_name)
+    old = [
         member.scrape
         for member, track in zip(group.members, tracks, strict=True)
         if member.scrape and len(track.times_s) and at - track.times_s[-1] > stale_s(member.scrape.every_s)
     ]
-    if len(old_scrapes) <= len(tracks) - 2:  # a balance is between two that are known
-        return balance
-    reason = f"no new samples through {', '.join(sorted({scrape.source for scrape in old_scrapes}))}"
-    return Balance(
-        group.name, balance.backends, router=balance.router, sample_hz=1 / step_s, reasons=(reason,)
-    )
+    if len(old) <= len(tracks) - 2:  # a balance is between two that are known
+        return judged
+    reason = f"no new samples through {', '.join(sorted({scrape.source for scrape in old}))}"
+    return Balance(group.name, judged.backends, router=judged.router, sample_hz=1 / step_s, reasons=(reason,))
 
 
 def _tracks(group: JudgedGroup, since: float, errors: Mapping[str, float]) -> list[LoadTrack]:

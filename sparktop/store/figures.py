@@ -368,6 +368,4 @@ def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) ->
         if not server.down and server.at is not None and server.at >= late_at
     ]
     absent = len(scraped) + len(single_backends) - len(counted)
-    return Totals(
-        **{name: Sum.of_values(map(value_of, counted), absent=absent) for name, value_of in _TOTALLED.items()}
-    )
+    return Totals(**{name: Sum.of_values(map(of, counted), absent=absent) for name, of in _TOTALLED.items()})

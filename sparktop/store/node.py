@@ -254,9 +254,7 @@ class NodeTrack:
 def _has_young_engine(sample: NodeSample) -> bool:
     """Return whether a process of an engine started lately: it may be loading a model."""
     processes = () if sample.workloads is None else sample.workloads.processes
-    return any(
-        process.engine and process.age_s is not None and process.age_s < NO_TREND_S for process in processes
-    )
+    return any(each.engine and each.age_s is not None and each.age_s < NO_TREND_S for each in processes)
 
 
 def memory_limits(memory: MemoryReading, thresholds: NodeThresholds) -> tuple[float, float, float] | None:

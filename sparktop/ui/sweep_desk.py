@@ -294,9 +294,7 @@ class SweepDesk:
         kind = "" if selected is None else selected.kind
         return why_too_many(targets, names, kind=kind, shown=self._host.overview.left_by_filter)
 
-    def _targets_to_load(
-        self, wanted_names: Sequence[str], selected: PanelKey | None
-    ) -> list[SweepTarget] | None:
+    def _targets_to_load(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
         """Return what `targets` does, however many there are."""
         sweeping = self._session()
         if sweeping is None:
@@ -305,7 +303,7 @@ class SweepDesk:
             self.say("a sweep runs already: x twice stops it", Severity.WARNING)
             return None
         targets = self._watched_targets()
-        names = self._names_to_load(targets, wanted_names, selected)
+        names = self._names_to_load(targets, wanted, selected)
         by_name = {target.name: target for target in targets}
         missing = [name for name in names if name not in by_name]
         if missing:

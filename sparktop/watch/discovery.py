@@ -165,8 +165,8 @@ def _parse_url(url: str, text: str) -> BackendTarget | NodeTarget:
 
 def shortened_message(text: str, target: BackendTarget) -> str | None:
     """Return a message if the TARGET argument `text` is the address of a request to the server `target`."""
-    given = urlsplit(text if "://" in text else f"//{text}").path.rstrip("/")
-    if given.removeprefix(urlsplit(target.url).path) in {"", "/metrics", "/v1"}:
+    path = urlsplit(text if "://" in text else f"//{text}").path.rstrip("/")
+    if path.removeprefix(urlsplit(target.url).path) in {"", "/metrics", "/v1"}:
         return None
     return f"{clean(text, 100)} is the address of a request: its server {target.url} is taken"
 
@@ -194,9 +194,9 @@ def _is_ipv6(text: str) -> bool:
     return True
 
 
-def _usage_error(text: str, why: str) -> UsageError:
-    shown = clean(text, 60) or "(empty)"
-    return UsageError(f"{shown}: {why}; a TARGET is a host, host:port or URL (http://host:8000)")
+def _usage_error(text: str, reason: str) -> UsageError:
+    word = clean(text, 60) or "(empty)"
+    return UsageError(f"{word}: {reason}; a TARGET is a host, host:port or URL (http://host:8000)")
 
 
 async def discover(
@@ -261,11 +261,11 @@ class _HostSearch:
         pairs = [(address, port) for port in ports for address in addresses]
         connected = await asyncio.gather(*(self._can_connect(*pair) for pair in pairs))
         open_ports = {port for (_, port), is_open in zip(pairs, connected, strict=True) if is_open}
-        asked = [port for port in self._ports.http if port in open_ports]
+        http_ports = [port for port in self._ports.http if port in open_ports]
         agent, *kinds = await asyncio.gather(
-            self._ask_agent(is_open=self._ports.agent in open_ports), *map(self._ask_port, asked)
+            self._ask_agent(is_open=self._ports.agent in open_ports), *map(self._ask_port, http_ports)
         )
-        return self._describe_found(dict(zip(asked, kinds, strict=True)), agent)
+        return self._describe_found(dict(zip(http_ports, kinds, strict=True)), agent)
 
     def _describe_found(self, kinds: dict[int, str | None], agent: str | None) -> Found:
         """Return what was found as targets, and notes on the rest.
@@ -294,9 +294,9 @@ class _HostSearch:
         notes = self._notes(kinds, agent)
         if not (backends or routers or agents or notes):
             ports = ", ".join(map(str, self._ports.http))
-            why = "what listens there is not an inference server" if kinds else "nothing listens there"
+            reason = "what listens there is not an inference server" if kinds else "nothing listens there"
             notes.append(
-                f"{self._label}: nothing to watch on ports {ports} ({why}); write host:port or a URL"
+                f"{self._label}: nothing to watch on ports {ports} ({reason}); write host:port or a URL"
             )
         return Found(backends, routers, nodes, agents, tuple(notes))
 
@@ -425,25 +425,25 @@ def servers_behind_router(
     deployments: Iterable[Deployment],
     *,
     watched_urls: Iterable[str],
-    taken: Collection[str],
+    taken_names: Collection[str],
 ) -> tuple[list[BackendTarget], list[str]]:
     """Return the servers in `deployments` that are not watched yet, and hosts outside the local network.
 
-    Servers outside the local network are not polled, and only their hosts are kept.
-    "localhost" in a deployment's address means the router's own machine. `watched_urls` are the addresses of
-    watched backends, `taken` the backend names in use; each returned target gets a name that is still free.
+    Servers outside the local network are not polled, and only their hosts are kept. "localhost" in a
+    deployment's address means the router's own machine. `watched_urls` are the addresses of watched backends,
+    `taken_names` the backend names in use; each returned target gets a name that is still free.
     """
     address = address_of(router.url)
     router_host = address[0] if address else "localhost"
-    seen: set[Address | None] = {address_of(url) for url in watched_urls}
-    names = set(taken)
+    seen_addresses: set[Address | None] = {address_of(url) for url in watched_urls}
+    names = set(taken_names)
     targets: list[BackendTarget] = []
     elsewhere: dict[str, None] = {}
     for deployment in deployments:
         behind_at = address_of(deployment.address, router_host) if deployment.address else None
-        if behind_at is None or behind_at in seen:
+        if behind_at is None or behind_at in seen_addresses:
             continue
-        seen.add(behind_at)
+        seen_addresses.add(behind_at)
         host, port, path = behind_at
         if not (host == router_host or is_nearby(host)):
             elsewhere.setdefault(host)

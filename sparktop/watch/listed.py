@@ -106,11 +106,11 @@ def _matching_paths(pattern: str) -> list[Path]:
     if os.path.exists(pattern):  # noqa: PTH110 - Path.exists raises an error where folders are closed
         return [Path(pattern)]
     parts = Path(pattern).parts
-    first = next((index for index, part in enumerate(parts) if _WILDCARD.search(part)), len(parts))
-    if first == len(parts):
+    first_wild = next((index for index, part in enumerate(parts) if _WILDCARD.search(part)), len(parts))
+    if first_wild == len(parts):
         return []
-    wild = re.sub(r"\*+", "*", "/".join(parts[first:]))  # ** would search everything below
-    return sorted(Path(*parts[:first]).glob(wild))
+    wild = re.sub(r"\*+", "*", "/".join(parts[first_wild:]))  # ** would search everything below
+    return sorted(Path(*parts[:first_wild]).glob(wild))
 
 
 def _read_groups(path: Path) -> list[object] | str:
@@ -197,12 +197,12 @@ async def probe_files(
     for problem in problems:
         note(problem)
     watched_urls = {target.url for target in store.targets()}
-    new = [target for target in listed if target.url not in watched_urls]
-    answered = await find_answering(ways, new)
+    unwatched = [target for target in listed if target.url not in watched_urls]
+    answered = await find_answering(ways, unwatched)
     if answered:
         watch(answered)
     files = clean(", ".join(patterns), 200)
-    if listed and len(new) == len(listed) and not answered:
+    if listed and len(unwatched) == len(listed) and not answered:
         note(f"{files}: no inference server answers there (addresses listed: {len(listed)})")
     if not listed and not problems:
         note(f"no servers in {files}")
@@ -348,10 +348,10 @@ def _changed_s(path: Path) -> float:
 
 def _started_s(job: Mapping[str, object], changed_s: float) -> float:
     """Return when a job was started, in seconds since 1970; without that when its file was changed."""
-    given = job.get("started_at")
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < _LATEST_S:
+    value = job.get("started_at")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _LATEST_S:
         return changed_s
-    return float(given)
+    return float(value)
 
 
 def _hosts_and_users(table: Mapping[str, object]) -> dict[str, str | None]:
@@ -365,16 +365,16 @@ def _hosts_and_users(table: Mapping[str, object]) -> dict[str, str | None]:
     return hosts
 
 
-def _host_and_user(given: object) -> tuple[str, str | None] | None:
+def _host_and_user(value: object) -> tuple[str, str | None] | None:
     """Return host and user of HOST or USER@HOST; None for anything else, such as an option of ssh."""
-    if not isinstance(given, str):
+    if not isinstance(value, str):
         return None
-    user, at, rest = given.rpartition("@")
+    user, sign, rest = value.rpartition("@")
     try:
         host = parse_target(rest)
     except UsageError:
         return None
-    if not isinstance(host, str) or (at and not _USER.fullmatch(user)):
+    if not isinstance(host, str) or (sign and not _USER.fullmatch(user)):
         return None
     return host, user or None
 
@@ -386,8 +386,8 @@ def _user_by_host(tables: Iterable[Mapping[str, object]]) -> dict[str, str]:
     """
     users: dict[str, str] = {}
     for table in tables:
-        given = (table.get(name) for name in _USER_NAMES)
-        shared = next((name for name in given if isinstance(name, str) and _USER.fullmatch(name)), None)
+        values = (table.get(name) for name in _USER_NAMES)
+        shared = next((name for name in values if isinstance(name, str) and _USER.fullmatch(name)), None)
         for host, given_user in _hosts_and_users(table).items():
             user = given_user or shared
             if user is not None:
@@ -397,11 +397,11 @@ def _user_by_host(tables: Iterable[Mapping[str, object]]) -> dict[str, str]:
 
 def _job_server(table: Mapping[str, object]) -> BackendTarget | None:
     """Return the server of a job; None where its host or port cannot be used."""
-    given, port = table.get("hosts"), table.get("port", _PORT)
-    first = _host_and_user(given[0]) if isinstance(given, list) and given else None
-    if first is None or isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 1 << 16:
+    hosts, port = table.get("hosts"), table.get("port", _PORT)
+    host_and_user = _host_and_user(hosts[0]) if isinstance(hosts, list) and hosts else None
+    if host_and_user is None or isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 1 << 16:
         return None
-    host = first[0]
+    host = host_and_user[0]
     where = host_port(host, port)
     names = (table.get(key) for key in ("served_model_name", "model"))
     model = next((name for name in names if isinstance(name, str) and name), None)
@@ -440,27 +440,32 @@ async def follow_sparkrun(
             note(problem)
         watched = {_host_and_port(target.url) for target in store.targets() if target.url}
         listed_now = {_host_and_port(backend.url): backend for backend in listed.backends}
-        new = [
+        changed = [
             backend
             for address, backend in listed_now.items()
             if address not in watched or followed.get(address, backend) != backend
         ]
-        answered = await find_answering(ways, [replace(backend, nodes=()) for backend in new])
-        hosts = {backend.url: backend.nodes for backend in new}
+        answered = await find_answering(ways, [replace(backend, nodes=()) for backend in changed])
+        hosts = {backend.url: backend.nodes for backend in changed}
         wanted = dict.fromkeys(
             (*listed.default, *(host for backend in answered for host in hosts[backend.url]))
         )
-        named = await watch_nodes([listed.nodes[host] for host in wanted if host in listed.nodes])
+        names_by_host = await watch_nodes([listed.nodes[host] for host in wanted if host in listed.nodes])
         jobs = [replace(backend, nodes=hosts[backend.url]) for backend in answered]
-        watch_backends([job for job in jobs if _host_and_port(job.url) not in watched], named)
+        watch_backends([job for job in jobs if _host_and_port(job.url) not in watched], names_by_host)
         store.add(
             *(
-                replace(backend, nodes=tuple(named[host] for host in backend.nodes if host in named))
+                replace(
+                    backend,
+                    nodes=tuple(names_by_host[host] for host in backend.nodes if host in names_by_host),
+                )
                 for backend in jobs
                 if _host_and_port(backend.url) in watched
             )
         )
-        followed |= {(address := _host_and_port(backend.url)): listed_now[address] for backend in answered}
+        for backend in answered:
+            address = _host_and_port(backend.url)
+            followed[address] = listed_now[address]
         await sleep(AGAIN_S)
 
 

@@ -310,15 +310,15 @@ class Monitor:
             return
         urls = [target.url for target in self._backends.values()]
         targets, elsewhere = servers_behind_router(
-            router, sample.deployments, watched_urls=urls, taken=self._backends
+            router, sample.deployments, watched_urls=urls, taken_names=self._backends
         )
         for host in elsewhere:
             hint = "which is not an address of this network, so it is not polled: list it under [[backends]]"
             self._store.note(name, f"sends to {clean(host, 100)}, {hint} to watch it")
-        new = [target for target in targets if target.url not in self._tried]
-        if new:
-            self._tried.update(target.url for target in new)
-            self._spawn(self._try_servers(name, new))
+        untried = [target for target in targets if target.url not in self._tried]
+        if untried:
+            self._tried.update(target.url for target in untried)
+            self._spawn(self._try_servers(name, untried))
 
     async def _try_servers(self, router: str, targets: Sequence[BackendTarget]) -> None:
         """Poll each server of `targets` once, and watch every server that answers.
@@ -328,18 +328,18 @@ class Monitor:
         """
         answers = await poll_once(self._ways, targets, TRY_WITHIN_S)
         self._watch_found([target for target, reading in answers if isinstance(reading, EngineSample)], {})
-        failed = [(target, reading) for target, reading in answers if isinstance(reading, Failure)]
-        fronts = [target for target, reading in failed if reading.kind is FailureKind.ROUTER]
+        failures = [(target, reading) for target, reading in answers if isinstance(reading, Failure)]
+        fronts = [target for target, reading in failures if reading.kind is FailureKind.ROUTER]
         self._watch_found_routers(
             RouterTarget(front.name, front.url, api_key=front.api_key) for front in fronts
         )
-        failed = [(target, reading) for target, reading in failed if target not in fronts]
-        for target, failure in failed:
+        failures = [(target, reading) for target, reading in failures if target not in fronts]
+        for target, failure in failures:
             message = f"sends to {target.url}, which is not watched: {failure.message}"
             self._store.note(router, clean(message, 300))
-        if failed:
+        if failures:
             await self._sleep(TRY_AGAIN_S)
-            self._tried.difference_update(target.url for target, _ in failed)
+            self._tried.difference_update(target.url for target, _ in failures)
 
     async def _discover(self, hosts: list[str]) -> None:
         """Search `hosts` repeatedly until each has a server to watch; watch all servers and agents found."""
@@ -363,45 +363,45 @@ class Monitor:
 
         Return the name under which each found node is watched, by the name that the search gave the node.
         """
-        named: dict[str, str] = {}
-        new: list[NodeTarget] = []
+        names_by_host: dict[str, str] = {}
+        new_nodes: list[NodeTarget] = []
         for target in targets:
-            same = next((node for node in [*self._nodes, *new] if is_same_machine(node, target)), None)
+            same = next((node for node in [*self._nodes, *new_nodes] if is_same_machine(node, target)), None)
             if same is None:
-                taken = {node.name for node in [*self._nodes, *new]}
-                name = target.name if target.name not in taken else urlsplit(target.url or "").netloc
-                if name in taken:
+                taken_names = {node.name for node in [*self._nodes, *new_nodes]}
+                name = target.name if target.name not in taken_names else urlsplit(target.url or "").netloc
+                if name in taken_names:
                     continue
                 same = replace(target, name=name)
-                new.append(same)
-            named[target.name] = same.name
-        if new:
+                new_nodes.append(same)
+            names_by_host[target.name] = same.name
+        if new_nodes:
             # The agent's validator (pydantic) takes a tenth of a second to load: not on the event loop.
-            await asyncio.to_thread(_import_modules, self._ways.modules(Watch(nodes=tuple(new))))
-            self._nodes += new
-            self._store.add(*new)
-            self._poll_nodes(f"found {len(self._groups)}", new)
-        return named
+            await asyncio.to_thread(_import_modules, self._ways.modules(Watch(nodes=tuple(new_nodes))))
+            self._nodes += new_nodes
+            self._store.add(*new_nodes)
+            self._poll_nodes(f"found {len(self._groups)}", new_nodes)
+        return names_by_host
 
     def _watch_found(self, backends: Iterable[BackendTarget], nodes: Mapping[str, str]) -> None:
         """Watch found backends that are not watched yet; `nodes` maps found node names to watched ones."""
         targets = (*self._watch.backends, *self._backends.values())
         watched, names = {address_of(target.url) for target in targets}, self._backends
-        new = [
+        new_backends = [
             replace(target, nodes=tuple(nodes[name] for name in target.nodes if name in nodes))
             for target in backends
             if target.name not in names and address_of(target.url) not in watched
         ]
-        self._store.add(*new)
-        if new:
-            self._poll_backends(f"found {len(self._groups)}", new)
+        self._store.add(*new_backends)
+        if new_backends:
+            self._poll_backends(f"found {len(self._groups)}", new_backends)
 
     def _watch_found_routers(self, routers: Iterable[RouterTarget]) -> None:
         watched = {target.url for target in self._watch.routers}
         names = {key.name for key in self._sources if key.kind is SourceKind.ROUTER}
-        new = [target for target in routers if target.name not in names and target.url not in watched]
-        self._store.add(*new)
-        self._poll_routers(f"found {len(self._groups)}", new)
+        new_routers = [target for target in routers if target.name not in names and target.url not in watched]
+        self._store.add(*new_routers)
+        self._poll_routers(f"found {len(self._groups)}", new_routers)
 
     async def _judge(self) -> None:
         """Call `Store.judge` every second, whether or not snapshots are taken."""
@@ -419,7 +419,8 @@ class Monitor:
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
             _log.error("a part of the monitor ended", exc_info=error)
             self._store.note("sparktop", f"a part of watching ended: {type(error).__name__} (see the log)")
 
@@ -471,8 +472,8 @@ async def maintain_memory(sleep: Callable[[float], Awaitable[object]]) -> None:
     """
     import ctypes  # late: the first picture needs none of it
 
-    usual = gc.get_threshold()
-    gc.set_threshold(*_SELDOM, usual[2])
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*_SELDOM, thresholds[2])
     try:
         for turn in count(1):
             await sleep(COLLECT_EVERY_S)
@@ -480,7 +481,7 @@ async def maintain_memory(sleep: Callable[[float], Awaitable[object]]) -> None:
             with suppress(OSError, AttributeError):  # only glibc has it
                 ctypes.CDLL(None).malloc_trim(0)
     finally:
-        gc.set_threshold(*usual)
+        gc.set_threshold(*thresholds)
 
 
 # Reads the memory of a node several times a second while it falls so steeply that it may soon be used up.
@@ -517,7 +518,8 @@ class MemoryFall:
     def add(self, at: float, memory: MemoryReading) -> None:
         """Add a sample of the time `at` (monotonic seconds); it is ignored unless newer than all others."""
         left, points = memory.left_bytes, self._points
-        if left is None or (points and at <= points[-1][0]):
+        newest_at, _ = points[-1] if points else (-math.inf, 0)
+        if left is None or at <= newest_at:
             return
         points.append((at, left))
         while len(points) > 2 and points[0][0] < at - WINDOW_S:  # noqa: PLR2004 - a slope needs two
@@ -528,8 +530,8 @@ class MemoryFall:
         """Whether the memory would be used up within `USED_UP_WITHIN_S` at its present rate."""
         if len(self._points) < 2:  # noqa: PLR2004 - a slope needs two
             return False
-        (begin, first), (end, last) = self._points[0], self._points[-1]
-        return first > last and last * (end - begin) <= USED_UP_WITHIN_S * (first - last)
+        (first_at, first), (last_at, last) = self._points[0], self._points[-1]
+        return first > last and last * (last_at - first_at) <= USED_UP_WITHIN_S * (first - last)
 
 
 class MemoryWatch:
@@ -554,7 +556,7 @@ class MemoryWatch:
         fall = self._falls.setdefault(name, MemoryFall())
         for reading in (*sample.missed, sample):
             fall.add(reading.at, reading.memory)
-        before = name in self.falling
+        was_falling = name in self.falling
         self.falling.discard(name)
         if fall.is_steep:
             if not isinstance(source, ReadsMemory):
@@ -563,7 +565,8 @@ class MemoryWatch:
                 task = asyncio.get_running_loop().create_task(self._read(name, source, sample.memory))
                 self._reading[name] = task
                 task.add_done_callback(lambda _: self._reading.pop(name, None))
-        return before != (name in self.falling)
+        is_falling = name in self.falling
+        return is_falling is not was_falling
 
     def interval_s(self, name: str, usual_s: float) -> float:
         """Return the seconds between two polls of the node `name`: `usual_s`, or less if in `falling`."""

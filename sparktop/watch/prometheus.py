@@ -211,16 +211,16 @@ class PrometheusFeed:
         servers, source = self._finder.found.servers, self.target.name
         if len(servers) > MOST_RAW:
             servers = tuple(server for server in servers if server.group == self._group)[:MOST_IN_GROUP]
-        wanted = {server.key: server for server in unwatched_elsewhere(servers, self._store, source)}
-        self._forget_unwanted(wanted, self._clock())
-        self._machines.add_nodes(wanted.values(), self.pace.every_s)
-        new = [server for key, server in wanted.items() if key not in self._raw]
-        self._raw.update((server.key, server) for server in new)
+        candidates = {server.key: server for server in unwatched_elsewhere(servers, self._store, source)}
+        self._forget_unwanted(candidates, self._clock())
+        self._machines.add_nodes(candidates.values(), self.pace.every_s)
+        new_servers = [server for key, server in candidates.items() if key not in self._raw]
+        self._raw.update((server.key, server) for server in new_servers)
         self.names = {server.name: server for server in self._raw.values()}
-        for key in wanted:
+        for key in candidates:
             self._gone.pop(key, None)
-        machines = {key: self._machines.of(server) for key, server in wanted.items()}
-        changed = [server for key, server in wanted.items() if self._placed.get(key) != machines[key]]
+        machines = {key: self._machines.of(server) for key, server in candidates.items()}
+        changed = [server for key, server in candidates.items() if self._placed.get(key) != machines[key]]
         self._placed.update(machines)
         if changed:
             own_s, usual_s = self._finder.every_s_of, self.pace.every_s
@@ -231,7 +231,7 @@ class PrometheusFeed:
                 )
             )
 
-    def _forget_unwanted(self, wanted: Mapping[Key, FoundServer], now: float) -> None:
+    def _forget_unwanted(self, candidates: Mapping[Key, FoundServer], now: float) -> None:
         """Forget the servers that are not wanted any more.
 
         A wanted server of the same name goes on in its place. One that is still a target, such as one of
@@ -239,8 +239,8 @@ class PrometheusFeed:
         that is an event, and no alert. It is forgotten at once if it could not be scraped any more; else it
         is shown as late for five minutes.
         """
-        names = {server.name: server for server in wanted.values()}
-        for key in self._raw.keys() - wanted.keys():
+        names = {server.name: server for server in candidates.values()}
+        for key in self._raw.keys() - candidates.keys():
             server, message = self._raw[key], f"it is no target of {self.target.name} any more"
             if (successor := names.get(server.name)) is not None:
                 self._hand_on(server, successor)
@@ -264,14 +264,14 @@ class PrometheusFeed:
             return
         del self._raw[server.key]
         self._samples.hand_on(server.key, successor.key)
-        for kept in (self._gone, self._placed):
-            kept.pop(server.key, None)
+        for by_name in (self._gone, self._placed):
+            by_name.pop(server.key, None)
 
     def _forget(self, key: Key) -> None:
         server = self._raw.pop(key)
         self._samples.forget(key)
-        for kept in (self._gone, self._placed):
-            kept.pop(key, None)
+        for by_name in (self._gone, self._placed):
+            by_name.pop(key, None)
         self._store.remove(SourceKey.backend(server.name))
 
     async def _read_raw(self) -> None:
@@ -394,8 +394,8 @@ class SampleReader:
 
     def forget(self, key: Key) -> None:
         """Forget what was delivered of a server."""
-        for kept in (self._seen, self._handed_on):
-            kept.pop(key, None)
+        for by_name in (self._seen, self._handed_on):
+            by_name.pop(key, None)
         self.silent.discard(key)
         self._apart.discard(key)
 
@@ -434,8 +434,8 @@ class SampleReader:
         answer = await self._client.query(f"{query}[{window_s:.0f}s]")
         self.warnings = answer.warnings
         took_ms = (self._clock() - began) * 1000
-        pages_of, apart = pages(answer.series, self._finder.labels)
-        self._apart |= apart
+        pages_of, mixed = pages(answer.series, self._finder.labels)
+        self._apart |= mixed
         for server in servers:
             after = self._seen.get(server.key, self._handed_on.get(server.key, float("-inf")))
             times = [at for at in pages_of.get(server.key, ()) if at > after]
@@ -507,7 +507,7 @@ def unwatched_elsewhere(servers: Iterable[FoundServer], store: Store, source: st
         for target in store.targets()
         if isinstance(target, BackendTarget) and (target.scrape is None or target.scrape.source != source)
     ]
-    names, places = {other.name for other in others}, {address_of(other.url) for other in others}
+    names, places = ({other.name for other in others}, {address_of(other.url) for other in others})
     for server in servers:
         if address_of(server.url) not in places:
             name = f"{source}/{server.name}" if server.name in names else server.name

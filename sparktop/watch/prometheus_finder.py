@@ -185,31 +185,31 @@ class Finder:
 
     async def _find_past(self, series: Sequence[Series]) -> None:
         """Find which targets that are down were servers; `series` are those of servers that are not."""
-        self._past = {key: kept for key, kept in self._past.items() if key in self.down}
+        self._past = {key: past for key, past in self._past.items() if key in self.down}
         self._no_servers = {
             key: searches + 1
             for key, searches in self._no_servers.items()
             if key in self.down and searches < _ASKED_EACH
         }
-        wanted = self.down - self._past.keys() - self._no_servers.keys()
-        wanted -= {server.key.target for server in self.found.servers}
-        if wanted:
-            wanted -= await in_reader(partial(target_keys, series))
-        if not wanted:
+        wanted_targets = self.down - self._past.keys() - self._no_servers.keys()
+        wanted_targets -= {server.key.target for server in self.found.servers}
+        if wanted_targets:
+            wanted_targets -= await in_reader(partial(target_keys, series))
+        if not wanted_targets:
             return
         try:
             answer = await self._client.query(
-                past_query(self._target.selector, self._target.group_by, wanted)
+                past_query(self._target.selector, self._target.group_by, wanted_targets)
             )
         except AnswerError:
             return  # too much, or a server of the API without that function: as if there were none
         for answered in answer.series:
-            if (key := key_of(answered.labels).target) in wanted:
+            if (key := key_of(answered.labels).target) in wanted_targets:
                 self._past.setdefault(key, []).append(answered)
-        self._no_servers |= dict.fromkeys(wanted - self._past.keys(), 1)
+        self._no_servers |= dict.fromkeys(wanted_targets - self._past.keys(), 1)
 
-    async def _median_step_s(self, asked: str) -> float | None:
-        answer = await self._client.query(f"{asked}[{_SAMPLED_S:.0f}s]")
+    async def _median_step_s(self, selector_text: str) -> float | None:
+        answer = await self._client.query(f"{selector_text}[{_SAMPLED_S:.0f}s]")
         steps = [
             later[0] - earlier[0] for series in answer.series for earlier, later in pairwise(series.samples)
         ]
@@ -237,8 +237,8 @@ class Finder:
         answer = await self._client.query(f"count({selector(('up',))} offset {2 * every_s:.0f}s)")
         return not answer.series
 
-    async def read_up(self, jobs: Collection[str], wanted: Iterable[FoundServer]) -> None:
-        """Find which targets of these jobs and of the servers' jobs are down, and the labels of `wanted`.
+    async def read_up(self, jobs: Collection[str], servers: Iterable[FoundServer]) -> None:
+        """Find which targets of these jobs and of the servers' jobs are down, and the labels of `servers`.
 
         Raises:
             AnswerError: a query failed.
@@ -250,10 +250,10 @@ class Finder:
         if not all_jobs:
             return
         self.dead = await down_targets(self._client, all_jobs)
-        unknown = {server.key.instance for server in wanted if server.key.target not in self.labels}
+        unknown = {server.key.instance for server in servers if server.key.target not in self.labels}
         if unknown and not self.found.federated:
-            asked = selector(("up",), f"instance=~{any_of(sorted(unknown))}")
-            answer = await self._client.query(asked)
+            query = selector(("up",), f"instance=~{any_of(sorted(unknown))}")
+            answer = await self._client.query(query)
             for series in answer.series:
                 labels = {name: value for name, value in series.labels.items() if name != "__name__"}
                 self.labels[key_of(series.labels)] = labels
@@ -454,8 +454,8 @@ class MachineFeed:
         machines = join_exporters(self._exporters.values())
         among_all = placing_among(machines, self._target.machines)
         used = {name for server in servers for name in among_all(server)}
-        shown = tuple(machine for machine in machines if machine.has_gpus or machine.name in used)
-        return shown, placing_among(shown, self._target.machines)
+        shown_machines = tuple(machine for machine in machines if machine.has_gpus or machine.name in used)
+        return shown_machines, placing_among(shown_machines, self._target.machines)
 
     async def read_all(
         self, servers: Sequence[FoundServer], dead: Collection[Key], to_monotonic_s: float, every_s: float
@@ -500,18 +500,18 @@ class MachineFeed:
         self, servers: Iterable[FoundServer], dead: Collection[Key], to_monotonic_s: float, every_s: float
     ) -> None:
         """Deliver new samples of the machines of `servers`, which are nodes of the store from now on."""
-        wanted = [machine for machine in self._machines_of(servers) if machine.name in self._seen]
+        machines = [machine for machine in self._machines_of(servers) if machine.name in self._seen]
         now = self._clock()
-        if not wanted or self._is_resting() or now - self._raw_at < 0.9 * every_s:
+        if not machines or self._is_resting() or now - self._raw_at < 0.9 * every_s:
             return
         self._raw_at = now
         try:
-            gathered = await newest_samples(self._client, self._target.machine_selector, wanted, every_s)
+            gathered = await newest_samples(self._client, self._target.machine_selector, machines, every_s)
         except AnswerError as error:
             self._rest_after(error)
             return
         took_ms = (self._clock() - now) * 1000
-        for machine in wanted:
+        for machine in machines:
             key, sample = SourceKey.node(machine.name), sample_of(machine, gathered, to_monotonic_s)
             if _is_down(machine, dead):
                 message = f"{self._target.name} cannot scrape it (up is 0)"
@@ -522,19 +522,19 @@ class MachineFeed:
 
     def add_nodes(self, servers: Iterable[FoundServer], every_s: float) -> None:
         """Make the machines of `servers` nodes of the store, and forget the others that were."""
-        wanted = {machine.name: machine for machine in self._machines_of(servers)[:MOST_NODES]}
-        for name in self._seen.keys() - wanted.keys():
+        machines_by_name = {machine.name: machine for machine in self._machines_of(servers)[:MOST_NODES]}
+        for name in self._seen.keys() - machines_by_name.keys():
             del self._seen[name]
             self._store.remove(SourceKey.node(name))
-        others = [
+        other_nodes = [
             target
             for target in self._store.targets()
             if isinstance(target, NodeTarget)
             and (target.scrape is None or target.scrape.source != self._target.name)
         ]
-        names = {target.name for target in others}
-        addresses = {host_of(target.url or (target.ssh or "").rpartition("@")[2]) for target in others}
-        for name, machine in wanted.items():
+        names = {target.name for target in other_nodes}
+        addresses = {host_of(target.url or (target.ssh or "").rpartition("@")[2]) for target in other_nodes}
+        for name, machine in machines_by_name.items():
             if name in self._seen or name in names or addresses & machine.hosts:
                 continue  # watched directly, or by another Prometheus
             self._seen[name] = float("-inf")
@@ -600,7 +600,9 @@ class MachineFeed:
         if gpu.margin_c is not None and gpu.margin_c < thresholds.thermal_margin_warn_c:
             return "hot"
         use = gpu.utilization_percent
-        return "unknown" if use is None else "idle" if use < IDLE_PERCENT else "busy"
+        if use is None:
+            return "unknown"
+        return "idle" if use < IDLE_PERCENT else "busy"
 
 
 def _is_down(machine: Machine, dead: Collection[Key]) -> bool:

@@ -78,7 +78,7 @@ class _Slot(Struct):
         return at_instant if self.retry_at is None else self.retry_at <= now
 
     def is_scheduled(self, first: int, last: int, parts: int) -> bool:
-        """Return whether this source is to be polled at any of the scheduled times `first` to `last`.
+        """Return whether this source is to be polled at any of the scheduled times number `first` to `last`.
 
         These are indices of the group's scheduled times; each interval has `parts` of these times. A source
         polled faster than the interval uses all scheduled times or every second, third, …; other sources, and
@@ -192,8 +192,8 @@ class PollGroup:
         """
         parts_at_most = max((parts.get(slot.source.name, 1) for slot in self._slots), default=1)
         for slot in self._slots:
-            wanted = max(1, parts.get(slot.source.name, 1))
-            slot.parts = next(number for number in range(wanted, 0, -1) if parts_at_most % number == 0)
+            parts_wanted = max(1, parts.get(slot.source.name, 1))
+            slot.parts = next(number for number in range(parts_wanted, 0, -1) if parts_at_most % number == 0)
         if parts_at_most != self._parts:
             now = self._clock()
             missed = self._pause is not None and now >= self._next_instant()
@@ -483,11 +483,11 @@ class LoadCadence:
         `groups` has the server names of each group whose balance is judged. Servers in no such group get one
         poll, and so do groups beyond the first `MOST_QUICK` servers. `now` is in monotonic seconds.
         """
-        wanted = [tuple(group) for group in groups]
-        for gone in self._paces.keys() - set(wanted):
-            del self._paces[gone]
+        wanted_groups = [tuple(group) for group in groups]
+        for removed in self._paces.keys() - set(wanted_groups):
+            del self._paces[removed]
         parts: dict[str, int] = {}
-        for group in wanted:
+        for group in wanted_groups:
             pace = self._paces.setdefault(group, _Pace())
             self._adapt(pace, group, now)
             looks = polls_per_interval(pace.hz, interval_s)
@@ -497,13 +497,8 @@ class LoadCadence:
 
     def _adapt(self, pace: _Pace, group: tuple[str, ...], now: float) -> None:
         """Change the poll rate of a group once its load has called for that for long enough."""
-        answering = [
-            server
-            for name in group
-            if (server := self._servers.get(name)) is not None
-            and server.load is not None
-            and now - server.at <= _STALE_S
-        ]
+        servers = [self._servers[name] for name in group if name in self._servers]
+        answering = [server for server in servers if server.load is not None and now - server.at <= _STALE_S]
         if len(answering) < min(2, len(group)):
             pace.hz, pace.turned_at = 0.0, None  # too few answers to judge a balance
             return

@@ -121,10 +121,10 @@ async def follow_announced(store: Store, sleep: Callable[[float], Awaitable[obje
             if isinstance(target, BackendTarget | RouterTarget)
         ]
         loads = announced_loads()
-        now = {
-            pid: frozenset(name for at, name in watched if at is not None and at in map(address_of, urls))
-            for pid, urls in loads.items()
-        }
+        now: dict[int, frozenset[str]] = {}
+        for pid, urls in loads.items():
+            loaded = set(map(address_of, urls)) - {None}
+            now[pid] = frozenset(name for address, name in watched if address in loaded)
         for pid in begun.keys() - now.keys():
             names, _ = begun.pop(pid), told.pop(pid)
             store.end_own_load(names.difference(*begun.values()))  # the others still load theirs
@@ -165,8 +165,8 @@ def starts_file(env: Mapping[str, str]) -> Path:
 
 def read_starts(path: Path) -> tuple[tuple[PastStart, ...], str | None]:
     """Return (earlier starts, why the file cannot be read); a missing file has no starts."""
-    kept, problem = read_kept(path)
-    return kept.starts[-_MOST:], problem
+    file_content, problem = read_kept(path)
+    return file_content.starts[-_MOST:], problem
 
 
 def read_kept(path: Path) -> tuple[Kept, str | None]:
@@ -191,11 +191,11 @@ def add_starts(path: Path, finished: Iterable[PastStart]) -> str | None:
     A damaged file is replaced.
     """
     earlier, _ = read_starts(path)
-    kept: list[PastStart] = []
+    kept_starts: list[PastStart] = []
     for start in sorted((*earlier, *finished), key=lambda start: -start.ended_at):
-        if sum(other.key == start.key for other in kept) < _PER_KEY:
-            kept.append(start)
-    return _write_kept(path, Kept(tuple(reversed(kept[:_MOST]))))
+        if sum(past.key == start.key for past in kept_starts) < _PER_KEY:
+            kept_starts.append(start)
+    return _write_kept(path, Kept(tuple(reversed(kept_starts[:_MOST]))))
 
 
 def _write_kept(path: Path, kept: Kept) -> str | None:
@@ -221,17 +221,17 @@ async def keep_starts(
     A store of simulated servers is left alone.
     """
     path = starts_file(os.environ if env is None else env)
-    given: dict[tuple[str, str, str], float] = {}
+    given_at: dict[tuple[str, str, str], float] = {}
     passed_s = 0.0
     while not store.simulated:
         wanted = store.starts.wanted
-        given = {key: at for key, at in given.items() if key in wanted and passed_s - at < _REPEAT_S}
-        if new := wanted - given.keys():
+        given_at = {key: at for key, at in given_at.items() if key in wanted and passed_s - at < _REPEAT_S}
+        if new_keys := wanted - given_at.keys():
             starts, problem = await asyncio.to_thread(read_starts, path)
             _note_problem(store, "earlier starts are not known", path, problem)
-            if mine := tuple(start for start in starts if start.key in new):
+            if mine := tuple(start for start in starts if start.key in new_keys):
                 store.learn(Kept(mine))
-            given.update(dict.fromkeys(new, passed_s))
+            given_at.update(dict.fromkeys(new_keys, passed_s))
         if finished := store.starts.take_finished():
             problem = await asyncio.to_thread(add_starts, path, finished)
             _note_problem(store, "the start is not kept", path, problem)
@@ -314,11 +314,11 @@ def read_recipes(env: Mapping[str, str]) -> tuple[tuple[PublishedRates, ...], st
 
 def add_setups(path: Path, changed: Iterable[PastSetup]) -> str | None:
     """Put the setups of servers in place of the file's of the same servers; return why not, or None."""
-    earlier, new = read_kept(path)[0].setups, tuple(changed)
-    keys = {setup.key for setup in new}
-    every = (*new, *(setup for setup in earlier if setup.key not in keys))
-    kept = sorted(every, key=lambda setup: setup.at)[-_MOST_KEPT:]
-    return _write_kept(path, Kept(setups=tuple(kept)))
+    earlier, changed_setups = read_kept(path)[0].setups, tuple(changed)
+    keys = {setup.key for setup in changed_setups}
+    every = (*changed_setups, *(setup for setup in earlier if setup.key not in keys))
+    kept_setups = sorted(every, key=lambda setup: setup.at)[-_MOST_KEPT:]
+    return _write_kept(path, Kept(setups=tuple(kept_setups)))
 
 
 async def keep_setups(
@@ -330,16 +330,16 @@ async def keep_setups(
     """
     env = os.environ if env is None else env
     path = folder_of(env, Place.STATE) / SETUPS_FILE
-    given: set[tuple[str, str, str]] = set()
+    given_keys: set[tuple[str, str, str]] = set()
     passed_s = saved_s = given_s = 0.0
     while True:
         if passed_s - given_s >= _GIVE_EVERY_S:  # for a recording that began meanwhile, and new recipes
-            given_s, given = passed_s, set()
-        if new := store.yardsticks.wanted - given:
-            given |= new
+            given_s, given_keys = passed_s, set()
+        if new_keys := store.yardsticks.wanted - given_keys:
+            given_keys |= new_keys
             setups, problem = (Kept(), None) if store.simulated else await asyncio.to_thread(read_kept, path)
             published, wrong = await asyncio.to_thread(read_recipes, env)
-            mine = tuple(setup for setup in setups.setups if setup.key in new)
+            mine = tuple(setup for setup in setups.setups if setup.key in new_keys)
             store.learn(Kept(setups=mine, published=published))
             for words in (problem and f"{path}: {problem}", wrong):
                 if words:

@@ -104,18 +104,18 @@ class Through:
         targets = [BackendTarget(name, feed.names[name].url, feed.names[name].engine) for name in names]
         sources = self._ways.backends(targets)
         try:
-            first = await asyncio.gather(*(source.poll(_FIRST_DEADLINE_S) for source in sources))
-            failed = [
+            first_readings = await asyncio.gather(*(source.poll(_FIRST_DEADLINE_S) for source in sources))
+            failures = [
                 f"{target.url}: {reading.message}"
-                for target, reading in zip(targets, first, strict=True)
+                for target, reading in zip(targets, first_readings, strict=True)
                 if isinstance(reading, Failure)
             ]
-            if failed:
-                more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-                self._store.note(group, clean(f"cannot be polled directly: {failed[0]}{more}", 300))
+            if failures:
+                more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+                self._store.note(group, clean(f"cannot be polled directly: {failures[0]}{more}", 300))
                 return
             self._store.note(group, f"polled directly for {LOOK_S:.0f} s")
-            slowest_ms = max(getattr(reading, "answer_ms", None) or 0.0 for reading in first)
+            slowest_ms = max(getattr(reading, "answer_ms", None) or 0.0 for reading in first_readings)
             feed.pause(names)
             await self._poll(sources, slowest_ms)
             # Samples of a Prometheus cannot confirm what a closer look found: it is kept as an event.
@@ -152,14 +152,16 @@ class Through:
         if self._looking or now - self._auto_at < AUTO_AGAIN_S:
             return
         auto_names = [feed.names.keys() for feed in self.feeds if feed.target.closer == "auto"]
-        suspects = [
-            balance
-            for balance in self._store.balance.view(now)
-            # What samples of a Prometheus are too seldom to show.
-            if balance.is_slow
-            and (balance.word.bad or (balance.dispersion_z or 0.0) >= _WIDE_Z)
-            and any(balance.backends and set(balance.backends) <= names for names in auto_names)
-        ]
+
+        def is_suspect(balance: Balance) -> bool:
+            """Return whether a closer look may show what samples of a Prometheus are too seldom for."""
+            names = set(balance.backends)
+            is_auto = bool(names) and any(names <= of_feed for of_feed in auto_names)
+            return (
+                is_auto and balance.is_slow and (balance.word.bad or (balance.dispersion_z or 0.0) >= _WIDE_Z)
+            )
+
+        suspects = [balance for balance in self._store.balance.view(now) if is_suspect(balance)]
         if suspects:
             self._auto_at = now
             self.look_closer(max(suspects, key=lambda balance: balance.dispersion_z or 0.0).group)

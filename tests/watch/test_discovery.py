@@ -185,7 +185,7 @@ PROXY = RouterTarget("proxy", "http://10.0.0.9:4000")
 def behind(
     *deployments: Deployment, watched: tuple[str, ...] = (), taken: tuple[str, ...] = ()
 ) -> tuple[list[BackendTarget], list[str]]:
-    return servers_behind_router(PROXY, deployments, watched_urls=watched, taken=taken)
+    return servers_behind_router(PROXY, deployments, watched_urls=watched, taken_names=taken)
 
 
 def test_servers_of_the_local_network_are_found() -> None:

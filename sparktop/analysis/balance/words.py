@@ -222,9 +222,9 @@ def _balanced_sentence(result: Balance) -> str:
     if z is None or z <= low:
         return f"even: {mean}"
     sentence = f"{mean}; {_unlike_chance(z)}"
-    return (
-        f"within chance (up to {high:g} ×): {sentence}" if z < high else f"{sentence}, but no swing was found"
-    )
+    if z < high:
+        return f"within chance (up to {high:g} ×): {sentence}"
+    return f"{sentence}, but no swing was found"
 
 
 def _unlike_chance(z: float) -> str:

@@ -86,8 +86,11 @@ class Series(Struct, frozen=True):
     @property
     def value(self) -> float | None:
         """The newest value; None where it is not a finite number."""
+        if not self.samples:
+            return None
+        _, text = self.samples[-1]
         try:
-            number = float(self.samples[-1][1]) if self.samples else math.nan
+            number = float(text)
         except ValueError:
             return None
         return number if math.isfinite(number) else None
@@ -258,12 +261,12 @@ class PrometheusClient:
             AnswerError: any other failure of network or server.
         """
         # Thanos answers with what it has, and says so in `warnings`; others ignore these two.
-        form = {"query": promql, "dedup": "true", "partial_response": "true"}
+        parameters = {"query": promql, "dedup": "true", "partial_response": "true"}
         series: list[Series] = []
         async with self._slots:
-            body = await self._ask("/api/v1/query", form)
-            rest = await in_reader(partial(read_answer, body, add or series.append))
-        return replace(rest, series=tuple(series))
+            body = await self._ask("/api/v1/query", parameters)
+            further_series = await in_reader(partial(read_answer, body, add or series.append))
+        return replace(further_series, series=tuple(series))
 
     async def get(self, path: str) -> object:
         """Return the data of an answer to a GET of `path`, as JSON values.
@@ -274,8 +277,8 @@ class PrometheusClient:
         async with self._slots:
             return data_of(await self._ask(path, None))
 
-    async def _ask(self, path: str, form: Mapping[str, str] | None) -> bytes:
-        """Request a path, by POST of `form` or by GET; return the body of a successful answer."""
+    async def _ask(self, path: str, parameters: Mapping[str, str] | None) -> bytes:
+        """Request a path, by POST of `parameters` or by GET; return the body of a successful answer."""
         if self._tls is None and self._target.url.startswith("https:"):
             self._tls = _tls_context(self._target)
         request = Request(
@@ -283,7 +286,7 @@ class PrometheusClient:
             self.where,
             tls=self._tls,
             headers={**self._headers(), "Accept-Encoding": "gzip"},
-            form=form,
+            form=parameters,
         )
         try:
             response = await self._session.get(
@@ -330,11 +333,11 @@ class PrometheusClient:
     def _status_error(self, status: int, body: bytes, location: str) -> AnswerError:
         """Return the error for an HTTP status other than 200, with what to do about it."""
         text = body.decode("utf-8", "replace")
-        sent = self._headers().get("Authorization", "").partition(" ")[2]
-        for secret in (sent, self._target.password):  # if the server repeats them
+        scheme = self._headers().get("Authorization", "").partition(" ")[2]
+        for secret in (scheme, self._target.password):  # if the server repeats them
             text = without_secret(text, secret)
-        said = trouble_in(text.encode())
-        quoted = f": {said}" if said else ""
+        trouble = trouble_in(text.encode())
+        quoted = f": {trouble}" if trouble else ""
         if status in _TOO_MUCH:
             return TooMuchError(FailureKind.HTTP, f"{status}: {self.where} refuses the query{quoted}")
         if status in REDIRECTS:
@@ -342,17 +345,17 @@ class PrometheusClient:
         if status in {401, 403}:
             return AnswerError(
                 FailureKind.UNAUTHORIZED,
-                f"{status}: {self.where} {self._credentials_wanted(said)}{quoted}",
+                f"{status}: {self.where} {self._credentials_wanted(trouble)}{quoted}",
             )
         if _WANTS_TLS in body:
             return AnswerError(FailureKind.TLS, f"{self.where} wants TLS: write https:// in its URL")
         if status == NOT_FOUND:
-            return not_found(f"{self.where} has no /api/v1/query", "a Prometheus", said)
+            return not_found(f"{self.where} has no /api/v1/query", "a Prometheus", trouble)
         return AnswerError(FailureKind.HTTP, f"{self.where} answered with HTTP status {status}{quoted}")
 
-    def _credentials_wanted(self, said: str) -> str:
-        """Return what a server that refused a request with the words `said` wants, by what it carried."""
-        if _NO_TENANT in said:
+    def _credentials_wanted(self, trouble: str) -> str:
+        """Return what a server that refused a request with the words `trouble` wants, by what it carried."""
+        if _NO_TENANT in trouble:
             return "wants a tenant: headers = { X-Scope-OrgID = … } under [[prometheus]]"
         if self._target.basic_user is not None:
             return "refuses this user and password (basic_user, password_env)"

@@ -40,26 +40,26 @@ def times_by_target(gauges: Sequence[frozenset[float]]) -> list[frozenset[float]
     Gauges with a time in common are of one target, and so are gauges of which one ends before the other
     begins: those are of a server that was restarted with other labels.
     """
-    apart: list[frozenset[float]] = []
+    targets: list[frozenset[float]] = []
     for gauge in gauges:
-        same = [times for times in apart if not times.isdisjoint(gauge)]
-        apart = [times for times in apart if times.isdisjoint(gauge)]
-        apart.append(gauge.union(*same))
-    apart = sorted((times for times in apart if times), key=min)
-    if any(min(later) < max(earlier) for earlier, later in pairwise(apart)):
-        return apart
-    return [frozenset().union(*apart)]
+        same = [times for times in targets if not times.isdisjoint(gauge)]
+        targets = [times for times in targets if times.isdisjoint(gauge)]
+        targets.append(gauge.union(*same))
+    targets = sorted((times for times in targets if times), key=min)
+    if any(min(later) < max(earlier) for earlier, later in pairwise(targets)):
+        return targets
+    return [frozenset().union(*targets)]
 
 
 def merge_pages(
-    lines: Mapping[float, Sequence[str]], apart: Sequence[Collection[float]]
+    lines: Mapping[float, Sequence[str]], times_of_targets: Sequence[Collection[float]]
 ) -> Iterator[tuple[float, list[str]]]:
     """Yield time and lines of each page, with the newest lines of all targets that are scraped at that time.
 
-    `lines` has those of each time, `apart` the times of each target. There is no page while it is not known
-    what a target reported before.
+    `lines` has those of each time, `times_of_targets` the times of each target. There is no page while it is
+    not known what a target reported before.
     """
-    ordered = [sorted(times) for times in apart]
+    ordered = [sorted(times) for times in times_of_targets]
     steps = [later - earlier for times in ordered for earlier, later in pairwise(times)]
     current_s = LATE * median(steps) if steps else 0.0
     for at in sorted(at for times in ordered for at in times):
@@ -80,7 +80,7 @@ _VALUE = re.compile(r"[-+.\w]+", re.ASCII)
 _EXPORTED = "exported_"
 _NEVER = frozenset({"__name__", REPLICA})
 """Labels that no page has: replicas of a Prometheus write the same page, each at times of its own."""
-USUAL = frozenset(
+USUAL_NAMES = frozenset(
     {
         *("job", "instance", "namespace", "pod", "container", "endpoint", "service", "node", "cluster"),
         *("prometheus", "prometheus_replica", "replica"),
@@ -114,15 +114,15 @@ def pages(
             times[start] = times.get(start, frozenset()).union(at for at, _ in each_series.samples)
     mixed: set[Key] = set()
     for key, times in gauges.items():
-        apart = times_by_target([*times.values()])
-        if len(apart) > 1:
+        times_of_targets = times_by_target([*times.values()])
+        if len(times_of_targets) > 1:
             mixed.add(key)
-            lines_of[key] = dict(merge_pages(lines_of[key], apart))
-    made = {
+            lines_of[key] = dict(merge_pages(lines_of[key], times_of_targets))
+    pages_of = {
         key: {at: "\n".join([*lines[at], ""]).encode("utf-8", "surrogateescape") for at in sorted(lines)}
         for key, lines in lines_of.items()
     }
-    return made, frozenset(mixed)
+    return pages_of, frozenset(mixed)
 
 
 def line_start(labels: Labels, target: Labels | None) -> str | None:
@@ -134,7 +134,7 @@ def line_start(labels: Labels, target: Labels | None) -> str | None:
     name = labels.get("__name__", "")
     if not _NAME.fullmatch(name):
         return None
-    added = USUAL if target is None else target.keys()
+    added = USUAL_NAMES if target is None else target.keys()
     own_labels: list[str] = []
     for label, value in labels.items():
         theirs = label in added and (target is None or target[label] == value)
@@ -201,20 +201,20 @@ async def gauges_and_rates(
     """
     window_s = rate_window_s(every_s)
     same = ", ".join((*_SAME_GAUGE, *((REPLICA,) if replicated else ())))
-    asked = {
-        name: f"{how} {_BY} (max without ({same}) ({selector(names_for(name), NOT_A_ROUTER, more)}))"
-        for name, how in _GAUGES
+    queries = {
+        name: f"{operation} {_BY} (max without ({same}) ({selector(names_for(name), NOT_A_ROUTER, more)}))"
+        for name, operation in _GAUGES
     }
     older = tuple(name for name in names_for("kv_cache_percent") if name.endswith(_FULLEST_POOL))
     kv = tuple(name for name in names_for("kv_cache_percent") if name not in older)
-    asked["kv_cache_percent"] = " or ".join(
+    queries["kv_cache_percent"] = " or ".join(
         f"max {_BY} (max without ({same}) ({selector(names, NOT_A_ROUTER, more)}))" for names in (kv, older)
     )
     windows = dict.fromkeys(_RATES, window_s) | {"preemptions": max(_LEAST_STATE_S, 2 * every_s + _SLACK_S)}
     for name, rate_s in windows.items():
-        asked[name] = _rate_query(name, more, rate_s, replicated=replicated, of_ray=RAY in engines)
-    asked["at"] = f"max {_BY} (timestamp({selector(RUNNING, NOT_A_ROUTER, more)}))"
-    return await _ask_figures(client, asked)
+        queries[name] = _rate_query(name, more, rate_s, replicated=replicated, of_ray=RAY in engines)
+    queries["at"] = f"max {_BY} (timestamp({selector(RUNNING, NOT_A_ROUTER, more)}))"
+    return await _ask_figures(client, queries)
 
 
 async def quantiles(
@@ -229,15 +229,15 @@ async def quantiles(
     """
     window_s = max(_LEAST_QUANTILES_S, rate_window_s(every_s))
     waiting = figures.values["waiting"]
-    some = sorted(servers, key=lambda server: -waiting.get(server.key, 0.0))[:MOST_QUANTILES]
-    only = f"instance=~{any_of({server.key.instance for server in some})}"
-    by = _BY.replace("(", "(le, ", 1)
-    asked = {
-        name: f"histogram_quantile(0.95, sum {by} "
+    busiest = sorted(servers, key=lambda server: -waiting.get(server.key, 0.0))[:MOST_QUANTILES]
+    only = f"instance=~{any_of({server.key.instance for server in busiest})}"
+    by_bucket = _BY.replace("by (", "by (le, ")
+    queries = {
+        name: f"histogram_quantile(0.95, sum {by_bucket} "
         f"(rate({selector(buckets_for(name), only, more)}[{window_s:.0f}s])))"
         for name in _QUANTILES
     }
-    return await _ask_figures(client, asked)
+    return await _ask_figures(client, queries)
 
 
 def fullest_group(servers: Iterable[FoundServer], figures: Figures) -> str:
@@ -245,7 +245,7 @@ def fullest_group(servers: Iterable[FoundServer], figures: Figures) -> str:
     waiting: Counter[str] = Counter()
     for server in servers:
         waiting[server.group] += round(figures.values["waiting"].get(server.key, 0.0))
-    return waiting.most_common(1)[0][0]
+    return max(waiting, key=lambda group: waiting[group])
 
 
 def fleet_servers(

@@ -135,11 +135,11 @@ def routers_query(more: str) -> str:
 def active_targets(data: object) -> dict[Key, ActiveTarget]:
     """Return the targets in the answer of `/api/v1/targets`, by their key."""
     listed: object = data.get("activeTargets") if isinstance(data, dict) else None
+    entries = listed if isinstance(listed, list) else []
     result: dict[Key, ActiveTarget] = {}
-    for entry in listed if isinstance(listed, list) else ():
-        if not isinstance(entry, dict) or not isinstance(labels := entry.get("labels"), dict):
-            continue
-        if all(isinstance(value, str) for value in labels.values()):
+    for entry in entries:
+        labels = entry.get("labels") if isinstance(entry, dict) else None
+        if isinstance(labels, dict) and all(isinstance(value, str) for value in labels.values()):
             error = clean(entry.get("lastError") or "", 160)
             result[key_of(labels)] = ActiveTarget(
                 _base_url(entry.get("scrapeUrl")), seconds_of(entry.get("scrapeInterval")), error
@@ -231,21 +231,21 @@ def _server_names(labels_by_key: Mapping[Key, Labels]) -> dict[Key, str]:
 
     The id of a replica of Ray follows.
     """
-    wanted: dict[Key, str] = {}
+    short_names: dict[Key, str] = {}
     for key, labels in labels_by_key.items():
         address = clean(labels.get("pod") or key.address or key.job, _LONGEST - 16) or "server"
-        wanted[key] = f"{address}{_replica_suffix(key)}"
-    counted = Counter(wanted.values())
-    taken: set[str] = set()
+        short_names[key] = f"{address}{_replica_suffix(key)}"
+    counted = Counter(short_names.values())
+    taken_names: set[str] = set()
     names: dict[Key, str] = {}
     for key in sorted(labels_by_key):
-        name = wanted[key]
+        name = short_names[key]
         if counted[name] > 1:
             name = clean(f"{key.job}/{key.address}{_replica_suffix(key)}", _LONGEST - 6)
         number, unique = 2, name
-        while unique in taken:
+        while unique in taken_names:
             unique, number = f"{name}-{number}", number + 1
-        taken.add(unique)
+        taken_names.add(unique)
         names[key] = unique
     return names
 
@@ -254,13 +254,13 @@ def _group_names(labels_by_key: Mapping[Key, Labels], group_by: Sequence[str]) -
     """Return the group of each server; its name has only the labels in which groups differ."""
     labels_of = tuple(group_by) or ("model_name", "namespace", "job")
     values: dict[Key, tuple[str, ...]] = {}
-    apart: dict[str, set[tuple[str, ...]]] = {}
+    values_of: dict[str, set[tuple[str, ...]]] = {}
     for key, labels in labels_by_key.items():
         value = values[key] = tuple(clean(labels.get(name, ""), _LONGEST) for name in labels_of)
-        apart.setdefault(value[0], set()).add(value)
+        values_of.setdefault(value[0], set()).add(value)
     names: dict[Key, str] = {}
     for key, value in values.items():
-        shown = value if group_by or len(apart[value[0]]) > 1 else value[:1]
+        shown = value if group_by or len(values_of[value[0]]) > 1 else value[:1]
         names[key] = clean(" ".join(part for part in shown if part), _LONGEST) or "backends"
     return names
 
@@ -345,9 +345,9 @@ def keys_to_leave_out(
         newest = max(times.get(key, -inf) for key in keys)
         current = [key for key in keys if times.get(key, -inf) >= newest - _CURRENT_SCRAPES * every_s]
         current = [key for key in current if key.target in listed] or current
-        first = min(current, key=lambda key: (key not in kept_keys, key))
+        kept = min(current, key=lambda key: (key not in kept_keys, key))
         result |= {
-            key for key in keys if key != first and (key not in current or _have_same_url(key, first, listed))
+            key for key in keys if key != kept and (key not in current or _have_same_url(key, kept, listed))
         }
     return frozenset(result)
 
@@ -394,5 +394,5 @@ def down_text(keys: Collection[Key]) -> str:
     number = len(keys)
     count = "1 target is" if number == 1 else f"{number} targets are"
     count = f"at least {count}" if number >= MOST_DOWN else count
-    named = sorted(clean(key.instance or key.job, 60) for key in keys)[:_NAMED]
-    return f"{count} down (up is 0): {', '.join([*named, *(['…'] if number > _NAMED else [])])}"
+    names = sorted(clean(key.instance or key.job, 60) for key in keys)[:_NAMED]
+    return f"{count} down (up is 0): {', '.join([*names, *(['…'] if number > _NAMED else [])])}"

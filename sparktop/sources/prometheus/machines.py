@@ -324,8 +324,8 @@ def _are_one_machine(exporters: Sequence[Exporter], address: str) -> bool:
     In a container an exporter may report a host name that no other has. Behind loopback there may be tunnels
     to several machines: there all names must agree.
     """
-    apart = address in _LOOPBACK
-    names = {(None if apart else exporter.kind, exporter.host) for exporter in exporters if exporter.host}
+    loopback = address in _LOOPBACK
+    names = {(None if loopback else exporter.kind, exporter.host) for exporter in exporters if exporter.host}
     return len(names) == len({kind for kind, _ in names})
 
 
@@ -362,22 +362,22 @@ def _name(exporters: Sequence[Exporter]) -> str:
     """
     names = [exporter.host for exporter in exporters if exporter.host]
     names += [word for exporter in exporters for word in (exporter.node, exporter.address) if word]
-    usual = [name for name in names if not _CONTAINER.fullmatch(name)]
-    return clean(next(iter(usual or names), exporters[0].place[0].job), _LONGEST) or "machine"
+    host_names = [name for name in names if not _CONTAINER.fullmatch(name)]
+    return clean(next(iter(host_names or names), exporters[0].place[0].job), _LONGEST) or "machine"
 
 
 def _name_machines(groups: Iterable[Sequence[Exporter]]) -> tuple[Machine, ...]:
     """Return the machines; where names repeat, with their cluster or a number."""
-    named = sorted(((_name(group), group) for group in groups), key=lambda pair: (pair[0], pair[1][0].place))
-    taken: set[str] = set()
+    ordered = sorted(groups, key=lambda group: (_name(group), group[0].place))
+    taken_names: set[str] = set()
     result: list[Machine] = []
-    for name, exporters in named:
-        cluster = exporters[0].cluster
-        plain = clean(f"{cluster}/{name}", _LONGEST) if name in taken and cluster else name
+    for exporters in ordered:
+        name, cluster = _name(exporters), exporters[0].cluster
+        plain = clean(f"{cluster}/{name}", _LONGEST) if name in taken_names and cluster else name
         number, unique = 2, plain
-        while unique in taken:
+        while unique in taken_names:
             unique, number = f"{plain}-{number}", number + 1
-        taken.add(unique)
+        taken_names.add(unique)
         hosts = {word for exporter in exporters for word in (exporter.host, exporter.node, exporter.address)}
         pods = frozenset(pod for exporter in exporters for pod in exporter.pods)
         result.append(Machine(unique, tuple(exporters), frozenset(hosts - {""}), pods))
@@ -495,7 +495,7 @@ async def aggregates(client: PrometheusClient, more: str, kinds: Collection[str]
     Raises:
         AnswerError: a query failed.
     """
-    wanted = frozenset(kinds)
+    wanted_kinds = frozenset(kinds)
     queries = {
         "mean": (_MEAN, f"avg {_BY} (max {_BY_GPU} (%s))"),
         "least": (_LEAST, f"min {_BY} (%s)"),
@@ -506,11 +506,11 @@ async def aggregates(client: PrometheusClient, more: str, kinds: Collection[str]
     }
     asked: dict[str, str] = {}
     for query_name, (fields_asked, query) in queries.items():
-        if names := names_of(wanted, *fields_asked):
+        if names := names_of(wanted_kinds, *fields_asked):
             asked[query_name] = query % selector(names, more)
-    marks = [name for name, kind in MARKS.items() if kind in wanted]
+    marks = [name for name, kind in MARKS.items() if kind in wanted_kinds]
     asked[_TIMES] = f"max {_BY} (timestamp({selector(marks, more)}))"
-    if AGENT in wanted:
+    if AGENT in wanted_kinds:
         asked["reasons"] = f"count {_by('reason')} ({selector((AGENT_REASON, AGENT_REASONS), more)})"
     return await _gather(client, asked)
 
@@ -525,17 +525,17 @@ async def newest_samples(
     """
     kinds = kinds_of(machines)
     instances = {exporter.place[0].instance for machine in machines for exporter in machine.exporters}
-    at = f"instance=~{any_of(instances)}"
+    only = f"instance=~{any_of(instances)}"
     names = [*names_of(kinds), *(AGENT_MORE if AGENT in kinds else ()), *([SMI_INFO] if SMI in kinds else ())]
-    asked = {"raw": f"{selector(names, at, more)}[{1.5 * every_s + 5:.0f}s]"}
+    queries = {"raw": f"{selector(names, only, more)}[{1.5 * every_s + 5:.0f}s]"}
     if NODE in kinds:
         window_s = max(_LEAST_RATE_S, _RATE_SCRAPES * every_s)
-        idle = selector((IDLE_CPU,), 'mode="idle"', at, more)
-        asked["cpu"] = f"1 - avg by ({', '.join(KEY_LABELS)}) (rate({idle}[{window_s:.0f}s]))"
-    return await _gather(client, asked)
+        idle = selector((IDLE_CPU,), 'mode="idle"', only, more)
+        queries["cpu"] = f"1 - avg by ({', '.join(KEY_LABELS)}) (rate({idle}[{window_s:.0f}s]))"
+    return await _gather(client, queries)
 
 
-async def _gather(client: PrometheusClient, asked: Mapping[str, str]) -> Known:
+async def _gather(client: PrometheusClient, queries: Mapping[str, str]) -> Known:
     """Return what the answers to these queries say.
 
     Raises:
@@ -544,7 +544,7 @@ async def _gather(client: PrometheusClient, asked: Mapping[str, str]) -> Known:
     result: dict[tuple[Place, str], Gathered] = defaultdict(Gathered)
 
     await asyncio.gather(
-        *(client.query(promql, partial(_add_series, result, name)) for name, promql in asked.items())
+        *(client.query(promql, partial(_add_series, result, name)) for name, promql in queries.items())
     )
     return result
 
@@ -632,12 +632,12 @@ def sample_of(machine: Machine, by_exporter: Known, to_monotonic_s: float) -> No
     """
     ranked = sorted(machine.exporters, key=lambda exporter: KINDS.index(exporter.kind))
     keys = [(exporter.place, kind) for exporter in ranked for kind in (exporter.kind, _TIMES)]
-    known = [by_exporter[key] for key in keys if key in by_exporter]
-    times = [gathered.at for gathered in known if gathered.at is not None]
+    gathered_here = [by_exporter[key] for key in keys if key in by_exporter]
+    times = [gathered.at for gathered in gathered_here if gathered.at is not None]
     if not times:
         return None
     merged = Gathered()
-    for gathered in known:
+    for gathered in gathered_here:
         index_of = gathered.driver_index
         merged.machine = gathered.machine | merged.machine
         merged.reasons = {
@@ -682,12 +682,12 @@ def _memory_reading(
         figures.setdefault("swap_used_bytes", swap - values[SWAP_FREE])
     if total is not None and free is not None:
         figures.setdefault("used_bytes", total - free)
-    whole = {name: value if name in _RATES else round(value) for name, value in figures.items()}
+    rounded = {name: value if name in _RATES else round(value) for name, value in figures.items()}
     return MemoryReading(
         unified=None if unified is None else bool(unified),
         headroom_bytes=_round_or_none(headroom),
         parts=tuple(MemoryPart(name, round(size)) for name, size in parts.items()),
-        **whole,  # type: ignore[arg-type]  # names and types are those of the fields
+        **rounded,  # type: ignore[arg-type]  # names and types are those of the fields
     )
 
 
