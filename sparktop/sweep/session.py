@@ -209,10 +209,10 @@ class Sweeping:
                 self.path.unlink()
                 self.path = None
         view = source.view()
-        kept = f"kept in {shown_path(self.path)}" if self.path is not None else "not kept in a file"
+        where_kept = f"kept in {shown_path(self.path)}" if self.path is not None else "not kept in a file"
         severity = Severity.INFO if view.status is SweepStatus.DONE else Severity.WARNING
-        self._store.note(_SUBJECT, f"{self._what}: {view.words}; {kept}", severity)
-        self._say(f"sweep {view.words}; {kept}", severity)
+        self._store.note(_SUBJECT, f"{self._what}: {view.words}; {where_kept}", severity)
+        self._say(f"sweep {view.words}; {where_kept}", severity)
         self._change_stage(Stage.OVER)
 
     def _reserve(self, plan: Plan, now: datetime) -> Path | None:

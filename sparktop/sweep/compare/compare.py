@@ -133,7 +133,7 @@ def _engines_levels(
 ) -> Iterator[EnginesLevel]:
     """Yield a router's levels for which its engines give a bound, each with what exceeds it."""
     count = len(alone)
-    others = [
+    other_levels = [
         a_series
         for a_series in series
         if a_series not in alone and a_series is not routed and len(a_series.engines) <= 1
@@ -165,13 +165,13 @@ def _engines_levels(
             else _is_significant(ratio, len(routed.levels)),
             beyond=tuple(
                 a_series.name
-                for a_series in others
+                for a_series in other_levels
                 if (beside := a_series.at(level.load)) is not None
                 and metric in beside.figures
                 and _clearly_exceeds(
                     beside.figures[metric],
                     bound,
-                    tests=len(routed.levels) * len(others),
+                    tests=len(routed.levels) * len(other_levels),
                     stated=all(part.published for part in (a_series, *alone)),
                 )
             ),
@@ -286,7 +286,7 @@ class _Table(Struct):
             for pair in combinations(self.levels, 2)
             if (loads := common(testable[pair[0], metric], testable[pair[1], metric]))
         }
-        asked = {
+        tested_names = {
             metric: {self.baseline, *(names[0] for names in by_load.values())}
             for metric, by_load in self.ranked.items()
         }
@@ -298,7 +298,7 @@ class _Table(Struct):
                 if (ratio := ratio_of(figures[metric], self.levels[second][load][metric])) is not None
             }
             for (metric, (first, second)), loads in hypotheses.items()
-            if not asked[metric].isdisjoint((first, second))
+            if not tested_names[metric].isdisjoint((first, second))
         }
         self.proven = proofs(hypotheses, tests)
 
@@ -388,11 +388,11 @@ def _is_ahead(figures: Mapping[str, Value], ranked: Sequence[str]) -> bool:
 
     Return False if the second target has an equal value, or if ranges of values overlap.
     """
-    first = figures[ranked[0]]
-    if first.mean == figures[ranked[1]].mean and first.span == figures[ranked[1]].span:
+    best = figures[ranked[0]]
+    if best.mean == figures[ranked[1]].mean and best.span == figures[ranked[1]].span:
         return False
-    spans = [figures[name] for name in ranked[1:] if first.span is not None or figures[name].span is not None]
-    return all(ratio_of(first, other) is not None for other in spans)
+    spans = [figures[name] for name in ranked[1:] if best.span is not None or figures[name].span is not None]
+    return all(ratio_of(best, other) is not None for other in spans)
 
 
 def _wins_as_published(table: _Table, metric: Metric, ahead: str, changes: Mapping[str, Change]) -> bool:
@@ -493,14 +493,14 @@ def _noise_floor_percent(levels: _Levels, metric: str, pair: tuple[str, str] | N
     """
     if pair is None:
         return NOISE_FLOOR_PERCENT
-    first, second = (levels.get(name, {}) for name in pair)
+    levels_before, levels_after = (levels.get(name, {}) for name in pair)
     ratios = (
-        ratio_of(figures[metric], second[load][metric])
-        for load, figures in first.items()
-        if metric in figures and metric in second.get(load, {})
+        ratio_of(figures[metric], levels_after[load][metric])
+        for load, figures in levels_before.items()
+        if metric in figures and metric in levels_after.get(load, {})
     )
-    apart = (100 * math.expm1(abs(math.log(ratio.ratio))) for ratio in ratios if ratio)
-    return max(apart, default=NOISE_FLOOR_PERCENT)
+    changes_percent = (100 * math.expm1(abs(math.log(ratio.ratio))) for ratio in ratios if ratio)
+    return max(changes_percent, default=NOISE_FLOOR_PERCENT)
 
 
 def _same_address(series: Sequence[Series]) -> tuple[str, str] | None:
@@ -652,8 +652,8 @@ def _notes_by_source(series: Sequence[Series]) -> Iterator[str]:
             by_note.setdefault(note, []).append(a_series)
     for note, ones in by_note.items():
         sources = {a_series.source for a_series in ones}
-        whole = len(ones) > 1 and len(sources) == 1
-        yield f"{sources.pop() if whole else ', '.join(a_series.name for a_series in ones)}: {note}"
+        is_of_all = len(ones) > 1 and len(sources) == 1
+        yield f"{sources.pop() if is_of_all else ', '.join(a_series.name for a_series in ones)}: {note}"
 
 
 def unlike_notes(comparison: ComparisonResult) -> list[str]:
@@ -675,16 +675,16 @@ def without_winners(comparison: ComparisonResult) -> ComparisonResult:
 def compared_series(series: Sequence[Series]) -> CapacityComparison | None:
     """Return the comparison of the searches behind `series`; None if fewer than two were searches."""
     searched = {a_series.name: a_series.search for a_series in series if a_series.search is not None}
-    asked = [search for search, _ in searched.values()]
+    searches = [search for search, _ in searched.values()]
     if len(searched) < 2:  # noqa: PLR2004 - a comparison needs two
         return None
     answers = {name: answer for name, (_, answer) in searched.items()}
     alike = all(
         (a_series.load, a_series.conditions, a_series.share_percent)
-        == (asked[0].load, asked[0].conditions, asked[0].share_percent)
-        for a_series in asked
+        == (searches[0].load, searches[0].conditions, searches[0].share_percent)
+        for a_series in searches
     )
-    return _compare_answers(asked[0], answers, alike=alike)
+    return _compare_answers(searches[0], answers, alike=alike)
 
 
 def compared_targets(search: CapacityResult) -> CapacityComparison | None:

@@ -28,14 +28,14 @@ def can_join(first: SweepResult, other: SweepResult) -> bool:
     return _question(first) == _question(other)
 
 
-def join(named: Sequence[NamedResult]) -> SweepResult:
+def join(named_results: Sequence[NamedResult]) -> SweepResult:
     """Return one result with the targets of all sweeps, which `can_join` found alike, and their comparison.
 
     A target whose name occurs in several sweeps is called NAME@STEM. Whatever else the sweeps do not have in
     common is unknown in the result, or the worst of all: it is complete only if all of them are.
     """
-    names = _new_names(named)
-    parts = [_with_names(result, new) for (_, result), new in zip(named, names, strict=True)]
+    names = _new_names(named_results)
+    parts = [_with_names(result, new) for (_, result), new in zip(named_results, names, strict=True)]
     if len(parts) == 1:
         return parts[0]
     ends = [part.finished_at for part in parts]
@@ -44,7 +44,7 @@ def join(named: Sequence[NamedResult]) -> SweepResult:
     series = [
         # Another file's server is never "the same server"; behind a router it has its name in its own file.
         replace(line, name=names[index][line.name], source=f"{index} {stem}")
-        for index, (stem, result) in enumerate(named)
+        for index, (stem, result) in enumerate(named_results)
         for line in series_of(result)
     ]
     return parts[0].model_copy(
@@ -65,7 +65,7 @@ def join(named: Sequence[NamedResult]) -> SweepResult:
             "comparison": compare(series) if len(series) > 1 else None,
             "slo": _join_slo(parts),
             "capacity": _join_capacity(parts),
-            "joined_from": tuple(stem for stem, _ in named),
+            "joined_from": tuple(stem for stem, _ in named_results),
         }
     )
 
@@ -81,18 +81,18 @@ def _question(result: SweepResult) -> tuple[object, ...]:
     )
 
 
-def _new_names(named: Sequence[NamedResult]) -> list[dict[str, str]]:
+def _new_names(named_results: Sequence[NamedResult]) -> list[dict[str, str]]:
     """Return for each sweep the new name of each of its targets, all different."""
-    listed = [target.name for _, result in named for target in result.targets]
-    taken = {name for name in listed if listed.count(name) == 1}
+    listed = [target.name for _, result in named_results for target in result.targets]
+    taken_names = {name for name in listed if listed.count(name) == 1}
     renamed: list[dict[str, str]] = []
-    for stem, result in named:
+    for stem, result in named_results:
         names: dict[str, str] = {}
         for target in result.targets:
             name = target.name
             if listed.count(name) > 1:
-                name = free_name(f"{name}@{stem}", taken)
-                taken.add(name)
+                name = free_name(f"{name}@{stem}", taken_names)
+                taken_names.add(name)
             names[target.name] = name
         renamed.append(names)
     return renamed

@@ -210,8 +210,8 @@ def holm(values: Mapping[_Key, float], count: int) -> set[_Key]:
 
 def _with_mean_variance(levels: Mapping[Level, Ratio]) -> dict[Level, Ratio]:
     """Return the ratios of two targets' levels, each with the mean of their variances."""
-    each = [ratio.variance for ratio in levels.values() if ratio.variance is not None]
-    mean = fmean(variance for variance, _ in each), _freedom(each)
+    variances = [ratio.variance for ratio in levels.values() if ratio.variance is not None]
+    mean = fmean(variance for variance, _ in variances), _freedom(variances)
     return {load: replace(ratio, variance=mean) for load, ratio in levels.items()}
 
 
@@ -272,8 +272,8 @@ def rate_ratio(level: LevelResult, other: LevelResult, metric: str) -> Ratio | N
 
     None if a rate is unknown or 0.
     """
-    first, second = level.figure(metric), other.figure(metric)
-    return None if first is None or second is None else ratio_of(first, second)
+    value, other_value = level.figure(metric), other.figure(metric)
+    return None if value is None or other_value is None else ratio_of(value, other_value)
 
 
 def clearly_best(best: Value, other: Value) -> bool | None:
@@ -298,12 +298,12 @@ def best_level(
     compared with it as in the table of levels.
     """
     best = max(levels, key=lambda level: rate.mean if (rate := level.rate(metric)) is not None else 0.0)
-    first = best.figure(metric)
+    best_value = best.figure(metric)
     tests = [
-        (level, clearly_best(first, second), ratio.is_beyond(NOISE_FLOOR_PERCENT))
+        (level, clearly_best(best_value, value), ratio.is_beyond(NOISE_FLOOR_PERCENT))
         for level in levels
-        if level is not best and first is not None and (second := level.figure(metric)) is not None
-        if (ratio := ratio_of(first, second)) is not None
+        if level is not best and best_value is not None and (value := level.figure(metric)) is not None
+        if (ratio := ratio_of(best_value, value)) is not None
     ]
     alike = tuple(level for level, test, _ in tests if test is False)
     return best, alike, any(test is None and beyond for _, test, beyond in tests)

@@ -99,8 +99,8 @@ class Series(Struct, frozen=True):
         """
         if any(SHORT_PROMPT in level.validity for level in self.levels):
             return True
-        asked = [*(level.load for level in self.levels), *self.refused]
-        return len({(load.point, load.depth) for load in asked}) < len(asked)
+        loads = [*(level.load for level in self.levels), *self.refused]
+        return len({(load.point, load.depth) for load in loads}) < len(loads)
 
     def metrics(self) -> set[str]:
         """Return the names of all metrics that have a value at one level or more."""
@@ -145,8 +145,8 @@ def merged_levels(levels: Iterable[SeriesLevel]) -> tuple[SeriesLevel, ...]:
     """Return levels in the same order, those of equal load as one with all their runs."""
     by_load: dict[Level, SeriesLevel] = {}
     for level in levels:
-        first = by_load.get(level.load)
-        by_load[level.load] = level if first is None else _merge_two(first, level)
+        earlier = by_load.get(level.load)
+        by_load[level.load] = level if earlier is None else _merge_two(earlier, level)
     return tuple(by_load.values())
 
 
@@ -293,8 +293,8 @@ def has_like_lengths(load: Level, other: Level) -> bool:
     """Return whether prompt and output lengths of two loads are similar, as far as both are known."""
     pairs = ((load.pp, other.pp), (load.tg, other.tg))
     return all(
-        here is None or facing is None or _are_alike(here, facing, ALIKE_WITHIN_PERCENT)
-        for here, facing in pairs
+        length is None or other_length is None or _are_alike(length, other_length, ALIKE_WITHIN_PERCENT)
+        for length, other_length in pairs
     )
 
 
@@ -329,8 +329,8 @@ def _row_keys(loads: Sequence[Sequence[Level]]) -> list[Mapping[Level, Level]]:
         members = list(group)
         for within in (ALIKE_WITHIN_PERCENT, 0.0):
             rows = _rows_at_point([load for _, load in members], within)
-            taken = [(index, rows[load]) for index, load in members]
-            if len(set(taken)) == len(taken):
+            member_rows = [(index, rows[load]) for index, load in members]
+            if len(set(member_rows)) == len(member_rows):
                 break
         else:  # a series has levels of unknown and of known lengths: no levels can share a row
             rows = {load: load for _, load in members}
@@ -364,7 +364,7 @@ def _length_classes(lengths: Sequence[int | None], within_percent: float) -> dic
     for length in dict.fromkeys(lengths):
         if length is None:
             continue
-        near = next((first for first in firsts if _are_alike(first, length, within_percent)), None)
+        near = next((known for known in firsts if _are_alike(known, length, within_percent)), None)
         if near is None:
             firsts.append(length)
         classes[length] = length if near is None else near

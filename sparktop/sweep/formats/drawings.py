@@ -105,12 +105,12 @@ def curve_drawings(
     `beside` are series of other sources to compare with; `plots` have the limits to draw.
     """
     points_by_axis, axis = by_load(series)
-    others, other_axis = by_load(beside)
-    others = others if other_axis == axis else []
+    loads_beside, other_axis = by_load(beside)
+    loads_beside = loads_beside if other_axis == axis else []
     limits = {plot.metric: plot.limits for plot in plots}
-    for plot in curve_plots(points_by_axis, beside=others):
-        kept = [limit for limit in limits.get(plot.metric, ()) if axis in _WITH_UPRIGHT or not limit.upright]
-        yield curve_drawing(replace(plot, limits=tuple(kept)), axis)
+    for plot in curve_plots(points_by_axis, beside=loads_beside):
+        shown = [limit for limit in limits.get(plot.metric, ()) if axis in _WITH_UPRIGHT or not limit.upright]
+        yield curve_drawing(replace(plot, limits=tuple(shown)), axis)
 
 
 def curve_drawing(plot: CurvePlot, x_title: str = LoadKind.CONCURRENCY.amount) -> Drawing:
@@ -157,11 +157,11 @@ def _limit_lines(plot: CurvePlot, frame: Frame) -> Iterator[str]:
             yield svg.line(x, frame.y(frame.y_axis.high), x, frame.bottom, class_="limit")
         elif limit.value <= frame.y_axis.high:
             y = frame.y(limit.value)
-            first, last = float(LEFT), frame.right
+            left, right = float(LEFT), frame.right
             if limit.concurrency is not None:  # the limit holds there alone: no line across the others
                 middle = frame.x(limit.concurrency)
-                first, last = max(LEFT, middle - _AROUND), min(frame.right, middle + _AROUND)
-            yield svg.line(first, y, last, y, class_="limit")
+                left, right = max(LEFT, middle - _AROUND), min(frame.right, middle + _AROUND)
+            yield svg.line(left, y, right, y, class_="limit")
 
 
 def _curve_svg(frame: Frame, line: CurveLine, number: int, metric: Metric) -> str:

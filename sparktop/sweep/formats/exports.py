@@ -213,8 +213,8 @@ def check_axis(kind: LoadKind) -> None:
         UsageError: it has no field for their points.
     """
     if kind is not LoadKind.CONCURRENCY:
-        held = LoadKind.CONCURRENCY.amount
-        raise UsageError(f"llama-benchy's JSON holds {held}, not {kind.amount}: choose json, csv or md")
+        amount = LoadKind.CONCURRENCY.amount
+        raise UsageError(f"llama-benchy's JSON holds {amount}, not {kind.amount}: choose json, csv or md")
 
 
 def _target_to_write(result: SweepResult, name: str | None) -> TargetResult:
@@ -241,10 +241,10 @@ def _entries(level: LevelResult, plan: PlanResult) -> Iterator[dict[str, Any]]:
         counts, times_ms = context.each_prompt_tokens, context.each_ttfr_ms
         figures = _entry_figures(context, counts, times_ms, context.each_ttft_ms, context.each_stream_tps)
         yield _entry_sizes(level, plan) | {"is_context_prefill_phase": True} | figures
-    each = level.each or RequestColumns()
-    counts = tuple(None if count is None else max(0, count - level.depth) for count in each.prompt_tokens)
+    columns = level.each or RequestColumns()
+    counts = tuple(None if count is None else max(0, count - level.depth) for count in columns.prompt_tokens)
     refused = {} if level.error is None else {"error": level.error}
-    figures = _entry_figures(level, counts, each.ttfr_ms, each.ttft_ms, each.stream_tps)
+    figures = _entry_figures(level, counts, columns.ttfr_ms, columns.ttft_ms, columns.stream_tps)
     yield _entry_sizes(level, plan) | figures | refused
 
 

@@ -118,8 +118,8 @@ def winners(
             ends = row.ratio_ci95 or (0.0,)
             winner = EVEN_SIGN if all(abs(100 * (end - 1)) <= floor for end in ends) else UNPROVEN
             if row.ahead is not None and abs(lead) > floor:
-                known = sorted(filter(None, row.values.values()), reverse=meaning.more_is_better)
-                is_next = row.values.get(row.against or "") in known[:2]
+                known_values = sorted(filter(None, row.values.values()), reverse=meaning.more_is_better)
+                is_next = row.values.get(row.against or "") in known_values[:2]
                 whom = "" if is_next else _against_words(row)
                 winner = f"{UNKNOWN} ({code(row.ahead)} {whole_percent_change(lead)}{whom}, {UNPROVEN})"
         body.append((load, (load_words(load), *cells, winner)))
@@ -344,16 +344,16 @@ def _meaning_lines(shown: Sequence[Column]) -> tuple[str, ...]:
 
 def known_columns(grid: Grid, without: Collection[int] = ()) -> Grid:
     """Return a table without the columns in which no cell is known, and without those numbered `without`."""
-    kept = [
+    known = [
         number
         for number in range(len(grid.heads))
         if number not in without and any(row[number] != UNKNOWN for row in grid.rows)
     ]
     return replace(
         grid,
-        heads=tuple(grid.heads[number] for number in kept),
-        rows=tuple(tuple(row[number] for number in kept) for row in grid.rows),
-        left=frozenset(index for index, number in enumerate(kept) if number in grid.left),
+        heads=tuple(grid.heads[number] for number in known),
+        rows=tuple(tuple(row[number] for number in known) for row in grid.rows),
+        left=frozenset(index for index, number in enumerate(known) if number in grid.left),
     )
 
 
@@ -399,9 +399,9 @@ def _column(
     return Column(head, cell, metric)
 
 
-def _part(part: str, head: str, name: str, form: str = "{:,.0f}") -> Column:
+def _part(part: str, head: str, name: str, number_format: str = "{:,.0f}") -> Column:
     """Return the column of the field `name` of a level's `part`, which levels of other kinds of load lack."""
-    return _column(head, lambda level: getattr(getattr(level, part), name, None), form.format)
+    return _column(head, lambda level: getattr(getattr(level, part), name, None), number_format.format)
 
 
 def _rate(name: str) -> Column:
@@ -442,13 +442,13 @@ def _marks_text(level: LevelResult) -> str:
         for mark in marks_of(level)
         if mark.code not in {PADDING, REFUSED} and mark.kind is not MarkKind.NOTE
     ]
-    named, left = marks[:_MOST_MARKS], marks[_MOST_MARKS:]
-    if left and not left[-1].doubt and all(mark.doubt for mark in named):
-        named[-1] = left[-1]
-    more = f", {len(left)} more" if left else ""
-    words = ", ".join(mark.word for mark in named)
+    named_marks, unnamed_count = marks[:_MOST_MARKS], marks[_MOST_MARKS:]
+    if unnamed_count and not unnamed_count[-1].doubt and all(mark.doubt for mark in named_marks):
+        named_marks[-1] = unnamed_count[-1]
+    more = f", {len(unnamed_count)} more" if unnamed_count else ""
+    words = ", ".join(mark.word for mark in named_marks)
     if len(words) + len(more) > _MOST_MARK_CELLS:
-        words = ", ".join(dict.fromkeys(mark.brief or mark.word for mark in named))
+        words = ", ".join(dict.fromkeys(mark.brief or mark.word for mark in named_marks))
     return words + more or UNKNOWN
 
 

@@ -309,10 +309,10 @@ def _names_of(result: SweepResult) -> tuple[list[tuple[str, str]], list[str]]:
     servers |= {name for level in levels for split in level.runs_split for name in split}
     servers |= {name for target in result.targets for name in target.setups}
     target_names = {target.name for target in result.targets}
-    named = [(target.name, _WORDS[target.kind]) for target in result.targets]
-    named += [(name, BACKEND) for name in sorted(servers - target_names)]
+    kinds_by_name = [(target.name, _WORDS[target.kind]) for target in result.targets]
+    kinds_by_name += [(name, BACKEND) for name in sorted(servers - target_names)]
     machines = {name for target in result.targets for name in target.machines}
-    return named, sorted(machines.union(*(level.hardware for level in levels)))
+    return kinds_by_name, sorted(machines.union(*(level.hardware for level in levels)))
 
 
 _ON_SCREEN = ("html", "md")
@@ -335,20 +335,20 @@ def sweep_report(
     Raises:
         UsageError: the format cannot hold this sweep.
     """
-    shown = privacy or SweepPrivacy()
-    result = shown.of_result(result)
+    named_privacy = privacy or SweepPrivacy()
+    result = named_privacy.of_result(result)
     if form in _FOR_PROGRAMS:
         return _FOR_PROGRAMS[form](result)
-    others = shown.of_series(beside)
+    others = named_privacy.of_series(beside)
     if form == "post":
-        parts = {} if shown.anonymous else made_of or {"last": result}
+        parts = {} if named_privacy.anonymous else made_of or {"last": result}
         commands = [
-            repeat_command(shown.of_result(part), addresses=shown.addresses, places=True)
+            repeat_command(named_privacy.of_result(part), addresses=named_privacy.addresses, places=True)
             for part in parts.values()
         ]
         return post.render(result, others, list(filter(None, commands)))
     if form == "md":
-        return report.sweep_markdown(result, others, _last_sections(result, shown))
+        return report.sweep_markdown(result, others, _last_sections(result, named_privacy))
     target_names = {target.name for target in result.targets}
     named = [
         replace(other, name=f"{other.name} (ref)") if other.name in target_names else other
@@ -360,7 +360,7 @@ def sweep_report(
     if form == "svg":
         return _svg_sheet(drawings, f"{report.TITLE}, {about}")
     plots = [drawing.element() for drawing in drawings]
-    sections = report.sections(result, others, plots, _last_sections(result, shown))
+    sections = report.sections(result, others, plots, _last_sections(result, named_privacy))
     return to_page(report.TITLE, about, sections, simulated=result.simulated)
 
 

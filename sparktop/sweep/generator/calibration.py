@@ -156,8 +156,8 @@ class Calibration:
                 prompt, length, is_exact, tokens = await self._measure_length(form, tokens, adds_up=adds_up)
             except PromptRefusedError as error:
                 raise CalibrationError(error.failure) from None
-            first = await self._sends_first_event_with_token(form, prompt)
-            recipe = Recipe(self._without_running_totals(form), prompt, self._book, tokens, first)
+            first_has_token = await self._sends_first_event_with_token(form, prompt)
+            recipe = Recipe(self._without_running_totals(form), prompt, self._book, tokens, first_has_token)
         except CalibrationError as error:
             failure = error.failure
         except OSError as error:
@@ -189,7 +189,11 @@ class Calibration:
         form = await self._drop_refused_fields(form, trial)
         first = await self._sends_first_event_with_token(form, trial)
         recipe = Recipe(
-            self._without_running_totals(form), partial(prompt_at, file), self._book, PromptTokens(), first
+            self._without_running_totals(form),
+            partial(prompt_at, file),
+            self._book,
+            PromptTokens(),
+            first,
         )
         return self._result(form.model, models, None, None, None), recipe
 
@@ -217,8 +221,8 @@ class Calibration:
             for number in range(_CHECKED):
                 prompt, reckoned = maker.prompt(self._command.prompt_tokens, number, "length")
                 is_chat = form.api is Api.CHAT
-                asked = {"messages": [{"role": "user", "content": prompt}]} if is_chat else {"prompt": prompt}
-                counted = await self._tokenize(form, asked)
+                body = {"messages": [{"role": "user", "content": prompt}]} if is_chat else {"prompt": prompt}
+                counted = await self._tokenize(form, body)
                 if counted is None:
                     return PromptTokens(0.0, costs), False
                 differences.add(counted - reckoned)
@@ -324,37 +328,37 @@ class Calibration:
             if refusal is not None or not _may_be_due_to_a_field(end):
                 raise CalibrationError(refusal or end.error)
             body = bytes(exchange.words)
-            named = faulty_fields(body, form.droppable)
+            refused_fields = faulty_fields(body, form.droppable)
             words = server_words(body.strip().removeprefix(b"data:"), self._terms.secrets)
-            if not named:  # each field that the server takes alone comes back at the end
-                named, refusal = frozenset(OPTIONAL_FIELDS) - form.dropped, end.error
-                if not named:
+            if not refused_fields:  # each field that the server takes alone comes back at the end
+                refused_fields, refusal = frozenset(OPTIONAL_FIELDS) - form.dropped, end.error
+                if not refused_fields:
                     raise CalibrationError(end.error)
-            elif STREAM_OPTIONS in named and CHUNK_USAGE not in form.dropped:
+            elif STREAM_OPTIONS in refused_fields and CHUNK_USAGE not in form.dropped:
                 # `stream_options` is older and more widely supported than `continuous_usage_stats` within it.
-                named = named - {STREAM_OPTIONS} | {CHUNK_USAGE}
-            if MAX_COMPLETION_TOKENS in named:
-                named = named - {MAX_COMPLETION_TOKENS} | {MAX_TOKENS}
-            self._dropped |= dict.fromkeys(sorted(named), words)
-            form = form.without(named)
+                refused_fields = refused_fields - {STREAM_OPTIONS} | {CHUNK_USAGE}
+            if MAX_COMPLETION_TOKENS in refused_fields:
+                refused_fields = refused_fields - {MAX_COMPLETION_TOKENS} | {MAX_TOKENS}
+            self._dropped |= dict.fromkeys(sorted(refused_fields), words)
+            form = form.without(refused_fields)
 
     async def _restore_accepted_fields(self, form: BodyForm, prompt: NewPrompt) -> BodyForm:
         """Return `form` with each field that was refused and that the server takes after all, tried alone.
 
         A refusal may name a field that it only lists, or that it refused together with another.
         """
-        whole = form
+        fullest_form = form
         for name in [name for name in OPTIONAL_FIELDS if name in self._dropped]:
-            if name == CHUNK_USAGE and STREAM_OPTIONS in whole.dropped:
+            if name == CHUNK_USAGE and STREAM_OPTIONS in fullest_form.dropped:
                 continue
-            more = replace(whole, dropped=whole.dropped - {name})
-            tried = await self._send_trial(more, prompt, 1)
+            fuller_form = replace(fullest_form, dropped=fullest_form.dropped - {name})
+            tried = await self._send_trial(fuller_form, prompt, 1)
             if tried.end is not None and tried.end.error is None:
-                whole = more
+                fullest_form = fuller_form
                 del self._dropped[name]
-        if whole != form:
-            self._tried = await self._send_trial(whole, prompt, TRIED_TOKENS)
-        return whole
+        if fullest_form != form:
+            self._tried = await self._send_trial(fullest_form, prompt, TRIED_TOKENS)
+        return fullest_form
 
     def _without_running_totals(self, form: BodyForm) -> BodyForm:
         """Return `form` without the field that requests running token totals, if token ids give exact counts.
@@ -393,32 +397,32 @@ class Calibration:
         Return (function that makes prompts, length of a trial prompt as the server counts it, whether all
         have exactly the length asked for, token counts of words).
         """
-        asked, got = self._command.prompt_tokens, self._reported_length()
-        if tokens is not None and (got is None or (adds_up and got == asked)):
-            return self._prompt_function(tokens, asked), got, adds_up, tokens
+        asked_tokens, counted_tokens = self._command.prompt_tokens, self._reported_length()
+        if tokens is not None and (counted_tokens is None or (adds_up and counted_tokens == asked_tokens)):
+            return self._prompt_function(tokens, asked_tokens), counted_tokens, adds_up, tokens
         one_each = PromptTokens()  # where the server counts nothing, each word is taken for a token
-        if got is None:
-            return self._prompt_function(one_each, asked), None, False, one_each
+        if counted_tokens is None:
+            return self._prompt_function(one_each, asked_tokens), None, False, one_each
         if tokens is not None:
             # The costs of words are known. What the trial request had beyond them is the chat template.
-            tokens = PromptTokens(tokens.overhead + got - asked, tokens.costs)
-            prompt = self._prompt_function(tokens, asked)
-            got = await self._count_prompt_tokens(form, prompt)
-            if got == asked:
-                return prompt, got, True, tokens
+            tokens = PromptTokens(tokens.overhead + counted_tokens - asked_tokens, tokens.costs)
+            prompt = self._prompt_function(tokens, asked_tokens)
+            counted_tokens = await self._count_prompt_tokens(form, prompt)
+            if counted_tokens == asked_tokens:
+                return prompt, counted_tokens, True, tokens
         search = PassageSearch(
             self._book,
-            asked,
-            lambda text: self._count_prompt_tokens(form, lambda _number, _salt: (text, asked)),
-            (self._tried_pieces, got or asked),
+            asked_tokens,
+            lambda text: self._count_prompt_tokens(form, lambda _number, _salt: (text, asked_tokens)),
+            (self._tried_pieces, counted_tokens or asked_tokens),
         )
-        passage, got, exact = await search.find()
+        passage, counted_tokens, exact = await search.find()
         if search.refusal is not None and not exact:
             raise CalibrationError(search.refusal)
         if passage is None:
-            return self._prompt_function(one_each, asked), None, False, one_each
+            return self._prompt_function(one_each, asked_tokens), None, False, one_each
         estimate = tokens or PromptTokens(otherwise=search.tokens_per_piece)
-        return passage.prompt, got, exact, estimate
+        return passage.prompt, counted_tokens, exact, estimate
 
     def _prompt_function(self, tokens: PromptTokens, length: int) -> NewPrompt:
         return partial(PromptMaker(self._book, tokens).prompt, length)

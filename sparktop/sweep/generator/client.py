@@ -136,14 +136,14 @@ class LoadClient:
 
     async def _run_burst(self) -> None:
         requests, self._ready = self._ready, deque()
-        sent: list[Coroutine[None, None, object]] = []
+        exchanges: list[Coroutine[None, None, object]] = []
         for request in requests:
             connection = self._pool.take()
             if connection is None:  # it gets a new one, once all others are sent
-                sent.append(self._send_once(request))
+                exchanges.append(self._send_once(request))
             else:
-                sent.append(self._await_end(self._begin_exchange(request, connection)))
-        await self._run_in_parallel(*sent)
+                exchanges.append(self._await_end(self._begin_exchange(request, connection)))
+        await self._run_in_parallel(*exchanges)
 
     async def _run_steady(self) -> None:
         load = self._load
@@ -160,13 +160,13 @@ class LoadClient:
         if ending is not None:
             ending.cancel()
 
-    async def _send_in_slot(self, delay_s: float, following: Callable[[], Request | None]) -> None:
+    async def _send_in_slot(self, delay_s: float, next_request: Callable[[], Request | None]) -> None:
         """After `delay_s` seconds, send requests one after the other, each when the previous one has ended.
 
-        `following` makes the next one. Return when the run is to stop, or when no request is left to send.
+        `next_request` makes the next one. Return when the run is to stop, or when no request is left to send.
         """
         await self._pause(delay_s)
-        while not self._stopping.is_set() and (request := following()) is not None:
+        while not self._stopping.is_set() and (request := next_request()) is not None:
             began = perf_counter()
             if await self._send_once(request):
                 await self._pause(_FAILED_LEAST_S - (perf_counter() - began))
@@ -362,9 +362,9 @@ def run_times(arrivals: OpenLoop) -> Iterator[float]:
     """Yield the due times of a run in seconds, ascending without end: warm-up, measured part, tail."""
     pattern = parse_pattern(arrivals.pattern)
     rate = LoadPoint(LoadKind.RATE, arrivals.per_s, arrivals.end_per_s)
-    first = replace(rate, rises_to=None)
+    first_rate = replace(rate, rises_to=None)
     begin, end = arrivals.warm_up_s, arrivals.warm_up_s + arrivals.duration_s
-    warm_up = due_times(pattern, first, begin, f"{arrivals.seed}/warm-up") if begin else []
+    warm_up = due_times(pattern, first_rate, begin, f"{arrivals.seed}/warm-up") if begin else []
     measured = (begin + due_s for due_s in due_times(pattern, rate, arrivals.duration_s, arrivals.seed))
     return chain(warm_up, measured, later_times(pattern, rate, end, f"{arrivals.seed}/tail"))
 

@@ -156,15 +156,15 @@ class Connection(asyncio.Protocol):
         """
         transport = self._transport
         assert transport is not None  # noqa: S101 - only open connections are handed out
-        at = perf_counter()
-        sent = 0
+        sent_at = perf_counter()
+        sent_bytes = 0
         if self._descriptor is not None:
             # The transport reports a broken connection, as everywhere else.
             with suppress(OSError):
-                sent = os.write(self._descriptor, request)
-        if sent < len(request):
-            transport.write(request[sent:])
-        return at
+                sent_bytes = os.write(self._descriptor, request)
+        if sent_bytes < len(request):
+            transport.write(request[sent_bytes:])
+        return sent_at
 
     def abort(self) -> None:
         """Close the connection at once; discard data that is not yet written or read."""
@@ -480,9 +480,9 @@ def raise_limit() -> int | None:
     return None if soft is None else max(0, soft - opened - _SPARE)
 
 
-def limit_message(connections: int, fit: int) -> str:
-    """Return the error message that only `fit` of the required `connections` can be opened, with remedies."""
+def limit_message(connections: int, most: int) -> str:
+    """Return the error message that at most `most` of the needed `connections` can be open, with remedies."""
     return (
-        f"{connections} connections need more open files than are allowed here ({fit} fit): raise the hard "
+        f"{connections} connections need more open files than are allowed here ({most} fit): raise the hard "
         "limit (`ulimit -Hn`, LimitNOFILE= of a systemd unit, nofile in limits.conf)"
     )

@@ -186,8 +186,8 @@ class Exchange:
         elif self.answer.close():
             self._body_ended(at)
         elif self._head_at is None:
-            how = f" ({clean(error, 60)})" if error is not None and str(error) else ""
-            self._fail(at, errors.DISCONNECTED, f"{where} closed the connection without an answer{how}")
+            why = f" ({clean(error, 60)})" if error is not None and str(error) else ""
+            self._fail(at, errors.DISCONNECTED, f"{where} closed the connection without an answer{why}")
         elif not self.answer.is_ok:
             self._fail_by_status(at)
         else:
@@ -297,8 +297,8 @@ class Exchange:
             failure = body_failure(words, body, at, self._terms)
             self._end_request(at, EndReason.ERROR, failure or request_failure(errors.NO_STREAM, message, at))
         elif not stream.tokens and errors.has_error(bytes(self.words)):
-            first = bytes(self.words).strip().removeprefix(b"data:")
-            words = server_words(first, self._terms.secrets, WORDS_LIMIT)
+            beginning = bytes(self.words).strip().removeprefix(b"data:")
+            words = server_words(beginning, self._terms.secrets, WORDS_LIMIT)
             self._end_request(at, EndReason.ERROR, event_failure(words, at, self._terms))
         elif stream.finish_reason in _FAILED_FINISHES:
             message = f"{where} ended a request with finish_reason {stream.finish_reason}"
@@ -442,8 +442,8 @@ class BodyForm(Struct, frozen=True):
         }
         if cache_salt is not None:
             optional[CACHE_SALT] = cache_salt
-        sent = {name: value for name, value in optional.items() if name not in self.dropped}
-        return {**fields, **sent, **self.extra}
+        sent_fields = {name: value for name, value in optional.items() if name not in self.dropped}
+        return {**fields, **sent_fields, **self.extra}
 
     def request(
         self,

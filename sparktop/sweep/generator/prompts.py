@@ -373,8 +373,8 @@ def _permute(words: Sequence[str], index: int) -> Iterator[str]:
     """Yield the words in permutation number `index`; consecutive permutations begin with different words."""
     left = list(words)
     while left:
-        index, at = divmod(index, len(left))
-        yield left.pop(at)
+        index, position = divmod(index, len(left))
+        yield left.pop(position)
 
 
 def _shuffle_quickly(words: list[str], random: Random) -> list[str]:
@@ -387,7 +387,7 @@ def _shuffle_quickly(words: list[str], random: Random) -> list[str]:
         return words
     begin, step = random.randrange(len(words)), random.randint(1, _MOST_STEP)
     turned = words[begin:] + words[:begin]
-    return list(chain.from_iterable(turned[first::step] for first in range(step)))
+    return list(chain.from_iterable(turned[start::step] for start in range(step)))
 
 
 Count = Callable[[str], Awaitable[int | None]]
@@ -475,8 +475,8 @@ class PassageSearch:
                 break
             if low is not None and tokens == low.tokens and pieces > _CUT_GROWTH * low.pieces:
                 # The server cuts what is longer: of prompts of the length asked for it would count as much.
-                wanted = round(self._length / self.tokens_per_piece) - len(self._names) - 1
-                return _CountedPassage(min(len(self._parts), max(0, wanted)), "", tokens)
+                wanted_pieces = round(self._length / self.tokens_per_piece) - len(self._names) - 1
+                return _CountedPassage(min(len(self._parts), max(0, wanted_pieces)), "", tokens)
             if tokens <= self._length or self.refusal is None:  # else it may be an estimate
                 self._update_estimate(pieces, tokens)
             tried = _CountedPassage(pieces, "", tokens)
@@ -535,14 +535,14 @@ class PassageSearch:
                 tail = self._tail(missing)
                 if self._counted >= MOST_REQUESTS or (not tail and filler in self._fillers):
                     continue
-                got = await self._count_tokens(pieces, tail or filler * missing)
-                if got == self._length:
-                    return _CountedPassage(pieces, tail or filler * missing, got)
-                if tail or got is None:
+                counted = await self._count_tokens(pieces, tail or filler * missing)
+                if counted == self._length:
+                    return _CountedPassage(pieces, tail or filler * missing, counted)
+                if tail or counted is None:
                     return best  # the costs of fillers do not add up here
-                if abs(self._length - got) < abs(self._length - best.tokens):
-                    best = _CountedPassage(pieces, filler * missing, got)
-                self._fillers[filler] = max(1, round((got - tokens) / missing))
+                if abs(self._length - counted) < abs(self._length - best.tokens):
+                    best = _CountedPassage(pieces, filler * missing, counted)
+                self._fillers[filler] = max(1, round((counted - tokens) / missing))
             pieces -= 1
         return best
 
@@ -552,12 +552,12 @@ class PassageSearch:
         Only filler words with a known token count are used. Return "" if no combination of them fits.
         """
         costs = list(self._fillers.items())
-        for first, cost in costs:
-            for second, other in costs:
+        for word, cost in costs:
+            for other_word, other_cost in costs:
                 for times in range(missing // cost, -1, -1):
-                    rest = missing - times * cost
-                    if rest % other == 0:
-                        return first * times + second * (rest // other)
+                    tokens_left = missing - times * cost
+                    if tokens_left % other_cost == 0:
+                        return word * times + other_word * (tokens_left // other_cost)
         return ""
 
     async def _count_tokens(self, pieces: int, tail: str = "") -> int | None:

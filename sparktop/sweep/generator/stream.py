@@ -236,13 +236,13 @@ def read_event(data: bytes) -> StreamEvent:
     answers = bool((text and not thoughts) or delta.tool_calls or delta.function_call or delta.refusal)
     reasons = bool((text and thoughts) or delta.reasoning_content or delta.reasoning or delta.thinking)
     finish = choice.finish_reason
-    shown = id_count or int(answers or reasons)
-    is_empty = not shown and "" in (choice.text, delta.content)
+    visible = id_count or int(answers or reasons)
+    is_empty = not visible and "" in (choice.text, delta.content)
     usage = None if chunk.usage is None else _read_usage(chunk.usage)
     # A usage without a choice, or beside an empty one, closes the stream and is not a running total.
-    total = usage.generated_tokens if usage is not None and (shown or finish or is_empty) else None
+    total = usage.generated_tokens if usage is not None and (visible or finish or is_empty) else None
     return StreamEvent(
-        tokens=shown,
+        tokens=visible,
         has_ids=id_count > 0,
         total=total,
         is_empty=is_empty and not finish and delta.role is UNSET,
@@ -505,7 +505,7 @@ class TokenStream:
             self.fault = Fault.ENDLESS_EVENT
             events = []
         is_first, self.has_begun = not self.has_begun, self.has_begun or bool(events)
-        count, shown, is_reasoning = 0, 0, True
+        count, visible, is_reasoning = 0, 0, True
         for data in events:
             event = self._read(data)
             if event is None:
@@ -518,16 +518,16 @@ class TokenStream:
             is_first = False
             if stands_for:
                 count += stands_for
-                shown += event.tokens or 1
+                visible += event.tokens or 1
                 is_reasoning &= event.reasoning
             self._apply_event(at, event, shows_token=stands_for > 0)
         goes_on = self.has_begun and not (self.done or self.error or self.fault)
         self._is_between = goes_on and self._splitter.is_between_events
-        return self._add_read(at, count, shown, is_reasoning=is_reasoning)
+        return self._add_read(at, count, visible, is_reasoning=is_reasoning)
 
-    def _add_read(self, at: float, count: int, shown: int, *, is_reasoning: bool) -> int:
-        """Record a read with `count` tokens, `shown` of them visible; return those for live display."""
-        live = count if self.times else shown
+    def _add_read(self, at: float, count: int, visible: int, *, is_reasoning: bool) -> int:
+        """Record a read with `count` tokens, `visible` of them visible; return those for live display."""
+        live = count if self.times else visible
         if count:
             self.tokens += count
             self.times.append(at)
@@ -567,9 +567,9 @@ class TokenStream:
             reported = max(reported or 0, self._total)
             # The first total includes tokens that were generated and not sent. If it is at most the mean of a
             # later chunk, none was; else one belongs to the first chunk. The last one may be smaller.
-            first, *later = [size for size in self._sizes if size]
-            usual = later[:-1] or later or [1]
-            hidden = 0 if first <= max(1, round(sum(usual) / len(usual))) else first - 1
+            first_size, *later_sizes = [size for size in self._sizes if size]
+            usual_sizes = later_sizes[:-1] or later_sizes or [1]
+            hidden = 0 if first_size <= max(1, round(sum(usual_sizes) / len(usual_sizes))) else first_size - 1
             begin = self._role_at
             if hidden and first_event_is_token and begin is not None and begin < times[0]:
                 times, counts, hidden = array("d", [begin, *times]), [1, counts[0] - 1, *counts[1:]], 0
@@ -604,7 +604,7 @@ class TokenStream:
         reads = Counter(dict(zip(times, counts, strict=True)))
         reads.update(silent)
         ordered = sorted(reads)
-        return array("d", ordered), [reads[at] for at in ordered]
+        return array("d", ordered), [reads[index] for index in ordered]
 
     def _add_both_ends(
         self, times: array[float], counts: list[int], reported: int
@@ -619,15 +619,15 @@ class TokenStream:
         if begin is None or end is None or not times or not begin <= times[0] <= end:
             return None
         reads = dict(zip(times, counts, strict=True))
-        for at in (begin, end):
-            if at not in reads and sum(reads.values()) < reported:
-                reads[at] = 1
+        for index in (begin, end):
+            if index not in reads and sum(reads.values()) < reported:
+                reads[index] = 1
         missing = reported - sum(counts)
         pace_s = (end - begin) / max(1, reported - reads[begin]) if begin in reads else 0.0
         if times[0] - begin > _SLACK * (missing + 1) * pace_s:
             return None
         ordered = sorted(reads)
-        return array("d", ordered), [reads[at] for at in ordered]
+        return array("d", ordered), [reads[index] for index in ordered]
 
     def _is_late_finish(self, finish: float) -> bool:
         """Return whether a finish event at the time `finish` came late enough to count as a token."""

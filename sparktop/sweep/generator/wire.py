@@ -70,9 +70,9 @@ class WorkerTarget(Struct, frozen=True):
     @property
     def own_texts(self) -> tuple[str, ...]:
         """Values of headers and texts of the body that the user added, if they are as long as secrets are."""
-        given = [value for _, value in self.headers]
-        given += texts_of(json.loads(self.extra_body)) if self.extra_body else ()
-        return tuple(value for value in dict.fromkeys(given) if len(value) >= _SHORTEST_SECRET)
+        texts = [value for _, value in self.headers]
+        texts += texts_of(json.loads(self.extra_body)) if self.extra_body else ()
+        return tuple(value for value in dict.fromkeys(texts) if len(value) >= _SHORTEST_SECRET)
 
 
 class Calibrate(_Line, frozen=True):
@@ -357,9 +357,9 @@ _commands: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
 _messages: msgspec.json.Decoder[WorkerMessage] = msgspec.json.Decoder(WorkerMessage)
 
 
-def encode_line(sent: Command | WorkerMessage) -> bytes:
+def encode_line(message: Command | WorkerMessage) -> bytes:
     """Return a command or a message as one line of JSON, line end included."""
-    return _encoder.encode(sent) + b"\n"
+    return _encoder.encode(message) + b"\n"
 
 
 def decode_command(line: bytes) -> Command:

@@ -141,9 +141,9 @@ class Worker:
     async def _carry_out(self, command: Calibrate | RunLoad) -> None:
         """Execute a command and send its messages; send `Refused` if it cannot be executed."""
         connections = command.concurrency if isinstance(command, RunLoad) else 1
-        fit = self._most_connections
-        if fit is not None and connections > fit:
-            failure = request_failure(DESCRIPTORS, limit_message(connections, fit), perf_counter())
+        most = self._most_connections
+        if most is not None and connections > most:
+            failure = request_failure(DESCRIPTORS, limit_message(connections, most), perf_counter())
             self.say(Refused(command.id, failure))
             return
         try:

@@ -27,7 +27,7 @@ _TRAIN_LENGTH = 8.0
 """Mean number of requests in a train."""
 _TRAIN_GAP_S = (0.1, 2.0)
 """Least and most seconds between two requests of a train."""
-_NAMED = {"poisson": 1.0, "constant": math.inf, "bursty": 0.25}
+_SHAPES = {"poisson": 1.0, "constant": math.inf, "bursty": 0.25}
 """Shapes by name. The gaps of a recorded chat service had a coefficient of variation of 1.09 (Azure 2023,
 conversations), so that Poisson is right for chat."""
 AUTO = "auto"
@@ -75,11 +75,11 @@ def parse_pattern(text: str) -> Pattern:
     """
     if text == TRAINS:
         return None
-    if text in _NAMED:
-        return _NAMED[text]
+    if text in _SHAPES:
+        return _SHAPES[text]
     kind, colon, number = text.partition(":")
     if kind != "gamma" or not colon:
-        raise UsageError(f"must be {', '.join(_NAMED)}, {TRAINS} or gamma:B")
+        raise UsageError(f"must be {', '.join(_SHAPES)}, {TRAINS} or gamma:B")
     try:
         shape = float(number)
     except ValueError:
@@ -116,9 +116,9 @@ def rates_or_auto(text: str) -> tuple[LoadPoint, ...]:
 
 def _parse_rate(text: str) -> LoadPoint:
     """Return the rate of a text such as "0.5", or the rise of one such as "0.5..4"."""
-    first, last = split_range(text)
+    first_text, last_text = split_range(text)
     ends = []
-    for word in (first,) if last is None else (first, last):
+    for word in (first_text,) if last_text is None else (first_text, last_text):
         try:
             number = float(word)
         except ValueError:
@@ -129,9 +129,9 @@ def _parse_rate(text: str) -> LoadPoint:
                 f"{LEAST_RATE:g} to {MOST_RATE:,.0f}, as in 0.5,1,2 or 0.5..4"
             )
         ends.append(number)
-    if last is not None and ends[0] == ends[1]:
+    if last_text is not None and ends[0] == ends[1]:
         raise UsageError(f"{clean(text, 40)} stays the same: write {ends[0]:g}")
-    return LoadPoint(LoadKind.RATE, ends[0], None if last is None else ends[1])
+    return LoadPoint(LoadKind.RATE, ends[0], None if last_text is None else ends[1])
 
 
 def due_times(pattern: Pattern, rate: LoadPoint, duration_s: float, seed: str) -> list[float]:
@@ -157,7 +157,7 @@ def due_times(pattern: Pattern, rate: LoadPoint, duration_s: float, seed: str) -
         return [_arrival_time(rate, duration_s, (number + 0.5) * expected / count) for number in range(count)]
     passed = list(accumulate(_draw_gap(pattern, dice) for _ in range(count + 1)))
     stretch = expected / passed.pop()
-    return [_arrival_time(rate, duration_s, due * stretch) for due in passed]
+    return [_arrival_time(rate, duration_s, passed_time * stretch) for passed_time in passed]
 
 
 def later_times(pattern: Pattern, rate: LoadPoint, from_s: float, seed: str) -> Iterator[float]:
@@ -169,7 +169,7 @@ def later_times(pattern: Pattern, rate: LoadPoint, from_s: float, seed: str) -> 
     dice = random.Random(seed)  # noqa: S311 - as above
     at = from_s
     while True:
-        at += _draw_gap(_NAMED["poisson"] if pattern is None else pattern, dice) / last_per_s(rate)
+        at += _draw_gap(_SHAPES["poisson"] if pattern is None else pattern, dice) / last_per_s(rate)
         yield at
 
 
@@ -193,14 +193,14 @@ def _draw_trains(rate: LoadPoint, duration_s: float, dice: random.Random) -> lis
     mean_train_s = _TRAIN_LENGTH * sum(_TRAIN_GAP_S) / 2
     peak = max(rate.value, last_per_s(rate))
     times: list[float] = []
-    at = -2 * mean_train_s  # trains that began earlier reach into the level
-    while (at := at + dice.expovariate(peak / _TRAIN_LENGTH)) < duration_s:
-        share = max(0.0, at) / duration_s
-        here = rate.value + (last_per_s(rate) - rate.value) * share
-        if dice.random() * peak <= here:
-            due = at
-            times.append(due)
+    train_at = -2 * mean_train_s  # trains that began earlier reach into the level
+    while (train_at := train_at + dice.expovariate(peak / _TRAIN_LENGTH)) < duration_s:
+        share = max(0.0, train_at) / duration_s
+        mean_per_s = rate.value + (last_per_s(rate) - rate.value) * share
+        if dice.random() * peak <= mean_per_s:
+            due_s = train_at
+            times.append(due_s)
             while dice.random() >= 1 / _TRAIN_LENGTH:
-                due += dice.uniform(*_TRAIN_GAP_S)
-                times.append(due)
-    return sorted(due for due in times if 0 <= due < duration_s)
+                due_s += dice.uniform(*_TRAIN_GAP_S)
+                times.append(due_s)
+    return sorted(due_s for due_s in times if 0 <= due_s < duration_s)

@@ -193,8 +193,8 @@ def make_capacity_plan(
         LoadKind.RATE: SweepSpec(rate="1"),
         LoadKind.AGENTS: SweepSpec(agents=(1,), workload=WORKLOADS[0]),
     }[kind]
-    usual = level | SweepSpec(runs=1, duration_s=DEFAULT_S[kind])
-    plan = make_plan(find_preset(DEFAULT) | usual | spec, targets, guard=guard)
+    base = level | SweepSpec(runs=1, duration_s=DEFAULT_S[kind])
+    plan = make_plan(find_preset(DEFAULT) | base | spec, targets, guard=guard)
     return replace(plan, points=(), concurrency=(), climb_to=None, capacity=capacity, preset=NAME)
 
 

@@ -71,8 +71,8 @@ class Draw(Struct, frozen=True, forbid_unknown_fields=True):
     def _log_normal_mean(self) -> float:
         """Return the mean of the log-normal part, median × e^(sigma² / 2); values above `most` are cut to it.
 
-        Of a cut one: the mean of the values below `most`, which is the whole mean × Φ(at - sigma), and `most`
-        itself with the chance of all above it, 1 - Φ(at).
+        Of a cut one: the mean of the values below `most`, which is the whole mean × Φ(at - sigma), and
+        `most` itself with the chance of all above it, 1 - Φ(at).
         """
         median, sigma, most = self.median, self.sigma, self.most
         if not sigma or median <= 0:
@@ -80,9 +80,9 @@ class Draw(Struct, frozen=True, forbid_unknown_fields=True):
         mean = median * math.exp(sigma * sigma / 2)
         if most is None:
             return mean
-        at = math.log(most / median) / sigma
+        most_sigmas = math.log(most / median) / sigma
         cdf = NormalDist().cdf
-        return mean * cdf(at - sigma) + most * (1 - cdf(at))
+        return mean * cdf(most_sigmas - sigma) + most * (1 - cdf(most_sigmas))
 
 
 class ConversationPreset(Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,14 +120,14 @@ class ConversationPreset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def start_tokens(self) -> int:
         """Usual tokens of a conversation's first call, prompt and answer together."""
-        new = self.new_tokens.typical + self.output_tokens.typical
-        return round(self.shared_tokens + self.own_tokens.typical + new)
+        tokens_per_call = self.new_tokens.typical + self.output_tokens.typical
+        return round(self.shared_tokens + self.own_tokens.typical + tokens_per_call)
 
     @property
     def least_context_tokens(self) -> int:
         """Tokens of context that a server needs for the first call, and for one after a compaction."""
-        new = self.new_tokens.typical + self.output_tokens.typical
-        return max(self.start_tokens, round(self.shared_tokens + self.summary_tokens + new))
+        tokens_per_call = self.new_tokens.typical + self.output_tokens.typical
+        return max(self.start_tokens, round(self.shared_tokens + self.summary_tokens + tokens_per_call))
 
     @property
     def calls(self) -> float:
@@ -199,9 +199,9 @@ def _calls(preset: ConversationPreset, random: Random) -> Iterator[Call]:
         for step in range(1 + preset.tool_steps.count(random)):
             pause = preset.tool_pause_s if step else preset.human_pause_s
             pause_s = pause.value(random) if request or step else 0.0
-            new = preset.new_tokens.count(random, 1)
+            new_tokens = preset.new_tokens.count(random, 1)
             output = preset.output_tokens.count(random, 1)
-            yield Call(CallStart.TOOL if step else CallStart.HUMAN, request, new, output, pause_s)
+            yield Call(CallStart.TOOL if step else CallStart.HUMAN, request, new_tokens, output, pause_s)
 
 
 def number_of(lane: int, conversation: int) -> int:
@@ -259,23 +259,23 @@ class Lane:
         `measured` is False for the past of a conversation.
         """
         call = self.script.calls[self._turn]
-        following = self.script.calls[self._turn + 1 : self._turn + 2]
+        next_calls = self.script.calls[self._turn + 1 : self._turn + 2]
         room = self._limit - call.output_tokens
         compacted = self._tokens + call.new_tokens > room
         if compacted:
             self._compactions += 1
             self._tokens, self._known = self.shared_tokens + self._preset.summary_tokens, self.shared_tokens
         tokens = self._tokens + call.new_tokens
-        known = min(self._known, tokens)
+        known_tokens = min(self._known, tokens)
         place_in_conversation = ConversationCall(
             lane=self.number,
             conversation=self._conversation,
             turn=self._turn,
             request=call.request,
             start=call.start,
-            then=following[0].start if following else None,
-            known_tokens=known,
-            new_tokens=tokens - known,
+            then=next_calls[0].start if next_calls else None,
+            known_tokens=known_tokens,
+            new_tokens=tokens - known_tokens,
             compacted=compacted,
             measured=measured,
         )
@@ -339,21 +339,21 @@ def find_conversations(name: str) -> ConversationPreset:
     if name in BUILT_IN:
         text = files(__package__).joinpath("workloads", name + _SUFFIX).read_text(encoding="utf-8")
         return parse_conversations(text, name, name)
-    shown = clean(name, 200)
+    shown_name = clean(name, 200)
     if not name.endswith(_SUFFIX):
         near = did_you_mean(name, BUILT_IN) or f" (known: {', '.join(BUILT_IN)}, or the path of a TOML file)"
-        raise UsageError(f"there is no workload '{shown}'{near}")
+        raise UsageError(f"there is no workload '{shown_name}'{near}")
     try:
         content, _ = read_bounded(Path(name), _MOST_BYTES)
     except OSError as error:
-        raise UsageError(f"{shown}: cannot be read: {reason_of(error)}") from None
+        raise UsageError(f"{shown_name}: cannot be read: {reason_of(error)}") from None
     if len(content) > _MOST_BYTES:
-        raise UsageError(f"{shown} has more than {_MOST_BYTES >> 10} kB: this is not a workload preset")
+        raise UsageError(f"{shown_name} has more than {_MOST_BYTES >> 10} kB: this is not a workload preset")
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        raise UsageError(f"{shown} is not text in UTF-8: this is not a workload preset") from None
-    return parse_conversations(text, clean(Path(name).stem, 40), shown)
+        raise UsageError(f"{shown_name} is not text in UTF-8: this is not a workload preset") from None
+    return parse_conversations(text, clean(Path(name).stem, 40), shown_name)
 
 
 def parse_conversations(text: str, name: str, where: str) -> ConversationPreset:
@@ -380,11 +380,11 @@ def parse_conversations(text: str, name: str, where: str) -> ConversationPreset:
                 raise UsageError(f"{where}: {key} must be from {least} to {most:.10g}, not {value:g}")
         if (draw.fixed is None) != (draw.fixed_share == 0):
             raise UsageError(f"{where}: {key}: fixed and fixed_share belong together")
-    rest = preset.shared_tokens + preset.summary_tokens
-    context = rest + preset.new_tokens.median + preset.output_tokens.median
+    fixed = preset.shared_tokens + preset.summary_tokens
+    context = fixed + preset.new_tokens.median + preset.output_tokens.median
     if context > preset.max_context_tokens:
         raise UsageError(
-            f"{where}: max_context_tokens must be at least {context:.0f}, the compacted context of {rest} "
+            f"{where}: max_context_tokens must be at least {context:.0f}, the compacted context of {fixed} "
             f"tokens with a call, not {preset.max_context_tokens}"
         )
     return preset

@@ -213,8 +213,8 @@ def with_preset(draft: Draft, preset: SweepSpec, guard: GuardLimits, names: Coll
     If the preset names targets that are among the `names` names, these are selected; otherwise the selected
     targets stay.
     """
-    named = tuple(name for name in preset.targets if name in names)
-    return replace(draft_of(preset, named or draft.targets, guard), model=draft.model, api=draft.api)
+    preset_targets = tuple(name for name in preset.targets if name in names)
+    return replace(draft_of(preset, preset_targets or draft.targets, guard), model=draft.model, api=draft.api)
 
 
 def with_kind(draft: Draft, kind: str) -> Draft:
@@ -362,11 +362,11 @@ class _Form:
 
     def targets(self, selectable: Sequence[SweepTarget]) -> list[SweepTarget]:
         by_name = {target.name: target for target in selectable}
-        gone = [name for name in self.draft.targets if name not in by_name]
+        missing_names = [name for name in self.draft.targets if name not in by_name]
         if not self.draft.targets:
             self.problems["targets"] = "mark at least one"
-        elif gone:
-            self.problems["targets"] = f"{clean(gone[0], 40)} is not watched: take its mark away"
+        elif missing_names:
+            self.problems["targets"] = f"{clean(missing_names[0], 40)} is not watched: take its mark away"
         model = self.read("model", _parse_model)
         chosen = [by_name[name] for name in self.draft.targets if name in by_name]
         return [replace(target, model=model) if model else target for target in chosen]
@@ -374,20 +374,20 @@ class _Form:
     def spec(self) -> SweepSpec:
         """Return the sweep that the fields describe; what is wrong or empty is left open."""
         draft = self.draft
-        given: dict[str, Any] = {"name": draft.preset, "order": draft.order, "api": draft.api}
+        fields: dict[str, Any] = {"name": draft.preset, "order": draft.order, "api": draft.api}
         if "mode" in self._shown:
-            given["mode"] = draft.mode
+            fields["mode"] = draft.mode
         for name in TYPED_FIELDS:
-            given |= self.read(name, partial(read_settings, name)) or {}
+            fields |= self.read(name, partial(read_settings, name)) or {}
         if "warmup" in self._shown:
-            given["warmup"] = draft.warmup
+            fields["warmup"] = draft.warmup
         if draft.kind != DraftKind.CONCURRENCY:
-            given.pop("more_runs", None)
-        if given.get("depths"):
-            given["whole"] = draft.context == SENT_TOGETHER
+            fields.pop("more_runs", None)
+        if fields.get("depths"):
+            fields["whole"] = draft.context == SENT_TOGETHER
         if draft.trace_format != AUTO_FORMAT:
-            given["trace_format"] = draft.trace_format
-        return SweepSpec(**given)
+            fields["trace_format"] = draft.trace_format
+        return SweepSpec(**fields)
 
     def replay(self, spec: SweepSpec, find: FindReplay) -> Replay | None:
         """Return the recorded traffic of the draft; None if it has none, or with a problem at its field."""
@@ -415,17 +415,17 @@ class _Form:
         """
         if self.draft.kind != DraftKind.CONCURRENCY:
             return
-        given = [name for name in _BOUNDS if str(getattr(self.draft, name)).strip()]
+        given_bounds = [name for name in _BOUNDS if str(getattr(self.draft, name)).strip()]
         if self.draft.mode == LoadMode.STEADY.value:
-            if "runs" not in given:
+            if "runs" not in given_bounds:
                 self.problems.setdefault("runs", "write how many, as in 3")
-            if given in ([], ["runs"]):
+            if given_bounds in ([], ["runs"]):
                 self.problems.setdefault("duration", "steady load needs seconds or requests")
             return
-        if not given:
+        if not given_bounds:
             self.problems.setdefault("runs", "write how many, or give seconds or requests")
-        for name in given[1:]:
-            first, second = _BOUNDS[given[0]], _BOUNDS[name]
+        for name in given_bounds[1:]:
+            first, second = _BOUNDS[given_bounds[0]], _BOUNDS[name]
             self.problems.setdefault(name, f"a burst level ends by {first} or by {second}: empty one of them")
 
     def check_search(self) -> None:
@@ -501,8 +501,8 @@ def read_settings(name: str, text: str) -> dict[str, Any]:
     Raises:
         UsageError: the text is none.
     """
-    keys, how = TYPED_FIELDS[name]
-    value = how(text)
+    keys, reader = TYPED_FIELDS[name]
+    value = reader(text)
     return dict(zip(keys, value, strict=True)) if len(keys) > 1 else {keys[0]: value}
 
 

@@ -83,9 +83,9 @@ def checked_body(body: Mapping[str, Any]) -> Mapping[str, Any]:
     Raises:
         UsageError: it has a field that the sweep sets itself, or a value that JSON cannot hold.
     """
-    for name, why in _SWEEP_FIELDS.items():
+    for name, reason in _SWEEP_FIELDS.items():
         if name in body:
-            raise UsageError(f"--extra-body: the sweep sets {name} itself: {why}")
+            raise UsageError(f"--extra-body: the sweep sets {name} itself: {reason}")
     try:
         text = json.dumps(body, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
@@ -117,13 +117,13 @@ def checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
         UsageError: as `parse_headers`.
     """
     for name, value in headers.items():
-        shown = clean(name, 60)
-        if (why := _SWEEP_HEADERS.get(name.lower())) is not None:
-            raise UsageError(f"--header: the sweep sets {shown} itself: {why}")
+        shown_name = clean(name, 60)
+        if (reason := _SWEEP_HEADERS.get(name.lower())) is not None:
+            raise UsageError(f"--header: the sweep sets {shown_name} itself: {reason}")
         if _HEADER.fullmatch(f"{name}=") is None:
-            raise UsageError(f"--header: {shown} is no name of a header")
+            raise UsageError(f"--header: {shown_name} is no name of a header")
         if not (value.isascii() and value.isprintable()) or len(value) > _LONGEST_VALUE:
-            raise UsageError(f"--header: the value of {shown} holds what no HTTP header may hold")
+            raise UsageError(f"--header: the value of {shown_name} holds what no HTTP header may hold")
     if len(headers) > MOST_HEADERS:
         raise UsageError(f"--header: {len(headers)} headers: at most {MOST_HEADERS}")
     return headers
@@ -250,42 +250,42 @@ def _read_file(path: str, _state: tuple[int, ...] | None) -> tuple[str, tuple[Pr
     Raises:
         UsageError: as `find_prompts`.
     """
-    shown = clean(path, 200)
+    shown_path = clean(path, 200)
     try:
         body, about = read_bounded(Path(path), MOST_BYTES)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{shown}: cannot be read: {reason_of(error)}") from None
+        raise UsageError(f"{shown_path}: cannot be read: {reason_of(error)}") from None
     if not stat.S_ISREG(about.st_mode):
-        raise UsageError(f"{shown}: is not a regular file: the load generator reads it again")
+        raise UsageError(f"{shown_path}: is not a regular file: the load generator reads it again")
     if len(body) > MOST_BYTES:
-        raise UsageError(f"{shown}: is larger than {MOST_BYTES >> 20} MiB: give a part of it")
+        raise UsageError(f"{shown_path}: is larger than {MOST_BYTES >> 20} MiB: give a part of it")
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = body.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{shown}, line {line:,}: is not UTF-8") from None
+        raise UsageError(f"{shown_path}, line {line:,}: is not UTF-8") from None
     prompts: list[Prompt] = []
-    for where, prompt in _entries(shown, text, is_text=path.lower().endswith(".txt")):
+    for where, prompt in _entries(shown_path, text, is_text=path.lower().endswith(".txt")):
         if not prompt:
             raise UsageError(f"{where}: the prompt is empty")
         prompts.append(prompt)
         if len(prompts) > MOST_PROMPTS:
-            raise UsageError(f"{shown}: has more than {MOST_PROMPTS:,} prompts: give a part of it")
+            raise UsageError(f"{shown_path}: has more than {MOST_PROMPTS:,} prompts: give a part of it")
     if not prompts:
-        raise UsageError(f"{shown}: holds no prompt")
+        raise UsageError(f"{shown_path}: holds no prompt")
     return sha256(body).hexdigest(), tuple(prompts)
 
 
-def _entries(shown: str, text: str, *, is_text: bool) -> Iterator[tuple[str, Prompt]]:
+def _entries(shown_path: str, text: str, *, is_text: bool) -> Iterator[tuple[str, Prompt]]:
     """Yield (where it stands, prompt) for each entry of a file."""
     if not is_text and _IS_LIST.match(text):
-        for number, entry in enumerate(_parse_json(shown, text), 1):
-            where = f"{shown}, entry {number:,}"
+        for number, entry in enumerate(_parse_json(shown_path, text), 1):
+            where = f"{shown_path}, entry {number:,}"
             yield where, _prompt_of(where, entry)
         return
     is_json = not is_text and text.lstrip().startswith("{")
     for number, line in enumerate(text.split("\n"), 1):
-        where = f"{shown}, line {number:,}"
+        where = f"{shown_path}, line {number:,}"
         if line.strip():
             yield where, _prompt_of(where, _parse_json(where, line)) if is_json else line.strip()
 

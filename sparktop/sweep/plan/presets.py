@@ -219,8 +219,8 @@ def replay_of(spec: SweepSpec) -> Replay:
         UsageError: the file cannot be used.
     """
     begin, end = (0.0, None) if spec.trace_range is None else parse_range(spec.trace_range)
-    form = TraceFormat(spec.trace_format) if spec.trace_format else None
-    return read_replay(TraceChoice(spec.trace or "", form, spec.trace_speed or 1.0, begin, end))
+    trace_format = TraceFormat(spec.trace_format) if spec.trace_format else None
+    return read_replay(TraceChoice(spec.trace or "", trace_format, spec.trace_speed or 1.0, begin, end))
 
 
 def _without_unfit_settings(plan: Plan) -> Plan:
@@ -281,13 +281,13 @@ def _check_prompts(plan: Plan) -> None:
         return
     if plan.prompts.has_messages and plan.api is Api.COMPLETIONS:
         raise UsageError(f"--prompts: {plan.prompts.name} has messages: leave out --api completions")
-    others = {
+    other_options = {
         "--agents": plan.kind is LoadKind.AGENTS,
         "--trace": plan.trace is not None,
         "--depth": bool(plan.depths),
         "--longest": plan.longest,
     }
-    for option, is_given in others.items():
+    for option, is_given in other_options.items():
         if is_given:
             raise UsageError(f"--prompts: {option} makes prompts of its own: leave out one of them")
 
@@ -299,7 +299,7 @@ def _check_texts(plan: Plan) -> None:
     unknown = next((text for text in plan.texts if text not in TEXTS), None)
     if unknown is not None:
         raise UsageError(f"there is no text '{clean(unknown, 40)}' (known: {', '.join(TEXTS)})")
-    others = {
+    other_options = {
         "--prompts": plan.prompts is not None,
         "--rate, --agents, --trace": plan.mode not in {LoadMode.BURST, LoadMode.STEADY},
         "--depth": bool(plan.depths),
@@ -308,7 +308,7 @@ def _check_texts(plan: Plan) -> None:
         "long prompts beside them": plan.beside is not None,
         "all lengths of --pp but one": len(plan.lengths) > 1,
     }
-    for option, is_given in others.items():
+    for option, is_given in other_options.items():
         if is_given:
             raise UsageError(f"texts of several kinds (preset kinds) are measured alone: leave out {option}")
 

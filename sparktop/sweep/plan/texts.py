@@ -71,11 +71,11 @@ def _table(random: Random) -> str:
 
 def _agent(random: Random) -> str:
     """Return a call of a tool and its result."""
-    name, other = random.choice(_NAMES), random.choice(_NAMES)
+    name, module = random.choice(_NAMES), random.choice(_NAMES)
     line = random.randrange(1, 2000)
     return (
-        f'{{"tool": "read_file", "arguments": {{"path": "src/{name}/{other}.py", "from_line": {line}}}}}\n'
-        f'{{"result": {{"status": "ok", "found": "{other}_{name} = {random.randrange(10_000)}"}}}}\n'
+        f'{{"tool": "read_file", "arguments": {{"path": "src/{name}/{module}.py", "from_line": {line}}}}}\n'
+        f'{{"result": {{"status": "ok", "found": "{module}_{name} = {random.randrange(10_000)}"}}}}\n'
     )
 
 

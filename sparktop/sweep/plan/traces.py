@@ -65,7 +65,7 @@ _MS_PER_S = 1000.0
 Row = TypeVar("Row")
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - times without a zone are compared with each other only
 """Begin of the file's clock where it has dates."""
-_SHOWN = 40
+_SHOWN_CHARACTERS = 40
 """Characters of a wrong value that a message quotes."""
 _LONGEST_NUMBER = len(str(MOST_TOKENS))
 """Digits from which on a number of tokens is too large."""
@@ -96,7 +96,7 @@ def decode_line(text: str, kind: type[Row]) -> Row:
     except msgspec.ValidationError as error:
         raise FaultError(clean(error, 200)) from None
     except (msgspec.DecodeError, RecursionError):
-        raise FaultError(f"not JSON: '{clean(text, _SHOWN)}'") from None
+        raise FaultError(f"not JSON: '{clean(text, _SHOWN_CHARACTERS)}'") from None
 
 
 def iso_seconds(text: str) -> float:
@@ -106,12 +106,12 @@ def iso_seconds(text: str) -> float:
         FaultError: it is not one.
     """
     try:
-        at = datetime.fromisoformat(text)
-        if at.tzinfo is not None:
-            at = at.astimezone(UTC).replace(tzinfo=None)
-        return (at - _EPOCH).total_seconds()
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(UTC).replace(tzinfo=None)
+        return (moment - _EPOCH).total_seconds()
     except (ValueError, OverflowError):
-        raise FaultError(f"'{clean(text, _SHOWN)}' is not a date and time") from None
+        raise FaultError(f"'{clean(text, _SHOWN_CHARACTERS)}' is not a date and time") from None
 
 
 def cells(text: str) -> Sequence[str]:
@@ -121,7 +121,7 @@ def cells(text: str) -> Sequence[str]:
     try:
         return next(csv.reader([text], strict=True))
     except (csv.Error, StopIteration):
-        raise FaultError(f"not a row of a CSV file: '{clean(text, _SHOWN)}'") from None
+        raise FaultError(f"not a row of a CSV file: '{clean(text, _SHOWN_CHARACTERS)}'") from None
 
 
 class TraceFormat(StrEnum):
@@ -151,7 +151,7 @@ _PROMPTS = ("input_length", "text_input", "messages", "payload")
 """Fields that hold a prompt or its length; the last two are not supported."""
 _AIPERF = {"session_id", "delay", "text_input", "messages", "payload"}
 """Fields of a first line, one of which tells aiperf from Mooncake."""
-_KNOWN = ", ".join(TraceFormat)
+_FORMATS = ", ".join(TraceFormat)
 """The formats in a message."""
 
 
@@ -174,11 +174,11 @@ def _read_mooncake(text: str, lengths: Memory) -> TracedRequest:
     and answer of each session without block ids.
     """
     row = decode_line(text, _Line)
-    given = [name for name in _PROMPTS if getattr(row, name) is not None]
-    if len(given) != 1:
-        raise FaultError(f"exactly one of {', '.join(_PROMPTS[:2])} is needed, not {len(given)}")
-    if given[0] in _PROMPTS[2:]:
-        raise FaultError(f"'{given[0]}' is not supported: write input_length or text_input")
+    given_prompts = [name for name in _PROMPTS if getattr(row, name) is not None]
+    if len(given_prompts) != 1:
+        raise FaultError(f"exactly one of {', '.join(_PROMPTS[:2])} is needed, not {len(given_prompts)}")
+    if given_prompts[0] in _PROMPTS[2:]:
+        raise FaultError(f"'{given_prompts[0]}' is not supported: write input_length or text_input")
     session = None if row.session_id is None else str(row.session_id)
     if row.timestamp is None and session is None:
         raise FaultError("neither timestamp nor session_id")
@@ -216,10 +216,10 @@ def _read_azure(text: str, columns: Memory) -> TracedRequest | None:
             return None
     if len(row) <= max(columns.values()):
         raise FaultError(f"only {len(row)} columns: {', '.join(_AZURE)} are needed")
-    when, *tokens = (row[at] for at in columns.values())
+    when, *tokens = (row[column] for column in columns.values())
     for name, count in zip(_AZURE[1:], tokens, strict=True):
         if not (count.isdecimal() and count.isascii() and len(count) < _LONGEST_NUMBER):
-            raise FaultError(f"'{name}' must be a number of tokens, not '{clean(count, _SHOWN)}'")
+            raise FaultError(f"'{name}' must be a number of tokens, not '{clean(count, _SHOWN_CHARACTERS)}'")
     prompt, output = map(int, tokens)
     return TracedRequest(0, iso_seconds(when), prompt, output)
 
@@ -236,13 +236,13 @@ def recognise(text: str) -> TraceFormat:
         row = decode_line(text, dict[str, Any])
         # The fields of a Qwen-Bailian line have Mooncake's names with other units.
         if "chat_id" in row or not (_AIPERF | {"input_length", "hash_ids"}) & row.keys():
-            raise FaultError(f"a JSON object of none of the known formats: {_KNOWN}")
+            raise FaultError(f"a JSON object of none of the known formats: {_FORMATS}")
         return TraceFormat.AIPERF if _AIPERF & row.keys() else TraceFormat.MOONCAKE
     row_cells = [title.strip().lower() for title in cells(text)]
     has_header = sum(name.lower() in row_cells for name in _AZURE) > 1
     if has_header or (len(row_cells) == len(_AZURE) and "-" in row_cells[0] and row_cells[0][:1].isdecimal()):
         return TraceFormat.AZURE
-    raise FaultError(f"none of the known formats: {_KNOWN}; choose one with --trace-format")
+    raise FaultError(f"none of the known formats: {_FORMATS}; choose one with --trace-format")
 
 
 LONGEST_LINE = 64 << 20
@@ -626,11 +626,11 @@ class _Repeated:
             needed = min(size, length - number * size)
             if needed <= 0:
                 break
-            held = self._blocks.get((request.scope, block), 0)
+            repeats = self._blocks.get((request.scope, block), 0)
             if is_begin:
-                repeated += min(held, needed)
-                is_begin = held >= needed
-            if held < needed:
+                repeated += min(repeats, needed)
+                is_begin = repeats >= needed
+            if repeats < needed:
                 self._blocks[request.scope, block] = needed
         return repeated
 

@@ -174,11 +174,11 @@ def _why_unusable(level: LevelResult, capacity: Capacity, *, late: bool) -> str:
         return mark.message if mark.code == CLIENT_LAG else f"{WARNINGS[mark.code].word}: {mark.message}"
     if late:
         return "the load generator was not fast enough to be trusted"
-    others, counts = level.uncounted, level.requests
+    uncounted, counts = level.uncounted, level.requests
     missing = counts.failed + counts.cancelled
-    if level.each is None or (others is None and missing):
+    if level.each is None or (uncounted is None and missing):
         return "its single requests are not stored"
-    told_apart = not missing or others is None or bool(others.missed)
+    told_apart = not missing or uncounted is None or bool(uncounted.missed)
     is_open = level.open_loop is not None and not level.open_loop.unstable
     if not told_apart and (is_open or (counts.failed and counts.cancelled)):
         return "the file, of an earlier version, does not say which requests failed"
@@ -213,7 +213,7 @@ def _traces_of_part(
         if end is None or start_ms is None:
             continue
         start, name = start_ms / _MS, str(number)
-        first = start + (ttft_ms or 0.0) / _MS
+        first_token_s = start + (ttft_ms or 0.0) / _MS
         step_s = 1 / tps if tps is not None and tps > 0 else None
         hidden = 0 if ttft_ms is not None else _HIDDEN_TOKENS
         turn, after, compacted = _CALLS.get(call, (1, CallStart.TOOL, True))
@@ -227,8 +227,8 @@ def _traces_of_part(
             else None,
             first_event=None if ttfr_ms is None else start + ttfr_ms / _MS,
             arrivals=[
-                *([(first, 1)] if ttft_ms is not None or step_s is not None else []),
-                *([(first + step_s, 1)] if step_s is not None else []),
+                *([(first_token_s, 1)] if ttft_ms is not None or step_s is not None else []),
+                *([(first_token_s + step_s, 1)] if step_s is not None else []),
             ],
             ended=None
             if e2e_ms is None

@@ -106,8 +106,8 @@ def drift_of(runs: Mapping[float, Sequence[JudgedRun]]) -> Drift | None:
     `runs` are those of each level by its load, in order. A change is shown if the 95 % intervals of the
     shares of requests that met a condition do not overlap.
     """
-    for value, ((first, first_at), *later) in runs.items():
-        for last, last_at in later[-1:]:
+    for value, ((first, first_at), *later_runs) in runs.items():
+        for last, last_at in later_runs[-1:]:
             for before, after in zip(first.shares, last.shares, strict=False):
                 enough = before.condition is not None and min(before.count, after.count) >= _LEAST_REQUESTS
                 if enough and (after.high < before.low or before.high < after.low):

@@ -49,8 +49,8 @@ def context_part(
     """
     if not level.depth:
         return None
-    sent = level_result(replace(level, pp=level.depth, depth=0), contexts)
-    each = sent.each
+    context_level = level_result(replace(level, pp=level.depth, depth=0), contexts)
+    columns = context_level.each
     counts = [prompt.counted_prompt_tokens for prompt in prompts if prompt.ok]
     # What the server counted beyond its prompt is the context of a request.
     context_tokens = [max(0, count - (level.pp or 0)) for count in counts if count is not None]
@@ -64,17 +64,17 @@ def context_part(
         found_from = "counters" if answered_percent is None else "answers"
     return ContextPart(
         counted_tokens=mean_tokens,
-        ok=sent.requests.ok,
-        failed=sent.requests.failed,
-        prefill_tps=sent.prefill_tps,
-        decode_tps=sent.decode_tps,
-        peak_tps=sent.peak_tps,
-        ttfr_ms=sent.ttfr_ms,
-        ttft_ms=sent.ttft_ms,
-        each_prompt_tokens=() if each is None else each.prompt_tokens,
-        each_ttfr_ms=() if each is None else each.ttfr_ms,
-        each_ttft_ms=() if each is None else each.ttft_ms,
-        each_stream_tps=() if each is None else each.stream_tps,
+        ok=context_level.requests.ok,
+        failed=context_level.requests.failed,
+        prefill_tps=context_level.prefill_tps,
+        decode_tps=context_level.decode_tps,
+        peak_tps=context_level.peak_tps,
+        ttfr_ms=context_level.ttfr_ms,
+        ttft_ms=context_level.ttft_ms,
+        each_prompt_tokens=() if columns is None else columns.prompt_tokens,
+        each_ttfr_ms=() if columns is None else columns.ttfr_ms,
+        each_ttft_ms=() if columns is None else columns.ttft_ms,
+        each_stream_tps=() if columns is None else columns.stream_tps,
         found_percent=counted_percent if answered_percent is None else answered_percent,
         found_from=found_from,
         asked_tokens=None if growth is None else growth.cache_queries,
@@ -115,10 +115,10 @@ def context_doubts(level: LevelResult) -> Iterator[Validity]:
         message = "whether the context was in the prefix cache is unknown: the server reports no hits"
         yield Validity(code=CONTEXT_UNKNOWN, message=message)
     elif percent < _CACHE_OFF_PERCENT:
-        asked = level.context.asked_tokens
-        if asked:
+        tokens = level.context.asked_tokens
+        if tokens:
             message = (
-                f"nothing was found in the prefix cache, which is on: it was asked for {asked:,.0f} tokens"
+                f"nothing was found in the prefix cache, which is on: it was asked for {tokens:,.0f} tokens"
             )
         else:
             message = "nothing was in the prefix cache: is it off (--no-enable-prefix-caching)?"

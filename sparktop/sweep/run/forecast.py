@@ -162,8 +162,8 @@ class Estimate:
                 continue  # the sweep measures a level between two others, its last one
             saturated = self._growth(self._mean_run_times(name)) >= _SATURATED
             higher = doublings(top, limit)[: _MOST_UNSURE if saturated else None]
-            for at in (*concurrencies_between([*measured, *coming]), *higher):
-                level = self._plan.level(name, concurrency_point(at), length)
+            for concurrency in (*concurrencies_between([*measured, *coming]), *higher):
+                level = self._plan.level(name, concurrency_point(concurrency), length)
                 yield RunBatch(level, run_numbers(self._plan, level))
 
     def _expected_runs(self, batch: RunBatch) -> tuple[int, ...] | None:
@@ -278,10 +278,10 @@ class EarlierSweep(Struct, frozen=True):
         0: it measured all of them. 1: it measured all their prompt and output lengths, but some only at other
         concurrencies. 2: it did not measure some of the lengths.
         """
-        asked = [(level, self.times.get((plan.length_of(level), plan.tg), {})) for level in plan.levels()]
-        if not all(times for _, times in asked):
+        levels = [(level, self.times.get((plan.length_of(level), plan.tg), {})) for level in plan.levels()]
+        if not all(times for _, times in levels):
             return 2
-        return int(any(level.depth or level.point.most_in_flight not in times for level, times in asked))
+        return int(any(level.depth or level.point.most_in_flight not in times for level, times in levels))
 
 
 class AssumedPace(Struct, frozen=True):
@@ -413,14 +413,17 @@ def forecast(
         return _conversation_forecast(plan)
     earlier = [earlier_sweep(target, plan, results) for target in plan.targets]
     limit = _highest_concurrency(plan, earlier, slots or {})
-    targets, each = len(plan.targets), [(level, _level_requests(plan, level)) for level in plan.levels()]
-    is_known = all(requests is not None for _, requests in each)
-    count = targets * sum(requests or 0 for _, requests in each) if is_known else None
-    warm_ups = targets * sum(level.point.most_in_flight for level, _ in each) if plan.warmup else 0
+    targets, asked = (
+        len(plan.targets),
+        [(level, _level_requests(plan, level)) for level in plan.levels()],
+    )
+    is_known = all(requests is not None for _, requests in asked)
+    count = targets * sum(requests or 0 for _, requests in asked) if is_known else None
+    warm_ups = targets * sum(level.point.most_in_flight for level, _ in asked) if plan.warmup else 0
     sure = [sweep for sweep in earlier if sweep is not None]
-    contexts = targets * sum(requests or 0 for level, requests in each if level.depth)
+    contexts = targets * sum(requests or 0 for level, requests in asked if level.depth)
     prompts = targets * sum(
-        (plan.length_of(level) + 2 * level.depth) * (requests or 0) for level, requests in each
+        (plan.length_of(level) + 2 * level.depth) * (requests or 0) for level, requests in asked
     )
     return Forecast(
         requests=count,
@@ -430,7 +433,7 @@ def forecast(
         seconds=_expected_seconds(plan, sure) if sure and len(sure) == len(earlier) else None,
         why=_duration_source(plan, earlier),
         at_least=plan.searches or plan.more_runs or limit is not None,
-        levels=len(each) * targets,
+        levels=len(asked) * targets,
         most_concurrency=limit,
         time=_expected_range(plan, earlier, limit),
     )
@@ -507,13 +510,13 @@ def _duration_source(plan: Plan, earlier: Sequence[EarlierSweep | None]) -> str:
     if not plan.targets:
         return "unknown: no target"
     if unknown:
-        first = f"no earlier sweep of {clean(', '.join(unknown), 80)} with such settings"
-        return f"unknown: {first}" if plan.searches else first
+        no_sweep = f"no earlier sweep of {clean(', '.join(unknown), 80)} with such settings"
+        return f"unknown: {no_sweep}" if plan.searches else no_sweep
     sweeps = [sweep for sweep in earlier if sweep is not None]
     times = sorted({sweep.result.started_at for sweep in sweeps})
     when = " and ".join(f"{time.astimezone():%-d %b %H:%M}" for time in times[-2:])
-    worst = max(sweep.sure(plan) for sweep in sweeps)
-    return f"{_SOURCES[worst]} your sweep{'s' if len(times) > 1 else ''} of {when}"
+    least_sure = max(sweep.sure(plan) for sweep in sweeps)
+    return f"{_SOURCES[least_sure]} your sweep{'s' if len(times) > 1 else ''} of {when}"
 
 
 _SOURCES = ("estimated from", "roughly, from other concurrencies in", "a guess, from other lengths in")
@@ -546,13 +549,13 @@ def pieces(expected: Forecast) -> tuple[str, str, str]:
     least = "at least " if expected.at_least else ""
     warm = f" + {expected.warm_ups:,} warm-up" if expected.warm_ups else ""
     noun = "request" if expected.requests == 1 else "requests"
-    sent = f"as many {noun} as there is time for"
+    requests = f"as many {noun} as there is time for"
     if expected.requests is not None:
-        sent = f"{least}{expected.requests:,} {noun}"
+        requests = f"{least}{expected.requests:,} {noun}"
     tokens = "number of tokens not known before"
     if expected.prompt_tokens is not None and expected.output_tokens is not None:
         tokens = f"{expected.prompt_tokens:,} prompt + {expected.output_tokens:,} output tokens"
-    return f"{sent}{warm}", tokens, _time_words(expected)
+    return f"{requests}{warm}", tokens, _time_words(expected)
 
 
 def _time_words(expected: Forecast) -> str:
@@ -577,8 +580,8 @@ _REST_S = 3.0
 def _open_forecast(plan: Plan) -> Forecast:
     levels = len(plan.points) * len(plan.lengths)
     duration_s = plan.duration_s or OPEN_S
-    each = plan.runs * sum(round(mean_per_s(point) * duration_s) for point in plan.points)
-    count, prompts = each * len(plan.lengths), each * sum(plan.lengths)
+    requests_each = plan.runs * sum(round(mean_per_s(point) * duration_s) for point in plan.points)
+    count, prompts = requests_each * len(plan.lengths), requests_each * sum(plan.lengths)
     targets = len(plan.targets)
     before = sum(round(point.value * warm_up_s(plan)) for point in plan.points) * len(plan.lengths)
     each_s = warm_up_s(plan) + duration_s + _REST_S
@@ -671,8 +674,8 @@ def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
     what, conditions = _load_words(plan, capacity.kind), conditions_words(capacity)
     yield f"how many {what}? The largest number for which {conditions}"
     # What a search needs where no decision is close.
-    usual, seconds = CapacitySearch(capacity).levels_left(), most_seconds(plan)
-    usual_s = usual * LEVEL_OVERHEAD * (plan.duration_s or 0.0) * max(1, len(plan.targets))
+    usual_levels, seconds = CapacitySearch(capacity).levels_left(), most_seconds(plan)
+    usual_s = usual_levels * LEVEL_OVERHEAD * (plan.duration_s or 0.0) * max(1, len(plan.targets))
     is_rate = capacity.kind is LoadKind.RATE
     first = "1 ÷ E2E" if is_rate else "1"
     each = duration_words(plan.duration_s)
@@ -684,7 +687,7 @@ def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
     yield (
         f"each level is tried for {each}: {first}, then twice as much each time until one fails (at most "
         f"{capacity.most:g}), then those between. Close results are repeated with other requests. "
-        f"About {usual} runs, {low:.0f} min; "
+        f"About {usual_levels} runs, {low:.0f} min; "
         f"at most {MOST_SEARCH_RUNS} runs, {high:.0f} min, {ends} before {end}"
     )
 

@@ -73,9 +73,9 @@ def guard_words(guard: GuardLimits, targets: Mapping[str, Sequence[str]], nodes:
     """
     if guard.min_headroom_gib == 0 and guard.max_gpu_c == 0:
         return "no guard: it is switched off"
-    wanted = dict.fromkeys(name for names in targets.values() for name in names)
+    watched_names = dict.fromkeys(name for names in targets.values() for name in names)
     watched = list(nodes)
-    guarded_views = {view.name: view for view in watched if view.name in wanted}
+    guarded_views = {view.name: view for view in watched if view.name in watched_names}
     if not guarded_views and not watched:
         return "no guard: no machine is watched"
     guarded: dict[str, list[str]] = {}

@@ -255,10 +255,10 @@ def judge(
     level fails if it is unstable, or if more than `max_error_share` (0 to 1) of its requests failed.
     """
     counted = [trace for trace in traces if _is_counted(capacity.kind, trace)]
-    failed = sum(trace.ended is not None and trace.ended.reason is EndReason.ERROR for trace in counted)
+    failed_count = sum(trace.ended is not None and trace.ended.reason is EndReason.ERROR for trace in counted)
     trouble = unstable
-    if failed > max(1.0, max_error_share * len(counted)):  # a single one shows no share
-        trouble = f"{failed} of {len(counted)} requests failed"
+    if failed_count > max(1.0, max_error_share * len(counted)):  # a single one shows no share
+        trouble = f"{failed_count} of {len(counted)} requests failed"
     shares = [_shares_of_condition(capacity, condition, counted) for condition in capacity.conditions]
     if capacity.kind is LoadKind.RATE:
         shares.append(_shares_of_all(capacity, counted))

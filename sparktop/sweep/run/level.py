@@ -103,13 +103,13 @@ def tokens_asked(traces: Sequence[RequestTrace], output_tokens: int) -> TokensAs
     """
     if any(trace.call is not None for trace in traces):
         output_tokens = max(trace.tokens for trace in traces)  # their lengths vary
-    whole = [trace for trace in traces if trace.ok]
+    complete = [trace for trace in traces if trace.ok]
     broken = [trace for trace in traces if not trace.ok]
     prompts = [trace.prompt_tokens for trace in traces if trace.arrivals]
     counted = [count for count in prompts if count is not None]
     received = sum(trace.tokens for trace in broken)
     return TokensAsked(
-        generated=sum(trace.tokens for trace in whole) + received,
+        generated=sum(trace.tokens for trace in complete) + received,
         prompt=sum(counted) if len(counted) == len(prompts) else None,
         most=output_tokens * len(traces),
         open=max(0, output_tokens * len(broken) - received),
@@ -370,10 +370,10 @@ class LevelRecord(Struct, eq=False):
         names = self.prepared.backends
         if not names or any(name not in growth for name in names):
             return None
-        total, *others = (growth[name] for name in names)
-        for grown in others:
-            total = total.plus(grown)
-        return total
+        summed, *other_servers = (growth[name] for name in names)
+        for grown in other_servers:
+            summed = summed.plus(grown)
+        return summed
 
     def _measured_growth(self) -> Counters | None:
         """Return the growth of all servers' counters over measured runs and contexts; None if unknown."""
@@ -500,13 +500,13 @@ class LevelRecord(Struct, eq=False):
 
 def _add_partial_requests(made: LevelResult, partial: LevelResult) -> LevelResult:
     """Return `made` with the failed and cancelled requests of an interrupted run (`partial`) added."""
-    whole, more = made.requests, partial.requests
+    complete, partly = made.requests, partial.requests
     update = {
-        "failed": whole.failed + more.failed,
-        "cancelled": whole.cancelled + more.cancelled,
-        "errors": dict(Counter(whole.errors) + Counter(more.errors)),
+        "failed": complete.failed + partly.failed,
+        "cancelled": complete.cancelled + partly.cancelled,
+        "errors": dict(Counter(complete.errors) + Counter(partly.errors)),
     }
-    return made.model_copy(update={"requests": whole.model_copy(update=update)})
+    return made.model_copy(update={"requests": complete.model_copy(update=update)})
 
 
 def _highest_kv_percent(samples: Mapping[str, list[ServerPoint]]) -> float | None:
@@ -719,25 +719,25 @@ class LevelMaker(Struct, eq=False):
         if not hung_up:
             self.emit(Notice(f"{batch.level.label}: the answers ended before anybody could hang up"))
             return None
-        at = run.finished.ended_at
-        rest = await self.log.wait_until_idle(names, at, LONGEST_S, lambda: self.cancellation.requested)
-        self.rest |= rest or {}
-        return left_requests(collect(run.events()), at, before, self.log, settled=rest is not None)
+        ended_at = run.finished.ended_at
+        idle = await self.log.wait_until_idle(names, ended_at, LONGEST_S, lambda: self.cancellation.requested)
+        self.rest |= idle or {}
+        return left_requests(collect(run.events()), ended_at, before, self.log, settled=idle is not None)
 
     def _samples_at_rest(self, names: tuple[str, ...]) -> dict[str, ServerPoint]:
         return {name: self.rest[name] for name in names if name in self.rest}
 
     async def settle(self, names: tuple[str, ...]) -> str | None:
-        """Wait until the servers `names` are idle, and store the newest sample of each in `rest`.
+        """Wait until the servers `names` are idle, and store the newest sample of each in `idle_points`.
 
         Return None, or a message for the user if a server is not idle when the time limit has passed.
         """
         limit_s = max(LEAST_REST_S, REST_INTERVALS * self.interval_s)
-        rest = await self.log.wait_until_idle(
+        idle_points = await self.log.wait_until_idle(
             names, self.clock(), limit_s, lambda: self.cancellation.requested
         )
-        if rest is not None:
-            self.rest |= rest
+        if idle_points is not None:
+            self.rest |= idle_points
             return None
         busy = []
         for name in names:
@@ -793,17 +793,17 @@ class LevelMaker(Struct, eq=False):
         if is_measured:
             self.note_run(batch.level, run)
         run_record = RunRecord(command.id)
-        gone: WorkerGoneError | None = None
+        worker_gone: WorkerGoneError | None = None
         try:
             refused = await self._send(batch, record, command, run_record, is_measured=is_measured)
         except WorkerGoneError as error:
-            gone, refused = error, None  # what came before belongs to the level
+            worker_gone, refused = error, None  # what came before belongs to the level
         events = use_watched_names(run_record.events(), record.prepared)
         record.add_run(run_record, events, phase)
         if is_measured:
             self.emit(RunCompleted(batch.level))
-        if gone is not None:
-            raise gone
+        if worker_gone is not None:
+            raise worker_gone
         if refused is not None and refused.failure.word != CANCELLED:
             raise TargetFailedError(refused.failure.message)
         if run_record.finished is not None and not run_record.finished.cancelled:
@@ -1092,15 +1092,15 @@ def beside_result(
     runs, alone_runs = _figure_of_runs(gaps_ms, figure), _figure_of_runs(alone_gaps_ms, figure)
     ratio = ratio_of(value_of(fmean(runs), runs), value_of(fmean(alone_runs), alone_runs)) if runs else None
     ends = None if ratio is None else ratio.ci95
-    made = level_result(level, short, mode=mode)
+    level_made = level_result(level, short, mode=mode)
     return BesideResult(
         prompt_tokens=tokens,
         arrived=sum(trace.ok for trace in long),
         failed=len(errors),
         error=errors[-1].message if errors else None,
-        requests=made.requests,
+        requests=level_made.requests,
         itl_ms=Latency.of_values([gap for gaps in gaps_ms for gap in gaps]),
-        ttft_ms=made.ttft_ms,
+        ttft_ms=level_made.ttft_ms,
         figure=figure,
         itl_runs_ms=runs,
         alone_itl_runs_ms=alone_runs,

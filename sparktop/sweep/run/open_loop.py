@@ -158,9 +158,9 @@ def with_replay(
     counters = grown or Counters()
     share, choice = replay.repeated_share, replay.choice
     stable = level.open_loop is not None and not level.open_loop.unstable
-    sent = sum(trace.due is not None for trace in traces)
+    sent_count = sum(trace.due is not None for trace in traces)
     result = ReplayResult(
-        not_due=0 if is_cut else max(0, replay.requests * len(spans) - sent),
+        not_due=0 if is_cut else max(0, replay.requests * len(spans) - sent_count),
         prompt_tokens=prompt,
         cached_tokens=cached,
         server_cached_tokens=counters.cache_hits,

@@ -148,8 +148,8 @@ class _Calibrations(Struct):
         """
         plan = self.plan
         for length in plan.lengths:
-            if (why := beyond_context(plan, length, views)) is not None:
-                self.refused[length] = why
+            if (reason := beyond_context(plan, length, views)) is not None:
+                self.refused[length] = reason
                 continue
             calibrated = await self.calibrate(length)
             failure, self.model = calibrated.failure, calibrated.model or self.model
@@ -231,8 +231,8 @@ async def prepare(
         # Servers may have reported their context since the first calibration.
         views = _server_views(target, snapshot())
         for length in list(accepted):
-            if (why := beyond_context(plan, length, views)) is not None:
-                refused[length] = why
+            if (reason := beyond_context(plan, length, views)) is not None:
+                refused[length] = reason
                 del accepted[length]
         if plan.longest and refused:
             await calibrations.find_largest(views)
@@ -251,7 +251,7 @@ def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Sn
     """Return a target that was calibrated with what is known of its servers and machines."""
     plan, asks, accepted = calibrations.plan, calibrations.asks, calibrations.accepted
     views = _server_views(target, snapshot)
-    first = next(iter(accepted.values()))
+    any_server = next(iter(accepted.values()))
     router = next((view for view in snapshot.routers if view.url == target.url), None)
     versions = {view.version for view in views if view.version}
     engines = sorted({view.engine for view in views if view.engine})
@@ -260,7 +260,7 @@ def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Sn
     return PreparedTarget(
         target=target,
         asks=asks,
-        model=_clean_name(first.model),
+        model=_clean_name(any_server.model),
         reported={
             "engine": router.sample.kind if asks.router and router is not None else next(iter(engines), None),
             "version": ", ".join(sorted(versions)) or None,  # also of the engines behind a router
@@ -350,20 +350,20 @@ def _notes(
     name = clean(target.name, 64)
     if is_mdns(target.url):
         yield f"{name}: its .local name is looked up by multicast, which fails at times; use an address"
-    first = next(iter(accepted.values()))
-    if len(first.models) > 1 and target.model is None:
-        chosen = f"{_clean_name(first.model)} is asked (--model names another)"
-        yield f"{name}: serves {len(first.models)} models; {chosen}"
-    for field_name, words in first.dropped_fields.items():
+    any_server = next(iter(accepted.values()))
+    if len(any_server.models) > 1 and target.model is None:
+        chosen = f"{_clean_name(any_server.model)} is asked (--model names another)"
+        yield f"{name}: serves {len(any_server.models)} models; {chosen}"
+    for field_name, words in any_server.dropped_fields.items():
         yield f"{name}: refuses {clean(field_name, 40)} and is asked without it ({clean(words, 120)})"
     for length, calibrated in accepted.items():
         if calibrated.is_exact is False:
             counted = calibrated.prompt_tokens
-            got = "they are not counted" if counted is None else f"{counted} came"
-            yield f"{name}: prompts of {length} tokens cannot be made exactly: {got}"
+            counted_text = "they are not counted" if counted is None else f"{counted} came"
+            yield f"{name}: prompts of {length} tokens cannot be made exactly: {counted_text}"
     if plan.prompts is not None and not _takes_salt(plan, accepted, views):
         yield f"{name}: prompts are sent as they are: what it has in its prefix cache is not computed again"
-    if first.token_source is TokenSource.CHUNKS:
+    if any_server.token_source is TokenSource.CHUNKS:
         yield f"{name}: reports no token counts: each chunk counts as one token"
     yield from _capacity_notes(plan, target, max(accepted), views)
 
@@ -379,9 +379,9 @@ def _capacity_notes(plan: Plan, target: SweepTarget, longest: int, views: list[B
     highest = plan.highest_concurrency
     slots = sum_if_all_known(view.slots for view in views)
     if slots is not None and highest > slots:
-        first = min((count for count in plan.concurrency if count > slots), default=highest)
+        first_concurrency = min((count for count in plan.concurrency if count > slots), default=highest)
         waits = "the rest waits, and latencies include that"
-        yield f"{name}: more than its {slots} slots from c = {first} on: {waits}"
+        yield f"{name}: more than its {slots} slots from c = {first_concurrency} on: {waits}"
     room = sum_if_all_known(view.kv_capacity_tokens for view in views)
     needed = highest * (longest + plan.tg)
     if plan.prompts is None and room is not None and needed > room:
@@ -414,11 +414,11 @@ def beyond_context(plan: Plan, length: int, views: Iterable[BackendView]) -> str
         start = 0 if conversations is None else conversations.start_tokens
         if conversations is not None and view.max_model_len is not None and start > view.max_model_len:
             presets = map(find_conversations, BUILT_IN)
-            others = (other.name for other in presets if other.least_context_tokens <= view.max_model_len)
+            fitting = (other.name for other in presets if other.least_context_tokens <= view.max_model_len)
             return (
                 f"{view.name} takes at most {view.max_model_len:,} tokens a request; a conversation of "
                 f"{conversations.name} begins with about {start:,} (workloads that fit: "
-                f"{', '.join(others) or 'none'})"
+                f"{', '.join(fitting) or 'none'})"
             )
         if view.max_model_len is not None and length + output_tokens > view.max_model_len:
             return (

@@ -124,8 +124,8 @@ class ResultBuilder:
         result = self.result.with_level(target, level)
         targets = with_clock_shifts(self._add_overheads(result.targets))
         sources = {measured.tokens_from for target in targets for measured in target.levels} - {None}
-        worst = max(sources, key=[None, *TokenSource].index, default=None)
-        plan = result.plan.model_copy(update={"tokens_from": worst})
+        least_exact = max(sources, key=[None, *TokenSource].index, default=None)
+        plan = result.plan.model_copy(update={"tokens_from": least_exact})
         self.result = result.model_copy(
             update={"targets": targets, "plan": plan, "client": self._client_result(targets)}
         )
@@ -165,7 +165,7 @@ class ResultBuilder:
         self._change(status=status, stop_reason=reason, finished_at=finished_at.astimezone(UTC))
         if self.result.capacity is not None:
             targets = self.result.targets
-            changed = [one.model_copy(update={"levels": with_common_cause(one.levels)}) for one in targets]
+            changed = [each.model_copy(update={"levels": with_common_cause(each.levels)}) for each in targets]
             self._change(targets=tuple(changed))
         series = [curve for curve in series_of(self.result) if curve.levels]
         if len(series) > 1:
@@ -176,8 +176,8 @@ class ResultBuilder:
         self.result = self.result.model_copy(update=parts)
 
     def _add_overheads(self, targets: Sequence[TargetResult]) -> tuple[TargetResult, ...]:
-        asked = {target.name: target for target in self._plan.targets}
-        urls = {name: target.url for name, target in asked.items()}
+        targets_by_name = {target.name: target for target in self._plan.targets}
+        urls = {name: target.url for name, target in targets_by_name.items()}
         by_name = {target.name: target for target in targets}
         changed = []
         for target in targets:
@@ -188,7 +188,7 @@ class ResultBuilder:
             for level in target.levels:
                 update: dict[str, object] = {}
                 if level.router_overhead_from != "router":
-                    direct_ms = direct_overhead_ms(asked[target.name], level, by_name, urls)
+                    direct_ms = direct_overhead_ms(targets_by_name[target.name], level, by_name, urls)
                     source = None if direct_ms is None else "direct"
                     update = {"router_overhead_ms": direct_ms, "router_overhead_from": source}
                 levels.append(level.model_copy(update=update))

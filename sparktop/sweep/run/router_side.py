@@ -69,15 +69,15 @@ def router_side(
     order = assignments(events)
     side: dict[str, JsonValue] = {"runs_test": routing_test(order) if order else None}
     if len(samples) > 1 and until is not None:
-        failed = errors or {}
-        tracks = [_load_track(backend, points, failed.get(backend)) for backend, points in samples.items()]
+        failures = errors or {}
+        tracks = [_load_track(backend, points, failures.get(backend)) for backend, points in samples.items()]
         load = GroupLoad(name, tracks, e2e_s=e2e_s, strategy=strategy, router=name)
         shares = request_shares({backend: order.count(backend) for backend in samples}) if order else None
         # The level is over, so that its counts are complete.
         balance = weigh_requests(judge(load, until), shares, all_told=True)
-        kept = {field: getattr(balance, field) for field in _BALANCE}
+        balance_fields = {field: getattr(balance, field) for field in _BALANCE}
         # To plain JSON values: lists for tuples, dicts for mappings.
-        side |= msgspec.json.decode(msgspec.json.encode(kept, enc_hook=dict))
+        side |= msgspec.json.decode(msgspec.json.encode(balance_fields, enc_hook=dict))
         side |= {"verdict": balance.word.value, "since": None}
     return side
 

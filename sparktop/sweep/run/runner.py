@@ -156,9 +156,9 @@ class SweepRunner:
         maker = self._maker = self._new_maker(worker)
         self._emit(PhaseChanged(Phase.SETTLING))
         for name, prepared in targets.items():
-            why = await maker.settle(prepared.backends)
-            if why is not None and not self._is_stopped():
-                self._emit(Notice(f"{name}: {why}; the load of other clients is in these figures"))
+            trouble = await maker.settle(prepared.backends)
+            if trouble is not None and not self._is_stopped():
+                self._emit(Notice(f"{name}: {trouble}; the load of other clients is in these figures"))
         if self._plan.capacity is not None:
             for prepared in targets.values():
                 if not self._is_stopped():
@@ -290,7 +290,7 @@ class SweepRunner:
         """Store and report why the target `name` is measured no further."""
         self._builder.enter_failure(name, str(error))
         self._emit(Notice(f"{name} is left out: {error}"))
-        self._todo = [later for later in self._todo if later.level.target != name]
+        self._todo = [batch for batch in self._todo if batch.level.target != name]
 
     def _drop_records(self, records: dict[Level, LevelRecord], newest: Level) -> None:
         """Drop the records of ended levels on a target, and all samples that no record needs any more.
@@ -329,11 +329,11 @@ class SweepRunner:
     def _repeat_best(self, newest: Level, levels: Sequence[LevelResult]) -> None:
         """After the levels of a prompt length, add the best of them again, unless it was measured last."""
         best = top_of(levels)
-        held = {
+        holds_by_point = {
             level.concurrency: best is not None and level.concurrency <= best.concurrency for level in levels
         }
         last = newest.point.concurrency
-        again = value_to_repeat(held, None if best is None else best.concurrency, last)
+        again = value_to_repeat(holds_by_point, None if best is None else best.concurrency, last)
         if best is None or again is None:
             return
         level = self._plan.level(newest.target, concurrency_point(again), newest.pp)
@@ -469,8 +469,8 @@ class SweepRunner:
         plan = self._plan
         level = plan.level(prepared.target.name, point)
         runs = plan.runs if plan.search_rate else runs_needed(plan, point.most_in_flight)
-        first = 0 if again is None else again.runs
-        batch = RunBatch(level, tuple(range(first, first + runs)), first=again is None)
+        first_run = 0 if again is None else again.runs
+        batch = RunBatch(level, tuple(range(first_run, first_run + runs)), first=again is None)
         record = again or LevelRecord(plan, prepared, level)
         try:
             made = await self._measure_batch(maker, batch, record)

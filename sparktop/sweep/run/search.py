@@ -75,18 +75,18 @@ class Grid(Struct, frozen=True):
         return high - low <= 2 * max(1.0, low * FINE_SHARE if low > FINE_TO else 1.0)
 
 
-def grid_of(capacity: Capacity, first: float) -> Grid:
-    """Return the loads of a search; rates lie around `first`, that of requests one after the other."""
+def grid_of(capacity: Capacity, start: float) -> Grid:
+    """Return the loads of a search; rates lie around `start`, that of requests one after the other."""
     if capacity.kind is not LoadKind.RATE:
         return _number_grid(int(capacity.most))
-    first = _round_rate(min(first, capacity.most))
-    steps = math.ceil(math.log(capacity.most / first) / math.log(_RATE_STEP))
-    values = {_round_rate(first * _RATE_STEP**step) for step in range(-_STEPS_DOWN, steps)}
+    start = _round_rate(min(start, capacity.most))
+    steps = math.ceil(math.log(capacity.most / start) / math.log(_RATE_STEP))
+    values = {_round_rate(start * _RATE_STEP**step) for step in range(-_STEPS_DOWN, steps)}
     ascending = (*sorted(value for value in values if value < capacity.most), capacity.most)
     places = [value / math.sqrt(_RATE_STEP) for value in ascending]
     while places[-1] < _BEYOND * capacity.most:
         places.append(places[-1] * _RATE_STEP)
-    return Grid(ascending, first, _with_probabilities(places, places[0] / _RATE_STEP), is_rate=True)
+    return Grid(ascending, start, _with_probabilities(places, places[0] / _RATE_STEP), is_rate=True)
 
 
 @cache
@@ -163,12 +163,12 @@ def chances_of_failure(
     `fails_at` on, a load fails whatever its latencies are.
     """
     holds = [1.0] * len(grid.values)
-    starts = [at for at, _ in grid.places]
+    place_starts = [index_above for index_above, _ in grid.places]
     for needed, requests in conditions:
         above = [*accumulate(reversed(_posterior(needed, requests, grid.places)))][::-1]
         for index, value in enumerate(grid.values):
-            at = bisect_left(starts, value)
-            holds[index] *= above[at] if at < len(above) else 0.0
+            index_above = bisect_left(place_starts, value)
+            holds[index] *= above[index_above] if index_above < len(above) else 0.0
     below = [1.0 if value >= fails_at else 1 - held for value, held in zip(grid.values, holds, strict=True)]
     return list(accumulate(below, max))
 
@@ -180,8 +180,8 @@ def _posterior(
 
     A first estimate says where that is; levels far from it then count less.
     """
-    first = _place_probabilities(needed, [(level, 1.0) for level in requests], places)
-    likely = math.fsum(math.log(at) * p for (at, _), p in zip(places, first, strict=True))
+    probabilities = _place_probabilities(needed, [(level, 1.0) for level in requests], places)
+    likely = math.fsum(math.log(at) * p for (at, _), p in zip(places, probabilities, strict=True))
     weights = [
         (level, min(1.0, _NEAR / math.exp(abs(math.log(level[0]) - likely))))
         for level in requests
@@ -213,9 +213,9 @@ def _place_probabilities(
             log_chance + weight + _log_likelihood(odds, slope, log_place, facts) for slope, weight in _SLOPES
         )
     top = max(logs)
-    each = [math.exp(log - top) for log in logs]
-    total, size = math.fsum(each), len(_SLOPES)
-    return [math.fsum(each[start : start + size]) / total for start in range(0, len(each), size)]
+    weights = [math.exp(log - top) for log in logs]
+    total, size = math.fsum(weights), len(_SLOPES)
+    return [math.fsum(weights[start : start + size]) / total for start in range(0, len(weights), size)]
 
 
 def _log_likelihood(
@@ -788,8 +788,8 @@ def most_concurrencies(
 
 
 def _is_failing(level: LevelResult, max_error_share: float) -> bool:
-    failed, ended = level.requests.failed, level.requests.ended
-    return level.error is not None or not ended or failed > max_error_share * ended
+    failed_count, ended = level.requests.failed, level.requests.ended
+    return level.error is not None or not ended or failed_count > max_error_share * ended
 
 
 def _last_rising(with_rate: Sequence[LevelResult], metric: str) -> tuple[LevelResult, int]:

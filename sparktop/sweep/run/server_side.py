@@ -320,18 +320,18 @@ class ServerLog:
         one of these samples is missing, if the router does not count failures, or if it was restarted.
         """
         samples = self._routers.get(name, [])
-        first = max(0, bisect_right([sample.at for sample in samples], since) - 1)
-        if len(samples) - first < 2:  # noqa: PLR2004 - a difference is of two
+        first_index = max(0, bisect_right([sample.at for sample in samples], since) - 1)
+        if len(samples) - first_index < 2:  # noqa: PLR2004 - a difference is of two
             return None
-        before, now = samples[first].failures or {}, samples[-1].failures or {}
+        before, now = samples[first_index].failures or {}, samples[-1].failures or {}
         grown = {backend: count - before.get(backend, 0.0) for backend, count in now.items()}
         return None if any(count < 0 for count in grown.values()) else grown
 
     def forget(self, before: float) -> None:
         """Drop samples older than the time `before`, except the newest sample of each source."""
         machines = (node.points for node in self._nodes.values())
-        kept: list[list[Any]] = [*self._servers.values(), *machines, *self._routers.values()]
-        for points in kept:
+        sample_lists: list[list[Any]] = [*self._servers.values(), *machines, *self._routers.values()]
+        for points in sample_lists:
             del points[: min(bisect_left([point.at for point in points], before), len(points) - 1)]
 
     async def wait_for(self, done: Callable[[], bool], limit_s: float) -> bool:
@@ -560,35 +560,35 @@ Of = Callable[[ServerPoint], float | None]
 
 def most_at_once(requests: Iterable[Span]) -> int:
     """Return the most requests that were in flight at the same time, by the (start, end) of each."""
-    changes = sorted((at, step) for start, end in requests for at, step in ((start, 1), (end, -1)))
+    changes = sorted((moment, step) for start, end in requests for moment, step in ((start, 1), (end, -1)))
     return max(accumulate(step for _, step in changes), default=0)
 
 
-def sums_at_same_time(samples: Mapping[str, Sequence[ServerPoint]], of: Of, most: float) -> list[float]:
+def sums_at_same_time(samples: Mapping[str, Sequence[ServerPoint]], value_of: Of, most: float) -> list[float]:
     """Return the sum of a gauge over all servers, once for each moment at which all of them were sampled.
 
-    `samples` has the samples by server; the function `of` reads the gauge from a sample. Samples of different
-    moments are not added, because requests that moved between servers would count twice. A sum is at most
-    `most`, the number of requests in flight. For a single server, return the gauge of each sample unchanged.
-    Return an empty list if a server never reports the gauge.
+    `samples` has the samples by server; the function `value_of` reads the gauge from a sample. Samples of
+    different moments are not added, because requests that moved between servers would count twice. A sum is
+    at most `most`, the number of requests in flight. For a single server, return the gauge of each sample
+    unchanged. Return an empty list if a server never reports the gauge.
     """
     reporting = {
-        name: [point for point in points if of(point) is not None] for name, points in samples.items()
+        name: [point for point in points if value_of(point) is not None] for name, points in samples.items()
     }
     if not reporting or not all(reporting.values()):
         return []
-    first, *others = sorted(reporting.values(), key=len)
+    fewest, *others = sorted(reporting.values(), key=len)
     if not others:
-        return [value for point in first if (value := of(point)) is not None]
+        return [value for point in fewest if (value := value_of(point)) is not None]
     times = [[point.at for point in points] for points in others]
     sums = []
-    for point in first:
+    for point in fewest:
         group = [point]
         for points, ats in zip(others, times, strict=True):
             after = bisect_left(ats, point.at)
             group.append(min(points[max(0, after - 1) : after + 1], key=lambda near: abs(near.at - point.at)))
         if max(near.at for near in group) - min(near.at for near in group) <= SAME_TIME_S:
-            sums.append(min(most, sum(of(near) or 0.0 for near in group)))
+            sums.append(min(most, sum(value_of(near) or 0.0 for near in group)))
     return sums
 
 

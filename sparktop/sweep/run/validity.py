@@ -168,11 +168,11 @@ def _client_lag(level: LevelResult, facts: LevelFacts, *, grave: bool) -> Iterat
     percent: float | None = None
     reasons: list[tuple[str, bool]] = []
     lags = [run_health.loop_lag_ms for run_health in facts.health if run_health.loop_lag_ms]
-    off, which, why = _possible_ttft_error(facts.health)
+    error_ms, which, because = _possible_ttft_error(facts.health)
     ttft_ms = None if level.ttft_ms is None else level.ttft_ms.mean
-    if ttft_ms is not None and off > min(MOST_OFF_MS, max(LEAST_OFF_MS, MOST_OFF_SHARE * ttft_ms)):
-        share = 100 * off / max(off, ttft_ms)
-        words = f"{which} TTFT are at most {off:.1f} ms ({share:.2g} %) too high{why}"
+    if ttft_ms is not None and error_ms > min(MOST_OFF_MS, max(LEAST_OFF_MS, MOST_OFF_SHARE * ttft_ms)):
+        share = 100 * error_ms / max(error_ms, ttft_ms)
+        words = f"{which} TTFT are at most {error_ms:.1f} ms ({share:.2g} %) too high{because}"
         reasons.append((words, share >= WARN_PERCENT))
         percent = share
     p99 = max((lag["p99"] for lag in lags), default=0.0)
@@ -277,10 +277,10 @@ def _count_doubts(facts: LevelFacts) -> Iterator[Validity]:
         return
     low, high = asked.generated * (1 - MOST_MISMATCH), (asked.generated + asked.open) * (1 + MOST_MISMATCH)
     if not low <= generated <= high:
-        apart = f" ({asked.open_requests} cancelled or broken off)" if asked.open_requests else ""
+        unended = f" ({asked.open_requests} cancelled or broken off)" if asked.open_requests else ""
         yield Validity(
             code=COUNT_MISMATCH,
-            message=f"{asked.generated:,} tokens came{apart}, the server counted {generated:,.0f}",
+            message=f"{asked.generated:,} tokens came{unended}, the server counted {generated:,.0f}",
         )
 
 
@@ -340,18 +340,18 @@ def _prompt_doubts(level: LevelResult) -> Iterator[Validity]:
 
 def _output_doubts(plan: Plan, level: LevelResult) -> Iterator[Validity]:
     generated = level.tokens.generated
-    each = level.each.generated_tokens if level.each is not None else ()
-    counted = [count for count in each if count is not None]
+    generated_each = level.each.generated_tokens if level.each is not None else ()
+    counted = [count for count in generated_each if count is not None]
     if counted:
         mean = sum(counted) / len(counted)
     elif generated is not None and level.requests.ok and not level.requests.failed + level.requests.cancelled:
         mean = generated / level.requests.ok
     else:
         return
-    asked = level.tg or plan.tg
-    if not LEAST_OUTPUT_SHARE * asked <= mean <= MOST_OUTPUT_SHARE * asked:
-        message = f"requests gave {mean:.1f} tokens on average, {asked} were asked for"
-        yield Validity(code=SHORT_OUTPUT if mean < asked else LONG_OUTPUT, message=message)
+    asked_tokens = level.tg or plan.tg
+    if not LEAST_OUTPUT_SHARE * asked_tokens <= mean <= MOST_OUTPUT_SHARE * asked_tokens:
+        message = f"requests gave {mean:.1f} tokens on average, {asked_tokens} were asked for"
+        yield Validity(code=SHORT_OUTPUT if mean < asked_tokens else LONG_OUTPUT, message=message)
 
 
 def _duration_doubts(plan: Plan, level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
@@ -361,8 +361,8 @@ def _duration_doubts(plan: Plan, level: LevelResult, facts: LevelFacts) -> Itera
         life = (level.e2e_ms.p50 or 0.0) / 1000 if level.e2e_ms is not None else 0.0
         needed = max(ENOUGH_S, LEAST_LIFETIMES * life)
         if shortest < needed:
-            why = f"a result needs {needed:.0f} s (10 s, and 3 × the median E2E)"
-            message = f"the window is {shortest:.1f} s; {why}"
+            reason = f"a result needs {needed:.0f} s (10 s, and 3 × the median E2E)"
+            message = f"the window is {shortest:.1f} s; {reason}"
             yield Validity(code=TOO_SHORT, message=message)
     elif level.duration_s is None:
         yield Validity(code=TOO_SHORT, message=f"nothing was measured; a result needs {ENOUGH_S:.0f} s")
@@ -390,11 +390,11 @@ def _trend_doubts(level: LevelResult, *, routed: bool) -> Iterator[Validity]:
         is_apart = min(high) > max((*middle, *low)) and max(low) < min((*middle, *high))
         if is_apart and fmean(low) < LEAST_KEPT_SHARE * fmean(high):
             change = f"from {fmean(first):.3g} to {fmean(last):.3g} tok/s"
-            why = f"{'its servers' if routed else 'the server'} changed meanwhile"
+            cause = f"{'its servers' if routed else 'the server'} changed meanwhile"
             if routed and not _is_split_alike(level, len(values)):
                 split = split_words(level)
-                why = f"the servers changed, or what the router gave each{f' ({split})' if split else ''}"
-            message = f"its rate went {change} over {len(values)} runs: {why}"
+                cause = f"the servers changed, or what the router gave each{f' ({split})' if split else ''}"
+            message = f"its rate went {change} over {len(values)} runs: {cause}"
             yield Validity(code=SPEED_CHANGED, message=message)
 
 
@@ -422,8 +422,8 @@ def _failure_doubts(level: LevelResult) -> Iterator[Validity]:
     for requests, when in ((level.requests, ""), (beside, " while long prompts arrived")):
         if requests is not None and requests.failed:
             kinds = ", ".join(f"{word} {count}" for word, count in sorted(requests.errors.items()))
-            failed = f"{requests.failed} of {requests.ended} requests failed{when}"
-            yield Validity(code=ERRORS, message=f"{failed} ({kinds})")
+            failed_text = f"{requests.failed} of {requests.ended} requests failed{when}"
+            yield Validity(code=ERRORS, message=f"{failed_text} ({kinds})")
 
 
 def with_clock_shifts(targets: Iterable[TargetResult]) -> tuple[TargetResult, ...]:
@@ -449,11 +449,11 @@ def with_clock_shifts(targets: Iterable[TargetResult]) -> tuple[TargetResult, ..
 
 def _mark_clock_shift(level: LevelResult, clocks: Mapping[Level, Sequence[float]]) -> LevelResult:
     others = clocks.get(level_of(level), ())
-    kept = tuple(mark for mark in level.validity if mark.code != CLOCK_SHIFT)
+    marks = tuple(mark for mark in level.validity if mark.code != CLOCK_SHIFT)
     if _mean_clock_mhz(level) is not None and max(others) - min(others) > MOST_CLOCK_SHIFT * min(others):
         message = f"SM clocks of the compared levels differ: {min(others):.0f} and {max(others):.0f} MHz"
-        kept = (*kept, Validity(code=CLOCK_SHIFT, message=message))
-    return level if kept == level.validity else level.model_copy(update={"validity": kept})
+        marks = (*marks, Validity(code=CLOCK_SHIFT, message=message))
+    return level if marks == level.validity else level.model_copy(update={"validity": marks})
 
 
 def _mean_clock_mhz(level: LevelResult) -> float | None:

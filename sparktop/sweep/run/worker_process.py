@@ -117,8 +117,8 @@ class SweepWorker:
             return worker
         await worker.close()
         failure = message.failure if isinstance(message, WorkerEnded) else None
-        why = failure.message if failure else f"no word for {_START_S:.0f} s"
-        raise SparktopError(f"the load generator did not start: {why}")
+        reason = failure.message if failure else f"no word for {_START_S:.0f} s"
+        raise SparktopError(f"the load generator did not start: {reason}")
 
     async def __aenter__(self) -> Self:
         """Return the worker itself."""
@@ -244,22 +244,22 @@ class SweepWorker:
             is_stopped = _is_stopped(self.pid)
             if self._silent_checks >= (_STOPPED_CHECKS if is_stopped else _SILENT_CHECKS):
                 silent_s = self._silent_checks * ALIVE_S
-                how = "it was stopped by a signal (SIGSTOP)" if is_stopped else "it does not run"
-                self._silence = f"{how}: no word for {silent_s:.0f} s, and it was ended"
+                state = "it was stopped by a signal (SIGSTOP)" if is_stopped else "it does not run"
+                self._silence = f"{state}: no word for {silent_s:.0f} s, and it was ended"
                 self._signal(signal.SIGKILL)
                 return
 
     def _why_ended(self, returncode: int, broken: str | None) -> RequestFailure:
         if self._silence is not None:
-            why = self._silence
+            reason = self._silence
         elif broken is not None:
-            why = f"it sent something that is not a message: {broken}"
+            reason = f"it sent something that is not a message: {broken}"
         elif returncode < 0:
-            why = f"it was ended by {_signal_name(-returncode)}"
+            reason = f"it was ended by {_signal_name(-returncode)}"
         else:
             words = clean(self._last_words.decode("utf-8", "replace").strip().rpartition("\n")[2])
-            why = f"it left with exit code {returncode}" + (f": {words}" if words else "")
-        message = f"the load generator's process is gone: {why}"
+            reason = f"it left with exit code {returncode}" + (f": {words}" if words else "")
+        message = f"the load generator's process is gone: {reason}"
         return RequestFailure(FailureKind.ENDED, message, time.monotonic(), "generator_ended")
 
     async def _read_words(self) -> None:

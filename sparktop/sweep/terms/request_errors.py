@@ -258,8 +258,8 @@ def connect_failure(error: BaseException, at: float, *, where: str) -> RequestFa
         return request_failure(DESCRIPTORS, message, at)
     if isinstance(error, ConnectionRefusedError):
         return request_failure(REFUSED, f"nothing listens on {where} (connection refused)", at)
-    said = clean(error, 80) or type(error).__name__
-    return request_failure(UNREACHABLE, f"{where} cannot be reached: {said}", at)
+    text = clean(error, 80) or type(error).__name__
+    return request_failure(UNREACHABLE, f"{where} cannot be reached: {text}", at)
 
 
 # What a refusal says: the field at fault, or that the prompt is too long for the context.
@@ -282,9 +282,9 @@ def faulty_fields(body: bytes, fields: Collection[str]) -> frozenset[str]:
     `fields` that stands in quotes in the message is the fault, else the first that stands there at all: what
     follows lists what is supported, or repeats the request.
     """
-    named = {last for path in _named_fields(body) if (last := path.rpartition(".")[2]) in fields}
-    if named:
-        return frozenset(named)
+    named_fields = {last for path in _named_fields(body) if (last := path.rpartition(".")[2]) in fields}
+    if named_fields:
+        return frozenset(named_fields)
     words = server_words(body, None, _MOST_CHARACTERS)
     for pattern in (_QUOTED, _NAME):
         for name in pattern.findall(words):

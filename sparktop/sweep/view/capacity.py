@@ -92,11 +92,11 @@ def compared_words(compared: CapacityComparison, name: Callable[[str], str] = st
     parts = []
     for index, (target, holds) in enumerate(compared.holds.items()):
         low, highest = compared.ranges.get(target, (None, None))
-        held = "unknown" if holds is None else amount(compared.load, holds, bare=index > 0)
+        held_text = "unknown" if holds is None else amount(compared.load, holds, bare=index > 0)
         least = amount(compared.load, low or 0.0, bare=True)
         limit = " or more" if highest is None else f" to {amount(compared.load, highest, bare=True)}"
         sure = least if low == highest else least + limit
-        parts.append(f"{name(target)} {held} (95 % CI: {sure})")
+        parts.append(f"{name(target)} {held_text} (95 % CI: {sure})")
     verdict = NO_DIFFERENCE
     if not compared.alike:
         verdict = "not comparable, since load or conditions differ"
@@ -128,10 +128,10 @@ def answer_words(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str
 def _stored_range_words(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
     """Yield how far stored levels reach: between which the answer lies, and what was left out."""
     holds, fails = answer.holds, answer.fails
-    following = (holds or 0.0) * RATIO if search.load is LoadKind.RATE else (holds or 0.0) + 1
+    next_value = (holds or 0.0) * RATIO if search.load is LoadKind.RATE else (holds or 0.0) + 1
     if answer.at_least:
         yield "more is unknown: no stored level fails"
-    elif holds and fails is not None and fails > following:
+    elif holds and fails is not None and fails > next_value:
         ends = (amount(search.load, load, bare=True) for load in (holds, fails))
         yield f"unknown between {' and '.join(ends)}: no stored level lies there"
     yield from (f"left out {words}" for words in answer.left_out)
@@ -154,8 +154,8 @@ def capacity_title(search: CapacityResult) -> str:
     if not answers:
         return "capacity"
     if len(answers) > 1:
-        *first, last = (holds for _, holds in answers)
-        names = [*(amount(search.load, load, bare=True) for load in first), amount(search.load, last)]
+        *earlier, last = (holds for _, holds in answers)
+        names = [*(amount(search.load, load, bare=True) for load in earlier), amount(search.load, last)]
         return f"capacity: {names_in_words(names)}"
     ((answer, holds),) = answers
     return f"capacity: {_holds_words(search, answer, holds) if holds else 'none hold'}"
@@ -173,10 +173,10 @@ def _held_words(search: CapacityResult, answer: CapacityAnswer) -> str:
         if search.stored:
             return "unknown: no stored level can be judged"
         return f"unknown: no {'request' if answer.probes else 'level'} was completed before the search ended"
-    held = _holds_words(search, answer, answer.holds)
+    holds_text = _holds_words(search, answer, answer.holds)
     if fails is None:
-        return held
-    return f"{held}; {_fails_words(search, fails, amount(kind, fails.value, bare=True))}"
+        return holds_text
+    return f"{holds_text}; {_fails_words(search, fails, amount(kind, fails.value, bare=True))}"
 
 
 def _holds_words(search: CapacityResult, answer: CapacityAnswer, holds: float) -> str:
@@ -254,16 +254,16 @@ def why_words(search: CapacityResult, probe: ProbeResult) -> str:
         beside += [] if together.needed_percent is None else [f"needs {together.needed_percent:g} %"]
         share = f"{together.met_percent:.1f} % of {together.requests} requests met the conditions"
         share += f" ({', '.join(beside)})" if beside else ""
-        worst = min(single, key=lambda condition: condition.met_percent or 0.0, default=None)
-        return share if worst is None else f"{share}; {condition_words(worst)}"
+        least_met = min(single, key=lambda condition: condition.met_percent or 0.0, default=None)
+        return share if least_met is None else f"{share}; {condition_words(least_met)}"
     missed = [condition for condition in single if _is_missed(condition)]
-    worst = min(missed or single, key=room_left, default=None)
-    if worst is None:
+    least_met = min(missed or single, key=room_left, default=None)
+    if least_met is None:
         return "no request was measured"
-    met, needed, reason = worst.met_percent, worst.needed_percent, condition_words(worst)
+    met, needed, reason = least_met.met_percent, least_met.needed_percent, condition_words(least_met)
     if met is None or needed is None or (missed and not _is_unsure(probe)):
         return reason
-    many = f"{worst.requests} requests" if worst.requests else "the requests"
+    many = f"{least_met.requests} requests" if least_met.requests else "the requests"
     return f"{reason}, {met:.0f} % of {many} met it (needs {needed:g} %)"
 
 
@@ -312,12 +312,12 @@ def certainty_words(search: CapacityResult, answer: CapacityAnswer) -> str:
         return "95 % sure"
     if low is None and high is None:
         return "not certain: too few requests"
-    held = None if low is None else _with_hold(search.load, low, amount(search.load, low, bare=True))
+    holds_text = None if low is None else _with_hold(search.load, low, amount(search.load, low, bare=True))
     if high is None:
-        return f"95 % sure: {held}"
+        return f"95 % sure: {holds_text}"
     does = "does" if high == 1 and search.load is not LoadKind.RATE else "do"
-    failed = f"{amount(search.load, high, bare=True)} {does} not"
-    return "95 % sure: " + ", ".join(filter(None, (held, failed)))
+    fails_text = f"{amount(search.load, high, bare=True)} {does} not"
+    return "95 % sure: " + ", ".join(filter(None, (holds_text, fails_text)))
 
 
 def ran_out_words(search: CapacityResult, answer: CapacityAnswer) -> str:
@@ -325,20 +325,20 @@ def ran_out_words(search: CapacityResult, answer: CapacityAnswer) -> str:
     ran = answer.ran_out
     if ran is None:
         return "what ran out first is unknown"
-    at = "" if ran.value is None else f" (at {amount(search.load, ran.value, bare=True)})"
+    at_value = "" if ran.value is None else f" (at {amount(search.load, ran.value, bare=True)})"
     if ran.kind is None:
-        return f"what ran out first is unknown: {ran.evidence}{at}"
+        return f"what ran out first is unknown: {ran.evidence}{at_value}"
     where = "" if ran.server is None else f" of {ran.server}"
     if ran.elsewhere and ran.value is not None:
-        others = [
+        other_words = [
             f"by {kind} at {names_in_words([amount(search.load, value, bare=True) for value in values])}"
             for kind, values in ran.elsewhere.items()
         ]
-        first = f"{ran.kind}{where} at {amount(search.load, ran.value, bare=True)} ({ran.evidence})"
-        return ", ".join([f"limited by {first}", *others])
+        first_words = f"{ran.kind}{where} at {amount(search.load, ran.value, bare=True)} ({ran.evidence})"
+        return ", ".join([f"limited by {first_words}", *other_words])
     if ran.kind not in _RUN_OUT:
-        return f"limited by {ran.kind}{where}: {ran.evidence}{at}"
-    return f"{ran.kind}{where} ran out first: {ran.evidence}{at}"
+        return f"limited by {ran.kind}{where}: {ran.evidence}{at_value}"
+    return f"{ran.kind}{where} ran out first: {ran.evidence}{at_value}"
 
 
 _LEAST_REQUESTS = 5
@@ -503,8 +503,8 @@ def condition_plots(search: CapacityResult) -> Iterator[CurvePlot]:
             )
             lines += [CurveLine(name, points, place=place, number=place)] if points else []
         if lines:
-            first = next(result for parts in results.values() for _, result in parts)
-            yield _condition_plot(first, tuple(lines))
+            some_result = next(result for parts in results.values() for _, result in parts)
+            yield _condition_plot(some_result, tuple(lines))
 
 
 def _condition_value(condition: ConditionResult) -> Value | None:

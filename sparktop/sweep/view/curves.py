@@ -50,12 +50,12 @@ def curve_plots(
     `references` (published tables) and of `beside` (other series), and the `limits` for its metric.
     """
     kinds = {level.load.point.kind for a_series in series for level in a_series.levels}
-    others = [
+    series_beside = [
         replace(a_series, levels=tuple(level for level in a_series.levels if level.load.point.kind in kinds))
         for a_series in (*chain.from_iterable(map(published_series, references)), *beside)
     ]
-    own = [*by_depth(series, alone=len(series) == 1 and not others)]
-    theirs = [*by_depth(others)]
+    own = [*by_depth(series, alone=len(series) == 1 and not series_beside)]
+    theirs = [*by_depth(series_beside)]
     plots = []
     metrics = {name for a_series in series for name in a_series.metrics()}
     # Some tools report no other rate of generated tokens.
@@ -86,7 +86,7 @@ def by_depth(series: Iterable[Series], *, alone: bool = False) -> Iterator[Serie
 
     `alone` is whether all are of one target, whose name then need not stand before a kind of text.
     """
-    for a_series in (part for whole in series for part in by_text(whole, alone=alone)):
+    for a_series in (part for one_series in series for part in by_text(one_series, alone=alone)):
         depths = sorted({level.load.depth for level in a_series.levels})
         for depth in depths:
             levels = tuple(level for level in a_series.levels if level.load.depth == depth)
@@ -116,7 +116,7 @@ def _curve_line(series: Series, metric: str, place: int, own: int) -> CurveLine 
             points.setdefault(level.load.point, CurvePoint(level.load.point, figure, doubtful))
     if not points:
         return None
-    ordered = tuple(points[at] for at in sorted(points))
+    ordered = tuple(points[point] for point in sorted(points))
     reference = series.source if place >= own else None
     number = place if place < own else place - own
     return CurveLine(series.name, ordered, reference, series.definitions.get(metric), place, number)
@@ -147,9 +147,9 @@ def _roofline(result: SweepResult) -> Iterable[LimitLine]:
             limit = 100 * rate.mean / share
             by_limit.setdefault(round(limit), (limit, []))[1].append(target.name)
     for limit, names in by_limit.values():
-        whose = f"{names_in_words(list(dict.fromkeys(names)))}: " if len(by_limit) > 1 else ""
-        words = f"{whose}memory bandwidth allows one request {limit:.0f} tok/s"
-        short = f"{whose}one request: at most {limit:.0f}"
+        of_servers = f"{names_in_words(list(dict.fromkeys(names)))}: " if len(by_limit) > 1 else ""
+        words = f"{of_servers}memory bandwidth allows one request {limit:.0f} tok/s"
+        short = f"{of_servers}one request: at most {limit:.0f}"
         yield LimitLine("decode_tps", words, limit, concurrency=_ROOFLINE_AT, short=short)
 
 
@@ -190,8 +190,8 @@ def sweep_plots(result: SweepResult, references: Iterable[Reference] = ()) -> tu
 
     Those of a capacity search begin with its conditions.
     """
-    usual = curve_plots(series_of(result), references, limits_of(result))
-    return usual if result.capacity is None else (*condition_plots(result.capacity), *usual)
+    curves = curve_plots(series_of(result), references, limits_of(result))
+    return curves if result.capacity is None else (*condition_plots(result.capacity), *curves)
 
 
 def fits(reference: Reference, view: SweepView) -> bool:

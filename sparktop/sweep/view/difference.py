@@ -81,9 +81,9 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
                 change = changes.get((name, load)) if has_like_lengths(loads[0], loads[-1]) else None
                 floor = compared.noise_floor_percent.get(name, 0.0)
                 rows.append(_difference_row(name, load, values, change or Change(), floor))
-    why = ""
+    problem = ""
     if compared.error_rate_percent is not None and any(row.undecided == NOT_CERTAIN for row in rows):
-        why = (
+        problem = (
             f"{NOT_CERTAIN}: the interval of the row excludes 0, but among so many rows that happens by "
             "chance; better and worse are tested for the whole table, with at most "
             f"{compared.error_rate_percent:.0f} % of errors"
@@ -93,7 +93,7 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
         after=names[1],
         rows=tuple(rows),
         verdict=_verdict_of(compared, rows),
-        why=why,
+        why=problem,
         notes=compared.notes,
     )
 
@@ -135,13 +135,13 @@ def _verdict_of_rows(rows: Sequence[DifferenceRow]) -> str:
     The metric is the first of `_DECIDING`, token rates before latencies, that has such a level; else that of
     the first row.
     """
-    both = [row for row in rows if row.percent is not None]
-    if not both:
+    compared = [row for row in rows if row.percent is not None]
+    if not compared:
         return "the two have no level in common"
     lengths = have_several_lengths(row.key.pp for row in rows)
-    titles = [*(METRICS[name].title for name in _DECIDING), both[0].title]
-    chosen_title = next(title for title in titles if any(row.title == title for row in both))
-    chosen = [row for row in both if row.title == chosen_title]
+    titles = [*(METRICS[name].title for name in _DECIDING), compared[0].title]
+    chosen_title = next(title for title in titles if any(row.title == title for row in compared))
+    chosen = [row for row in compared if row.title == chosen_title]
     if all(row.significant is None for row in chosen):
         spans = _percent_range(chosen)
         return f"{in_sentence(chosen[0].title)} {spans}: single runs, no test possible"
@@ -152,13 +152,13 @@ def _verdict_of_rows(rows: Sequence[DifferenceRow]) -> str:
         for word, rows_of_word in (("faster", better), ("slower", worse))
         if rows_of_word
     ]
-    rest = Counter(row.undecided for row in chosen if row.undecided is not None)
-    also, elsewhere = "", [row for row in both if row.better is not None]
+    undecided = Counter(row.undecided for row in chosen if row.undecided is not None)
+    also, elsewhere = "", [row for row in compared if row.better is not None]
     if not parts and elsewhere:
         also = f"; but {elsewhere[0].title} changed at {_level_names(elsewhere, lengths=lengths)}"
     elif parts and chosen[0].more_is_better:
-        also = _first_token_words(both, lengths=lengths)
-    parts += [_undecided_words(rest, "more" if parts else "level")] if rest else []
+        also = _first_token_words(compared, lengths=lengths)
+    parts += [_undecided_words(undecided, "more" if parts else "level")] if undecided else []
     return f"{in_sentence(chosen[0].title)}: {', '.join(parts)}{also}"
 
 
@@ -173,10 +173,10 @@ def _first_token_words(rows: Sequence[DifferenceRow], *, lengths: bool) -> str:
     return f"; {METRICS['ttft_ms'].title}: {', '.join(parts)}" if parts else ""
 
 
-def _undecided_words(rest: Mapping[str, int], what: str) -> str:
+def _undecided_words(undecided: Mapping[str, int], what: str) -> str:
     """Return at how many levels a change is not decided, by its words; `what` is "more" or "level"."""
     order = (NOT_CERTAIN, WITHIN_NOISE, NO_DIFFERENCE)
-    counts = [(words, rest[words]) for words in order if rest.get(words)]
+    counts = [(words, undecided[words]) for words in order if undecided.get(words)]
     return ", ".join(
         f"{words} at {count} {what}{'s' if what == 'level' and count > 1 else ''}" for words, count in counts
     )

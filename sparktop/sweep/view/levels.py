@@ -127,8 +127,8 @@ class LevelProgress:
         keys = list(self._levels)
         if level.key not in keys:
             group = level.key.target, level.key.pp
-            alike = [at for at, key in enumerate(keys) if (key.target, key.pp) == group]
-            below = [at for at in alike if keys[at].point < level.key.point]
+            alike = [index for index, key in enumerate(keys) if (key.target, key.pp) == group]
+            below = [index for index in alike if keys[index].point < level.key.point]
             keys.insert(below[-1] + 1 if below else min(alike, default=len(keys)), level.key)
         self._levels[level.key] = level
         self._levels = {key: self._levels[key] for key in keys}
@@ -223,7 +223,10 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
         _level_at_end(PlannedLevel(key, runs=plan.runs, share=0.0), result) for key in keys if key not in made
     ]
     by_key = {level.key: level for level in (*made.values(), *ahead)}
-    return (*(by_key[key] for key in keys), *(level for key, level in made.items() if key not in set(keys)))
+    return (
+        *(by_key[key] for key in keys),
+        *(level for key, level in made.items() if key not in set(keys)),
+    )
 
 
 RANKED = (*MAIN_RATES, "prefill_tps", "peak_tps", "ttft_ms")
@@ -378,8 +381,8 @@ def _timelines(
     """Return a timeline for each run, whose bars have times of any one clock, as `now`."""
     # The names of all runs are used, so that each server has the same letter in all timelines.
     served = {bar.backend for bars in runs.values() for bar in bars if bar.backend is not None}
-    named = tuple(sorted(served | set(prefill_s)))
-    return tuple(_timeline(key, run, bars, now, prefill_s, named) for run, bars in sorted(runs.items()))
+    servers = tuple(sorted(served | set(prefill_s)))
+    return tuple(_timeline(key, run, bars, now, prefill_s, servers) for run, bars in sorted(runs.items()))
 
 
 def _timeline(
@@ -388,7 +391,7 @@ def _timeline(
     requests: list[RequestBar],
     now: float | None,
     prefill_s: Mapping[str, float],
-    named: tuple[str, ...],
+    server_names: tuple[str, ...],
 ) -> Timeline:
     requests.sort(key=lambda request: request.start_s)
     began = requests[0].start_s
@@ -407,7 +410,7 @@ def _timeline(
         notes.append("no server reports its prefill time: waiting and prefill are drawn as one")
     if len(requests) >= MOST_BARS:
         notes.append(f"the first {MOST_BARS} requests of the run")
-    return Timeline(key, run, bars, max(0.0, until - began), named, tuple(notes))
+    return Timeline(key, run, bars, max(0.0, until - began), server_names, tuple(notes))
 
 
 def _since_begin(bar: RequestBar, began: float, prefill_s: Mapping[str, float]) -> RequestBar:
@@ -454,10 +457,10 @@ def _stored_requests(part: RequestColumns, only: str | None) -> Iterator[tuple[i
         if start_ms is None:
             continue
         start = start_ms / 1000
-        named = part.backends[index] if index is not None and 0 <= index < len(part.backends) else only
-        first = None if ttft_ms is None else start + ttft_ms / 1000
+        backend = part.backends[index] if index is not None and 0 <= index < len(part.backends) else only
+        first_token_s = None if ttft_ms is None else start + ttft_ms / 1000
         end = None if e2e_ms is None else start + e2e_ms / 1000
-        yield run, RequestBar(start, first, end, backend=named, ok=ok)
+        yield run, RequestBar(start, first_token_s, end, backend=backend, ok=ok)
 
 
 _RATES = ("decode_tps", "sustained_tps", "pure_decode_tps", "prefill_tps", "peak_tps")
@@ -480,11 +483,11 @@ def stored_evidence(result: SweepResult, key: Level) -> LevelEvidence | None:
         return None
     row = next(row for row in result_rows(result) if row.key == key)
     timelines = stored_timelines(key, level, _only_server(result, key, level))
-    why = None
+    reason = None
     if level.error is not None:
-        why = "the server refused its requests"
+        reason = "the server refused its requests"
     elif not timelines:
-        why = (
+        reason = (
             "the file is older than this picture: it keeps no starts of requests"
             if level.each is not None
             else "too many requests to keep"
@@ -495,7 +498,7 @@ def stored_evidence(result: SweepResult, key: Level) -> LevelEvidence | None:
         shares=_stored_shares(level),
         **balance_fields(level),
         timelines=timelines,
-        why_no_timeline=why,
+        why_no_timeline=reason,
     )
 
 
@@ -577,8 +580,8 @@ def _replay_words(name: str | None, replay: ReplayResult) -> str:
     """Return what a replay of recorded traffic shows: its cache hits, and requests that were not served."""
     parts = [name or "recorded traffic"]
     if (cached := replay.cached_percent) is not None:
-        of = "" if replay.repeated_percent is None else f" ({replay.repeated_percent:.0f} % are repeated)"
-        parts.append(f"{cached:.0f} % of the prompt tokens cached{of}")
+        again = "" if replay.repeated_percent is None else f" ({replay.repeated_percent:.0f} % are repeated)"
+        parts.append(f"{cached:.0f} % of the prompt tokens cached{again}")
     parts += _known_words(
         ("{:,} requests beyond the context", replay.beyond_context or None),
         ("{:,} turns not due", replay.not_due or None),
@@ -614,9 +617,9 @@ def _client_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
         slow = level.stream_tps.p10
         words = f"p50 {level.stream_tps.p50:.1f} tok/s"
         yield "Each stream", words if slow is None else f"{words}, p10 {slow:.1f}"
-    asked = level.requests
-    again = f"; {asked.resent} sent again: their idle connection was closed" if asked.resent else ""
-    yield "Requests", f"{asked.ok} ok, {asked.failed} failed, {asked.cancelled} cancelled{again}"
+    requests = level.requests
+    again = f"; {requests.resent} sent again: their idle connection was closed" if requests.resent else ""
+    yield "Requests", f"{requests.ok} ok, {requests.failed} failed, {requests.cancelled} cancelled{again}"
     yield from _split_facts(level)
 
 
@@ -628,9 +631,9 @@ def _split_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     if (words := split_words(level)) is not None:
         runs = level.runs_split
         names = level.known_servers
-        each = ", ".join(":".join(str(run.get(name, 0)) for name in names) for run in runs[:_MOST_RUNS])
+        counts = ", ".join(":".join(str(run.get(name, 0)) for name in names) for run in runs[:_MOST_RUNS])
         more = f" and {len(runs) - _MOST_RUNS} more" if len(runs) > _MOST_RUNS else ""
-        yield "Run by run", f"{words}; {':'.join(names)} = {each}{more}"
+        yield "Run by run", f"{words}; {':'.join(names)} = {counts}{more}"
 
 
 def _rate_words(name: str, rate: Rate) -> str:
@@ -639,8 +642,8 @@ def _rate_words(name: str, rate: Rate) -> str:
     if rate.ci95 is None:
         return f"{words}, a single run"
     ends = f"{metric.text(rate.ci95[0])} to {metric.text(rate.ci95[1])}"
-    meant = f": {metric.meaning}" if name == "pure_decode_tps" else ""
-    return f"{words} (95 % CI {ends}, {len(rate.values)} runs){meant}"
+    meaning = f": {metric.meaning}" if name == "pure_decode_tps" else ""
+    return f"{words} (95 % CI {ends}, {len(rate.values)} runs){meaning}"
 
 
 def _latency_words(name: str, latency: Latency) -> str:

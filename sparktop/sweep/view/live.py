@@ -523,8 +523,8 @@ class LiveView:
             return f"{where}: {phase.phase.value}"
         if phase.runs is not None and phase.run >= phase.runs:
             return f"{where}: measured again, run {phase.run + 1}"
-        of = "" if phase.runs is None else f" of {phase.runs}"
-        return f"{where}: run {phase.run + 1}{of}"
+        of_runs = "" if phase.runs is None else f" of {phase.runs}"
+        return f"{where}: run {phase.run + 1}{of_runs}"
 
     def _plan_words(self) -> str:
         plan = self._plan

@@ -156,18 +156,18 @@ def balance_word(level: LevelResult) -> str | None:
 
 def balance_fields(level: LevelResult) -> dict[str, Any]:
     """Return the fields of a `LevelEvidence` on the balance of a measured level."""
-    kept = level.balance or {}
-    texts = {f"balance_{key}": kept.get(key) for key in ("cause", "hint")}
+    balance = level.balance or {}
+    texts = {f"balance_{key}": balance.get(key) for key in ("cause", "hint")}
     known_texts = {name: text for name, text in texts.items() if isinstance(text, str)}
     return {"balance_word": balance_word(level), "balance_reasons": balance_reasons(level), **known_texts}
 
 
 def balance_reasons(level: LevelResult) -> tuple[str, ...]:
     """Return the sentences that explain a level's balance verdict, then the sentence of its runs test."""
-    kept = level.balance or {}
-    reasons = kept.get("reasons")
+    balance = level.balance or {}
+    reasons = balance.get("reasons")
     sentences = [reason for reason in reasons if isinstance(reason, str)] if isinstance(reasons, list) else []
-    if isinstance(measured_s := kept.get("window_s"), float):
+    if isinstance(measured_s := balance.get("window_s"), float):
         # The level is over: no more data will come.
         sentences = [
             _MORE_DATA.sub(
@@ -178,7 +178,7 @@ def balance_reasons(level: LevelResult) -> tuple[str, ...]:
             )
             for reason in sentences
         ]
-    test = kept.get("runs_test")
+    test = balance.get("runs_test")
     if isinstance(test, dict) and isinstance(sentence := test.get("sentence"), str):
         is_bunched = _bunched_sentence(level) is not None
         sentences.append(f"order of requests: {f'{_IN_BUNCHES}: ' if is_bunched else ''}{sentence}")

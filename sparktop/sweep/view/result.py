@@ -207,14 +207,14 @@ def end_words(status: SweepStatus, result: SweepResult) -> str:
     levels = [level for target in result.targets for level in target.levels]
     refused = sum(level.error is not None for level in levels)
     failed = sum(level.requests.failed for level in levels)
-    made = len(levels) - refused
-    kept = f"{made} level{'' if made == 1 else 's'}"
+    made_count = len(levels) - refused
+    kept = f"{made_count} level{'' if made_count == 1 else 's'}"
     kept += f", {refused} refused by the server" if refused else ""
     kept += f", {failed:,} request{'' if failed == 1 else 's'} failed" if failed else ""
     if status is SweepStatus.DONE:
         return f"done: {kept}"
-    why = f": {result.stop_reason}" if result.stop_reason else ""
-    return f"{status.value}{why}; {kept} kept"
+    because = f": {result.stop_reason}" if result.stop_reason else ""
+    return f"{status.value}{because}; {kept} kept"
 
 
 _LIKE_TTFT = frozenset({"ttfr_ms", "first_answer_ms"})
@@ -238,8 +238,8 @@ def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
         return f"{plan.trace.words}{runs}{order}"
     several = f"{min(lengths)}–{max(lengths)}" if len(set(lengths)) > 1 else None
     if plan.load is LoadKind.AGENTS:
-        each = "" if plan.duration_s is None else f", {plan.duration_s:g} s each"
-        return f"{plan.workload or '?'}{each}"
+        each_text = "" if plan.duration_s is None else f", {plan.duration_s:g} s each"
+        return f"{plan.workload or '?'}{each_text}"
     # The user's own prompts are the first of the words on each request: they stand in place of a length.
     length, more_words = several or ("?" if plan.pp is None else str(plan.pp)), plan.request_words
     if plan.prompts is not None:

@@ -82,8 +82,8 @@ class Column(Generic[_T]):
         """Return the values of the first `count` slots; `hold_slots` after the newest value repeat it."""
         values = self._values[:count]
         missing = count - len(values)
-        held = min(missing, hold_slots)
-        return (*values, *[self._newest] * held, *[self._empty] * (missing - held))
+        held_slots = min(missing, hold_slots)
+        return (*values, *[self._newest] * held_slots, *[self._empty] * (missing - held_slots))
 
     def merge_pairs(self) -> None:
         """Merge neighbouring slots in pairs."""
@@ -115,9 +115,9 @@ class TimeGrid:
 
     def column(self, empty: _T, merge: Callable[[_T, _T], _T]) -> Column[_T]:
         """Return a new column, whose slots are merged with those of the grid."""
-        made = Column(empty, merge)
-        self._columns.append(made)
-        return made
+        new_column = Column(empty, merge)
+        self._columns.append(new_column)
+        return new_column
 
     def slot(self, at: float) -> int:
         """Return the index of the time slot that contains `at`, in monotonic seconds.
@@ -209,9 +209,9 @@ class AgentActivities:
             return None
         self._advance(now)
         counts = tuple(tuple(column.count(LETTERS[doing]) for doing in Doing) for column in self._columns)
-        each = tuple(map("".join, zip(*self._columns, strict=True))) or ("",) * len(self._doing)
-        each = each if len(each) <= MOST_EACH else ()
-        return Activities(ACTIVITY_STEP_S, counts, each, self._waiting is not None)
+        texts = tuple(map("".join, zip(*self._columns, strict=True))) or ("",) * len(self._doing)
+        texts = texts if len(texts) <= MOST_EACH else ()
+        return Activities(ACTIVITY_STEP_S, counts, texts, self._waiting is not None)
 
     def _advance(self, at: float) -> None:
         """Fill the slots that have ended by `at` with what everybody does."""
@@ -321,8 +321,8 @@ class SweepCurves:
 
     def _begin_level(self, at: float, key: Level) -> None:
         self._activity.begin_level(at, key)
-        asked = int(key.point.value) if key.point.kind is not LoadKind.RATE else None
-        self._concurrency.add(self.grid.slot(at), asked, MOST_SLOTS)
+        concurrency = int(key.point.value) if key.point.kind is not LoadKind.RATE else None
+        self._concurrency.add(self.grid.slot(at), concurrency, MOST_SLOTS)
         self.spans.append(LevelSpan(key, at))
 
     def _end_level(self, at: float) -> None:
@@ -393,7 +393,7 @@ class SweepCurves:
         """Return all curves up to `now`, without the time slot that is still incomplete."""
         grid = self.grid
         count = grid.slot(now - REPORT_DELAY_S)
-        held = [max(1, math.ceil(LATE * apart / grid.step_s)) for apart in self._apart_s]
+        holds = [max(1, math.ceil(LATE * apart_s / grid.step_s)) for apart_s in self._apart_s]
         return LiveSeries(
             start_at=grid.start_at,
             step_s=grid.step_s,
@@ -406,16 +406,18 @@ class SweepCurves:
             ttft_p50_ms=self._p50.slots(count, MOST_SLOTS),
             backends=tuple(
                 BackendLine(
-                    name, self._rates(column, count), *_curves(self._backends.get(name), count, held[0])
+                    name, self._rates(column, count), *_curves(self._backends.get(name), count, holds[0])
                 )
                 for name, column in self._served.items()
             ),
-            nodes=tuple(NodeLine(name, *_curves(node, count, held[1])) for name, node in self._nodes.items()),
+            nodes=tuple(
+                NodeLine(name, *_curves(node, count, holds[1])) for name, node in self._nodes.items()
+            ),
             spans=tuple(self.spans),
             activities=self._activity.activities(now),
         )
 
 
-def _curves(copied: _CopiedHistories | None, count: int, held: int) -> Iterator[Slots]:
-    """Yield the curves of a backend or machine, whose newest values stand for `held` more slots."""
-    return (_means(column.slots(count, held)) for column in (() if copied is None else copied.columns))
+def _curves(copied: _CopiedHistories | None, count: int, hold_slots: int) -> Iterator[Slots]:
+    """Yield the curves of a backend or machine, whose newest values stand for `hold_slots` more slots."""
+    return (_means(column.slots(count, hold_slots)) for column in (() if copied is None else copied.columns))

@@ -23,7 +23,7 @@ from sparktop.sweep.compare.series import (
 )
 from sparktop.sweep.result.store import parse, read_value
 
-_KNOWN = (
+_READERS_IN_ORDER = (
     "a sparktop sweep, or a result of llama-benchy, vllm bench serve, SGLang's benchmark, aiperf, guidellm "
     "or inference-perf"
 )
@@ -91,7 +91,7 @@ def read_file(path: Path) -> list[Series]:
     for title, is_such_file, what in _OTHER_FILES:
         if is_such_file(data):
             raise UsageError(f"{name}: is a file of {title}: {what}")
-    raise UsageError(f"{name}: is JSON, but not {_KNOWN}")
+    raise UsageError(f"{name}: is JSON, but not {_READERS_IN_ORDER}")
 
 
 def _read_text(text: str, path: Path, name: str) -> list[Series]:
@@ -100,17 +100,17 @@ def _read_text(text: str, path: Path, name: str) -> list[Series]:
     Raises:
         UsageError: it has no table that can be read, or is another file of a known tool.
     """
-    first = text.lstrip()[:200].lower()
-    if first.startswith("metric,avg") or "\nmetric,avg" in text[:4000].lower():
+    beginning = text.lstrip()[:200].lower()
+    if beginning.startswith("metric,avg") or "\nmetric,avg" in text[:4000].lower():
         raise UsageError(f"{name}: is a file of aiperf; give profile_export_aiperf.json beside it")
-    if first.startswith(("<!doctype html", "<html")):
+    if beginning.startswith(("<!doctype html", "<html")):
         raise UsageError(
             f"{name}: is a web page; give the JSON file of the same tool (guidellm: benchmarks.json)"
         )
     try:
         return tables.read(text, clean(path.stem, 60), clean(path.name))
     except ImportFormatError as problem:
-        raise UsageError(f"{name}: is not JSON, and {problem}; or give {_KNOWN}") from None
+        raise UsageError(f"{name}: is not JSON, and {problem}; or give {_READERS_IN_ORDER}") from None
 
 
 def is_sweep(path: Path) -> bool:
@@ -140,7 +140,7 @@ def choose(
         UsageError: a file or a published table cannot be read.
     """
     parts: list[Series] = []
-    named: dict[str, list[Series]] = {}
+    by_name: dict[str, list[Series]] = {}
     rules: list[TableRule | None] = []
     facts: dict[str, Mapping[str, object]] = {}
     for word in words:
@@ -157,12 +157,12 @@ def choose(
             parts += series
         else:
             for a_series in series:
-                whole = name if len(series) == 1 else f"{name} {a_series.name}"
-                if whole not in named:
-                    parts.append(replace(a_series, name=whole))
-                named.setdefault(whole, []).append(a_series)
+                full_name = name if len(series) == 1 else f"{name} {a_series.name}"
+                if full_name not in by_name:
+                    parts.append(replace(a_series, name=full_name))
+                by_name.setdefault(full_name, []).append(a_series)
     joined = [
-        merge_series(named[a_series.name], a_series.name) if a_series.name in named else a_series
+        merge_series(by_name[a_series.name], a_series.name) if a_series.name in by_name else a_series
         for a_series in parts
     ]
     return _with_unique_names(joined), rules[0] if len(rules) == 1 else None, facts
@@ -183,13 +183,13 @@ def _with_unique_names(series: Iterable[Series]) -> list[Series]:
     """Return the series with unique names, by adding the name of the file, and a number if still needed."""
     listed = list(series)
     names = [a_series.name for a_series in listed]
-    named: dict[str, Series] = {}
+    by_name: dict[str, Series] = {}
     for a_series in listed:
         name = a_series.name
         wish = name if names.count(name) == 1 else f"{name} ({Path(a_series.source).stem})"
-        name = wish if wish not in named else free_name(name, {name, *named}, "{} ({})")
-        named[name] = replace(a_series, name=name)
-    return list(named.values())
+        name = wish if wish not in by_name else free_name(name, {name, *by_name}, "{} ({})")
+        by_name[name] = replace(a_series, name=name)
+    return list(by_name.values())
 
 
 def _is_progress(data: object) -> bool:

@@ -146,15 +146,15 @@ def by_axis(series: Series) -> list[Series]:
     kept for the metrics that a part has.
     """
     rates = tuple(level for level in series.levels if level.load.point.kind is LoadKind.RATE)
-    others = tuple(level for level in series.levels if level.load.point.kind is not LoadKind.RATE)
-    name = f"{series.name} {AT_RATES}" if others else series.name
-    parts = [replace(series, levels=others)] if others or not rates else []
+    other_levels = tuple(level for level in series.levels if level.load.point.kind is not LoadKind.RATE)
+    name = f"{series.name} {AT_RATES}" if other_levels else series.name
+    parts = [replace(series, levels=other_levels)] if other_levels or not rates else []
     if rates:
         parts.append(replace(series, name=name, levels=rates, shape=LoadMode.OPEN))
-    for at, part in enumerate(parts):
+    for index, part in enumerate(parts):
         used = part.metrics()
         own = {key: text for key, text in part.definitions.items() if key in used}
-        parts[at] = replace(part, definitions=own)
+        parts[index] = replace(part, definitions=own)
     return parts
 
 
@@ -169,12 +169,12 @@ def started_at(data: object) -> datetime | None:
 
     A time without a time zone is local time.
     """
-    first = value_at(data, 0) if isinstance(data, list) else data
+    entry = value_at(data, 0) if isinstance(data, list) else data
     for key in _TIME_KEYS:
-        text = text_at(first, key)
+        text = text_at(entry, key)
         if text is not None and (time := _parse_time(text)) is not None:
             return time
-    seconds = number_at(first, "benchmarks", 0, "start_time")  # guidellm
+    seconds = number_at(entry, "benchmarks", 0, "start_time")  # guidellm
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):

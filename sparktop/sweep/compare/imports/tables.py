@@ -119,8 +119,8 @@ class _Targets(Struct, eq=False):
     def add(self, target: str, load: Level, metric: str, figure: Value, run: str = "") -> None:
         name = clean(target, 60)
         values = self.levels.setdefault(name, {}).setdefault(load, {}).setdefault(metric, {})
-        first = values.setdefault(run, figure)
-        if abs(first.mean - figure.mean) > _SAME * abs(first.mean):
+        earlier = values.setdefault(run, figure)
+        if abs(earlier.mean - figure.mean) > _SAME * abs(earlier.mean):
             self.contradictory.add(name)
 
 
@@ -150,8 +150,8 @@ def read(text: str, name: str, source: str) -> list[Series]:
         raise ImportFormatError(f"its tables have more than {_MOST_TARGETS} targets; give those to compare")
     # A post of sparktop says what its figures are: as ours.
     words = {} if DECODE_IN_POSTS in " ".join(text.split()) else dict.fromkeys(METRICS, _UNKNOWN_WINDOW)
-    each = (_series_of_target(target, targets, source, words) for target in targets.levels)
-    return [part for series in each for part in by_axis(series)]
+    all_series = (_series_of_target(target, targets, source, words) for target in targets.levels)
+    return [part for series in all_series for part in by_axis(series)]
 
 
 def _series_of_target(target: str, targets: _Targets, source: str, definitions: Mapping[str, str]) -> Series:
@@ -279,10 +279,10 @@ def _blank_table(lines: Sequence[str], start: int) -> _ParsedTable:
     end = start + 1
     rows: list[list[str]] = []
     while end < len(lines):
-        first, *others = lines[end].split()[:_MOST_CELLS] or [""]
-        if not others or not all(map(_is_number, [first.lstrip("cC"), *others])):
+        title, *cells = lines[end].split()[:_MOST_CELLS] or [""]
+        if not cells or not all(map(_is_number, [title.lstrip("cC"), *cells])):
             break
-        rows.append([first, *others])
+        rows.append([title, *cells])
         end += 1
     if len(rows) < _LEAST_ROWS or len({len(row) for row in rows}) > 1:
         return _NO_TABLE
@@ -295,11 +295,11 @@ def _column_names(line: str, count: int) -> list[str]:
     They are apart by two blanks, else by one; else words are joined at "=", then at what occurs twice; else
     the columns are numbered.
     """
-    rest = line.strip().partition(" ")[2].strip()
-    for parts in (re.split(r"\s{2,}", rest), rest.split()):
+    names = line.strip().partition(" ")[2].strip()
+    for parts in (re.split(r"\s{2,}", names), names.split()):
         if len(parts) == count:
             return parts
-    words = re.findall(r"\S+(?:\s+\([^)]*\))?", rest)
+    words = re.findall(r"\S+(?:\s+\([^)]*\))?", names)
     joined: list[str] = []
     for word in words:  # "Cluster TP=2" is one name
         if joined and "=" in word:
@@ -334,8 +334,8 @@ def _metric_of(head: str) -> str | None:
     if _NOT_READ.search(bare):
         return None
     matches = [(match.start(), metric) for pattern, metric in _METRICS if (match := re.search(pattern, bare))]
-    first = next((metric for _, metric in matches if metric in _NAMED_FIRST), None)
-    return first or next((metric for _, metric in sorted(matches, key=lambda entry: entry[0])), None)
+    preferred = next((metric for _, metric in matches if metric in _NAMED_FIRST), None)
+    return preferred or next((metric for _, metric in sorted(matches, key=lambda entry: entry[0])), None)
 
 
 def _read_table(table: Table, name: str, pp: int | None, tg: int | None, targets: _Targets) -> None:
@@ -503,18 +503,18 @@ def _read_tests(table: Table, test: int, name: str, targets: _Targets) -> None:
             if match["kind"] == "pp"
             else (("rate", "decode_tps"), ("peak", "peak_tps"))
         )
-        who = " ".join(filter(None, (_cell(row, index) for index in naming_columns))) or name
+        target_name = " ".join(filter(None, (_cell(row, index) for index in naming_columns))) or name
         for column, metric in wanted:
             figure = figure_of(_cell(row, columns[column]))
             if figure is not None and deviations[column] is not None:
                 figure = value_of(figure.mean, std=_parse_number(_cell(row, deviations[column])))
             if figure is not None:
-                targets.add(who, load, metric, figure)
+                targets.add(target_name, load, metric, figure)
 
 
 def _std_column(heads: Sequence[str], index: int | None) -> int | None:
-    wanted = "" if index is None else heads[index].replace("_mean", "_std")
-    return heads.index(wanted) if wanted.endswith("_std") and wanted in heads else None
+    std_head = "" if index is None else heads[index].replace("_mean", "_std")
+    return heads.index(std_head) if std_head.endswith("_std") and std_head in heads else None
 
 
 _Lengths = Mapping[tuple[str | None, str | None], Mapping[str, list[int | None]]]
@@ -540,7 +540,7 @@ def _test_lengths(test: re.Match[str], lengths: _Lengths) -> tuple[int | None, i
     lengths_at = lengths[test["depth"], test["c"]]
     of_kind, of_other = lengths_at[kind], lengths_at["tg" if kind == "pp" else "pp"]
     count = _parse_length(test["tokens"] or "")
-    other = of_other[0] if len(of_other) == 1 else None
+    other_length = of_other[0] if len(of_other) == 1 else None
     if len(of_other) == len(of_kind):
-        other = of_other[of_kind.index(count)]
-    return (count, other) if kind == "pp" else (other, count)
+        other_length = of_other[of_kind.index(count)]
+    return (count, other_length) if kind == "pp" else (other_length, count)

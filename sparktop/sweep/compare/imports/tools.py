@@ -107,8 +107,8 @@ class Tool(Struct, frozen=True):
         levels = merged_levels(self.levels(data))
         if not levels:
             raise ImportFormatError(self.why_none)
-        usual = {"tool": self.title, "shape": LoadMode.STEADY, "definitions": self.definitions}
-        fields: dict[str, Any] = {**usual, **self.facts(data)}
+        settings = {"tool": self.title, "shape": LoadMode.STEADY, "definitions": self.definitions}
+        fields: dict[str, Any] = {**settings, **self.facts(data)}
         return by_axis(Series(name=name, levels=levels, source=source, **fields))
 
 
@@ -185,7 +185,7 @@ def _llama_benchy_latency(metric: object, concurrency: int) -> Value | None:
         return None
     if not values or len(values) % concurrency:
         return value_of(mean)
-    runs = (values[at : at + concurrency] for at in range(0, len(values), concurrency))
+    runs = (values[start : start + concurrency] for start in range(0, len(values), concurrency))
     return value_of(mean, tuple(fmean(run) for run in runs))
 
 
@@ -380,9 +380,9 @@ def _aiperf_levels(data: object) -> Iterator[SeriesLevel]:
         figures["total_tps"] = run_value(tokens / duration_s)
     if point.kind is LoadKind.RATE:
         figures["requests_per_s"] = run_value(number_at(data, "request_throughput", "avg"))
-    failed = list_at(data, "error_summary") or value_at(data, "was_cancelled") is True
+    has_failed = list_at(data, "error_summary") or value_at(data, "was_cancelled") is True
     prompt, output = (rounded_at(data, f"{part}_sequence_length", "avg") for part in ("input", "output"))
-    yield run_level(point, figures, prompt, output, failed=failed)
+    yield run_level(point, figures, prompt, output, failed=has_failed)
 
 
 def _aiperf_facts(data: object) -> dict[str, object]:
@@ -466,9 +466,9 @@ def _sglang_levels(data: object) -> Iterator[SeriesLevel]:
 
 
 def _sglang_facts(data: object) -> dict[str, object]:
-    first = _results(data)[0]
-    model = text_at(first, "model_id") or text_at(first, "model") or text_at(first, "run_name")
-    if count_at(first, "batch_size") is None:
+    result = _results(data)[0]
+    model = text_at(result, "model_id") or text_at(result, "model") or text_at(result, "run_name")
+    if count_at(result, "batch_size") is None:
         return {"model": model}
     return {"model": model, "shape": LoadMode.BURST, "definitions": _SGLANG_BATCH_DEFINITIONS}
 
@@ -481,13 +481,13 @@ def _sglang_level(run: object) -> SeriesLevel:
     """
     batch = count_at(run, "batch_size")
     if batch is not None:
-        first = number_at(run, "last_ttft") or number_at(run, "ttft")
+        ttft_s = number_at(run, "last_ttft") or number_at(run, "ttft")
         figures = {
             # Before versions with a time to the first token, the rate was that of the whole batch.
-            "output_tps" if first is None else "decode_tps": run_value(number_at(run, "output_throughput")),
+            "output_tps" if ttft_s is None else "decode_tps": run_value(number_at(run, "output_throughput")),
             "prefill_tps": run_value(number_at(run, "input_throughput")),
             "total_tps": run_value(number_at(run, "overall_throughput")),
-            "ttft_ms": run_value(first, 1000.0),
+            "ttft_ms": run_value(ttft_s, 1000.0),
             "e2e_ms": run_value(number_at(run, "latency"), 1000.0),
         }
         lengths = count_at(run, "input_len"), count_at(run, "output_len")
@@ -658,17 +658,17 @@ def _vllm_detailed(result: object) -> SeriesLevel | None:
     if not events:
         return None
     load, traces = _vllm_load(result), collect(events)
-    made = level_result(
+    level = level_result(
         load, traces, windows(events, traces), mode=_vllm_mode(load, result), limit=_vllm_limit(load, result)
     )
-    rates = {name: value_of(rate.mean, rate.values) for name in RATES if (rate := made.rate(name))}
+    rates = {name: value_of(rate.mean, rate.values) for name in RATES if (rate := level.rate(name))}
     latencies = {
         name: value_of(latency.mean, latency.run_means)
         for name in LATENCIES
-        if (latency := made.latency(name))
+        if (latency := level.latency(name))
     }
-    growth = None if made.open_loop is None else run_value(made.open_loop.ttft_growth)
-    open_loop = made.open_loop
+    growth = None if level.open_loop is None else run_value(level.open_loop.ttft_growth)
+    open_loop = level.open_loop
     # Unstable levels have no latencies.
     marks = {
         "errors": bool(count_at(result, "failed")),
@@ -704,7 +704,7 @@ def _vllm_events(result: object) -> Iterator[LoadEvent]:
     latencies, waits = list_at(result, "latencies"), list_at(result, "queue_times")
     at_rate = _vllm_point(result).kind is LoadKind.RATE
     for index in range(len(starts)):
-        start, first = finite_number(starts[index]), finite_number(firsts[index])
+        start, ttft_s = finite_number(starts[index]), finite_number(firsts[index])
         error = errors[index] if index < len(errors) else ""
         if start is None:
             continue
@@ -712,15 +712,15 @@ def _vllm_events(result: object) -> Iterator[LoadEvent]:
         prompt, output = count_at(prompts, index), count_at(outputs, index)
         wait = finite_number(waits[index]) if index < len(waits) else None
         yield RequestStarted(name, start, 0, prompt, start - max(0.0, wait or 0.0) if at_rate else None)
-        if error or first is None or not output:
+        if error or ttft_s is None or not output:
             failure = RequestFailure(FailureKind.INTERNAL, "as its tool reported", start)
             yield RequestEnded(name, start, EndReason.ERROR, error=failure)
             continue
-        times = list(accumulate(numbers_at(gaps, index), initial=start + first))
+        times = list(accumulate(numbers_at(gaps, index), initial=start + ttft_s))
         yield ResponseStarted(name, times[0])
-        first_at, *later = times[1:] if len(times) > output else times
-        yield FirstToken(name, first_at)
-        yield from (Tokens(name, at) for at in later)
+        first_token_at, *later_times = times[1:] if len(times) > output else times
+        yield FirstToken(name, first_token_at)
+        yield from (Tokens(name, at) for at in later_times)
         end = finite_number(latencies[index]) if index < len(latencies) else None
         ended = times[-1] if end is None else max(times[-1], start + end)
         source = TokenSource.USAGE if len(times) - output not in {0, 1} else TokenSource.TOKEN_IDS
