@@ -14,7 +14,8 @@ from sparktop.graphics.numbers import tick
 _STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
 _APART = 14
 """Least distance between the starts of two labels, in terminal cells."""
-_NOW = "now"
+NOW = "now"
+"""Label of the present on a time axis."""
 _MINUTES_FROM_S = 120
 _HOURS_FROM_S = 7200
 
@@ -35,20 +36,20 @@ def _ago_text(seconds: float, step_s: float) -> str:
     return f"−{seconds:g} s"
 
 
-def time_axis(width_cells: int, seconds_per_slot: float) -> str:
-    """Return the row of labels below a graph over time, such as "−120 s −60 s now".
+def time_axis(width_cells: int, seconds_per_slot: float, end: str = NOW) -> str:
+    """Return the row of labels below a graph over time, such as "−120 s −60 s now"; `end` is the last one.
 
     The row has `width_cells` cells; each cell of the graph shows two time slots of `seconds_per_slot`. Each
     label is centred on the cell of its time. A label that would cross the left edge starts at that edge.
     """
-    if width_cells < len(_NOW):
+    if width_cells < len(end):
         return " " * max(0, width_cells)
     cell_s = 2 * seconds_per_slot
-    row = list(" " * (width_cells - len(_NOW)) + _NOW)
+    row = list(" " * (width_cells - len(end)) + end)
     if not cell_s > 0:
         return "".join(row)
     step = _label_step_s(cell_s)
-    free = width_cells - len(_NOW) - 1
+    free = width_cells - len(end) - 1
     ago = step
     while ago <= width_cells * cell_s:
         label = _ago_text(ago, step)

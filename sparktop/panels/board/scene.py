@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
 from sparktop.analysis.placement import bare_host
+from sparktop.graphics.axes import NOW
 from sparktop.model.balance import Balance
 from sparktop.model.instant import Countdown
 from sparktop.model.router import FleetView, RouterView
@@ -54,7 +56,7 @@ from sparktop.panels.parts.text import (
     name_tab,
     row_width,
 )
-from sparktop.panels.server.panel import GroupScale, backend_panel, group_scale, widest_scale
+from sparktop.panels.server.panel import GroupScale, backend_panel, group_scale, has_time_axis, widest_scale
 from sparktop.panels.server.router import router_panel
 from sparktop.panels.server.table import ColumnOrder, Table, entry_names, short_entry
 
@@ -439,6 +441,7 @@ class Scene:
         sweep: SweepView | Countdown | None = None,
         orders: WallOrders | None = None,
         page: Callable[[int, int], list[Row]] | None = None,
+        is_past: bool = False,
     ) -> None:
         """Lay out the panels of `snapshot` on a board of `width` x `height` cells.
 
@@ -446,7 +449,9 @@ class Scene:
         it. A table of backends starts with the backend `first_row`. `coarse` is the factor by which the
         user has stretched the time per dot column of the graphs. `orders` keep the lines of walls from
         jumping. `page` draws the panel "happened", in the width and at least the height given.
+        Where `is_past`, the time axes end at the time of day of the snapshot, not "now".
         """
+        self._end_label = f"{snapshot.taken_at.astimezone():%H:%M:%S}" if is_past else NOW
         self._page = page
         self.view = view or View()
         self.first_row = first_row
@@ -475,12 +480,13 @@ class Scene:
         backends = [view.history.generation_tps for view in snapshot.backends]
         nodes = [view.history.cpu_percent for view in snapshot.nodes]
         interval = coarse * snapshot.interval_s
-        self._axis = newest_axis(snapshot.at, interval, backends)
-        self._node_axis = newest_axis(snapshot.at, coarse * snapshot.node_interval_s, nodes)
+        self._axis = newest_axis(snapshot.at, interval, backends, self._end_label)
+        step = coarse * snapshot.node_interval_s
+        self._node_axis = newest_axis(snapshot.at, step, nodes, self._end_label)
         # All graphs show as long as the view asks or more, in whole poll intervals.
         slots = 2 * max(1, graph_columns(width)[1])
         each = max(1, math.ceil(self.view.window_s / (slots * interval)))
-        self._window = TimeWindow(self._axis.end, slots * each * interval)
+        self._window = TimeWindow(self._axis.end, slots * each * interval, self._end_label)
         self._scales: dict[str, GroupScale] = {}
         self._walls: dict[str, DrawnWall] = {}
         self._detail: list[Row] | None = None
@@ -514,7 +520,14 @@ class Scene:
             if place.kind == "evidence":
                 rows = evidence_screen(groups[place.index], snapshot, *size, place=which)
             else:
-                rows = balance_screen(groups[place.index], snapshot, *size, place=which, coarse=self._coarse)
+                rows = balance_screen(
+                    groups[place.index],
+                    snapshot,
+                    *size,
+                    place=which,
+                    coarse=self._coarse,
+                    end_label=self._end_label,
+                )
         elif place.kind == "events":
             rows = events_screen(snapshot, *size, selected=selected)
         elif place.kind == "compared":
@@ -700,6 +713,13 @@ class Scene:
             first = min(max(first, index - room + 1), index)
         return first
 
+    @cached_property
+    def _timed(self) -> set[Place]:
+        """Where panels have a time axis: in each column the lowest that has room for it, else the last."""
+        places = [place for place in self.layout.places if place.kind == "backend"]
+        roomy = [place for place in places if has_time_axis(self.snapshot.backends[place.index], place.width)]
+        return set({place.x: place for place in (*places, *roomy)}.values())
+
     def _rows(self, place: Place) -> list[Row]:
         width, height = place.width, place.height
         selected = self.selected == self._key(place)
@@ -723,9 +743,8 @@ class Scene:
         elif place.kind == "backend":
             backend = self.snapshot.backends[place.index]
             scale = self._scale(backend.group)
-            # Below the last of each column.
-            last = place.y == max(other.y for other in self.layout.places if other.kind == "backend")
-            rows = backend_panel(backend, width, height, self._window, scale, selected=selected, last=last)
+            timed = place in self._timed
+            rows = backend_panel(backend, width, height, self._window, scale, selected=selected, timed=timed)
         elif place.kind == "tile":
             from sparktop.panels.server.panel import tile_panel  # late: most boards have none
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.rules import RHYTHM_TURN, Check
 from sparktop.graphics import numbers
-from sparktop.graphics.axes import PlotAxis, labels_from_cells, nice_ceiling, time_axis
+from sparktop.graphics.axes import NOW, PlotAxis, labels_from_cells, nice_ceiling, time_axis
 from sparktop.graphics.braille import draw_mirrored, lead_row
 from sparktop.graphics.cells import cell_width, fit_name
 from sparktop.model.balance import Balance, BalanceWord, Swing, balances_read_first, short_seconds
@@ -486,17 +486,25 @@ questions."""
 
 
 def balance_screen(
-    balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = "", coarse: int = 1
+    balance: Balance,
+    snapshot: Snapshot,
+    width: int,
+    height: int,
+    *,
+    place: str = "",
+    coarse: int = 1,
+    end_label: str = NOW,
 ) -> list[Row]:
     """Draw one group's balance on the whole screen: `height` rows of `width` cells, or more, which scroll.
 
     `place` names the group's position among several ("group 2 of 3"), "" for a single group. `coarse` is
-    the factor by which the user has stretched the time per dot column of the graphs.
+    the factor by which the user has stretched the time per dot column of the graphs, whose end `end_label`
+    names.
     """
     inner = width - 4
     words = _words_of_screen(balance, snapshot, inner, max(4, int(_WORDS_SHARE * (height - 2))))
     room = max(LEAST_PICTURE, height - 2 - len(words))
-    rows = [*words, *group_picture(balance, snapshot, inner, room, coarse)]
+    rows = [*words, *group_picture(balance, snapshot, inner, room, coarse, end_label)]
     more = " w why? " if not place else f" {place} · tab next · w why? "
     return _screen_in_frame(rows, balance, width, max(height, len(rows) + 2), title="balance", note=more)
 
@@ -563,13 +571,13 @@ def _words_of_screen(balance: Balance, snapshot: Snapshot, width: int, most_rows
 
 
 def group_picture(
-    balance: Balance, snapshot: Snapshot, width: int, height: int, coarse: int = 1
+    balance: Balance, snapshot: Snapshot, width: int, height: int, coarse: int = 1, end_label: str = NOW
 ) -> list[Row]:
     """Draw loads and token rates of a group with a time axis: `height` rows of `width` cells, or more."""
     lines = group_lines(balance, snapshot.backends)
     graph = width - GUTTER
     axis = balance_axis(balance, lines, snapshot, graph, coarse)
-    below: Row = [label(" " * GUTTER), label(time_axis(graph, axis.step))]
+    below: Row = [label(" " * GUTTER), label(time_axis(graph, axis.step, end_label))]
     if len(lines) < _PAIR:
         return [[label("fewer than two backends report their load: nothing to draw")]]
     slots = group_slots(balance, lines, axis, graph)

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sparktop.colors.palette import LEVELS
 from sparktop.graphics import numbers
-from sparktop.graphics.axes import Top, nice_ceiling, time_axis
+from sparktop.graphics.axes import NOW, Top, nice_ceiling, time_axis
 from sparktop.graphics.braille import area, clipped_cells, draw_mirrored, draw_stacked
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.series import LATE, Series
@@ -144,14 +144,14 @@ _BY_HEIGHT = re.compile(
 class TimeAxis:
     """The time axis of several graphs: the time at the right edge, and the seconds per dot column."""
 
-    __slots__ = ("_read", "end", "step")
+    __slots__ = ("_read", "end", "end_label", "step")
 
-    def __init__(self, end: float, step: float) -> None:
+    def __init__(self, end: float, step: float, end_label: str = NOW) -> None:
         """End at `end`, in monotonic seconds, with time slots of `step` seconds, one per dot column.
 
-        A cell is two dot columns wide.
+        A cell is two dot columns wide. `end_label` names the end below graphs.
         """
-        self.end, self.step = end, step
+        self.end, self.step, self.end_label = end, step, end_label
         self._read: dict[tuple[Series, int], list[float | None]] = {}
         """Values by series and width: scales and graphs of the same series are computed only once."""
 
@@ -177,14 +177,14 @@ class TimeAxis:
         return 2 * width * self.step
 
 
-def newest_axis(now: float, step: float, series: Sequence[Series]) -> TimeAxis:
+def newest_axis(now: float, step: float, series: Sequence[Series], end_label: str = NOW) -> TimeAxis:
     """Return a time axis that ends at the newest sample of any of `series`; `step` is in s per dot column.
 
     If it ended at the present, the newest column would be empty and flicker until a poll is answered. It
     ends at the present only if samples have been missing for long.
     """
     newest = max((s.last_at for s in series if s.last_at is not None), default=now)
-    return TimeAxis(newest if now - newest < 3 * step else now, step)
+    return TimeAxis(newest if now - newest < 3 * step else now, step, end_label)
 
 
 def _slot_means(series: Series, end_slot: int, step: float, count: int) -> list[float | None]:
@@ -204,11 +204,14 @@ def _slot_means(series: Series, end_slot: int, step: float, count: int) -> list[
 class TimeWindow:
     """The time that all graphs of the board show, however wide they are: narrow graphs have longer slots."""
 
-    __slots__ = ("_axes", "end", "span_s")
+    __slots__ = ("_axes", "end", "end_label", "span_s")
 
-    def __init__(self, end: float, span_s: float) -> None:
-        """End at `end`, in monotonic seconds, `span_s` seconds from the left to the right edge of a graph."""
-        self.end, self.span_s = end, span_s
+    def __init__(self, end: float, span_s: float, end_label: str = NOW) -> None:
+        """End at `end`, in monotonic seconds, `span_s` seconds from the left to the right edge of a graph.
+
+        `end_label` names the end below graphs.
+        """
+        self.end, self.span_s, self.end_label = end, span_s, end_label
         self._axes: dict[int, TimeAxis] = {}
 
     def axis(self, width: int) -> TimeAxis:
@@ -331,27 +334,36 @@ def with_time_axis(
     """Return a framed panel whose lower edge has the labels of the time axis below each graph.
 
     `rows` are the rows of the panel, `width` cells wide, and `role` is the colour of the edge. `text` stands
-    at the left of the edge, as it does in `rows`. If it is longer than the part before the graphs, it takes
-    the place of the first graph's labels: those of the second are the same. If it would still be cut within a
-    sentence, the rows stay as they are, without labels.
+    at the left of the edge, as it does in `rows`, and may be shortened (`beside_time_axis`). Where there is
+    no room for the labels, the rows stay as they are.
     """
-    starts = graph_starts(width)
-    if not starts:
+    edge_parts = beside_time_axis(width, text)
+    if edge_parts is None:
         return rows
-    graph_width = graph_columns(width)[1]
-    if len(starts) > 1 and row_width(text) > starts[0] - 4:
-        starts = starts[1:]
-    left = starts[0] - 1
-    shown_text = shorten_piece(text, left - 3) if text else []
-    if "…" in row_text(shown_text) and "…" not in row_text(text):
-        return rows
+    starts, shown_text = edge_parts
+    graph_width, left = graph_columns(width)[1], starts[0] - 1
     edge: Row = [("╰─", role), *shown_text]
     edge.append(("─" * (left - row_width(edge)), role))
     for start, end in zip(starts, (*starts[1:], width), strict=True):
         edge.append(("─", role))
-        edge += _axis_runs(time_axis(graph_width, window.span_s / (2 * graph_width)), role)
+        edge += _axis_runs(time_axis(graph_width, window.span_s / (2 * graph_width), window.end_label), role)
         edge.append(("─" * (end - start - graph_width - 1) if end < width else "─╯", role))
     return [*rows[:-1], edge]
+
+
+def beside_time_axis(width: int, text: Sequence[Run]) -> tuple[tuple[int, ...], Row] | None:
+    """Return (first cells of the graphs with labels, `text`) for the lower edge of a panel with a time axis.
+
+    If the text is longer than the part before the graphs, it takes the place of the first graph's labels:
+    those of the second are the same. Return None without a graph, or if the text would still be cut within a
+    sentence.
+    """
+    starts = graph_starts(width)
+    if len(starts) > 1 and row_width(text) > starts[0] - 4:
+        starts = starts[1:]
+    shown = shorten_piece(text, starts[0] - 4) if text and starts else []
+    is_cut = "…" in row_text(shown) and "…" not in row_text(text)
+    return None if is_cut or not starts else (starts, shown)
 
 
 def _axis_runs(labels: str, role: str) -> Row:
@@ -474,7 +486,7 @@ def grid_rows(graphs: Sequence[Graph], width: int, height: int, axis: TimeAxis) 
             graph.rows(cells, band_height, axis) for graph in graphs[band * columns : (band + 1) * columns]
         ]
         rows += side_by_side(drawn, [cells] * len(drawn), 1)
-    labels: list[Row] = [[label(time_axis(cells, axis.step))]]
+    labels: list[Row] = [[label(time_axis(cells, axis.step, axis.end_label))]]
     rows += side_by_side([labels] * columns, [cells] * columns, 1)
     return [fit_row(row, width) for row in rows]
 

@@ -70,6 +70,7 @@ from sparktop.panels.server.panel import (
     about,
     footnote,
     lanes_words,
+    latency_graph,
     limit_rows,
     loading_rows,
     name_and_state,
@@ -643,12 +644,12 @@ def _graphs(view: BackendView) -> list[Graph]:
             over=history.waiting,
             over_gradient="waiting",
         ),
-        _latency_graph("TTFT", view, view.ttft, "ttft"),
-        _latency_graph("ITL", view, view.itl, "itl"),
+        latency_graph("TTFT", view, "ttft"),
+        latency_graph("ITL", view, "itl"),
         percent_graph([("KV cache", "memory")], history.kv_cache_percent, "memory"),
         prompt,
-        _latency_graph("E2E", view, view.e2e, "e2e"),
-        _latency_graph("queue", view, view.queue, "queue"),
+        latency_graph("E2E", view, "e2e"),
+        latency_graph("queue", view, "queue"),
         percent_graph(
             [("prefix hits", "prompt"), label(" over 60 s")], history.prefix_cache_hit_percent, "prompt"
         ),
@@ -688,22 +689,3 @@ def _rare_graphs(view: BackendView, edge: Callable[[float], str]) -> list[Graph]
         "generation",
     )
     return [graph for graph in (reads, accepted, preempted) if graph.series.peak() is not None]
-
-
-def _latency_graph(name: str, view: BackendView, latency: Latency, field: str) -> Graph:
-    """Return a graph of a latency over time: p50 as dense dots, p95 above it as sparser dots.
-
-    `field` is the name of the latency's attribute.
-    """
-    bound = latency.p95.seconds if latency.p95 is not None and latency.p95.below else 0.0
-    return Graph(
-        [(name, "title"), label(" "), ("⣿p50", "running"), ("⡪p95", "waiting")],
-        getattr(view.history, f"{field}_p50_s"),
-        "running",
-        lambda top: f"{top:g} s" if top >= 1 else f"{1000 * top:g} ms",
-        max(0.01, 3 * bound),  # a value that is only known to be below a bound must not fill the graph
-        over=getattr(view.history, f"{field}_p95_s"),
-        over_gradient="waiting",
-        over_holds_both=True,
-        empty="too few for quantiles" if latency.count else none_seen(latency),
-    )

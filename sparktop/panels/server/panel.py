@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from sparktop.graphics import numbers
-from sparktop.graphics.axes import Top, top_without_spikes, widest_top
+from sparktop.graphics.axes import Top, nice_ceiling, top_without_spikes, widest_top
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance, balance_cost
 from sparktop.model.event import Progress
 from sparktop.model.failure import Failure
-from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, minutes
+from sparktop.model.snapshot import BackendState, BackendView, Latency, Limit, LimitKind, Quantile, minutes
 from sparktop.model.yardsticks import YARDSTICK_KEYS
 from sparktop.panels.parts.figures import (
     LIVE,
@@ -29,6 +29,7 @@ from sparktop.panels.parts.figures import (
     label,
     label_row,
     latency_row,
+    none_seen,
     rate_words,
     scrape_row,
     share_role,
@@ -38,11 +39,14 @@ from sparktop.panels.parts.figures import (
     wait_role,
 )
 from sparktop.panels.parts.graph import (
+    GRAPH_HEIGHT,
     LEAST_LOAD,
     LEAST_TPS,
+    Graph,
     TimeAxis,
     TimeWindow,
     area_rows,
+    beside_time_axis,
     caption,
     stacked_rows,
     top_words,
@@ -150,11 +154,17 @@ def limit_note(limit: Limit) -> Row:
 _STANDING_ROLES = {Progress.STILL: "warn", Progress.SUSPECT: "warn", Progress.STUCK: "bad"}
 
 
+_LATENCIES = {"ttft": "TTFT", "itl": "ITL"}
+"""Latencies with a graph on the board, by the name of their field."""
+
+
 class GroupScale(Struct, frozen=True):
     """Values at the graphs' upper edges, the same for all backends of a group to make them comparable."""
 
     generation_tps: Top
     load: Top
+    latencies_s: Mapping[str, float] = {}
+    """By the name of the latency."""
 
 
 def group_scale(backends: list[BackendView], axis: TimeAxis, width: int) -> GroupScale:
@@ -178,7 +188,17 @@ def group_scale(backends: list[BackendView], axis: TimeAxis, width: int) -> Grou
                 for r, w in zip(running, waiting, strict=True)
             ]
         )
-    return GroupScale(top_without_spikes(rates, LEAST_TPS), top_without_spikes(loads, LEAST_LOAD))
+    latencies_s = {field: _latency_top(backends, field, axis, width) for field in _LATENCIES}
+    return GroupScale(
+        top_without_spikes(rates, LEAST_TPS), top_without_spikes(loads, LEAST_LOAD), latencies_s
+    )
+
+
+def _latency_top(backends: Sequence[BackendView], field: str, axis: TimeAxis, width: int) -> float:
+    series = [getattr(view.history, f"{field}_p95_s") for view in backends]
+    known = [value for one in series for value in axis.values(one, width) if value is not None]
+    least = max((_least_latency(view, field) for view in backends), default=0.0)
+    return nice_ceiling(max(known, default=0.0), least)
 
 
 def widest_scale(scales: Iterable[GroupScale]) -> GroupScale:
@@ -188,6 +208,36 @@ def widest_scale(scales: Iterable[GroupScale]) -> GroupScale:
         widest_top([scale.generation_tps for scale in scale_list], LEAST_TPS),
         widest_top([scale.load for scale in scale_list], LEAST_LOAD),
     )
+
+
+def latency_graph(name: str, view: BackendView, field: str, top: float | None = None) -> Graph:
+    """Return a graph of a latency over time: p50 as dense dots, p95 above it as sparser dots.
+
+    `field` is the name of the latency's attribute; `top`, in seconds, the upper end of the scale: None for
+    one that fits the values.
+    """
+    latency: Latency = getattr(view, field)
+    return Graph(
+        [(name, "title"), label(" "), ("⣿p50", "running"), ("⡪p95", "waiting")],
+        getattr(view.history, f"{field}_p50_s"),
+        "running",
+        lambda top: f"{top:g} s" if top >= 1 else f"{1000 * top:g} ms",
+        _least_latency(view, field) if top is None else top,
+        fixed=top is not None,
+        over=getattr(view.history, f"{field}_p95_s"),
+        over_gradient="waiting",
+        over_holds_both=True,
+        empty="too few for quantiles" if latency.count else none_seen(latency),
+    )
+
+
+def _least_latency(view: BackendView, field: str) -> float:
+    """Return the least upper end, in seconds, of a latency's scale.
+
+    A value that is only known to be below a bound must not fill the graph.
+    """
+    p95: Quantile | None = getattr(view, field).p95
+    return max(0.01, 3 * p95.seconds if p95 is not None and p95.below else 0.0)
 
 
 def _requests_row(view: BackendView) -> Row:
@@ -491,6 +541,18 @@ def _place_note(view: BackendView, *, on_board: bool) -> Row:
     return [(f" {words} ", "muted")] if words else []
 
 
+def _edge_room(width: int) -> int:
+    """Return the cells of the lower edge before the time axis, which stands below the last graph at least."""
+    return graph_starts(width)[-1] - 4 if graph_starts(width) else 0
+
+
+def has_time_axis(view: BackendView, width: int) -> bool:
+    """Return whether a time axis has room in the lower edge of a backend's panel, beside its whole text."""
+    lower, _ = footnote(view, on_board=True, room=_edge_room(width))
+    is_read = view.failure is None and view.state is not BackendState.UNKNOWN
+    return is_read and beside_time_axis(width, lower) is not None
+
+
 def backend_panel(
     view: BackendView,
     width: int,
@@ -499,29 +561,38 @@ def backend_panel(
     scale: GroupScale,
     *,
     selected: bool = False,
-    last: bool = False,
+    timed: bool = False,
 ) -> list[Row]:
-    """Draw the panel of one backend as `height` rows of `width` cells.
+    """Draw the panel of one backend as `height` rows of `width` cells; a high one has graphs of latencies.
 
-    The lower edge of the `last` panel of the board has the time axis of all graphs.
+    The lower edge of a `timed` panel has the time axis of all graphs; where there is no room beside the
+    reason for a limit, the axis replaces the reason.
     """
     inside = height - 2
     loads = loading_rows(view, figures_width(width))[:inside]
     figures = [*loads, *figure_rows(view, figures_width(width), inside - len(loads))]
     figures += [[] for _ in range(inside - len(figures))]
     captions = graph_captions(width, scale)
-    graphs = graph_rows(view, width, max(0, inside - 1), window, scale)
+    low = inside // 2 if inside >= 2 * GRAPH_HEIGHT else 0
+    graphs = graph_rows(view, width, max(0, inside - low - 1), window, scale)
     drawn = [[caption, *rows] for caption, rows in zip(captions, graphs, strict=True)]
+    if low:
+        count, each = graph_columns(width)
+        below = [*_LATENCIES.items()][:count]
+        latencies = [latency_graph(name, view, field, scale.latencies_s.get(field)) for field, name in below]
+        for graph, column in zip(latencies, drawn, strict=True):
+            column.extend(graph.rows(each, low, window.axis(each)))
     rows = [
         panel_row(row, [graph[index] for graph in drawn], width) for index, row in enumerate(figures[:inside])
     ]
     if view.failure is not None or view.age_s is None:
         rows = [row if index < len(loads) else in_role(row, "stale") for index, row in enumerate(rows)]
     title, state = name_and_state(view)
-    timed = last and view.failure is None and view.state is not BackendState.UNKNOWN
-    starts = graph_starts(width)
-    room = starts[-1] - 4 if timed and starts else width - 8  # before the time axis, where the edge has one
-    lower, note = footnote(view, on_board=True, room=room)
+    timed = timed and view.failure is None and view.state is not BackendState.UNKNOWN
+    lower, note = footnote(view, on_board=True, room=_edge_room(width) if timed else width - 8)
+    if timed and not has_time_axis(view, width) and view.limited_by is not None:
+        title = limit_note(view.limited_by)[:1]
+        lower = [*title, label(" ")] if lower[:1] == title else lower
     role = frame_role("backend", selected=selected, failed=has_failed(view))
     drawn_rows = frame_rows(
         rows,

@@ -172,13 +172,40 @@ def test_a_remark_is_not_cut_to_its_sign(playing: Snapshot) -> None:
         assert first.startswith("╰─ · positions 2–5 add 0.50 tokens a step and cost 44 ms")
 
 
-def test_the_time_axis_gives_way_to_a_sentence(playing: Snapshot) -> None:
-    """The last panel says why its limit is not known in whole words, which the axis would cut."""
-    why = Limit(LimitKind.UNKNOWN, "loads differ: one server has all the requests")
-    views = tuple(replace(one, findings=(), limited_by=why) for one in playing.backends)
+WHY = Limit(LimitKind.UNKNOWN, "loads differ: one server has all the requests")
+SHORT = Limit(LimitKind.UNKNOWN, "it rests")
+
+
+@pytest.mark.parametrize(
+    ("limits", "edges"),
+    [
+        ((SHORT, SHORT), ("limit not known: it rests ─", "limit not known: it rests ─")),
+        ((SHORT, WHY), ("limit not known: it rests ─", f"limit not known: {WHY.reason} ─")),
+        ((WHY, WHY), (f"limit not known: {WHY.reason} ─", "limit not known ─")),
+    ],
+)
+def test_one_panel_has_the_time_axis(
+    playing: Snapshot, limits: tuple[Limit, ...], edges: tuple[str, ...]
+) -> None:
+    """The lowest whose sentence leaves room; where none does, the last leaves out the reason, uncut."""
+    pairs = zip(playing.backends, limits, strict=True)
+    views = tuple(replace(one, findings=(), limited_by=limit) for one, limit in pairs)
     scene = Scene(replace(playing, backends=views), 80, 22)
-    last = [row_text(panel.rows[-1]) for panel in scene.draw() if panel.key.kind == "backend"][-1]
-    assert f"limit not known: {why.reason} ─" in last
+    drawn = [row_text(panel.rows[-1]) for panel in scene.draw() if panel.key.kind == "backend"]
+    assert all(words in edge for words, edge in zip(edges, drawn, strict=True))
+    assert ["now─" in edge for edge in drawn] == [limits == (SHORT, WHY), limits != (SHORT, WHY)]
+
+
+def test_a_high_panel_has_graphs_of_latencies(playing: Snapshot) -> None:
+    """On one scale for all servers of a group; a low panel keeps its rows for token rate and load."""
+    for height, is_high in ((36, False), (50, True)):
+        drawn = Scene(playing, 200, height).draw()
+        panels = [panel.rows for panel in drawn if panel.key.kind == "backend"]
+        heads = [row_text(row) for rows in panels for row in rows if "⣿p50⡪p95" in row_text(row)]
+        assert len(heads) == (len(panels) if is_high else 0)
+        scales = {tuple(re.findall(r"0–\S+ m?s", head)) for head in heads}
+        assert len(scales) == is_high
+        assert all(row_width(row) == 200 for rows in panels for row in rows)
 
 
 def test_unknown_yardsticks_are_explained_in_a_line(playing: Snapshot) -> None:
