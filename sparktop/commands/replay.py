@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from sparktop.commands.arguments import add_theme, refuse_removed
 from sparktop.errors import UsageError
 from sparktop.model.targets import Watch
+from sparktop.recording.past import SPEEDS
 
 if TYPE_CHECKING:
     from sparktop.recording.player import Recording
 
-_SPEEDS = (1, 2, 4, 8, 16, 32, 64)
-"""How fast space plays."""
 _FIRST_WORK_S = 1.0
 """About the longest work before the first picture, in seconds."""
 ONE_AT_A_TIME = (
@@ -37,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="begin there: '10m ago' (before the end), 12:03, 'yesterday 14:00', start",
     )
     parser.add_argument(
-        "--speed", type=int, choices=_SPEEDS, default=1, help="how fast space plays (+ and - change it)"
+        "--speed", type=int, choices=SPEEDS, default=1, help="how fast space plays (+ and - change it)"
     )
     add_theme(parser)
     parser.add_argument("--config", metavar="FILE", help="the configuration file, for theme and keys")

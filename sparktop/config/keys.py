@@ -85,10 +85,8 @@ KEYS = (
     ),
     Key("stop-sweep", ("x",), "x", "stop_sweep", "twice: stop the sweep; what is done is kept"),
     Key("history", ("h",), "h", "history", "results of sweeps: open, compare, delete", "history"),
-    Key(
-        "slower", ("plus", "equals_sign"), "+", "app.interval(1)", "poll less often; a recording: play faster"
-    ),
-    Key("faster", ("minus",), "-", "app.interval(-1)", "poll more often; a recording: play slower"),
+    Key("slower", ("plus", "equals_sign"), "+", "app.interval(1)", "poll less often; the past: play faster"),
+    Key("faster", ("minus",), "-", "app.interval(-1)", "poll more often; the past: play slower"),
     Key("next", ("down", "j"), "↓ j", "select(1)", "select the next panel; scroll a zoomed one"),
     Key("previous", ("up", "k"), "↑ k", "select(-1)", "select the previous panel; scroll"),
     Key("page-down", ("pagedown",), "PgDn", "page(1)", "a screen further down"),
@@ -124,6 +122,8 @@ KEYS = (
     Key("palette", ("ctrl+p",), "ctrl+p", "app.help(True)", "search this help, and run what was found"),
     Key("step-back", ("left_square_bracket",), "[", "step(-10)", "10 s back in time", yields=True),
     Key("step-on", ("right_square_bracket",), "]", "step(10)", "10 s forward", yields=True),
+    Key("leap-back", ("less_than_sign",), "<", "leap(-1)", "a tenth of the time bar back", yields=True),
+    Key("leap-on", ("greater_than_sign",), ">", "leap(1)", "a tenth of the time bar forward", yields=True),
     Key("event-back", ("left_curly_bracket",), "{", "step_event(-1)", "to the event before", yields=True),
     Key("event-on", ("right_curly_bracket",), "}", "step_event(1)", "to the next event", yields=True),
     Key("go", ("g",), "g", "go", "to a time that you type: 10m ago, 12:03, yesterday 14:00", yields=True),

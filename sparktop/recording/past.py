@@ -150,6 +150,16 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
+SPEEDS = (1, 2, 4, 8, 16, 32, 64)
+"""How many times as fast as it was the past can be played."""
+
+
+def next_speed(speed: int, step: int) -> int:
+    """Return the next higher (`step` 1) or lower (-1) of `SPEEDS`; the highest and the lowest stay."""
+    beyond = [other for other in SPEEDS if (other > speed if step > 0 else other < speed)]
+    return (beyond or [speed])[0 if step > 0 else -1]
+
+
 Band: TypeAlias = "SweepView | Countdown | None"
 """The sweep's panel on the board."""
 

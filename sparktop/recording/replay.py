@@ -9,15 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
-from sparktop.model.event import Severity
+from sparktop.model.event import Event
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import SweepView
 from sparktop.panels.board.bars import TimeBar
-from sparktop.recording.past import RECENT_S, Past, Picture
+from sparktop.recording.past import RECENT_S, Past, Picture, next_speed
 from sparktop.recording.player import WARM_UP_S, Player, Recording
 from sparktop.recording.when import TimeRange
 
-SPEEDS = (1, 2, 4, 8, 16, 32, 64)
 GLANCE_S = 70.0
 """Seconds replayed before the first picture of a jump: all but balance and long graphs are right then."""
 GLANCE_OF_MANY_S = 12.0
@@ -36,20 +35,15 @@ _EVENT_SHOWN_S = 1.0
 """A jump to an event goes this far beyond it, so that it is shown."""
 
 
+def _key_of(event: Event) -> tuple[datetime, str, str]:
+    """Return what tells an event from all others."""
+    return event.at.astimezone(UTC), event.subject, event.message
+
+
 class Replay:
     """The moment of a recording that is shown, and the work that is left to show it."""
 
     refusal = "this is a recording: nothing can be sent to its servers"
-    keys: tuple[tuple[str, str], ...] = (
-        ("play", "play"),
-        ("step-back", "10 s back"),
-        ("step-on", "on"),
-        ("event-back", "event"),
-        ("event-on", "next"),
-        ("events", "explain"),
-        ("slower", "faster"),
-        ("go", "time"),
-    )
     in_past = True
 
     def __init__(
@@ -75,7 +69,7 @@ class Replay:
         """Recorded seconds per second that playing reaches."""
         self._shown = Picture(self._player.snapshot(), self._player.sweep)
         self._points: list[tuple[datetime, float | None]] = []
-        self._events: dict[tuple[datetime, str], Severity] = {}
+        self._events: dict[tuple[datetime, str, str], Event] = {}
         self._indexed = 0
         self.go(recording.end)
 
@@ -208,43 +202,52 @@ class Replay:
             announced = frame.head.announced
             load = announced.summary.get("generation_tps")
             self._points.append((frame.instant.wall, None if load is None else load.mean))
-            events = announced.events
-            self._events |= {(event.at.astimezone(UTC), event.subject): event.severity for event in events}
+            self._events |= {_key_of(event): event for event in announced.events}
             self._indexed += 1
 
-    def _event_times(self) -> list[tuple[datetime, Severity]]:
-        """Return the times and severities of all events that are known, in order of time."""
-        shown = {(event.at, event.subject): event.severity for event in self.past.events}
+    def _events_in_order(self) -> list[Event]:
+        """Return all events that are known, in order of time."""
         start = self.recording.frames[0].instant.wall
-        severities = {**self._events, **shown}
-        return sorted((at, severity) for (at, _), severity in severities.items() if at >= start)
+        events = {**self._events, **{_key_of(event): event for event in self.past.events}}
+        return sorted((event for event in events.values() if event.at >= start), key=lambda event: event.at)
+
+    @property
+    def _on_the_way(self) -> bool:
+        """Whether another moment than that on the screen was asked for and is being read."""
+        is_apart = abs(self._wanted - self._shown.wall) > _SECOND
+        return self._steps is not None and is_apart and (self._jumping or not self._playing)
 
     def word(self) -> str:
-        """Return "REPLAY 12:03:20 ▶ 16×": the moment shown and what is done."""
+        """Return "REPLAY 12:03:20 ▶ 16×": the moment shown, after "→" one on its way, and what is done."""
         shown, now = self._shown.wall.astimezone(), datetime.now(UTC).astimezone()
         clock = f"{shown:%H:%M:%S}" if shown.date() == now.date() else f"{shown:%m-%d %H:%M:%S}"
-        return f"REPLAY {clock}{self._state_words()}"
+        wanted = f" → {self._wanted.astimezone():%H:%M:%S}" if self._on_the_way else ""
+        return f"REPLAY {clock}{wanted}{self._state_words()}"
 
     def _state_words(self) -> str:
         is_end = self._shown.wall >= self.recording.end - _SECOND
         if self._jumping:
-            return " filling" + (f" ▶ {self.speed}×" if self._playing else "")
+            return " reading…" + (f" ▶ {self.speed}×" if self._playing else "")
         if is_end and not self.recording.is_over:
-            return " end, still written"
+            return f"{' ▶' if self._playing else ''} end, still written"
         if is_end:
             return " end, cut off" if self.recording.was_cut else " end"
         if not self._playing:
             return f" {self.speed}×" if self.speed > 1 else ""
         reached = self._reached
         slow = reached is not None and reached < _SLOW_SHARE * self.speed
-        return f" ▶ {self.speed}×" + (f" ({reached:.1f}×)" if slow else "")
+        return f" ▶ {self.speed}×" + (f", reaches {reached:.1f}×" if slow else "")
 
     def bar(self) -> TimeBar:
-        """Return the time bar: start and end of the recording, the moment shown, events and load."""
-        start = self.recording.frames[0].instant.wall
-        return TimeBar(
-            start, self.recording.end, self._shown.wall, tuple(self._event_times()), tuple(self._points)
-        )
+        """Return the time bar: start and end of the recording, the moment asked for, events and load.
+
+        The load is that of minutes; after the last of them that of the pictures in memory.
+        """
+        start, points = self.recording.frames[0].instant.wall, self._points
+        begin = points[-1][0] if points else start
+        newer = [(one.wall, one.generation_tps) for one in self.past.stamps if one.wall > begin]
+        shown = self._wanted if self._on_the_way else self._shown.wall
+        return TimeBar(start, self.recording.end, shown, tuple(self._events_in_order()), (*points, *newer))
 
     def span(self) -> TimeRange:
         """Return the recording's time span and the present, to which times typed by the user are relative."""
@@ -262,8 +265,7 @@ class Replay:
 
     def faster(self, step: int) -> None:
         """Change to the next higher (1) or lower (-1) of `SPEEDS`; stay at the highest and the lowest."""
-        beyond = [speed for speed in SPEEDS if (speed > self.speed if step > 0 else speed < self.speed)]
-        self.speed = (beyond or [self.speed])[0 if step > 0 else -1]
+        self.speed = next_speed(self.speed, step)
         self._reached = None
 
     def step(self, seconds: float) -> None:
@@ -273,7 +275,7 @@ class Replay:
     def step_event(self, direction: int) -> bool:
         """Move to the next (1) or previous (-1) event, and pause; return False if there is none."""
         after = timedelta(seconds=_EVENT_SHOWN_S)
-        walls = [at + after for at, _ in self._event_times()]
+        walls = [event.at + after for event in self._events_in_order()]
         if direction > 0:
             target = next((wall for wall in walls if wall > self._wanted + _SECOND / 2), None)
         else:

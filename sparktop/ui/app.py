@@ -270,8 +270,14 @@ class SparktopApp(ThemedApp):
             self._schedule_drawing()
 
     def action_interval(self, step: int) -> None:
-        """Change to the next longer (`step` 1) or shorter (-1) of `INTERVALS_S`."""
-        if self.overview.refuse_in_past():
+        """Change to the next longer (`step` 1) or shorter (-1) of `INTERVALS_S`.
+
+        While the past is shown, change the speed at which it is played instead.
+        """
+        if self.overview.frozen:
+            self.timeline.faster(step)
+            self.notify(f"plays {self.timeline.speed} times as fast", timeout=2)
+            self._redraw()
             return
         nearest = min(range(len(INTERVALS_S)), key=lambda i: abs(INTERVALS_S[i] - self.interval_s))
         interval_s = INTERVALS_S[max(0, min(len(INTERVALS_S) - 1, nearest + step))]
@@ -307,7 +313,8 @@ class SparktopApp(ThemedApp):
     def action_next_interval(self) -> None:
         """Change to the next longer poll interval; after the longest, to the shortest."""
         at_end = self.interval_s >= INTERVALS_S[-1]
-        self.action_interval(-len(INTERVALS_S) if at_end else 1)
+        if not self.overview.refuse_in_past():
+            self.action_interval(-len(INTERVALS_S) if at_end else 1)
 
     def action_low_bandwidth(self) -> None:
         """Switch the low-bandwidth mode (fewer drawings) on or off."""

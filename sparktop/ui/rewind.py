@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.bars import TimeBar
-from sparktop.recording.past import Past, Picture, picture_of
+from sparktop.recording.past import Past, Picture, next_speed, picture_of
 
 if TYPE_CHECKING:
     from sparktop.recording.past import Band
@@ -30,21 +30,12 @@ class Rewind:
 
     refusal = "a past moment is shown: p goes back to live"
     """Why nothing can be done to servers now, in words for the user."""
-    keys: tuple[tuple[str, str], ...] = (
-        ("freeze", "live"),
-        ("step-back", "10 s back"),
-        ("step-on", "on"),
-        ("event-back", "event"),
-        ("event-on", "next"),
-        ("events", "explain"),
-        ("play", "play"),
-        ("go", "time"),
-    )
-    """Names of the keys that the footer shows first while a past moment is shown, each with its text."""
 
     def __init__(self) -> None:
         """Show the present."""
         self.past = Past()
+        self.speed = 1
+        """How many times as fast as it was the past is played."""
         self._clock = time.monotonic
         self._shown: Picture | None = None
         self._playing_from: tuple[float, float] | None = None
@@ -70,7 +61,7 @@ class Rewind:
         """Return the past picture to show now; None for the present."""
         if self._playing_from is not None and self._present is not None:
             clock_at, played_from = self._playing_from
-            wanted_at = played_from + self._clock() - clock_at
+            wanted_at = played_from + self.speed * (self._clock() - clock_at)
             if wanted_at >= self._present[0].at - _AT_PRESENT_S:
                 self.to_end()
             elif self._shown is not None:
@@ -82,12 +73,13 @@ class Rewind:
     def word(self) -> str:
         """Return the header's text on a past moment, such as "REWIND −2:10 12:03:20"; "" in the present.
 
-        "▶" is added while the past is played at its original speed.
+        "▶" is added while the past is played, and its speed if it is not the original one.
         """
         shown, present = self._shown, self._present
         if shown is None or present is None:
             return ""
         sign = "▶ " if self._playing_from is not None else ""
+        sign += f"{self.speed}× " if self.speed > 1 else ""
         ago_s = round(max(0.0, present[0].at - shown.at))
         minutes = f"{ago_s // 3600}:{ago_s // 60 % 60:02}" if ago_s >= _HOUR_S else f"{ago_s // 60}"
         return f"REWIND {sign}−{minutes}:{ago_s % 60:02} {shown.wall.astimezone():%H:%M:%S}"
@@ -110,7 +102,7 @@ class Rewind:
             min(span.start, shown.wall),
             span.end,
             shown.wall,
-            tuple((event.at, event.severity) for event in self.past.events),
+            tuple(self.past.events),
             tuple((stamp.wall, stamp.generation_tps) for stamp in self.past.stamps),
         )
 
@@ -122,13 +114,19 @@ class Rewind:
             self._pause()
 
     def play(self) -> None:
-        """In the past, play at the original speed from the moment shown, or pause; in the present, pause."""
+        """In the past, play from the moment shown, or pause; in the present, pause."""
         if self._shown is None:
             self._pause()
         elif self._playing_from is not None:
             self._playing_from = None
         else:
             self._playing_from = (self._clock(), self._shown.at)
+
+    def faster(self, step: int) -> None:
+        """Play at the next higher (`step` 1) or lower (-1) speed."""
+        if self._playing_from is not None and self._shown is not None:
+            self._playing_from = (self._clock(), self._shown.at)
+        self.speed = next_speed(self.speed, step)
 
     def step(self, seconds: float) -> None:
         """Move the moment shown by `seconds` (negative: back) within the stored pictures, and pause."""

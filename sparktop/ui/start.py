@@ -104,7 +104,8 @@ class ReplayApp(SparktopApp):
         """Show `replay`, with the view that `state` remembers."""
         super().__init__(replay.snapshot, theme=theme, keys=keys, state=state, timeline=replay)
         self.replay = replay
-        self.overview.unavailable |= {"sweep", "capacity", "sweep-editor", "history", "record", "mark"}
+        absent = {"sweep", "capacity", "sweep-editor", "history", "record", "mark", "freeze"}
+        self.overview.unavailable |= absent
 
     def on_mount(self) -> None:
         """Draw, then keep jumping or playing in the recording, for about `SLICE_S` seconds at a time.
@@ -153,9 +154,3 @@ class ReplayApp(SparktopApp):
         from sparktop.ui.options import replay_menu_screen  # late: the first picture needs it not
 
         self.push_screen(replay_menu_screen(self, self, lambda: self.replay.speed, place))
-
-    def action_interval(self, step: int) -> None:
-        """Play faster (1) or slower (-1)."""
-        self.replay.faster(step)
-        self.notify(f"plays {self.replay.speed:g} times as fast", timeout=2)
-        self._redraw()

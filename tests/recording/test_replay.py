@@ -153,6 +153,28 @@ def test_it_begins_at_the_end_and_a_jump_shows_the_live_picture(taped: Tape, rep
         assert comparable(shown) == comparable(exact.snapshot())
 
 
+def test_a_moment_that_is_still_read_is_named_at_once(taped: Tape) -> None:
+    """In the word and on the bar: a long jump takes seconds, and a step ahead is no step in vain."""
+    replay, wanted = Replay(Recording([taped.path])), taped.live[5].taken_at
+    replay.go(wanted)
+    assert f"→ {wanted.astimezone():%H:%M:%S} reading…" in replay.word()
+    assert replay.bar().shown == wanted
+    finish(replay)
+    assert "→" not in replay.word()
+    replay.step(30)
+    assert "→" in replay.word()
+    finish(replay)
+    assert "→" not in replay.word()
+    replay.recording.close()
+
+
+def test_the_bar_has_the_load_up_to_the_end(taped: Tape, replay: Replay) -> None:
+    """After the last frame's head that of the pictures, so that the newest minute is no gap."""
+    last, load = replay.bar().load[-1]
+    assert (taped.live[-1].taken_at - last).total_seconds() < 2
+    assert load == replay.picture().generation_tps
+
+
 def test_a_step_back_while_a_moment_is_played_stays(taped: Tape, clock: Clock) -> None:
     """What was played half when the user stepped back is not shown afterwards."""
     recording = Recording([taped.path])

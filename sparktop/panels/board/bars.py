@@ -12,7 +12,7 @@ from msgspec import Struct
 from sparktop.analysis.summary import verdict
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.model.event import Severity
+from sparktop.model.event import Event, Severity
 from sparktop.model.router import Sum
 from sparktop.model.series import known_mean
 from sparktop.model.snapshot import Snapshot
@@ -75,11 +75,12 @@ def header_row(
     """Return the row above the board: totals, the worst thing that holds now, special modes, and the clock.
 
     `moment` is a text that names the past moment on the screen, and replaces the clock, which is in local
-    time. `sweep` is the state of a running sweep in a word or two. If not all fits, the least important
-    pieces are left out; nothing wraps.
+    time, and the poll interval. `sweep` is the state of a running sweep in a word or two. If not all fits,
+    the least important pieces are left out; nothing wraps.
     """
     when = snapshot.taken_at.astimezone()
-    interval: Row = label_row(("-", "key"), f" poll {'–'.join(snapshot.poll_seconds)} s ", ("+", "key"), "  ")
+    poll = f" poll {'–'.join(snapshot.poll_seconds)} s "
+    interval: Row = [] if moment else label_row(("-", "key"), poll, ("+", "key"), "  ")
     now: Row = [figure("" if moment else f"{when:%H:%M:%S} ")]
     modes: list[Row] = [[("SIMULATED", "info")]] if snapshot.simulated else []
     is_bad = sweep is not None and sweep.endswith(" failed")
@@ -241,6 +242,8 @@ _SIGNS = {
 _LINE = "─"
 _LEAST_WIDTH = 10
 """Cells below which no bar is drawn."""
+_TOGETHER = timedelta(seconds=1)
+"""Events within this time are reached by one step."""
 _LONG = timedelta(hours=12)
 """From this length on, times of two days are shown with their dates."""
 
@@ -251,7 +254,8 @@ class TimeBar(Struct, frozen=True):
     first: datetime
     last: datetime
     shown: datetime
-    events: tuple[tuple[datetime, Severity], ...] = ()
+    events: tuple[Event, ...] = ()
+    """In order of time."""
     load: tuple[tuple[datetime, float | None], ...] = ()
     """Generated tokens per second of all servers."""
 
@@ -270,15 +274,30 @@ def time_bar_row(bar: TimeBar, width: int) -> tuple[Row, int, int]:
     if cells < _LEAST_WIDTH:
         left, right, cells = [], [], width
     row: Row = [(sign, "border" if sign == _LINE else "generation") for sign in _load_signs(bar, cells)]
-    severest: dict[int, Severity] = {}
-    for wall, severity in bar.events:
-        if bar.first <= wall <= bar.last:
-            cell = cell_of(bar, wall, cells)
-            severest[cell] = max(severest.get(cell, severity), severity, key=lambda either: either.rank)
-    for index, severity in severest.items():
+    worst: dict[int, Severity] = {}
+    for event in bar.events:
+        if bar.first <= event.at <= bar.last:
+            cell = cell_of(bar, event.at, cells)
+            worst[cell] = max(worst.get(cell, event.severity), event.severity, key=lambda one: one.rank)
+    for index, severity in worst.items():
         row[index] = _SIGNS[severity]
     row[cell_of(bar, bar.shown, cells)] = ("┃", "accent")
     return fit_row(merge_runs([*left, *row, *right]), width), row_width(left), cells
+
+
+def event_words(bar: TimeBar) -> str:
+    """Return the last event up to the moment on the screen, and which it is: "2 of 9: 12:03:20 spark-a: …".
+
+    Of several within a second it is the most severe one. Return "" if there is none.
+    """
+    before = [event for event in bar.events if event.at <= bar.shown]
+    if not before:
+        return ""
+    together = [event for event in before if before[-1].at - event.at <= _TOGETHER]
+    event = max(together, key=lambda event: event.severity.rank)
+    place = f"{bar.events.index(event) + 1} of {len(bar.events)}"
+    sign = SEVERITY_SIGNS[event.severity]
+    return f"{sign} event {place}: {event.at.astimezone():%H:%M:%S} {event.subject}: {event.message}"
 
 
 def cell_of(bar: TimeBar, wall: datetime, cells: int) -> int:

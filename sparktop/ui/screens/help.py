@@ -27,7 +27,7 @@ _GROUPS = (
     ("Views", "view zoom open back balance why ranks processes compared events sort filter"),
     (_SWEEPS, "sweep sweep-editor capacity stop-sweep history"),
     ("Move", "next previous page-down page-up turn turn-back"),
-    ("Back in time", "freeze step-back step-on event-back event-on go play first live"),
+    ("Back in time", "freeze step-back step-on leap-back leap-on event-back event-on go play first live"),
     ("Show, poll, save", "nodes backends events-box self slower faster theme snapshot record mark"),
     (_PROGRAM, "menu help palette quit"),
 )

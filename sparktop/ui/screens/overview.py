@@ -26,7 +26,7 @@ from sparktop.model.balance import BalanceWord, balances_read_first
 from sparktop.model.instant import Countdown
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.text import clean
-from sparktop.panels.board.bars import header_row, scroll_keys, time_bar_row, time_of
+from sparktop.panels.board.bars import event_words, header_row, scroll_keys, time_bar_row, time_of
 from sparktop.panels.board.layout import Boxes, Drawn, PanelKey
 from sparktop.panels.board.scene import Scene, flatten, is_wall
 from sparktop.panels.board.view import Arrangement, Preset, Sort, View, filtered_backends
@@ -47,6 +47,18 @@ if TYPE_CHECKING:  # a start without a sweep or a wall needs none of it
 _BOXES = {"nodes": "nodes", "backends": "backends", "events-box": "events", "self": "self_cost"}
 """Field of `Boxes` by the name of the key that shows or hides it."""
 _NO_BOXES = "this view is one backend alone, without boxes: {view} shows the next view, {events} the events"
+_TIME_KEYS = {
+    "freeze": "live",
+    "play": "play",
+    "step-back": "10 s back",
+    "step-on": "on",
+    "event-back": "event",
+    "event-on": "next",
+    "events": "explain",
+    "slower": "faster",
+    "go": "time",
+}
+"""Text in the row of keys, by the names of those that come first while a past moment is shown."""
 _FOOTER_ACTIONS = {"↓": "select(1)", "↑": "select(-1)", "esc": "back"}
 _OF_A_SWEEP = {
     key: f"{entry.shown} is for the screen of a sweep" for entry in SWEEP_KEYS for key in entry.keys
@@ -215,6 +227,7 @@ class OverviewScreen(CanvasScreen):
             sweep=band,
             orders=self._orders,
             page=self._happened_rows,
+            is_past=self.frozen,
         )
         self._scroll = max(0, min(self._scroll, scene.layout.height - room))
         self._drawn = scene.draw(self._scroll, self._scroll + room)
@@ -954,7 +967,9 @@ class OverviewScreen(CanvasScreen):
         """Return (key, text) pairs that the footer shows first while a past moment is shown."""
         if not self.frozen:
             return []
-        return [(self.key_names[name], text) for name, text in self.timeline.keys if self.key_names[name]]
+        keys = {**_TIME_KEYS, "play": "pause" if self.timeline.is_playing else "play"}
+        names = [name for name in keys if self.key_names[name] and name not in self.unavailable]
+        return [(self.key_names[name], keys[name]) for name in names]
 
     def action_freeze(self) -> None:
         """Pause the screen, or return from the past to the present; polling, alerts and sweeps continue.
@@ -981,10 +996,17 @@ class OverviewScreen(CanvasScreen):
         self.redraw()
 
     def action_step_event(self, direction: int) -> None:
-        """Move to the next (1) or previous (-1) event."""
-        if not self.timeline.step_event(direction):
-            self.notify(f"no {'later' if direction > 0 else 'earlier'} event is kept", timeout=2)
+        """Move to the next (1) or previous (-1) event, and name it."""
+        found, bar = self.timeline.step_event(direction), self.timeline.bar()
+        missing = f"no {'later' if direction > 0 else 'earlier'} event is kept"
+        self.notify(event_words(bar) if found and bar is not None else missing, timeout=6, markup=False)
         self.redraw()
+
+    def action_leap(self, direction: int) -> None:
+        """Move the moment shown by a tenth of the time bar: 1 forward, -1 back."""
+        bar = self.timeline.bar()
+        if bar is not None:
+            self.action_step(direction * (bar.last - bar.first).total_seconds() / 10)
 
     def action_to_start(self) -> None:
         """Scroll to the top of a page higher than the screen, else move to the oldest moment kept."""

@@ -12,7 +12,7 @@ from sparktop.analysis.state import GRAVITY
 from sparktop.analysis.wall import wall_of
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.snapshot import BackendState, Snapshot
-from sparktop.panels.board.bars import TimeBar, cell_of, time_bar_row, time_of
+from sparktop.panels.board.bars import TimeBar, cell_of, event_words, time_bar_row, time_of
 from sparktop.panels.board.events import events_panel, events_screen, value_texts
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.scene import Scene
@@ -170,7 +170,11 @@ BAR = TimeBar(
     FIRST,
     after(100),
     after(50),
-    ((after(10), Severity.INFO), (after(10), Severity.CRITICAL), (after(90), Severity.WARNING)),
+    (
+        Event(after(10), Severity.INFO, "spark-a", "restarted"),
+        Event(after(10), Severity.CRITICAL, "spark-a", "is down"),
+        Event(after(90), Severity.WARNING, "spark-b", "swaps"),
+    ),
     tuple((after(second), float(second)) for second in range(0, 101, 20)),
 )
 
@@ -184,6 +188,14 @@ def test_a_bar_is_one_row_with_the_moment_and_the_worst_events(width: int) -> No
     assert [text.count(sign) for sign in "┃✖▲•"] == [1, 1, 1, 0]
     assert text[first + cell_of(BAR, BAR.shown, cells)] == "┃"
     assert ("✖", "bad") in row
+
+
+def test_the_event_of_the_moment_is_named_with_its_place_among_all() -> None:
+    """The last one before; of several in a second the most severe; nothing before the first."""
+    clock = f"{after(10).astimezone():%H:%M:%S}"
+    assert event_words(BAR) == f"✖ event 2 of 3: {clock} spark-a: is down"
+    assert "event 3 of 3: " in event_words(replace(BAR, shown=after(90)))
+    assert not event_words(replace(BAR, shown=after(9)))
 
 
 def test_load_between_two_samples_is_held_and_a_gap_is_a_line() -> None:

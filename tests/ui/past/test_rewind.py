@@ -68,6 +68,7 @@ async def test_a_past_moment_fills_every_screen(stage: Stage) -> None:
             clock = f"{stage.shown.taken_at.astimezone():%H:%M:%S}"
             assert f"REWIND −0:20 {clock}" in stage.rows[0]
             assert "┃" in stage.rows[-2]
+            assert f"{clock}─╯" in stage.text, "the end of a time axis is not now"
         await stage.back(4)
         assert stage.shown.at == pytest.approx(30, abs=1)
         assert all(view.ok for view in stage.shown.backends)
@@ -135,6 +136,8 @@ async def test_keys_typed_times_and_clicks_choose_the_moment(stage: Stage) -> No
         event_at = stage.shown.at
         assert event_at == pytest.approx(42, abs=1.5)
         assert any(event.severity is Severity.CRITICAL for event in stage.shown.events)
+        (named,) = stage.notes
+        assert re.match(r"✖ event \d of \d: \d\d:\d\d:\d\d spark-a: nothing listens", named)
         await stage.press("home", "right_curly_bracket")
         assert stage.shown.at == event_at
         assert await stage.refused("home", "left_square_bracket") == "nothing earlier is kept"
@@ -151,9 +154,16 @@ async def test_keys_typed_times_and_clicks_choose_the_moment(stage: Stage) -> No
         await stage.press("escape")
         assert stage.shown.at == pytest.approx(20, abs=1)
         assert not stage.overview._is_asking("time")
-        for key in ("s", "S", "plus", "minus"):
+        for key in ("s", "S"):
             assert await stage.refused(key) == "a past moment is shown: p goes back to live"
+        stage.app.action_next_interval()
+        assert await stage.refused("plus") == "plays 2 times as fast"
+        assert await stage.refused("minus") == "plays 1 times as fast"
         assert stage.app.interval_s == 1.0
+        await stage.press("end", "less_than_sign", "less_than_sign")
+        assert stage.shown.at == pytest.approx(SECONDS - 0.2 * SECONDS, abs=2)
+        await stage.press("greater_than_sign")
+        assert stage.shown.at == pytest.approx(SECONDS - 0.1 * SECONDS, abs=2)
         await stage.click(10, 22)
         assert stage.shown.at < 5
         await stage.click(69, 22)
@@ -190,6 +200,18 @@ async def test_space_plays_on(stage: Stage) -> None:
         stage.overview.redraw()
         assert stage.shown.at == pytest.approx(72, abs=1)
         assert "REWIND ▶ −0:18" in stage.rows[0]
+        assert "space pause" in stage.footer
+        await stage.press("plus", "plus")
+        clock += 2
+        stage.overview.redraw()
+        assert stage.shown.at == pytest.approx(80, abs=1)
+        assert "REWIND ▶ 4× −0:10" in stage.rows[0]
+        await stage.press("minus", "minus", "left_square_bracket", "space", "space")
+        assert "space play" in stage.footer
+        assert stage.shown.at == pytest.approx(70, abs=2)
+        await stage.press("space")
+        clock += 2
+        stage.overview.redraw()
         await stage.press("space")
         clock += 100
         stage.overview.redraw()
