@@ -77,9 +77,7 @@ class Recording:
         if not self.frames:
             self.close()
             named = ", ".join(clean(path, 200) for path in paths)
-            raise UsageError(
-                f"{named}: no frame of a recording can be read: sparktop record --check says why"
-            )
+            raise UsageError(f"{named}: nothing in it can be read: sparktop record --check FILE says why")
         newest = self.frames[-1]
         self._tail = FrameReader(self._descriptors[list(self._readers).index(newest.path)])
         self._news = self._tail.follow(newest.offset)

@@ -60,7 +60,9 @@ class Checked(Struct):
     unreadable: int = 0
     """Records whose checksum is right but whose content cannot be used."""
     torn_bytes: int = 0
-    """Bytes at the end that are not a complete block: still being written, or cut off."""
+    """Bytes at the end that are not a complete block."""
+    is_abandoned: bool = True
+    """Whether no process writes the file any more."""
     end: str | None = None
     """Reason of the end; None for a recording that still goes on or was cut off."""
 
@@ -79,15 +81,14 @@ class Checked(Struct):
             )
         counts = ", ".join(f"{count:,} {clean(kind, 20)}" for kind, count in sorted(self.kinds.items()))
         lines.append(f"records: {counts or 'none'}")
-        lines.append(f"end: {self.end or 'none, so it is still written, or was cut off'}")
+        ending = "cut off" if self.is_abandoned else "still being written"
+        lines.append(f"end: {self.end or f'none: {ending}'}")
         listed = self.damage[:_LISTED]
         lines += [f"damaged at byte {part.offset:,}: {clean(part.reason, 100)}" for part in listed]
         if (more := len(self.damage) - _LISTED) > 0:
             lines.append(f"damaged at {more}{' or more' * (more + _LISTED >= MOST_DAMAGE)} further places")
         if self.torn_bytes:
-            lines.append(
-                f"the last {self.torn_bytes:,} bytes are not complete: still being written, or cut off"
-            )
+            lines.append(f"the last {self.torn_bytes:,} bytes are not complete: {ending}")
         if self.unreadable:
             lines.append(f"{self.unreadable} records cannot be used by this version")
         lines += map(_lost_span, self.lost[:_LISTED])
@@ -96,7 +97,8 @@ class Checked(Struct):
         if self.lost:
             lines.append("all outside of these times was read")
         else:
-            lines.append("nothing is damaged" if self.is_whole else "all else was read")
+            whole = "nothing is damaged" if self.size else "it is empty: nothing was written"
+            lines.append(whole if self.is_whole else "all else was read")
         return "\n".join(lines) + "\n"
 
 
@@ -137,7 +139,7 @@ def check(path: Path) -> Checked:
                 checked.unreadable += 1
         if len(reader.damage) > damaged:
             checked.lost.append((checked.last, None))
-        checked.damage = reader.damage
+        checked.damage, checked.is_abandoned = reader.damage, reader.is_abandoned()
         checked.torn_bytes = reader.size() - reader.good_end if reader.open_frame else 0
     except OSError as error:
         raise UsageError(f"{clean(path, 300)}: cannot be read: {reason_of(error)}") from None

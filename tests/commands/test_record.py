@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import signal
@@ -129,6 +130,29 @@ def test_the_last_line_is_of_what_is_on_the_disk(tmp_path: Path, most: int, word
     assert any(words in line for line in lines), lines
     assert "night.2" not in done.stderr.decode()
     assert path.exists() == bool(path.exists() and path.stat().st_size)
+
+
+def test_the_check_says_whether_a_file_is_still_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file without an end is locked by its writer, or was cut off; an empty one is not called whole."""
+    from tests.recording.conftest import Made
+
+    path, whole = tmp_path / "night.rec.zst", Made().data
+    for size, is_locked, words in (
+        (len(whole) // 2, True, "end: none: still being written"),
+        (len(whole) // 2, False, "end: none: cut off"),
+        (0, False, "it is empty: nothing was written"),
+    ):
+        path.write_bytes(whole[:size])
+        os.utime(path, (0, 0))
+        with path.open("rb") as file:
+            if is_locked:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            main(["record", "--check", str(path)])
+        said = capsys.readouterr().out
+        assert words in said
+        assert "nothing is damaged" not in said
 
 
 def test_a_damaged_recording_is_rescued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

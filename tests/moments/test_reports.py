@@ -257,7 +257,7 @@ def test_the_command_reads_times_and_refuses_what_does_not_fit(
     assert main(["compare", "all.rec.zst"]) == 2
     assert "is a recording, not the result of a sweep" in capsys.readouterr().err
     for words, reason in (
-        (("all.rec.zst",), "no frame of a recording can be read"),
+        (("all.rec.zst",), "nothing in it can be read"),
         ((path, "--format", "llama-benchy"), "is for sweeps"),
         ((path, "--target", "a"), "is for sweeps"),
         ((path, "--from", "soon"), "is not a time"),
