@@ -6,12 +6,12 @@ are named too. What a reader may not see is not compared.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import math
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import IPv4Network, ip_address
-from operator import is_
-from statistics import fmean, median_low
+from statistics import fmean
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -19,14 +19,14 @@ from msgspec.structs import replace
 
 from sparktop.model.event import Finding, Severity, Sure
 from sparktop.model.explained import FINDINGS
-from sparktop.model.node import UNLIMITED, EngineSetup, Gid, MachineSetup, NetworkReading, Rail
+from sparktop.model.node import UNLIMITED, ClockGap, EngineSetup, MachineSetup, NetworkReading, Rail
 from sparktop.model.snapshot import NodeView, Situation
 from sparktop.model.text import known_texts
 
 DIFFER, SETUP = "machines-differ", "machine-setup"
 """Kinds: machines differ; a fact is wrong on one machine, whatever the others have."""
 LOOK_AGAIN_S = 5.0
-"""Seconds between two comparisons, unless what was read has changed."""
+"""Seconds between two comparisons."""
 SETTLED_S = 75.0
 """A difference that appears later than the machines counts once it lasts: each is read once a minute."""
 CLOCKS_APART_S, _CLOCKS_TOGETHER_S = 0.5, 0.4
@@ -41,8 +41,8 @@ _LOADED_PERCENT, _SAME_LOAD_PERCENT = 85.0, 10.0
 """Least use of GPUs whose clocks are compared, and most by which their use may differ."""
 _UNJUDGED_S = 300.0
 """Seconds for which a slower GPU stays named while it is not under load like its twins."""
-_WINDOW_S, _FEWEST, _MOST_PACES = 60.0, 20, 256
-"""Window of the clocks in seconds, samples of each machine that it must have, and samples kept."""
+_WINDOW_S, _COVERED_S = 60.0, 40.0
+"""Window of the SM clocks in seconds, and how much of it their samples must cover."""
 SMALL_MEMLOCK_BYTES = 1 << 30
 """NCCL locks its buffers in memory: hundreds of MiB for each link."""
 PLAIN_MTU = 1500
@@ -83,11 +83,9 @@ class Group(Struct, frozen=True, eq=False):
     @property
     def is_linked(self) -> bool:
         """Whether their RDMA ports serve one another: an engine's, or each has a peer in its subnet."""
-        if self.engine is not None:
-            return True
-        by_machine, lonely = subnets_of(self)
-        return len(by_machine) > 1 and all(
-            len(lonely[name]) < len(subnets) for name, subnets in by_machine.items()
+        subnets = subnets_of(self)
+        return self.engine is not None or (
+            len(subnets) > 1 and all(any(shared.values()) for shared in subnets.values())
         )
 
     @property
@@ -142,7 +140,7 @@ def _power_cap(view: NodeView) -> str | None:
     return ", ".join(f"{cap:g} W" for cap in sorted(caps)) or None
 
 
-NIC_FIRMWARE = "nic-firmware"
+_FIRMWARE = "ConnectX firmware"
 READS = (
     Fact("kernel", "kernel", Severity.INFO, value=_kernel),
     Fact("driver", "NVIDIA driver", value=lambda view: view.identity.driver),
@@ -155,8 +153,8 @@ READS = (
     ),
     Fact("bios", "BIOS", Severity.INFO, value=lambda view: _setup(view).bios, by_maker=True),
     Fact(
-        NIC_FIRMWARE,
-        "ConnectX firmware",
+        "nic-firmware",
+        _FIRMWARE,
         Severity.INFO,
         value=lambda view: known_texts(rail.firmware for rail in _setup(view).rails or ()),
     ),
@@ -170,6 +168,8 @@ READS = (
     Fact("rate", "link rate", value=_rate, of_links=True),
 )
 """The facts that are read of each machine."""
+_ALWAYS = {read.key for read in READS if not read.of_links} | {"nccl"}
+"""Keys of facts that each machine has."""
 _PLURAL = frozenset({"huge-pages", "ports"})
 """Keys of the facts that have a plural title: "huge pages differ"."""
 
@@ -180,34 +180,19 @@ class MachinesCompared:
     def __init__(self) -> None:
         """Start without machines."""
         self._found: tuple[Finding, ...] = ()
-        self._found_at = -LOOK_AGAIN_S
-        self._read: tuple[object, ...] = ()
-        """Identities and places at that time."""
+        self._found_at = -math.inf
         self._known_at: dict[tuple[str, ...], float] = {}
         """When the set-up of all machines of a group was first known."""
         self._due: dict[tuple[str, str], float] = {}
         """By subject and key of what is found: from when on it counts."""
-        self._pace: dict[str, deque[tuple[float, float, float]]] = {}
-        """By machine: (time, SM clock in MHz, use in percent)."""
-        self._slow: dict[tuple[str, ...], tuple[float, tuple[tuple[set[str], Finding], ...]]] = {}
-        """By machines of an engine: (when SM clocks were compared last, what was found)."""
+        self._paced_at: dict[tuple[str, ...], float] = {}
+        """When the SM clocks of a group were compared last."""
 
     def look(self, now: Situation) -> Iterable[Finding]:
         """Return what differs now; it is judged every few seconds."""
-        ranks = {
-            name for backend in now.backends.values() if len(backend.nodes) > 1 for name in backend.nodes
-        }
-        self._pace = {name: pace for name, pace in self._pace.items() if name in ranks}
-        for name in ranks & now.nodes.keys():
-            self._note_pace(now.at, now.nodes[name])
-        read = (
-            *(view.identity for view in now.nodes.values()),
-            *(backend.nodes for backend in now.backends.values()),
-        )
-        is_unchanged = len(read) == len(self._read) and all(map(is_, read, self._read))
-        if is_unchanged and 0 <= now.at - self._found_at < LOOK_AGAIN_S:
+        if 0 <= now.at - self._found_at < LOOK_AGAIN_S:
             return self._found
-        self._found_at, self._read = now.at, read
+        self._found_at = now.at
         findings: list[Finding] = []
         covered: set[tuple[str, str]] = set()
         due_at: dict[tuple[str, str], float] = {}
@@ -225,7 +210,7 @@ class MachinesCompared:
                     findings.append(finding)
         self._due = due_at
         self._known_at = {group.names: self._known_at[group.names] for group in groups}
-        self._slow = {names: slow for names, slow in self._slow.items() if names in self._known_at}
+        self._paced_at = {names: at for names, at in self._paced_at.items() if names in self._known_at}
         self._found = tuple(findings)
         return self._found
 
@@ -248,42 +233,18 @@ class MachinesCompared:
         if group.engine is not None:
             yield from self._slower(group, at, shown_keys)
 
-    def _note_pace(self, at: float, view: NodeView) -> None:
-        gpus = view.gpus if view.ok else ()
-        clocks = [float(gpu.sm_clock_mhz) for gpu in gpus if gpu.sm_clock_mhz is not None]
-        loads = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
-        if gpus and len(clocks) == len(loads) == len(gpus):
-            pace = self._pace.setdefault(view.name, deque(maxlen=_MOST_PACES))
-            pace.append((at, min(clocks), min(loads)))
-
-    def _slower(self, group: Group, at: float, shown: Container[str]) -> Iterable[tuple[set[str], Finding]]:
-        """Return the machines whose GPU is clocked below its twins', all under the same load."""
-        known_at, before = self._slow.get(group.names, (at, ()))
-        slower = self._slower_by_clock(group, at, shown)
-        if slower is None:
-            return before if at - known_at < _UNJUDGED_S else ()
-        self._slow[group.names] = at, slower
-        return slower
-
-    def _slower_by_clock(
-        self, group: Group, at: float, shown_keys: Container[str]
-    ) -> tuple[tuple[set[str], Finding], ...] | None:
-        """Return the same by the last minute; None if the load was not such."""
-        paces: dict[str, tuple[float, float]] = {}
-        for view in group.machines:
-            newest = [sample for sample in self._pace.get(view.name, ()) if sample[0] > at - _WINDOW_S]
-            if len(newest) < _FEWEST:
-                return None
-            times, clocks_mhz, load_percents = zip(*newest, strict=True)
-            if times[-1] - times[0] < _WINDOW_S * 2 / 3:
-                return None
-            paces[view.name] = fmean(clocks_mhz), fmean(load_percents)
+    def _slower(self, group: Group, at: float, named: Container[str]) -> Iterator[tuple[set[str], Finding]]:
+        """Yield the machines whose GPU is clocked below its twins', all under the same load."""
+        paces = {view.name: pace for view in group.machines if (pace := _pace(view, at)) is not None}
         loads = [load for _, load in paces.values()]
-        if min(loads) < _LOADED_PERCENT or max(loads) - min(loads) > _SAME_LOAD_PERCENT:
-            return None
-        slower: list[tuple[set[str], Finding]] = []
-        best = max(paces, key=lambda name: paces[name][0])
-        top_mhz, _ = paces[best]
+        is_judged = len(paces) == len(group.machines) and min(loads) >= _LOADED_PERCENT
+        if not is_judged or max(loads) - min(loads) > _SAME_LOAD_PERCENT:
+            if at - self._paced_at.get(group.names, -math.inf) < _UNJUDGED_S:
+                old = (each for each in self._found if each.subject == group.engine)
+                yield from (({each.key[9:]}, each) for each in old if each.key.startswith("sm-clock/"))
+            return
+        self._paced_at[group.names] = at
+        best, (most, _) = max(paces.items(), key=lambda pair: pair[1][0])
         for view in group.machines:
             clock, load = paces[view.name]
             key = f"sm-clock/{view.name}"
@@ -292,8 +253,19 @@ class MachinesCompared:
                     f"SM clock {clock:.0f} MHz on {view.name}, {top_mhz:.0f} on {best}, at {load:.0f} % load"
                 )
                 clocked = _finding(group, view, Fact(key, "SM clock"), line, (("why", view.speed.reason),))
-                slower.append(({view.name}, replace(clocked, fix=view.speed.fix or clocked.fix)))
-        return tuple(slower)
+                yield {view.name}, replace(clocked, fix=view.speed.fix or clocked.fix)
+
+
+def _pace(view: NodeView, at: float) -> tuple[float, float] | None:
+    """Return (SM clock in MHz, use in percent) of a machine's GPUs over the last minute; None if unknown."""
+    means: list[float] = []
+    for series in (view.history.sm_clock_mhz, view.history.gpu_percent):
+        window = series.since(at - _WINDOW_S)
+        values = [value for _, value in window if value is not None]
+        if not values or (window.first_at or 0.0) > at - _COVERED_S:
+            return None
+        means.append(fmean(values))
+    return means[0], means[1]
 
 
 def groups_of(now: Situation) -> list[Group]:
@@ -351,52 +323,75 @@ def _finding(
     )
 
 
-def _known_values(group: Group, value_of: Callable[[NodeView], str | None]) -> dict[str, str]:
-    """Return the value of each machine by name, without machines of which it is not known."""
-    values = {view.name: value_of(view) for view in group.machines}
-    return {name: value for name, value in values.items() if value is not None}
+def _compared(group: Group) -> Iterator[tuple[Fact, Mapping[str, str]]]:
+    """Yield each fact that is compared, with its value on each machine of which it is known."""
+    is_linked = group.is_linked
+    for read in READS:
+        if is_linked or not read.of_links:
+            yield (
+                read,
+                {view.name: value for view in group.machines if (value := read.value(view)) is not None},
+            )
+    if group.engine is None:
+        return
+    processes = _processes(group, group.engine)
+    yield _NCCL, _libraries(processes)
+    variables = _variables(processes)
+    for name in sorted({name for environment in variables.values() for name in environment} - _OWN):
+        yield (
+            Fact(name, name),
+            {machine: environment.get(name, "not set") for machine, environment in variables.items()},
+        )
+    yield (
+        _MEMORY_MAX,
+        {
+            name: "unlimited" if size >= UNLIMITED else f"{size / (1 << 20):,.0f} MiB"
+            for name, process in processes.items()
+            if (size := process.memory_max_bytes)
+        },
+    )
 
 
 def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
     """Yield (machines that have something else, finding) for each fact that machines do not share."""
-    is_linked = group.is_linked
-    for read in READS:
-        if read.of_links and not is_linked:
-            continue
-        values = _known_values(group, read.value)
-        if not read.by_maker or len({view.identity.maker for view in group.machines}) == 1:
-            yield from _difference(group, read, values)
-    if group.engine is None:
+    one_maker = len({view.identity.maker for view in group.machines}) == 1
+    for fact, values in _compared(group):
+        if one_maker or not fact.by_maker:
+            yield from _difference(group, fact, values)
+    if group.engine is None or _variables(_processes(group, group.engine)):
         return
-    processes = _processes(group, group.engine)
-    yield from _difference(group, _NCCL, _libraries(processes))
-    variables = {
-        name: process.variables for name, process in processes.items() if process.variables is not None
-    }
-    for name in sorted({name for environment in variables.values() for name in environment} - _OWN):
-        values = {machine: environment.get(name, "not set") for machine, environment in variables.items()}
-        yield from _difference(group, Fact(name, name), values)
-    limits: dict[str, str] = {}
-    for name, process in processes.items():
-        size = process.memory_max_bytes
-        if size:
-            limits[name] = "unlimited" if size >= UNLIMITED else f"{size / (1 << 20):,.0f} MiB"
-    yield from _difference(group, _MEMORY_MAX, limits)
-    yield from _unread_tables(group, variables)
+    # It cannot be read whether an index is set, which would have to fit all tables.
+    tables = {view.name: text for view in group.machines if (text := _ipv4_indexes(view)) is not None}
+    if len({index for text in tables.values() for index in text.split(", ")}) > 1:
+        shown = "; ".join(f"{text} on {name}" for name, text in list(tables.items())[:4])
+        line = f"GID of {_IPV4}: {shown}; whether NCCL_IB_GID_INDEX is set is unknown"
+        yield set(tables), _finding(group, None, _TABLES, line)
 
 
 def alike_in(group: Group) -> list[str]:
     """Return what all machines of a group have in common, in words: "driver 580.126.09"."""
-    alike: list[str] = []
-    for read in READS:
-        first, *others = {read.value(view) for view in group.machines}
-        if first is not None and not others and (group.is_linked or not read.of_links):
-            alike.append(f"{read.title} {first}")
+    return [
+        f"{fact.title} {next(iter(values.values()))}"
+        for fact, values in _compared(group)
+        if len(values) == len(group.machines) and len(set(values.values())) == 1
+    ]
+
+
+UNREADABLE = "NCCL and its variables (the engine is another user's)"
+
+
+def unknown_in(group: Group) -> dict[str, list[str]]:
+    """Return what could not be read, with the names of the machines."""
+    known = {fact.title: set(values) for fact, values in _compared(group) if fact.key in _ALWAYS}
+    known[_FIRMWARE] |= {view.name for view in group.machines if not _setup(view).rails}
+    known["clock"] = {view.name for view in group.machines if _clock_gap(view) is not None}
     if group.engine is not None:
-        libraries = _libraries(_processes(group, group.engine))
-        if len(libraries) == len(group.machines) and len(set(libraries.values())) == 1:
-            alike.append(f"NCCL {next(iter(libraries.values()))}")
-    return alike
+        processes = _processes(group, group.engine)
+        known["process of the engine"] = set(processes)
+        hidden = {name for name, process in processes.items() if process.variables is None}
+        known[UNREADABLE] = {name for name in group.names if name not in hidden}
+    missing = {title: [name for name in group.names if name not in names] for title, names in known.items()}
+    return {title: names for title, names in missing.items() if names}
 
 
 _NCCL = Fact("nccl", "NCCL")
@@ -450,6 +445,10 @@ def _processes(group: Group, engine: str) -> dict[str, EngineSetup]:
     return {view.name: process for view in group.machines if (process := process_of(view, engine))}
 
 
+def _variables(processes: Mapping[str, EngineSetup]) -> dict[str, Mapping[str, str]]:
+    return {name: process.variables for name, process in processes.items() if process.variables is not None}
+
+
 def process_of(view: NodeView, backend: str) -> EngineSetup | None:
     """Return the process of a server on a machine: that of a rank which has loaded NCCL, if one has."""
     others = {process.pid for process in view.engine_processes if process.backend not in {None, backend}}
@@ -467,7 +466,7 @@ _MEMLOCK = Fact("memlock", "memlock")
 _HCA = Fact("hca", "NCCL_IB_HCA")
 _GID = Fact("gid-index", "GID index")
 _TABLES = Fact("gid-table", "GID tables", None, Sure.UNKNOWN)
-_ROCE2, _ETHERNET, _IPV4 = "RoCE v2", "Ethernet", 4
+_ROCE2, _IPV4, _ETHERNET = "RoCE v2", "RoCE v2 over IPv4", "Ethernet"
 _CUT, _MOST_HCAS, _GID_DIGITS = "…", 16, 3
 """At the end of a value that was too long to keep; devices of NCCL_IB_HCA that are looked up; most digits of
 the index of a GID."""
@@ -525,7 +524,8 @@ def _engine_facts(view: NodeView, group: Group) -> Iterator[tuple[Fact, str]]:
     missing = [hca for hca in hcas if not any(_is_named(rail, (hca,), exact=exact) for rail in rails)]
     if missing and not excluded:
         yield _HCA, f"NCCL_IB_HCA names {_names(missing)}: no such device"
-    yield from ((_GID, line) for line in _wrong_gids(view, group, variables))
+    if (wrong := _wrong_gid(view, group, variables)) is not None:
+        yield _GID, wrong
 
 
 def _usual_lanes(group: Group, lanes_max: int | None) -> tuple[int, float]:
@@ -564,62 +564,41 @@ def _used_rails(view: NodeView, variables: Mapping[str, str]) -> list[Rail]:
     ]
 
 
-def _wrong_gids(view: NodeView, group: Group, variables: Mapping[str, str]) -> Iterator[str]:
-    """Yield the entry that NCCL_IB_GID_INDEX names, in words, where it cannot carry the ranks' traffic."""
+def _wrong_gid(view: NodeView, group: Group, variables: Mapping[str, str]) -> str | None:
+    """Return the entry that NCCL_IB_GID_INDEX names, in words, where it cannot carry the ranks' traffic."""
     word = variables.get("NCCL_IB_GID_INDEX", "")
     if not (word.isdecimal() and word.isascii() and len(word) <= _GID_DIGITS):
-        return
+        return None
     index = int(word)
-    found = [_version(rail, index) for peer in group.machines for rail in _used_rails(peer, variables)]
-    versions = Counter(version for version in found if version is not None)
-    usual = max(versions, key=lambda version: (versions[version], -version), default=_IPV4)
+    rails = (rail for other in group.machines for rail in _used_rails(other, variables))
+    named = Counter((_table_of(rail) or {}).get(index, "") for rail in rails)
+    usual = max((_IPV4, *named), key=lambda entry: (entry.startswith(_ROCE2), named[entry], entry == _IPV4))
     for rail in _used_rails(view, variables):
-        if rail.gids is None or any(gid.kind is None for gid in rail.gids):
-            continue
-        entry = next((gid for gid in rail.gids if gid.index == index), None)
-        alternative = next(
-            (f"; {gid.index} is {_ROCE2}" for gid in rail.gids if _ip_version(gid) == _IPV4), ""
-        )
-        if entry is None:
-            yield f"GID index {index} of {rail.name} is empty{alternative}"
-        elif entry.kind != _ROCE2:
-            yield f"GID index {index} of {rail.name} is {entry.kind}{alternative}"
-        elif _version(rail, index) != usual:
-            yield f"GID index {index} of {rail.name} is IPv{_version(rail, index)}, IPv{usual} elsewhere"
-        else:
-            continue
-        return  # one line a machine: the fix is one
-
-
-def _version(rail: Rail, index: int) -> int | None:
-    return next((_ip_version(gid) for gid in rail.gids or () if gid.index == index), None)
-
-
-def _ip_version(gid: Gid) -> int | None:
-    """Return the IP version of an entry of a table of GIDs; None unless it is of RoCE v2."""
-    with suppress(ValueError):
-        return ip_address(gid.address).version if gid.kind == _ROCE2 else None
+        table = _table_of(rail)
+        if table is not None and table.get(index) != usual:
+            other = next((f"; {at} is {usual}" for at, entry in table.items() if entry == usual), "")
+            return f"GID index {index} of {rail.name} is {table.get(index, 'empty')}{other}"
     return None
 
 
-def _unread_tables(
-    group: Group, variables: Mapping[str, Mapping[str, str]]
-) -> Iterator[tuple[set[str], Finding]]:
-    """Yield tables of different order, where it cannot be read whether an index is set that must fit all."""
-    if variables:
-        return
-    values = _known_values(group, _ipv4_indexes)
-    if len({index for text in values.values() for index in text.split(", ")}) > 1:
-        listed = "; ".join(f"{value} on {name}" for name, value in list(values.items())[:4])
-        line = f"GID of {_ROCE2} over IPv4: {listed}; whether NCCL_IB_GID_INDEX is set is unknown"
-        yield set(values), _finding(group, None, _TABLES, line)
+def _table_of(rail: Rail) -> dict[int, str] | None:
+    """Return a table of GIDs, by index: "RoCE v2 over IPv4"; None unless all of it could be read."""
+    table: dict[int, str] = {}
+    for gid in rail.gids or ():
+        if gid.kind is None:
+            return None
+        table[gid.index] = gid.kind
+        with suppress(ValueError):  # an agent's text may be anything
+            if gid.kind == _ROCE2:
+                table[gid.index] += f" over IPv{ip_address(gid.address).version}"
+    return None if rail.gids is None else table
 
 
 def _ipv4_indexes(view: NodeView) -> str | None:
     """Return the first index of RoCE v2 over IPv4 in each table of GIDs of a machine, in words."""
-    tables = (rail.gids or () for rail, _ in live_rails(view) if rail.link_layer == _ETHERNET)
+    tables = (_table_of(rail) or {} for rail, _ in live_rails(view) if rail.link_layer == _ETHERNET)
     return known_texts(
-        next((gid.index for gid in table if _ip_version(gid) == _IPV4), None) for table in tables
+        next((index for index, entry in table.items() if entry == _IPV4), None) for table in tables
     )
 
 
@@ -629,45 +608,51 @@ _CABLES = Fact("cabling", "subnets", sure=Sure.LIKELY)
 _CLOCKS = Fact("clocks", "clocks")
 
 
-def subnets_of(group: Group) -> tuple[dict[str, list[IPv4Network]], dict[str, list[IPv4Network]]]:
-    """Return the subnets of the rails of each machine, and those of them that no other machine shares."""
-    by_machine: dict[str, list[IPv4Network]] = {view.name: [] for view in group.machines}
+def subnets_of(group: Group) -> dict[str, dict[IPv4Network, bool]]:
+    """Return, of each machine, the subnets of its rails and whether another machine shares each."""
+    networks: dict[str, list[IPv4Network]] = {view.name: [] for view in group.machines}
     for view in group.machines:
         for subnet in (subnet for rail, _ in live_rails(view) for subnet in rail.subnets):
             with suppress(ValueError):  # an agent's text may be anything
-                by_machine[view.name].append(IPv4Network(subnet, strict=False))
-    lonely: dict[str, list[IPv4Network]] = {}
-    for name, subnets in by_machine.items():
-        others = [network for peer, networks in by_machine.items() if peer != name for network in networks]
-        lonely[name] = [network for network in subnets if not any(map(network.overlaps, others))]
-    return by_machine, lonely
+                networks[view.name].append(IPv4Network(subnet, strict=False))
+    return {
+        name: {
+            subnet: any(
+                map(subnet.overlaps, (one for peer in networks if peer != name for one in networks[peer]))
+            )
+            for subnet in subnets
+        }
+        for name, subnets in networks.items()
+    }
 
 
 def subnets_apart(group: Group) -> Iterator[tuple[set[str], Finding]]:
     """Yield the machines whose rails share no subnet with any other, or that have one without a peer each."""
-    by_machine, lonely = subnets_of(group)
-    if len(by_machine) < 2 or not all(by_machine.values()):  # noqa: PLR2004 - a peer is needed
+    subnets = subnets_of(group)
+    if len(subnets) < 2 or not all(subnets.values()):  # noqa: PLR2004 - a peer is needed
         return
-    odd = {name: subnets for name, subnets in lonely.items() if subnets}
-    odd_names = [
-        name
-        for name, subnets in odd.items()
-        if len(odd) > 1 or len(subnets) == len(by_machine[name]) or _lacks_common_subnet(name, by_machine)
-    ]
-    if odd_names:
-        listed = "; ".join(f"{odd[name][0]} on {name}" for name in odd_names[:3])
-        last = next(view for view in reversed(group.machines) if view.name in odd_names)
-        yield set(odd_names), _finding(group, last, _CABLES, f"subnets without a peer: {listed}")
+    lonely = {
+        name: next(subnet for subnet, has_peer in mine.items() if not has_peer)
+        for name, mine in subnets.items()
+        if not all(mine.values())
+    }
+    for name in list(lonely) if len(lonely) == 1 else ():
+        # One with a subnet of its own is right, unless it lacks one that all others share.
+        others = [set(theirs) for peer, theirs in subnets.items() if peer != name]
+        common = set[IPv4Network].intersection(*others) if len(others) > 1 else set[IPv4Network]()
+        if any(subnets[name].values()) and all(any(map(one.overlaps, subnets[name])) for one in common):
+            return
+    if lonely:
+        shown = "; ".join(f"{subnet} on {name}" for name, subnet in list(lonely.items())[:3])
+        last = next(view for view in reversed(group.machines) if view.name in lonely)
+        yield set(lonely), _finding(group, last, _CABLES, f"subnets without a peer: {shown}")
 
 
-def _lacks_common_subnet(name: str, by_machine: Mapping[str, Sequence[IPv4Network]]) -> bool:
-    """Return whether all other machines, two at least, share a subnet that the machine `name` has not."""
-    others = [subnets for peer, subnets in by_machine.items() if peer != name]
-    return len(others) > 1 and any(
-        all(network in subnets for subnets in others)
-        and not any(network.overlaps(mine) for mine in by_machine[name])
-        for network in others[0]
-    )
+def _clock_gap(view: NodeView) -> ClockGap | None:
+    """Return how far a machine's clock is ahead of this one's; None if that is unknown."""
+    if view.via == "local":
+        return ClockGap(0.0, 0.0)
+    return None if view.sample is None else view.sample.clock
 
 
 def clocks_apart(group: Group, shown_keys: Container[str] = ()) -> Iterator[tuple[set[str], Finding]]:
@@ -675,25 +660,17 @@ def clocks_apart(group: Group, shown_keys: Container[str] = ()) -> Iterator[tupl
 
     `shown_keys` has the keys of what was found before.
     """
-    gaps: dict[str, tuple[float, float]] = {}
-    for view in group.machines:
-        clock = view.sample.clock if view.sample is not None else None
-        if clock is not None:
-            gaps[view.name] = clock.ahead_s, clock.error_s
-        elif view.via == "local":
-            gaps[view.name] = 0.0, 0.0
-    if len(gaps) < 2:  # noqa: PLR2004 - clocks are apart from one another
+    gaps = {view.name: gap for view in group.machines if (gap := _clock_gap(view)) is not None}
+    if not gaps:
         return
-    middle_s = median_low(gap for gap, _ in gaps.values())
     # Of two clocks the first is taken for the right one.
-    usual = next(name for name, (gap, _) in gaps.items() if len(gaps) == 2 or gap == middle_s)  # noqa: PLR2004 - as above
+    order = sorted(gaps, key=lambda name: gaps[name].ahead_s) if len(gaps) > 2 else list(gaps)  # noqa: PLR2004 - as said
+    usual = order[(len(order) - 1) // 2]
     for view in group.machines:
-        if view.name == usual or view.name not in gaps:
-            continue
-        gap_s = gaps[view.name][0] - gaps[usual][0]
-        key = f"clocks/{view.name}"
-        limit_s = _CLOCKS_TOGETHER_S if key in shown_keys else CLOCKS_APART_S
-        if abs(gap_s) - gaps[view.name][1] - gaps[usual][1] > limit_s:
-            way = "ahead of" if gap_s > 0 else "behind"
-            line = f"clock of {view.name} is {abs(gap_s):.1f} s {way} that of {usual}"
+        gap = gaps.get(view.name, gaps[usual])
+        apart, key = gap.ahead_s - gaps[usual].ahead_s, f"clocks/{view.name}"
+        limit_s = _CLOCKS_TOGETHER_S if key in named else CLOCKS_APART_S
+        if view.name != usual and abs(apart) - gap.error_s - gaps[usual].error_s > limit_s:
+            way = "ahead of" if apart > 0 else "behind"
+            line = f"clock of {view.name} is {abs(apart):.1f} s {way} that of {usual}"
             yield {view.name}, _finding(group, view, _CLOCKS._replace(key=key), line)

@@ -12,13 +12,14 @@ stay: on a GB10 both are the same memory, and waking took machines down (vllm #5
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from statistics import median
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.model.event import Finding, Severity, Sure, Values
+from sparktop.model.event import Finding, Severity, Sure
 from sparktop.model.explained import FINDINGS
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import FREE_PART, GIB, MemoryAsk, MemoryGuard, NodeSample, Workloads
@@ -40,9 +41,11 @@ LEAST_SHARE = 0.9
 """Share of memory that vLLM asks for without an option, at least: 0.9, 0.92 in newer versions."""
 _CLEARLY_BYTES = GIB
 """A lack of less is within the error of what is known; once named, it stays down to half of it."""
-_HELD_BYTES, _HELD_GPU_BYTES, _HELD_S = 8 * GIB, 2 * GIB, 60.0
-"""Memory of nobody from which on it is named, of a machine that shares it with its GPU and of a GPU with its
-own, and for how long: an idle Spark has about 3 GiB, and a process that ends gives its own back soon."""
+_USUAL_BYTES = 3 * GIB
+"""What no process accounts for on an idle Spark, about."""
+_HELD_BYTES, _HELD_GPU_BYTES, _HELD_S = 5 * GIB, 2 * GIB, 60.0
+"""Memory of nobody beyond the usual from which on it is named, of a machine that shares it with its GPU and
+of a GPU with its own, and for how long: a process that ends gives its own back soon."""
 _STAYS = 0.8
 """Share of it that must still be there for the finding to stay while an engine starts beside it; share of the
 limit down to which it stays while none does."""
@@ -201,49 +204,43 @@ def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = Fal
     short, and is unknown if that is not known. What `was_short` a moment ago stays so until it fits clearly.
     """
     lack, spare = (_CLEARLY_BYTES // 2, _CLEARLY_BYTES // 2) if was_short else (_CLEARLY_BYTES, 0)
-    free = room.free_bytes + held_bytes
+    size, free = need.size_bytes or 0, room.free_bytes + held_bytes
     before = min(free, room.before_drop_bytes + held_bytes)
-    size, least = need.size_bytes, "at least " if need.at_least else ""
     guard, limit = room.guard_limit()
-    rows = [("need", need.basis if size is None else f"{_gib(size)} GiB: {need.basis}")]
-    cached = "" if _gib(before) == _gib(free) else f", {_gib(free - before)} of them by dropping file cache"
-    rows.append(("can be had", f"{_gib(free)} GiB{cached}"))
-    rows += [(guard, f"ends a process where less than {_gib(limit)} GiB are available")] if guard else []
-    values: Values = {
-        "need_gib": None if size is None else round(size / GIB, 2),
-        "free_gib": round(free / GIB, 2),
-        "free_before_drop_gib": round(before / GIB, 2),
-    }
-    line = f"needs {least}{_gib(size or 0)} GiB, {_gib(free)} GiB can be had"
-    left = None if room.available_bytes is None else room.available_bytes + held_bytes - (size or 0)
-    fix: str | None = None
-    short: bool | None = True
-    if size is None:
-        words, short = f"not known if it fits: {need.basis}", None
-    elif size > free + lack:
-        words = f"{line}: {_gib(size - free)} GiB short"
-        fix = FINDINGS[SHORT].advice("too little", SHORT=_gib(size - free))
-    elif guard and left is not None and left < limit + spare:
-        words = f"{line}: {guard} acts below {_gib(limit)} GiB"
-        fix = FINDINGS[SHORT].advice("a guard would act")
-    elif need.at_least:
-        words, short = f"not known if it fits: {line}", None
-    elif size > free:
-        words, short = f"{line}, about all there is", False
-    elif size > before:
-        words, short = f"{line}, {_gib(free - before)} GiB of it file cache", False
-        fix = FINDINGS[FITS].advice("with file cache")
-    else:
-        words, short = line, False
+    left = math.inf if room.available_bytes is None else room.available_bytes + held_bytes - size
+    said = f"needs {'at least ' if need.at_least else ''}{_gib(size)} GiB, {_gib(free)} GiB can be had"
+    unknown, short, by_cache = "not known if it fits", _gib(size - free), f"{_gib(free - before)} GiB of"
+    acts, advice = bool(guard) and left < limit + spare, FINDINGS[SHORT].advice
+    outcomes: tuple[tuple[bool, str, bool | None, str | None], ...] = (
+        # The first that holds: its words, whether memory is short (None: unknown), what to do.
+        (need.size_bytes is None, f"{unknown}: {need.basis}", None, None),
+        (size > free + lack, f"{said}: {short} GiB short", True, advice("too little", SHORT=short)),
+        (acts, f"{said}: {guard} acts below {_gib(limit)} GiB", True, advice("a guard would act")),
+        (need.at_least, f"{unknown}: {said}", None, None),
+        (size > free, f"{said}, about all there is", False, None),
+        (size > before, f"{said}, {by_cache} it file cache", False, FINDINGS[FITS].advice("with file cache")),
+        (True, said, False, None),
+    )
+    words, is_short, fix = next(outcome[1:] for outcome in outcomes if outcome[0])
+    cached = "" if _gib(before) == _gib(free) else f", {by_cache} them by dropping file cache"
+    rows = [
+        ("need", need.basis if need.size_bytes is None else f"{_gib(size)} GiB: {need.basis}"),
+        ("can be had", f"{_gib(free)} GiB{cached}"),
+        *([(guard, f"ends a process where less than {_gib(limit)} GiB are available")] if guard else []),
+    ]
     return Finding(
-        FITS if short is False else SHORT,
+        FITS if is_short is False else SHORT,
         "",
         words,
         fix=fix,
-        sure=Sure.UNKNOWN if short is None else Sure.LIKELY,
-        severity=Severity.WARNING if short else None,
+        sure=Sure.UNKNOWN if is_short is None else Sure.LIKELY,
+        severity=Severity.WARNING if is_short else None,
         evidence=tuple(rows),
-        values=values,
+        values={
+            "need_gib": None if need.size_bytes is None else round(size / GIB, 2),
+            "free_gib": round(free / GIB, 2),
+            "free_before_drop_gib": round(before / GIB, 2),
+        },
     )
 
 
@@ -274,7 +271,9 @@ class StartMemoryRule:
             if judged is not None:
                 if judged[1].severity is not None:
                     self._short |= {node}
-                yield from _findings(view.name, node, *judged, several=len(view.nodes) > 1)
+                held = tuple(("held by nobody", each.said) for each in machine.findings if each.kind == HELD)
+                verb, fit = judged[0], replace(judged[1], evidence=judged[1].evidence + held)
+                yield from _findings(view.name, node, verb, fit, several=len(view.nodes) > 1)
 
     def _judge_machine(
         self, view: BackendView, machine: NodeView, sample: NodeSample, now: Situation
@@ -372,18 +371,18 @@ class HeldMemoryRule:
 
     def __init__(self) -> None:
         """Start without a finding."""
-        self._since: dict[tuple[str, str], float] = {}
-        """Since when memory is held so, by machine and GPU."""
-        self._named: dict[tuple[str, str], int] = {}
-        """How much was named."""
+        self._seen: dict[tuple[str, str], tuple[float, int | None]] = {}
+        """By machine and GPU: (since when memory is held so, how much was named)."""
         self._last: dict[str, tuple[str, float]] = {}
         """The last engine's process seen on each machine, and when."""
 
     def look(self, now: Situation) -> Iterator[Finding]:
         """Return one finding for each machine, or GPU with memory of its own."""
+        before, self._seen = self._seen, {}
         for name, machine in now.nodes.items():
             sample = machine.sample
             if sample is None or not machine.ok or sample.workloads is None:
+                self._seen |= {key: seen for key, seen in before.items() if key[0] == name}
                 continue
             users = _users(sample, sample.workloads)
             if users:
@@ -391,32 +390,24 @@ class HeldMemoryRule:
             listed = bool(sample.gpus) and all(gpu.processes is not None for gpu in sample.gpus)
             alone = not users and listed and sample.workloads.sees_all is True
             for part, size, least in _unattributed_memory(sample):
-                if (finding := self._judge_memory(name, part, size, least, now.at, alone=alone)) is not None:
-                    yield finding
-        for book in (self._since, self._named):
-            for key in [key for key in book if key[0] not in now.nodes]:
-                del book[key]
+                since, named = before.get((name, part), (now.at, None))
+                stays = _STAYS * (least if alone else max(least, named or 0))
+                if size < (least if named is None else stays) or (named is None and not alone):
+                    continue
+                if alone and now.at - since >= _HELD_S:
+                    named = size
+                self._seen[name, part] = since, named
+                if named is not None:
+                    yield self._finding(name, part, named, least, now.at - since, now.at)
 
-    def _judge_memory(
-        self, name: str, part: str, size: int, least: int, at: float, *, alone: bool
-    ) -> Finding | None:
-        """Return that `size` bytes are held by nobody; None if that is not so, or not for long enough."""
-        key = (name, part)
-        named = self._named.get(key)
-        stays = least if named is None else round(_STAYS * (least if alone else max(least, named)))
-        if size < stays or (named is None and not alone):
-            self._since.pop(key, None)
-            self._named.pop(key, None)
-            return None
-        since = self._since.setdefault(key, at)
-        if at - since < _HELD_S:
-            return None
-        if alone:
-            self._named[key] = size
+    def _finding(self, name: str, part: str, held: int, least: int, lasted_s: float, at: float) -> Finding:
         last, when = self._last.get(name, ("", at))
-        rows = [("since", f"{minutes(at - since)} min or longer; named from {_gib(least)} GiB on for 60 s")]
+        lasted = f"{minutes(lasted_s)} min or longer; named from {_gib(least)} GiB on for {_HELD_S:.0f} s"
+        beside = (
+            f"{_gib(held + _USUAL_BYTES)} GiB counted for no process, less the usual {_gib(_USUAL_BYTES)}"
+        )
+        rows = [("since", lasted), *([] if part else [("memory", beside)])]
         rows += [("last engine there", f"{last}, last seen {minutes(at - when)} min ago")] if last else []
-        held = self._named[key]
         return Finding(
             HELD,
             name,
@@ -432,10 +423,10 @@ class HeldMemoryRule:
 
 
 def _unattributed_memory(sample: NodeSample) -> Iterator[tuple[str, int, int]]:
-    """Yield (index of a GPU or "", bytes that no process accounts for, limit) of a machine."""
+    """Yield (index of a GPU or "", bytes beyond the usual that no process accounts for, limit)."""
     if sample.memory.unified:
         if sample.memory.unattributed_bytes is not None:
-            yield "", sample.memory.unattributed_bytes, _HELD_BYTES
+            yield "", sample.memory.unattributed_bytes - _USUAL_BYTES, _HELD_BYTES
         return
     for gpu in sample.gpus:
         if gpu.memory_used_bytes is not None and gpu.processes is not None and not gpu.mig:

@@ -155,13 +155,15 @@ _MEAN_CPU_W = (5.0, 1.5)
 """Mean power of the big and of the little cores."""
 
 
-def setup_of(mtu: int = 9000, nccl: str = "2.28.9", build: str = "5e1f7a90") -> MachineSetup:
+def setup_of(
+    mtu: int = 9000, nccl: str = "2.28.9", build: str = "5e1f7a90", memlock: int = UNLIMITED
+) -> MachineSetup:
     """Return the set-up of a machine; those of one engine should have the same."""
     rail = Rail(
         "rocep1s0f0", "enp1s0f0np0", "Ethernet", "28.45.4028", mtu, 2, 4, 4, 32.0, ("192.168.100.0/24",)
     )
     library = "/opt/venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"
-    engine = EngineSetup(ENGINE_PID, library, nccl, None, build, {"NCCL_IB_HCA": "rocep1s0f0"}, UNLIMITED)
+    engine = EngineSetup(ENGINE_PID, library, nccl, None, build, {"NCCL_IB_HCA": "rocep1s0f0"}, memlock)
     return MachineSetup("5.36", "9A.0B.18.00.2D", "", 0, (rail,), (engine,))
 
 

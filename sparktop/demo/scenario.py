@@ -310,6 +310,13 @@ SCENARIOS = {
             machines={1: Machine(setup=setup_of(1500, "2.29.2", "0c44d1e7"))},
         ),
         Scenario(
+            "small-memlock",
+            spread=0.5,
+            profile=CLUSTER_TP2,
+            named=_pairs(),
+            machines={1: Machine(setup=setup_of(memlock=8 << 20))},
+        ),
+        Scenario(
             "topologies",
             strategy="simple-shuffle",
             rival="least-busy",

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from sparktop import __version__
 from sparktop.analysis.machines_compared import (
+    UNREADABLE,
     Group,
     MachinesCompared,
     alike_in,
     groups_of,
-    process_of,
+    unknown_in,
 )
 from sparktop.analysis.placement import engine_processes, place_backends
 from sparktop.doctor.check import Check, Status
@@ -328,8 +329,13 @@ def check_compared(
         for check in findings
     ]
     groups = [group for group in groups_of(now) if len(group.machines) > 1]
-    alike = [] if checks else [_alike_check(group) for group in groups]
-    return [*checks, *alike, *(check for group in groups for check in _unreadable_checks(group))]
+    checks += [] if checks else [_alike_check(group) for group in groups]
+    advice = "run the reader there as that user, or as root"
+    return checks + [
+        Check(_COMPARED, Status.SKIP, f"not readable on {', '.join(hidden)}: {UNREADABLE}", advice)
+        for group in groups
+        if (hidden := unknown_in(group).get(UNREADABLE))
+    ]
 
 
 def _situation(
@@ -369,17 +375,3 @@ def _alike_check(group: Group) -> Check:
     if not same:
         return Check(_COMPARED, Status.SKIP, f"{who}: nothing to compare could be read")
     return Check(_COMPARED, Status.OK, f"{who} have the same {same}")
-
-
-def _unreadable_checks(group: Group) -> list[Check]:
-    """Return a check that names the machines whose engine may not be looked into."""
-    if group.engine is None:
-        return []
-    processes = {view.name: process_of(view, group.engine) for view in group.machines}
-    closed = [
-        name for name, process in processes.items() if process is not None and process.variables is None
-    ]
-    if not closed:
-        return []
-    seen = f"NCCL and its variables are not readable on {', '.join(closed)}: the engine is another user's"
-    return [Check(_COMPARED, Status.SKIP, seen, "run the reader there as that user, or as root")]

@@ -30,14 +30,14 @@ _MOST_FILES = 2000
 _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 """Suffixes of files with weights; of several in one folder the first is loaded."""
 _HUB_FOLDER = "root/.cache/huggingface/hub"
-_INDEX = "model.safetensors.index.json"
-_MOST_INDEX_BYTES, _MOST_HEADER_BYTES = 64 << 20, 64 << 20
-"""Most bytes that are read of an index, and of the headers of all files together."""
+_MOST_HEADER_BYTES = 64 << 20
+"""Most bytes that are read of the headers of all files together."""
 _LONGEST_HEADER = 100_000_000
 """The longest header that the format allows."""
 _LENGTH_BYTES, _MOST_TYPES = 8, 32
 """Bytes of a header's length, and types of tensors that are counted apart."""
-_SHARD = re.compile(r"-\d{5}-of-(\d{5})(?=\.gguf$)")
+_SHARD = re.compile(r"-\d{5}-of-(\d{5})(?=\.(?:gguf|safetensors)$)")
+"""Number of a file, from 0 or 1 on, and how many there are, in the names of files that hold one model."""
 
 _Tensor = tuple[str, str, int, int]
 """(Name, type, begin, end) of a tensor, in bytes."""
@@ -154,23 +154,14 @@ def read_checkpoint(path: Path, *, headers: bool = False) -> Checkpoint | None:
         ValueError: the path is impossible.
     """
     if path.is_file():
-        is_model = path.suffix in _WEIGHTS or _is_gguf(path)
-        return _measure_files(_shards_of(path), "", headers=headers) if is_model else None
-    by_suffix: dict[str, list[Path]] = {}
-    with os.scandir(path) as entries:
-        for entry in islice(entries, _MOST_FILES):
-            by_suffix.setdefault(Path(entry.name).suffix, []).append(path / entry.name)
-    suffix = next((suffix for suffix in _WEIGHTS if suffix in by_suffix), None)
-    if suffix is None:
-        return None
-    files = sorted(by_suffix[suffix])
-    indexed = _indexed_names(path / _INDEX) if suffix == ".safetensors" else frozenset()
-    if not indexed:
-        return _measure_files(files, "", headers=headers)
-    # Engines load what the index names: a second copy (consolidated.safetensors) is not loaded.
-    missing = sorted(indexed - {file.name for file in files})
-    lack = f"{len(missing)} of {len(indexed)} files are missing ({missing[0]}, …)" if missing else ""
-    return _measure_files([file for file in files if file.name in indexed], lack, headers=headers)
+        files = [path] if path.suffix in _WEIGHTS or _is_gguf(path) else []
+    else:
+        by_suffix: dict[str, list[Path]] = {}
+        with os.scandir(path) as entries:
+            for entry in islice(entries, _MOST_FILES):
+                by_suffix.setdefault(Path(entry.name).suffix, []).append(path / entry.name)
+        files = sorted(next((by_suffix[suffix] for suffix in _WEIGHTS if suffix in by_suffix), []))
+    return _measure_files(_shards_of(files), headers=headers) if files else None
 
 
 def _is_gguf(path: Path) -> bool:
@@ -179,36 +170,29 @@ def _is_gguf(path: Path) -> bool:
         return file.read(4) == b"GGUF"
 
 
-def _shards_of(file: Path) -> list[Path]:
-    """Return the files of a model of which `file` is one: a GGUF model may be cut into numbered files."""
-    numbered = _SHARD.search(file.name)
-    if numbered is None:
-        return [file]
-    count = min(int(numbered[1]), _MOST_FILES)
-    names = (_SHARD.sub(f"-{n:05}-of-{numbered[1]}", file.name) for n in range(1, count + 1))
-    return [file.with_name(name) for name in names]
+def _shards_of(files: Sequence[Path]) -> Sequence[Path]:
+    """Return the files of one model: where files are numbered, all of the last series, also missing ones.
+
+    Engines do not load a second copy beside them (consolidated.safetensors).
+    """
+    numbered = {file: match for file in files if (match := _SHARD.search(file.name)) is not None}
+    if not numbered:
+        return files
+    last, match = numbered.popitem()
+    series = {file for file in files if _SHARD.sub("", file.name) == _SHARD.sub("", last.name)}
+    names = (
+        _SHARD.sub(f"-{number:05}-of-{match[1]}", last.name)
+        for number in range(1, min(int(match[1]), _MOST_FILES) + 1)
+    )
+    return sorted(series.union(map(last.with_name, names)))
 
 
-def _indexed_names(path: Path) -> frozenset[str]:
-    """Return the names of the files that an index lists; empty without a usable index."""
-    try:
-        if path.stat().st_size > _MOST_INDEX_BYTES:
-            return frozenset()
-        with open_regular(path) as file:
-            content = json.loads(file.read(_MOST_INDEX_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return frozenset()
-    listed = content.get("weight_map") if isinstance(content, dict) else None
-    names = listed.values() if isinstance(listed, dict) else ()
-    return frozenset(clean(name, 200) for name in names if isinstance(name, str)) - {""}
-
-
-def _measure_files(files: Iterable[Path], lack: str, *, headers: bool) -> Checkpoint:
-    """Return the weights in files; `lack` says what is missing beside them, "" for nothing."""
+def _measure_files(files: Iterable[Path], *, headers: bool) -> Checkpoint:
+    """Return the weights in files, of which some may be missing."""
     total, count, left = 0, 0, _MOST_HEADER_BYTES if headers else 0
     dtypes: dict[str, int] = {}
     sizes: dict[str, int] = {}
-    problems = [lack] if lack else []
+    problems: list[str] = []
     for path in files:
         name = clean(path.name, 80)
         try:

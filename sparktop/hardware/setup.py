@@ -142,9 +142,9 @@ def read_engine(process: Path, root: Path = Path("/")) -> EngineSetup:
         version = None if numbers is None else ".".join(map(str, numbers))
         if not is_replaced:
             # A pipe or device that stands at the path is not opened for reading.
-            with suppress(OSError, ValueError, struct.error, OverflowError), open_regular(file) as opened:
+            with suppress(OSError), open_regular(file) as opened:
                 size = os.fstat(opened.fileno()).st_size
-                build = _build_id(opened.fileno())
+                build = _build_id(opened.fileno(), size)
     memory_max = read_of_cgroup(root, int(process.name), "memory.max")
     return EngineSetup(
         int(process.name),
@@ -271,32 +271,19 @@ def _parse_limit(word: bytes) -> int | None:
     return None if number is None or number < 0 else min(number, UNLIMITED)
 
 
-_ELF, _SEGMENT, _NOTE = "<16sHHIQQQIHHHHHH", "<IIQQQQQQ", "<III"
-"""Formats of the head of a 64-bit ELF file, of a program header and of a note's head (man 5 elf)."""
-_PT_NOTE, _NT_GNU_BUILD_ID = 4, 3
-"""Types of segment and note that hold the build ID."""
-_MOST_SEGMENTS, _NOTE_BYTES = 64, 4096
-"""Segments that are searched, and bytes read of each that has notes."""
+_SEARCHED_BYTES = 1 << 16
+"""Bytes at both ends of a library in which its notes are searched: linkers write them first, and tools that
+change a library move them to its end."""
+_BUILD_NOTE = re.compile(rb"\x04\0\0\0(.)\0\0\0\x03\0\0\0GNU\0", re.DOTALL)
+"""Head of the note with the build ID in a little-endian ELF file (man 5 elf): sizes of name and value, type,
+name."""
 
 
-def _build_id(handle: int) -> str | None:
-    """Return the build ID in the notes of an ELF file, in hexadecimal digits; None if it has none."""
-    head = struct.unpack(_ELF, os.pread(handle, struct.calcsize(_ELF), 0))
-    magic, _, _, _, _, start, _, _, _, segment_bytes, count, *_ = head
-    if not magic.startswith(b"\x7fELF\x02\x01") or segment_bytes != struct.calcsize(_SEGMENT):
+def _build_id(handle: int, size: int) -> str | None:
+    """Return the build ID in the notes of an ELF file, in hexadecimal digits; None if it has none there."""
+    content = os.pread(handle, _SEARCHED_BYTES, 0)
+    if not content.startswith(b"\x7fELF\x02\x01"):
         return None
-    for number in range(min(count, _MOST_SEGMENTS)):
-        segment = os.pread(handle, segment_bytes, start + number * segment_bytes)
-        kind, _, offset, _, _, size, *_ = struct.unpack(_SEGMENT, segment)
-        if kind != _PT_NOTE:
-            continue
-        notes = os.pread(handle, min(size, _NOTE_BYTES), offset)
-        at = 0
-        while at + struct.calcsize(_NOTE) <= len(notes):
-            name_size, value_size, note = struct.unpack_from(_NOTE, notes, at)
-            name_at = at + struct.calcsize(_NOTE)
-            value_at = name_at + (name_size + 3) // 4 * 4
-            if note == _NT_GNU_BUILD_ID and notes[name_at : name_at + name_size] == b"GNU\0":
-                return notes[value_at : value_at + min(value_size, 64)].hex() or None
-            at = value_at + (value_size + 3) // 4 * 4
-    return None
+    content += os.pread(handle, _SEARCHED_BYTES, max(0, size - _SEARCHED_BYTES))
+    note = _BUILD_NOTE.search(content)
+    return None if note is None else content[note.end() : note.end() + note[1][0]].hex() or None

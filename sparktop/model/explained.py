@@ -270,8 +270,8 @@ FINDINGS: Mapping[str, Explained] = {
         },
     ),
     "memory-held": Explained(
-        "8 GiB or more of a machine's memory (2 GiB of a GPU's own) have been in use for a minute, and no "
-        "process that could use them lives",
+        "5 GiB or more of a machine's memory beyond the usual 3 (2 GiB of a GPU's own) have been in use for "
+        "a minute, and no process that could use them lives",
         "remove the container that ended (docker ps -a); if it stays, restart the machine",
     ),
     "draft-length": Explained(

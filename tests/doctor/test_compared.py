@@ -32,7 +32,7 @@ def test_a_healthy_pair_is_said_to_be_alike(tmp_path: Path) -> None:
         "glm: spark-1, spark-2 have the same kernel 6.14.0-1013-nvidia, NVIDIA driver 580.126.09, "
         "GPU firmware 9A.0B.18.00.2D, BIOS 5.36_0ACUM018, ConnectX firmware 28.45.4028, "
         "kernel option kho not set, huge pages 0, RDMA ports up 2, MTU of RDMA ports 9000, "
-        "link rate 200 Gb/s, NCCL 2.28.9 build 00112233"
+        "link rate 200 Gb/s, NCCL 2.28.9 build 00112233, memory limit unlimited"
     )
 
 
@@ -79,7 +79,7 @@ def test_what_may_not_be_read_is_said(tmp_path: Path) -> None:
     assert same.status is Status.OK
     assert (gap.status, gap.message) == (
         Status.SKIP,
-        "NCCL and its variables are not readable on spark-1, spark-2: the engine is another user's",
+        "not readable on spark-1, spark-2: NCCL and its variables (the engine is another user's)",
     )
     assert "spark-1" in to_text({"nodes": [same, gap]})
 

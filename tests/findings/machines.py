@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from sparktop.analysis.machines_compared import DIFFER, SETUP, MachinesCompared
 from sparktop.model.event import Finding
 from sparktop.model.node import ClockGap, EngineSetup, Gid, NodeIdentity, NodeSample, Rail
-from sparktop.model.snapshot import BackendView, EngineProcess, NodeView, Situation
+from sparktop.model.series import HistoryTable
+from sparktop.model.snapshot import BackendView, EngineProcess, NodeHistory, NodeView, Situation
 from tests.findings.study import UNKNOWN, Family
 from tests.machines.trees import PID, read_machine
 
@@ -34,6 +35,18 @@ def machine(number: int) -> NodeView:
     identity, sample = _healthy(number)
     process = EngineProcess(PID, f"VLLM::Worker_TP{number - 1}", "vllm", ENGINE)
     return NodeView(f"spark-{number}", "ssh", sample, identity, age_s=0.5, engine_processes=(process,))
+
+
+class Paced:
+    """A healthy machine whose GPU has other clocks and loads, with a history as the store keeps it."""
+
+    def __init__(self, number: int) -> None:
+        self._view, self._table = machine(number), HistoryTable(("sm_clock_mhz", "gpu_percent"))
+
+    def at(self, at: float, mhz: float, percent: float) -> NodeView:
+        """Return the machine with one more point of its history."""
+        self._table.append(at, {"sm_clock_mhz": mhz, "gpu_percent": percent})
+        return replace(self._view, history=NodeHistory(**self._table.series()))
 
 
 def situation(machines: Sequence[NodeView], at: float = 0.0) -> Situation:

@@ -17,7 +17,7 @@ from sparktop.model.node import ClockGap, MemoryAsk
 from sparktop.model.snapshot import BackendView, EachServer, PrefixUse, Situation
 from tests.findings import speculation
 from tests.findings.links import Trouble, moments, play
-from tests.findings.machines import machine, situation
+from tests.findings.machines import Paced, machine, situation
 from tests.findings.speculation import Draft, Phase
 from tests.findings.start_memory import HELD, SHORT, Spark
 from tests.findings.study import seeded
@@ -62,21 +62,10 @@ def test_a_link_that_was_always_slow_has_no_usual_power() -> None:
 def test_sm_clocks_at_the_limit(idle_s: int) -> None:
     """A tenth below the twin's, also where both rest for a minute and a half of every four."""
     dice, rule, held = seeded(1), MachinesCompared(), []
+    shares = {Paced(1): 1.0, Paced(2): 0.9 if not idle_s else 0.85}
     for at in range(900):
-        busy = at % 240 >= idle_s
-        views = []
-        for number, share in ((1, 1.0), (2, 0.9 if not idle_s else 0.85)):
-            view = machine(number)
-            assert view.sample is not None
-            gpus = tuple(
-                replace(
-                    one,
-                    sm_clock_mhz=round(2400 * share * dice.gauss(1, 0.03)),
-                    utilization_percent=95.0 if busy else 0.0,
-                )
-                for one in view.sample.gpus
-            )
-            views.append(replace(view, sample=replace(view.sample, gpus=gpus)))
+        load = 95.0 if at % 240 >= idle_s else 0.0
+        views = [track.at(at, 2400 * share * dice.gauss(1, 0.03), load) for track, share in shares.items()]
         found = rule.look(situation(views, float(at)))
         held.append(any(one.key.startswith("sm-clock") for one in found))
     assert any(held)

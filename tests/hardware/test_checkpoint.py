@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -20,12 +19,10 @@ def checkpoint(place: Path, *, headers: bool = False) -> Checkpoint:
 
 
 def test_headers_tell_the_bytes_and_types_of_tensors(tmp_path: Path) -> None:
-    """The headers themselves do not count; what the index does not name is not loaded."""
-    safetensors(tmp_path / "model-1.safetensors", {"a": ("BF16", 100), "b": ("F8_E4M3", 40)})
-    safetensors(tmp_path / "model-2.safetensors", {"c": ("BF16", 60)})
+    """The headers themselves do not count; a copy beside numbered files, from 0 or 1 on, is not loaded."""
+    safetensors(tmp_path / "model-00000-of-00001.safetensors", {"a": ("BF16", 100), "b": ("F8_E4M3", 40)})
+    safetensors(tmp_path / "model-00001-of-00001.safetensors", {"c": ("BF16", 60)})
     safetensors(tmp_path / "consolidated.safetensors", {"a": ("BF16", 200)})
-    index = {"weight_map": {"a": "model-1.safetensors", "c": "model-2.safetensors"}}
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     found = checkpoint(tmp_path, headers=True)
     assert (found.weights_bytes, found.files, found.problem) == (200, 2, None)
     assert found.dtypes == {"BF16": 160, "F8_E4M3": 40}
@@ -35,15 +32,12 @@ def test_headers_tell_the_bytes_and_types_of_tensors(tmp_path: Path) -> None:
 
 def test_files_that_are_missing_or_cut_short_are_named(tmp_path: Path) -> None:
     """A download that broke off is seen before the start fails on it."""
-    one = safetensors(tmp_path / "model-1.safetensors", {"a": ("BF16", 100)})
-    index = {"weight_map": {"a": "model-1.safetensors", "c": "model-2.safetensors"}}
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    one = safetensors(tmp_path / "model-00001-of-00002.safetensors", {"a": ("BF16", 100)})
     found = checkpoint(tmp_path, headers=True)
-    assert found.problem == "1 of 2 files are missing (model-2.safetensors, …)"
-    (tmp_path / "model.safetensors.index.json").unlink()
+    assert found.problem == "model-00002-of-00002.safetensors: No such file or directory"
     os.truncate(one, one.stat().st_size - 30)
     found = checkpoint(tmp_path, headers=True)
-    assert (found.weights_bytes, found.problem) == (70, "model-1.safetensors is cut short")
+    assert (found.weights_bytes, found.problem) == (70, "model-00001-of-00002.safetensors is cut short")
 
 
 @pytest.mark.parametrize(
@@ -93,15 +87,15 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", None])
-def test_a_device_or_pipe_for_an_index_or_a_revision_is_ignored(tmp_path: Path, device: str | None) -> None:
-    """A pipe would wait for a writer, /dev/zero fill all memory: the files of the folder count."""
+def test_a_device_or_pipe_for_a_revision_is_ignored(tmp_path: Path, device: str | None) -> None:
+    """A pipe would wait for a writer, /dev/zero fill all memory: the newest folder counts."""
     home = tmp_path / "models--o--m"
     folder = home / "snapshots/aaa"
     folder.mkdir(parents=True)
     (home / "refs").mkdir()
     safetensors(folder / "model-1.safetensors", {"a": ("BF16", 10)})
-    for place in (folder / "model.safetensors.index.json", home / "refs/main"):
-        os.mkfifo(place) if device is None else place.symlink_to(device)
+    place = home / "refs/main"
+    os.mkfifo(place) if device is None else place.symlink_to(device)
     assert hub_folder(tmp_path, "o/m") == folder
     found = checkpoint(folder)
     assert (found.weights_bytes, found.problem) == (10, None)
@@ -114,15 +108,6 @@ def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
     assert weights_bytes(tmp_path, "/a\0b") is None
     with pytest.raises(FileNotFoundError):
         read_checkpoint(tmp_path / "nowhere")
-
-
-@pytest.mark.parametrize("index", [b"{", b"[]", b'{"weight_map": 3}', b"[" * 100_000])
-def test_a_damaged_index_is_ignored(tmp_path: Path, index: bytes) -> None:
-    """All files of the folder count then."""
-    safetensors(tmp_path / "a.safetensors", {"a": ("BF16", 10)})
-    (tmp_path / "model.safetensors.index.json").write_bytes(index)
-    found = checkpoint(tmp_path)
-    assert found.weights_bytes == 10
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ from sparktop.model.event import Sure
 from sparktop.model.node import EngineSetup, Gid, MachineSetup
 from sparktop.model.snapshot import EngineProcess, NodeView
 from sparktop.model.text import clean
-from tests.findings.machines import ENGINE, judged, machine, situation, with_setup
+from tests.findings.machines import ENGINE, Paced, judged, machine, situation, with_setup
 from tests.machines.trees import PID, read_case
 
 EXPECTED = {
     "healthy-pair": [],
     "kho": ["kexec handover (KHO) keeps 9.1 GiB on spark-2"],
     "mtu": ["MTU of RDMA ports differs: 9000 on spark-1; 1500 on spark-2"],
-    "gid-moved": ["GID index 3 of roceP2p1s0f0 is empty; 5 is RoCE v2 on spark-2"],
+    "gid-moved": ["GID index 3 of roceP2p1s0f0 is empty; 5 is RoCE v2 over IPv4 on spark-2"],
     "x2-lanes": ["PCIe lanes x2 of x4 for rocep1s0f0 on spark-2"],
     "other-nccl": ["NCCL differs: 2.28.9 build 00112233 on spark-1; 2.29.2 build ffee0102 on spark-2"],
     "no-rdma": [],
@@ -164,17 +164,15 @@ def test_a_later_difference_counts_once_it_lasts() -> None:
 def test_a_gpu_clocked_below_its_twin_at_the_same_load_is_named() -> None:
     """After a minute at the same load; a twin that has less to do is not slower."""
 
-    def at(view: NodeView, mhz: int, percent: float) -> NodeView:
-        assert view.sample is not None
-        gpus = tuple(replace(one, sm_clock_mhz=mhz, utilization_percent=percent) for one in view.sample.gpus)
-        return replace(view, sample=replace(view.sample, gpus=gpus))
+    def found(*paces: tuple[float, float]) -> list[str]:
+        rule, lines = MachinesCompared(), list[str]()
+        tracks = [Paced(number) for number in (1, 2)]
+        for now in range(0, 66, 2):
+            views = [track.at(now, *pace) for track, pace in zip(tracks, paces, strict=True)]
+            lines = [one.line for one in rule.look(situation(views, float(now)))]
+        return lines
 
-    def found(*views: NodeView) -> list[str]:
-        rule = MachinesCompared()
-        return [[one.line for one in rule.look(situation(views, float(now)))] for now in range(66)][-1]
-
-    slow = at(machine(2), 1400, 96.0)
     line = "SM clock 1400 MHz on spark-2, 2405 on spark-1, at 96 % load"
-    assert found(at(machine(1), 2405, 96.0), slow) == [line]
-    assert found(at(machine(1), 2405, 96.0), at(machine(2), 1400, 40.0)) == []
-    assert found(at(machine(1), 2405, 96.0), at(machine(2), 2250, 96.0)) == []
+    assert found((2405, 96.0), (1400, 96.0)) == [line]
+    assert found((2405, 96.0), (1400, 40.0)) == []
+    assert found((2405, 96.0), (2250, 96.0)) == []

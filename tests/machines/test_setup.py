@@ -143,11 +143,11 @@ async def test_the_gap_of_clocks_is_known_to_half_of_the_way(tmp_path: Path) -> 
         at = next(moments)
         return make_reply(NodeIdentity(), (replace(sample, at=at),), at, wall_s=1002.2), at
 
-    first = await replies.poll(ask, 1e9, asyncio.sleep)
+    first = await replies.poll(ask, 1e9, asyncio.sleep, (False, None))
     assert first.clock is not None
     assert first.clock.ahead_s == pytest.approx(2.0)
     assert first.clock.error_s == pytest.approx(0.2)
-    assert (await replies.poll(ask, 1e9, asyncio.sleep)).clock is None
+    assert (await replies.poll(ask, 1e9, asyncio.sleep, (True, None))).clock is None
 
 
 def test_it_is_read_again_after_a_minute(tmp_path: Path) -> None:

@@ -10,13 +10,11 @@ from textwrap import wrap
 
 from sparktop.analysis.machines_compared import (
     DIFFER,
-    NIC_FIRMWARE,
-    READS,
     SETUP,
     Group,
     alike_in,
     groups_of,
-    process_of,
+    unknown_in,
 )
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit, sparkrow
@@ -890,35 +888,14 @@ def _group_sections(snapshot: Snapshot, width: int) -> Iterator[Section]:
 def _group_rows(group: Group, findings: Sequence[Finding], width: int) -> Iterator[Row]:
     for section in findings_section(findings, width):
         yield from section.rows
-    unread: dict[str, list[str]] = {}  # the machines of which a setting could not be read, by its title
-    for view in group.machines:
-        for title, is_known in _readings(view, group.engine):
-            if not is_known:
-                unread.setdefault(title, []).append(view.name)
     unknown = [
         f"{title} of {', '.join(names)}" if len(names) < len(group.machines) else title
-        for title, names in unread.items()
+        for title, names in unknown_in(group).items()
     ]
     columns = (("alike", "text", alike_in(group)), ("not known", "muted", unknown))
     for name, role, pieces in columns:
         for index, row in enumerate(flow_pieces([[(piece, role)] for piece in pieces], width - 12)):
             yield [label("" if index else f"  {name}", 12), *row]
-
-
-def _readings(view: NodeView, engine: str | None) -> Iterator[tuple[str, bool]]:
-    """Yield each setting that is compared, by title, and whether it could be read of a machine."""
-    if view.identity.setup is None:
-        return
-    for read in READS:
-        if not read.of_links and (view.identity.setup.rails or read.key != NIC_FIRMWARE):
-            yield read.title, read.value(view) is not None
-    yield "clock", view.via == "local" or (view.sample is not None and view.sample.clock is not None)
-    if engine is not None:
-        process = process_of(view, engine)
-        yield "process of the engine", process is not None
-        if process is not None:
-            yield "NCCL", process.nccl is not None
-            yield "variables of NCCL (the engine is another user's)", process.variables is not None
 
 
 def _muted_lines(text: str, width: int) -> list[Row]:
