@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from ipaddress import IPv4Network, ip_address
+from ipaddress import IPv4Network
 from statistics import fmean
 from typing import NamedTuple
 
@@ -201,7 +201,8 @@ class MachinesCompared:
             is_new = now.at - self._known_at.setdefault(group.names, now.at) < LOOK_AGAIN_S
             for machines, finding in self._findings_in(group, now.at):
                 subjects, key = {(finding.key, name) for name in machines}, (finding.subject, finding.key)
-                if subjects <= covered:  # another group of these machines has shown it
+                # Another group of these machines has shown it, or it is only noted of one where it is named.
+                if subjects <= covered or (finding.severity is None and subjects & covered):
                     continue
                 covered |= subjects
                 hold_s = _HOLDS.get(finding.key.partition("/")[0], 0.0 if is_new else SETTLED_S)
@@ -214,26 +215,21 @@ class MachinesCompared:
         self._found = tuple(findings)
         return self._found
 
-    def _findings_in(self, group: Group, at: float) -> Iterator[tuple[set[str], Finding]]:
-        """Yield (machines concerned, finding) for all that is wrong in a group, each thing once."""
-        alone = [finding for view in group.machines for finding in alone_facts(view, group)]
-        covered = {(finding.key, finding.subject) for finding in alone}
-        differences = list(differences_of(group))
-        wrong = {(finding.key, name) for machines, finding in differences for name in machines}
-        for finding in alone:
-            if finding.key != "mtu" or ("mtu", finding.subject) not in wrong:
-                yield {finding.subject}, finding
-        for machines, finding in differences:
-            if finding.key != "kho" or not any(("kho", name) in covered for name in machines):
-                yield machines, finding
+    def _findings_in(self, group: Group, at: float) -> list[tuple[set[str], Finding]]:
+        """Return (machines concerned, finding) for all that is wrong in a group, what is only noted last."""
         shown_keys = {finding.key for finding in self._found}
-        yield from clocks_apart(group, shown_keys)
-        if group.is_linked:
-            yield from subnets_apart(group)
-        if group.engine is not None:
-            yield from self._slower(group, at, shown_keys)
+        found = [
+            *(({one.subject}, one) for view in group.machines for one in alone_facts(view, group)),
+            *differences_of(group),
+            *clocks_apart(group, shown_keys),
+            *(subnets_apart(group) if group.is_linked else ()),
+            *(self._slower(group, at, shown_keys) if group.engine is not None else ()),
+        ]
+        return sorted(found, key=lambda pair: pair[1].severity is None)
 
-    def _slower(self, group: Group, at: float, named: Container[str]) -> Iterator[tuple[set[str], Finding]]:
+    def _slower(
+        self, group: Group, at: float, shown_keys: Container[str]
+    ) -> Iterator[tuple[set[str], Finding]]:
         """Yield the machines whose GPU is clocked below its twins', all under the same load."""
         paces = {view.name: pace for view in group.machines if (pace := _pace(view, at)) is not None}
         loads = [load for _, load in paces.values()]
@@ -244,7 +240,8 @@ class MachinesCompared:
                 yield from (({each.key[9:]}, each) for each in old if each.key.startswith("sm-clock/"))
             return
         self._paced_at[group.names] = at
-        best, (most, _) = max(paces.items(), key=lambda pair: pair[1][0])
+        best = max(paces, key=lambda name: paces[name][0])
+        top_mhz, _ = paces[best]
         for view in group.machines:
             clock, load = paces[view.name]
             key = f"sm-clock/{view.name}"
@@ -399,19 +396,13 @@ _MEMORY_MAX = Fact("memory-max", "memory limit", Severity.INFO)
 
 
 def _libraries(processes: Mapping[str, EngineSetup]) -> dict[str, str]:
-    """Return the NCCL of each machine, by what is known of all: build, size or version."""
-    loaded = {name: process for name, process in processes.items() if process.nccl is not None}
-    for part in ("nccl_build", "nccl_bytes", "nccl_version"):
-        values = {name: getattr(process, part) for name, process in loaded.items()}
-        if values and None not in values.values():
-            unit = {"nccl_build": "build ", "nccl_bytes": "size "}.get(part, "")
-            libraries: dict[str, str] = {}
-            for name, value in values.items():
-                version, told_apart_by = loaded[name].nccl_version, f"{unit}{value}"[:24]
-                known = version not in {None, "", told_apart_by}
-                libraries[name] = f"{version} {told_apart_by}" if known else told_apart_by
-            return libraries
-    return {}
+    """Return the NCCL of each machine: version and mark, or what of these is known of all."""
+    known = [
+        {name: process.nccl_version for name, process in processes.items() if process.nccl is not None},
+        {name: process.nccl_mark for name, process in processes.items() if process.nccl is not None},
+    ]
+    parts = [values for values in known if None not in values.values()]
+    return {name: " ".join(f"{values[name]}"[:24] for values in parts) for name in known[0] if parts}
 
 
 def _difference(group: Group, fact: Fact, values: Mapping[str, str]) -> Iterator[tuple[set[str], Finding]]:
@@ -569,34 +560,20 @@ def _wrong_gid(view: NodeView, group: Group, variables: Mapping[str, str]) -> st
     word = variables.get("NCCL_IB_GID_INDEX", "")
     if not (word.isdecimal() and word.isascii() and len(word) <= _GID_DIGITS):
         return None
-    index = int(word)
+    index = str(int(word))
     rails = (rail for other in group.machines for rail in _used_rails(other, variables))
-    named = Counter((_table_of(rail) or {}).get(index, "") for rail in rails)
+    named = Counter((rail.gids or {}).get(index, "") for rail in rails)
     usual = max((_IPV4, *named), key=lambda entry: (entry.startswith(_ROCE2), named[entry], entry == _IPV4))
     for rail in _used_rails(view, variables):
-        table = _table_of(rail)
-        if table is not None and table.get(index) != usual:
-            other = next((f"; {at} is {usual}" for at, entry in table.items() if entry == usual), "")
-            return f"GID index {index} of {rail.name} is {table.get(index, 'empty')}{other}"
+        if rail.gids is not None and rail.gids.get(index) != usual:
+            other = next((f"; {at} is {usual}" for at, entry in rail.gids.items() if entry == usual), "")
+            return f"GID index {index} of {rail.name} is {rail.gids.get(index, 'empty')}{other}"
     return None
-
-
-def _table_of(rail: Rail) -> dict[int, str] | None:
-    """Return a table of GIDs, by index: "RoCE v2 over IPv4"; None unless all of it could be read."""
-    table: dict[int, str] = {}
-    for gid in rail.gids or ():
-        if gid.kind is None:
-            return None
-        table[gid.index] = gid.kind
-        with suppress(ValueError):  # an agent's text may be anything
-            if gid.kind == _ROCE2:
-                table[gid.index] += f" over IPv{ip_address(gid.address).version}"
-    return None if rail.gids is None else table
 
 
 def _ipv4_indexes(view: NodeView) -> str | None:
     """Return the first index of RoCE v2 over IPv4 in each table of GIDs of a machine, in words."""
-    tables = (_table_of(rail) or {} for rail, _ in live_rails(view) if rail.link_layer == _ETHERNET)
+    tables = (rail.gids or {} for rail, _ in live_rails(view) if rail.link_layer == _ETHERNET)
     return known_texts(
         next((index for index, entry in table.items() if entry == _IPV4), None) for table in tables
     )
@@ -669,7 +646,7 @@ def clocks_apart(group: Group, shown_keys: Container[str] = ()) -> Iterator[tupl
     for view in group.machines:
         gap = gaps.get(view.name, gaps[usual])
         apart, key = gap.ahead_s - gaps[usual].ahead_s, f"clocks/{view.name}"
-        limit_s = _CLOCKS_TOGETHER_S if key in named else CLOCKS_APART_S
+        limit_s = _CLOCKS_TOGETHER_S if key in shown_keys else CLOCKS_APART_S
         if view.name != usual and abs(apart) - gap.error_s - gaps[usual].error_s > limit_s:
             way = "ahead of" if apart > 0 else "behind"
             line = f"clock of {view.name} is {abs(apart):.1f} s {way} that of {usual}"

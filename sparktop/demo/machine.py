@@ -163,7 +163,7 @@ def setup_of(
         "rocep1s0f0", "enp1s0f0np0", "Ethernet", "28.45.4028", mtu, 2, 4, 4, 32.0, ("192.168.100.0/24",)
     )
     library = "/opt/venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"
-    engine = EngineSetup(ENGINE_PID, library, nccl, None, build, {"NCCL_IB_HCA": "rocep1s0f0"}, memlock)
+    engine = EngineSetup(ENGINE_PID, library, nccl, f"build {build}", {"NCCL_IB_HCA": "rocep1s0f0"}, memlock)
     return MachineSetup("5.36", "9A.0B.18.00.2D", "", 0, (rail,), (engine,))
 
 

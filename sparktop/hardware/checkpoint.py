@@ -57,6 +57,15 @@ class Checkpoint(NamedTuple):
     """What shows that a file is cut short or missing, in one line; None where all seem whole."""
 
 
+class FoundWeights(NamedTuple):
+    """What is known of the weights of a server; None while it is not."""
+
+    size_bytes: int | None = None
+    step: ModelWeights | None = None
+    """What a step reads of them."""
+    revision: str | None = None
+
+
 class CheckpointReader:
     """Finds the size of each server's weights once, in the background.
 
@@ -66,26 +75,20 @@ class CheckpointReader:
     def __init__(self, root: Path = Path("/")) -> None:
         """Read through /proc/PID/root below `root`."""
         self._proc = root / "proc"
-        self._sizes: dict[tuple[int, int], int | None] = {}
-        self._read: dict[tuple[int, int], tuple[ModelWeights | None, str | None]] = {}
+        self._found: dict[tuple[int, int], FoundWeights] = {}
 
-    def read(self, pid: int, start: int) -> tuple[ModelWeights | None, str | None]:
-        """Return (what a step reads, revision) of the model of a server that `find` was asked for."""
-        return self._read.get((pid, start), (None, None))
-
-    def find(self, pid: int, start: int, model: str | None, flags: tuple[str, ...] = ()) -> int | None:
-        """Return the bytes of the weights of `model`, a path or a name; None while that is not known.
+    def find(self, pid: int, start: int, model: str | None, flags: tuple[str, ...] = ()) -> FoundWeights:
+        """Return what is known of the weights of `model`, a path or a name.
 
         `start` is the start of the server's process in clock ticks, `flags` its options.
         """
         if model is None:
-            return None
+            return FoundWeights()
         key = (pid, start)
-        if key not in self._sizes:
-            if len(self._sizes) >= _MOST_FILES:
-                self._sizes.clear()
-                self._read.clear()
-            self._sizes[key] = None
+        if key not in self._found:
+            if len(self._found) >= _MOST_FILES:
+                self._found.clear()
+            self._found[key] = FoundWeights()
             folder = self._proc / str(pid) / "root"
             if os.access(folder, os.X_OK):
                 threading.Thread(
@@ -94,18 +97,17 @@ class CheckpointReader:
                     name="sparktop-weights",
                     daemon=True,
                 ).start()
-        return self._sizes[key]
+        return self._found[key]
 
     def _measure(self, key: tuple[int, int], root: Path, model: str, flags: tuple[str, ...]) -> None:
-        self._sizes[key] = weights_bytes(root, model)
+        found = self._found[key] = FoundWeights(weights_bytes(root, model))
         with contextlib.suppress(
             OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError
         ):
-            folder = _model_path(root, model)
-            if folder is not None and folder.is_dir():
+            if (folder := _model_path(root, model)) is not None and folder.is_dir():
                 revision = clean(folder.name, 64) or None if folder.parent.name == "snapshots" else None
-                self._read[key] = None, revision  # known even where the weights cannot be read
-                self._read[key] = read_step_weights(folder, flags), revision
+                found = self._found[key] = found._replace(revision=revision)
+                self._found[key] = found._replace(step=read_step_weights(folder, flags))
 
 
 def _model_path(root: Path, model: str) -> Path | None:

@@ -966,7 +966,7 @@ class WorkloadReader:
         sockets = None
         if title.role == "server" and title.port is not None:
             sockets = read_sockets(self._proc, pid, title.port, contained=container is not None)
-        weights, revision = self._checkpoints.read(pid, process.start)
+        weights = self._checkpoints.find(pid, process.start, title.path, title.flags)
         return Workload(
             pid,
             title.engine or None,
@@ -981,13 +981,13 @@ class WorkloadReader:
             process.rss_pages * self._page_bytes,
             _cpu_percent(process.ticks, before, elapsed_s, self._ticks_per_s),
             self._read_bytes(pid),
-            self._checkpoints.find(pid, process.start, title.path, title.flags),
+            weights.size_bytes,
             self._containers.oom_kills(pid, process.start) if title.engine else None,
             sockets,
             self._is_adopted(process, by_pid) if title.role in _PARTS else None,
-            weights,
+            weights.step,
             title.flags if title.role == "server" else None,
-            revision,
+            weights.revision,
             title.asks,
             title.command,
         )

@@ -23,7 +23,7 @@ from sparktop.hardware.kernel_file import (
 from sparktop.hardware.network import find_ports, place_of_port
 from sparktop.hardware.processes import parse_stat, read_of_cgroup
 from sparktop.hardware.ras import library_path, seen_from_here, version_by_names, version_in_name
-from sparktop.model.node import UNLIMITED, EngineSetup, Gid, MachineSetup, Rail
+from sparktop.model.node import UNLIMITED, EngineSetup, MachineSetup, Rail
 from sparktop.model.text import clean
 
 _READ_AGAIN_S = 60.0
@@ -46,6 +46,7 @@ _ALL_USERS = [b"0", b"0", b"4294967295"]
 _LONGEST_VALUE, _LONGEST_WORD = 200, 64
 """Most characters of a path or of a variable's value, and of a file's only word."""
 _LAYERS = re.compile(rb" - overlay \S+ (?:\S*,)?lowerdir=([^,\s]+)")
+_ROCE2 = "RoCE v2"
 _PODMAN = b"/storage/overlay/"
 """Part of the paths of Podman's layers."""
 _NAMES = """
@@ -135,7 +136,7 @@ class SetupReader:
 def read_engine(process: Path, root: Path = Path("/")) -> EngineSetup:
     """Read library, variables and limits of the process with the folder `process` in /proc."""
     path, is_replaced = library_path(read_bytes(f"{process}/maps") or b"") or (None, False)
-    version = size = build = None
+    version = mark = None
     if path is not None:
         file = seen_from_here(process, path)
         numbers = version_in_name(path) if is_replaced else version_by_names(file)
@@ -143,15 +144,13 @@ def read_engine(process: Path, root: Path = Path("/")) -> EngineSetup:
         if not is_replaced:
             # A pipe or device that stands at the path is not opened for reading.
             with suppress(OSError), open_regular(file) as opened:
-                size = os.fstat(opened.fileno()).st_size
-                build = _build_id(opened.fileno(), size)
+                mark = _mark_of(opened.fileno())
     memory_max = read_of_cgroup(root, int(process.name), "memory.max")
     return EngineSetup(
         int(process.name),
         None if path is None else clean(path, _LONGEST_VALUE),
         version,
-        size,
-        build,
+        mark,
         read_variables(f"{process}/environ"),
         UNLIMITED
         if _may_lock_all(read_small(f"{process}/status") or b"", read_small(f"{process}/uid_map") or b"")
@@ -220,24 +219,26 @@ def _subnets(routes: bytes) -> dict[str, list[str]]:
     return subnets
 
 
-def _gids(port: str) -> tuple[Gid, ...] | None:
-    """Return the entries in use of a port's GID table; None where it cannot be read."""
+def _gids(port: str) -> dict[str, str] | None:
+    """Return what each entry in use of a port's GID table is; None unless all of it can be read."""
     numbers = sorted(int(name) for name in entries(Path(port) / "gids") if name.isdecimal())[:_MOST_GIDS]
-    gids: list[Gid] = []
-    readable = False
+    table: dict[str, str] = {}
+    is_readable = False
     for index in numbers:
         text = read_small(f"{port}/gids/{index}")
-        if text is None:
-            continue
-        readable = True
+        is_readable |= text is not None
         try:
-            address = IPv6Address(text.decode("ascii").strip())
+            address = IPv6Address((text or b"").decode("ascii").strip())
         except ValueError:
             continue
         if int(address) and not (address.is_link_local and not int(address) & 0xFFFF_FFFF_FFFF_FFFF):
-            text_form = str(address.ipv4_mapped or address)
-            gids.append(Gid(index, text_form, _word(f"{port}/gid_attrs/types/{index}")))
-    return tuple(gids) if readable else None
+            kind = _word(f"{port}/gid_attrs/types/{index}")
+            if kind is None:
+                return None
+            table[str(index)] = (
+                f"{kind} over IPv{4 if address.ipv4_mapped else 6}" if kind == _ROCE2 else kind
+            )
+    return table if is_readable else None
 
 
 def _behind(begin: bytes, content: bytes) -> bytes:
@@ -279,11 +280,11 @@ _BUILD_NOTE = re.compile(rb"\x04\0\0\0(.)\0\0\0\x03\0\0\0GNU\0", re.DOTALL)
 name."""
 
 
-def _build_id(handle: int, size: int) -> str | None:
-    """Return the build ID in the notes of an ELF file, in hexadecimal digits; None if it has none there."""
+def _mark_of(handle: int) -> str:
+    """Return the build ID in the notes of an ELF file in hexadecimal digits, else the file's size."""
+    size = os.fstat(handle).st_size
     content = os.pread(handle, _SEARCHED_BYTES, 0)
-    if not content.startswith(b"\x7fELF\x02\x01"):
-        return None
     content += os.pread(handle, _SEARCHED_BYTES, max(0, size - _SEARCHED_BYTES))
-    note = _BUILD_NOTE.search(content)
-    return None if note is None else content[note.end() : note.end() + note[1][0]].hex() or None
+    note = _BUILD_NOTE.search(content) if content.startswith(b"\x7fELF\x02\x01") else None
+    build = "" if note is None else content[note.end() : note.end() + note[1][0]].hex()
+    return f"build {build}" if build else f"size {size}"

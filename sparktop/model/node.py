@@ -547,16 +547,6 @@ UNLIMITED = 1 << 59
 """Bytes of a limit that is not set."""
 
 
-class Gid(Struct, frozen=True):
-    """An entry in use of an RDMA port's GID table."""
-
-    index: int
-    address: str
-    """IPv4 or IPv6 address."""
-    kind: str | None = None
-    """As the kernel writes it: "RoCE v2", "IB/RoCE v1"."""
-
-
 class Rail(Struct, frozen=True):
     """An RDMA port and its network interface; whether it is up, and its rate, has `NetworkReading`."""
 
@@ -578,8 +568,8 @@ class Rail(Struct, frozen=True):
     """Speed of each lane."""
     subnets: tuple[str, ...] = ()
     """IPv4 networks of the interface, such as "10.0.0.0/24"."""
-    gids: tuple[Gid, ...] | None = None
-    """None where the table cannot be read."""
+    gids: Mapping[str, str] | None = None
+    """By index what each entry of its GID table is: "RoCE v2 over IPv4"; None where some cannot be read."""
 
 
 class EngineSetup(Struct, frozen=True):
@@ -590,9 +580,8 @@ class EngineSetup(Struct, frozen=True):
     """Path of the NCCL library that it has mapped."""
     nccl_version: str | None = None
     """From the name of the library or of its package."""
-    nccl_bytes: int | None = None
-    nccl_build: str | None = None
-    """Build ID of the library, in hexadecimal digits."""
+    nccl_mark: str | None = None
+    """What tells the library from others of its version: "build 5e1f7a90" by its build ID, else its size."""
     variables: Mapping[str, str] | None = None
     """The `NCCL_*` variables of its environment that a list names; never another one."""
     memlock_bytes: int | None = None

@@ -197,7 +197,7 @@ class YardstickBases:
             "BIOS": known_texts(setup.bios for setup in setups),
             "GPU firmware": known_texts(setup.gpu_firmware for setup in setups),
             "image": known_texts(process.image for process in processes),
-            "NCCL": known_texts(process.nccl_version or process.nccl_build for process in processes),
+            "NCCL": known_texts(process.nccl_version or process.nccl_mark for process in processes),
         }
         return {name: value for name, value in facts.items() if value}
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.machines_compared import DIFFER, SETUP, MachinesCompared
 from sparktop.model.event import Finding
-from sparktop.model.node import ClockGap, EngineSetup, Gid, NodeIdentity, NodeSample, Rail
+from sparktop.model.node import ClockGap, EngineSetup, NodeIdentity, NodeSample, Rail
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendView, EngineProcess, NodeHistory, NodeView, Situation
 from tests.findings.study import UNKNOWN, Family
@@ -134,7 +134,7 @@ def _gid_moved(view: NodeView, random: Random) -> NodeView:
     return _rails(
         view,
         lambda rail: replace(
-            rail, gids=tuple(replace(one, index=index) if one.index == 3 else one for one in rail.gids or ())
+            rail, gids={str(index) if at == "3" else at: entry for at, entry in (rail.gids or {}).items()}
         ),
     )
 
@@ -144,7 +144,7 @@ def _all_mtu(view: NodeView, mtu: int) -> NodeView:
 
 
 def _gid_kind(view: NodeView, random: Random) -> NodeView:
-    return _one_rail(view, random, gids=(Gid(3, "10.0.1.9", "IB/RoCE v1"), Gid(5, "10.0.1.9", "RoCE v2")))
+    return _one_rail(view, random, gids={"3": "IB/RoCE v1", "5": "RoCE v2 over IPv4"})
 
 
 def _clock(view: NodeView, random: Random) -> NodeView:
@@ -181,7 +181,7 @@ CHANGES: dict[str, tuple[str, Change]] = {
     "nccl": (
         DIFFER,
         lambda view, random: _engines(
-            view, lambda one: replace(one, nccl_build=f"{random.getrandbits(64):016x}")
+            view, lambda one: replace(one, nccl_mark=f"build {random.getrandbits(64):016x}")
         ),
     ),
     "NCCL_PROTO": (
@@ -354,7 +354,7 @@ def _passing(random: Random) -> list[Finding]:
     """Play a restart with another NCCL: for less than a minute the machines are read at different times."""
     machines = alike(random)
     build = f"{random.getrandbits(64):016x}"
-    after = [_engines(view, lambda one: replace(one, nccl_build=build)) for view in machines]
+    after = [_engines(view, lambda one: replace(one, nccl_mark=f"build {build}")) for view in machines]
     rule = MachinesCompared()
     found: list[Finding] = []
     begin, late_s = random.randint(20, 60), random.randint(5, 60)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sparktop.analysis.machines_compared import MachinesCompared
 from sparktop.analysis.slow_link import LinkSample, judge_link
 from sparktop.model.event import Sure
-from sparktop.model.node import EngineSetup, Gid, MachineSetup
+from sparktop.model.node import EngineSetup, MachineSetup
 from sparktop.model.snapshot import EngineProcess, NodeView
 from sparktop.model.text import clean
 from tests.findings.machines import ENGINE, Paced, judged, machine, situation, with_setup
@@ -66,12 +66,12 @@ def test_whatever_an_agent_sends_is_judged(text: str, number: int) -> None:
             lanes=number,
             lanes_max=number,
             subnets=(text, "10.0.1.0/24"),
-            gids=(Gid(number, text, text), Gid(3, text, "RoCE v2")),
+            gids={str(number): text, "3": "RoCE v2 over IPv4"},
         )
         for rail in view.identity.setup.rails or ()
     )
     variables = {"NCCL_IB_GID_INDEX": text, "NCCL_IB_HCA": text, "NCCL_ALGO": text}
-    engine = EngineSetup(PID, text, text, number, text, variables, number, number)
+    engine = EngineSetup(PID, text, text, text, variables, number, number)
     setup = MachineSetup(text, text, text, number, rails, (engine,))
     odd = replace(machine(2), identity=replace(machine(2).identity, setup=setup, os=text, driver=text))
     for one in judged([view, odd]):
