@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.event import Event, Phase, Severity
+from sparktop.model.figures import Figure
 from sparktop.model.judgement import whole_percent_change
 from sparktop.model.snapshot import QUIET_SPEEDS, BackendState
 from sparktop.model.text import names_in_words
@@ -191,32 +192,22 @@ def compare_minutes(moment: Moment, at: datetime) -> tuple[tuple[Moved, ...], st
         (max(moment.start, at - apart), at - timedelta(microseconds=1)),
         (at, min(moment.end, at + apart)),
     )
-    known_s = [max(0.0, (end - start).total_seconds()) for start, end in sides]
     moved: list[Moved] = []
-    times: list[list[float]] = [[], []]
+    known_s = [0.0, 0.0]
     for of, name in dict.fromkeys((kind, name) for kind, name, _ in moment.series if kind in {BACKEND, NODE}):
-        counts = [0, 0]
+        is_known = [False, False]
         for figure in (figure for figure in FIGURES if figure.of == of):
-            both = [moment.values_between(figure, name, *side) for side in sides]
-            for number, points in enumerate(both):
-                times[number] += [stamp for stamp, _ in points]
-                counts[number] += sum(value is not None for _, value in points)
-            before, after = ([value for _, value in points if value is not None] for points in both)
-            if (share := _share(before, after)) is not None:
-                means = fmean(before), fmean(after)
-                floor = _NOTABLE.get(figure.unit, 0.0)
-                least, most = sorted(max(abs(mean), floor) for mean in means)
-                factor = most / least if least else inf
-                texts = [figure_text(figure, mean) for mean in means]
-                sentence = _SENTENCES.get(figure.name, "")
-                moved.append(Moved(figure.title, name, texts[0], texts[1], share, factor, sentence))
-        words = ["known" if count else "unknown" for count in counts]
+            values: list[list[float]] = [[], []]
+            for number, side in enumerate(sides):
+                points = moment.values_between(figure, name, *side)
+                values[number] = [value for _, value in points if value is not None]
+                is_known[number] |= bool(values[number])
+                apart_s = [abs(at.timestamp() - stamp) for stamp, _ in points]
+                known_s[number] = max([known_s[number], *apart_s])
+            moved += _moved(figure, name, *values)
+        words = ["known" if known else "unknown" for known in is_known]
         if words[0] != words[1]:
-            moved.append(Moved("All figures", name, words[0], words[1], inf if counts[1] else -inf))
-    known_s = [
-        min(seconds, max(abs(at.timestamp() - stamp) for stamp in stamps) if stamps else 0.0)
-        for seconds, stamps in zip(known_s, times, strict=True)
-    ]
+            moved.append(Moved("All figures", name, words[0], words[1], inf if is_known[1] else -inf))
     if min(known_s) < LEAST_SIDE_S:
         known_before, known_after = (f"{seconds:.0f} s" for seconds in known_s)
         return (), (
@@ -227,15 +218,19 @@ def compare_minutes(moment: Moment, at: datetime) -> tuple[tuple[Moved, ...], st
     return tuple(moved[:_MOST_MOVED]), "" if moved else "No figure moved by more than its scatter."
 
 
-def _share(before: Sequence[float], after: Sequence[float]) -> float | None:
-    """Return by which share of the larger mean two samples differ; None if that may be scatter."""
+def _moved(figure: Figure, name: str, before: Sequence[float], after: Sequence[float]) -> list[Moved]:
+    """Return the change of a figure in a list; [] if it may be scatter."""
     if min(len(before), len(after)) < FOLDED_FROM:
-        return None
+        return []
     first, second = fmean(before), fmean(after)
-    largest = max(abs(first), abs(second))
+    largest, difference = max(abs(first), abs(second)), second - first
     error = sqrt(stdev(before) ** 2 / len(before) + stdev(after) ** 2 / len(after))
-    difference = second - first
-    return difference / largest if abs(difference) > max(_LEAST_SHARE * largest, _ERRORS * error) else None
+    if abs(difference) <= max(_LEAST_SHARE * largest, _ERRORS * error):
+        return []
+    least, most = sorted(max(abs(mean), _NOTABLE.get(figure.unit, 0.0)) for mean in (first, second))
+    texts = figure_text(figure, first), figure_text(figure, second)
+    factor, sentence = most / least if least else inf, _SENTENCES.get(figure.name, "")
+    return [Moved(figure.title, name, *texts, difference / largest, factor, sentence)]
 
 
 def _lines_of_span(moment: Moment) -> list[Line]:
