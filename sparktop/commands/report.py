@@ -50,7 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--at",
         metavar="TIME",
         help="of a recording: one page on what happened then: all changes from 5 min before to 5 min after "
-        "(or in --from to --to), and the figures of the minute before against the minute after",
+        "(or in --from to --to), sweeps and starts of servers that were under way, and the figures of the "
+        "minute before against the minute after",
     )
     parser.add_argument(
         "--target", metavar="NAME", help="this target of each sweep alone: llama-benchy holds one"
