@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from sparktop.analysis.balance.load_grid import interpolate
 from sparktop.analysis.speed_state import SLOW_CLOCK, SLOW_STEPS, THROTTLED
 from sparktop.model.event import Finding, Severity
 from sparktop.model.explained import FINDINGS
@@ -122,14 +123,8 @@ def nearest_loads(loads: Sequence[SteadyLoad], running: float, batch: float) -> 
 
 def published_at(rates: PublishedRates, running: float) -> float | None:
     """Return the published rate at this many requests, between two levels in a straight line; None beyond."""
-    tps = dict(rates.levels)
-    levels = sorted(tps)
-    below = max((level for level in levels if level <= running), default=None)
-    above = min((level for level in levels if level >= running), default=None)
-    if below is None or above is None:
-        return None
-    part = 0.0 if above == below else (running - below) / (above - below)
-    return tps[below] + part * (tps[above] - tps[below])
+    counts, tps = zip(*sorted(rates.levels), strict=True) if rates.levels else ((math.inf,), (0.0,))
+    return interpolate(counts, tps, running) if counts[0] <= running <= counts[-1] else None
 
 
 def step_limit_tps(
