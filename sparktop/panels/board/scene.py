@@ -43,6 +43,7 @@ from sparktop.panels.machine.panel import (
     short_node,
 )
 from sparktop.panels.machine.processes import process_panel
+from sparktop.panels.parts.figures import finding_note
 from sparktop.panels.parts.graph import TimeWindow, newest_axis, with_time_axis
 from sparktop.panels.parts.text import (
     Row,
@@ -235,6 +236,11 @@ def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selec
         node_entry(view, shape, width, rows_each, window, selected=view.name == selected) for view in views
     ]
     rows = [row for entry in drawn for row in entry]
+    findings = (
+        each if view.name in each.line else replace(each, line=f"{view.name}: {each.line}")
+        for view in views
+        for each in view.findings
+    )
     return _list_in_frame(
         place,
         len(views),
@@ -243,6 +249,7 @@ def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selec
         node_heading(shape, width) if heading else None,
         kind="node",
         title=title,
+        footnote=finding_note(tuple(findings)),
     )
 
 

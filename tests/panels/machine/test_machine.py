@@ -16,6 +16,7 @@ from sparktop.analysis.summary import verdict
 from sparktop.colors.palette import palettes
 from sparktop.demo.machine import Machine, node_sample
 from sparktop.graphics import numbers
+from sparktop.model.event import Finding, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import (
     CACHE_PART,
@@ -393,6 +394,18 @@ def test_names_that_are_cut_stay_distinct(
     assert len(set(names)) == count
     assert all(name(at).endswith(shown.lstrip("…")) for at, shown in enumerate(names))
     assert all(" %" in entry for entry in entries[:count])
+
+
+def test_the_edge_of_a_list_names_the_gravest_finding_and_its_machine() -> None:
+    """As a machine's panel does, with the key that shows more."""
+    shown = named(2, in_cluster)
+    setting = Finding("machine-setup", in_cluster(1), "memlock is 64 KiB", severity=Severity.WARNING)
+    note = Finding("start-fits", in_cluster(0), "start needs 9 GiB")
+    nodes = tuple(
+        replace(view, findings=(found,)) for view, found in zip(shown.nodes, (note, setting), strict=True)
+    )
+    rows = node_list(Place("nodes", 0, 0, 0, 80, 5, 1), nodes, TimeWindow(shown.at, 60.0), None)[0]
+    assert f" ▲ {in_cluster(1)}: memlock is 64 KiB enter " in row_text(rows[-1])
 
 
 FAILURES = (
