@@ -68,7 +68,7 @@ def test_no_figure_of_a_backend_is_left_out(parallel: Snapshot, size: tuple[int,
     assert len(re.findall(r"(?m)^.*\b[01] +\d+ +\d+ .*%.*%", text)) == 2
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [*SIZES, (300, 80)])
 def test_no_reading_of_a_node_is_left_out(playing: Snapshot, size: tuple[int, int]) -> None:
     """However small the board, every core, interface, sensor and process is there."""
     text = text_of(rows_of(playing, "node", "spark-a", size))
@@ -78,6 +78,7 @@ def test_no_reading_of_a_node_is_left_out(playing: Snapshot, size: tuple[int, in
     sample = playing.nodes[0].sample
     assert sample is not None
     assert all(link.name in text for link in sample.network)
+    assert " in …" not in text, "tables below the graphs are as wide as their columns"
     assert all(sensor.name[:8] in text for sensor in sample.sensors)
     assert all(re.search(rf"[│ ]{core:>2} [▏▎▍▌▋▊▉█·]", text) for core in range(20))
 

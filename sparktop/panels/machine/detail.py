@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from textwrap import wrap
 
 from sparktop.analysis.machines_compared import (
@@ -92,7 +93,6 @@ from sparktop.panels.parts.figures import (
 from sparktop.panels.parts.graph import (
     Graph,
     TimeAxis,
-    aside_width,
     column_width,
     detail_rows,
     percent_graph,
@@ -722,7 +722,7 @@ def node_detail(
         width,
         height,
         axis,
-        aside=node_aside(view, aside_width(width, 2)),
+        aside=partial(node_aside, view),
         foot=foot,
     )
     processes_at = 1 + len(rows) - len(foot)

@@ -514,31 +514,18 @@ def column_width(width: int) -> int:
     return NARROW_COLUMN if inner - NARROW_COLUMN - 2 >= GRAPH_WIDTH else inner
 
 
-def aside_width(width: int, sections: int = 1) -> int:
-    """Return the width in cells of each of the `sections` that stand below the graphs of a full-screen view.
-
-    `width` is the width of the view's frame, `sections` the number of these sections.
-    """
-    beside = width - 3 - WIDE_COLUMN - 2
-    if width < _WIDE_FROM or beside < NARROW_COLUMN:
-        return column_width(width)
-    columns = _aside_columns(beside, sections)
-    return (beside - 2 * (columns - 1)) // columns
+Aside = Callable[[int], Sequence[Section]]
+"""Returns the sections that stand below the graphs, each for a width in cells."""
 
 
-def _aside_columns(beside: int, sections: int) -> int:
-    return max(1, min(sections, (beside + 2) // (ASIDE_WIDTH + 2)))
-
-
-def _aside_rows(sections: Sequence[Section], beside: int) -> list[Row]:
-    """Return rows with the sections that stand below the graphs, side by side where there is room.
+def _aside_rows(aside: Aside, beside: int) -> list[Row]:
+    """Return rows with the sections of `aside`, side by side where there is room.
 
     `beside` is the width of the rows in cells.
     """
-    if not sections:
-        return []
-    columns = _aside_columns(beside, len(sections))
+    columns = max(1, min(len(aside(beside)), (beside + 2) // (ASIDE_WIDTH + 2)))
     column_width = (beside - 2 * (columns - 1)) // columns
+    sections = aside(column_width)
     stacks = [stack(sections[start::columns], column_width, 0) for start in range(columns)]
     return [fit_row(row, beside) for row in side_by_side(stacks, [column_width] * columns)]
 
@@ -551,7 +538,7 @@ def detail_rows(
     height: int,
     axis: TimeAxis,
     *,
-    aside: Sequence[Section] = (),
+    aside: Aside = lambda _: (),
     foot: Sequence[Row] = (),
 ) -> list[Row]:
     """Return the rows inside the frame of a full-screen view, which is `width` x `height` cells in size.
@@ -566,12 +553,12 @@ def detail_rows(
         bands = -(-min(4, len(graphs)) // grid_columns(inner))
         drawn = grid_rows(graphs, inner, bands * GRAPH_HEIGHT + 1, axis)
         first, rest = sections[:_ABOVE_GRAPHS], sections[_ABOVE_GRAPHS:]
-        body = [*stack(first, inner, 0), *drawn, *stack([*rest, *aside], inner, 0)]
+        body = [*stack(first, inner, 0), *drawn, *stack([*rest, *aside(inner)], inner, 0)]
     else:
         beside = inner - column - 2
         below = beside >= NARROW_COLUMN and column == WIDE_COLUMN
         under = _aside_rows(aside, beside) if below else []
-        left = stack([*sections, *(() if below else aside)], column, room)
+        left = stack([*sections, *(() if below else aside(column))], column, room)
         body_height = max(room, len(left), len(under) + _LEAST_GRAPHS)
         right = [*grid_rows(graphs, beside, body_height - len(under), axis), *under]
         body = side_by_side([left, right], [column, beside])

@@ -60,7 +60,6 @@ from sparktop.panels.parts.graph import (
     WIDE_COLUMN,
     Graph,
     TimeAxis,
-    aside_width,
     column_width,
     detail_rows,
     percent_graph,
@@ -559,14 +558,11 @@ def backend_detail(
     # The ranks come first where the engine stands still, and nothing fits beside the values.
     is_first = view.progress is not None and column != WIDE_COLUMN
     ranks = ranks_section(view, nodes, column)
-    aside: list[Section] = []
-    for _ in range(2):  # the first time to count them: each is as wide as their number allows
-        aside_cells = aside_width(width, max(1, len(aside)))
-        aside = [
-            *(() if is_first else ranks_section(view, nodes, aside_cells)),
-            *nodes_section(view, nodes, aside_cells),
-            *lanes_section(view, aside_cells),
-        ]
+
+    def aside(cells: int) -> list[Section]:
+        own_ranks = () if is_first else ranks_section(view, nodes, cells)
+        return [*own_ranks, *nodes_section(view, nodes, cells), *lanes_section(view, cells)]
+
     sections = [*(ranks if is_first else ()), *backend_sections(view, nodes, column)]
     graphs = _graphs(view)
     lead = [*_state_rows(view, width - 4), *loading_rows(view, width - 3), *ranks_lead(view, width - 3)]
