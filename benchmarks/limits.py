@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import tables
 
 from sparktop.analysis.balance.spread import fewest_requests
-from sparktop.demo.machine import Machine
+from sparktop.demo.machine import SimulatedMachine
 from sparktop.model.balance import BalanceWord
 from sparktop.model.snapshot import LimitKind
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, LONG_CONTEXT, SOLO
@@ -160,7 +160,7 @@ def _network(family: Family) -> Setting:
         link_bytes_per_row=round(max(bytes_per_row, needed)),
         link_bytes_per_s=gbit * 1.25e8,
     )
-    machine = Machine(link_bits_per_s=gbit * 1e9)
+    machine = SimulatedMachine(link_bits_per_s=gbit * 1e9)
     return Setting(profile, Users(users, family.lengths(dice.uniform(30, 200), output)), machine=machine)
 
 

@@ -31,7 +31,7 @@ import tables
 
 from sparktop.cli import main as sparktop
 from sparktop.demo.command import DemoCluster, as_toml, make_watch
-from sparktop.demo.scenario import Plan
+from sparktop.demo.scenario import DemoPlan
 from sparktop.errors import SparktopError
 from sparktop.recording import recorder as recording_file
 from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, RecordError, encode
@@ -81,7 +81,7 @@ def kills(folder: Path, runs: int) -> Iterator[Row]:
     path, config, size = folder / "killed.rec.zst", folder / "sparktop.toml", 0
     words = ["record", "--config", str(config), "--append", "-o", str(path)]
     env = {**os.environ, "XDG_STATE_HOME": str(folder), "PYTHONPATH": str(ROOT)}
-    with DemoCluster(Plan(backends=2, seed=0)) as running:
+    with DemoCluster(DemoPlan(backends=2, seed=0)) as running:
         config.write_text(as_toml(make_watch(running, interval_s=INTERVAL_S)))
         for _ in range(max(1, runs // 10)):
             child = subprocess.Popen([sys.executable, "-m", "sparktop", *words], env=env)

@@ -33,7 +33,7 @@ from msgspec.structs import replace
 
 from sparktop.demo.engine_page import EngineHistograms, engine_page
 from sparktop.demo.faults import FAULTS, Fault, FaultRun
-from sparktop.demo.machine import SLOW_MHZ, Machine, MachineHeat, MachineReader
+from sparktop.demo.machine import SLOW_MHZ, MachineHeat, MachineReader, SimulatedMachine
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineSample
 from sparktop.model.event import Progress
@@ -373,7 +373,7 @@ class Run:
 
     def _reader(self, heat: MachineHeat, rank: int, of: int) -> MachineReader:
         reader = MachineReader(
-            heat, Machine(rank=rank if of > 1 else None), name=f"m{rank}", clock=lambda: self._at
+            heat, SimulatedMachine(rank=rank if of > 1 else None), name=f"m{rank}", clock=lambda: self._at
         )
         reader.attach(self._engine)
         reader.show_processes = True

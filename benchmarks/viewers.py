@@ -21,7 +21,7 @@ import psutil
 import tables
 
 from sparktop.demo.command import DemoCluster, as_toml, make_watch
-from sparktop.demo.scenario import Plan
+from sparktop.demo.scenario import DemoPlan
 
 GOAL_PERCENT = 10.0
 """Percent of a CPU core below which all viewers together must stay."""
@@ -86,7 +86,7 @@ def main() -> int:
         f"{options.runs} viewers, 3 widths": [("/", WIDTHS[at % len(WIDTHS)]) for at in range(options.runs)],
         f"{options.runs} viewers, 4 pages × 3 widths": [several[at % 12] for at in range(options.runs)],
     }
-    with tempfile.TemporaryDirectory() as home, DemoCluster(Plan(backends=2, seed=0)) as cluster:
+    with tempfile.TemporaryDirectory() as home, DemoCluster(DemoPlan(backends=2, seed=0)) as cluster:
         env = {**os.environ, "HOME": home, "XDG_DATA_HOME": home, "XDG_STATE_HOME": home}
         config = Path(home) / "sparktop.toml"
         config.write_text(as_toml(make_watch(cluster)))

@@ -41,7 +41,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import tables
 
 from sparktop.demo.command import DemoCluster, as_toml, make_watch
-from sparktop.demo.scenario import Plan
+from sparktop.demo.scenario import DemoPlan
 from stage.pseudo_terminal import EndedError, PtyProgram, Window
 
 WARM_UP_S = 10.0
@@ -229,7 +229,7 @@ def main() -> int:
         load = f"Load average of a minute at the end: {os.getloadavg()[0]:.1f}."
         tables.publish("watching.py --servers", [*tables.table(heads, rows), "", load], write=options.write)
         return 0
-    with tempfile.TemporaryDirectory() as name, DemoCluster(Plan(backends=2, seed=0)) as cluster:
+    with tempfile.TemporaryDirectory() as name, DemoCluster(DemoPlan(backends=2, seed=0)) as cluster:
         folder = Path(name)
         config = folder / "sparktop.toml"
         watch = replace(make_watch(cluster), sweeps=(), sweep_routers=())

@@ -217,7 +217,7 @@ _PLAIN_NUMBER = re.compile(rb"[-+]?[0-9]{1,17}(?:\.[0-9]{1,20})?")
 class _Series(Struct):
     """One time series: its lines are collected in `metric`; `start` (name and labels) begins each line."""
 
-    metric: Metric
+    metric: MetricSamples
     start: bytes
     last_ms: int | None = None
 
@@ -235,7 +235,7 @@ class Collector:
         self._buffer = buffer
         self._wanted = frozenset(families)
         self._every_s = every_s
-        self._families: dict[str, tuple[str, dict[str, Metric]]] = {}
+        self._families: dict[str, tuple[str, dict[str, MetricSamples]]] = {}
         """By name of a metric family its type, and its metrics by their labels."""
         self._series: dict[tuple[str, bytes, bytes], _Series | None] = {}
         self._by_start: dict[bytes, _Series] = {}
@@ -432,7 +432,7 @@ _LINK = 16
 """Bytes before each piece in the file: offset of the metric's piece before (plus 1; 0: none), and length."""
 
 
-class Metric(Struct):
+class MetricSamples(Struct):
     """The samples of one metric: those in memory, and where its newest piece in the file begins."""
 
     waiting: list[bytes] = field(default_factory=list)
@@ -454,15 +454,15 @@ class SampleBuffer:
         self._file = file
         self._length = 0
         self._waiting_bytes = 0
-        self._metrics: list[Metric] = []
+        self._metrics: list[MetricSamples] = []
 
-    def metric(self) -> Metric:
+    def metric(self) -> MetricSamples:
         """Return a new metric without samples."""
-        new_metric = Metric()
+        new_metric = MetricSamples()
         self._metrics.append(new_metric)
         return new_metric
 
-    def add(self, metric: Metric, line: bytes) -> None:
+    def add(self, metric: MetricSamples, line: bytes) -> None:
         """Add a line of text to a metric."""
         metric.waiting.append(line)
         self._waiting_bytes += len(line)
@@ -480,7 +480,7 @@ class SampleBuffer:
             self._length += _LINK + len(piece)
         self._waiting_bytes = 0
 
-    def text(self, metric: Metric) -> Iterator[bytes]:
+    def text(self, metric: MetricSamples) -> Iterator[bytes]:
         """Yield the lines of a metric in pieces, in the order in which they were added."""
         chain: list[tuple[int, int]] = []
         link = metric.piece

@@ -32,7 +32,7 @@ _NAME_LENGTH = 40
 """Characters of a file's name in the name of its temporary file, which must not exceed the system's limit."""
 
 
-class Place(Enum):
+class BaseFolder(Enum):
     """An XDG base directory: (environment variable, default path below the home directory)."""
 
     CONFIG = ("XDG_CONFIG_HOME", ".config")
@@ -57,7 +57,7 @@ def connections_that_fit() -> int:
     return _OPEN_FILES if soft == resource.RLIM_INFINITY else max(_FEWEST, soft - _SPARE_FILES)
 
 
-def find_folder(env: Mapping[str, str], place: Place) -> Path | None:
+def find_folder(env: Mapping[str, str], place: BaseFolder) -> Path | None:
     """Return sparktop's folder in the base directory `place`; None without a home directory.
 
     The folder may not exist. A relative path in the environment variable is ignored, as the XDG specification
@@ -70,7 +70,7 @@ def find_folder(env: Mapping[str, str], place: Place) -> Path | None:
     return Path(home, default, "sparktop") if home.startswith("/") else None
 
 
-def folder_of(env: Mapping[str, str], place: Place) -> Path:
+def folder_of(env: Mapping[str, str], place: BaseFolder) -> Path:
     """Return sparktop's folder as `find_folder` does, but below "/" if there is no home directory."""
     return find_folder(env, place) or Path("/", place.value[1], "sparktop")
 
@@ -91,7 +91,7 @@ def find_config(explicit: str | None, env: Mapping[str, str]) -> Path | None:
 def usual_places(env: Mapping[str, str]) -> list[Path]:
     """Return the paths where a configuration file is searched if none is named, in order."""
     places = [Path(FILE_NAME)]
-    folder = find_folder(env, Place.CONFIG)
+    folder = find_folder(env, BaseFolder.CONFIG)
     if folder is not None:
         places.append(folder / FILE_NAME)
     return places

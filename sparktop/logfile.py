@@ -7,7 +7,7 @@ import logging.handlers
 from collections.abc import Mapping
 from pathlib import Path
 
-from sparktop.files import Place, folder_of
+from sparktop.files import BaseFolder, folder_of
 
 MAX_BYTES = 1_000_000
 """Size in bytes at which the log is rotated; one older file is kept."""
@@ -15,7 +15,7 @@ MAX_BYTES = 1_000_000
 
 def log_path(env: Mapping[str, str]) -> Path:
     """Return the path of the log: `$XDG_STATE_HOME/sparktop/sparktop.log`, else below ~/.local/state."""
-    return folder_of(env, Place.STATE) / "sparktop.log"
+    return folder_of(env, BaseFolder.STATE) / "sparktop.log"
 
 
 def open_log(env: Mapping[str, str]) -> Path | None:

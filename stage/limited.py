@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.demo.engine_page import VERSION, EngineHistograms, engine_page
-from sparktop.demo.machine import ALONE, Machine, MachineHeat, MachineReader
+from sparktop.demo.machine import ALONE, MachineHeat, MachineReader, SimulatedMachine
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.load import RequestEnded
@@ -71,7 +71,7 @@ class Setting(Struct, frozen=True):
     profile: EngineProfile
     users: Users
     servers: int = 1
-    machine: Machine = ALONE
+    machine: SimulatedMachine = ALONE
     pinned_mhz: float | None = None
     ambient_c: float = AMBIENT_C
     shows_slots: bool = True

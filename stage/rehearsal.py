@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sparktop.demo.engine_page import VERSION, engine_page
 from sparktop.demo.faults import Fault, FaultRun
-from sparktop.demo.machine import Machine, MachineHeat, MachineReader
+from sparktop.demo.machine import MachineHeat, MachineReader, SimulatedMachine
 from sparktop.demo.scenario import Scenario, backend_name
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
@@ -74,7 +74,7 @@ class Rehearsal:
         speculative: bool = False,
         router: RouterPart | None = None,
         span: int = 1,
-        machines: Mapping[int, Machine] | None = None,
+        machines: Mapping[int, SimulatedMachine] | None = None,
         scenario: Scenario | None = None,
         journal: Journal | None = None,
     ) -> None:
@@ -290,7 +290,7 @@ class Rehearsal:
         )
 
 
-def _scenario_without_router(span: int, machines: Mapping[int, Machine]) -> Scenario:
+def _scenario_without_router(span: int, machines: Mapping[int, SimulatedMachine]) -> Scenario:
     """Return the scenario for backends that have users of their own and get no requests through a router.
 
     Its engines are so small that a few users fill them. The strategy of its router has no effect.

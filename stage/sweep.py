@@ -21,7 +21,7 @@ from sparktop.model.sweep import LevelEvidence, SweepView
 from sparktop.model.yardsticks import Reference
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.progress import Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.run.progress import PhaseChanged, SweepEvent, SweepPhase
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.sweep.run.server_side import ServerLog
 from sparktop.sweep.view.live import LiveView
@@ -165,7 +165,7 @@ class _Stage:
     def on_event(self, event: SweepEvent) -> None:
         """If this event is the start of the load run that the `Halt` names, compute the time of the halt."""
         halt = self._halt
-        if halt is None or not isinstance(event, PhaseChanged) or event.phase is not Phase.RUNNING:
+        if halt is None or not isinstance(event, PhaseChanged) or event.phase is not SweepPhase.RUNNING:
             return
         if (event.level, event.run) == (halt.level, halt.run):
             self._at_s = self._sweep.rehearsal.now_s + halt.after_s

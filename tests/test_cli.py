@@ -12,7 +12,7 @@ import pytest
 
 from sparktop.cli import COMMANDS, command_module, main
 from sparktop.commands import snapshot as snapshot_command
-from sparktop.demo.scenario import Plan
+from sparktop.demo.scenario import DemoPlan
 from sparktop.errors import OutputError, SparktopError
 from sparktop.model.targets import Watch
 
@@ -219,7 +219,7 @@ def test_the_demo_gets_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(snapshot_command, "report", report)
 
-    def run_demo(plan: Plan, *, show: Callable[[Watch], int], **arguments: object) -> int:
+    def run_demo(plan: DemoPlan, *, show: Callable[[Watch], int], **arguments: object) -> int:
         given.update(arguments, plan=plan)
         return show(Watch(source="demo"))
 
@@ -227,7 +227,7 @@ def test_the_demo_gets_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["demo", "--backends", "3", "--seed", "7", "--serve", "--interval", "2", "--theme", "spark-light"]
     assert main([*words, "--scenario", "hot", "--strategy", "round-robin", "--load", "9"]) == 130
     assert [(watch.source, simulated) for watch, simulated in drawn] == [("demo", True)]
-    plan = Plan("hot", backends=3, seed=7, strategy="round-robin", load=9)
+    plan = DemoPlan("hot", backends=3, seed=7, strategy="round-robin", load=9)
     assert given == {"plan": plan, "serve": True, "theme": "spark-light", "interval_s": 2.0}
 
 

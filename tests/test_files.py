@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.files import SHARED, Place, find_folder, folder_of, write_whole
+from sparktop.files import SHARED, BaseFolder, find_folder, folder_of, write_whole
 
 
 def names(folder: Path) -> list[str]:
     return sorted(one.name for one in folder.iterdir())
 
 
-@pytest.mark.parametrize("place", Place)
+@pytest.mark.parametrize("place", BaseFolder)
 @pytest.mark.parametrize(
     ("base", "home", "found"),
     [
@@ -25,7 +25,7 @@ def names(folder: Path) -> list[str]:
         ("x", "ana", None),
     ],
 )
-def test_every_place_follows_one_rule(place: Place, base: str, home: str, found: str | None) -> None:
+def test_every_place_follows_one_rule(place: BaseFolder, base: str, home: str, found: str | None) -> None:
     """A location is that of an absolute variable, else the default below HOME; relative paths are ignored."""
     variable, default = place.value
     env = {variable: base, "HOME": home}

@@ -114,7 +114,7 @@ LONGEST_LINE = 4096
 """Most bytes of a request; a usual request has less than a tenth of that."""
 
 
-class Lines:
+class LineReader:
     """Reads lines from a file descriptor, in blocks: at most one block is read beyond the end of a line."""
 
     def __init__(self, descriptor: int) -> None:
@@ -460,7 +460,7 @@ async def _answer_requests(sampler: Sampler, ranks: RasReader, source: int, sink
     Ends also after `idle_s` seconds without a request, if a write fails, or if a write takes longer than
     `idle_s`.
     """
-    lines, output = Lines(source), Output(sink)
+    lines, output = LineReader(source), Output(sink)
     try:
         async with timeout(idle_s):
             await output.write(_encode_reply(sampler, ()))

@@ -66,7 +66,7 @@ class MachinePoll(NamedTuple):
     """Power of its busiest GPU, if that is a GB10, of which it is known what it draws while it computes."""
 
 
-class Machine(Struct, frozen=True):
+class MachineEvidence(Struct, frozen=True):
     """A machine that a server runs on."""
 
     name: str
@@ -98,7 +98,7 @@ class Evidence(Struct, frozen=True):
     """Use of the pool of sliding-window layers, which holds tokens as the KV cache does."""
     states_percent: float | None = None
     """Use of the pool of states, one for a request."""
-    machines: tuple[Machine, ...] = ()
+    machines: tuple[MachineEvidence, ...] = ()
     """Machines that it runs on and that are watched."""
     spans: int = 1
     """Number of machines that it runs on, watched or not."""

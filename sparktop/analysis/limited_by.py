@@ -683,7 +683,7 @@ def long_prefill_limit(load: Load) -> Limit | None:
     return Limit(LimitKind.PREFILL, reason, None, 100.0, 100.0, "%")
 
 
-def prefill_limit(load: Load, cost: StepCost | None, least: float = PROMPTS) -> Limit | None:
+def prefill_limit(load: Load, cost: StepFit | None, least: float = PROMPTS) -> Limit | None:
     """Return the limit by computing prompts, if they take at least the share `least` of the time.
 
     What the server itself counts of that time is used and, where it counts none, an estimate from its steps.
@@ -698,7 +698,7 @@ def prefill_limit(load: Load, cost: StepCost | None, least: float = PROMPTS) -> 
     return Limit(LimitKind.PREFILL, reason, None, percent, 100.0, "%")
 
 
-def step_limit(evidence: Evidence, load: Load, cost: StepCost | None) -> Limit:
+def step_limit(evidence: Evidence, load: Load, cost: StepFit | None) -> Limit:
     """Return what limits steps of decoding; unknown where figures are missing or contradict each other."""
     if cost is None:
         at_end = "it counts tokens only as requests end, which shows no steps"
@@ -716,7 +716,7 @@ def step_limit(evidence: Evidence, load: Load, cost: StepCost | None) -> Limit:
     return _bandwidth_limit(evidence, load, cost, flat)
 
 
-def _why_not_judged(evidence: Evidence, cost: StepCost, flat: float | None) -> str | None:
+def _why_not_judged(evidence: Evidence, cost: StepFit, flat: float | None) -> str | None:
     """Return what is missing or contradictory, so that steps cannot be judged; None if they can.
 
     `flat` is the part of a step that is fixed, 0 to 1; None if it is not known.
@@ -745,7 +745,7 @@ def _waiting_ranks_w(evidence: Evidence) -> float | None:
     return max(measured_w)
 
 
-def _why_unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str | None:
+def _why_unclear(evidence: Evidence, cost: StepFit, flat: float | None) -> str | None:
     """Return why it is not clear whether steps read or compute, of a server whose reads do not show it."""
     reads = evidence.read_percent
     if flat is None:
@@ -776,7 +776,7 @@ def _requests_text(count: float) -> str:
     return "1 request" if round(count) == 1 else f"{count:.0f} requests"
 
 
-def _bandwidth_limit(evidence: Evidence, load: Load, cost: StepCost, flat: float | None) -> Limit:
+def _bandwidth_limit(evidence: Evidence, load: Load, cost: StepFit, flat: float | None) -> Limit:
     """Return the limit by the memory bandwidth, with the figures that show it."""
     read, percent = evidence.read_gb_per_s, evidence.read_percent
     parts, value, limit, unit = [], None, None, None
@@ -797,7 +797,7 @@ def _bandwidth_limit(evidence: Evidence, load: Load, cost: StepCost, flat: float
     return Limit(LimitKind.BANDWIDTH, "; ".join(parts), hint, value, limit, unit)
 
 
-def _with_fewer_text(cost: StepCost, batch: float, flat: float) -> str:
+def _with_fewer_text(cost: StepFit, batch: float, flat: float) -> str:
     """Return how long a step is with fewer requests than `batch`; its part `flat` does not grow with them.
 
     Fewer means by a standard deviation: of batches that hardly occurred, the fit says nothing.
@@ -919,7 +919,7 @@ def _has_room(evidence: Evidence, load: Load) -> bool:
     return not load.preempted and slots_limit(evidence, load) is None and not kv_is_tight(evidence, load)
 
 
-def _limit_of_queue(evidence: Evidence, load: Load, cost: StepCost | None) -> Limit:
+def _limit_of_queue(evidence: Evidence, load: Load, cost: StepFit | None) -> Limit:
     """Return why requests wait."""
     if load.deferred > _QUEUED:
         share = f"{100 * load.deferred:.0f} % of {load.waiting:.0f} waiting requests"
@@ -969,7 +969,7 @@ Interval = Sequence[float]
 """(seconds, steps, generated tokens, prompt tokens) between two polls."""
 
 
-class StepCost(Struct, frozen=True):
+class StepFit(Struct, frozen=True):
     """The coefficients of the regression, and the shares of the time that they explain."""
 
     fixed_s: float
@@ -1010,7 +1010,7 @@ class StepCost(Struct, frozen=True):
         return flat if len(edges) == 1 else None
 
 
-def step_cost(polls: Sequence[Poll], *, speculates: bool = False) -> StepCost | None:
+def step_cost(polls: Sequence[Poll], *, speculates: bool = False) -> StepFit | None:
     """Return the regression over the polls of a server; None if steps or tokens are not reported.
 
     Intervals in which the server had no request at either end are left out. If steps are not counted, they
@@ -1061,7 +1061,7 @@ def _interval_between(before: Poll, after: Poll, *, speculates: bool) -> Interva
     return span_s, steps, generated, prompted
 
 
-def _fit_step_cost(rows: Sequence[Interval]) -> StepCost | None:
+def _fit_step_cost(rows: Sequence[Interval]) -> StepFit | None:
     """Return the regression over these intervals; None without steps, or if no coefficients fit."""
     spans, steps, generated, prompted = (sum(column) for column in zip(*rows, strict=True))
     if steps <= 0:
@@ -1084,7 +1084,7 @@ def _fit_step_cost(rows: Sequence[Interval]) -> StepCost | None:
     totals = (fixed * steps, token * generated, prompt * prompted)
     scale = max(spans, sum(totals))
     batches = [row[2] / row[1] for row in rows if row[1] > 0]
-    return StepCost(
+    return StepFit(
         fixed,
         token,
         totals[0] / scale,

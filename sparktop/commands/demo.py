@@ -129,14 +129,14 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.commands.choice import checked_theme
     from sparktop.commands.watch import show
     from sparktop.demo.command import run_demo
-    from sparktop.demo.scenario import Plan
+    from sparktop.demo.scenario import DemoPlan
     from sparktop.logfile import open_log
 
     def show_simulated(watch: Watch) -> int:
         return show(replace(watch, low_bandwidth=arguments.low_bandwidth), simulated=True)
 
     open_log(os.environ)
-    plan = Plan(
+    plan = DemoPlan(
         scenario=arguments.scenario,
         backends=arguments.backends,
         seed=arguments.seed,

@@ -36,12 +36,12 @@ def span_of(recording: Recording, start: str | None, end: str | None) -> Span:
         UsageError: a text is not a time, or the start is later than the end.
     """
     from sparktop.recording.player import Span  # late: --help needs neither
-    from sparktop.recording.when import TimeRange, read_time
+    from sparktop.recording.when import TimeContext, read_time
 
     if start is None and end is None:
         return Span()
     last = max(record.instant.wall for record in recording.records(recording.frames[-1]))
-    recorded = TimeRange(recording.frames[0].instant.wall, last, datetime.now(UTC))
+    recorded = TimeContext(recording.frames[0].instant.wall, last, datetime.now(UTC))
 
     def read(text: str) -> datetime:
         try:

@@ -48,9 +48,9 @@ def moment(recording: Recording, text: str | None) -> datetime:
     Raises:
         UsageError: the text is not a time, or not a time of the recording.
     """
-    from sparktop.recording.when import TimeRange, read_time, require_within
+    from sparktop.recording.when import TimeContext, read_time, require_within
 
-    span = TimeRange(recording.frames[0].instant.wall, recording.end, datetime.now(UTC))
+    span = TimeContext(recording.frames[0].instant.wall, recording.end, datetime.now(UTC))
     return recording.end if text is None else require_within(read_time(text, span), span)
 
 

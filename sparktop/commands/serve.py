@@ -96,10 +96,10 @@ def _on_demo(arguments: argparse.Namespace, show: partial[int]) -> int:
     """Start the simulated servers, and serve a board of them; return the exit code."""
     from sparktop.commands.choice import checked_theme
     from sparktop.demo.command import run_demo
-    from sparktop.demo.scenario import Plan
+    from sparktop.demo.scenario import DemoPlan
 
     return run_demo(
-        Plan(arguments.demo),
+        DemoPlan(arguments.demo),
         serve=False,
         theme=checked_theme(arguments.theme),
         interval_s=arguments.interval,

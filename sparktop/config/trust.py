@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sparktop.config.watch import read_config
 from sparktop.errors import ConfigError
-from sparktop.files import Place, find_folder, read_bounded, write_whole
+from sparktop.files import BaseFolder, find_folder, read_bounded, write_whole
 from sparktop.model.text import clean, reason_of
 
 _MOST_APPROVALS = 100
@@ -37,7 +37,7 @@ def is_discovered(named: str | None, path: Path, env: Mapping[str, str]) -> bool
     """Return whether `path` was only discovered: not named, and not in the user's configuration folder."""
     if named or env.get("SPARKTOP_CONFIG"):
         return False
-    own_folder = find_folder(env, Place.CONFIG)
+    own_folder = find_folder(env, BaseFolder.CONFIG)
     return own_folder is None or os.path.realpath(path.parent) != os.path.realpath(own_folder)
 
 
@@ -126,7 +126,7 @@ class Approvals:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         """Determine the path of the store from `env`; it is written with the first approval."""
-        root = find_folder(env, Place.STATE)
+        root = find_folder(env, BaseFolder.STATE)
         self.path = None if root is None else root / "trusted.json"
 
     def has(self, path: Path, status: os.stat_result, text: str) -> bool:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from sparktop.config.toml_text import toml_lines, toml_value
 from sparktop.config.watch import DEMO_KEY, DEMO_KEY_VARIABLE
-from sparktop.demo.scenario import DEFAULT_SCENARIO, QUIET_S, Plan, backend_name
+from sparktop.demo.scenario import DEFAULT_SCENARIO, QUIET_S, DemoPlan, backend_name
 from sparktop.ending import ENDING
 from sparktop.errors import OutputError, SparktopError
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSpec, Watch
@@ -35,7 +35,7 @@ _SERVE_CODES: dict[int, int] = {signal.SIGINT: 130, signal.SIGTERM: 0, signal.SI
 
 
 def run_demo(
-    plan: Plan, *, serve: bool, theme: str | None, interval_s: float | None, show: Callable[[Watch], int]
+    plan: DemoPlan, *, serve: bool, theme: str | None, interval_s: float | None, show: Callable[[Watch], int]
 ) -> int:
     """Start the simulated cluster and open the viewer with `show`; return the exit code.
 
@@ -186,9 +186,9 @@ class DemoCluster:
     the load's process through a pipe.
     """
 
-    def __init__(self, plan: Plan | None = None) -> None:
+    def __init__(self, plan: DemoPlan | None = None) -> None:
         """Store what is to be simulated; entering the context starts the processes."""
-        self._plan = plan or Plan()
+        self._plan = plan or DemoPlan()
         self._children: dict[str, Child] = {}
         """The processes by what they run: "engines", "proxy" and perhaps "load"."""
         self.targets: tuple[BackendTarget, ...] = ()
@@ -223,7 +223,7 @@ class DemoCluster:
             raise
         return self
 
-    def _start(self, plan: Plan) -> None:
+    def _start(self, plan: DemoPlan) -> None:
         # All are spawned at once, since each takes equally long to start; each gets its plan when the servers
         # that it needs are ready.
         servers, load = plan, plan
@@ -272,7 +272,7 @@ class DemoCluster:
             for host, port in zip(hosts, agents, strict=True)
         )
 
-    def _send_plan(self, part: str, plan: Plan, deadline: float) -> dict[str, list[int]]:
+    def _send_plan(self, part: str, plan: DemoPlan, deadline: float) -> dict[str, list[int]]:
         """Send a plan to a child process; return the ports that the process reports, by type of server.
 
         The process reports once it is ready. `deadline` is a monotonic time in seconds.

@@ -19,7 +19,7 @@ from sparktop.demo.engine_requests import (
     DONE,
     CompletionRequest,
     RefusedError,
-    Reply,
+    TokenReply,
     block_hashes,
     check_model,
     read_body,
@@ -29,13 +29,13 @@ from sparktop.demo.engine_requests import (
 from sparktop.demo.faults import Fault, FaultRun
 from sparktop.demo.load import ExternalClients
 from sparktop.demo.machine import MachineReader
-from sparktop.demo.scenario import Restarts, Server
+from sparktop.demo.scenario import DemoServer, Restarts
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.engine import Engine, EngineEvent, Gauges, SimulatedRequest
 from sparktop.simulation.routers import Router, make_router
 
 SERVER = "sparktop demo (simulated)"
-"""Value of the `Server` header of every response."""
+"""Value of the `DemoServer` header of every response."""
 MOST_BODY_BYTES = 16 << 20
 """Most bytes of a request."""
 _USUAL_ANSWER_TOKENS, _SPREAD = 220.0, 0.6
@@ -132,7 +132,7 @@ class EngineServer:
                 # For a client that has disconnected; a request that has ended is ignored.
                 self.live.cancel(reply.request_id)
 
-    def _submit(self, asked: CompletionRequest) -> tuple[Answer, Reply]:
+    def _submit(self, asked: CompletionRequest) -> tuple[Answer, TokenReply]:
         """Submit a request to the engine; return what the engine makes, and how that is written.
 
         Raises:
@@ -142,7 +142,7 @@ class EngineServer:
         number = next(self._numbers)
         request_id = f"{'chatcmpl' if asked.chat else 'cmpl'}-{self._name}-{number}"
         profile = self._profile
-        reply = Reply(request_id, profile.model, int(time.time()), asked, tokens, stops)
+        reply = TokenReply(request_id, profile.model, int(time.time()), asked, tokens, stops)
         request = SimulatedRequest(
             request_id,
             len(asked.prompt),
@@ -167,7 +167,7 @@ class EngineServer:
         natural = max(asked.min_tokens, 1, round(_USUAL_ANSWER_TOKENS * chance))
         return min(natural, asked.max_tokens), natural < asked.max_tokens
 
-    async def _stream(self, request: web.Request, answer: Answer, reply: Reply) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, answer: Answer, reply: TokenReply) -> web.StreamResponse:
         response = web.StreamResponse(headers=_STREAM)
         await response.prepare(request)
         while True:
@@ -233,7 +233,7 @@ async def _wait_for_end(answer: Answer) -> RequestEnded:
 
 async def set_server_header(_: web.Request, response: web.StreamResponse) -> None:
     """Let a response say that it is simulated."""
-    response.headers["Server"] = SERVER
+    response.headers["DemoServer"] = SERVER
 
 
 HOST = "127.0.0.1"
@@ -246,7 +246,7 @@ class EngineSite:
 
     def __init__(
         self,
-        server: Server,
+        server: DemoServer,
         readers: Sequence[MachineReader],
         *,
         seed: str,

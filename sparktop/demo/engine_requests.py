@@ -219,7 +219,7 @@ def _validation_error(key: str, message: str) -> RefusedError:
 DONE = b"data: [DONE]\n\n"
 
 
-class Reply(Struct):
+class TokenReply(Struct):
     """A response in progress: chooses the words of the answer, and formats them as SSE events or as JSON."""
 
     request_id: str

@@ -167,7 +167,7 @@ def setup_of(
     return MachineSetup("5.36", "9A.0B.18.00.2D", "", 0, (rail,), (engine,))
 
 
-class Machine(Struct, frozen=True):
+class SimulatedMachine(Struct, frozen=True):
     """Fixed properties of one simulated machine."""
 
     rank: int | None = None
@@ -195,7 +195,7 @@ class Machine(Struct, frozen=True):
         return "VLLM::EngineCore" if self.rank is None else f"VLLM::Worker_TP{self.rank}"
 
 
-ALONE = Machine()
+ALONE = SimulatedMachine()
 
 
 class Symptoms(Struct, frozen=True):
@@ -219,7 +219,7 @@ class Symptoms(Struct, frozen=True):
 NO_SYMPTOMS = Symptoms()
 
 
-class Condition(Struct, frozen=True):
+class LoadEffects(Struct, frozen=True):
     """Effects of the load on a machine since the previous sample; the next sample is computed from them."""
 
     busy: float
@@ -244,7 +244,7 @@ class Condition(Struct, frozen=True):
     """Energy that the GPU has used since the simulation began; None: at `power_w` all the time."""
 
 
-def node_sample(at: float, load: float, machine: Machine = ALONE) -> NodeSample:
+def node_sample(at: float, load: float, machine: SimulatedMachine = ALONE) -> NodeSample:
     """Return a sample of a machine whose temperature has settled, at the time `at` in seconds.
 
     `load` is the fraction of time spent in engine steps, 0 to 1.
@@ -256,13 +256,13 @@ def node_sample(at: float, load: float, machine: Machine = ALONE) -> NodeSample:
     over_c = 0.0 if machine.slow_clock else max(0.0, temperature_c - SAG_FROM_C)
     clock_mhz = SLOW_MHZ if machine.slow_clock else REFERENCE_CLOCK_MHZ * (1 - SAG_PER_C * over_c)
     pair = (_ALONE_BYTES_PER_S if machine.rank is None else _PAIR_BYTES_PER_S) * load
-    condition = Condition(
+    condition = LoadEffects(
         load, power_w, temperature_c, clock_mhz if load else IDLE_CLOCK_MHZ, THROTTLED_PER_C * over_c, pair
     )
     return sample_of(at, condition, machine)
 
 
-def sample_of(at: float, condition: Condition, machine: Machine = ALONE) -> NodeSample:
+def sample_of(at: float, condition: LoadEffects, machine: SimulatedMachine = ALONE) -> NodeSample:
     """Return a sample of a machine in the given condition, at the time `at` in seconds."""
     wave = math.sin(at / 7)
     load = condition.busy
@@ -282,7 +282,7 @@ def sample_of(at: float, condition: Condition, machine: Machine = ALONE) -> Node
     )
 
 
-def _gpu(condition: Condition, wave: float, machine: Machine) -> GpuReading:
+def _gpu(condition: LoadEffects, wave: float, machine: SimulatedMachine) -> GpuReading:
     load, temperature_c = condition.busy, round(condition.temperature_c)
     slowed = condition.throttled_share > 0
     display = GpuProcess(_DISPLAY_PID, "Xorg", _DISPLAY_BYTES, "graphics")
@@ -330,7 +330,7 @@ def _cpu(at: float, load: float, host: float) -> CpuReading:
     return CpuReading(sum(cores) / len(cores), cores, len(cores), 0.4 + 2.2 * load, groups)
 
 
-def _memory(at: float, condition: Condition, machine: Machine) -> MemoryReading:
+def _memory(at: float, condition: LoadEffects, machine: SimulatedMachine) -> MemoryReading:
     leaked = min(
         machine.leak_most_bytes, max(0, round(machine.leak_bytes_per_s * (at - machine.leak_from_s)))
     )
@@ -373,7 +373,7 @@ def _memory(at: float, condition: Condition, machine: Machine) -> MemoryReading:
     )
 
 
-def _network(condition: Condition, wave: float, machine: Machine) -> tuple[NetworkReading, ...]:
+def _network(condition: LoadEffects, wave: float, machine: SimulatedMachine) -> tuple[NetworkReading, ...]:
     """Return the readings of all network interfaces and RDMA ports.
 
     An engine that spans several machines uses the RDMA ports; their Ethernet interfaces count no traffic.
@@ -455,7 +455,7 @@ def _rails(at: float, gpu_w: float, cpu_percent: float, gpu_j: float | None) -> 
     return tuple(PowerRail(name, round(watts[name], 1), round(joules[name], 0)) for name in watts)
 
 
-def _workloads(at: float, condition: Condition, machine: Machine) -> Workloads:
+def _workloads(at: float, condition: LoadEffects, machine: SimulatedMachine) -> Workloads:
     compilers = sum(program.name in COMPILERS for program in condition.symptoms.programs)
     if not condition.engine_bytes and condition.age_s is None:
         return Workloads((), compilers, 0.0, sees_all=True)
@@ -468,7 +468,7 @@ def _workloads(at: float, condition: Condition, machine: Machine) -> Workloads:
     return replace(workloads, processes=(left, *workloads.processes))
 
 
-def _processes(at: float, condition: Condition, machine: Machine) -> ProcessTable:
+def _processes(at: float, condition: LoadEffects, machine: SimulatedMachine) -> ProcessTable:
     """Return the process table, largest process first, as it was at the last multiple of 5 seconds."""
     age_s = at % _TABLE_EVERY_S
     wave = 1 + 0.1 * math.sin((at - age_s) / 9)
@@ -556,7 +556,7 @@ class MachineReader:
     def __init__(
         self,
         thermal: MachineHeat,
-        machine: Machine,
+        machine: SimulatedMachine,
         *,
         name: str,
         clock: Callable[[], float] = time.monotonic,
@@ -590,7 +590,7 @@ class MachineReader:
         """When the engine's processes started, in seconds of `clock`, and how long their start takes."""
         self._at = clock()
         self._totals_before = self._totals_until(self._at)
-        self._condition: Condition | None = None
+        self._condition: LoadEffects | None = None
 
     @property
     def identity(self) -> NodeIdentity | None:
@@ -672,7 +672,7 @@ class MachineReader:
         rows = 0 if self._engine is None else self._engine.tally.rows
         return heat.energy_j(now), heat.throttled_s(now), heat.busy_s(now), heat.host_s(now), rows
 
-    def _condition_since_last(self, now: float) -> Condition:
+    def _condition_since_last(self, now: float) -> LoadEffects:
         thermal, engine = self.thermal, self._engine
         took_s = now - self._at
         if took_s < _SHORTEST_S:
@@ -692,7 +692,7 @@ class MachineReader:
         engine_bytes = ENGINE_BYTES if symptoms.engine_bytes is None else symptoms.engine_bytes
         if engine is None and self._start is not None:
             return self._condition_of_start(now, *self._start)
-        return Condition(
+        return LoadEffects(
             busy,
             power_w,
             thermal.temperature_c(now),
@@ -706,13 +706,13 @@ class MachineReader:
             thermal.energy_j(now),
         )
 
-    def _condition_of_start(self, now: float, started_at: float, takes_s: float) -> Condition:
+    def _condition_of_start(self, now: float, started_at: float, takes_s: float) -> LoadEffects:
         """Return the condition of a machine whose server starts."""
         engine_bytes, busy, cpu_percent = progress_of_start(now - started_at, takes_s)
         thermal, power_w = self.thermal, _START_W * busy
         if self._hangs and now - started_at > _GRAPHS * takes_s:
             busy, power_w, cpu_percent = 1.0, _SPINNING_W, 100.0
-        return Condition(
+        return LoadEffects(
             busy,
             thermal.power_w() + power_w,
             thermal.temperature_c(now),

@@ -32,7 +32,7 @@ from sparktop.demo.load import Driver, ExternalClients, LoadPause
 from sparktop.demo.machine import MachineReader
 from sparktop.demo.proxy import Proxy
 from sparktop.demo.ras import RasServer, SimulatedJob
-from sparktop.demo.scenario import Plan, backend_name
+from sparktop.demo.scenario import DemoPlan, backend_name
 from sparktop.hardware.ras import RasReader
 from sparktop.simulation.routers import make_router
 
@@ -44,11 +44,11 @@ _LONGEST_PLAN = 1 << 20
 """Most bytes of a plan."""
 
 
-Part = Callable[[Plan], AbstractAsyncContextManager[dict[str, object]]]
+Part = Callable[[DemoPlan], AbstractAsyncContextManager[dict[str, object]]]
 
 
 @asynccontextmanager
-async def run_engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
+async def run_engines(plan: DemoPlan) -> AsyncIterator[dict[str, object]]:
     """Serve all engines, and an agent for each machine.
 
     Yield a report for the parent process: the ports of engines and agents.
@@ -99,7 +99,7 @@ def _start_agent(stack: AsyncExitStack, reader: MachineReader, ras: Sequence[tup
 
 
 @asynccontextmanager
-async def run_proxies(plan: Plan) -> AsyncIterator[dict[str, object]]:
+async def run_proxies(plan: DemoPlan) -> AsyncIterator[dict[str, object]]:
     """Serve the proxy and a second proxy, which has another strategy and is used only by sweeps.
 
     Yield a report for the parent process: the ports of both.
@@ -109,7 +109,7 @@ async def run_proxies(plan: Plan) -> AsyncIterator[dict[str, object]]:
         yield {"proxies": [await _start_proxy(stack, plan, strategy) for strategy in strategies]}
 
 
-async def _start_proxy(stack: AsyncExitStack, plan: Plan, strategy: str) -> int:
+async def _start_proxy(stack: AsyncExitStack, plan: DemoPlan, strategy: str) -> int:
     """Serve a proxy that routes to all engines by `strategy`, and return its port."""
     scenario = plan.effective_scenario()
     upstreams = {scenario.name_of(index): url for index, url in enumerate(plan.urls)}
@@ -132,7 +132,7 @@ async def _start_proxy(stack: AsyncExitStack, plan: Plan, strategy: str) -> int:
 
 
 @asynccontextmanager
-async def run_load(plan: Plan) -> AsyncIterator[dict[str, object]]:
+async def run_load(plan: DemoPlan) -> AsyncIterator[dict[str, object]]:
     """Send the scenario's load to the proxy.
 
     Yield a report for the parent process: the number of requests in flight.
@@ -166,7 +166,7 @@ def main(arguments: list[str]) -> int:
     line = os.fdopen(sys.stdin.fileno(), "rb", 0, closefd=False).readline(_LONGEST_PLAN)
     if not line.endswith(b"\n"):
         return 0
-    plan = msgspec.json.decode(line, type=Plan)
+    plan = msgspec.json.decode(line, type=DemoPlan)
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         try:
             runner.run(_run_part(PARTS[arguments[0]], plan))
@@ -176,7 +176,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-async def _run_part(part: Part, plan: Plan) -> None:
+async def _run_part(part: Part, plan: DemoPlan) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):

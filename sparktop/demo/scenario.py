@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.demo.faults import FAULTS, Fault
-from sparktop.demo.machine import SLOW_MHZ, Machine, MachineHeat, setup_of
+from sparktop.demo.machine import SLOW_MHZ, MachineHeat, SimulatedMachine, setup_of
 from sparktop.simulation.calibration import (
     CLUSTER_TP2,
     GX10_PATCHED,
@@ -75,7 +75,7 @@ def slow_down(profile: EngineProfile, times: float) -> EngineProfile:
     return replace(profile, cost=slow)
 
 
-class Server(Struct, frozen=True):
+class DemoServer(Struct, frozen=True):
     """A simulated server: its name and the properties of its engine."""
 
     name: str
@@ -115,7 +115,7 @@ class Scenario(Struct, frozen=True):
     profile: EngineProfile = SOLO
     ambient_c: float = AMBIENT_C
     """Temperature of the machines' air intake, in °C."""
-    machines: Mapping[int, Machine] = field(default_factory=dict)
+    machines: Mapping[int, SimulatedMachine] = field(default_factory=dict)
     """Machines with special properties, by machine index; all other machines are normal."""
     lanes: int = 1
     """Number of engine cores (data-parallel ranks) of each server behind the router."""
@@ -135,17 +135,17 @@ class Scenario(Struct, frozen=True):
     rival: str | None = None
     """Routing strategy of the second proxy, which only sweeps use; None: random choice, or in turn where
     `strategy` is that."""
-    named: tuple[Server, ...] = ()
+    named: tuple[DemoServer, ...] = ()
     """Name and engine of the first servers behind the router, if they differ from those of the other
     servers."""
-    beside: tuple[Server, ...] = ()
+    beside: tuple[DemoServer, ...] = ()
     """Servers that are not behind the router, for comparison."""
 
-    def servers(self, backends: int) -> tuple[Server, ...]:
+    def servers(self, backends: int) -> tuple[DemoServer, ...]:
         """Return all servers: `backends` servers behind the router, then the servers in `beside`."""
         counts = (self.lane_counts, *[_FRESH_COUNTS] * (backends - 1))
         routed = (
-            Server(self.name_of(index), self.profile_of(index), self.lanes, counts[index], self.aborts)
+            DemoServer(self.name_of(index), self.profile_of(index), self.lanes, counts[index], self.aborts)
             for index in range(backends)
         )
         return (*routed, *self.beside)
@@ -168,9 +168,9 @@ class Scenario(Struct, frozen=True):
         profile = self.named[backend].profile if backend < len(self.named) else self.profile
         return slow_down(profile, self.slower.get(backend, 1.0))
 
-    def machine_of(self, node: int, *, start_s: float) -> Machine:
+    def machine_of(self, node: int, *, start_s: float) -> SimulatedMachine:
         """Return the machine with the index `node`; its memory leak, if any, begins at `start_s` seconds."""
-        machine = replace(self.machines.get(node, Machine()), leak_from_s=start_s)
+        machine = replace(self.machines.get(node, SimulatedMachine()), leak_from_s=start_s)
         span = self.profile.nodes
         return replace(machine, rank=node % span) if span > 1 else machine
 
@@ -180,7 +180,7 @@ class Scenario(Struct, frozen=True):
         At the time `start_s` (seconds), the machine is idle and its temperature has settled.
         """
         thermal = MachineHeat(ambient_c=self.ambient_c, at=start_s)
-        if self.machines.get(node, Machine()).slow_clock:
+        if self.machines.get(node, SimulatedMachine()).slow_clock:
             thermal.pinned_mhz = SLOW_MHZ
         return thermal
 
@@ -216,9 +216,9 @@ _SLOW_PAIR = replace(
 """A small dense model on two machines whose link carries 0.6 Gb/s."""
 
 
-def _pairs(profile: EngineProfile = CLUSTER_TP2) -> tuple[Server, ...]:
+def _pairs(profile: EngineProfile = CLUSTER_TP2) -> tuple[DemoServer, ...]:
     """Return servers of two machines each, with names that no machine has."""
-    return (Server("pair-1", profile), Server("pair-2", profile))
+    return (DemoServer("pair-1", profile), DemoServer("pair-2", profile))
 
 
 SCENARIOS = {
@@ -252,7 +252,7 @@ SCENARIOS = {
         Scenario(
             "memory",
             spread=0.5,
-            machines={0: Machine(leak_bytes_per_s=0.09 * _GIB)},
+            machines={0: SimulatedMachine(leak_bytes_per_s=0.09 * _GIB)},
         ),
         Scenario(
             "faulty",
@@ -274,25 +274,25 @@ SCENARIOS = {
         Scenario(
             "reboot",
             spread=0.5,
-            machines={0: Machine(leak_bytes_per_s=0.34 * _GIB, leak_most_bytes=round(22.3 * _GIB))},
+            machines={0: SimulatedMachine(leak_bytes_per_s=0.34 * _GIB, leak_most_bytes=round(22.3 * _GIB))},
             restarts=Restarts(0, 150.0, 75.0, boot_s=20.0, loads=True),
         ),
         Scenario(
             "pd-fault",
             strategy="simple-shuffle",
             spread=0.5,
-            machines={1: Machine(slow_clock=True)},
+            machines={1: SimulatedMachine(slow_clock=True)},
         ),
         Scenario(
             "orphan",
             strategy="simple-shuffle",
             spread=0.5,
-            machines={1: Machine(orphan_bytes=9 * _GIB)},
+            machines={1: SimulatedMachine(orphan_bytes=9 * _GIB)},
         ),
         Scenario(
             "memory-held",
             spread=0.5,
-            machines={0: Machine(held_bytes=33 * _GIB)},
+            machines={0: SimulatedMachine(held_bytes=33 * _GIB)},
             restarts=Restarts(0, 240.0, 200.0),
         ),
         Scenario(
@@ -307,7 +307,7 @@ SCENARIOS = {
             spread=0.5,
             profile=CLUSTER_TP2,
             named=_pairs(),
-            machines={1: Machine(setup=setup_of(1500, "2.29.2", "0c44d1e7"))},
+            machines={1: SimulatedMachine(setup=setup_of(1500, "2.29.2", "0c44d1e7"))},
         ),
         Scenario(
             "small-memlock",
@@ -323,14 +323,14 @@ SCENARIOS = {
             load=16,
             spread=0.5,
             counts=BURST_COUNTS,
-            beside=(Server("cluster-tp2", CLUSTER_TP2),),
+            beside=(DemoServer("cluster-tp2", CLUSTER_TP2),),
         ),
         Scenario(
             "recipes",
             load=10,
             spread=0.5,
             profile=GX10_PATCHED,
-            named=(Server("with-5-10", GX10_PATCHED), Server("without-5-10", GX10_VANILLA)),
+            named=(DemoServer("with-5-10", GX10_PATCHED), DemoServer("without-5-10", GX10_VANILLA)),
         ),
         Scenario(
             "long-context",
@@ -339,7 +339,7 @@ SCENARIOS = {
             output_tokens=128,
             spread=0.5,
             profile=LONG_CONTEXT,
-            named=(Server("spark-131k", LONG_CONTEXT), Server("spark-20k", SHORT_CONTEXT)),
+            named=(DemoServer("spark-131k", LONG_CONTEXT), DemoServer("spark-20k", SHORT_CONTEXT)),
         ),
         Scenario(
             "agents",
@@ -441,7 +441,7 @@ def lengths_of(scenario: Scenario) -> Lengths:
     return draw
 
 
-class Plan(Struct, frozen=True):
+class DemoPlan(Struct, frozen=True):
     """What a child process of the demo should simulate, as sent to the process when it starts."""
 
     scenario: str = DEFAULT_SCENARIO

@@ -22,7 +22,7 @@ from sparktop.analysis.machines_compared import (
 )
 from sparktop.analysis.placement import engine_processes, place_backends
 from sparktop.doctor.check import Check, Status
-from sparktop.files import Place, folder_of
+from sparktop.files import BaseFolder, folder_of
 from sparktop.graphics import numbers
 from sparktop.hardware.gpu import NvmlModule
 from sparktop.model.failure import Failure
@@ -242,7 +242,7 @@ def _check_folder(folder: Path, watch: Watch, env: Mapping[str, str]) -> Check:
         return Check(_TITLE, Status.WARN, f"{where}: {reason_of(error)}", advice)
     if not os.access(folder, os.W_OK | os.X_OK):
         return Check(_TITLE, Status.WARN, f"{where}: not writable", "nothing is recorded in the background")
-    usual = folder_of(env, Place.STATE) / "flight"
+    usual = folder_of(env, BaseFolder.STATE) / "flight"
     moved = f"; not in {clean(usual, 200)}, which is on a network file system" if usual != folder else ""
     kept = _size_kept(folder)
     message = f"{where}: {kept} of at most {watch.flight_mib} MiB{moved}"

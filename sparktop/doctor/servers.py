@@ -18,7 +18,7 @@ from sparktop.analysis.placement import launched_slots, server_process
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.network import Network, host_port_of, shown_address
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, read_page
-from sparktop.engines.registry import Engine
+from sparktop.engines.registry import EngineKind
 from sparktop.engines.router_pages import LISTS, TITLES, router_kind
 from sparktop.graphics import numbers
 from sparktop.model.engine import EngineIdentity, EngineSample
@@ -231,14 +231,14 @@ class _Visit:
         del deadline_s  # each GET has a deadline of its own
         return await self.get(path)
 
-    async def identify(self, engine: Engine) -> EngineIdentity:
+    async def identify(self, engine: EngineKind) -> EngineIdentity:
         """Request the engine's identity routes and return the identity.
 
         Fields that no route reports are None.
         """
         return engine.identify(await ask_facts(engine, self._answer, 0.0))
 
-    async def check_health(self, engine: Engine) -> list[Check]:
+    async def check_health(self, engine: EngineKind) -> list[Check]:
         """Return a failed check if the health route reports that the engine process has died, else []."""
         if engine.health is None:
             return []
@@ -281,7 +281,7 @@ def _round_trip_s(reply: Response) -> float:
     return reply.at - reply.asked_at
 
 
-def _check_version(target: BackendTarget, engine: Engine, identity: EngineIdentity) -> Check:
+def _check_version(target: BackendTarget, engine: EngineKind, identity: EngineIdentity) -> Check:
     name = f"{target.name} version"
     if identity.version is not None:
         return Check(name, Status.OK, f"{engine.title} {clean(identity.version, 60)}")

@@ -43,7 +43,7 @@ def _page_reader(
     return lambda text, at, prefix: sample_of(reader.with_prefix(own_prefix, prefix).read(text), at)
 
 
-class Engine(Struct, frozen=True):
+class EngineKind(Struct, frozen=True):
     """How to poll the servers of one engine, such as vLLM.
 
     All routes named here are read-only and requested with GET.
@@ -100,14 +100,14 @@ def _read_mindie(text: PageText, at: float, prefix: str) -> EngineSample:
 
 def _engine_with_metrics_port(
     title: str, read: ReadPage, *prefixes: str, runs_nothing: bool = False
-) -> Engine:
+) -> EngineKind:
     """Return an engine whose metrics have a port of their own, where nothing else can be requested."""
-    return Engine(title, read, reports=(), prefixes=prefixes, runs_nothing=runs_nothing)
+    return EngineKind(title, read, reports=(), prefixes=prefixes, runs_nothing=runs_nothing)
 
 
-ENGINES: Mapping[str, Engine] = MappingProxyType(
+ENGINES: Mapping[str, EngineKind] = MappingProxyType(
     {
-        "vllm": Engine(
+        "vllm": EngineKind(
             "vLLM",
             _page_reader("vllm:", vllm.READER, vllm.sample_of),
             facts=("/version", "/v1/models"),
@@ -116,7 +116,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             silent="has none with --disable-log-stats",
             health="/health",
         ),
-        "sglang": Engine(
+        "sglang": EngineKind(
             "SGLang",
             _page_reader("sglang:", sglang.READER, sglang.sample_of),
             facts=sglang.FACTS,
@@ -126,7 +126,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             read_json=openai.read,
             silent="has them only with --enable-metrics",
         ),
-        "llamacpp": Engine(
+        "llamacpp": EngineKind(
             "llama.cpp",
             _page_reader("llamacpp:", llamacpp.READER, llamacpp.sample_of),
             facts=llamacpp.FACTS,
@@ -135,7 +135,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             read_json=llamacpp.read_json,
             silent="has them only with --metrics",
         ),
-        "trtllm": Engine(
+        "trtllm": EngineKind(
             "TensorRT-LLM",
             _page_reader("trtllm_", trtllm.READER, trtllm.sample_of),
             facts=trtllm.FACTS,
@@ -145,7 +145,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             read_json=trtllm.read_json,
             silent="has them only with return_perf_metrics",
         ),
-        "aphrodite": Engine(
+        "aphrodite": EngineKind(
             "Aphrodite",
             _page_reader("vllm:", vllm.READER, partial(vllm.sample_of, engine="aphrodite")),
             facts=("/version", "/v1/models"),
@@ -153,7 +153,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             read_json=openai.read,
             silent="has none with --disable-log-stats",
         ),
-        "fastdeploy": Engine(
+        "fastdeploy": EngineKind(
             "FastDeploy",
             _page_reader("vllm:", vllm.READER, partial(vllm.sample_of, engine="fastdeploy")),
             facts=("/v1/models",),
@@ -161,7 +161,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             prefixes=PREFIXES["fastdeploy"],
             read_json=openai.read,
         ),
-        "lmdeploy": Engine(
+        "lmdeploy": EngineKind(
             "LMDeploy",
             _page_reader("lmdeploy:", vllm.LMDEPLOY_READER, vllm.sample_of_lmdeploy),
             facts=("/v1/models",),
@@ -175,7 +175,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             _page_reader("vllm:", vllm.READER, partial(vllm.sample_of, engine="ray")),
             *PREFIXES[RAY],
         ),
-        "tgi": Engine(
+        "tgi": EngineKind(
             "TGI",
             _page_reader("tgi_", tgi.READER, tgi.sample_of),
             facts=tgi.FACTS,
@@ -183,7 +183,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             prefixes=("tgi_",),
             silent="has none before its first request",
         ),
-        "nim": Engine(
+        "nim": EngineKind(
             "NIM",
             _read_nim,
             facts=vllm.NIM_FACTS,
@@ -213,7 +213,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             "lmcache_mp.",
             runs_nothing=True,
         ),
-        "ollama": Engine(
+        "ollama": EngineKind(
             "Ollama",
             facts=ollama.FACTS,
             identify=ollama.identify,
@@ -221,7 +221,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             path=ollama.PATH,
             read_json=ollama.read,
         ),
-        "openai": Engine(
+        "openai": EngineKind(
             "a generic OpenAI server",
             facts=openai.FACTS,
             identify=openai.identify,

@@ -288,7 +288,7 @@ class EventCounts:
 
 
 def page_families(
-    snapshot: Snapshot, events: Iterable[tuple[str, int]] = (), levels: Sequence[Level] = ()
+    snapshot: Snapshot, events: Iterable[tuple[str, int]] = (), levels: Sequence[SweptLevel] = ()
 ) -> list[Family]:
     """Return all families of the page; what is unknown, or not current, has no series.
 
@@ -429,7 +429,7 @@ REFRESH_EVERY_S = 5.0
 """Seconds between two searches for new results."""
 
 
-class Level(Struct, frozen=True):
+class SweptLevel(Struct, frozen=True):
     """A measured level of a sweep: its target, its place on the axis, and its result."""
 
     target: str
@@ -460,10 +460,10 @@ class NewestSweep:
         self._wall = wall
         self._stamp: tuple[Path, int, int] | None = None
         self._written_at = 0.0
-        self._levels: tuple[Level, ...] = ()
+        self._levels: tuple[SweptLevel, ...] = ()
 
     @property
-    def levels(self) -> tuple[Level, ...]:
+    def levels(self) -> tuple[SweptLevel, ...]:
         """The levels as of the newest `refresh`; empty once the newest one is older than `KEPT_S` seconds."""
         return self._levels if self._wall() - self._written_at < KEPT_S else ()
 
@@ -486,7 +486,7 @@ class NewestSweep:
         self._written_at = newest[1] / 1e9
         # Of two levels with the same labels, the later one counts.
         levels = [
-            Level(target.name, level, result.plan.pp)
+            SweptLevel(target.name, level, result.plan.pp)
             for target in result.targets
             for level in target.levels
             if level.error is None
@@ -508,33 +508,33 @@ def _newest_result(folder: Path) -> tuple[Path, int, int] | None:
     return max(dated_results, key=lambda dated: dated[1], default=None)
 
 
-def _latency_reader(latency: str, statistic: str) -> Callable[[Level], float | None]:
+def _latency_reader(latency: str, statistic: str) -> Callable[[SweptLevel], float | None]:
     """Return a function that reads a statistic of a latency, such as "p90" of "ttft_ms", in seconds."""
 
-    def read(level: Level) -> float | None:
+    def read(level: SweptLevel) -> float | None:
         value_ms: float | None = getattr(getattr(level.result, latency), statistic, None)
         return None if value_ms is None else value_ms / 1000
 
     return read
 
 
-def _rate_reader(name: str) -> Callable[[Level], float | None]:
+def _rate_reader(name: str) -> Callable[[SweptLevel], float | None]:
     """Return a function that reads the mean over runs of the rate `name`."""
 
-    def read(level: Level) -> float | None:
+    def read(level: SweptLevel) -> float | None:
         rate = level.result.rate(name)
         return None if rate is None else rate.mean
 
     return read
 
 
-def _limit_word(level: Level) -> str | None:
+def _limit_word(level: SweptLevel) -> str | None:
     side = level.result.limited_by
     kinds = {kind.value for kind in LimitKind if kind is not LimitKind.UNKNOWN}
     return side.kind if side is not None and side.kind in kinds else None
 
 
-LEVEL: tuple[Metric[Level], ...] = (
+LEVEL: tuple[Metric[SweptLevel], ...] = (
     single(
         "sweep_level_sustained_tokens_per_second",
         "Tokens over the time with 95 % of the requests in flight, of a level of the newest sweep here.",

@@ -195,7 +195,7 @@ _SPIKE_HEIGHT = 1.5
 """A spike is at least this many times as high as everything else."""
 
 
-class Top(Struct, frozen=True):
+class ScaleTop(Struct, frozen=True):
     """The upper end of a scale, and the highest value where it lies above that end."""
 
     end: float
@@ -221,7 +221,7 @@ def nice_ceiling(value: float | None, minimum: float = 1.0) -> float:
     return next(top for top in tops if top >= wanted)
 
 
-def top_without_spikes(lines: Iterable[Sequence[float | None]], minimum: float = 1.0) -> Top:
+def top_without_spikes(lines: Iterable[Sequence[float | None]], minimum: float = 1.0) -> ScaleTop:
     """Return the common upper end of the scale of several graphs, each given by its values by time slot.
 
     A graph's highest 2 % of slots, and one more for a spike that lies across the edge of two slots, do not
@@ -240,13 +240,13 @@ def top_without_spikes(lines: Iterable[Sequence[float | None]], minimum: float =
         lasting = max((lasting, *rest[-1:], *newest))
         highest = max(highest, positive[-1])
     if highest <= _SPIKE_HEIGHT * max(lasting, minimum):
-        return Top(nice_ceiling(highest, minimum))
+        return ScaleTop(nice_ceiling(highest, minimum))
     end = nice_ceiling(lasting, minimum)
-    return Top(end, highest) if highest > CLIPPED * end else Top(nice_ceiling(highest, minimum))
+    return ScaleTop(end, highest) if highest > CLIPPED * end else ScaleTop(nice_ceiling(highest, minimum))
 
 
-def widest_top(tops: Sequence[Top], minimum: float) -> Top:
+def widest_top(tops: Sequence[ScaleTop], minimum: float) -> ScaleTop:
     """Return the largest of several upper ends, and the highest value above it, if any."""
     end = max((top.end for top in tops), default=minimum)
     above = [top.highest for top in tops if top.highest is not None and top.highest > end]
-    return Top(end, max(above, default=None))
+    return ScaleTop(end, max(above, default=None))

@@ -481,7 +481,7 @@ class SweptTarget(Struct, frozen=True):
     """Why the target was not measured, or not to the end."""
 
 
-class Moment(Struct, frozen=True):
+class SweepMoment(Struct, frozen=True):
     """The current state of a running sweep: its phase, level and run, and live values."""
 
     phase: str
@@ -652,7 +652,7 @@ class SweepView(Struct, frozen=True, eq=False):
     simulated: bool = False
     targets: tuple[SweptTarget, ...] = ()
     levels: tuple[PlannedLevel, ...] = ()
-    moment: Moment | None = None
+    moment: SweepMoment | None = None
     """None when the sweep is over."""
     live: LiveSeries | None = None
     """None for a sweep read from a file."""

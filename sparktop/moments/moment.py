@@ -27,7 +27,7 @@ from sparktop.model.snapshot import BackendState, BackendView, LimitKind, NodeVi
 from sparktop.model.text import clean
 from sparktop.model.yardsticks import YARDSTICKS
 from sparktop.recording.frames import Kind, Record, RecordError
-from sparktop.recording.past import Past, Picture
+from sparktop.recording.past import Past, PastPicture
 from sparktop.recording.player import (
     GAP_S,
     WARM_UP_S,
@@ -189,7 +189,7 @@ class Moment(Struct, frozen=True):
         return any(view.name == name and view.ok for view in views)
 
 
-class Collector:
+class MomentBuilder:
     """Builds a `Moment`, the data of a report on a time span, from snapshots in the order of time."""
 
     def __init__(self, start: datetime, end: datetime, detail: datetime | None = None) -> None:
@@ -507,7 +507,7 @@ def read_moment(
         raise UsageError(f"nothing was recorded then: there is {time_words(first)} to {time_words(last)}")
     is_short = (end - start).total_seconds() <= SHORT_S + _SLACK_S
     detail = start if is_short else default_start(end)
-    collector = Collector(start, end, detail)
+    collector = MomentBuilder(start, end, detail)
     player = Player(recording)
     left_out = 0
     if not is_short:
@@ -530,7 +530,7 @@ def read_moment(
 
 
 def _replay_part(
-    player: Player, collector: Collector, start: datetime, end: datetime, *, warm_up_s: float
+    player: Player, collector: MomentBuilder, start: datetime, end: datetime, *, warm_up_s: float
 ) -> None:
     """Add snapshots from `start` to `end` to `collector`; the last snapshot is exactly at the end."""
     collector.begin(start)
@@ -541,7 +541,7 @@ def _replay_part(
 
 
 def _add_minutes(
-    collector: Collector, recording: Recording, start: datetime, end: datetime
+    collector: MomentBuilder, recording: Recording, start: datetime, end: datetime
 ) -> Iterator[datetime]:
     """Add the heads of all frames from `start` to `end` to `collector`.
 
@@ -645,7 +645,7 @@ def read_again(paths: Sequence[Path], start: datetime | None, end: datetime) -> 
         recording.close()
 
 
-def moment_of(last: Picture, past: Past | None = None) -> Moment:
+def moment_of(last: PastPicture, past: Past | None = None) -> Moment:
     """Return the report data of the 15 minutes before the picture `last`, or of less if less is known.
 
     `past` has earlier pictures. The histories in them also supply values from before the first picture. Of
@@ -655,7 +655,7 @@ def moment_of(last: Picture, past: Past | None = None) -> Moment:
     start = default_start(end)
     shown = chain(past.pictures_between(start, last.at) if past else (), (last,))
     first = next(shown)
-    collector = Collector(max(start, _first_reading(first.snapshot)), end)
+    collector = MomentBuilder(max(start, _first_reading(first.snapshot)), end)
     sweeps: dict[datetime, SweepSpan] = {}
     for picture in chain((first,), shown):
         collector.add(part(picture.snapshot))

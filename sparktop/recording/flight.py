@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from msgspec import Struct
 
 from sparktop.errors import OutputError
-from sparktop.files import Place, folder_of
+from sparktop.files import BaseFolder, folder_of
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.instant import Instant
 from sparktop.model.text import clean, reason_of
@@ -42,7 +42,7 @@ def flight_folder(env: Mapping[str, str]) -> Path:
     It is `$XDG_STATE_HOME/sparktop/flight`. On a network file system, where each sync would wait for the
     network, it is below /var/tmp instead.
     """
-    folder = folder_of(env, Place.STATE) / "flight"
+    folder = folder_of(env, BaseFolder.STATE) / "flight"
     return Path(f"/var/tmp/sparktop-{os.getuid()}/flight") if is_network(folder) else folder  # noqa: S108 - mode 0700
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sparktop.model.sweep import SweepView  # most sessions have no sweep
 
 
-class Picture(Struct, frozen=True, eq=False):
+class PastPicture(Struct, frozen=True, eq=False):
     """All that the screen showed at a moment."""
 
     snapshot: Snapshot
@@ -52,7 +52,7 @@ class Picture(Struct, frozen=True, eq=False):
 
 
 class Stamp(Struct, frozen=True):
-    """What is known of a compressed picture without reading it: times as in `Picture`, and its load."""
+    """What is known of a compressed picture without reading it: times as in `PastPicture`, and its load."""
 
     at: float
     wall: datetime
@@ -68,7 +68,7 @@ class Chunk:
 
     __slots__ = ("_data", "_fleets", "_pages", "stamps")
 
-    def __init__(self, pictures: Iterable[Picture]) -> None:
+    def __init__(self, pictures: Iterable[PastPicture]) -> None:
         """Compress `pictures`, oldest first, at least one."""
         kept = [*pictures]
         self.stamps = tuple(Stamp(picture.at, picture.wall, picture.generation_tps) for picture in kept)
@@ -79,10 +79,10 @@ class Chunk:
         _newest[:] = pickler.fleets
         self._data = zlib.compress(buffer.getbuffer(), 1)
 
-    def pictures(self) -> list[Picture]:
+    def pictures(self) -> list[PastPicture]:
         """Return copies of the pictures."""
         data = zlib.decompress(self._data)
-        pictures: list[Picture] = _Unpickler(data, self._pages, self._fleets).load()
+        pictures: list[PastPicture] = _Unpickler(data, self._pages, self._fleets).load()
         return pictures
 
 
@@ -181,13 +181,13 @@ _MOST_EVENTS = 1_000
 """Events of earlier snapshots that are kept; of more, the newer half stays."""
 
 
-def picture_of(snapshot: Snapshot, band: Callable[[], Band]) -> Picture:
+def picture_of(snapshot: Snapshot, band: Callable[[], Band]) -> PastPicture:
     """Return a picture with `snapshot`, and with the view of a sweep if the screen's sweep panel shows one.
 
     `band` returns what that panel shows: a view, a countdown to a sweep (which is not stored) or None.
     """
     sweep = band()
-    return Picture(snapshot, None if isinstance(sweep, Countdown) else sweep)
+    return PastPicture(snapshot, None if isinstance(sweep, Countdown) else sweep)
 
 
 class Past:
@@ -201,8 +201,8 @@ class Past:
     def __init__(self) -> None:
         """Start without pictures."""
         self._sparse: deque[Chunk] = deque()
-        self._recent: deque[Picture] = deque()
-        self._read: tuple[Chunk, list[Picture]] | None = None
+        self._recent: deque[PastPicture] = deque()
+        self._read: tuple[Chunk, list[PastPicture]] | None = None
         """The chunk that was read last, and its pictures."""
         self._events: dict[tuple[datetime, str, str], Event] = {}
         self._least_apart_s = 1.0
@@ -212,11 +212,11 @@ class Past:
         return len(self.stamps)
 
     @property
-    def stamps(self) -> list[Stamp | Picture]:
+    def stamps(self) -> list[Stamp | PastPicture]:
         """Time and load of every picture, oldest first."""
         return [*chain.from_iterable(chunk.stamps for chunk in self._sparse), *self._recent]
 
-    def pictures_between(self, start: datetime, before: float) -> Iterator[Picture]:
+    def pictures_between(self, start: datetime, before: float) -> Iterator[PastPicture]:
         """Yield the pictures from the time `start` on that are earlier than `before` in monotonic seconds.
 
         This may be called in another thread than that which adds pictures.
@@ -228,12 +228,12 @@ class Past:
                 yield picture
 
     @property
-    def oldest(self) -> Stamp | Picture | None:
+    def oldest(self) -> Stamp | PastPicture | None:
         """Time and load of the oldest picture; None before the first."""
         return self._sparse[0].stamps[0] if self._sparse else next(iter(self._recent), None)
 
     @property
-    def newest(self) -> Picture | None:
+    def newest(self) -> PastPicture | None:
         """The newest picture; None before the first."""
         return self._recent[-1] if self._recent else None
 
@@ -278,7 +278,7 @@ class Past:
             self._events = {key: self._events[key] for key in kept}
         self._compress_old(snapshot.at)
 
-    def _is_later(self, picture: Stamp | Picture, at: float, apart_s: float) -> bool:
+    def _is_later(self, picture: Stamp | PastPicture, at: float, apart_s: float) -> bool:
         """Return whether `at` is in a later time slot than `picture`.
 
         Slots last `apart_s` seconds, or longer if many sources are watched.
@@ -288,8 +288,8 @@ class Past:
 
     def _compress_old(self, at: float) -> None:
         if self._recent[0].at < at - RECENT_S - MINUTE_S:
-            last: Stamp | Picture | None = self._sparse[-1].stamps[-1] if self._sparse else None
-            kept: list[Picture] = []
+            last: Stamp | PastPicture | None = self._sparse[-1].stamps[-1] if self._sparse else None
+            kept: list[PastPicture] = []
             while self._recent[0].at < at - RECENT_S:
                 picture = self._recent.popleft()
                 if last is None or self._is_later(last, picture.at, SPARSE_S):
@@ -300,7 +300,7 @@ class Past:
         while self._sparse and self._sparse[0].stamps[-1].at < at - KEPT_S:
             self._sparse.popleft()
 
-    def _picture_at(self, index: int) -> Picture | None:
+    def _picture_at(self, index: int) -> PastPicture | None:
         """Return the picture at a place in `stamps`; None if there are no pictures."""
         for chunk in self._sparse:
             if index < len(chunk.stamps):
@@ -310,16 +310,16 @@ class Past:
             index -= len(chunk.stamps)
         return self._recent[index] if self._recent else None
 
-    def at(self, at: float) -> Picture | None:
+    def at(self, at: float) -> PastPicture | None:
         """Return the last picture at or before a monotonic time, else the oldest; None if there is none."""
         return self._picture_at(max(0, bisect_right(self.stamps, at, key=lambda stamp: stamp.at) - 1))
 
-    def at_wall(self, wall: datetime) -> Picture | None:
+    def at_wall(self, wall: datetime) -> PastPicture | None:
         """Return the last picture taken at or before a time, else the oldest; None if there is none."""
         earlier = [index for index, stamp in enumerate(self.stamps) if stamp.wall <= wall]
         return self._picture_at(earlier[-1] if earlier else 0)
 
-    def picture_after_step(self, at: float, seconds: float) -> Picture | None:
+    def picture_after_step(self, at: float, seconds: float) -> PastPicture | None:
         """Return the picture nearest to the time `at` + `seconds`, of those that are later than `at`.
 
         A negative `seconds` steps back, to a picture before `at`. If there is none in this direction, return
@@ -332,7 +332,7 @@ class Past:
             nearest = max(0, len(places) - 1) if seconds > 0 else 0
         return self._picture_at(nearest)
 
-    def beside_event(self, at: float, direction: int) -> Picture | None:
+    def beside_event(self, at: float, direction: int) -> PastPicture | None:
         """Return the first picture that shows the next event after the time `at` (monotonic seconds).
 
         With `direction` -1 instead of 1, it is the previous event, before `at`. Return None if there is no

@@ -13,9 +13,9 @@ from sparktop.model.event import Event
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import SweepView
 from sparktop.panels.board.bars import TimeBar
-from sparktop.recording.past import RECENT_S, Past, Picture, next_speed
+from sparktop.recording.past import RECENT_S, Past, PastPicture, next_speed
 from sparktop.recording.player import WARM_UP_S, Player, Recording
-from sparktop.recording.when import TimeRange
+from sparktop.recording.when import TimeContext
 
 GLANCE_S = 70.0
 """Seconds replayed before the first picture of a jump: all but balance and long graphs are right then."""
@@ -67,7 +67,7 @@ class Replay:
         self._ticked_at: float | None = None
         self._reached: float | None = None
         """Recorded seconds per second that playing reaches."""
-        self._shown = Picture(self._player.snapshot(), self._player.sweep)
+        self._shown = PastPicture(self._player.snapshot(), self._player.sweep)
         self._points: list[tuple[datetime, float | None]] = []
         self._events: dict[tuple[datetime, str, str], Event] = {}
         self._indexed = 0
@@ -87,7 +87,7 @@ class Replay:
         """Return the snapshot of the moment shown."""
         return self._shown.snapshot
 
-    def picture(self) -> Picture:
+    def picture(self) -> PastPicture:
         """Return the picture of the moment shown."""
         return self._shown
 
@@ -122,7 +122,7 @@ class Replay:
         glance.begin_before(wall, GLANCE_OF_MANY_S if many else GLANCE_S)
         self._glanced = False
         yield from glance.steps(wall)
-        self._shown, self._glanced = Picture(glance.snapshot(), glance.sweep), True
+        self._shown, self._glanced = PastPicture(glance.snapshot(), glance.sweep), True
         yield
         whole = Player(self.recording)
         whole.begin_before(wall, WARM_UP_S)
@@ -249,9 +249,9 @@ class Replay:
         shown = self._wanted if self._on_the_way else self._shown.wall
         return TimeBar(start, self.recording.end, shown, tuple(self._events_in_order()), (*points, *newer))
 
-    def span(self) -> TimeRange:
+    def span(self) -> TimeContext:
         """Return the recording's time span and the present, to which times typed by the user are relative."""
-        return TimeRange(self.recording.frames[0].instant.wall, self.recording.end, datetime.now(UTC))
+        return TimeContext(self.recording.frames[0].instant.wall, self.recording.end, datetime.now(UTC))
 
     def play(self) -> None:
         """Start to play from the moment shown, at the end from the start; if already playing, pause."""

@@ -24,7 +24,7 @@ _MOST_TEXT = 60
 """Characters of a time that cannot be read which the error repeats."""
 
 
-class TimeRange(Struct, frozen=True):
+class TimeContext(Struct, frozen=True):
     """What typed times refer to: the time span of a recording, the present and the time zone."""
 
     start: datetime
@@ -36,7 +36,7 @@ class TimeRange(Struct, frozen=True):
     """The zone of local times; None for the system's."""
 
 
-def read_time(text: str, span: TimeRange) -> datetime:
+def read_time(text: str, span: TimeContext) -> datetime:
     """Return the moment (UTC) that `text`, a time typed by the user, means in a recording of that time span.
 
     "10m", "10m ago" and "-10m" count back from the end of the span. A time of day without a date is the last
@@ -70,7 +70,7 @@ def time_words(moment: datetime, zone: tzinfo | None = None) -> str:
     return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
 
 
-def require_within(moment: datetime, span: TimeRange) -> datetime:
+def require_within(moment: datetime, span: TimeContext) -> datetime:
     """Return the moment if it is within the time span of a recording.
 
     Raises:
@@ -85,7 +85,7 @@ def require_within(moment: datetime, span: TimeRange) -> datetime:
     raise UsageError(f"{named} is {side} what is kept: {start} to {end}")
 
 
-def _local_time(words: str, span: TimeRange) -> datetime | None:
+def _local_time(words: str, span: TimeContext) -> datetime | None:
     """Return the moment (UTC) of a local date, time of day, or both; None for other words."""
     match = _CLOCK.fullmatch(words)
     if match is None or not words:
@@ -104,7 +104,7 @@ def _local_time(words: str, span: TimeRange) -> datetime | None:
     return _only_instant(last if last <= now else last - timedelta(days=1), span)
 
 
-def _only_instant(local: datetime, span: TimeRange) -> datetime:
+def _only_instant(local: datetime, span: TimeContext) -> datetime:
     """Return the one moment at which clocks of the zone show `local`.
 
     Raises:

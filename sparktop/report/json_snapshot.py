@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparktop import __version__
-from sparktop.analysis.balance.rules import RULES, Check
+from sparktop.analysis.balance.rules import RULES, RuleCheck
 from sparktop.analysis.state import scraped_state
 from sparktop.analysis.summary import verdict
 from sparktop.analysis.wall import MOST_LISTED, Stated, Top, Wall, wall_of
@@ -212,7 +212,7 @@ def balance_json(balance: Balance) -> dict[str, object]:
     }
 
 
-def _rule_json(checks: Sequence[Check]) -> dict[str, object]:
+def _rule_json(checks: Sequence[RuleCheck]) -> dict[str, object]:
     """Return a rule as a mapping: its name, whether it holds, and its checks with their values and limits."""
     return {
         "name": checks[0].code,

@@ -32,7 +32,7 @@ from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ, WAITING_W, NodeTher
 # which it needs another block. A hundred steps therefore cost as much computing time as one.
 
 
-class Batch:
+class RunningBatch:
     """The running requests of one simulated engine, with the KV blocks that they hold."""
 
     def __init__(self, *, kv_blocks: int, block_tokens: int) -> None:
@@ -219,7 +219,7 @@ class EngineSequence(Struct, eq=False):
     arrived_s: float
     phase: Phase = Phase.WAITING
     generated: int = 0
-    """Number of tokens generated; not updated while the request decodes (see `Batch.generated_tokens`)."""
+    """Number of tokens generated; not updated while it decodes (see `RunningBatch.generated_tokens`)."""
     computed: int = 0
     """Number of tokens in the KV cache; counted only while the request's prompt is computed."""
     blocks: int = 0
@@ -247,7 +247,7 @@ class EngineSequence(Struct, eq=False):
         """Number of prompt tokens and of generated tokens.
 
         While the request decodes, tokens generated since decoding began are not included; see
-        `Batch.generated_tokens`.
+        `RunningBatch.generated_tokens`.
         """
         return self.request.prompt_tokens + self.generated
 
@@ -403,7 +403,7 @@ class Engine:
         """Submitted requests that arrived after the start of the last step, or will arrive, in order of
         arrival."""
         self._waiting: deque[EngineSequence] = deque()
-        self._batch = Batch(kv_blocks=profile.kv_blocks, block_tokens=profile.block_tokens)
+        self._batch = RunningBatch(kv_blocks=profile.kv_blocks, block_tokens=profile.block_tokens)
         self._stretch: Stretch | None = None
         self._requests: dict[str, EngineSequence] = {}
         self._outbox: list[EngineEvent] = []

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, llamacpp, read_page, trtllm
 from sparktop.engines.document import Answers, listed_models, parse
 from sparktop.engines.openai import NOTE, owners_of
-from sparktop.engines.registry import Engine
+from sparktop.engines.registry import EngineKind
 from sparktop.engines.router_pages import LISTS, RUNNING, TITLES, WORKERS
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
@@ -237,7 +237,7 @@ class EnginePages:
         return Response(OK, body, answers[-1].at, {}, answers[-1].end, took_ms)
 
 
-async def ask_facts(engine: Engine, get: Get, deadline_s: float) -> Answers:
+async def ask_facts(engine: EngineKind, get: Get, deadline_s: float) -> Answers:
     """Return the answers of the routes that report a server's identity; one without a valid answer is absent.
 
     Where a route has no valid answer, the one that older versions have in its place is requested.

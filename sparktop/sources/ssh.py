@@ -28,9 +28,9 @@ from sparktop.sources.replies import Reply
 from sparktop.sources.source import read_beside
 from sparktop.sources.ssh_remote import (
     READY,
-    Ending,
     LinkError,
     Remote,
+    SshEnding,
     command_line,
     explain,
     quiet_environment,
@@ -256,7 +256,7 @@ class SshLink:
             return self._not_a_reply(self._written.rpartition(b"\n")[0].rpartition(b"\n")[2])
         since, now = self._owed_since, asyncio.get_running_loop().time()
         return explain(
-            Ending(
+            SshEnding(
                 self._where,
                 None if self.sent else self._remote.command,
                 self._process.returncode,

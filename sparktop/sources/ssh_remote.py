@@ -259,7 +259,7 @@ class LinkError(Exception):
         self.message = clean(message)
 
 
-class Ending(Struct, frozen=True):
+class SshEnding(Struct, frozen=True):
     """How an ssh process ended, as input of `explain`."""
 
     where: str
@@ -279,7 +279,7 @@ class Ending(Struct, frozen=True):
     """Seconds since the oldest request without an answer; 0 if there is none."""
 
 
-def explain(ending: Ending) -> LinkError:
+def explain(ending: SshEnding) -> LinkError:
     """Return, without raising it, the error that explains to the user why ssh ended."""
     if ending.status == _SSH_FAILED:
         return _explain_ssh(ending)
@@ -312,7 +312,7 @@ def explain(ending: Ending) -> LinkError:
     return LinkError(kind, message)
 
 
-def _explain_receiver(ending: Ending) -> LinkError | None:
+def _explain_receiver(ending: SshEnding) -> LinkError | None:
     """Return the error for an exit status of the shell there, or of what receives the reader; else None."""
     where, words = ending.where, _last_line(ending.written)
     if ending.status == CUT_INPUT:
@@ -335,7 +335,7 @@ def _explain_receiver(ending: Ending) -> LinkError | None:
     return None
 
 
-def _explain_ssh(ending: Ending) -> LinkError:
+def _explain_ssh(ending: SshEnding) -> LinkError:
     """Return the error for a failure of ssh itself (status 255), by its messages on stderr.
 
     ssh never translates these messages.
@@ -362,7 +362,7 @@ def _explain_ssh(ending: Ending) -> LinkError:
     return _explain_network(ending)
 
 
-def _explain_network(ending: Ending) -> LinkError:
+def _explain_network(ending: SshEnding) -> LinkError:
     """Return the error for trouble with ssh's configuration or the network, or unknown trouble."""
     where, text = ending.where, ending.written
     if _CONFIGURATION.search(text):

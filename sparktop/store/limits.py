@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from sparktop.analysis.evidence import Evidence, Machine, Peer
+from sparktop.analysis.evidence import Evidence, MachineEvidence, Peer
 from sparktop.analysis.speed_state import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.state import limit_to_show
 from sparktop.model.balance import Balance, BalanceWord, balance_cost
@@ -181,7 +181,7 @@ def _evidence(
         swa_percent=view.counter_figures.get("swa_pool_percent"),
         states_percent=view.counter_figures.get("mamba_pool_percent"),
         machines=tuple(
-            Machine(host.target.name, tuple(host.work.polls), host.view.speed, host.work.usual_mhz)
+            MachineEvidence(host.target.name, tuple(host.work.polls), host.view.speed, host.work.usual_mhz)
             for host in hosts
             if host.health.failure is None
         ),

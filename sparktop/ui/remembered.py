@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec.structs import asdict, replace
 
-from sparktop.files import Place, folder_of, write_whole
+from sparktop.files import BaseFolder, folder_of, write_whole
 from sparktop.model.targets import ViewSettings
 from sparktop.model.text import reason_of
 from sparktop.panels.board.layout import Boxes
@@ -25,7 +25,7 @@ def state_file(env: Mapping[str, str]) -> Path:
 
     The folder is below `$XDG_STATE_HOME`.
     """
-    return folder_of(env, Place.STATE) / "view.json"
+    return folder_of(env, BaseFolder.STATE) / "view.json"
 
 
 def recall(path: Path) -> View:

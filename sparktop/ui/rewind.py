@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.bars import TimeBar
-from sparktop.recording.past import Past, Picture, next_speed, picture_of
+from sparktop.recording.past import Past, PastPicture, next_speed, picture_of
 
 if TYPE_CHECKING:
     from sparktop.recording.past import Band
     from sparktop.recording.replay import Replay
-    from sparktop.recording.when import TimeRange
+    from sparktop.recording.when import TimeContext
 
 
 _HOUR_S = 3600
@@ -37,7 +37,7 @@ class Rewind:
         self.speed = 1
         """How many times as fast as it was the past is played."""
         self._clock = time.monotonic
-        self._shown: Picture | None = None
+        self._shown: PastPicture | None = None
         self._playing_from: tuple[float, float] | None = None
         """Time of the clock and time shown at which playing began; None while paused."""
         self._present: tuple[Snapshot, Callable[[], Band]] | None = None
@@ -57,7 +57,7 @@ class Rewind:
         """Whether the past is played."""
         return self._playing_from is not None
 
-    def picture(self) -> Picture | None:
+    def picture(self) -> PastPicture | None:
         """Return the past picture to show now; None for the present."""
         if self._playing_from is not None and self._present is not None:
             clock_at, played_from = self._playing_from
@@ -84,14 +84,14 @@ class Rewind:
         minutes = f"{ago_s // 3600}:{ago_s // 60 % 60:02}" if ago_s >= _HOUR_S else f"{ago_s // 60}"
         return f"REWIND {sign}−{minutes}:{ago_s % 60:02} {shown.wall.astimezone():%H:%M:%S}"
 
-    def span(self) -> TimeRange | None:
+    def span(self) -> TimeContext | None:
         """Return the range of times for which pictures are stored; None before the first picture."""
-        from sparktop.recording.when import TimeRange  # late: the present needs none
+        from sparktop.recording.when import TimeContext  # late: the present needs none
 
         oldest, present = self.past.oldest, self._present
         if oldest is None or present is None:
             return None
-        return TimeRange(oldest.wall, max(oldest.wall, present[0].taken_at), datetime.now(UTC))
+        return TimeContext(oldest.wall, max(oldest.wall, present[0].taken_at), datetime.now(UTC))
 
     def bar(self) -> TimeBar | None:
         """Return the time bar, which covers all stored pictures; None before the first picture."""
@@ -164,7 +164,7 @@ class Rewind:
         if self._present is not None:
             self._show(picture_of(*self._present))
 
-    def _show(self, picture: Picture | None) -> None:
+    def _show(self, picture: PastPicture | None) -> None:
         self._playing_from = None
         self._shown = picture
 

@@ -24,9 +24,9 @@ from sparktop.sources.prometheus.client import Labels, PrometheusClient, Series,
 from sparktop.sources.prometheus.found import (
     NOT_A_ROUTER,
     ActiveTarget,
-    Found,
     FoundServer,
     Key,
+    ScrapedTargets,
     active_targets,
     down_query,
     found_routers,
@@ -46,9 +46,9 @@ from sparktop.sources.prometheus.found import (
 from sparktop.sources.prometheus.machines import (
     Exporter,
     Known,
-    Machine,
     MachinesOf,
     Place,
+    ScrapedMachine,
     aggregates,
     found_exporters,
     gpus_of,
@@ -84,7 +84,7 @@ class Finder:
         """Query by `client`."""
         self._target = target
         self._client = client
-        self.found = Found()
+        self.found = ScrapedTargets()
         self.active: dict[Key, ActiveTarget] = {}
         """What the list of targets says, where there is one and it is not too long."""
         self.labels: dict[Key, Labels] = {}
@@ -139,7 +139,7 @@ class Finder:
         listed = tuple(sorted((*answering, *silent), key=lambda server: server.name)) if silent else answering
         keys = {server.key for server in answering}
         fault = groups_fault(answer.series, group_by)
-        self.found = Found(listed, found_routers(routers.series), fault, is_federated(keys))
+        self.found = ScrapedTargets(listed, found_routers(routers.series), fault, is_federated(keys))
         if self.every_s is None and answering:
             # By samples of a few servers; those that are down may have none: then by their series `up`.
             only = f"instance=~{any_of({server.key.instance for server in answering[:_SAMPLED]})}"
@@ -399,7 +399,7 @@ class MachineFeed:
         self._store = store
         self._deliver = deliver
         self._clock = clock
-        self.machines: tuple[Machine, ...] = ()
+        self.machines: tuple[ScrapedMachine, ...] = ()
         """Those of servers, and others with GPUs."""
         self.jobs: frozenset[str] = frozenset()
         """The jobs of all their exporters."""
@@ -449,7 +449,7 @@ class MachineFeed:
             exporter.place[0].job for machine in self.machines for exporter in machine.exporters
         )
 
-    def _place_servers(self, servers: Iterable[FoundServer]) -> tuple[tuple[Machine, ...], MachinesOf]:
+    def _place_servers(self, servers: Iterable[FoundServer]) -> tuple[tuple[ScrapedMachine, ...], MachinesOf]:
         """Return the machines to show, and what finds those of a server."""
         machines = join_exporters(self._exporters.values())
         among_all = placing_among(machines, self._target.machines)
@@ -541,7 +541,7 @@ class MachineFeed:
             self._store.add(NodeTarget(name, "prometheus", scrape=Scrape(self._target.name, every_s)))
             self._store.identify(SourceKey.node(name), _identity_of(machine))
 
-    def _machines_of(self, servers: Iterable[FoundServer]) -> list[Machine]:
+    def _machines_of(self, servers: Iterable[FoundServer]) -> list[ScrapedMachine]:
         names = dict.fromkeys(name for server in servers for name in self.of(server))
         by_name = {machine.name: machine for machine in self.machines}
         return [by_name[name] for name in names if name in by_name]
@@ -558,7 +558,7 @@ class MachineFeed:
         self._rest_until = self._clock() + _REST_S
         self.problem = clean(f"machines: {error.message}", 200)
 
-    def _judge_node(self, machine: Machine, gathered: Known, to_monotonic_s: float) -> FleetNode:
+    def _judge_node(self, machine: ScrapedMachine, gathered: Known, to_monotonic_s: float) -> FleetNode:
         """Return a machine as the fleet view shows it, as long as it is not down."""
         sample = sample_of(machine, gathered, to_monotonic_s)
         if sample is None:
@@ -605,11 +605,11 @@ class MachineFeed:
         return "idle" if use < IDLE_PERCENT else "busy"
 
 
-def _is_down(machine: Machine, dead: Collection[Key]) -> bool:
+def _is_down(machine: ScrapedMachine, dead: Collection[Key]) -> bool:
     return all(exporter.place[0] in dead for exporter in machine.exporters)
 
 
-def _identity_of(machine: Machine) -> NodeIdentity:
+def _identity_of(machine: ScrapedMachine) -> NodeIdentity:
     return NodeIdentity(
         os=machine.fact("os"),
         driver=machine.fact("driver", "DCGM_FI_DRIVER_VERSION"),

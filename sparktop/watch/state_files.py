@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from sparktop.analysis.placement import address_of
-from sparktop.files import Place, find_folder, folder_of, read_own, write_whole
+from sparktop.files import BaseFolder, find_folder, folder_of, read_own, write_whole
 from sparktop.hardware.kernel_file import read_small
 from sparktop.model.snapshot import Kept, PastStart
 from sparktop.model.targets import BackendTarget, RouterTarget
@@ -41,7 +41,7 @@ def announced_load(urls: Iterable[str], env: Mapping[str, str] = os.environ) -> 
 
     Nothing is announced where the state folder cannot be written: the load matters more.
     """
-    folder = find_folder(env, Place.STATE)
+    folder = find_folder(env, BaseFolder.STATE)
     path = None if folder is None else folder / _FOLDER / f"{os.getpid()}.json"
     pid = os.getpid()
     content = {
@@ -67,7 +67,7 @@ def announced_loads(env: Mapping[str, str] = os.environ) -> dict[int, tuple[str,
 
     A file of another user, a link, a file that others may write, and one whose process has ended are ignored.
     """
-    folder = find_folder(env, Place.STATE)
+    folder = find_folder(env, BaseFolder.STATE)
     if folder is None:
         return {}
     try:
@@ -160,7 +160,7 @@ FILE_NAME = "starts.json"
 
 def starts_file(env: Mapping[str, str]) -> Path:
     """Return the path of the file with earlier starts."""
-    return folder_of(env, Place.STATE) / FILE_NAME
+    return folder_of(env, BaseFolder.STATE) / FILE_NAME
 
 
 def read_starts(path: Path) -> tuple[tuple[PastStart, ...], str | None]:
@@ -295,7 +295,7 @@ def read_recipes(env: Mapping[str, str]) -> tuple[tuple[PublishedRates, ...], st
 
     Of the user's, a file that others can write is not read.
     """
-    folder, result, problems = find_folder(env, Place.CONFIG), list[PublishedRates](), list[str]()
+    folder, result, problems = find_folder(env, BaseFolder.CONFIG), list[PublishedRates](), list[str]()
     for path in sorted(SHIPPED.glob("*.json")):
         result += read_recipe(path.read_bytes())
     try:
@@ -329,7 +329,7 @@ async def keep_setups(
     Of a store of simulated servers nothing is kept.
     """
     env = os.environ if env is None else env
-    path = folder_of(env, Place.STATE) / SETUPS_FILE
+    path = folder_of(env, BaseFolder.STATE) / SETUPS_FILE
     given_keys: set[tuple[str, str, str]] = set()
     passed_s = saved_s = given_s = 0.0
     while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparktop.analysis.evidence import Machine, MachinePoll, Poll
+from sparktop.analysis.evidence import MachineEvidence, MachinePoll, Poll
 from sparktop.model.snapshot import SpeedState
 
 SECONDS = 60
@@ -70,10 +70,10 @@ def machine(
     usual: float = 2400.0,
     speed: SpeedState | None = None,
     power: float | None = None,
-) -> Machine:
+) -> MachineEvidence:
     """Return a machine with the same readings in each sample."""
     polls = tuple(
         MachinePoll(100.0 + second, gpu, clock, core, link, link * 12.5e9, "rocep1s0f0", power)
         for second in range(0, SECONDS + 1, 2)
     )
-    return Machine(name, polls, speed or SpeedState("normal"), usual)
+    return MachineEvidence(name, polls, speed or SpeedState("normal"), usual)

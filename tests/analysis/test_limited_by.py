@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.analysis.evidence import Evidence, Machine, MachinePoll, Peer, Poll
+from sparktop.analysis.evidence import Evidence, MachineEvidence, MachinePoll, Peer, Poll
 from sparktop.analysis.limited_by import gpu_at_work, limited_by
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Finding
@@ -283,7 +283,7 @@ def test_a_gpu_that_is_busy_without_its_server_works_for_others(
     ],
 )
 def test_requests_too_short_to_be_seen_are_no_idle_server(
-    machines: tuple[Machine, ...], kind: LimitKind, words: str
+    machines: tuple[MachineEvidence, ...], kind: LimitKind, words: str
 ) -> None:
     """An engine of embeddings reports no running request at a step's end: its GPU says how full it is."""
     found = judged(Served(running=0, prompt_tokens=20_000, unseen=1.0), machines=machines)
@@ -374,10 +374,10 @@ def evidences(draw: st.DrawFn) -> Evidence:
     if word is not None:
         window_s = draw(st.sampled_from([10.0, 60.0]))
         split = Balance("proxy", ("a", "b"), word, word, router="proxy", window_s=window_s, needed_s=60.0)
-    machine = Machine("spark-1", tuple(MachinePoll(poll.at) for poll in polls))
+    machine = MachineEvidence("spark-1", tuple(MachinePoll(poll.at) for poll in polls))
     if draw(st.booleans()):
         gpu, core = draw(st.sampled_from([20.0, 97.0])), draw(st.sampled_from([None, 30.0, 99.0]))
-        machine = Machine("spark-1", tuple(MachinePoll(poll.at, gpu, 2400.0, core) for poll in polls))
+        machine = MachineEvidence("spark-1", tuple(MachinePoll(poll.at, gpu, 2400.0, core) for poll in polls))
     return Evidence(
         polls,
         slots=draw(st.sampled_from([None, 8])),
@@ -397,7 +397,7 @@ def test_a_gpu_is_judged_by_the_time_in_which_it_had_requests(seconds: int, used
     polls = polls_of([(20, 0, 0), (seconds, 17, 0)])
     began = polls[-seconds].at
     samples = [MachinePoll(at, 97.0 if at >= began else 0.0) for at in (poll.at for poll in polls[1::2])]
-    evidence = Evidence(polls, slots=48, machines=(Machine("spark-1", tuple(samples)),))
+    evidence = Evidence(polls, slots=48, machines=(MachineEvidence("spark-1", tuple(samples)),))
     assert gpu_at_work(evidence) == used
 
 

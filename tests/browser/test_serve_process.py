@@ -14,7 +14,7 @@ import pytest
 
 from sparktop.agent.access import Service
 from sparktop.cli import main
-from sparktop.demo.scenario import Plan
+from sparktop.demo.scenario import DemoPlan
 from sparktop.model.targets import Watch
 from tests.agent.agent_process import END_S, listening
 
@@ -55,7 +55,7 @@ def test_the_demo_is_served_as_simulated(
     """The servers of a demo scenario are served, marked as simulated on every page."""
     seen: list[object] = []
 
-    def started(plan: Plan, **options: Any) -> int:  # noqa: ANN401 - options of several types
+    def started(plan: DemoPlan, **options: Any) -> int:  # noqa: ANN401 - options of several types
         seen.append(plan.scenario)
         code: int = options["show"](Watch(source="demo"))
         return code

@@ -29,14 +29,14 @@ from sparktop.commands.sweep.targets import choose_targets
 from sparktop.errors import UsageError
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
-from sparktop.model.sweep import Moment, SweepStatus, SweepView
+from sparktop.model.sweep import SweepMoment, SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, SweepSpec, Watch
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan, preset_line
 from sparktop.sweep.result.results import LevelResult, Rate, Requests, Validity
 from sparktop.sweep.run.forecast import plan_sentences
-from sparktop.sweep.run.progress import LevelMeasured, LoadBatch, Notice, Phase, PhaseChanged
+from sparktop.sweep.run.progress import LevelMeasured, LoadBatch, Notice, PhaseChanged, SweepPhase
 
 WATCH = Watch(
     nodes=(NodeTarget("n1", via="agent", url="http://10.0.0.1:9750"),),
@@ -174,15 +174,15 @@ QUICK = make_plan(find_preset(DEFAULT), [SweepTarget("solo", "http://127.0.0.1:1
 def test_the_live_line_has_the_figures_of_the_moment() -> None:
     """The live line shows level, run, requests in flight, tok/s, TTFT, failures and time left."""
     left = TimeRange(130, 190)
-    moment = Moment("running", RUNNING, 2, 3, 16, 183.44, 412.0, failed=1)
+    moment = SweepMoment("running", RUNNING, 2, 3, 16, 183.44, 412.0, failed=1)
     words = "solo, c = 16: run 2 of 3"
     view = SweepView("quick", SweepStatus.RUNNING, words, left=left, moment=moment)
     assert progress_line(view, 200) == (
         f"{words} · 16 in flight · 183.4 tok/s · TTFT p50 412 ms · 1 failed · 2 to 4 min left"
     )
-    unknown = replace(view, moment=Moment("running", RUNNING, 1))
+    unknown = replace(view, moment=SweepMoment("running", RUNNING, 1))
     assert "– tok/s · TTFT p50 –" in progress_line(unknown, 200)
-    settling = replace(view, words="settling", moment=Moment("settling"), left=None)
+    settling = replace(view, words="settling", moment=SweepMoment("settling"), left=None)
     assert progress_line(settling, 200) == "settling"
     assert progress_line(view, 86) == f"{words} · 16 in flight · 183.4 tok/s · 1 failed · 2 to 4 min left"
     assert progress_line(view, 72) == f"{words} · 183.4 tok/s · 1 failed · 2 to 4 min left"
@@ -203,7 +203,7 @@ def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:
     screen = io.StringIO()
     at = [0.0]
     line = SweepLine(QUICK, live=True, width=40, stream=screen, clock=lambda: at[-1])
-    line.take(PhaseChanged(Phase.RUNNING, "solo", RUNNING, 0, 3))
+    line.take(PhaseChanged(SweepPhase.RUNNING, "solo", RUNNING, 0, 3))
     for moment in (0.1, 0.15, 0.21, 0.3):
         at.append(moment)
         line.take(LoadBatch(RUNNING, ()))
@@ -219,7 +219,7 @@ def test_elsewhere_there_is_a_line_a_level_and_no_escape() -> None:
     """Without a terminal there are only messages and a line per level, without escape sequences."""
     log = io.StringIO()
     line = SweepLine(QUICK, live=False, stream=log)
-    line.take(PhaseChanged(Phase.RUNNING, "solo", RUNNING, 0, 3))
+    line.take(PhaseChanged(SweepPhase.RUNNING, "solo", RUNNING, 0, 3))
     line.take(LoadBatch(RUNNING, ()))
     line.take(LevelMeasured("solo", LEVEL, None))  # type: ignore[arg-type]  # the line does not read it
     assert log.getvalue() == f"sparktop: {level_line('solo', LEVEL)}\n"

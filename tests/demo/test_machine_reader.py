@@ -8,7 +8,7 @@ import pytest
 
 from sparktop.analysis.ranks import judge_ranks
 from sparktop.demo.faults import FAULTS
-from sparktop.demo.machine import NO_SYMPTOMS, Machine, MachineHeat, MachineReader, Symptoms
+from sparktop.demo.machine import NO_SYMPTOMS, MachineHeat, MachineReader, SimulatedMachine, Symptoms
 from sparktop.demo.ras import DEAD_AFTER_S, SimulatedJob
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample, end_marks
@@ -29,7 +29,7 @@ class Bench:
         self.clock = clock
         heat = MachineHeat(ambient_c=AMBIENT_C, at=clock.now)
         self.engine = Engine(SOLO, nodes=[heat], start_s=clock.now, token_events=False)
-        self.reader = MachineReader(heat, Machine(), name="spark-a", clock=clock)
+        self.reader = MachineReader(heat, SimulatedMachine(), name="spark-a", clock=clock)
         self.reader.attach(self.engine)
         self._made = 0
 
@@ -64,7 +64,9 @@ def test_a_loaded_machine_warms_up_and_slows_down(clock: Clock) -> None:
 
 def test_a_start_shows_its_phases(clock: Clock) -> None:
     """During a start, GPU memory grows with the weights, stays, then jumps to its end."""
-    reader = MachineReader(MachineHeat(ambient_c=20.0, at=clock.now), Machine(), name="a", clock=clock)
+    reader = MachineReader(
+        MachineHeat(ambient_c=20.0, at=clock.now), SimulatedMachine(), name="a", clock=clock
+    )
     reader.begin_start(100.0)
     held = []
     for _ in range(10):
@@ -83,7 +85,9 @@ def test_a_start_shows_its_phases(clock: Clock) -> None:
 
 async def test_a_machine_that_reboots_is_silent_and_comes_back_with_another_boot_id(clock: Clock) -> None:
     """A rebooting machine does not answer, then has another boot id."""
-    reader = MachineReader(MachineHeat(ambient_c=20.0, at=clock.now), Machine(), name="a", clock=clock)
+    reader = MachineReader(
+        MachineHeat(ambient_c=20.0, at=clock.now), SimulatedMachine(), name="a", clock=clock
+    )
     before = reader.identity
     reader.reboot(20.0)
     clock.now += 19.0
@@ -119,7 +123,7 @@ class Cluster:
         self.readers = [
             MachineReader(
                 heat,
-                Machine(rank=rank),
+                SimulatedMachine(rank=rank),
                 name=f"spark-{'ab'[rank]}",
                 clock=lambda: self.at,
                 address=f"192.168.100.{11 + rank}",

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from sparktop.config.schema import load as load_config
 from sparktop.config.watch import DEMO_KEY, DEMO_KEY_VARIABLE
 from sparktop.demo.command import DemoCluster, as_toml, demo_sweeps
-from sparktop.demo.scenario import Plan
+from sparktop.demo.scenario import DemoPlan
 from sparktop.engines import read_page
 from sparktop.errors import SparktopError
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSpec, Watch
@@ -113,7 +113,7 @@ def watched(pids: Iterable[int]) -> Iterator[list[int]]:
 
 def test_everything_answers_while_the_context_lasts() -> None:
     """Within the context servers, agents and proxies answer under load; afterwards all processes are gone."""
-    with DemoCluster(Plan(backends=2, seed=3)) as cluster, watched(cluster.pids) as descriptors:
+    with DemoCluster(DemoPlan(backends=2, seed=3)) as cluster, watched(cluster.pids) as descriptors:
         assert [target.name for target in cluster.targets] == ["spark-a", "spark-b"]
         assert [target.nodes for target in cluster.targets] == [("spark-a",), ("spark-b",)]
         assert len(cluster.pids) == 3

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sparktop.colors.mixing import contrast, ramp
-from sparktop.graphics.axes import PlotAxis, Top, nice_ceiling, time_axis, top_without_spikes
+from sparktop.graphics.axes import PlotAxis, ScaleTop, nice_ceiling, time_axis, top_without_spikes
 from sparktop.graphics.braille import LOWER, UPPER, area, draw_mirrored, draw_stacked, flip_table, lead_row
 
 Reader = Callable[[Sequence[str]], list[list[bool]]]
@@ -273,8 +273,8 @@ def test_strange_values_have_a_top() -> None:
 def test_a_spike_at_the_start_does_not_flatten_the_rest() -> None:
     """A spike, also across two slots, is left out of the scale; its height is returned."""
     spike = [0.0, 90.0, 250.0, *[8.0] * 40]
-    assert top_without_spikes([spike, [10.0] * 43]) == Top(10.0, 250.0)
-    assert top_without_spikes([spike[1:30]], 4.0) == Top(8.0, 250.0)
+    assert top_without_spikes([spike, [10.0] * 43]) == ScaleTop(10.0, 250.0)
+    assert top_without_spikes([spike[1:30]], 4.0) == ScaleTop(8.0, 250.0)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_a_spike_at_the_start_does_not_flatten_the_rest() -> None:
 )
 def test_a_level_that_lasts_is_never_clipped(values: list[float | None]) -> None:
     """Three of 40 slots, the newest slots, and any of few values are not spikes and are never clipped."""
-    assert top_without_spikes([[8.0] * 60, values]) == Top(250.0)
+    assert top_without_spikes([[8.0] * 60, values]) == ScaleTop(250.0)
 
 
 def test_the_lead_is_told_by_its_margin() -> None:

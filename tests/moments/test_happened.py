@@ -21,9 +21,9 @@ from sparktop.moments.happened import PAGE_LINES, compare_minutes, pivot, share_
 from sparktop.moments.moment import (
     BACKEND,
     NODE,
-    Collector,
     FactChange,
     Moment,
+    MomentBuilder,
     Readings,
     SweepSpan,
     read_moment,
@@ -278,7 +278,7 @@ def test_the_headline_has_the_cause_first_and_the_figure_that_moved_most() -> No
 def test_a_start_under_way_is_a_cause_until_the_server_answers() -> None:
     """It began before the span: dated as its process began; afterwards, and of an idle server, it is none."""
     loads = BackendView("a", "http://a", "g", state=BackendState.LOADING, age_s=0.1, loading=Loading(400.0))
-    collector = Collector(BEGAN, at(600))
+    collector = MomentBuilder(BEGAN, at(600))
     node = NodeView("n", "local", age_s=0.1)
     for second in range(0, 601, 5):
         server = loads if second < 400 else replace(loads, state=BackendState.IDLE, loading=None)
@@ -369,7 +369,7 @@ def test_findings_with_events_and_yardsticks_are_no_changes(kind: str, severity:
     finding = Finding(kind, "a", "said", severity=severity)
     plain = Rehearsal().play(5).snapshot()
     server = plain.backends[0]
-    collector = Collector(plain.taken_at, plain.taken_at + timedelta(minutes=1))
+    collector = MomentBuilder(plain.taken_at, plain.taken_at + timedelta(minutes=1))
     for second, findings in enumerate([(), (finding,), ()]):
         view = replace(server, findings=findings)
         at = plain.taken_at + timedelta(seconds=second)
@@ -403,7 +403,7 @@ def test_states_limits_identities_and_findings_are_changes() -> None:
             NodeView("n", "local", age_s=0.1),
         ),
     ]
-    collector = Collector(BEGAN, at(60))
+    collector = MomentBuilder(BEGAN, at(60))
     for number, (one, two) in enumerate(steps):
         collector.add(snapshot(5.0 * number, server=one, node=two))
     found = collector.moment()

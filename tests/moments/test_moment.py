@@ -15,7 +15,7 @@ from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.moments import moment as reading
 from sparktop.moments.moment import ALL, BACKEND, NODE, Moment, moment_of, read_moment
 from sparktop.moments.report import moment_report
-from sparktop.recording.past import Past, Picture
+from sparktop.recording.past import Past, PastPicture
 from sparktop.recording.player import Player, Recording, Span
 from stage.fleet import RehearsedFleet
 from tests.moments.conftest import MARK, MARK_S, OUTAGE_S, PLAYED_S, Recorded, wall
@@ -163,7 +163,7 @@ def test_the_pictures_of_the_screen_make_the_same_moment(recorded: Recorded) -> 
 
 def test_of_many_servers_the_worst_are_in_a_report() -> None:
     """The points of all would take minutes and hundreds of MB; the report says what it leaves out."""
-    last = Picture(RehearsedFleet(60, 30).play(4).snapshot())
+    last = PastPicture(RehearsedFleet(60, 30).play(4).snapshot())
     moment = moment_of(last)
     assert (len(moment.shown.backends), len(moment.shown.nodes)) == (20, 20)
     assert {name for kind, name, _ in moment.series if kind == BACKEND} <= {

@@ -24,7 +24,7 @@ from sparktop.moments import moment as reading
 from sparktop.moments.moment import Moment, SweepSpan, moment_of
 from sparktop.moments.report import FORMATS, moment_report
 from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, encode
-from sparktop.recording.past import Picture
+from sparktop.recording.past import PastPicture
 from sparktop.report.document.document import wrap_markdown
 from sparktop.report.privacy import Privacy
 from tests.browser.chromium import PROGRAM, chromium
@@ -154,7 +154,7 @@ def hostile_moment(names: Sequence[str], snapshot: Snapshot) -> Moment:
         alerts=tuple(Alert(f"backend:{name}:x", Severity.CRITICAL, name, name, now) for name in names),
         events=tuple(Event(now, Severity.WARNING, name, name) for name in names),
     )
-    found = moment_of(Picture(shown))
+    found = moment_of(PastPicture(shown))
     return replace(
         found,
         marks=tuple((now, name) for name in names),
@@ -221,7 +221,7 @@ def test_an_anonymous_report_has_no_name_path_or_address(recorded: Recorded) -> 
         events=(Event(now, Severity.WARNING, "canary-a", words, {}, None, "backend:canary-a:x"),),
     )
     moment = replace(
-        moment_of(Picture(changed)), marks=((now, words),), sweeps=(SweepSpan(now, None, words),)
+        moment_of(PastPicture(changed)), marks=((now, words),), sweeps=(SweepSpan(now, None, words),)
     )
     for form in FORMATS:
         text = moment_report(moment, form, Privacy(anonymous=True))

@@ -14,7 +14,7 @@ from sparktop.recording.past import (
     FEW_SCRAPED,
     Chunk,
     Past,
-    Picture,
+    PastPicture,
 )
 from sparktop.report.json_snapshot import to_json
 from stage.rehearsal import Rehearsal
@@ -119,7 +119,7 @@ def test_events_are_found_in_both_directions() -> None:
 def test_compressed_pictures_have_the_same_figures() -> None:
     """All that a report says of a snapshot, every point of its histories, times and load."""
     rehearsal = Rehearsal(nodes=2)
-    pictures = [Picture(rehearsal.play(5).snapshot()) for _ in range(4)]
+    pictures = [PastPicture(rehearsal.play(5).snapshot()) for _ in range(4)]
     chapter = Chunk(pictures)
     found = chapter.pictures()
     assert [to_json(one.snapshot) for one in found] == [to_json(one.snapshot) for one in pictures]

@@ -8,12 +8,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from sparktop.errors import UsageError
-from sparktop.recording.when import TimeRange, read_time, require_within, time_words
+from sparktop.recording.when import TimeContext, read_time, require_within, time_words
 
 BERLIN = ZoneInfo("Europe/Berlin")
 END = datetime(2026, 11, 23, 0, 30, tzinfo=UTC)
-FRAME = TimeRange(END - timedelta(hours=6), END, END + timedelta(days=1), BERLIN)
-DAY = TimeRange(END + timedelta(hours=18), END + timedelta(hours=19), END + timedelta(days=1), BERLIN)
+FRAME = TimeContext(END - timedelta(hours=6), END, END + timedelta(days=1), BERLIN)
+DAY = TimeContext(END + timedelta(hours=18), END + timedelta(hours=19), END + timedelta(days=1), BERLIN)
 
 
 def local(text: str) -> datetime:
@@ -76,7 +76,7 @@ def test_what_is_no_time_is_refused_with_examples(text: str) -> None:
 
 def test_changes_of_the_clocks() -> None:
     """A local time that occurred twice or never is refused; its zone, or another day, makes it valid."""
-    frame = TimeRange(END, datetime(2026, 11, 1, tzinfo=UTC), END, BERLIN)
+    frame = TimeContext(END, datetime(2026, 11, 1, tzinfo=UTC), END, BERLIN)
     with pytest.raises(
         UsageError, match=r"2026-10-25 02:30 happened twice here: write the zone .*02:30\+02:00"
     ):
@@ -86,7 +86,7 @@ def test_changes_of_the_clocks() -> None:
     with pytest.raises(UsageError, match="there was no 2026-03-29 02:30 here"):
         read_time("2026-03-29 02:30", frame)
     # Over the change of the clocks, a duration is of real hours, and yesterday is a day of the calendar.
-    after = TimeRange(
+    after = TimeContext(
         END, datetime(2026, 10, 25, 11, tzinfo=UTC), datetime(2026, 10, 25, 11, tzinfo=UTC), BERLIN
     )
     assert read_time("24h", after) == datetime(2026, 10, 24, 11, tzinfo=UTC)

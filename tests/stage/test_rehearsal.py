@@ -12,7 +12,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from sparktop.demo.machine import Machine
+from sparktop.demo.machine import SimulatedMachine
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.load import EndReason, Level, LoadMode, concurrency_point
 from sparktop.model.sweep import SweepStatus
@@ -60,7 +60,7 @@ def test_the_way_there_does_not_matter() -> None:
 def test_an_engine_that_spans_machines_slows_with_the_slower_one() -> None:
     """A power fault on one of two machines costs the whole engine."""
     speeds: list[float] = []
-    faults: list[dict[int, Machine]] = [{}, {1: Machine(slow_clock=True)}]
+    faults: list[dict[int, SimulatedMachine]] = [{}, {1: SimulatedMachine(slow_clock=True)}]
     for machines in faults:
         rehearsal = Rehearsal(backends=1, nodes=2, span=2, machines=machines)
         backend = rehearsal.play(60).snapshot().backends[0]

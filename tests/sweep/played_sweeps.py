@@ -26,10 +26,10 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import (
     LevelMeasured,
     LoadBatch,
-    Phase,
     PhaseChanged,
     RunCompleted,
     SweepEnded,
+    SweepPhase,
 )
 from sparktop.sweep.view.live import LiveView
 
@@ -141,7 +141,7 @@ class PlayedSweep:
     ) -> None:
         """Play one run, or its first seconds: first tokens after half a second, ends after two."""
         level = self.plan.level(target, concurrency_point(concurrency))
-        phase = Phase.WARMING_UP if warm_up else Phase.RUNNING
+        phase = SweepPhase.WARMING_UP if warm_up else SweepPhase.RUNNING
         self.view.take(PhaseChanged(phase, target, level, run, self.plan.runs, TimeRange(24.0, 60.0)))
         began, names = self.clock.now, [f"{target}-{concurrency}-{run}-{i}" for i in range(concurrency)]
         starts = [RequestStarted(name, began, run, 100) for name in names]
@@ -177,7 +177,7 @@ class PlayedSweep:
         if runs is not None:
             return
         self.view.take(LoadBatch(level, (LevelEnded(self.clock.now),)))
-        self.view.take(PhaseChanged(Phase.SETTLING, target, level, None, None, TimeRange(16.0, 40.0)))
+        self.view.take(PhaseChanged(SweepPhase.SETTLING, target, level, None, None, TimeRange(16.0, 40.0)))
         self.clock.now += 1.0
         made = self.result.target(target)
         assert made is not None

@@ -15,7 +15,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, Store
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.progress import LoadBatch, Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, SweepEvent, SweepPhase
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.sweep.run.worker_process import SweepWorker
 from tests.sweep.played_sweeps import Clock
@@ -95,7 +95,7 @@ class Bench:
     @property
     def running(self) -> bool:
         """True once load was put on the server."""
-        return any(isinstance(one, PhaseChanged) and one.phase is Phase.RUNNING for one in self.events)
+        return any(isinstance(one, PhaseChanged) and one.phase is SweepPhase.RUNNING for one in self.events)
 
 
 def bench_on(server: StreamServer) -> Bench:

@@ -491,7 +491,7 @@ _MOST = 4
 """Most backends that are named in a sentence."""
 
 
-class Check(Struct, frozen=True):
+class RuleCheck(Struct, frozen=True):
     """A question about the balance of a group, and the figure that answers it."""
 
     code: str
@@ -540,12 +540,12 @@ class Check(Struct, frozen=True):
         return bool(self.within or (self.value is not None and self.instead)) and not self.but
 
 
-def checks(balance: Balance) -> list[Check]:
+def checks(balance: Balance) -> list[RuleCheck]:
     """Return all checks of a group, always in the same order."""
     return [check for rule in RULES for check in rule(balance)]
 
 
-def rule_holds(rule: Callable[[Balance], tuple[Check, ...]], balance: Balance) -> bool:
+def rule_holds(rule: Callable[[Balance], tuple[RuleCheck, ...]], balance: Balance) -> bool:
     """Return whether all checks of a rule hold."""
     return all(check.holds for check in rule(balance))
 
@@ -554,7 +554,7 @@ def _first_unmet(*conditions: tuple[bool, str]) -> str:
     return next((words for met, words in conditions if not met), "")
 
 
-def enough_checks(balance: Balance) -> tuple[Check, ...]:
+def enough_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     """Return the checks that the measurements suffice for a verdict: enough time, few gaps, enough load."""
     needed_s = balance.needed_s or SHORTEST_S
     # The last sample may be due any moment: the time up to it counts.
@@ -562,7 +562,7 @@ def enough_checks(balance: Balance) -> tuple[Check, ...]:
     least = fewest_requests(max(PAIR, len(balance.backends)))
     judged = balance.word_now not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}
     return (
-        Check(
+        RuleCheck(
             "enough",
             "Was it watched long enough?",
             "time observed",
@@ -571,7 +571,7 @@ def enough_checks(balance: Balance) -> tuple[Check, ...]:
             "needed: 8 × the median E2E, as a swing lasts about two, and at least 45 s",
             "s",
         ),
-        Check(
+        RuleCheck(
             "enough",
             "Are the polls complete?",
             "samples there",
@@ -581,7 +581,7 @@ def enough_checks(balance: Balance) -> tuple[Check, ...]:
             "%",
             shown="polls that came",
         ),
-        Check(
+        RuleCheck(
             "enough",
             "Is there enough load?",
             "time with load",
@@ -627,7 +627,7 @@ def _polled_together_condition(balance: Balance, limit_s: float | None) -> tuple
     return together, "the backends are polled too far apart"
 
 
-def rhythm_checks(balance: Balance) -> tuple[Check, ...]:
+def rhythm_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     """Return the check that a load swings back and forth with one period, unlike chance or drift."""
     swing = balance.swing or Swing("")
     back, half = swing.rebound, swing.opposite
@@ -643,7 +643,7 @@ def rhythm_checks(balance: Balance) -> tuple[Check, ...]:
     apart_s = None if swing.period_s is None else LOOKS_APART_SHARE * swing.period_s
     raised = "" if least <= 0 else _why_more_is_needed(balance)
     return (
-        Check(
+        RuleCheck(
             "rhythm",
             "Is there one rhythm?",
             "rhythm score",
@@ -674,13 +674,13 @@ def _why_more_is_needed(balance: Balance) -> str:
     )
 
 
-def turns_checks(balance: Balance) -> tuple[Check, ...]:
+def turns_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     """Return the check that backends go from full to empty and back more widely than by chance."""
     spread, size = least_turning_spread(balance.convoys, failing=balance.failing)
     least, turned = least_turns(max(PAIR, len(balance.backends))), balance.turns or 0
     back = (balance.turns_of_one or 0) >= TURNS_OF_ONE
     return (
-        Check(
+        RuleCheck(
             "turns",
             "Do they fill and empty in turns?",
             "turning spread",
@@ -698,7 +698,7 @@ def turns_checks(balance: Balance) -> tuple[Check, ...]:
     )
 
 
-def convoys_checks(balance: Balance) -> tuple[Check, ...]:
+def convoys_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     """Return the check for convoys: requests that start together at one backend and end together.
 
     It is met where requests are split evenly while all are present, but one-sidedly while half of them
@@ -722,7 +722,7 @@ def convoys_checks(balance: Balance) -> tuple[Check, ...]:
             *_swing_conditions(balance, CONVOY_RMS),
         )
     return (
-        Check(
+        RuleCheck(
             "convoys",
             "Half the requests ended: are the rest on one backend?",
             "half-load spread",
@@ -739,7 +739,7 @@ def convoys_checks(balance: Balance) -> tuple[Check, ...]:
     )
 
 
-def herds_checks(balance: Balance) -> tuple[Check, ...]:
+def herds_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     """Return the check for herds: requests of one moment go to one backend, later requests to another."""
     arrivals = balance.arrivals
     missing, rare = "the backends do not count their requests, or too few came", ""
@@ -758,7 +758,7 @@ def herds_checks(balance: Balance) -> tuple[Check, ...]:
             *_swing_conditions(balance, HERD_RMS),
         )
     return (
-        Check(
+        RuleCheck(
             "herds",
             "Do requests that arrive together go to one backend?",
             "uneven arrivals",
@@ -774,12 +774,12 @@ def herds_checks(balance: Balance) -> tuple[Check, ...]:
     )
 
 
-def starved_checks(balance: Balance) -> tuple[Check, ...]:
+def starved_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     """Return the checks behind "starved": a backend too often has next to no work, which costs throughput."""
     return _starving_checks(balance, balance.starved_any_percent)
 
 
-def drained_checks(balance: Balance) -> tuple[Check, ...]:
+def drained_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     """Return the checks of "starved" where backends that get no new requests at all count, too.
 
     Such a backend is drained, or not in the router yet.
@@ -787,14 +787,14 @@ def drained_checks(balance: Balance) -> tuple[Check, ...]:
     return _starving_checks(balance, balance.empty_any_percent)
 
 
-def _starving_checks(balance: Balance, percent: float | None) -> tuple[Check, ...]:
+def _starving_checks(balance: Balance, percent: float | None) -> tuple[RuleCheck, ...]:
     """Return the checks of starving; `percent` is the share of the time with an empty backend."""
     shares, z, loaded = balance.starved_percent, balance.dispersion_z, balance.loaded_percent
     names = " · ".join(f"{name} {share:.0f} %" for name, share in list(shares.items())[:_MOST]) or "–"
     more = f" · and {len(shares) - _MOST} more" if len(shares) > _MOST else _newest_words(shares, percent)
     question = "Does starving cost throughput?"
     return (
-        Check(
+        RuleCheck(
             "starved",
             "Is one nearly empty while another is full?",
             "nearly empty",
@@ -808,7 +808,7 @@ def _starving_checks(balance: Balance, percent: float | None) -> tuple[Check, ..
                 (loaded is not None and loaded >= 100 * LOADED_SHARE, "there are too few requests"),
             ),
         ),
-        Check(
+        RuleCheck(
             "starved",
             question,
             "throughput lost",
@@ -837,12 +837,12 @@ _ROUNDED_PERCENT = 1.0
 """Percentages of two backends and of both that differ by less differ by rounding."""
 
 
-def ahead_checks(balance: Balance) -> tuple[Check, ...]:
+def ahead_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     """Return the check behind "uneven": one backend's load is steadily above its even share."""
     steady, even, loaded = balance.steadiness, balance.even_percent, balance.loaded_percent
     changes = balance.lead_changes
     return (
-        Check(
+        RuleCheck(
             "ahead",
             "Is the same one always ahead?",
             "above share",
@@ -863,7 +863,7 @@ def ahead_checks(balance: Balance) -> tuple[Check, ...]:
     )
 
 
-def requests_checks(balance: Balance) -> tuple[Check, ...]:
+def requests_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     """Return the check that one backend received far more requests than its share, by backends' counters."""
     shares, count = balance.requests_share, max(PAIR, len(balance.backends))
     busiest = max(shares, key=lambda name: shares[name], default=None)
@@ -877,7 +877,7 @@ def requests_checks(balance: Balance) -> tuple[Check, ...]:
         "by the backends' own counts"
     )
     return (
-        Check(
+        RuleCheck(
             "requests",
             "Did one get most of the requests?",
             "largest share",
@@ -895,7 +895,7 @@ def requests_checks(balance: Balance) -> tuple[Check, ...]:
     )
 
 
-WAYS_TO_SWING: tuple[Callable[[Balance], tuple[Check, ...]], ...] = (
+WAYS_TO_SWING: tuple[Callable[[Balance], tuple[RuleCheck, ...]], ...] = (
     rhythm_checks,
     turns_checks,
     convoys_checks,

@@ -23,7 +23,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width
 from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.load import LoadKind
-from sparktop.model.sweep import MarkKind, Moment, SweepView
+from sparktop.model.sweep import MarkKind, SweepMoment, SweepView
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.stopping import on_signals
@@ -244,7 +244,7 @@ def progress_line(view: SweepView, width: int) -> str:
     return line
 
 
-def _rate_parts(moment: Moment) -> list[str]:
+def _rate_parts(moment: SweepMoment) -> list[str]:
     """Return how far a replay is, and the rates of a load of requests per second; empty for other loads."""
     parts = []
     if moment.trace_at_s is not None and moment.trace_s is not None:

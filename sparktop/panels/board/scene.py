@@ -59,7 +59,7 @@ from sparktop.panels.parts.text import (
 )
 from sparktop.panels.server.panel import GroupScale, backend_panel, group_scale, has_time_axis, widest_scale
 from sparktop.panels.server.router import router_panel
-from sparktop.panels.server.table import ColumnOrder, Table, entry_names, short_entry
+from sparktop.panels.server.table import ColumnOrder, ServerTable, entry_names, short_entry
 
 if TYPE_CHECKING:
     from sparktop.model.sweep import SweepView
@@ -307,7 +307,9 @@ def backend_list(
     visible = views[first_index : first_index + visible_count(place, len(views), wide=wide)]
     graphs = place.columns == 1 or heading
     names = tuple(view.name for view in views)
-    table = Table(place.width, window, scale(visible if graphs else ()), wide, columns, names, rows_each)
+    table = ServerTable(
+        place.width, window, scale(visible if graphs else ()), wide, columns, names, rows_each
+    )
     if place.columns > 1:
         fitted = entry_names(names, (place.width - 2) // place.columns)
         rows = _rows_of_several_columns(

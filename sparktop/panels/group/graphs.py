@@ -9,7 +9,7 @@ from functools import partial
 from msgspec import Struct
 
 from sparktop.graphics import numbers
-from sparktop.graphics.axes import Top, nice_ceiling, top_without_spikes
+from sparktop.graphics.axes import ScaleTop, nice_ceiling, top_without_spikes
 from sparktop.graphics.braille import cell_means, flip_table, lead_row
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance
@@ -153,7 +153,7 @@ class GroupSlots(Struct, frozen=True, eq=False):
     waiting: list[Slots]
     generation_tps: list[Slots]
     end_slot: int
-    load: Top
+    load: ScaleTop
     """Upper end of the scale of the loads, which a short spike does not raise."""
     tps_top: float
     group_tps: Slots

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from sparktop.analysis.balance import rules
-from sparktop.analysis.balance.rules import RHYTHM_TURN, Check
+from sparktop.analysis.balance.rules import RHYTHM_TURN, RuleCheck
 from sparktop.graphics import numbers
 from sparktop.graphics.axes import NOW, PlotAxis, labels_from_cells, nice_ceiling, time_axis
 from sparktop.graphics.braille import draw_mirrored, lead_row
@@ -273,7 +273,7 @@ _BUT = {True: "", False: ", still no", None: ", not sure"}
 _SIGN_WORDS = " ✓ yes · ✗ no · ? not judged yet · esc back "
 
 
-def answers(balance: Balance) -> list[tuple[Check, bool | None]]:
+def answers(balance: Balance) -> list[tuple[RuleCheck, bool | None]]:
     """Return all checks with their answers, always in the same order.
 
     An answer is that of the check's own figure and conditions; None while the figure is unknown or, except of
@@ -283,7 +283,7 @@ def answers(balance: Balance) -> list[tuple[Check, bool | None]]:
     judged = balance.word_now is not BalanceWord.UNKNOWN
     starves = BalanceWord.STARVED in {balance.word_now, *balance.also}
 
-    def is_answered(check: Check) -> bool:
+    def is_answered(check: RuleCheck) -> bool:
         if check.code == "enough":
             return True
         if check.value is None or _is_open(check):
@@ -293,7 +293,7 @@ def answers(balance: Balance) -> list[tuple[Check, bool | None]]:
     return [(check, check.holds if is_answered(check) else None) for check in rules.checks(balance)]
 
 
-def _is_open(check: Check) -> bool:
+def _is_open(check: RuleCheck) -> bool:
     """Return whether a check's figure is over its limit, but was seen too few times for an answer."""
     return check.is_rare and check.within is True
 
@@ -313,7 +313,7 @@ def answer_rows(balance: Balance, width: int) -> list[Row]:
     return rows
 
 
-def _answer_head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
+def _answer_head(answered: tuple[RuleCheck, bool | None], width: int) -> list[Row]:
     """Return a row with the question and the figure that decides on it; two rows where one is too short."""
     check, answer = answered
     limit = limit_text(check)
@@ -331,7 +331,7 @@ def _answer_head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
     return [[*left, label(" " * gap), *right]]
 
 
-def _rule_rows(answered: tuple[Check, bool | None], width: int) -> list[Row]:
+def _rule_rows(answered: tuple[RuleCheck, bool | None], width: int) -> list[Row]:
     check, answer = answered
     if check.value is None or _is_open(check):
         answer_word = "not known"
@@ -349,7 +349,7 @@ def _rule_rows(answered: tuple[Check, bool | None], width: int) -> list[Row]:
     return [fit_row([label(f"    {line}")], width) for line in wrap_sentence(words, width - 4)]
 
 
-def value_text(check: Check) -> str:
+def value_text(check: RuleCheck) -> str:
     """Format a check's value with its unit; "not known" if it is unknown."""
     if check.value is None:
         return "not known"
@@ -359,7 +359,7 @@ def value_text(check: Check) -> str:
     return f"{number} {check.unit}".rstrip().replace("-", "−")
 
 
-def limit_text(check: Check) -> str:
+def limit_text(check: RuleCheck) -> str:
     """Format a check's limit with "≥" and its unit."""
     number = f"{check.limit:.0f}" if check.unit in {"s", "%"} else f"{check.limit:g}"
     return f"≥ {number} {check.unit}".rstrip()

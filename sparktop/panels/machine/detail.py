@@ -66,7 +66,7 @@ from sparktop.panels.machine.panel import (
 from sparktop.panels.machine.processes import ProcessLine, ProcessOrder, detail_processes, process_lines
 from sparktop.panels.parts.figures import (
     WIDE_FACTS,
-    Part,
+    BarPart,
     Section,
     bar_row,
     bar_runs,
@@ -371,17 +371,17 @@ _NEW_PATTERN = ("+", "prompt/8")
 """Pattern and role of a part that this version does not know, reported by a newer agent."""
 
 
-def memory_parts(memory: MemoryReading) -> list[Part]:
+def memory_parts(memory: MemoryReading) -> list[BarPart]:
     """Return the parts of the memory bar in order; only used and free memory if no parts are reported."""
     parts = [
-        Part(part.title, part.size_bytes, *_PATTERNS.get(part.name, _NEW_PATTERN)) for part in memory.parts
+        BarPart(part.title, part.size_bytes, *_PATTERNS.get(part.name, _NEW_PATTERN)) for part in memory.parts
     ]
     total, used = memory.total_bytes, memory.used_bytes
     if parts or total is None or used is None:
         return parts
     return [
-        Part("used", min(used, total), *_PATTERNS[PROGRAMS_PART]),
-        Part("free", max(0, total - used), *_PATTERNS[FREE_PART]),
+        BarPart("used", min(used, total), *_PATTERNS[PROGRAMS_PART]),
+        BarPart("free", max(0, total - used), *_PATTERNS[FREE_PART]),
     ]
 
 

@@ -396,7 +396,7 @@ def percent_run(percent: float | None, width: int = 5, *, role: str = "text") ->
     return [figure(numbers.percent(percent, width), role)]
 
 
-class Part(Struct, frozen=True):
+class BarPart(Struct, frozen=True):
     """One part of a bar that is made of several parts, such as the uses of memory."""
 
     name: str
@@ -406,7 +406,7 @@ class Part(Struct, frozen=True):
     role: str
 
 
-def segmented_bar(parts: Sequence[Part], total: float, width: int) -> Row:
+def segmented_bar(parts: Sequence[BarPart], total: float, width: int) -> Row:
     """Return a bar of `width` cells that is divided among `parts` by their part of `total`.
 
     The last part takes all cells that the others leave.
@@ -415,7 +415,7 @@ def segmented_bar(parts: Sequence[Part], total: float, width: int) -> Row:
     return [(part.sign * cells, part.role) for part, cells in zip(parts, widths, strict=True) if cells]
 
 
-def legend(parts: Sequence[Part], width: int) -> list[Row]:
+def legend(parts: Sequence[BarPart], width: int) -> list[Row]:
     """Return a legend of a bar's parts as rows: sign, name and size in bytes, two parts per row."""
     size = 9 if width >= WIDE_FACTS else 8
     room = width // 2 - size - 3

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sparktop.colors.palette import LEVELS
 from sparktop.graphics import numbers
-from sparktop.graphics.axes import NOW, Top, nice_ceiling, time_axis
+from sparktop.graphics.axes import NOW, ScaleTop, nice_ceiling, time_axis
 from sparktop.graphics.braille import area, clipped_cells, draw_mirrored, draw_stacked
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.series import LATE, Series
@@ -299,7 +299,7 @@ def stacked_rows(
     return clip_marked(rows, clipped_cells(totals, width, top, end_slot=end_slot))
 
 
-def top_words(top: Top) -> str:
+def top_words(top: ScaleTop) -> str:
     """Return the label of a graph's scale: "0–40", or "0–40, peak 250" if it clips a spike."""
     end = scale_words(numbers.tick(top.end))
     return end if top.highest is None else f"{end}, peak {numbers.tick(top.highest)}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from sparktop.graphics import numbers
-from sparktop.graphics.axes import Top, nice_ceiling, top_without_spikes, widest_top
+from sparktop.graphics.axes import ScaleTop, nice_ceiling, top_without_spikes, widest_top
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance, balance_cost
 from sparktop.model.event import Progress
@@ -161,8 +161,8 @@ _LATENCIES = {"ttft": "TTFT", "itl": "ITL"}
 class GroupScale(Struct, frozen=True):
     """Values at the graphs' upper edges, the same for all backends of a group to make them comparable."""
 
-    generation_tps: Top
-    load: Top
+    generation_tps: ScaleTop
+    load: ScaleTop
     latencies_s: Mapping[str, float] = {}
     """By the name of the latency."""
 
@@ -367,7 +367,7 @@ def lanes_words(lanes: Balance) -> str:
     return ", ".join(part for part in (lanes.word.value, cost) if part)
 
 
-def load_caption(top: Top, width: int) -> Row:
+def load_caption(top: ScaleTop, width: int) -> Row:
     """Return the row above a graph of the running and waiting requests with the scale 0 to `top`."""
     words: list[Run] = [("⣿run", "running"), label("+"), ("⡪wait", "waiting")]
     short: list[Run] = [("run", "running"), label("+"), ("wait", "waiting")]

@@ -131,7 +131,7 @@ def _columns_that_fit(width: int, name: int, spark: int, order: ColumnOrder) -> 
     return chosen, room
 
 
-class Table(Struct, eq=False):
+class ServerTable(Struct, eq=False):
     """How a list of backends is drawn: its widths, and the scales and the time of its graphs."""
 
     width: int

@@ -140,7 +140,7 @@ def _limit_bar(bar: ConditionBar, width: int) -> Row:
     return cells
 
 
-class Column(Struct, frozen=True):
+class ValueColumn(Struct, frozen=True):
     """One column of values in the table of levels."""
 
     heading: str
@@ -196,27 +196,27 @@ def _failed_text(row: ResultRow) -> str:
     return f"{row.failed}/{ended}" if ended or row.cancelled else numbers.UNKNOWN
 
 
-_ACCEPTED = Column("accepted", 8, None, lambda row: _number_text("{:.0f} %", row.spec_accept_percent))
+_ACCEPTED = ValueColumn("accepted", 8, None, lambda row: _number_text("{:.0f} %", row.spec_accept_percent))
 """The share of drafted tokens that was accepted; known only of servers with speculative decoding."""
-_BESIDE = Column("ITL beside", 10, None, lambda row: _number_text("{:,.1f} ms", row.beside_itl_ms))
+_BESIDE = ValueColumn("ITL beside", 10, None, lambda row: _number_text("{:,.1f} ms", row.beside_itl_ms))
 """The token gap of the requests while long prompts arrive; known only where these were sent."""
 COLUMNS = (
-    Column("decode", 8, None, lambda row: _mean_of(row.rate or "", rate_text)(row)),
-    Column("TTFT mean", 10, "ttft_ms", _mean_of("ttft_ms", numbers.milliseconds)),
+    ValueColumn("decode", 8, None, lambda row: _mean_of(row.rate or "", rate_text)(row)),
+    ValueColumn("TTFT mean", 10, "ttft_ms", _mean_of("ttft_ms", numbers.milliseconds)),
     _ACCEPTED,
     _BESIDE,
-    Column("prefill", 8, "prefill_tps", _mean_of("prefill_tps", partial(_number_text, "{:,.0f}"))),
-    Column("95 % CI", 7, None, lambda row: interval_text(row.figures.get(row.rate or ""))),
-    Column("peak", 8, "peak_tps", _mean_of("peak_tps", rate_text)),
-    Column("TTFT p95", 9, None, lambda row: numbers.milliseconds(row.ttft_p95_ms)),
-    Column("failed", 7, None, _failed_text),
-    Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
-    Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
-    Column("TTFT p50", 9, None, lambda row: numbers.milliseconds(row.ttft_p50_ms)),
+    ValueColumn("prefill", 8, "prefill_tps", _mean_of("prefill_tps", partial(_number_text, "{:,.0f}"))),
+    ValueColumn("95 % CI", 7, None, lambda row: interval_text(row.figures.get(row.rate or ""))),
+    ValueColumn("peak", 8, "peak_tps", _mean_of("peak_tps", rate_text)),
+    ValueColumn("TTFT p95", 9, None, lambda row: numbers.milliseconds(row.ttft_p95_ms)),
+    ValueColumn("failed", 7, None, _failed_text),
+    ValueColumn("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
+    ValueColumn("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
+    ValueColumn("TTFT p50", 9, None, lambda row: numbers.milliseconds(row.ttft_p50_ms)),
 )
 """Columns in order of importance: narrow screens show only the first ones."""
 RATE_COLUMNS = (
-    Column(
+    ValueColumn(
         "TTFT due",
         10,
         "ttft_due_ms",
@@ -227,29 +227,29 @@ RATE_COLUMNS = (
             else f"{numbers.signed(row.ttft_growth, 2)} s/s"
         ),
     ),
-    Column("done /s", 8, None, _mean_of("requests_per_s", partial(_number_text, "{:.2f}"))),
-    Column("output", 8, "output_tps", _mean_of("output_tps", rate_text)),
+    ValueColumn("done /s", 8, None, _mean_of("requests_per_s", partial(_number_text, "{:.2f}"))),
+    ValueColumn("output", 8, "output_tps", _mean_of("output_tps", rate_text)),
     _ACCEPTED,
-    Column("TTFT p95", 9, None, lambda row: numbers.milliseconds(row.ttft_p95_ms)),
-    Column("E2E due", 10, "e2e_due_ms", _mean_of("e2e_due_ms", numbers.milliseconds)),
-    Column("failed", 7, None, _failed_text),
-    Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
-    Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
+    ValueColumn("TTFT p95", 9, None, lambda row: numbers.milliseconds(row.ttft_p95_ms)),
+    ValueColumn("E2E due", 10, "e2e_due_ms", _mean_of("e2e_due_ms", numbers.milliseconds)),
+    ValueColumn("failed", 7, None, _failed_text),
+    ValueColumn("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
+    ValueColumn("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
 )
 """The columns for requests at a rate, in order of importance."""
 AGENT_COLUMNS = (
-    Column("tool p50", 9, None, _of_agents("tool_p50_ms")),
-    Column("tool p90", 9, None, _of_agents("tool_p90_ms")),
-    Column("human p50", 9, None, _of_agents("human_p50_ms")),
-    Column("cached", 6, None, _of_agents("cached_percent", "{:,.0f} %")),
-    Column("output", 8, "output_tps", _mean_of("output_tps", rate_text)),
+    ValueColumn("tool p50", 9, None, _of_agents("tool_p50_ms")),
+    ValueColumn("tool p90", 9, None, _of_agents("tool_p90_ms")),
+    ValueColumn("human p50", 9, None, _of_agents("human_p50_ms")),
+    ValueColumn("cached", 6, None, _of_agents("cached_percent", "{:,.0f} %")),
+    ValueColumn("output", 8, "output_tps", _mean_of("output_tps", rate_text)),
     _ACCEPTED,
-    Column("fit KV", 6, None, _of_agents("fit", "{:,.0f}")),
-    Column("human p90", 9, None, _of_agents("human_p90_ms")),
-    Column("answer p50", 10, None, _of_agents("request_p50_ms")),
-    Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
-    Column("calls", 6, None, _of_agents("calls", "{:,.0f}")),
-    Column("failed", 7, None, _failed_text),
+    ValueColumn("fit KV", 6, None, _of_agents("fit", "{:,.0f}")),
+    ValueColumn("human p90", 9, None, _of_agents("human_p90_ms")),
+    ValueColumn("answer p50", 10, None, _of_agents("request_p50_ms")),
+    ValueColumn("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
+    ValueColumn("calls", 6, None, _of_agents("calls", "{:,.0f}")),
+    ValueColumn("failed", 7, None, _failed_text),
 )
 """The columns for agents: TTFT after a tool and after a person, model time of a person's whole request."""
 SHOWN = (
@@ -288,7 +288,7 @@ _COLUMNS_OF = {
 _RATE_HEADINGS = {"output_tps": "output", "total_tps": "total"}
 
 
-def columns_of(view: SweepView, kind: LoadKind) -> tuple[Column, ...]:
+def columns_of(view: SweepView, kind: LoadKind) -> tuple[ValueColumn, ...]:
     """Return the columns for a kind of load; the first token rate is the one that judges the levels."""
     if kind in _COLUMNS_OF:
         return _COLUMNS_OF[kind]
@@ -300,7 +300,7 @@ def columns_of(view: SweepView, kind: LoadKind) -> tuple[Column, ...]:
 _LEAST_CONDITION, _MOST_CONDITION = 6, 12
 
 
-def search_columns(view: SweepView) -> tuple[Column, ...]:
+def search_columns(view: SweepView) -> tuple[ValueColumn, ...]:
     """Return the columns of a capacity search: probability that a level holds, then each condition.
 
     The condition that decides is the first one. Empty for other sweeps.
@@ -326,11 +326,11 @@ def search_columns(view: SweepView) -> tuple[Column, ...]:
             return "< 1 %"
         return "> 99 %" if percent > 99 else f"{percent:.0f} %"
 
-    columns = [Column("holds", 6, None, chance_text)]
+    columns = [ValueColumn("holds", 6, None, chance_text)]
     for index, name in enumerate(names):
         heading = name.replace(" TTFT after a ", " ")
         width = max(_LEAST_CONDITION, len(heading))
-        columns.append(Column(heading, width, None, partial(condition_text, index=index)))
+        columns.append(ValueColumn(heading, width, None, partial(condition_text, index=index)))
     return tuple(columns) if tried else ()
 
 
@@ -409,13 +409,13 @@ _FOR_SOME = frozenset({_ACCEPTED.heading, _BESIDE.heading})
 """Headings of columns that few sweeps have, which are shown once a level has a value."""
 
 
-def columns_for(view: SweepView, width: int) -> list[Column]:
+def columns_for(view: SweepView, width: int) -> list[ValueColumn]:
     """Return the columns that fit into a table of `width` cells, beside the names and the marks of levels.
 
     Columns in which no value is known are left out.
     """
     room = width - _name_width(view) - _marks_column_width(view, width)
-    chosen: list[Column] = []
+    chosen: list[ValueColumn] = []
     for column in (*search_columns(view), *columns_of(view, _load_kind(view))):
         if all(column.text(row) == numbers.UNKNOWN for row in view.rows) and (
             view.rows or column.heading in _FOR_SOME
@@ -667,7 +667,7 @@ def _state_cells(level: PlannedLevel, room: int) -> Row:
     return next((row for row in ([*bar, *words], words) if row_width(row) <= room), words[:1])
 
 
-def _value_cell(row: ResultRow, column: Column) -> Row:
+def _value_cell(row: ResultRow, column: ValueColumn) -> Row:
     text = column.text(row)
     rank = row.ranks.get(column.metric) if column.metric else None
     sign, role = "", "text"

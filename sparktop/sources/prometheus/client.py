@@ -104,7 +104,7 @@ class _Row(Struct):
     values: list[tuple[float, str]] = []
 
 
-class Answer(Struct, frozen=True):
+class QueryAnswer(Struct, frozen=True):
     """The result of one query."""
 
     series: tuple[Series, ...] = ()
@@ -130,7 +130,7 @@ def data_of(body: bytes) -> object:
         raise _not_an_answer() from None
 
 
-def read_answer(body: bytes, add: Callable[[Series], None]) -> Answer:
+def read_answer(body: bytes, add: Callable[[Series], None]) -> QueryAnswer:
     """Decode an answer to a query: call `add` with each of its series in turn, and return the rest of it.
 
     Series whose labels are not text are left out. After an error, what was added is of no use.
@@ -146,7 +146,7 @@ def read_answer(body: bytes, add: Callable[[Series], None]) -> Answer:
         warnings = tuple(clean(line, 200) for line in warned[:3]) if isinstance(warned, list) else ()
         if kind == "scalar":
             sample = msgspec.json.decode(result, type=tuple[float, str])
-            return Answer((), Series({}, [sample]).value, warnings)
+            return QueryAnswer((), Series({}, [sample]).value, warnings)
         rows = _decode_list(result)
     except (ValueError, RecursionError, KeyError):
         raise _not_an_answer() from None
@@ -161,7 +161,7 @@ def read_answer(body: bytes, add: Callable[[Series], None]) -> Answer:
             samples = row.values if row.value is None else [row.value]
             if samples and max(map(len, row.metric.values()), default=0) <= _MOST_LABEL_CHARACTERS:
                 add(Series(row.metric, samples))
-    return Answer((), None, warnings)
+    return QueryAnswer((), None, warnings)
 
 
 def trouble_in(body: bytes) -> str:
@@ -250,7 +250,7 @@ class PrometheusClient:
         """Close all connections."""
         await self._session.leave()
 
-    async def query(self, promql: str, add: Callable[[Series], None] | None = None) -> Answer:
+    async def query(self, promql: str, add: Callable[[Series], None] | None = None) -> QueryAnswer:
         """Evaluate an instant query now, and return its answer; it is read in a thread, one answer at a time.
 
         With `add`, its series are handed to that and not returned: those of 10,000 servers take 10 MB. After

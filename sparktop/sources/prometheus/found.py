@@ -103,7 +103,7 @@ class FoundServer(Struct, frozen=True):
     """The name of its gauge of running requests, whose prefix its other metrics have."""
 
 
-class Found(Struct, frozen=True):
+class ScrapedTargets(Struct, frozen=True):
     """What a Prometheus scrapes."""
 
     servers: tuple[FoundServer, ...] = ()

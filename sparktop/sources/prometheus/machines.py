@@ -48,7 +48,7 @@ _BLANK = float(1 << 47)
 """DCGM marks an unknown value by this number or a larger one."""
 
 
-class Figure(NamedTuple):
+class ScrapedField(NamedTuple):
     """The field that a metric is, and the factor from the metric's unit to the field's."""
 
     kind: str
@@ -67,66 +67,66 @@ class Figure(NamedTuple):
         return value if is_percent else value * self.scale
 
 
-def _agent_figures() -> dict[str, Figure]:
+def _agent_figures() -> dict[str, ScrapedField]:
     parts: tuple[tuple[str, tuple[FieldMetric, ...]], ...] = (
         (CPU, node_metrics.CPU),
         (MEMORY, node_metrics.MEMORY),
         (GPU, node_metrics.GPU),
     )
     return {
-        metric.full_name: Figure(AGENT, part, metric.field, metric.field_value(1.0))
+        metric.full_name: ScrapedField(AGENT, part, metric.field, metric.field_value(1.0))
         for part, metrics in parts
         for metric in metrics
-    } | {f"{PREFIX}{node_metrics.GPUS}": Figure(AGENT, CPU, GPUS)}
+    } | {f"{PREFIX}{node_metrics.GPUS}": ScrapedField(AGENT, CPU, GPUS)}
 
 
 _DCGM = {
-    "DCGM_FI_DEV_GPU_UTIL": Figure(DCGM, GPU, "utilization_percent"),
-    "DCGM_FI_DEV_GPU_TEMP": Figure(DCGM, GPU, "temperature_c"),
-    "DCGM_FI_DEV_SLOWDOWN_TEMP": Figure(DCGM, GPU, "slowdown_c"),
-    "DCGM_FI_DEV_POWER_USAGE": Figure(DCGM, GPU, "power_w"),
-    "DCGM_FI_DEV_POWER_MGMT_LIMIT": Figure(DCGM, GPU, "power_limit_w"),
-    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": Figure(DCGM, GPU, "energy_j", 1e-3),
-    "DCGM_FI_DEV_SM_CLOCK": Figure(DCGM, GPU, "sm_clock_mhz"),
-    "DCGM_FI_DEV_MAX_SM_CLOCK": Figure(DCGM, GPU, "sm_clock_max_mhz"),
-    "DCGM_FI_DEV_FB_USED": Figure(DCGM, GPU, "memory_used_bytes", _MIB),
-    "DCGM_FI_DEV_FB_FREE": Figure(DCGM, GPU, FREE, _MIB),
-    "DCGM_FI_DEV_FB_TOTAL": Figure(DCGM, GPU, "memory_total_bytes", _MIB),
-    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": Figure(DCGM, GPU, REASONS),
-    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": Figure(DCGM, GPU, REASONS),
+    "DCGM_FI_DEV_GPU_UTIL": ScrapedField(DCGM, GPU, "utilization_percent"),
+    "DCGM_FI_DEV_GPU_TEMP": ScrapedField(DCGM, GPU, "temperature_c"),
+    "DCGM_FI_DEV_SLOWDOWN_TEMP": ScrapedField(DCGM, GPU, "slowdown_c"),
+    "DCGM_FI_DEV_POWER_USAGE": ScrapedField(DCGM, GPU, "power_w"),
+    "DCGM_FI_DEV_POWER_MGMT_LIMIT": ScrapedField(DCGM, GPU, "power_limit_w"),
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": ScrapedField(DCGM, GPU, "energy_j", 1e-3),
+    "DCGM_FI_DEV_SM_CLOCK": ScrapedField(DCGM, GPU, "sm_clock_mhz"),
+    "DCGM_FI_DEV_MAX_SM_CLOCK": ScrapedField(DCGM, GPU, "sm_clock_max_mhz"),
+    "DCGM_FI_DEV_FB_USED": ScrapedField(DCGM, GPU, "memory_used_bytes", _MIB),
+    "DCGM_FI_DEV_FB_FREE": ScrapedField(DCGM, GPU, FREE, _MIB),
+    "DCGM_FI_DEV_FB_TOTAL": ScrapedField(DCGM, GPU, "memory_total_bytes", _MIB),
+    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": ScrapedField(DCGM, GPU, REASONS),
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": ScrapedField(DCGM, GPU, REASONS),
     # Newer names of the same fields, as their identifiers were renamed.
-    "DCGM_FI_DEV_GPU_UTIL_RATIO": Figure(DCGM, GPU, "utilization_percent", _PERCENT),
-    "DCGM_FI_DEV_GPU_TEMP_CELSIUS": Figure(DCGM, GPU, "temperature_c"),
-    "DCGM_FI_DEV_GPU_TEMP_MARGIN_CELSIUS": Figure(DCGM, GPU, "limit_margin_c"),
-    "DCGM_FI_DEV_GPU_TEMP_SLOWDOWN_CELSIUS": Figure(DCGM, GPU, "slowdown_c"),
-    "DCGM_FI_DEV_BOARD_POWER_WATTS": Figure(DCGM, GPU, "power_w"),
-    "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS": Figure(DCGM, GPU, "power_limit_w"),
+    "DCGM_FI_DEV_GPU_UTIL_RATIO": ScrapedField(DCGM, GPU, "utilization_percent", _PERCENT),
+    "DCGM_FI_DEV_GPU_TEMP_CELSIUS": ScrapedField(DCGM, GPU, "temperature_c"),
+    "DCGM_FI_DEV_GPU_TEMP_MARGIN_CELSIUS": ScrapedField(DCGM, GPU, "limit_margin_c"),
+    "DCGM_FI_DEV_GPU_TEMP_SLOWDOWN_CELSIUS": ScrapedField(DCGM, GPU, "slowdown_c"),
+    "DCGM_FI_DEV_BOARD_POWER_WATTS": ScrapedField(DCGM, GPU, "power_w"),
+    "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS": ScrapedField(DCGM, GPU, "power_limit_w"),
 }
 _SMI = {
-    "nvidia_smi_utilization_gpu_ratio": Figure(SMI, GPU, "utilization_percent", _PERCENT),
-    "nvidia_smi_temperature_gpu": Figure(SMI, GPU, "temperature_c"),
-    "nvidia_smi_temperature_gpu_tlimit": Figure(SMI, GPU, "limit_margin_c"),
-    "nvidia_smi_power_draw_watts": Figure(SMI, GPU, "power_w"),
-    "nvidia_smi_enforced_power_limit_watts": Figure(SMI, GPU, "power_limit_w"),
-    "nvidia_smi_clocks_current_sm_clock_hz": Figure(SMI, GPU, "sm_clock_mhz", 1e-6),
-    "nvidia_smi_clocks_max_sm_clock_hz": Figure(SMI, GPU, "sm_clock_max_mhz", 1e-6),
-    "nvidia_smi_memory_used_bytes": Figure(SMI, GPU, "memory_used_bytes"),
-    "nvidia_smi_memory_free_bytes": Figure(SMI, GPU, FREE),
-    "nvidia_smi_memory_total_bytes": Figure(SMI, GPU, "memory_total_bytes"),
-    "nvidia_smi_clocks_event_reasons_active": Figure(SMI, GPU, REASONS),
-    "nvidia_smi_clocks_throttle_reasons_active": Figure(SMI, GPU, REASONS),
+    "nvidia_smi_utilization_gpu_ratio": ScrapedField(SMI, GPU, "utilization_percent", _PERCENT),
+    "nvidia_smi_temperature_gpu": ScrapedField(SMI, GPU, "temperature_c"),
+    "nvidia_smi_temperature_gpu_tlimit": ScrapedField(SMI, GPU, "limit_margin_c"),
+    "nvidia_smi_power_draw_watts": ScrapedField(SMI, GPU, "power_w"),
+    "nvidia_smi_enforced_power_limit_watts": ScrapedField(SMI, GPU, "power_limit_w"),
+    "nvidia_smi_clocks_current_sm_clock_hz": ScrapedField(SMI, GPU, "sm_clock_mhz", 1e-6),
+    "nvidia_smi_clocks_max_sm_clock_hz": ScrapedField(SMI, GPU, "sm_clock_max_mhz", 1e-6),
+    "nvidia_smi_memory_used_bytes": ScrapedField(SMI, GPU, "memory_used_bytes"),
+    "nvidia_smi_memory_free_bytes": ScrapedField(SMI, GPU, FREE),
+    "nvidia_smi_memory_total_bytes": ScrapedField(SMI, GPU, "memory_total_bytes"),
+    "nvidia_smi_clocks_event_reasons_active": ScrapedField(SMI, GPU, REASONS),
+    "nvidia_smi_clocks_throttle_reasons_active": ScrapedField(SMI, GPU, REASONS),
 }
 SMI_INFO = "nvidia_smi_gpu_info"
 """nvidia_gpu_exporter's series with index and name of each GPU; its figures have only the label `uuid`."""
 _NODE = {
-    "node_memory_MemTotal_bytes": Figure(NODE, MEMORY, "total_bytes"),
-    "node_memory_MemAvailable_bytes": Figure(NODE, MEMORY, "available_bytes"),
-    "node_memory_CmaFree_bytes": Figure(NODE, MEMORY, "cma_free_bytes"),
-    "node_memory_SwapTotal_bytes": Figure(NODE, MEMORY, "swap_total_bytes"),
-    "node_memory_SwapFree_bytes": Figure(NODE, MEMORY, SWAP_FREE),
-    "node_load1": Figure(NODE, CPU, "load1"),
+    "node_memory_MemTotal_bytes": ScrapedField(NODE, MEMORY, "total_bytes"),
+    "node_memory_MemAvailable_bytes": ScrapedField(NODE, MEMORY, "available_bytes"),
+    "node_memory_CmaFree_bytes": ScrapedField(NODE, MEMORY, "cma_free_bytes"),
+    "node_memory_SwapTotal_bytes": ScrapedField(NODE, MEMORY, "swap_total_bytes"),
+    "node_memory_SwapFree_bytes": ScrapedField(NODE, MEMORY, SWAP_FREE),
+    "node_load1": ScrapedField(NODE, CPU, "load1"),
 }
-FIGURES: Mapping[str, Figure] = MappingProxyType({**_agent_figures(), **_DCGM, **_SMI, **_NODE})
+FIGURES: Mapping[str, ScrapedField] = MappingProxyType({**_agent_figures(), **_DCGM, **_SMI, **_NODE})
 """The figure of each metric, by its full name."""
 MARKS: Mapping[str, str] = MappingProxyType(
     {
@@ -209,7 +209,7 @@ class Exporter(Struct, frozen=True):
     """The host of its address, in small letters; "" where that cannot be read."""
 
 
-class Machine(Struct, frozen=True):
+class ScrapedMachine(Struct, frozen=True):
     """A machine: all its exporters, and the names by which servers on it are known."""
 
     name: str
@@ -295,7 +295,7 @@ def found_exporters(series: Iterable[Series]) -> tuple[Exporter, ...]:
     return tuple(result.values())
 
 
-def join_exporters(exporters: Iterable[Exporter]) -> tuple[Machine, ...]:
+def join_exporters(exporters: Iterable[Exporter]) -> tuple[ScrapedMachine, ...]:
     """Return the machines of these exporters, sorted by name."""
     listed = sorted(exporters, key=lambda exporter: (KINDS.index(exporter.kind), exporter.place))
     full = _full_names(listed)
@@ -366,11 +366,11 @@ def _name(exporters: Sequence[Exporter]) -> str:
     return clean(next(iter(host_names or names), exporters[0].place[0].job), _LONGEST) or "machine"
 
 
-def _name_machines(groups: Iterable[Sequence[Exporter]]) -> tuple[Machine, ...]:
+def _name_machines(groups: Iterable[Sequence[Exporter]]) -> tuple[ScrapedMachine, ...]:
     """Return the machines; where names repeat, with their cluster or a number."""
     ordered = sorted(groups, key=lambda group: (_name(group), group[0].place))
     taken_names: set[str] = set()
-    result: list[Machine] = []
+    result: list[ScrapedMachine] = []
     for exporters in ordered:
         name, cluster = _name(exporters), exporters[0].cluster
         plain = clean(f"{cluster}/{name}", _LONGEST) if name in taken_names and cluster else name
@@ -380,7 +380,7 @@ def _name_machines(groups: Iterable[Sequence[Exporter]]) -> tuple[Machine, ...]:
         taken_names.add(unique)
         hosts = {word for exporter in exporters for word in (exporter.host, exporter.node, exporter.address)}
         pods = frozenset(pod for exporter in exporters for pod in exporter.pods)
-        result.append(Machine(unique, tuple(exporters), frozenset(hosts - {""}), pods))
+        result.append(ScrapedMachine(unique, tuple(exporters), frozenset(hosts - {""}), pods))
     return tuple(result)
 
 
@@ -388,7 +388,7 @@ MachinesOf = Callable[[FoundServer], tuple[str, ...]]
 """Returns the names of the machines of a server; empty where they are not known for sure."""
 
 
-def placing_among(machines: Iterable[Machine], configured: Mapping[str, Sequence[str]]) -> MachinesOf:
+def placing_among(machines: Iterable[ScrapedMachine], configured: Mapping[str, Sequence[str]]) -> MachinesOf:
     """Return what finds the machines of servers among `machines`.
 
     `configured` has hosts by `instance`, as the configuration names them.
@@ -516,7 +516,7 @@ async def aggregates(client: PrometheusClient, more: str, kinds: Collection[str]
 
 
 async def newest_samples(
-    client: PrometheusClient, more: str, machines: Sequence[Machine], every_s: float
+    client: PrometheusClient, more: str, machines: Sequence[ScrapedMachine], every_s: float
 ) -> Known:
     """Return the newest samples of these machines' exporters.
 
@@ -624,7 +624,7 @@ def _add_mask(gathered: Gathered, labels: Labels, mask: float) -> None:
         gathered.reasons.setdefault(gathered.index(labels), set()).update(reason_words(int(mask)))
 
 
-def sample_of(machine: Machine, by_exporter: Known, to_monotonic_s: float) -> NodeSample | None:
+def sample_of(machine: ScrapedMachine, by_exporter: Known, to_monotonic_s: float) -> NodeSample | None:
     """Return a machine's sample of what its exporters reported last; None where nothing is known.
 
     Of a figure that several report, the first exporter's in `KINDS` counts. Of aggregates, the only GPU of
@@ -727,7 +727,7 @@ def _round_or_none(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def gpus_of(machine: Machine, by_exporter: Known) -> int | None:
+def gpus_of(machine: ScrapedMachine, by_exporter: Known) -> int | None:
     """Return the number of a machine's GPUs, as its agent counts them or its exporters name them."""
     for exporter in machine.exporters:
         gathered = by_exporter.get((exporter.place, exporter.kind))
@@ -738,6 +738,6 @@ def gpus_of(machine: Machine, by_exporter: Known) -> int | None:
     return None
 
 
-def kinds_of(machines: Iterable[Machine]) -> frozenset[str]:
+def kinds_of(machines: Iterable[ScrapedMachine]) -> frozenset[str]:
     """Return the kinds of exporters on these machines."""
     return frozenset(exporter.kind for machine in machines for exporter in machine.exporters)

@@ -276,7 +276,7 @@ _MOST_MARK_CELLS = 32
 """Maximum number of marks that a row names; cells from which on it names them in one word."""
 
 
-class Column(Struct, frozen=True):
+class LevelColumn(Struct, frozen=True):
     """A column of a table with one row per level."""
 
     head: str
@@ -290,7 +290,7 @@ class Columns(Struct, frozen=True):
     """The definition of a table with one row per level; columns without any known value are left out."""
 
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[LevelColumn, ...]
     notes: bool = False
     """True to put the server's messages about refused prompt lengths, and sources, below the table."""
 
@@ -321,13 +321,13 @@ class Columns(Struct, frozen=True):
             if column.metric is not None
         }
 
-    def _columns_of(self, target: TargetResult) -> list[Column]:
+    def _columns_of(self, target: TargetResult) -> list[LevelColumn]:
         return [
             column for column in self.columns if any(column.cell(level) != UNKNOWN for level in target.levels)
         ]
 
 
-def _meaning_lines(shown: Sequence[Column]) -> tuple[str, ...]:
+def _meaning_lines(shown: Sequence[LevelColumn]) -> tuple[str, ...]:
     """Return a line with what the rates of a table mean, and one that says which latencies are means."""
     metrics = [(METRICS[column.metric], column.head) for column in shown if column.metric is not None]
     rates = [
@@ -389,22 +389,22 @@ def _column(
     value: Callable[[LevelResult], Any],
     text: Callable[[Any], str] = "{:,.0f}".format,
     metric: str | None = None,
-) -> Column:
+) -> LevelColumn:
     """Return the column of a figure that `text` writes; "–" where it is unknown."""
 
     def cell(level: LevelResult) -> str:
         figure = value(level)
         return UNKNOWN if figure is None or figure == "" else text(figure)
 
-    return Column(head, cell, metric)
+    return LevelColumn(head, cell, metric)
 
 
-def _part(part: str, head: str, name: str, number_format: str = "{:,.0f}") -> Column:
+def _part(part: str, head: str, name: str, number_format: str = "{:,.0f}") -> LevelColumn:
     """Return the column of the field `name` of a level's `part`, which levels of other kinds of load lack."""
     return _column(head, lambda level: getattr(getattr(level, part), name, None), number_format.format)
 
 
-def _rate(name: str) -> Column:
+def _rate(name: str) -> LevelColumn:
     metric = METRICS[name]
 
     def text(rate: Rate) -> str:
@@ -414,13 +414,13 @@ def _rate(name: str) -> Column:
     return _column(metric.title, lambda level: level.rate(name), text, name)
 
 
-def _latency(name: str, part: str) -> Column:
+def _latency(name: str, part: str) -> LevelColumn:
     metric = METRICS[name]
     head = metric.title if part == "mean" else f"{metric.title} {part}"
     return _column(head, lambda level: getattr(level.latency(name), part, None), metric.text, name)
 
 
-def _context(head: str, name: str) -> Column:
+def _context(head: str, name: str) -> LevelColumn:
     """Return the column of a rate or latency of the runs that sent contexts alone."""
 
     def value(level: LevelResult) -> float | None:
@@ -455,7 +455,7 @@ def _marks_text(level: LevelResult) -> str:
 _PERCENT = "{:.0f} %"
 
 
-def _yardstick(name: str) -> Column:
+def _yardstick(name: str) -> LevelColumn:
     """Return the column of a level's decode rate in percent of a yardstick; old files have the limit only."""
 
     def percent(level: LevelResult) -> float | None:
@@ -545,7 +545,7 @@ TABLES: Sequence[Columns] = (
                 lambda level: level.joules_per_token,
                 lambda joules: f"{joules:.3f}" if joules < 1 else f"{joules:,.2f}",
             ),
-            Column("Remarks", _marks_text),
+            LevelColumn("Remarks", _marks_text),
         ),
         notes=True,
     ),

@@ -54,7 +54,7 @@ _BEHIND_S = 0.005
 """Age of the oldest unparsed read from which on parsing goes before reading."""
 
 
-class Reader(Protocol):
+class Receiver(Protocol):
     """Receiver of the data that arrives on a connection."""
 
     def take(self, at: float, data: bytes) -> None:
@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, inbox: Inbox) -> None:
         """Create a connection that puts everything it receives into the queue `inbox`."""
-        self.reader: Reader | None = None
+        self.reader: Receiver | None = None
         self.open = False
         self.used = False
         """True if an answer came over it: the server may close it whenever it is idle."""

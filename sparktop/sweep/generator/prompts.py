@@ -126,7 +126,7 @@ NewPrompt = Callable[[int, str], tuple[Prompt, int | None]]
 """Returns (prompt, its expected length in tokens; None if unknown) for a request number and a salt."""
 
 
-class Kind(StrEnum):
+class WordKind(StrEnum):
     """The grammatical role of a word: words of equal role may change places in a sentence."""
 
     FIXED = ""
@@ -137,9 +137,9 @@ class Kind(StrEnum):
     ADVERB = "d"
 
 
-Part = tuple[Kind, str]
+Part = tuple[WordKind, str]
 """A piece of a sentence (word or punctuation mark) with its grammatical role."""
-_COMMA: Part = (Kind.FIXED, ",")
+_COMMA: Part = (WordKind.FIXED, ",")
 
 
 class PromptTokens:
@@ -185,7 +185,7 @@ class Book:
         pieces: list[str] = []
         self.starts: list[int] = []
         """Index in `pieces` of the first piece of each sentence, in the first copy of the text."""
-        kinds: list[Kind] = []
+        kinds: list[WordKind] = []
         while len(pieces) < least_pieces:
             self.starts.append(len(pieces))
             for kind, piece in _sentence(random):
@@ -276,29 +276,29 @@ def _sentence(random: Random) -> list[Part]:
 
     Each text is a word with the space before it, or a punctuation mark.
     """
-    noun, adjective = _picker(random, Kind.NOUN, NOUNS), _picker(random, Kind.ADJECTIVE, ADJECTIVES)
-    verb, adverb = _picker(random, Kind.VERB, VERBS), _picker(random, Kind.ADVERB, ADVERBS)
-    subject = [(Kind.FIXED, " the"), adjective(), noun()]
+    noun, adjective = _picker(random, WordKind.NOUN, NOUNS), _picker(random, WordKind.ADJECTIVE, ADJECTIVES)
+    verb, adverb = _picker(random, WordKind.VERB, VERBS), _picker(random, WordKind.ADVERB, ADVERBS)
+    subject = [(WordKind.FIXED, " the"), adjective(), noun()]
     location = _fixed_pieces(random.choice(PLACES))
     match random.randrange(3):
         case 0:
-            body = [(Kind.FIXED, " The"), *subject[1:], verb(), adverb(), *location]
+            body = [(WordKind.FIXED, " The"), *subject[1:], verb(), adverb(), *location]
         case 1:
-            other = [(Kind.FIXED, " a"), noun(), verb()]
+            other = [(WordKind.FIXED, " a"), noun(), verb()]
             opening = _fixed_pieces(random.choice(OPENINGS))
-            body = [*opening, _COMMA, *subject, verb(), _COMMA, (Kind.FIXED, " and"), *other, *location]
+            body = [*opening, _COMMA, *subject, verb(), _COMMA, (WordKind.FIXED, " and"), *other, *location]
         case _:
             other = [*_fixed_pieces("but the"), noun(), verb(), adverb()]
             body = [*_fixed_pieces("Nobody knew why"), *subject, verb(), *location, _COMMA, *other]
-    return [*body, (Kind.FIXED, ".")]
+    return [*body, (WordKind.FIXED, ".")]
 
 
-def _picker(random: Random, kind: Kind, words: Sequence[str]) -> Callable[[], Part]:
+def _picker(random: Random, kind: WordKind, words: Sequence[str]) -> Callable[[], Part]:
     return lambda: (kind, f" {random.choice(words)}")
 
 
 def _fixed_pieces(phrase: str) -> list[Part]:
-    return [(Kind.FIXED, piece) for piece in _pieces_of(phrase)]
+    return [(WordKind.FIXED, piece) for piece in _pieces_of(phrase)]
 
 
 def _pieces_of(phrase: str) -> list[str]:
@@ -342,9 +342,9 @@ class Passage:
         """
         self._names = tuple(names)
         # The tokenizer may merge the last piece with the template after it, so every order has the same one.
-        parts = [*body[:-1], *((Kind.FIXED, piece) for _, piece in body[-1:])]
+        parts = [*body[:-1], *((WordKind.FIXED, piece) for _, piece in body[-1:])]
         self._kinds = [kind for kind, _ in parts]
-        self._pools = {kind: [piece for role, piece in parts if role is kind] for kind in Kind}
+        self._pools = {kind: [piece for role, piece in parts if role is kind] for kind in WordKind}
         self._tail = tail
         self.tokens = tokens
 
@@ -360,7 +360,7 @@ class Passage:
             start = Random(salt).getrandbits(64)  # noqa: S311 - as above
             text += [*_permute(self._names, (start + number) % factorial(len(self._names))), ":"]
         pools = {
-            kind: iter(words if kind is Kind.FIXED else _shuffle_quickly(words, random))
+            kind: iter(words if kind is WordKind.FIXED else _shuffle_quickly(words, random))
             for kind, words in self._pools.items()
         }
         # A chain of maps takes 50 ns per word, and a steady run writes prompts while it measures.

@@ -401,7 +401,7 @@ class CountedTokens(Struct, frozen=True):
 # Parse one streamed answer: when its tokens arrived, how many, and what the server reported about them.
 
 
-class Fault(StrEnum):
+class StreamFault(StrEnum):
     """A violation of the stream's format; the value is error text that follows the server's name."""
 
     ENDLESS_EVENT = "sends an event without an end"
@@ -445,7 +445,7 @@ class TokenStream:
         """True after the event `[DONE]`."""
         self.error: str | None = None
         """Message of an error event; events after it are ignored."""
-        self.fault: Fault | None = None
+        self.fault: StreamFault | None = None
         """Violation of the format; events after it are ignored."""
         self.finish_reason: str | None = None
         self.usage: Usage | None = None
@@ -502,7 +502,7 @@ class TokenStream:
         try:
             events = self._splitter.feed(body)
         except EventTooLargeError:
-            self.fault = Fault.ENDLESS_EVENT
+            self.fault = StreamFault.ENDLESS_EVENT
             events = []
         is_first, self.has_begun = not self.has_begun, self.has_begun or bool(events)
         count, visible, is_reasoning = 0, 0, True
@@ -662,7 +662,7 @@ class TokenStream:
         try:
             return read_event(data)
         except BadEventError:
-            self.fault = Fault.NO_JSON
+            self.fault = StreamFault.NO_JSON
             return None
 
     def _apply_event(self, at: float, event: StreamEvent, *, shows_token: bool) -> None:

@@ -149,7 +149,7 @@ _LIFE_FROM, _LIFE_TO = 0.25, 0.75
 """Share (0 to 1) of its calls that a conversation has behind it when the load starts: least and most."""
 
 
-class Call(Struct, frozen=True):
+class ScriptedCall(Struct, frozen=True):
     """One model call of a conversation."""
 
     start: CallStart
@@ -170,7 +170,7 @@ class Script(Struct, frozen=True):
 
     own_tokens: int
     """Tokens of its own context, sent with the first call in addition to the call's own."""
-    calls: tuple[Call, ...]
+    calls: tuple[ScriptedCall, ...]
     pause_after_s: float
     """Seconds from the last answer to the user's next conversation."""
     life_share: float
@@ -194,14 +194,16 @@ def script(preset: ConversationPreset, seed: int | str, number: int) -> Script:
     return Script(own_tokens, calls, pause_after_s, random.uniform(_LIFE_FROM, _LIFE_TO))
 
 
-def _calls(preset: ConversationPreset, random: Random) -> Iterator[Call]:
+def _calls(preset: ConversationPreset, random: Random) -> Iterator[ScriptedCall]:
     for request in range(preset.human_requests.count(random, 1)):
         for step in range(1 + preset.tool_steps.count(random)):
             pause = preset.tool_pause_s if step else preset.human_pause_s
             pause_s = pause.value(random) if request or step else 0.0
             new_tokens = preset.new_tokens.count(random, 1)
             output = preset.output_tokens.count(random, 1)
-            yield Call(CallStart.TOOL if step else CallStart.HUMAN, request, new_tokens, output, pause_s)
+            yield ScriptedCall(
+                CallStart.TOOL if step else CallStart.HUMAN, request, new_tokens, output, pause_s
+            )
 
 
 def number_of(lane: int, conversation: int) -> int:

@@ -316,7 +316,7 @@ def check_draft(
     `find` returns the traffic of a trace. `preset` is what the fields were filled from: what it adds to
     each request has no fields, and stays.
     """
-    form = _Form(draft)
+    form = _DraftParser(draft)
     chosen = form.targets(targets)
     spec = replace(form.spec(), seed=secrets.randbelow(2**31) if seed is None else seed)
     if preset is not None:
@@ -333,7 +333,7 @@ def check_draft(
         return None, {WHOLE: _field_message(error)}
 
 
-class _Form:
+class _DraftParser:
     """Parses the fields of a draft one by one, and collects their problems by field name."""
 
     def __init__(self, draft: Draft) -> None:

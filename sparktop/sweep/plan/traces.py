@@ -71,7 +71,7 @@ _LONGEST_NUMBER = len(str(MOST_TOKENS))
 """Digits from which on a number of tokens is too large."""
 
 
-class _Line(Struct, frozen=True):
+class _TraceLine(Struct, frozen=True):
     """A line of Mooncake or aiperf, with times in milliseconds."""
 
     output_length: Annotated[int, Meta(ge=0, le=MOST_TOKENS)]
@@ -173,7 +173,7 @@ def _read_mooncake(text: str, lengths: Memory) -> TracedRequest:
     server's answer it holds made-up text of the same length. `lengths` has the tokens of the latest prompt
     and answer of each session without block ids.
     """
-    row = decode_line(text, _Line)
+    row = decode_line(text, _TraceLine)
     given_prompts = [name for name in _PROMPTS if getattr(row, name) is not None]
     if len(given_prompts) != 1:
         raise FaultError(f"exactly one of {', '.join(_PROMPTS[:2])} is needed, not {len(given_prompts)}")

@@ -13,7 +13,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from sparktop.errors import OutputError, UsageError
-from sparktop.files import PRIVATE, Place, folder_of, read_bounded, write_whole
+from sparktop.files import PRIVATE, BaseFolder, folder_of, read_bounded, write_whole
 from sparktop.model.load import REMOVED_KINDS
 from sparktop.model.text import clean, reason_of
 from sparktop.recording.frames import is_meant_as_recording
@@ -101,7 +101,7 @@ class StoredSweep(Struct, frozen=True):
 
 def sweeps_folder(env: Mapping[str, str]) -> Path:
     """Return the folder of stored results: `$XDG_DATA_HOME/sparktop/sweeps`, by default in ~/.local/share."""
-    return folder_of(env, Place.DATA) / "sweeps"
+    return folder_of(env, BaseFolder.DATA) / "sweeps"
 
 
 def new_file(folder: Path, started_at: datetime, label: str = "sweep") -> Path:

@@ -67,7 +67,7 @@ from sparktop.sweep.run.forecast import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import Cancellation, GuardWatch
 from sparktop.sweep.run.open_loop import open_loop_of, with_replay
 from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError
-from sparktop.sweep.run.progress import LoadBatch, Notice, Phase, PhaseChanged, RunCompleted, SweepEvent
+from sparktop.sweep.run.progress import LoadBatch, Notice, PhaseChanged, RunCompleted, SweepEvent, SweepPhase
 from sparktop.sweep.run.router_side import backend_errors, router_side
 from sparktop.sweep.run.server_side import (
     Counters,
@@ -230,14 +230,14 @@ class LevelRecord(Struct, eq=False):
         """Seconds that the completed runs lasted together, from the first start to the last end of each."""
         return sum(run_duration_s(run) for run in by_run(self.traces))
 
-    def add_run(self, record: RunRecord, events: list[LoadEvent], phase: Phase) -> None:
+    def add_run(self, record: RunRecord, events: list[LoadEvent], phase: SweepPhase) -> None:
         """Add a load run of a phase, completed or interrupted.
 
         `events` are the run's events; they name backends as the monitor names them.
         """
         traces = collect(events)
-        if phase is not Phase.RUNNING:
-            before = self.contexts if phase is Phase.CONTEXT else self.warm_ups
+        if phase is not SweepPhase.RUNNING:
+            before = self.contexts if phase is SweepPhase.CONTEXT else self.warm_ups
             before += traces
             return
         end = record.finished
@@ -606,7 +606,7 @@ class LevelMaker(Struct, eq=False):
         paused_s = 0.0
         try:
             if batch.first and self.plan.warmup:
-                await self._run(batch, record, 0, Phase.WARMING_UP)
+                await self._run(batch, record, 0, SweepPhase.WARMING_UP)
                 # Counters are read at rest, so that the growth by the warm-up is not part of the level's
                 # figures.
                 self._made = 0
@@ -623,7 +623,7 @@ class LevelMaker(Struct, eq=False):
             self._emit_load(batch, LevelEnded(self.clock()))
         if not self.cancellation.requested:
             began = self.clock()
-            self.emit(self._phase_event(Phase.SETTLING, batch))
+            self.emit(self._phase_event(SweepPhase.SETTLING, batch))
             record.facts.unsettled = await self.settle(names) or record.facts.unsettled
             self.estimate.learn_pause(paused_s + self.clock() - began)
             record.add_growth(before, measured_from, self.rest)
@@ -635,7 +635,7 @@ class LevelMaker(Struct, eq=False):
     async def measure_alone(self, prepared: PreparedTarget) -> float | None:
         """Return how many requests per second a target completes one after the other; None if it fails."""
         plan, name = self.plan, prepared.target.name
-        self.emit(PhaseChanged(Phase.PREPARING, name))
+        self.emit(PhaseChanged(SweepPhase.PREPARING, name))
         e2e_s: float | None = None
         for run in range(_ALONE_RUNS):
             run_id = f"{self.sweep_id}-{name}-alone-{run}"
@@ -675,7 +675,7 @@ class LevelMaker(Struct, eq=False):
             self.emit(Notice(f"{batch.level.label}: the server's context has no room for longer prompts"))
             return None
         traces: list[RequestTrace] = []
-        self.emit(self._phase_event(Phase.BESIDE, batch))
+        self.emit(self._phase_event(SweepPhase.BESIDE, batch))
         self._emit_load(batch, LevelStarted(self.clock()))
         for number in range(record.runs, 2 * record.runs):
             load = beside_command(self._command(batch, record, number), tokens)
@@ -704,7 +704,7 @@ class LevelMaker(Struct, eq=False):
         names, begun_answers, tokens = record.prepared.backends, 0, 0
         load = leave_command(self._command(batch, record, 0, is_warm_up=True), record.prepared.max_model_len)
         before, run, hung_up = self._samples_at_rest(names), RunRecord(load.id), False
-        self.emit(self._phase_event(Phase.LEAVING, batch))
+        self.emit(self._phase_event(SweepPhase.LEAVING, batch))
         async for message in self._messages(record, load, run):
             if not isinstance(message, Batch) or hung_up:
                 continue
@@ -753,7 +753,7 @@ class LevelMaker(Struct, eq=False):
 
     async def _make_runs(self, batch: RunBatch, record: LevelRecord) -> None:
         """Execute the measured runs of a batch, each after the one that sends its context."""
-        phases = (Phase.CONTEXT, Phase.RUNNING) if batch.level.depth else (Phase.RUNNING,)
+        phases = (SweepPhase.CONTEXT, SweepPhase.RUNNING) if batch.level.depth else (SweepPhase.RUNNING,)
         for run in self._run_numbers(batch, record):
             for phase in phases:
                 if self.cancellation.requested:
@@ -775,7 +775,7 @@ class LevelMaker(Struct, eq=False):
             yield run
             run += 1
 
-    async def _run(self, batch: RunBatch, record: LevelRecord, run: int, phase: Phase) -> None:
+    async def _run(self, batch: RunBatch, record: LevelRecord, run: int, phase: SweepPhase) -> None:
         """Execute one load run and enter it into `record`.
 
         In the phase CONTEXT it sends what comes before the measured run number `run`.
@@ -785,10 +785,10 @@ class LevelMaker(Struct, eq=False):
             LevelRefusedError: the server rejected every request of the level.
             WorkerGoneError: the load generator's process exited.
         """
-        command = self._command(batch, record, run, is_warm_up=phase is Phase.WARMING_UP)
-        if phase is Phase.CONTEXT:
+        command = self._command(batch, record, run, is_warm_up=phase is SweepPhase.WARMING_UP)
+        if phase is SweepPhase.CONTEXT:
             command = context_command(command)
-        is_measured = phase is Phase.RUNNING
+        is_measured = phase is SweepPhase.RUNNING
         self.emit(self._phase_event(phase, batch, run))
         if is_measured:
             self.note_run(batch.level, run)
@@ -886,20 +886,20 @@ class LevelMaker(Struct, eq=False):
                 self.newest_data_at = self.clock()
             yield message
 
-    def _learn_duration(self, batch: RunBatch, finished: RunFinished, phase: Phase) -> None:
+    def _learn_duration(self, batch: RunBatch, finished: RunFinished, phase: SweepPhase) -> None:
         """Count a complete run, and note its duration, with what came before it, to estimate the rest.
 
         The warm-up of an open loop is a single request, that of a level with depth has no context: their
         durations say nothing.
         """
-        self._made += phase is Phase.RUNNING
+        self._made += phase is SweepPhase.RUNNING
         took_s = self._before_s + finished.ended_at - finished.started_at
         alone = not batch.level.depth and self.plan.mode is not LoadMode.OPEN
-        if phase is Phase.RUNNING or (phase is Phase.WARMING_UP and alone):
+        if phase is SweepPhase.RUNNING or (phase is SweepPhase.WARMING_UP and alone):
             self.estimate.learn_run(batch.level, took_s)
-        self._before_s = took_s if phase is Phase.CONTEXT else 0.0
+        self._before_s = took_s if phase is SweepPhase.CONTEXT else 0.0
 
-    def _phase_event(self, phase: Phase, batch: RunBatch, run: int | None = None) -> PhaseChanged:
+    def _phase_event(self, phase: SweepPhase, batch: RunBatch, run: int | None = None) -> PhaseChanged:
         runs = None if batch.runs is None else self.plan.runs_of(batch.level.point.most_in_flight)
         if batch.runs is not None and batch.first and batch.last:
             # A search makes more runs than the plan has, and a level of short runs may too.

@@ -19,7 +19,7 @@ REQUESTS_WINDOW_S, LEAST_REQUESTS_WINDOW_S = 30.0, 5.0
 """Largest and smallest length in seconds of the window for live requests per second."""
 
 
-class Phase(StrEnum):
+class SweepPhase(StrEnum):
     """What a sweep is doing at present."""
 
     STARTING = "starting"
@@ -41,7 +41,7 @@ class Phase(StrEnum):
 class PhaseChanged(Struct, frozen=True):
     """Event: the sweep has entered another phase, target, level or run."""
 
-    phase: Phase
+    phase: SweepPhase
     target: str | None = None
     level: Level | None = None
     run: int | None = None

@@ -42,11 +42,11 @@ from sparktop.sweep.run.progress import (
     GuardSet,
     LevelMeasured,
     Notice,
-    Phase,
     PhaseChanged,
     PlanFitted,
     SweepEnded,
     SweepEvent,
+    SweepPhase,
 )
 from sparktop.sweep.run.result_builder import ResultBuilder
 from sparktop.sweep.run.search import (
@@ -154,7 +154,7 @@ class SweepRunner:
         if not targets or self._is_stopped():
             return
         maker = self._maker = self._new_maker(worker)
-        self._emit(PhaseChanged(Phase.SETTLING))
+        self._emit(PhaseChanged(SweepPhase.SETTLING))
         for name, prepared in targets.items():
             trouble = await maker.settle(prepared.backends)
             if trouble is not None and not self._is_stopped():
@@ -184,7 +184,7 @@ class SweepRunner:
         for target in self._plan.targets:
             if self._is_stopped():
                 break
-            self._emit(PhaseChanged(Phase.PREPARING, target.name))
+            self._emit(PhaseChanged(SweepPhase.PREPARING, target.name))
             prepared = await prepare(
                 self._plan,
                 target,

@@ -43,7 +43,7 @@ _TINY = 1e-12
 """Smallest weight and share, so that logarithms exist."""
 
 
-class Grid(Struct, frozen=True):
+class PossibleLoads(Struct, frozen=True):
     """The possible loads of a search, ascending, and where between them the border may be."""
 
     values: tuple[float, ...]
@@ -75,7 +75,7 @@ class Grid(Struct, frozen=True):
         return high - low <= 2 * max(1.0, low * FINE_SHARE if low > FINE_TO else 1.0)
 
 
-def grid_of(capacity: Capacity, start: float) -> Grid:
+def grid_of(capacity: Capacity, start: float) -> PossibleLoads:
     """Return the loads of a search; rates lie around `start`, that of requests one after the other."""
     if capacity.kind is not LoadKind.RATE:
         return _number_grid(int(capacity.most))
@@ -86,16 +86,16 @@ def grid_of(capacity: Capacity, start: float) -> Grid:
     places = [value / math.sqrt(_RATE_STEP) for value in ascending]
     while places[-1] < _BEYOND * capacity.most:
         places.append(places[-1] * _RATE_STEP)
-    return Grid(ascending, start, _with_probabilities(places, places[0] / _RATE_STEP), is_rate=True)
+    return PossibleLoads(ascending, start, _with_probabilities(places, places[0] / _RATE_STEP), is_rate=True)
 
 
 @cache
-def _number_grid(highest: int) -> Grid:
+def _number_grid(highest: int) -> PossibleLoads:
     places = [0.5 + number for number in range(FINE_TO + 1)]
     while places[-1] < _BEYOND * highest:
         places.append(places[-1] * _PLACE_STEP)
     places = [load for load in places if load < _BEYOND * highest + 1]
-    return Grid(tuple(map(float, range(1, highest + 1))), 1.0, _with_probabilities(places, _LEAST))
+    return PossibleLoads(tuple(map(float, range(1, highest + 1))), 1.0, _with_probabilities(places, _LEAST))
 
 
 def _with_probabilities(places: list[float], least: float) -> tuple[tuple[float, float], ...]:
@@ -155,7 +155,7 @@ def independent_requests(levels: Mapping[float, Shares]) -> tuple[float, list[Le
 
 
 def chances_of_failure(
-    conditions: Iterable[tuple[float, Sequence[LevelShares]]], grid: Grid, fails_at: float
+    conditions: Iterable[tuple[float, Sequence[LevelShares]]], grid: PossibleLoads, fails_at: float
 ) -> list[float]:
     """Return the probability that the largest load that holds is below each load of `grid`.
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 from msgspec.structs import astuple
 
-from sparktop.analysis.evidence import Evidence, Machine, MachinePoll, Peer, Poll
+from sparktop.analysis.evidence import Evidence, MachineEvidence, MachinePoll, Peer, Poll
 from sparktop.analysis.limited_by import limited_by
 from sparktop.analysis.speed_state import Pace, advance_pace, bandwidth_gb_per_s, read_percent, worst_state
 from sparktop.model.engine import EngineSample, LaneSample
@@ -270,7 +270,7 @@ class ServerLog:
         """Start without samples."""
         self._clock = clock
         self._servers: dict[str, list[ServerPoint]] = {}
-        self._nodes: dict[str, _Machine] = {}
+        self._nodes: dict[str, _MachineSamples] = {}
         self._routers: dict[str, list[RouterSample]] = {}
         """Samples by router, for routers that count failed requests."""
         self._silent: dict[str, tuple[float, Failure]] = {}
@@ -287,7 +287,7 @@ class ServerLog:
                 since = self._silent.get(key.name, (reading.at, reading))[0]
                 self._silent[key.name] = (since, reading)
         elif isinstance(reading, NodeSample):
-            self._nodes.setdefault(key.name, _Machine()).add(reading)
+            self._nodes.setdefault(key.name, _MachineSamples()).add(reading)
         elif isinstance(reading, RouterSample) and reading.failures is not None:
             self._routers.setdefault(key.name, []).append(reading)
         self.wake()
@@ -311,7 +311,9 @@ class ServerLog:
 
     def nodes(self, name: str, spans: Sequence[Span]) -> list[NodePoint]:
         """Return the samples of a machine that lie in any of the spans of time, in order."""
-        return [point for point in self._nodes.get(name, _Machine()).points if _is_within(point.at, spans)]
+        return [
+            point for point in self._nodes.get(name, _MachineSamples()).points if _is_within(point.at, spans)
+        ]
 
     def router_failures(self, name: str, since: float) -> dict[str, float] | None:
         """Return a router's own count of failed answers since the time `since`, by deployment (backend id).
@@ -400,7 +402,7 @@ class ServerLog:
                 slots=slots.get(name),
                 kv_capacity_tokens=newest.kv_capacity_tokens,
                 machines=tuple(
-                    Machine(
+                    MachineEvidence(
                         machine,
                         tuple(point.poll for point in watched[machine].points if _is_within(point.at, spans)),
                         worst_state(watched[machine].paces),
@@ -425,7 +427,7 @@ class ServerLog:
         return limits
 
 
-class _Machine(Struct):
+class _MachineSamples(Struct):
     """The samples of one machine, and the state of its clocks up to the newest one."""
 
     points: list[NodePoint] = field(default_factory=list)

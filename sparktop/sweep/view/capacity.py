@@ -38,7 +38,7 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.run.capacity import changed_words, condition_result, times_apart
 from sparktop.sweep.run.judgement import judge
-from sparktop.sweep.run.progress import LoadBatch, Phase, PhaseChanged, SearchJudged, SweepEvent
+from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, SearchJudged, SweepEvent, SweepPhase
 
 _RUN_OUT = {LimitKind.KV.value, LimitKind.SLOTS.value, LimitKind.BANDWIDTH.value}
 """Limits that are used up; others hold a server back."""
@@ -363,7 +363,7 @@ class RunningSearch(Struct, eq=False):
             case SearchJudged():
                 self._result = event.found
             case PhaseChanged(target=target, level=level):
-                if event.phase is not Phase.SETTLING:
+                if event.phase is not SweepPhase.SETTLING:
                     self._traces = {}
                 self._target = target or self._target
                 self._load_now = None if level is None else level.point.value

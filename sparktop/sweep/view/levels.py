@@ -46,18 +46,18 @@ from sparktop.sweep.result.results import (
     YardstickSide,
     level_of,
 )
-from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged, RunCompleted
+from sparktop.sweep.run.progress import LevelMeasured, PhaseChanged, RunCompleted, SweepPhase
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, CUT_SHORT, MAIN_RATES, METRICS
 from sparktop.sweep.view.marks import balance_fields, limit_words, marks_of
 from sparktop.sweep.view.words import conversation_facts, conversation_figures
 
 _STATES = {
-    Phase.WARMING_UP: LevelState.WARMING_UP,
-    Phase.CONTEXT: LevelState.RUNNING,
-    Phase.RUNNING: LevelState.RUNNING,
-    Phase.SETTLING: LevelState.SETTLING,
-    Phase.LEAVING: LevelState.SETTLING,
-    Phase.BESIDE: LevelState.SETTLING,
+    SweepPhase.WARMING_UP: LevelState.WARMING_UP,
+    SweepPhase.CONTEXT: LevelState.RUNNING,
+    SweepPhase.RUNNING: LevelState.RUNNING,
+    SweepPhase.SETTLING: LevelState.SETTLING,
+    SweepPhase.LEAVING: LevelState.SETTLING,
+    SweepPhase.BESIDE: LevelState.SETTLING,
 }
 _IN_PROGRESS = frozenset(_STATES.values())
 
@@ -115,7 +115,7 @@ class LevelProgress:
         if left is not None and left.key != key and left.state in _IN_PROGRESS:
             self._levels[left.key] = replace(left, state=LevelState.PART)
         self.present = key
-        self._began_at = now if event.phase is Phase.RUNNING else None
+        self._began_at = now if event.phase is SweepPhase.RUNNING else None
         self._store_level(replace(before, state=state, runs=event.runs or before.runs))
 
     def _store_level(self, level: PlannedLevel) -> None:

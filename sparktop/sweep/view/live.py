@@ -24,9 +24,9 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import (
     BackendShare,
     LevelEvidence,
-    Moment,
     PlannedLevel,
     ResultRow,
+    SweepMoment,
     SweepStatus,
     SweepView,
     SweptTarget,
@@ -41,13 +41,13 @@ from sparktop.sweep.run.progress import (
     LevelMeasured,
     LoadBatch,
     Notice,
-    Phase,
     PhaseChanged,
     PlanFitted,
     RecentRates,
     RunCompleted,
     SweepEnded,
     SweepEvent,
+    SweepPhase,
 )
 from sparktop.sweep.run.result_builder import plan_result
 from sparktop.sweep.run.server_side import watched_backends, watched_nodes, watched_sums
@@ -297,7 +297,7 @@ class LiveView:
         """Names of the watched servers that the load on each target reaches."""
         self._current = _CurrentLevel()
         self._rates = RecentRates()
-        self._phase = PhaseChanged(Phase.STARTING)
+        self._phase = PhaseChanged(SweepPhase.STARTING)
         self._phase_at = self._began
         self._notices: list[str] = []
         self._guard: str | None = None
@@ -389,7 +389,7 @@ class LiveView:
     def line_view(self, at: float | None = None) -> SweepView:
         """Return the view as far as a single line shows it: without curves, levels and notices."""
         at, result = self._clock() if at is None else at, self._result
-        early = self._phase.phase in {Phase.STARTING, Phase.PREPARING} or self._current.key is None
+        early = self._phase.phase in {SweepPhase.STARTING, SweepPhase.PREPARING} or self._current.key is None
         status = SweepStatus.STARTING if early and result is None else SweepStatus.RUNNING
         if self._ended_at is not None and result is not None:
             status = status_of(result)
@@ -442,7 +442,7 @@ class LiveView:
         key, current = batch.level, self._current
         only = self._only_server(key.target)
         # While long prompts arrive, requests are drawn, and counted for no figure.
-        beside = self._beside_bars if self._phase.phase is Phase.BESIDE else None
+        beside = self._beside_bars if self._phase.phase is SweepPhase.BESIDE else None
         bars = beside if batch.warm_up else self._bars
         for event in batch.events:
             self._rates.take(event)
@@ -477,7 +477,7 @@ class LiveView:
     def _enter_phase(self, event: PhaseChanged) -> None:
         now = self._clock()
         key = event.level
-        measuring = event.phase is Phase.RUNNING
+        measuring = event.phase is SweepPhase.RUNNING
         began = key != self._current.key or (measuring and not self._current.measuring and event.run == 0)
         if began:
             self._current = _CurrentLevel(key)
@@ -505,7 +505,7 @@ class LiveView:
 
     def _end_sweep(self, result: SweepResult) -> None:
         self._ended_at = self._clock()
-        self._phase = PhaseChanged(Phase.ENDED)
+        self._phase = PhaseChanged(SweepPhase.ENDED)
         self._current = _CurrentLevel()
         self._levels.end_sweep(result)
         self._adopt_result(result)
@@ -519,7 +519,7 @@ class LiveView:
         where = f"{phase.target}, {phase.level.label}"
         if len(self._plan.lengths) > 1:
             where += f", {phase.level.pp} prompt tokens"
-        if phase.phase is not Phase.RUNNING or phase.run is None:
+        if phase.phase is not SweepPhase.RUNNING or phase.run is None:
             return f"{where}: {phase.phase.value}"
         if phase.runs is not None and phase.run >= phase.runs:
             return f"{where}: measured again, run {phase.run + 1}"
@@ -542,11 +542,11 @@ class LiveView:
             return None
         return self._expected.after(now - self._began)
 
-    def _moment(self, now: float) -> Moment:
+    def _moment(self, now: float) -> SweepMoment:
         phase, current = self._phase, self._current
         opens = current.measuring and self._plan.kind is LoadKind.RATE
         trace_s = None if self._plan.trace is None or not opens else self._plan.trace.measured_s
-        return Moment(
+        return SweepMoment(
             phase=phase.phase.value,
             key=current.key,
             run=None if phase.run is None else phase.run + 1,

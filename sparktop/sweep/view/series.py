@@ -57,7 +57,7 @@ Reading = tuple[float, int]
 _NO_READING: Reading = (0.0, 0)
 
 
-class Column(Generic[_T]):
+class SlotColumn(Generic[_T]):
     """Values by time slot; `merge` joins those of one slot, and those of two slots that become one."""
 
     def __init__(self, empty: _T, merge: Callable[[_T, _T], _T]) -> None:
@@ -111,11 +111,11 @@ class TimeGrid:
         """Start the grid at `start_at`, in monotonic seconds; earlier values are added to the first slot."""
         self.start_at = math.floor(start_at / FIRST_STEP_S + _HAIR) * FIRST_STEP_S
         self.step_s = FIRST_STEP_S
-        self._columns: list[Column[Any]] = []
+        self._columns: list[SlotColumn[Any]] = []
 
-    def column(self, empty: _T, merge: Callable[[_T, _T], _T]) -> Column[_T]:
+    def column(self, empty: _T, merge: Callable[[_T, _T], _T]) -> SlotColumn[_T]:
         """Return a new column, whose slots are merged with those of the grid."""
-        new_column = Column(empty, merge)
+        new_column = SlotColumn(empty, merge)
         self._columns.append(new_column)
         return new_column
 
@@ -244,7 +244,7 @@ REPORT_DELAY_S = 0.15
 class _CopiedHistories(Struct, eq=False):
     """The curves of one backend or machine, copied from its time series in the monitor as these grow."""
 
-    columns: tuple[Column[Reading], ...]
+    columns: tuple[SlotColumn[Reading], ...]
     newest: float = -math.inf
     """Time of the newest point copied so far."""
 
@@ -281,9 +281,9 @@ class SweepCurves:
         self._in_flight = self._states()
         self._flying: float | None = None
         self._concurrency = self._states()
-        self._ttft: Column[tuple[float, ...]] = grid.column((), _evenly_selected)
+        self._ttft: SlotColumn[tuple[float, ...]] = grid.column((), _evenly_selected)
         self._p50 = self._states()
-        self._served: dict[str, Column[float]] = {}
+        self._served: dict[str, SlotColumn[float]] = {}
         self._backends: dict[str, _CopiedHistories] = {}
         self._nodes: dict[str, _CopiedHistories] = {}
         self._activity = AgentActivities()
@@ -300,13 +300,13 @@ class SweepCurves:
             if name not in self._nodes:
                 self._nodes[name] = _CopiedHistories(self._readings())
 
-    def _amounts(self) -> Column[float]:
+    def _amounts(self) -> SlotColumn[float]:
         return self.grid.column(0.0, add)
 
-    def _states(self) -> Column[float | None]:
+    def _states(self) -> SlotColumn[float | None]:
         return self.grid.column(None, _later_state)
 
-    def _readings(self) -> tuple[Column[Reading], ...]:
+    def _readings(self) -> tuple[SlotColumn[Reading], ...]:
         return tuple(self.grid.column(_NO_READING, _add_readings) for _ in range(3))
 
     def take(self, event: LoadEvent, key: Level) -> None:
@@ -385,7 +385,7 @@ class SweepCurves:
         slots = max(1, min(count, round(window_s / self.grid.step_s)))
         return known_mean(self._rates(self._tps, count)[-slots:])
 
-    def _rates(self, column: Column[float], count: int) -> Slots:
+    def _rates(self, column: SlotColumn[float], count: int) -> Slots:
         """Return the amount per second in each of the first `count` slots."""
         return tuple(amount / self.grid.step_s for amount in column.slots(count))
 

@@ -76,7 +76,7 @@ HEADER = 1
 """Rows above the board."""
 
 
-class _Step(NamedTuple):
+class _WallStep(NamedTuple):
     """A step into a wall: what was opened, and what the screen showed before."""
 
     opened: PanelKey
@@ -159,7 +159,7 @@ class OverviewScreen(CanvasScreen):
         """Rows of the screen for the board."""
         self._is_wall = False
         """Whether the board shows what is watched directly as a wall."""
-        self._steps: list[_Step] = []
+        self._steps: list[_WallStep] = []
         """Steps into a wall, the newest last."""
         self._opened_in_detail = False
         self._why_on_board = False
@@ -724,7 +724,7 @@ class OverviewScreen(CanvasScreen):
         kind, name = self.selected.kind, self.selected.name
         opened = self._panel_of_line(kind, name)
         if opened is not None:
-            self._steps.append(_Step(opened, self.zoomed, self.selected, self._first_row))
+            self._steps.append(_WallStep(opened, self.zoomed, self.selected, self._first_row))
             self.zoomed, self.selected = opened, None
             self._scroll = self._first_row = 0
             self._paint()

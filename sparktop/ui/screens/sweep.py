@@ -33,7 +33,7 @@ _STEP = 3
 """Rows that one key press or one step of the mouse wheel scrolls."""
 
 
-class Page(Enum):
+class SweepPage(Enum):
     """The pages of the full screen of a sweep."""
 
     MAIN = "main"
@@ -44,7 +44,7 @@ class Page(Enum):
 
 
 _FOOTERS = {
-    Page.MAIN: (
+    SweepPage.MAIN: (
         "why",
         "back",
         "curves",
@@ -57,10 +57,10 @@ _FOOTERS = {
         "history",
         "report",
     ),
-    Page.CURVES: ("back", "curves", "reference", "report", "stop"),
-    Page.TOPOLOGIES: ("back", "topologies", "curves", "report", "stop"),
-    Page.EVIDENCE: ("back", "turn", "stop"),
-    Page.NOTICES: ("back", "notices", "stop"),
+    SweepPage.CURVES: ("back", "curves", "reference", "report", "stop"),
+    SweepPage.TOPOLOGIES: ("back", "topologies", "curves", "report", "stop"),
+    SweepPage.EVIDENCE: ("back", "turn", "stop"),
+    SweepPage.NOTICES: ("back", "notices", "stop"),
 }
 """Names of the keys in the footer of each page, the most important first."""
 _LIVE, _OVER = frozenset({"stop"}), frozenset({"compare", "limits"})
@@ -89,7 +89,7 @@ class SweepScreen(CanvasScreen):
         super().__init__(styles, keys)
         self._source = source
         self._desk = desk
-        self.page = Page.MAIN
+        self.page = SweepPage.MAIN
         self.chosen: Level | None = None
         """The selected level; None for the one of `default_key`."""
         self.run: int | None = None
@@ -133,7 +133,7 @@ class SweepScreen(CanvasScreen):
     def _page_rows(self, view: SweepView, width: int) -> list[Row]:
         """Return the rows of the present page; change to the main page if the present one has no content."""
         room = self.room
-        if self.page is Page.EVIDENCE:
+        if self.page is SweepPage.EVIDENCE:
             level = self._selected_level(view)
             self._evidence = None if level is None else self._source.evidence(level)
             if self._evidence is not None:
@@ -145,7 +145,7 @@ class SweepScreen(CanvasScreen):
                     simulated=view.simulated,
                     lengths=view.several_lengths,
                 )
-        if self.page is Page.TOPOLOGIES and view.topologies is not None:
+        if self.page is SweepPage.TOPOLOGIES and view.topologies is not None:
             return topology_screen(
                 view.topologies,
                 width,
@@ -155,11 +155,11 @@ class SweepScreen(CanvasScreen):
                 headline=view.headline or "",
                 simulated=view.simulated,
             )
-        if self.page is Page.CURVES and view.plots:
+        if self.page is SweepPage.CURVES and view.plots:
             return curves_screen(view, width, room)
-        if self.page is Page.NOTICES:
+        if self.page is SweepPage.NOTICES:
             return notices_screen(view, width, room)
-        self.page = Page.MAIN
+        self.page = SweepPage.MAIN
         note = "" if self.reference is None else f"beside it: {fit(self.reference.title, 44).rstrip()}"
         rows, self._rows_of, self._first_cell = draw_sweep(
             view, width, room, chosen=self._selected_level(view), curves=not self.tracks, note=note
@@ -174,7 +174,7 @@ class SweepScreen(CanvasScreen):
         several_runs = self._evidence is not None and len(self._evidence.timelines) > 1
         hidden = (_LIVE if view.status.over else _OVER) | (frozenset() if several_runs else {"turn"})
         names = [name for name in (*_FOOTERS[self.page], "help") if name not in hidden]
-        if view.topologies is None and self.page is Page.MAIN:
+        if view.topologies is None and self.page is SweepPage.MAIN:
             names.remove("topologies")
         keys = []
         for name in names:
@@ -192,15 +192,15 @@ class SweepScreen(CanvasScreen):
         is_listed = any(level.key == self.chosen for level in all_levels(view))
         return self.chosen if is_listed else default_key(view)
 
-    def _toggle_page(self, page: Page) -> None:
+    def _toggle_page(self, page: SweepPage) -> None:
         """Change to `page`, or to the main page if `page` is shown already."""
-        self.page = Page.MAIN if self.page is page else page
+        self.page = SweepPage.MAIN if self.page is page else page
         self._scroll = 0
         self.redraw()
 
     def action_step(self, step: int) -> None:
         """Select the next (1) or previous (-1) level; on pages without levels, scroll."""
-        if self.page is not Page.MAIN:
+        if self.page is not SweepPage.MAIN:
             self._scroll += _STEP * step
             self._paint()
             return
@@ -216,7 +216,7 @@ class SweepScreen(CanvasScreen):
 
     def action_scroll(self, screens: int) -> None:
         """Scroll by `screens` screens; on the main page, move the selection by as many levels as fit."""
-        if self.page is Page.MAIN:
+        if self.page is SweepPage.MAIN:
             self.action_step(screens * max(1, len(self._rows_of) - 1))
         else:
             self._scroll += screens * max(1, self.room - 2)
@@ -232,14 +232,14 @@ class SweepScreen(CanvasScreen):
             self._say("nothing is known of this level yet")
             return
         self.run = None
-        self._toggle_page(Page.EVIDENCE)
+        self._toggle_page(SweepPage.EVIDENCE)
 
     def action_turn(self, step: int) -> None:
         """Show the requests of the next (1) or previous (-1) load run of the level.
 
         On other pages than the evidence, do the same as `action_step`.
         """
-        if self.page is not Page.EVIDENCE or self._evidence is None:
+        if self.page is not SweepPage.EVIDENCE or self._evidence is None:
             self.action_step(step)
             return
         runs = [timeline.run for timeline in self._evidence.timelines]
@@ -260,20 +260,20 @@ class SweepScreen(CanvasScreen):
         if not view.plots:
             self._say("no curves yet: no level is done")
             return
-        if self.page is Page.CURVES:
+        if self.page is SweepPage.CURVES:
             self.tracks = view.status.over and view.live is not None and not self.tracks
-        self._toggle_page(Page.CURVES)
+        self._toggle_page(SweepPage.CURVES)
 
     def action_topologies(self) -> None:
         """Show the page that compares the targets; if it is shown already, show the main page."""
         if self._view is not None and self._view.topologies is None:
             self._say("only one target: nothing to compare")
             return
-        self._toggle_page(Page.TOPOLOGIES)
+        self._toggle_page(SweepPage.TOPOLOGIES)
 
     def action_notices(self) -> None:
         """Show the page of all findings and notices; if it is shown already, show the main page."""
-        self._toggle_page(Page.NOTICES)
+        self._toggle_page(SweepPage.NOTICES)
 
     def action_reference(self) -> None:
         """Add the next published table of results to the curves; after the last table, none."""
@@ -371,8 +371,8 @@ class SweepScreen(CanvasScreen):
 
     def action_back(self) -> None:
         """Return from a page to the main page; from the main page, close this screen."""
-        if self.page is not Page.MAIN:
-            self._toggle_page(Page.MAIN)
+        if self.page is not SweepPage.MAIN:
+            self._toggle_page(SweepPage.MAIN)
         else:
             self.dismiss(None)
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.summary import verdict
 from sparktop.colors.palette import palettes
-from sparktop.demo.machine import Machine, node_sample
+from sparktop.demo.machine import SimulatedMachine, node_sample
 from sparktop.graphics import numbers
 from sparktop.model.event import Finding, Severity
 from sparktop.model.failure import Failure, FailureKind
@@ -168,7 +168,7 @@ def test_the_margin_is_what_the_driver_tells(gpu: GpuReading, margin: float | No
 
 def test_a_slow_clock_names_cause_and_fix() -> None:
     """State, rule, cause and remedy are in the section in full; nothing is cut at any width."""
-    view = replace(view_of(node_sample(30.0, 0.8, Machine(slow_clock=True)).gpus[0]), speed=SLOW)
+    view = replace(view_of(node_sample(30.0, 0.8, SimulatedMachine(slow_clock=True)).gpus[0]), speed=SLOW)
     for width in (43, 54, 69):
         words = " ".join(" ".join(row_text(row) for row in speed_section(view, width)[0].rows).split())
         assert words.startswith(f"slow clock {SLOW.reason} likely {CAUSE} → {FIX}")
@@ -333,7 +333,11 @@ def test_errors_have_their_names() -> None:
 @pytest.fixture(scope="module")
 def spanned() -> Snapshot:
     """Return a backend on two machines, one of which has a slow clock."""
-    return Rehearsal(backends=1, nodes=2, span=2, machines={1: Machine(slow_clock=True)}).play(20).snapshot()
+    return (
+        Rehearsal(backends=1, nodes=2, span=2, machines={1: SimulatedMachine(slow_clock=True)})
+        .play(20)
+        .snapshot()
+    )
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.summary import verdict
 from sparktop.analysis.wall import wall_of
-from sparktop.demo.machine import Machine, node_sample
+from sparktop.demo.machine import SimulatedMachine, node_sample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import Scrape
 from sparktop.model.snapshot import Snapshot
@@ -48,7 +48,7 @@ class Watched:
     def sample(self, at: float) -> None:
         """Deliver a sample taken at second `at`."""
         self.at = max(self.at, at)
-        self.store.accept(NODE, structs.replace(node_sample(at, 1.0, Machine()), at=at), 1.0)
+        self.store.accept(NODE, structs.replace(node_sample(at, 1.0, SimulatedMachine()), at=at), 1.0)
         self.store.judge()
 
     def fail_until(self, at: float) -> Snapshot:

@@ -10,11 +10,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sparktop.agent.exposition import page
 from sparktop.model.node import CpuReading, GpuReading, MemoryPart, MemoryReading, NodeSample
-from sparktop.sources.prometheus.client import Answer, PrometheusClient, Series
+from sparktop.sources.prometheus.client import PrometheusClient, QueryAnswer, Series
 from sparktop.sources.prometheus.found import FoundServer, Key
 from sparktop.sources.prometheus.machines import (
     MARKS,
-    Machine,
+    ScrapedMachine,
     found_exporters,
     gpus_of,
     host_of,
@@ -31,12 +31,12 @@ class Answering(PrometheusClient):
     def __init__(self, *series: Series) -> None:
         self._series = series
 
-    async def query(self, promql: str, add: Callable[[Series], None] | None = None) -> Answer:
+    async def query(self, promql: str, add: Callable[[Series], None] | None = None) -> QueryAnswer:
         """Add the series for a query of raw samples; nothing for others."""
         assert add is not None
         for one in self._series if promql.endswith("s]") else ():
             add(one)
-        return Answer()
+        return QueryAnswer()
 
 
 async def read(*series: Series) -> NodeSample:
@@ -235,7 +235,7 @@ def exporter(kind: str, instance: str, host: str = "", **more: str) -> Series:
     return Series(labels | ({HOST_LABEL[kind]: host} if host else {}), [(1.0, "1")])
 
 
-def machines(*series: Series) -> tuple[Machine, ...]:
+def machines(*series: Series) -> tuple[ScrapedMachine, ...]:
     """Return the machines of these series, which are the same in each order."""
     orders = [join_exporters(found_exporters(some)) for some in permutations(series)]
     shapes = {tuple((one.name, len(one.exporters)) for one in found) for found in orders}

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.failure import FailureKind
-from sparktop.sources.ssh_remote import Ending, Remote, command_line, explain, quiet_environment
+from sparktop.sources.ssh_remote import Remote, SshEnding, command_line, explain, quiet_environment
 
 CHANGED = """\
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
@@ -46,7 +46,7 @@ KIND = FailureKind
 )
 def test_each_ending_has_its_words(status: int | None, written: str, kind: FailureKind, words: str) -> None:
     """Exit status and ssh's own words give a kind and one line that says what to do."""
-    failure = explain(Ending("me@spark-a", "sparktop", status, written))
+    failure = explain(SshEnding("me@spark-a", "sparktop", status, written))
     assert failure.kind is kind
     assert words in failure.message
 

@@ -20,7 +20,7 @@ from sparktop.sweep.generator.wire import (
 )
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.run import runner as module
-from sparktop.sweep.run.progress import Notice, Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.run.progress import Notice, PhaseChanged, SweepEvent, SweepPhase
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.sweep.run.worker_process import SweepWorker
 
@@ -107,7 +107,7 @@ class Stage:
         def hear(event: SweepEvent) -> None:
             if isinstance(event, Notice):
                 self.notices.append(event.message)
-            elif isinstance(event, PhaseChanged) and event.phase is Phase.SETTLING:
+            elif isinstance(event, PhaseChanged) and event.phase is SweepPhase.SETTLING:
                 made.cancel()
 
         made.listen(hear)

@@ -25,7 +25,7 @@ from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
 from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.traces import TraceChoice, read_replay
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.progress import LoadBatch, Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, SweepEvent, SweepPhase
 from sparktop.sweep.run.runner import SweepRunner
 from tests.sweep.stream_server import Asked
 from tests.sweep.trouble_bench import Bench
@@ -139,7 +139,7 @@ async def test_somebody_elses_requests_are_noticed() -> None:
                 await answer.read()
 
         def hear(event: SweepEvent) -> None:
-            if isinstance(event, PhaseChanged) and event.phase is Phase.RUNNING and not others:
+            if isinstance(event, PhaseChanged) and event.phase is SweepPhase.RUNNING and not others:
                 others.append(asyncio.create_task(ask()))
 
         runner.listen(hear)
@@ -179,7 +179,7 @@ def depths(target: SweepTarget, _: Path) -> Plan:
     return make_plan(preset | SweepSpec(seed=1, warmup=False), [target])
 
 
-async def died(bench: Bench, plan: Plan, levels: int, phase: Phase, requests: int) -> SweepResult:
+async def died(bench: Bench, plan: Plan, levels: int, phase: SweepPhase, requests: int) -> SweepResult:
     """Run a plan whose server dies in `phase` of level number `levels`, after `requests` of its requests."""
     begun: list[LoadPoint | int] = []
     counted = 0
@@ -233,14 +233,14 @@ async def test_a_depth_beyond_the_context_costs_its_levels_only(bench: Bench) ->
 @pytest.mark.parametrize(
     ("make", "levels", "phase", "requests"),
     [
-        (rates, 2, Phase.RUNNING, 20),
-        (agents, 2, Phase.RUNNING, 12),
-        (depths, 1, Phase.CONTEXT, 1),
+        (rates, 2, SweepPhase.RUNNING, 20),
+        (agents, 2, SweepPhase.RUNNING, 12),
+        (depths, 1, SweepPhase.CONTEXT, 1),
     ],
     ids=["rate", "agents", "depth-context"],
 )
 async def test_a_target_that_dies_ends_the_sweep_and_costs_no_level_before(
-    bench: Bench, make: Callable[..., Plan], levels: int, phase: Phase, requests: int, tmp_path: Path
+    bench: Bench, make: Callable[..., Plan], levels: int, phase: SweepPhase, requests: int, tmp_path: Path
 ) -> None:
     """The level in which it died says so and has its requests so far; the level before is whole."""
     result = await died(bench, make(bench.target, tmp_path), levels, phase, requests)
@@ -248,12 +248,12 @@ async def test_a_target_that_dies_ends_the_sweep_and_costs_no_level_before(
     reason = result.stop_reason or ""
     assert "requests to solo failed" in reason or "solo stopped answering" in reason
     *before, last = result.targets[0].levels
-    assert len(before) == levels - 1 if phase is Phase.RUNNING else (len(before), last.depth) == (0, 0)
+    assert len(before) == levels - 1 if phase is SweepPhase.RUNNING else (len(before), last.depth) == (0, 0)
     for level in before:
         assert level.requests.ok > 0
         assert level.requests.failed == level.requests.cancelled == 0
         assert "cut_short" not in {mark.code for mark in level.validity}
-    if phase is Phase.RUNNING:
+    if phase is SweepPhase.RUNNING:
         (cut,) = (mark.message for mark in last.validity if mark.code == "cut_short")
         assert reason in cut
     assert bench.saved[-1] == result

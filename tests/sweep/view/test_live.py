@@ -54,10 +54,10 @@ from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.progress import (
     LevelMeasured,
     LoadBatch,
-    Phase,
     PhaseChanged,
     RunCompleted,
     SweepEnded,
+    SweepPhase,
 )
 from sparktop.sweep.run.server_side import ServerLog, server_point
 from sparktop.sweep.view.levels import stored_evidence, stored_levels
@@ -231,7 +231,7 @@ def test_events_of_a_strange_order_break_nothing(played: PlayedSweep) -> None:
     ends = RequestEnded("x", 2.0, EndReason.STOP), LevelEnded(3.0)
     played.tell(STRANGE, FirstToken("x", 1.0), *ends)
     played.view.take(RunCompleted(STRANGE))
-    played.view.take(PhaseChanged(Phase.SETTLING, "nobody", STRANGE))
+    played.view.take(PhaseChanged(SweepPhase.SETTLING, "nobody", STRANGE))
     assert played.view.view().levels[-1].key.target == "nobody"
 
 
@@ -258,7 +258,7 @@ def test_the_board_says_how_far_the_replay_is() -> None:
     chosen = plan()
     view = LiveView(chosen, clock=lambda: 160.0)
     (level,) = chosen.levels("a")
-    view.take(PhaseChanged(Phase.RUNNING, "a", level, 0, 1))
+    view.take(PhaseChanged(SweepPhase.RUNNING, "a", level, 0, 1))
     view.take(LoadBatch(level, events(60), at=160.0, in_flight=3))
     moment = view.view().moment
     assert moment is not None

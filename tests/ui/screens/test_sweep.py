@@ -9,7 +9,7 @@ import pytest
 from sparktop.config.keys import SWEEP_KEYS
 from sparktop.model.load import Level
 from sparktop.ui.screens.help import SweepHelpScreen
-from sparktop.ui.screens.sweep import Page, SweepScreen
+from sparktop.ui.screens.sweep import SweepPage, SweepScreen
 from tests.ui.board import SIZES
 from tests.ui.sweep_stage import SweepStage, key
 
@@ -35,7 +35,7 @@ async def done_and_open(stage: SweepStage) -> None:
     await stage.press("z")
 
 
-def page(stage: SweepStage) -> Page:
+def page(stage: SweepStage) -> SweepPage:
     """Return the page on the screen."""
     return stage.full.page
 
@@ -50,14 +50,14 @@ async def test_every_page_has_exactly_the_size_of_the_terminal(stage: SweepStage
     async with stage.on((80, 24)):
         await done_and_open(stage)
         for keys, wanted in (
-            ((), Page.MAIN),
-            (("v",), Page.CURVES),
-            (("T",), Page.TOPOLOGIES),
-            (("n",), Page.NOTICES),
-            (("n",), Page.MAIN),
-            (("down", "enter"), Page.EVIDENCE),
-            (("enter",), Page.MAIN),
-            (("enter",), Page.EVIDENCE),
+            ((), SweepPage.MAIN),
+            (("v",), SweepPage.CURVES),
+            (("T",), SweepPage.TOPOLOGIES),
+            (("n",), SweepPage.NOTICES),
+            (("n",), SweepPage.MAIN),
+            (("down", "enter"), SweepPage.EVIDENCE),
+            (("enter",), SweepPage.MAIN),
+            (("enter",), SweepPage.EVIDENCE),
         ):
             await stage.press(*keys)
             assert page(stage) is wanted
@@ -104,14 +104,14 @@ async def test_arrows_choose_a_level_and_enter_says_why(stage: SweepStage) -> No
         await stage.press("j", "enter")
         assert "┐why?┌ spark-a c = 2" in stage.text
         await stage.press("escape", "pagedown", "pagedown", "enter")
-        assert (chosen(stage), page(stage)) == (key("proxy", 4), Page.MAIN)
+        assert (chosen(stage), page(stage)) == (key("proxy", 4), SweepPage.MAIN)
         assert stage.toasts()[-1] == "nothing is known of this level yet"
         for _ in range(8):
             stage.canvas.post_message(stage.canvas.Wheeled(-1))
         await stage.press("enter")
         assert chosen(stage) == key("spark-a", 1)
         await stage.press("escape")
-        assert page(stage) is Page.MAIN
+        assert page(stage) is SweepPage.MAIN
         await stage.press("R", "v")
         assert "ref:" in stage.text
         stage.play(("spark-a", 4))
@@ -260,4 +260,4 @@ async def test_other_limits_are_answered_by_its_levels(stage: SweepStage) -> Non
         await stage.settled()
         assert any("there is no figure 'speed'" in one for one in stage.notes)
         await stage.press("l", "escape")
-        assert page(stage) is Page.MAIN
+        assert page(stage) is SweepPage.MAIN

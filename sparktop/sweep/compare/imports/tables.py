@@ -100,7 +100,7 @@ _K = 1024
 """Tokens of "1k" as a length, as the table of levels writes them."""
 
 
-class Table(Struct, frozen=True):
+class TextTable(Struct, frozen=True):
     """A table as text."""
 
     title: str
@@ -189,7 +189,7 @@ def _single_length_in(kind: str, text: str) -> int | None:
     return lengths.pop() if len(lengths) == 1 else None
 
 
-def tables_of(text: str) -> Iterator[Table]:
+def tables_of(text: str) -> Iterator[TextTable]:
     """Yield the tables of a text: Markdown with bars, CSV and tabs, or columns apart by blanks.
 
     Raises:
@@ -208,7 +208,7 @@ def tables_of(text: str) -> Iterator[Table]:
                     for title_line in lines[max(before, start - _TITLE_LINES) : start]
                     if title_line.strip()
                 ]
-                yield Table("\n".join(above[-3:]), tuple(heads), tuple(map(tuple, rows)))
+                yield TextTable("\n".join(above[-3:]), tuple(heads), tuple(map(tuple, rows)))
                 start = before = end
                 break
         else:
@@ -338,7 +338,7 @@ def _metric_of(head: str) -> str | None:
     return preferred or next((metric for _, metric in sorted(matches, key=lambda entry: entry[0])), None)
 
 
-def _read_table(table: Table, name: str, pp: int | None, tg: int | None, targets: _Targets) -> None:
+def _read_table(table: TextTable, name: str, pp: int | None, tg: int | None, targets: _Targets) -> None:
     """Add the figures of a table to `found`; `pp` and `tg` are the lengths where the table states none."""
     heads = [head.lower() for head in table.heads]
     test = next((index for index, head in enumerate(heads) if head in {"test", "test_name"}), None)
@@ -380,7 +380,7 @@ _Columns = dict[int, tuple[str, str, str]]
 """(Target, "" for that of the row; metric; text that may state its unit) by index of the column."""
 
 
-def _target_columns(table: Table) -> _Columns:
+def _target_columns(table: TextTable) -> _Columns:
     """Return each column as a target, if the first heading or the title names the metric; the nearest counts.
 
     As in "Concurrency (decode, tok/s)".
@@ -394,7 +394,7 @@ def _target_columns(table: Table) -> _Columns:
     }
 
 
-def _naming_column(table: Table) -> int | None:
+def _naming_column(table: TextTable) -> int | None:
     """Return the first column of target names in which they differ; one name alone tells none apart."""
     for index, head in enumerate(table.heads):
         if _TARGETS.fullmatch(head.lower()) and len({_cell(row, index) for row in table.rows}) > 1:
@@ -474,7 +474,7 @@ def _parse_number(text: str | None) -> float | None:
         return None
 
 
-def _read_tests(table: Table, test: int, name: str, targets: _Targets) -> None:
+def _read_tests(table: TextTable, test: int, name: str, targets: _Targets) -> None:
     """Read a table with rows such as "pp2048 @ d4096 (c4)"; those of the context alone are left out."""
     heads = [head.lower() for head in table.heads]
     naming_columns = [index for index in range(test) if len({_cell(row, index) for row in table.rows}) > 1]

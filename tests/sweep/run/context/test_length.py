@@ -34,7 +34,7 @@ from sparktop.sweep.result.results import ContextPart, Latency, LevelResult, Req
 from sparktop.sweep.run.depth import context_doubts, context_part
 from sparktop.sweep.run.forecast import forecast
 from sparktop.sweep.run.preparation import beyond_context, reported_context
-from sparktop.sweep.run.progress import LoadBatch, Phase, PhaseChanged
+from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, SweepPhase
 from sparktop.sweep.run.server_side import Counters
 from sparktop.sweep.terms.definitions import CACHE_HITS, CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
 from sparktop.sweep.view.levels import stored_evidence
@@ -184,7 +184,7 @@ async def test_a_level_with_depth_sends_the_context_first() -> None:
         plan = servers.plan(None, **spec, slo=parse_slo("tpot_mean_ms=1000"))
         result = await servers.runner(plan).run()
     phases = [one.phase for one in servers.events if isinstance(one, PhaseChanged)]
-    assert phases.count(Phase.CONTEXT) == 4
+    assert phases.count(SweepPhase.CONTEXT) == 4
     assert sum(one.warm_up for one in servers.events if isinstance(one, LoadBatch)) > 0
     levels = result.targets[0].levels
     assert [(one.concurrency, one.depth) for one in levels] == [(1, 0), (2, 0), (1, 512), (2, 512)]
