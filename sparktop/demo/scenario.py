@@ -314,7 +314,7 @@ SCENARIOS = {
             spread=0.5,
             profile=CLUSTER_TP2,
             named=_pairs(),
-            machines={1: Machine(setup=setup_of(memlock=8 << 20))},
+            machines={1: SimulatedMachine(setup=setup_of(memlock=8 << 20))},
         ),
         Scenario(
             "topologies",
