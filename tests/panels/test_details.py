@@ -57,7 +57,7 @@ def test_no_figure_of_a_backend_is_left_out(parallel: Snapshot, size: tuple[int,
     """However small the board, each section, its window and both lanes are there, the rule first."""
     text = text_of(rows_of(parallel, "backend", "spark-a", size))
     sections = (
-        "load, throughput, latency, cache and speculation, share of the memory roofline, finished, server"
+        "load, throughput, latency, cache and speculation, share of the memory bandwidth, finished, server"
     )
     places = [text.index(f"─ {name} ") for name in sections.split(", ")]
     assert places == sorted(places)

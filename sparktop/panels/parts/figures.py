@@ -78,6 +78,8 @@ def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:
     return fit(sign + numbers.duration(edge_s, width - 1).strip(), width, "right")
 
 
+_DATED, _DATED_FROM = 10, 38
+"""Cells of a name with its seconds, and least width of a row that has them."""
 LONG_FEW = "a few were very long"
 """What a mean at or above the p95 shows, which reads as a mistake without a word."""
 
@@ -92,24 +94,27 @@ def none_seen(latency: Latency) -> str:
 def latency_row(name: str, latency: Latency, width: int) -> Row:
     """Return a row with the label `name` and a latency's p50 and p95; also its mean if `width` allows it.
 
-    Where it does not, the mean replaces a p50 of the same bucket as the p95, which says nothing more; not a
-    mean above that, which needs more words.
+    Behind the name stand the seconds that they cover, where these fit. Where the mean has no room, it
+    replaces a p50 of the same bucket as the p95, which says nothing more; not a mean above that, which needs
+    more words.
     With too few observations for quantiles the row has the mean and the reason. Without any observation it
     says in how many seconds there was none: requests may still run.
     """
-    row: Row = [label(name, 6)]
     if not latency.count:
-        return [*row, (none_seen(latency), "muted")]
+        return [label(name, 6), (none_seen(latency), "muted")]
+    dated = f"{name} {latency.window_s:.0f} s" if latency.window_s and not latency.note else name
+    has_room = len(name) < len(dated) <= _DATED and width >= _DATED_FROM
+    row: Row = [label(dated, _DATED + 1) if has_room else label(name, 6)]
     if latency.p50 is None and latency.mean_s is not None:
-        few = latency.note or f"of {latency.count:.0f}: no p50"
+        few = latency.note or f"of only {latency.count:.0f}"
         return [*row, *_named_value("mean", numbers.duration(latency.mean_s, 8), 8), (f"  {few}", "muted")]
-    is_wide = width >= 6 + 13 + 15 + 16
+    is_wide = width >= row_width(row) + 13 + 14 + 16
     is_one_bucket = quantile_text(latency.p50) == quantile_text(latency.p95)
     if is_one_bucket and not is_wide and latency.mean_s is not None and not latency.has_long_few:
         row += _named_value("mean", numbers.duration(latency.mean_s, 8), 8)
     else:
         row += _quantile("p50", latency, latency.p50)
-    row += _quantile("  p95", latency, latency.p95)
+    row += _quantile(" p95", latency, latency.p95)
     if is_wide:
         row += _named_value("  mean", numbers.duration(latency.mean_s, 9), 9)
         few = f" ({LONG_FEW})"

@@ -223,7 +223,7 @@ def _busiest_communicator(ranks: RanksView) -> Communicator | None:
     return max(comms, key=launch_count, default=None)
 
 
-_WINDOWS = {How.RATE: " 10 s", How.PERCENT: " 60 s", How.MEAN: " 60 s", How.COUNT: " since start"}
+_WINDOWS = {How.RATE: " in 10 s", How.PERCENT: " in 60 s", How.MEAN: " in 60 s", How.COUNT: " since start"}
 
 
 def counter_sections(view: BackendView, width: int) -> list[Section]:
@@ -291,7 +291,7 @@ def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: in
         Section("latency", _latency_rows(view, width), window),
         Section("cache and speculation", _cache_rows(view, width), window),
         *counter_sections(view, width),
-        Section("share of the memory roofline", _roofline_rows(view, width), rate_words(view)),
+        Section("share of the memory bandwidth", _roofline_rows(view, width), rate_words(view)),
         Section("finished", _finished_rows(view, width), "since its start"),
         Section("server", _server_rows(view, nodes, width)),
     ]
@@ -346,13 +346,13 @@ def _load_rows(view: BackendView, width: int) -> list[Row]:
     cells = [
         fact("running", numbers.count(view.running, 5), slots),
         fact("waiting", numbers.count(view.waiting, 5), role=wait_role(view, "text")),
-        fact("for KV", numbers.count(view.waiting_for_capacity, 5)),
         fact(
-            "preempts",
+            "preempted",
             preempted,
             f"/{per}",
             role=alarm(view, "bad" if view.preemptions_per_s else "text"),
         ),
+        fact("KV-waiting", numbers.count(view.waiting_for_capacity, 5)),
     ]
     percent, capacity = view.kv_cache_percent, view.kv_capacity_tokens
     used = None if percent is None or capacity is None else capacity * percent / 100
@@ -381,7 +381,7 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
         ),
         fact("finished", numbers.rate(view.requests_per_s, 6), "/s"),
         fact("in all", numbers.count(done, 6), " finished" if width >= WIDE_FACTS else ""),
-        fact("batch", numbers.rate(view.tokens_per_step, 6), " tok"),
+        fact("a step has", numbers.rate(view.tokens_per_step, 6), " tok"),
         fact("steps", numbers.rate(view.steps_per_s, 6), "/s"),
     ]
     return facts(cells, width)
@@ -393,7 +393,7 @@ def _unknown_yardsticks(view: BackendView) -> str:
     if not view.ok or not view.running or view.yardsticks:
         return ""
     if steady is None or not steady.tps:
-        return "expected tok/s: needs ten steps of one batch size"
+        return "expected tok/s not known yet: it takes ten steps of one batch size"
     # No earlier rate of its own is known: else it would be among its yardsticks.
     sticks = server_yardsticks(view, steady, steady.tps, before=-math.inf)
     unknown = dict.fromkeys(stick.source for stick in sticks if stick.tps is None)
@@ -406,7 +406,7 @@ def _latency_rows(view: BackendView, width: int) -> list[Row]:
     shown = ("p50", "p90", "p95", "p99") if width >= 7 + 5 * _LATENCY_CELLS + 6 else ("p50", "p95", "p99")
     words = [*shown, "mean"]
     head = "".join(word.rjust(_LATENCY_CELLS) for word in words)
-    rows: list[Row] = [[label(" " * 7 + head + "seen".rjust(6))]]
+    rows: list[Row] = [[label(" " * 7 + head + "count".rjust(6))]]
     for name, field in _LATENCIES:
         rows.append([label(name, 7), *_latency_cells(getattr(view, field), shown)])
     long = [name for name, field in _LATENCIES if getattr(view, field).has_long_few]
@@ -442,8 +442,8 @@ def _cache_rows(view: BackendView, width: int) -> list[Row]:
         ),
     ]
     return [
-        percent_bar("hits", hits, "prompt", percent_run(hits), width, 5),
-        percent_bar("accepted", accepted, "generation", percent_run(accepted), width, 5),
+        percent_bar("cache hits", hits, "prompt", percent_run(hits), width, 5),
+        percent_bar("acceptance", accepted, "generation", percent_run(accepted), width, 5),
         *(facts(cells, width) if view.spec_drafts_per_s is not None else ()),
         *_acceptance_by_position(view, width),
     ]
@@ -480,7 +480,7 @@ def _roofline_rows(view: BackendView, width: int) -> list[Row]:
     )
     return [
         percent_bar("memory", percent, "load", after, width, 24),
-        percent_bar("a stream", of_limit, "load", below, width, 24),
+        percent_bar("1 request", of_limit, "load", below, width, 24),
     ]
 
 

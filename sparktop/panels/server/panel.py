@@ -354,7 +354,7 @@ def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
     rest = [_cache_row(view), _totals_row(view), _speculation_row(view)]
     flat = [*load, *waits, *rest]
     if height >= len(flat) + 3:
-        flat = [*load, [], [label("latency over 60 s")], *waits, [], *rest]
+        flat = [*load, [], [label("latency")], *waits, [], *rest]
     rows = [fit_row(row, width) for row in flat[:height]]
     if height > len(rows) + 1:
         rows += [fit_row((), width), *_lane_rows(view, height - len(rows) - 1, width)]

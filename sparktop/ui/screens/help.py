@@ -49,11 +49,13 @@ FIGURES = (
     ),
     (
         "p50 p95",
-        "half of the requests of 60 s, and 95 % of them, took at most this long; <, ≤ and >: bounds",
+        "half of the requests of the time named, and 95 %, took at most this long; <, ≤ and >: bounds",
     ),
     ("colour", "a latency is coloured from the limit on that you set for it (m, page states)"),
     ("backend", "an inference server; node: a machine, whose figures are up to two polls old"),
     ("KV", "part of the KV cache in use: it keeps the tokens of all requests that run"),
+    ("KV-waiting", "requests of the queue that wait for room in the KV cache, not for a slot"),
+    ("acceptance", "part of the tokens drafted by speculative decoding that were kept"),
     ("UMA", "memory that CPU and GPU share, as on a GB10; headroom: what programs can still get of it"),
     ("prefix hits", "part of the prompt tokens that were found in the cache, so that they cost nothing"),
     ("batch", "tokens that one step of the engine computes, of all requests together"),
@@ -65,7 +67,7 @@ FIGURES = (
     ("run+wait", "in one or two rows a cell shows those that wait only where they are its larger part"),
 )
 _BALANCE_NOTES = (
-    ("…, perhaps …", "the last minute says another word, not for long enough yet"),
+    ("…, now perhaps …", "the last minute says another word, not for long enough yet"),
     ("lead", "what the backend with clearly the most requests has"),
 )
 _RANK_NOTES = (
