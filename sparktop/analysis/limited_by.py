@@ -887,7 +887,7 @@ def _unknown_while_unbalanced(evidence: Evidence) -> Limit | None:
         return None  # a sweep chose what each server has
     if split.word is not BalanceWord.UNKNOWN or split.window_s >= split.needed_s:
         return None
-    return Limit(LimitKind.UNKNOWN, "the balance is not known yet")
+    return Limit(LimitKind.UNKNOWN, "balance unknown; no verdict yet")
 
 
 def _limit_inside(evidence: Evidence, load: Load) -> Limit:
