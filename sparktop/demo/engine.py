@@ -233,7 +233,7 @@ async def _wait_for_end(answer: Answer) -> RequestEnded:
 
 async def set_server_header(_: web.Request, response: web.StreamResponse) -> None:
     """Let a response say that it is simulated."""
-    response.headers["DemoServer"] = SERVER
+    response.headers["Server"] = SERVER
 
 
 HOST = "127.0.0.1"
