@@ -32,7 +32,7 @@ from sparktop.model.explained import FINDINGS
 from sparktop.model.node import GIB, Sockets, Workload, end_marks
 from sparktop.model.router import UNKNOWN_KIND, RouterView
 from sparktop.model.series import known_sum
-from sparktop.model.snapshot import BackendState, BackendView, EachServer, NodeView, Situation
+from sparktop.model.snapshot import BackendState, BackendView, EachServer, Situation
 
 FOR_NOBODY, ORPHANED = "for-nobody", "orphaned-engine"
 """Kinds of findings."""
@@ -349,26 +349,18 @@ class Orphans:
 
     def look(self, now: Situation) -> Iterable[Finding]:
         """Return the processes that have been orphaned for `ORPHAN_S`."""
-        orphans = {
-            (name, process.pid): (process, held)
-            for name, node in now.nodes.items()
-            for process, held in _orphans(node)
-        }
+        orphans: dict[tuple[str, int], tuple[Workload, int]] = {}
+        for name, node in now.nodes.items():
+            loads = node.sample.workloads if node.ok and node.sample is not None else None
+            for process in () if loads is None else loads.processes:
+                held = sum(gpu.bytes_of({process.pid}) for gpu in node.gpus)
+                if process.adopted and held >= _LEAST_BYTES:
+                    orphans[name, process.pid] = process, held
         self._since = {key: self._since.get(key, now.at) for key in orphans}
         for (name, pid), (process, held) in orphans.items():
             lasted_s = now.at - self._since[name, pid]
             if lasted_s >= ORPHAN_S:
                 yield _orphan_finding(name, process, held, lasted_s)
-
-
-def _orphans(node: NodeView) -> Iterator[tuple[Workload, int]]:
-    """Yield (process, bytes of GPU memory that it holds) of a machine's engines without a server."""
-    if not node.ok or node.sample is None or node.sample.workloads is None:
-        return
-    for process in node.sample.workloads.processes:
-        held_bytes = sum(gpu.bytes_of({process.pid}) for gpu in node.sample.gpus)
-        if process.adopted and held_bytes >= _LEAST_BYTES:
-            yield process, held_bytes
 
 
 def _orphan_finding(node: str, process: Workload, held: int, lasted_s: float) -> Finding:

@@ -249,8 +249,9 @@ class MachinesCompared:
                 line = (
                     f"SM clock {clock:.0f} MHz on {view.name}, {top_mhz:.0f} on {best}, at {load:.0f} % load"
                 )
-                clocked = _finding(group, view, Fact(key, "SM clock"), line, (("why", view.speed.reason),))
-                yield {view.name}, replace(clocked, fix=view.speed.fix or clocked.fix)
+                slower = _finding(group, view, Fact(key, "SM clock"), line)
+                why = (("why", view.speed.reason),) if view.speed.reason else ()
+                yield {view.name}, replace(slower, fix=view.speed.fix or slower.fix, evidence=why)
 
 
 def _pace(view: NodeView, at: float) -> tuple[float, float] | None:
@@ -298,7 +299,6 @@ def _finding(
     view: NodeView | None,
     fact: Fact,
     line: str,
-    evidence: tuple[tuple[str, str], ...] = (),
     *,
     kind: str = DIFFER,
 ) -> Finding:
@@ -314,7 +314,6 @@ def _finding(
         fix=FINDINGS[kind].advice(case),
         sure=fact.sure,
         severity=fact.severity,
-        evidence=tuple(row for row in evidence if row[1]),
         values={"machine": view.name if view else None, "fact": fact.title},
         key=fact.key,
     )

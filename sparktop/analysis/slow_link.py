@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, is_gb10
 from sparktop.analysis.stall import GB10_POWER_W
-from sparktop.analysis.yardsticks import is_same_batch, nearest_loads, same_setups
+from sparktop.analysis.yardsticks import own_best
 from sparktop.model.event import Finding, Severity, Sure
 from sparktop.model.explained import FINDINGS
+from sparktop.model.series import known_max, known_min
 from sparktop.model.snapshot import BackendView, NodeView, Situation
-from sparktop.model.yardsticks import SteadyLoad
 
 KIND = "slow-link"
 SLOWER = 1.3
@@ -132,42 +132,38 @@ class SlowLink:
 
 def _link_sample(at: float, view: BackendView, machines: Sequence[NodeView]) -> LinkSample | None:
     """Return the sample of now; None where a figure of a machine is missing."""
-    batch, best_ms = _batch_tokens(view), _best_ms(view)
+    batch = _batch_tokens(view)
     if not view.ok or not view.step_ms or not batch:
         return None
-    rates: list[float] = []
-    links: list[float] = []
-    gpus: list[tuple[float, float, float, float]] = []
+    readings: list[tuple[float, ...]] = []
     for node in machines:
-        if node.sample is None or not node.ok:
+        sample, history = node.sample, node.history
+        if sample is None or not node.ok:
             return None
-        ports = [port for port in node.sample.network if port.kind == "rdma" and port.up]
-        tx = [port.tx_bytes_per_s for port in ports if port.tx_bytes_per_s is not None]
-        rx = [port.rx_bytes_per_s for port in ports if port.rx_bytes_per_s is not None]
-        negotiated = [port.link_bits_per_s for port in ports if port.link_bits_per_s]
-        if not tx or not rx or not negotiated:
+        links = [port.link_bits_per_s for port in sample.network if port.kind == "rdma" and port.up]
+        drawn = (history.gpu_percent, history.power_w, history.sm_clock_mhz)
+        carried = (history.rdma_rx_bytes_per_s, history.rdma_tx_bytes_per_s)
+        newest = [*(series.last for series in (*drawn, *carried)), known_max(links)]
+        known = [figure for figure in newest if figure is not None]
+        if len(known) < len(newest):
             return None
-        rates.append(max(sum(tx), sum(rx)))
-        links.append(max(negotiated) / 8)
-        for gpu in node.sample.gpus:
-            if gpu.utilization_percent is None or gpu.power_w is None or gpu.sm_clock_mhz is None:
-                return None
-            quiet_w = GB10_POWER_W[0] if is_gb10(gpu, unified=node.sample.memory.unified) else -math.inf
-            gpus.append((gpu.utilization_percent, gpu.power_w, float(gpu.sm_clock_mhz), quiet_w))
-    if not gpus:
-        return None
-    percent, power, clock, quiet = zip(*gpus, strict=True)
+        unified = sample.memory.unified
+        quiet = (GB10_POWER_W[0] if is_gb10(gpu, unified=unified) else -math.inf for gpu in sample.gpus)
+        readings.append((*known, sum(quiet)))
+    percents, watts, clocks, received, sent, negotiated, quiet_w = zip(*readings, strict=True)
+    best = own_best(view.yardstick_basis, view.running, batch) if view.running else None
+    best_ms = known_min((view.best_step_ms, None if best is None else best.step_ms))
     return LinkSample(
         at,
         view.step_ms / 1000,
-        None if best_ms is None else best_ms / 1000,
+        best_ms / 1000 if best_ms else None,
         batch,
-        min(percent),
-        sum(power),
-        min(clock),
-        max(rates),
-        min(links),
-        max(0.0, sum(quiet)),
+        min(percents),
+        sum(watts),
+        min(clocks),
+        max(*received, *sent),
+        min(negotiated) / 8,
+        max(0.0, sum(quiet_w)),
     )
 
 
@@ -175,20 +171,6 @@ def _batch_tokens(view: BackendView) -> float | None:
     if view.running and view.steps_per_s and view.generation_tps is not None:
         return ((view.prompt_tps or 0.0) + view.generation_tps) / view.steps_per_s
     return view.running
-
-
-def _best_ms(view: BackendView) -> float | None:
-    """Return the fastest step of such a batch that is known, of this session or of an earlier one.
-
-    Of an earlier one, that of the nearest batch: the steps of a smaller one are shorter.
-    """
-    bests, batch = [view.best_step_ms], _batch_tokens(view)
-    if view.running and view.step_ms and batch:
-        load = SteadyLoad(0.0, view.running, batch, view.step_ms, kv_percent=view.kv_fullest_percent)
-        bests_of_setups = (best for setup in same_setups(view.yardstick_basis) for best in setup.bests)
-        same = [best for best in bests_of_setups if is_same_batch(load, best)]
-        bests += [best.step_ms for best in nearest_loads(same, view.running, batch)]
-    return min((ms for ms in bests if ms), default=None)
 
 
 def judge_link(

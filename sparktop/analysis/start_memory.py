@@ -95,9 +95,9 @@ class Room(Struct, frozen=True):
 
 
 def room_of(sample: NodeSample, gpus: int = 1) -> Room | None:
-    """Return the memory that a machine has for an engine on `gpus` of its GPUs; None if it is not known.
+    """Return the memory that a machine has for an engine on so many of its GPUs; None if it is not known.
 
-    Of GPUs with memory of their own, it is that of the fullest of the `gpus` emptiest.
+    Of GPUs with memory of their own, it is that of the fullest of the `gpus` emptiest, of all at most.
     """
     memory, loads = sample.memory, sample.workloads
     if memory.unified:
@@ -120,7 +120,8 @@ def room_of(sample: NodeSample, gpus: int = 1) -> Room | None:
         for gpu in sample.gpus
         if gpu.memory_total_bytes and gpu.memory_used_bytes is not None
     )
-    if not 0 < gpus <= len(free):
+    gpus = max(1, min(gpus, len(sample.gpus)))
+    if gpus > len(free):
         return None
     left, total = free[-gpus]
     return Room(total, left, left)
@@ -289,7 +290,8 @@ class StartMemoryRule:
         if not (sleeps or is_gone or view.loading is not None):
             return None
         was_short = name in self._short
-        room = room_of(sample, len(held_bytes) or _gpus_used(about, len(view.nodes)))
+        ranks = 1 if about is None else about.asks.ranks // len(view.nodes)
+        room = room_of(sample, len(held_bytes) or ranks)
         if room is None:
             return None
         if sleeps:
@@ -348,12 +350,6 @@ def _is_gone(view: BackendView, now: Situation) -> bool:
         and since is not None
         and (now.wall - since).total_seconds() >= _GIVEN_BACK_S
     )
-
-
-def _gpus_used(about: StartMemory | None, machines: int) -> int:
-    """Return on how many GPUs of a machine an engine is by its command line."""
-    ranks = 1 if about is None else about.asks.ranks
-    return max(1, ranks // max(1, machines))
 
 
 def _held_by(view: BackendView, machine: NodeView, sample: NodeSample) -> list[int]:

@@ -83,10 +83,7 @@ def check_start(
     title, before, options = parse_start(command)
     asks = title.asks or MemoryAsk()
     weights, weights_check = _check_weights(title, before, options, env)
-    room = None
-    if not isinstance(reading, Failure):
-        gpus = 1 if reading.memory.unified else min(asks.ranks, max(1, len(reading.gpus)))
-        room = room_of(reading, gpus)
+    room = None if isinstance(reading, Failure) else room_of(reading, asks.ranks)
     if room is None:
         unknown = "not known if it fits: this machine's GPU memory is not known"
         return [weights_check, Check("memory", Status.SKIP, unknown)]

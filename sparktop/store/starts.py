@@ -188,7 +188,7 @@ class ServerStarts:
             has_engine=any(pid != server.pid for pid in mine),
             received_bytes_per_s=known_sum(rates),
         )
-        room = room_of(sample, _gpu_count(sample, server))
+        room = room_of(sample, start.server.asks.ranks)
         if room is not None:
             if start.least_bytes is None and start.clock.from_begin:
                 # The process is seen some seconds after its begin: what was free until then counts.
@@ -302,11 +302,6 @@ class ServerStarts:
         share = None if size is None else size / start.spread
         loading = start.clock.loading_at(at, past, checkpoint_bytes=share)
         return replace(loading, node=start.server.node, pid=start.server.process.pid)
-
-
-def _gpu_count(sample: NodeSample, server: Workload) -> int:
-    """Return on how many GPUs of its machine a server is by its command line."""
-    return min(max(1, len(sample.gpus)), server.asks.ranks if server.asks is not None else 1)
 
 
 def _phase_values(phases: Mapping[str, float], before: str = "") -> dict[str, float]:

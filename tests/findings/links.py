@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from sparktop.analysis.slow_link import KIND, SlowLink
 from sparktop.model.event import Finding
 from sparktop.model.node import GpuReading, NetworkReading, NodeSample
-from sparktop.model.snapshot import BackendView, EachServer, NodeView, Situation
+from sparktop.model.series import HistoryTable
+from sparktop.model.snapshot import BackendView, EachServer, NodeHistory, NodeView, Situation
 from sparktop.model.yardsticks import PastSetup, SteadyLoad, YardstickBasis
 from tests.findings.study import UNKNOWN, of_kind
 
@@ -76,7 +77,17 @@ def _machine(
         tx_bytes_per_s=both_ways[1],
         link_bits_per_s=2e11,
     )
-    return NodeView(name, "ssh", NodeSample(float(at), gpus=(gpu,), network=(port,)), age_s=0.5)
+    newest = {
+        "gpu_percent": now.gpu_percent,
+        "power_w": power_w,
+        "sm_clock_mhz": megahertz * now.clock,
+        "rdma_rx_bytes_per_s": both_ways[0],
+        "rdma_tx_bytes_per_s": both_ways[1],
+    }
+    table = HistoryTable(newest)
+    table.append(float(at), newest)
+    sample = NodeSample(float(at), gpus=(gpu,), network=(port,))
+    return NodeView(name, "ssh", sample, history=NodeHistory(**table.series()), age_s=0.5)
 
 
 def play(random: Random, trouble: Trouble) -> list[Finding]:
@@ -121,7 +132,7 @@ def moments(
 
     smallest, largest = min(trouble.batches), max(trouble.batches)
     bests = tuple(
-        SteadyLoad(0.0, running, batch, 1000 * best_s(batch))
+        SteadyLoad(0.0, running, batch, 1000 * best_s(batch), batch / best_s(batch))
         for running in trouble.batches
         for batch in range(smallest, largest + 1, max(1, smallest // 8))
     )

@@ -877,12 +877,10 @@ def _group_sections(snapshot: Snapshot, width: int) -> Iterator[Section]:
         listed_keys |= by_key.keys()
         title = f"machines {', '.join(group.names)}"
         title = title if group.engine is None else f"server {group.engine} on {title}"
-        alike, differing = len(alike_in(group)), sum(finding.kind == DIFFER for finding in findings)
-        wrong = len(findings) - differing
-        parts = [f"{differing} setting{' differs' if differing == 1 else 's differ'}"] if differing else []
-        parts += [f"{wrong} to mend"] if wrong else []
-        parts.append(f"{alike} alike" if differing else f"{alike} setting{'' if alike == 1 else 's'} alike")
-        yield Section(title, list(_group_rows(group, findings, width)), ", ".join(parts))
+        differing = sum(finding.kind == DIFFER for finding in findings)
+        counts = {"differ": differing, "to mend": len(findings) - differing, "alike": len(alike_in(group))}
+        summary = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == "alike")
+        yield Section(title, list(_group_rows(group, findings, width)), f"settings: {summary}")
 
 
 def _group_rows(group: Group, findings: Sequence[Finding], width: int) -> Iterator[Row]:
