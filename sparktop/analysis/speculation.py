@@ -238,7 +238,8 @@ def _better_length(
         positions = f"position {longer} adds" if best + 1 == longer else f"positions {best + 1}–{longer} add"
         costs = "costs" if best + 1 == longer else "cost"
         # What a narrow screen cuts off comes last.
-        line = f"k = {best} would give about {100 * share:.0f} % more: {positions} {lost_tokens:.2f}"
+        drafts = f"drafts of {best} token{'s' * (best > 1)}"
+        line = f"{drafts} would give about {100 * share:.0f} % more tok/s: {positions} {lost_tokens:.2f}"
         line += f" tokens a step and {costs} {saved_ms:.0f} ms"
         fix = FINDINGS[KIND].advice("shorter is faster", K=best)
         sure = sure if best == shorter else Sure.LIKELY  # its step time is interpolated

@@ -197,9 +197,9 @@ def check_open_files(soft: int | None, hard: int | None, wanted: int = 0) -> Che
     """
     name = "open files"
     if soft is None:
-        return Check(name, Status.OK, "no limit: a sweep reaches any concurrency")
+        return Check(name, Status.OK, "no limit: a sweep can have any number of requests at once")
     reach = max(0, soft - RESERVED_FILES)
-    seen = f"{soft} allowed: a sweep reaches {reach} requests at once"
+    seen = f"{soft} allowed: a sweep can have {reach} requests at once"
     needed = max(wanted, USUAL_CONCURRENCY)
     if reach >= needed:
         return Check(name, Status.OK, seen)

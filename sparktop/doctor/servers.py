@@ -345,7 +345,7 @@ def check_clock(name: str, reply: Response) -> Check:
         return Check(title, Status.SKIP, "its answers have no Date that can be read")
     slack_s = (reply.at - reply.asked_at) / 2
     if abs(skew_s) <= WARN_ABOVE_S + slack_s:
-        return Check(title, Status.OK, f"within {WARN_ABOVE_S:g} s of ours")
+        return Check(title, Status.OK, f"within {WARN_ABOVE_S:g} s of this machine's")
     way = "ahead of" if skew_s > 0 else "behind"
     return Check(title, Status.WARN, f"{numbers.age(abs(skew_s))} {way} ours", _CLOCK_ADVICE)
 

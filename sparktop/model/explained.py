@@ -100,7 +100,7 @@ STATES: Mapping[BackendState, Explained] = {
         "or it is limited by bandwidth, compute, CPU, power or network",
     ),
     BackendState.BORED: Explained(
-        f"fewer run and its GPU has time to spare, or none run now but some did in {_WINDOW}",
+        f"it has requests, or had some in {_WINDOW}, but fewer than a busy server",
         "more requests at once: a finds how many",
     ),
     BackendState.IDLE: Explained(f"no request ran and no token was computed in {_WINDOW}"),
@@ -176,7 +176,7 @@ BALANCE: Mapping[str, Explained] = {
         "weights and order in the router",
     ),
     BalanceWord.BALANCED: Explained(
-        "none of these; so are loads that differ within chance, as by random routing"
+        "neither oscillating, starved nor uneven; loads may differ as much as random routing makes them"
     ),
     BalanceWord.IDLE.said: Explained("on average fewer requests than backends, however busy these are"),
     BalanceWord.UNKNOWN: Explained(
@@ -246,8 +246,8 @@ FINDINGS: Mapping[str, Explained] = {
         "engine and machine, and of what the memory bandwidth allows; what is not known is left out"
     ),
     "slower-than-best": Explained(
-        "steps take 7 % longer than the best that it made of such a batch, after allowing for a larger one; "
-        "a warning from 30 % on; its detail lists what has changed since",
+        "steps take 7 % longer than in its own best run of such a batch, allowing for a larger one; a "
+        "warning from 30 % on; its detail lists what has changed since",
         remedies={
             "something has changed": "change it back, one at a time",
             "nothing known has changed": "look for other work on its machines; else restart the server, "
@@ -264,7 +264,7 @@ FINDINGS: Mapping[str, Explained] = {
         },
     ),
     "start-fits": Explained(
-        "the same, and memory suffices",
+        "an engine sleeps, loads or has ended, and its machine has the memory that starting or waking takes",
         remedies={
             "with file cache": "if it finds too little free: sync; echo 3 | sudo tee /proc/sys/vm/drop_caches"
         },
@@ -281,8 +281,8 @@ FINDINGS: Mapping[str, Explained] = {
             "shorter is faster": "num_speculative_tokens {K}",
             "none is faster": "start it without drafts",
             "none is accepted": "start it without drafts, or with another draft model",
-            "not measured": "it does below {TIME} ms a step: run k = {K} once while watched, at as many "
-            "requests",
+            "not measured": "it does below {TIME} ms a step: run num_speculative_tokens {K} once while "
+            "watched, at as many requests",
         },
     ),
     "prefix-unused": Explained(

@@ -16,6 +16,7 @@ from sparktop.analysis.wall import DOWN, NODE_GRAVITY, Stated, Top, wall_of
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.event import Finding
 from sparktop.model.figures import CounterFigure, Figure, How, Of, Where, figures
 from sparktop.model.figures import also_reported as also_reported_figures
 from sparktop.model.node import GpuReading, NodeSample
@@ -23,6 +24,7 @@ from sparktop.model.ranks import RanksView
 from sparktop.model.router import FleetServer, FleetView, RouterView, Sum
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Snapshot
 from sparktop.panels.machine.processes import ProcessLine, ProcessOrder, chosen_processes, process_lines
+from sparktop.panels.parts.figures import START_KINDS
 from sparktop.panels.server.panel import failure_words
 from sparktop.report import cell
 
@@ -425,7 +427,7 @@ def shares(snapshot: Snapshot) -> Table:
         figure("mean load", lambda row: cell.rate(row[0].mean_load.get(row[1]))),
         figure("nearly empty", lambda row: cell.percent(row[0].starved_percent.get(row[1]))),
         figure("share of requests", lambda row: cell.percent(part(row))),
-        figure("over", lambda row: cell.duration(row[0].window_s)),
+        figure("over", lambda row: cell.duration(row[0].window_s or None)),
     )
 
 
@@ -553,16 +555,21 @@ def alerts(snapshot: Snapshot) -> Table:
 
 def findings(snapshot: Snapshot) -> Table:
     """Return a table of what rules found about servers and machines, one row each."""
-    views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
+    of_servers = [finding for view in snapshot.backends for finding in view.findings]
     return table(
         "Findings",
-        [finding for view in views for finding in view.findings],
+        [*of_servers, *(finding for view in snapshot.nodes for finding in own_findings(view))],
         name("about", lambda finding: finding.subject),
         name("what", lambda finding: finding.words, _LONG),
         name(
             "evidence", lambda finding: "; ".join(f"{name}: {text}" for name, text in finding.evidence), _LONG
         ),
     )
+
+
+def own_findings(node: NodeView) -> Sequence[Finding]:
+    """Return what rules found about a machine, without what is said of a server on it as well."""
+    return [finding for finding in node.findings if finding.kind not in START_KINDS]
 
 
 def events(snapshot: Snapshot, most: int) -> Table:

@@ -141,7 +141,7 @@ def render(snapshot: Snapshot, width: int) -> str:
         below = [
             [
                 *node_sentences(node),
-                *(clean(finding.words, _LONG) for finding in node.findings),
+                *(clean(finding.words, _LONG) for finding in tables.own_findings(node)),
                 *_failure_lines(node.failure, node.age_s),
             ]
             for node in nodes

@@ -14,8 +14,8 @@ STEEP = Draft(30.0, 6.0, (0.8, 0.6, 0.4, 0.09, 0.05, 0.03, 0.02))
 def test_the_last_positions_are_named_with_what_they_add_and_cost() -> None:
     """Of k = 7 against steps without drafts: k = 3 is interpolated, so likely, by the closed form."""
     (finding,) = played(seeded(1), STEEP, (Phase(0), Phase(7)))
-    assert finding.line.startswith("k = 3 would give about ")
-    assert finding.line.endswith(" % more: positions 4–7 add 0.19 tokens a step and cost 24 ms")
+    assert finding.line.startswith("drafts of 3 tokens would give about ")
+    assert finding.line.endswith(" % more tok/s: positions 4–7 add 0.19 tokens a step and cost 24 ms")
     assert (finding.sure, finding.severity, finding.fix) == (
         Sure.LIKELY,
         Severity.INFO,
@@ -31,7 +31,7 @@ def test_a_length_that_was_seen_is_known_and_likely_after_a_restart() -> None:
     for restarts, sure in ((0, Sure.KNOWN), (1, Sure.LIKELY)):
         phases = (Phase(3), Phase(7, restarts=restarts))
         (finding,) = played(seeded(1), STEEP, phases)
-        assert ("k = 3" in finding.line, finding.sure) == (True, sure)
+        assert ("drafts of 3 tokens" in finding.line, finding.sure) == (True, sure)
 
 
 def test_what_is_missing_is_said_with_the_cost_that_would_pay() -> None:

@@ -123,7 +123,7 @@ def test_few_requests_that_keep_the_gpu_busy_are_no_boredom() -> None:
     busy = backend_state(replace(load, gpu_percent=97.0), LIMITS)
     assert (busy.state, busy.rule) == (
         Is.BUSY,
-        "running 122 of 256 slots, GPU 97 % busy (mean of ≤10 s)",
+        "running 122 of 256 slots, GPU 97 % busy (mean of up to 10 s)",
     )
     assert backend_state(load, LIMITS).state is Is.BORED
 

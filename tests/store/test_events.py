@@ -397,7 +397,7 @@ def test_a_reboot_says_when_and_how_the_machine_was_last_seen(spark: World) -> N
     spark.store.identify(SPARK_2, NodeIdentity(boot_id="two", booted_at=booted_at))
     assert spark.snapshot().events[-1].message == (
         f"rebooted at {booted}; last seen {clock(spark, 1000)} at 118.9 of 121.6 GiB, "
-        "71 °C, 84 W: memory wedge?"
+        "71 °C, 84 W: perhaps it ran out of memory"
     )
     last = LastBoot(clean=False, last_line="14:03:11 spark-2 kernel: swap", unreadable="pstore: root")
     spark.store.identify(SPARK_2, NodeIdentity(boot_id="two", booted_at=booted_at, last_boot=last))

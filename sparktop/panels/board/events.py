@@ -57,7 +57,7 @@ _PLAIN = {
     "margin": "{} left to its thermal limit",
     "need": "needed {}",
     "free": "{} can be had",
-    "free_before_drop": "{} of it without dropping the file cache",
+    "free_before_drop": "{} without dropping the file cache",
     "until_limit": "time left",
     "peer": "step compared with {}",
     "running": "requests running",
@@ -65,6 +65,9 @@ _PLAIN = {
     "spread_Z": "unevenness",
     "swing": "regularity",
     "slope": "trend",
+    "tokens_since": "{} tokens since",
+    "total_gib": "memory in all",
+    "monitor_connections": "connections of monitors",
     "limit_s": "alert after {}",
     "error_after_s": "critical after {}",
     "limit_failures": "alert at {} failed answers of a deployment",
@@ -208,7 +211,7 @@ def value_texts(values: Values, message: str = "") -> Iterator[str]:
     polls = _failed_polls_words(values)
     if polls:
         yield polls
-    unsaid = {"rule", "deployments", *(_OF_POLLS if polls else ())}
+    unsaid = {"rule", "deployments", "limit_share", *(_OF_POLLS if polls else ())}
     unsaid |= {*_OF_AN_END} if "processes" in values else set()
     limited = {name: _limited(name, values) for name in values if name.startswith(_LIMITS)}
     for name in sorted(values, key=lambda name: (name.startswith(_LIMITS), name == "window_s")):

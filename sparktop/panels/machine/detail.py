@@ -143,7 +143,7 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
     limit = 100.0 if heat is None or margin is None else heat + margin
     memory = sample.memory
     after: Row = [figure(numbers.count(heat, 5), margin_role(margin))]
-    after.append(label(" °C" if margin is None else f" °C, {margin:.0f} to limit"))
+    after.append(label(" °C" if heat is None or margin is None else f" °C, limit {limit:.0f}"))
     ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
     rx = known_sum(port.rx_bytes_per_s for port in ports)
     tx = known_sum(port.tx_bytes_per_s for port in ports)
@@ -317,11 +317,9 @@ def _gpu_rows(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
     heat, margin, power, most_w = gpu.temperature_c, margin_of(gpu), gpu.power_w, gpu.power_limit_w
     hottest = None if heat is None or margin is None else heat + margin
     role = margin_role(margin)
-    to_limit = label(" to limit" if gpu.limit_margin_c is not None else " to slow")
+    name = "limit" if gpu.limit_margin_c is not None else "slows at"
     after_heat: Row = [figure(numbers.count(heat, 6), role), label(" °C")]
-    after_heat += (
-        [label(", margin –")] if margin is None else [label(", "), (f"{margin:.0f}", role), to_limit]
-    )
+    after_heat.append(label("" if hottest is None else f", {name} {hottest:.0f}"))
     watts = figure(numbers.rate(power, 6))
     rows = [
         percent_bar("load", use, "gpu", percent_run(use, 6), width, TAIL),
@@ -329,7 +327,7 @@ def _gpu_rows(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
         _clock_row(clock, fastest, 6, view, width),
     ]
     if most_w is None:
-        rows.append([label("power", width - TAIL), watts, label(" W, limit –")])
+        rows.append([label("power", width - TAIL), watts, label(" W")])
     else:
         after_power: Row = [watts, label(of_total(most_w, " W"))]
         rows.append(bar_row("power", share(power, most_w), "load", after_power, width, TAIL))
@@ -341,9 +339,10 @@ def _gpu_rows(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
         energy = figure(energy_text(gpu.energy_j))
         rows.append([label("energy", name_width(width)), energy, label(" since the driver was loaded")])
     reasons = gpu.throttle_reasons
-    words = "not reported by the driver" if reasons is None else ", ".join(reasons) or "no reason given"
+    none_given = "not now" if view.speed.unthrottled == "not throttled" else view.speed.unthrottled
+    words = "not reported by the driver" if reasons is None else ", ".join(reasons) or none_given
     minute = view.throttled_percent
-    of_time = label(" · % of 60 s:" if minute else "")
+    of_time = label(" · in the last 60 s:" if minute else "")
     rows.append([label("throttled", name_width(width)), (words, "warn" if reasons else "muted"), of_time])
     # Of the last minute, or while that is not known yet, of the last sampling interval.
     shares: Mapping[str, float | None] = minute or gpu.throttled_percent
@@ -413,7 +412,7 @@ def memory_section(
     pressure: Row = label_row(
         label("pressure", names),
         *percent_run(waited, 0 if waited is None else 5, role="warn" if waited else "text"),
-        "–" if waited is None else " of 10 s stalled for memory",
+        "–" if waited is None else " of 10 s waiting for memory",
     )
     rows += [
         _headroom_row(memory, width),

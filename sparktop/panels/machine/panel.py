@@ -292,8 +292,8 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
             second += [figure(f"{sum(used) / GIB:.0f}"), label(f" of {sum(total) / GIB:.0f} GiB ")]
         slowed = sum(1 for gpu in gpus if gpu.throttle_reasons)
         return [first, [*second, (f"{slowed} slowed", "warn") if slowed else label("0 slowed")]]
-    if margin is not None and width >= WIDE_FIGURES_WIDTH:
-        first += label_row(", ", (f"{margin:.0f}", margin_role(margin)), " to limit")
+    if margin is not None and gpu.temperature_c is not None and width >= WIDE_FIGURES_WIDTH:
+        first.append(label(f", limit {gpu.temperature_c + margin:.0f}"))
     clock_is = "muted" if gpu.sm_clock_mhz is None else clock_role(view.speed)
     second = [label("    "), (numbers.clock(gpu.sm_clock_mhz), clock_is)]
     second.append(label(" MHz" if gpu.sm_clock_max_mhz is None else f"/{gpu.sm_clock_max_mhz} MHz"))
