@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
     targets, watch = asyncio.run(choose_targets(list(arguments.targets), [], watch, arguments.model, keys))
     guard = GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard
     plan = make_capacity_plan(capacity, targets, _spec(arguments), guard=guard)
-    ask_first(targets, is_sure=arguments.yes)
+    ask_first(plan, watch, is_sure=arguments.yes)
     return _make(plan, watch, form, output)
 
 

@@ -345,13 +345,14 @@ class SweepDesk:
     def announce(self, plan: Plan, note: str = "") -> None:
         """Start the countdown.
 
-        Ask first if a target is neither configured nor on this machine, or requests of others run on it. The
-        question begins with `note`; without a question it is shown for some seconds. Of a sweep that its
+        Ask first if a target is neither configured nor on this machine, or others load it. The question
+        begins with `note`; without a question it is shown for some seconds. Of a sweep that its
         guard would stop at once, say only that.
         """
-        from sparktop.sweep.plan.watched_targets import foreign_requests, strangers
+        from sparktop.sweep.plan.watched_targets import others_load, strangers
         from sparktop.sweep.run.guard import broken_limits
         from sparktop.ui.screens.dialogs import AskScreen
+        from sparktop.watch.state_files import announced_loads
 
         def start() -> None:
             sweeping = self._session()
@@ -367,7 +368,7 @@ class SweepDesk:
         if unknown := strangers(plan.targets):
             lines += [f"{target.name}: {target.url}" for target in unknown]
             lines += ["They are not in the configuration and not on this machine.", ""]
-        if foreign := foreign_requests(plan, snapshot):
+        if foreign := others_load(plan, snapshot, announced_loads()):
             lines += foreign
             is_demo = snapshot is not None and snapshot.simulated
             of_others = "A sweep slows these requests of others down, and they falsify its figures."

@@ -13,7 +13,10 @@ import io
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 from msgspec.structs import replace
@@ -23,7 +26,7 @@ from sparktop.commands import capacity as command
 from sparktop.commands.arguments import Parser, chosen_format
 from sparktop.commands.capacity import capacity_of, kind_of
 from sparktop.commands.sweep import targets as sweep_targets
-from sparktop.commands.sweep.command import FORMATS, OLD_OPTIONS, add_arguments, spec_of
+from sparktop.commands.sweep.command import FORMATS, OLD_OPTIONS, add_arguments, ask_first, spec_of
 from sparktop.commands.sweep.run import SweepLine, level_line, progress_line
 from sparktop.commands.sweep.targets import choose_targets
 from sparktop.errors import UsageError
@@ -78,6 +81,55 @@ def test_who_is_asked_may_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "http://127.0.0.1:1: neither on this machine nor in the configuration. Put load on it?" in (
         screen.getvalue()
     )
+
+
+class BusyPage(BaseHTTPRequestHandler):
+    """The metrics page of a server on which 29 requests of others run."""
+
+    def do_GET(self) -> None:
+        """Answer with the page."""
+        self.send_response(200)
+        self.end_headers()
+        if self.path == "/metrics":
+            page = "vllm:num_requests_running{N} 29\nvllm:num_requests_waiting{N} 3\n"
+            self.wfile.write(page.replace("{N}", '{model_name="m"}').encode())
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+OTHERS = "b: 29 running, 3 waiting: the load of others falsifies figures"
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize(
+    ("typed", "is_sure", "words"),
+    [
+        (
+            "n\n",
+            False,
+            f"{OTHERS}. Put load on it? [y/N] ",
+        ),
+        (None, False, f"{OTHERS}\n"),
+        ("n\n", True, f"{OTHERS}\n"),
+    ],
+)
+def test_the_load_of_others_is_asked_about_on_a_terminal_and_else_said(
+    monkeypatch: pytest.MonkeyPatch, typed: str | None, words: str, *, is_sure: bool
+) -> None:
+    """On a terminal a busy server is asked about; without one, or with --yes, one line names it."""
+    screen = io.StringIO() if typed is None else Typed()
+    monkeypatch.setattr(sys, "stdin", io.StringIO() if typed is None else Typed(typed))
+    monkeypatch.setattr(sys, "stderr", screen)
+    with ThreadingHTTPServer(("127.0.0.1", 0), BusyPage) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        backend = BackendTarget("b", f"http://127.0.0.1:{server.server_port}")
+        plan = make_plan(find_preset(DEFAULT), (SweepTarget("b", backend.url, known=True),))
+        refused = pytest.raises(UsageError, match="nothing was sent")
+        with refused if typed is not None and not is_sure else nullcontext():
+            ask_first(plan, Watch(backends=(backend,)), is_sure=is_sure)
+        server.shutdown()
+    assert screen.getvalue() == f"sparktop: {words}"
 
 
 async def test_names_of_the_configuration_are_targets() -> None:

@@ -30,7 +30,7 @@ from sparktop.sweep.terms.definitions import LEAST_S, MOST_S, MOST_TOKENS
 
 if TYPE_CHECKING:
     from sparktop.model.targets import SweepSpec, Watch
-    from sparktop.sweep.plan.plan import Plan, SweepTarget
+    from sparktop.sweep.plan.plan import Plan
     from sparktop.sweep.result.results import SweepResult
 
 
@@ -140,7 +140,7 @@ def add_target_options(
     group.add_argument(
         "--yes",
         action="store_true",
-        help="put load on targets that are neither here nor in the configuration",
+        help="do not ask: neither before loading what is not here nor configured, nor what others load",
     )
     for option in ("--users", "--think"):
         refuse_removed(parser, option, f"{agents} --workload chat are people who read and pause")
@@ -362,7 +362,7 @@ def run(arguments: argparse.Namespace) -> int:
     plan = replace(plan, targets=targets)
     if form == "llama-benchy":
         _check_llama_benchy(plan)
-    ask_first(targets, is_sure=arguments.yes)
+    ask_first(plan, watch, is_sure=arguments.yes)
     return _make(plan, watch, form, output)
 
 
@@ -457,24 +457,34 @@ def _check_axis(spec: SweepSpec) -> None:
                 raise UsageError(f"{option(part)} goes with {option(axis)}")
 
 
-def ask_first(targets: tuple[SweepTarget, ...], *, is_sure: bool) -> None:
-    """Ask the user for confirmation if a target is neither on this machine nor in the configuration.
+def ask_first(plan: Plan, watch: Watch, *, is_sure: bool) -> None:
+    """Ask the user for confirmation if a target is neither here nor configured, or others load a server.
 
-    With `is_sure`, ask nothing.
+    With `is_sure`, ask nothing. Without a terminal to ask on, or with `is_sure`, say what others load.
 
     Raises:
-        UsageError: the answer is no, or there is no terminal to ask on.
+        UsageError: the answer is no, or there is no terminal to ask whether a stranger may be loaded.
     """
-    from sparktop.sweep.plan.watched_targets import strangers  # late: --help needs no targets
+    import asyncio  # late: --help needs no targets
 
-    unknown = strangers(targets)
-    if is_sure or not unknown:
+    from sparktop.commands.sweep.run import load_of_others
+    from sparktop.sweep.plan.watched_targets import strangers
+
+    parts = []
+    can_ask = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+    if not is_sure and (unknown := strangers(plan.targets)):
+        names = ", ".join(clean(target.url, 80) for target in unknown)
+        parts.append(f"{names}: neither on this machine nor in the configuration")
+        if not can_ask:
+            raise UsageError(f"{parts[0]}; say --yes to put load on it")
+    if lines := asyncio.run(load_of_others(plan, watch)):
+        others = f"{'; '.join(clean(line, 200) for line in lines)}: the load of others falsifies figures"
+        if is_sure or not can_ask:
+            tell(others)
+        parts.append(others)
+    if is_sure or not can_ask or not parts:
         return
-    names = ", ".join(clean(target.url, 80) for target in unknown)
-    what = f"{names}: neither on this machine nor in the configuration"
-    if sys.stdin is None or not sys.stdin.isatty() or sys.stderr is None or not sys.stderr.isatty():
-        raise UsageError(f"{what}; say --yes to put load on it")
-    sys.stderr.write(f"sparktop: {what}. Put load on it? [y/N] ")
+    sys.stderr.write(f"sparktop: {'. '.join(parts)}. Put load on it? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise UsageError("nothing was sent")

@@ -17,6 +17,9 @@ from pathlib import Path
 from time import monotonic
 from typing import TextIO
 
+from msgspec.structs import replace
+
+from sparktop.commands.observation import wait_for
 from sparktop.commands.output import fold_line, tell, write_file, write_markdown, write_out
 from sparktop.errors import OutputError
 from sparktop.graphics import numbers
@@ -24,11 +27,12 @@ from sparktop.graphics.cells import cell_width
 from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep import MarkKind, SweepMoment, SweepView
-from sparktop.model.targets import Watch
+from sparktop.model.targets import EventSettings, Watch
 from sparktop.model.text import clean
 from sparktop.stopping import on_signals
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.plan.watched_targets import others_load
 from sparktop.sweep.result.results import LevelResult, Rate, SweepResult
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
 from sparktop.sweep.run.forecast import forecast, pieces, requests_words
@@ -47,12 +51,15 @@ from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.words import conversation_words
 from sparktop.watch.monitor import Monitor
-from sparktop.watch.state_files import announced_load
+from sparktop.watch.state_files import announced_load, announced_loads
 
 _INTERRUPTED = 130
 """Exit code after a signal."""
 _EXIT_CODES = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), _INTERRUPTED)
 """The signals that cancel a sweep, with the exit code of a second one."""
+
+_GLANCE_S = 3.0
+"""Longest wait in seconds for the servers' pages before the first request."""
 
 Render = Callable[[SweepResult, str], str]
 """Returns a result as text in a format."""
@@ -91,6 +98,23 @@ def measure(plan: Plan, watch: Watch, form: str, output: Path | None, render: Re
     if output is None and result.has_levels:
         (write_markdown if form == "md" else write_out)(render(result, form))
     return result
+
+
+async def load_of_others(plan: Plan, watch: Watch) -> list[str]:
+    """Return what others load of the servers of a plan, a line each, by one poll of each server."""
+    watch = replace(watch, nodes=(), events=EventSettings())
+    store = Store(watch)
+    monitor = Monitor(watch, store)
+    await monitor.start()
+    try:
+        await wait_for(lambda: _have_answered(store), _GLANCE_S, asyncio.Event())
+    finally:
+        await monitor.stop()
+    return others_load(plan, store.snapshot(), announced_loads())
+
+
+def _have_answered(store: Store) -> bool:
+    return all(view.failure is not None or view.age_s is not None for view in store.snapshot().backends)
 
 
 async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], None]) -> SweepResult:

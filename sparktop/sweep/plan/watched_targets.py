@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from sparktop.analysis.placement import address_of
 from sparktop.hardware.identity import is_here, own_hosts
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import ARGUMENTS, BackendTarget, RouterTarget, Watch
@@ -115,8 +116,12 @@ def chosen_names(
     return tuple(chosen or routers or engines)
 
 
-def foreign_requests(plan: Plan, snapshot: Snapshot | None) -> list[str]:
-    """Return a line for each server of `plan` on which requests run or wait; many are counted in the last."""
+def others_load(plan: Plan, snapshot: Snapshot | None, announced: Mapping[int, Collection[str]]) -> list[str]:
+    """Return what others load of the servers of `plan`: a line for each sweep, and for each busy server.
+
+    `announced` has the addresses that other sweeps load by process ID. A server is busy if requests run or
+    wait on it; many are counted in the last line.
+    """
     lines = []
     for view in () if snapshot is None else snapshot.backends:
         gauges = ((view.running, "running"), (view.waiting, "waiting"))
@@ -125,7 +130,9 @@ def foreign_requests(plan: Plan, snapshot: Snapshot | None) -> list[str]:
             lines.append(f"{view.name}: {', '.join(f'{number:,} {word}' for number, word in counts)}")
     if (more := len(lines) - _MOST_LINES) > 0:
         lines[_MOST_LINES:] = [f"and on {more:,} more server{'' if more == 1 else 's'}"]
-    return lines
+    own = {address_of(url) for url in plan.loaded_urls} - {None}
+    sweeps = [pid for pid, urls in announced.items() if not own.isdisjoint(map(address_of, urls))]
+    return [*(f"process {pid}: a sweep of the same server" for pid in sweeps), *lines]
 
 
 def why_too_many(

@@ -11,10 +11,12 @@ from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.sweep.plan import watched_targets as module
-from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.plan.plan import SweepTarget, TargetKind
+from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
 from sparktop.sweep.plan.watched_targets import (
     MOST_UNMARKED,
     chosen_names,
+    others_load,
     strangers,
     watched_targets,
     why_too_many,
@@ -165,3 +167,10 @@ def test_a_filter_that_leaves_many_servers_is_no_choice() -> None:
     few, names = many[: len(left)], [one.name for one in many[: len(left)]]
     assert why_too_many(few, names).startswith(f"this would load all {MOST_UNMARKED + 1} servers")
     assert why_too_many(few, names[1:]) == ""
+
+
+def test_a_sweep_of_another_process_is_load_of_others() -> None:
+    """A sweep that announced the address of a target is named, however it writes that; others are not."""
+    plan = make_plan(find_preset(DEFAULT), (SweepTarget("a", "http://127.0.0.1:8000", known=True),))
+    announced = {7: ("http://localhost:8000/v1",), 8: ("http://127.0.0.1:8001",)}
+    assert others_load(plan, None, announced) == ["process 7: a sweep of the same server"]
