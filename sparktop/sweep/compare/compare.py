@@ -65,7 +65,8 @@ def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines
         for alone in (_series_of_engines(routed, series), _series_of_engines(routed, elsewhere)):
             metrics = routed.metrics() & {name for a_series in alone for name in a_series.metrics()}
             metric = next((name for name in MAIN_RATES if name in metrics), None)
-            if metric is not None and (levels := tuple(_engines_levels(routed, alone, series, metric))):
+            levels = tuple(_engines_levels(routed, alone, series, metric)) if metric is not None else ()
+            if metric is not None and levels:
                 names = tuple(a_series.name for a_series in alone)
                 yield IndependentEngines(metric=metric, routed=routed.name, alone=names, levels=levels)
                 break
@@ -133,11 +134,25 @@ def _engines_levels(
 ) -> Iterator[EnginesLevel]:
     """Yield a router's levels for which its engines give a bound, each with what exceeds it."""
     count = len(alone)
-    other_levels = [
+    others = [
         a_series
         for a_series in series
         if a_series not in alone and a_series is not routed and len(a_series.engines) <= 1
     ]
+
+    def exceeds(a_series: Series, load: Level, bound: Value) -> bool:
+        beside = a_series.at(load)
+        return (
+            beside is not None
+            and metric in beside.figures
+            and _clearly_exceeds(
+                beside.figures[metric],
+                bound,
+                tests=len(routed.levels) * len(others),
+                stated=all(part.published for part in (a_series, *alone)),
+            )
+        )
+
     for level in routed.levels:
         concurrency = level.load.point.concurrency
         if not concurrency:
@@ -163,18 +178,7 @@ def _engines_levels(
             significant=None
             if ratio is None or ratio.p is None
             else _is_significant(ratio, len(routed.levels)),
-            beyond=tuple(
-                a_series.name
-                for a_series in other_levels
-                if (beside := a_series.at(level.load)) is not None
-                and metric in beside.figures
-                and _clearly_exceeds(
-                    beside.figures[metric],
-                    bound,
-                    tests=len(routed.levels) * len(other_levels),
-                    stated=all(part.published for part in (a_series, *alone)),
-                )
-            ),
+            beyond=tuple(a_series.name for a_series in others if exceeds(a_series, level.load, bound)),
         )
 
 
@@ -281,25 +285,26 @@ class _Table(Struct):
         }
         common = cache(frozenset[Level].intersection)  # most targets have the same levels
         hypotheses = {
-            (metric, pair): loads
+            (metric, (one, other)): common(testable[one, metric], testable[other, metric])
             for metric in METRICS
-            for pair in combinations(self.levels, 2)
-            if (loads := common(testable[pair[0], metric], testable[pair[1], metric]))
+            for one, other in combinations(self.levels, 2)
         }
+        hypotheses = {hypothesis: loads for hypothesis, loads in hypotheses.items() if loads}
         tested_names = {
             metric: {self.baseline, *(names[0] for names in by_load.values())}
             for metric, by_load in self.ranked.items()
         }
-        tests = {
-            (metric, (first, second)): {
-                load: ratio
-                for load, figures in self.levels[first].items()
+        tests: dict[tuple[str, tuple[str, str]], dict[Level, Ratio]] = {}
+        for (metric, (one, other)), loads in hypotheses.items():
+            if tested_names[metric].isdisjoint((one, other)):
+                continue
+            ratios = {
+                load: ratio_of(figures[metric], self.levels[other][load][metric])
+                for load, figures in self.levels[one].items()
                 if load in loads
-                if (ratio := ratio_of(figures[metric], self.levels[second][load][metric])) is not None
             }
-            for (metric, (first, second)), loads in hypotheses.items()
-            if not tested_names[metric].isdisjoint((first, second))
-        }
+            known = {load: ratio for load, ratio in ratios.items() if ratio is not None}
+            tests[metric, (one, other)] = known
         self.proven = proofs(hypotheses, tests)
 
     def _ranked(self, metric: Metric) -> Iterator[tuple[Level, Sequence[str]]]:
@@ -350,7 +355,9 @@ def _row_at_load(
     changes = {name: table.change(metric.name, load, ranked[0], name) for name in ranked[1:]}
     # Significantly better than all others; None if any of the differences could not be tested.
     tested = [change.significant for change in changes.values()]
-    shown = False if False in tested else None if None in tested else True
+    shown: bool | None = False not in tested
+    if shown and None in tested:
+        shown = None
     ahead = ranked[0] if _is_ahead(figures, ranked) else None
     stated = shown is None and ahead is not None and _wins_as_published(table, metric, ahead, changes)
     vs, against = _opponent(table, ranked, crossed=crossed)

@@ -297,13 +297,17 @@ def best_level(
     `levels`, at least one, have the rate `metric`; of equals the first is the best. The other levels are
     compared with it as in the table of levels.
     """
-    best = max(levels, key=lambda level: rate.mean if (rate := level.rate(metric)) is not None else 0.0)
+    means = [rate.mean if rate is not None else 0.0 for rate in (level.rate(metric) for level in levels)]
+    best = levels[means.index(max(means))]
     best_value = best.figure(metric)
-    tests = [
-        (level, clearly_best(best_value, value), ratio.is_beyond(NOISE_FLOOR_PERCENT))
-        for level in levels
-        if level is not best and best_value is not None and (value := level.figure(metric)) is not None
-        if (ratio := ratio_of(best_value, value)) is not None
-    ]
-    alike = tuple(level for level, test, _ in tests if test is False)
-    return best, alike, any(test is None and beyond for _, test, beyond in tests)
+    alike: list[LevelResult] = []
+    has_untested = False
+    for level in levels:
+        value = level.figure(metric)
+        if level is best or best_value is None or value is None:
+            continue
+        ratio, is_clear = ratio_of(best_value, value), clearly_best(best_value, value)
+        if ratio is not None and is_clear is False:
+            alike.append(level)
+        has_untested |= ratio is not None and is_clear is None and ratio.is_beyond(NOISE_FLOOR_PERCENT)
+    return best, tuple(alike), has_untested

@@ -191,13 +191,13 @@ def _series_level(level: LevelResult, plan: PlanResult) -> SeriesLevel:
     figures = dict(level.figures)
     if level.open_loop is not None and level.open_loop.ttft_growth is not None:
         figures[GROWTH] = value_of(level.open_loop.ttft_growth)
-    nodes = level.hardware.items()
+    clocks = {node: side.sm_clock_mhz_mean for node, side in level.hardware.items()}
     return SeriesLevel(
         load=_counted_load(level, plan),
         figures=figures,
         runs=level.runs,
         validity=tuple(dict.fromkeys(reason.code for reason in level.validity)),
-        sm_clock_mhz={node: clock for node, side in nodes if (clock := side.sm_clock_mhz_mean) is not None},
+        sm_clock_mhz={node: clock for node, clock in clocks.items() if clock is not None},
     )
 
 

@@ -118,7 +118,8 @@ def curve_drawing(plot: CurvePlot, x_title: str = LoadKind.CONCURRENCY.amount) -
     top, bottom = plot_ends(plot)
     hollow = any(point.doubtful for line in plot.lines for point in line.points)
     places = sorted({point.point.value for line in plot.lines for point in line.points})
-    subtitle = f"{'higher' if plot.more_is_better else 'lower'} is better{', logarithmic' * (bottom > 0)}"
+    subtitle = f"{'higher' if plot.more_is_better else 'lower'} is better"
+    subtitle += ", logarithmic" if bottom > 0 else ""
     if any(point.value.low is not None for line in plot.lines for point in line.points):
         subtitle += "; bars: 95 % CI over runs"
     frame = Frame(

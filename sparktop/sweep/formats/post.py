@@ -99,29 +99,29 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     result = result.model_copy(update={"comparison": comparison})
     metrics = _metrics(result)
     changes, left_out = _published_cells(result, beside, metrics)
-    named = _without_common_warnings(result)
+    uncommon = _without_common_warnings(result)
     letters = warning_letters(result)
     doubted = _doubted_levels(result, letters)
     grids = list(_matrix_tables(result, comparison, series, metrics, changes, doubted))
     is_matrix = bool(grids)
     if not grids and metrics:
         grids = [_level_table(result, metrics, changes, doubted)]
-    view = result_view(named)
+    view = result_view(uncommon)
     topologies, published = view.topologies, list(_against_published(changes, metrics))
-    picks = [] if topologies is None else choices(named, topologies, code)
+    picks = [] if topologies is None else choices(uncommon, topologies, code)
     incomplete = incomplete_words(result).capitalize()
     lead = [f"**{incomplete}.**"] if incomplete else []
     about = list[str]()
     if not picks or topologies is None:
-        first, *others = answer(named, view, above_tables=True) or ["Nothing was measured"]
-        others = [*(_why_even(series) if is_matrix else ()), *others]
+        answer_line, *further_lines = answer(uncommon, view, above_tables=True) or ["Nothing was measured"]
+        further_lines = [*(_why_even(series) if is_matrix else ()), *further_lines]
         if not is_matrix and len(result.targets) == 1:
-            others += _alone_words(result.targets[0], metrics)
-        lead = [" ".join([f"**{first}.**", *_with_full_stops([*others, *published])])]
-    elif alone := single_machine_words(named, topologies, code):
+            further_lines += _alone_words(result.targets[0], metrics)
+        lead = [" ".join([f"**{answer_line}.**", *_with_full_stops([*further_lines, *published])])]
+    elif alone := single_machine_words(uncommon, topologies, code):
         about = [f"**One machine alone:** {alone}."]
     pick_table = rows_in_markdown(_choices_grid(picks, len(series))) if picks else ""
-    costs = " ".join(_with_full_stops(router_costs(named, comparison)))
+    costs = " ".join(_with_full_stops(router_costs(uncommon, comparison)))
     about += [
         _setup_item(result),
         *([f"**Router:** {costs}"] if costs else []),
@@ -213,8 +213,8 @@ def _without_common_warnings(result: SweepResult) -> SweepResult:
         return result
 
     def without(level: LevelResult) -> LevelResult:
-        others = tuple(mark for mark in level.validity if mark.code not in common)
-        return level.model_copy(update={"validity": others})
+        uncommon_marks = tuple(mark for mark in level.validity if mark.code not in common)
+        return level.model_copy(update={"validity": uncommon_marks})
 
     targets = (
         target.model_copy(update={"levels": tuple(map(without, target.levels))}) for target in result.targets
@@ -229,8 +229,8 @@ def _title(result: SweepResult) -> str:
     counts = Counter(words.partition(",")[0] for words in machines.values())
     where = ", ".join(escaped(f"{count} × {name}" if count > 1 else name) for name, count in counts.items())
     names = [code(target.name) for target in result.targets]
-    asked = f"{', '.join(names[:-1])} or {names[-1]}?" if len(names) > 1 else "".join(names)
-    title = f"{', '.join(models) or 'sparktop sweep'}{f' on {where}' if where else ''}: {asked}"
+    question = f"{', '.join(names[:-1])} or {names[-1]}?" if len(names) > 1 else "".join(names)
+    title = f"{', '.join(models) or 'sparktop sweep'}{f' on {where}' if where else ''}: {question}"
     return f"{title.removesuffix(': ')}{' (simulated)' if result.simulated else ''}"
 
 
@@ -320,8 +320,8 @@ def _load_item(result: SweepResult) -> str:
         _requests_words(result),
         "" if plan.seed is None else f"seed {plan.seed}",
     ]
-    made = f"{result.started_at:%Y-%m-%d}, sparktop {result.sparktop}"
-    return f"**Load:** {', '.join(filter(None, parts))}; {made}."
+    made_by = f"{result.started_at:%Y-%m-%d}, sparktop {result.sparktop}"
+    return f"**Load:** {', '.join(filter(None, parts))}; {made_by}."
 
 
 def _condition_words(result: SweepResult) -> Iterator[str]:
@@ -411,7 +411,7 @@ def _published_cells(
     is_alone = len(series) == 1
     if is_alone and not pairs:
         pairs = [(series[0], theirs) for theirs in beside[:_MOST_PUBLISHED]]
-    shown = {metric.name for metric in (metrics[:1] if is_alone and len(pairs) > 1 else metrics)}
+    shown_metrics = {metric.name for metric in (metrics[:1] if is_alone and len(pairs) > 1 else metrics)}
     for measured, a_series in pairs:
         if not are_comparable(measured, a_series):
             words = other_load_words(a_series)
@@ -432,7 +432,7 @@ def _published_cells(
             left_out.append(
                 f"{code(source)} left out: none of its targets, {known_names}, is named as one here."
             )
-    return {key: changes for key, changes in cells.items() if key[0] in shown}, left_out
+    return {key: changes for key, changes in cells.items() if key[0] in shown_metrics}, left_out
 
 
 def _alone_words(target: TargetResult, metrics: Sequence[Metric]) -> Iterator[str]:
@@ -440,9 +440,9 @@ def _alone_words(target: TargetResult, metrics: Sequence[Metric]) -> Iterator[st
     alone = [level for level in target.levels if level.concurrency == 1 and level.error is None]
     if len(alone) != 1 or len(target.levels) == 1:
         return
-    rate, first = alone[0].rate(metrics[0].name) if metrics else None, alone[0].ttft_ms
-    if rate is not None and first is not None and metrics[0].unit == "tok/s":
-        words = f"{metrics[0].text(rate.mean)} tok/s, TTFT {METRICS['ttft_ms'].text(first.mean)} ms"
+    rate, ttft_ms = alone[0].rate(metrics[0].name) if metrics else None, alone[0].ttft_ms
+    if rate is not None and ttft_ms is not None and metrics[0].unit == "tok/s":
+        words = f"{metrics[0].text(rate.mean)} tok/s, TTFT {METRICS['ttft_ms'].text(ttft_ms.mean)} ms"
         yield f"One request alone: {words}"
 
 
@@ -481,9 +481,9 @@ def _made_words(source: str) -> str:
     if not source.startswith(PREFIX):
         return ""
     table = load_reference(source)
-    how = [table.tool or "", f"{table.runs} runs" if table.runs else "", table.hardware]
-    where = ", ".join(map(escaped, filter(None, (table.source, table.url))))
-    return f"{where} ({escaped(', '.join(filter(None, how)))})"
+    details = [table.tool or "", f"{table.runs} runs" if table.runs else "", table.hardware]
+    origin = ", ".join(map(escaped, filter(None, (table.source, table.url))))
+    return f"{origin} ({escaped(', '.join(filter(None, details)))})"
 
 
 def _is_row(load: Level, other: Level) -> bool:
@@ -541,13 +541,13 @@ def _with_deviations(
             for level in a_series.levels
             if load and _is_row(level.load, load) and (figure := level.figures.get(metric.name))
         }
-        first, *cells, winner = row
+        load_cell, *cells, winner = row
         marks = {name: signs for (name, at), signs in doubted.items() if load and _is_row(load, at)}
         texts = []
         for name, cell in zip(names, cells, strict=True):
             std, mark = stds.get(name), marks.get(name, "")
             texts.append(f"{cell}{'' if std is None or cell == UNKNOWN else f' ± {metric.text(std)}'}{mark}")
-        yield (f"{first}{marks.get('', '')}", *texts, winner)
+        yield (f"{load_cell}{marks.get('', '')}", *texts, winner)
 
 
 def _with_changes(
@@ -605,10 +605,10 @@ def _doubted_levels(result: SweepResult, letters: Mapping[str, str]) -> _Doubted
     doubted: dict[tuple[str, Level], str] = {}
     for load, by_target in words.items():
         common = set.intersection(*by_target.values()) if len(by_target) > 1 else set()
-        rest = {"": common} | {name: marks - common for name, marks in by_target.items()}
+        uncommon = {"": common} | {name: marks - common for name, marks in by_target.items()}
         doubted |= {
             (name, load): "".join(sorted(letters[word] for word in marks))
-            for name, marks in rest.items()
+            for name, marks in uncommon.items()
             if marks
         }
     return doubted
@@ -620,16 +620,16 @@ def _level_row(target: TargetResult, level: LevelResult, main: Metric, doubted: 
     if level.error is not None:
         return where, Untrusted(target.name), "refused", *[UNKNOWN] * 5
     where += "".join(doubted.get((name, level_of(level)), "") for name in (target.name, ""))
-    each, first = level.stream_tps, level.ttft_due_ms or level.ttft_ms
+    stream_tps, ttft_ms = level.stream_tps, level.ttft_due_ms or level.ttft_ms
     ttft = METRICS["ttft_ms"]
     return (
         where,
         Untrusted(target.name),
         f"{_rate_text(level, main.name)}{_deviation_text(level, main)}",
-        METRICS["decode_tps"].text(None if each is None else each.p50),
+        METRICS["decode_tps"].text(None if stream_tps is None else stream_tps.p50),
         *(_rate_text(level, name) for name in ("prefill_tps", "peak_tps")),
-        ttft.text(None if first is None else first.mean),
-        ttft.text(None if first is None else first.p95),
+        ttft.text(None if ttft_ms is None else ttft_ms.mean),
+        ttft.text(None if ttft_ms is None else ttft_ms.p95),
     )
 
 

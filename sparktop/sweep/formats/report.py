@@ -175,9 +175,10 @@ def comparison_sections(
         for name, stated in (facts or {}).items()
         if stated
     ]
-    shown = [name for name in METRICS if name in metrics or any(name in names for names in lone.values())]
-    parts += _comparison_definitions(comparison, shown, series)
-    if not unlike and (answers := main_sentences(topologies(comparison, series).metrics, code)):
+    listed = [name for name in METRICS if name in metrics or any(name in names for names in lone.values())]
+    parts += _comparison_definitions(comparison, listed, series)
+    answers = [] if unlike else main_sentences(topologies(comparison, series).metrics, code)
+    if answers:
         parts.append(Section("Answer", paragraphs=(f"**{answers[0]}.**",)))
     return parts
 
@@ -186,10 +187,10 @@ def _metric_tables(
     comparison: ComparisonResult, metrics: Sequence[str], series: Sequence[Series]
 ) -> Iterator[Section]:
     """Yield the table of each of `metrics`, or a line in its place if one before has the same cells."""
-    seen: dict[tuple[object, ...], str] = {}
+    titles: dict[tuple[object, ...], str] = {}
     for metric in metrics:
         grid, meaning = winners(comparison, metric, series), METRICS[metric]
-        same = seen.setdefault((grid.heads, grid.rows, meaning.unit, meaning.more_is_better), meaning.title)
+        same = titles.setdefault((grid.heads, grid.rows, meaning.unit, meaning.more_is_better), meaning.title)
         if same == meaning.title:
             yield Section(table=grid)
         else:
@@ -224,7 +225,15 @@ def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
         "Crossovers": crossovers,
         "Notes": (*notes, *winner_rules(comparison)),
     }
-    yield from (Section(title, items=items) for title, each in lists.items() if (items := tuple(each)))
+    yield from _list_sections(lists)
+
+
+def _list_sections(lists: Mapping[str, Iterable[str]]) -> Iterator[Section]:
+    """Yield a section for each list of `lists`, by title, that is not empty."""
+    for title, lines in lists.items():
+        items = tuple(lines)
+        if items:
+            yield Section(title, items=items)
 
 
 def winner_rules(comparison: ComparisonResult) -> Iterator[str]:
@@ -262,7 +271,8 @@ def beside_sections(series: Sequence[Series], others: Sequence[Series]) -> Itera
     comparison = compare([*series, *others])
     alike = [other for other in others if any(are_comparable(own_series, other) for own_series in series)]
     names, theirs = [own_series.name for own_series in series], [other.name for other in alike]
-    grids = [grid for metric in _BESIDE if (grid := versus(comparison, metric, names, theirs)).rows]
+    grids = [versus(comparison, metric, names, theirs) for metric in _BESIDE]
+    grids = [grid for grid in grids if grid.rows]
     sources = ", ".join(code(name) for name in dict.fromkeys(other.source for other in others))
     left_out = [f"{code(other.name)} {other_load_words(other)}." for other in others if other not in alike]
     if not grids and not left_out:
@@ -327,8 +337,8 @@ def _source_lines(series: Sequence[Series]) -> Iterator[str]:
         )
         by_source.setdefault(parts, []).append(a_series.name)
     for about, names in by_source.items():
-        who = ", ".join(code(name) for name in names)
-        yield f"{who}: {' · '.join(code(part) for part in about if part)}"
+        target_names = ", ".join(code(name) for name in names)
+        yield f"{target_names}: {' · '.join(code(part) for part in about if part)}"
 
 
 def _comparison_definitions(
@@ -365,12 +375,12 @@ def _definitions_by_source(comparison: ComparisonResult) -> Iterator[str]:
     The line names the series that use the definition.
     """
     for metric, text, names in comparison.names_by_definition:
-        who = ", ".join(code(name) for name in names)
-        yield f"{METRICS[metric].title} ({METRICS[metric].unit}) of {who}: {text}."
+        target_names = ", ".join(code(name) for name in names)
+        yield f"{METRICS[metric].title} ({METRICS[metric].unit}) of {target_names}: {text}."
 
 
 TITLE = "sparktop sweep"
-_FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_due_ms", "e2e_due_ms", "ttft_ms")
+_METRICS_FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_due_ms", "e2e_due_ms", "ttft_ms")
 """Metrics that get a table of winners when there are several targets."""
 _PAIR = 2
 _DEPTH = (
@@ -407,7 +417,7 @@ def sections(
     parts = [Section(paragraphs=(f"**{first}**",) if first else (), items=tuple(others))]
     parts += [Section(paragraphs=tuple(_paragraphs(result))), Section(plots=tuple(plots))]
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
-    grids = [] if comparison is None else [winners(comparison, metric, series) for metric in _FIRST]
+    grids = [] if comparison is None else [winners(comparison, metric, series) for metric in _METRICS_FIRST]
     if len(series) == _PAIR:
         grids.append(spread(series[0], series[1]))
     tables = [*(Section(table=grid) for grid in grids), *_target_tables(result)]
@@ -431,7 +441,7 @@ def sections(
         "While long prompts arrive": slowed,
         "Remarks on levels": mark_details(result),
     }
-    parts += [Section(title, items=items) for title, each in lists.items() if (items := tuple(each))]
+    parts += _list_sections(lists)
     parts += evidence_sections(result)
     return [
         *parts,
@@ -513,8 +523,8 @@ def caveats(result: SweepResult, *, in_post: bool = False) -> Iterator[str]:
     if result.status == "failed" and result.stop_reason:
         yield f"**Failed**: {code(result.stop_reason)}"
     elif result.status != "done":
-        why = f": {code(result.stop_reason)}" if result.stop_reason else ""
-        yield f"{incomplete_words(result).replace('not complete', '**Not complete**')}{why}"
+        because = f": {code(result.stop_reason)}" if result.stop_reason else ""
+        yield f"{incomplete_words(result).replace('not complete', '**Not complete**')}{because}"
     for target in result.targets:
         if target.error and target.error not in (result.stop_reason or ""):
             is_named = target.error.startswith(target.name)
@@ -545,8 +555,8 @@ def mode_words(plan: PlanResult) -> str:
         return plan.load.value
     if plan.mode is not LoadMode.OPEN:
         return plan.mode.value
-    how = "arrivals as recorded" if plan.trace is not None else f"{plan.arrivals or '?'} arrivals"
-    return f"open loop, {how}"
+    arrivals = "arrivals as recorded" if plan.trace is not None else f"{plan.arrivals or '?'} arrivals"
+    return f"open loop, {arrivals}"
 
 
 def effort_words(plan: PlanResult) -> str:
@@ -687,7 +697,7 @@ def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int, letter: str
             points.setdefault(name, {})[point.short] = None
         by_target = (f"{code(name) if name else ''} {', '.join(of)}".strip() for name, of in points.items())
         where += f": {'; '.join(by_target)}"
-    percents = {point: percent for _, point, mark in having if (percent := mark.ttft_percent)}
+    percents = {point: mark.ttft_percent for _, point, mark in having if mark.ttft_percent}
     if percents:
         worst = max(percents, key=percents.__getitem__)
         most = f", most at {worst.short}" if len(having) > 1 else ""
@@ -715,8 +725,8 @@ def mark_details(result: SweepResult) -> Iterator[str]:
                 if mark.code != REFUSED:
                     # The code of a warning in JSON and CSV follows its name where it is another word.
                     is_code = mark.code == mark.word.replace(" ", "_").replace("-", "_")
-                    named = "" if is_code or not mark.doubt else f" ({code(mark.code)})"
-                    places.setdefault((escaped(mark.word) + named, mark.message), []).append(where)
+                    code_text = "" if is_code or not mark.doubt else f" ({code(mark.code)})"
+                    places.setdefault((escaped(mark.word) + code_text, mark.message), []).append(where)
     for (word, message), having in places.items():
         yield f"{', '.join(having)}: {word}: {escaped(message)}"
 
@@ -729,7 +739,8 @@ def server_facts(result: SweepResult) -> Iterator[str]:
 
     Such as "All targets: vLLM 0.32.0", "`spark-a` and `spark-b`: 48 slots"; targets without facts have none.
     """
-    parts_of = {target.name: parts for target in result.targets if (parts := server_parts(target))}
+    parts_of = {target.name: server_parts(target) for target in result.targets}
+    parts_of = {name: parts for name, parts in parts_of.items() if parts}
     first, *others = parts_of.values() or ([],)
     common = [part for part in first if others and all(part in parts for parts in others)]
     names_by_words: dict[str, list[str]] = {}
@@ -838,16 +849,16 @@ def router_costs(result: SweepResult, comparison: ComparisonResult | None) -> It
     """Yield a sentence of Markdown for each router whose loss or distribution of requests is known."""
     compared = () if comparison is None else comparison.independent_engines
     for target in result.targets:
-        engines = next((one for one in compared if one.routed == target.name), None)
+        alone = next((engines for engines in compared if engines.routed == target.name), None)
         levels = [level for level in target.in_order() if level.error is None]
         if target.kind is not TargetKind.ROUTER or not levels:
             continue
-        words = [_uneven_load_words(levels) if engines is None else _share_of_engines_words(levels, engines)]
+        words = [_uneven_load_words(levels) if alone is None else _share_of_engines_words(levels, alone)]
         if shares := _run_shares(target):
             even = 100 / len(_servers(target))
             words.append(f"one server got {_ends(shares)} % of a run's requests (even: {even:.0f} %)")
-        if comparison is not None and engines is not None and _is_one_sided(target):
-            words[-1] += _no_faster_words(comparison, engines)
+        if comparison is not None and alone is not None and _is_one_sided(target):
+            words[-1] += _no_faster_words(comparison, alone)
         if any(words):
             yield f"{code(target.name)}: {'; '.join(filter(None, words))}."
 
@@ -900,9 +911,9 @@ def _share_of_engines_words(levels: Sequence[LevelResult], engines: IndependentE
     share = f"{title} {_ends(sorted(percent for percent, _ in reached))} % of {alone}"
     words = f"{share}, each with 1/{count} of the requests{_proof_words([level for _, level in reached])}"
     lossy = [pair for pair in reached if pair[1].significant is not False]
-    worst = min(lossy, key=lambda pair: pair[0])[1].concurrency if lossy else None
-    causes = (_cause(level) for level in levels if level.concurrency == worst)
-    return next((f"{words}; worst at c{worst}: {cause}" for cause in causes if cause), words)
+    worst_concurrency = min(lossy, key=lambda pair: pair[0])[1].concurrency if lossy else None
+    causes = (_cause(level) for level in levels if level.concurrency == worst_concurrency)
+    return next((f"{words}; worst at c{worst_concurrency}: {cause}" for cause in causes if cause), words)
 
 
 def _proof_words(levels: Sequence[EnginesLevel]) -> str:
@@ -931,8 +942,8 @@ def _uneven_load_words(levels: Sequence[LevelResult]) -> str:
 
 def _cause(level: LevelResult) -> str:
     """Return the word for uneven load at a level, with the swing's period and cause; "" if it has none."""
-    kept, words = level.balance or {}, [mark.word for mark in marks_of(level) if mark.code == UNBALANCED]
-    period, cause = kept.get("period_s"), kept.get("cause")
+    balance, words = level.balance or {}, [mark.word for mark in marks_of(level) if mark.code == UNBALANCED]
+    period, cause = balance.get("period_s"), balance.get("cause")
     words += [f"a swing every {period:.0f} s"] if words and isinstance(period, float) else []
     return ", ".join([*words, *([escaped(cause)] if isinstance(cause, str) else [])])
 

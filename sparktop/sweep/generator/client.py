@@ -166,7 +166,10 @@ class LoadClient:
         `next_request` makes the next one. Return when the run is to stop, or when no request is left to send.
         """
         await self._pause(delay_s)
-        while not self._stopping.is_set() and (request := next_request()) is not None:
+        while not self._stopping.is_set():
+            request = next_request()
+            if request is None:
+                break
             began = perf_counter()
             if await self._send_once(request):
                 await self._pause(_FAILED_LEAST_S - (perf_counter() - began))
@@ -424,8 +427,8 @@ class OpenLoopClient(LoadClient):
 
     async def _wait_for_measured(self, until: float) -> None:
         """Wait until all measured requests have ended, the run is to stop, or the monotonic time `until`."""
-        while self._measured and not self._stopping.is_set() and (left_s := until - perf_counter()) > 0:
-            await asyncio.wait(self._measured, timeout=left_s)
+        while self._measured and not self._stopping.is_set() and perf_counter() < until:
+            await asyncio.wait(self._measured, timeout=max(0.0, until - perf_counter()))
 
     def _start_task(self, work: Coroutine[None, None, object], *, is_measured: bool) -> None:
         """Start a task that is removed when it ends; the run waits for the end of those that are measured."""
@@ -444,7 +447,8 @@ class OpenLoopClient(LoadClient):
     def _remove_task(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         self._measured.discard(task)
-        if not task.cancelled() and (fault := task.exception()) is not None:
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None:
             self._fault = fault
             self._stopping.set()
 

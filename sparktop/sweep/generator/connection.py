@@ -89,7 +89,8 @@ class Inbox:
         """
         waiting = self._waiting
         count = len(waiting)
-        if count > _PARSED_AT_ONCE and perf_counter() - waiting[0][1] < _BEHIND_S:
+        _, oldest_at, _, _ = waiting[0]
+        if count > _PARSED_AT_ONCE and perf_counter() - oldest_at < _BEHIND_S:
             count = _PARSED_AT_ONCE
         try:
             for _ in range(count):

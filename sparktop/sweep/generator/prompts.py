@@ -497,11 +497,15 @@ class PassageSearch:
 
         The newest prompt has `pieces` words and punctuation marks beside its first line, and `tokens` tokens.
         """
-        whole = pieces + len(self._names) + bool(self._names)
-        before, self._known = self._known, (whole, tokens)
-        if whole != before[0] and tokens != before[1]:
-            each = (tokens - before[1]) / (whole - before[0])
-            self.tokens_per_piece = min(_MOST_A_PIECE, max(_FEWEST_A_PIECE, each))
+        all_pieces = self._with_names(pieces)
+        (pieces_before, tokens_before), self._known = self._known, (all_pieces, tokens)
+        if all_pieces != pieces_before and tokens != tokens_before:
+            tokens_each = (tokens - tokens_before) / (all_pieces - pieces_before)
+            self.tokens_per_piece = min(_MOST_A_PIECE, max(_FEWEST_A_PIECE, tokens_each))
+
+    def _with_names(self, pieces: int) -> int:
+        """Return the number of pieces with those of the first line: the names and a mark behind them."""
+        return pieces + len(self._names) + (1 if self._names else 0)
 
     def _next_pieces(self, low: _CountedPassage | None, high: _CountedPassage | None) -> int:
         """Return the number of pieces (words and punctuation marks) to try next.
@@ -573,8 +577,8 @@ class PassageSearch:
             return await self._count_prompt(prompt)
         except PromptRefusedError as error:
             self.refusal = error.failure
-            whole, tokens = self._known
-            more = pieces + len(self._names) + bool(self._names) - whole
+            known_pieces, tokens = self._known
+            more = self._with_names(pieces) - known_pieces
             return max(self._length + 1, tokens + round(more * self.tokens_per_piece))
 
     def _passage(self, pieces: int, tail: str, tokens: int) -> Passage:

@@ -93,7 +93,8 @@ class EventSplitter:
 
 def _split_events(text: bytes) -> list[bytes]:
     """Return the data of each event in `text`, which uses LF only and ends with a complete event."""
-    return [data for block in text.split(b"\n\n") if (data := _event_data(block)) is not None]
+    events = map(_event_data, text.split(b"\n\n"))
+    return [data for data in events if data is not None]
 
 
 def _event_data(block: bytes) -> bytes | None:
@@ -643,7 +644,8 @@ class TokenStream:
         `total` is the running total of tokens in this chunk; None if the server does not send one. Return how
         much it grew since the previous chunk, or `tokens` if there is no usable total.
         """
-        if self._all_totals and total is not None and total >= self._total and (total or not tokens):
+        is_usable = self._all_totals and total is not None and (total or not tokens)
+        if is_usable and total is not None and total >= self._total:
             count, self._total = total - self._total, total
             self._sizes.append(count)
             self._all_ids &= count == tokens and (has_ids or not tokens)

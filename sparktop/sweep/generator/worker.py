@@ -216,7 +216,8 @@ class Worker:
         """Send new events of a run `BATCHES_PER_S` times per second, unless the parent does not read."""
         while True:
             await asyncio.sleep(1 / BATCHES_PER_S)
-            if self._is_read() and (batch := log.flush(perf_counter())) is not None:
+            batch = log.flush(perf_counter()) if self._is_read() else None
+            if batch is not None:
                 self.say(batch)
 
     def _is_read(self) -> bool:

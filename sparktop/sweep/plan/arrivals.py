@@ -117,8 +117,9 @@ def rates_or_auto(text: str) -> tuple[LoadPoint, ...]:
 def _parse_rate(text: str) -> LoadPoint:
     """Return the rate of a text such as "0.5", or the rise of one such as "0.5..4"."""
     first_text, last_text = split_range(text)
+    words = [first_text] if last_text is None else [first_text, last_text]
     ends = []
-    for word in (first_text,) if last_text is None else (first_text, last_text):
+    for word in words:
         try:
             number = float(word)
         except ValueError:
@@ -194,7 +195,10 @@ def _draw_trains(rate: LoadPoint, duration_s: float, dice: random.Random) -> lis
     peak = max(rate.value, last_per_s(rate))
     times: list[float] = []
     train_at = -2 * mean_train_s  # trains that began earlier reach into the level
-    while (train_at := train_at + dice.expovariate(peak / _TRAIN_LENGTH)) < duration_s:
+    while True:
+        train_at += dice.expovariate(peak / _TRAIN_LENGTH)
+        if train_at >= duration_s:
+            break
         share = max(0.0, train_at) / duration_s
         mean_per_s = rate.value + (last_per_s(rate) - rate.value) * share
         if dice.random() * peak <= mean_per_s:

@@ -188,12 +188,12 @@ def make_capacity_plan(
     kind = capacity.kind
     capacity = replace(capacity, fixed_workload=spec.workload is not None)
     # One level stands for all: it has the settings that all have, and these are checked.
-    level = {
+    level_of_kind = {
         LoadKind.CONCURRENCY: SweepSpec(concurrency=(1,), mode=LoadMode.STEADY.value),
         LoadKind.RATE: SweepSpec(rate="1"),
         LoadKind.AGENTS: SweepSpec(agents=(1,), workload=WORKLOADS[0]),
-    }[kind]
-    base = level | SweepSpec(runs=1, duration_s=DEFAULT_S[kind])
+    }
+    base = level_of_kind[kind] | SweepSpec(runs=1, duration_s=DEFAULT_S[kind])
     plan = make_plan(find_preset(DEFAULT) | base | spec, targets, guard=guard)
     return replace(plan, points=(), concurrency=(), climb_to=None, capacity=capacity, preset=NAME)
 

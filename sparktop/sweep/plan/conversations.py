@@ -261,7 +261,7 @@ class Lane:
         `measured` is False for the past of a conversation.
         """
         call = self.script.calls[self._turn]
-        next_calls = self.script.calls[self._turn + 1 : self._turn + 2]
+        is_last = self._turn + 1 == len(self.script.calls)
         room = self._limit - call.output_tokens
         compacted = self._tokens + call.new_tokens > room
         if compacted:
@@ -275,7 +275,7 @@ class Lane:
             turn=self._turn,
             request=call.request,
             start=call.start,
-            then=next_calls[0].start if next_calls else None,
+            then=None if is_last else self.script.calls[self._turn + 1].start,
             known_tokens=known_tokens,
             new_tokens=tokens - known_tokens,
             compacted=compacted,
@@ -380,7 +380,8 @@ def parse_conversations(text: str, name: str, where: str) -> ConversationPreset:
         for value in (draw.median, draw.most, draw.fixed):
             if value is not None and not least <= value <= most:  # which nan never is
                 raise UsageError(f"{where}: {key} must be from {least} to {most:.10g}, not {value:g}")
-        if (draw.fixed is None) != (draw.fixed_share == 0):
+        has_fixed, has_share = draw.fixed is not None, draw.fixed_share != 0
+        if has_fixed is not has_share:
             raise UsageError(f"{where}: {key}: fixed and fixed_share belong together")
     fixed = preset.shared_tokens + preset.summary_tokens
     context = fixed + preset.new_tokens.median + preset.output_tokens.median

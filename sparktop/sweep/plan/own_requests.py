@@ -337,7 +337,8 @@ def _chat_messages(where: str, listed: object) -> Prompt:
 def _opening_messages(where: str, talk: object) -> Prompt:
     """Return the turns of a conversation of ShareGPT before its first answer, as messages."""
     messages: list[Mapping[str, str]] = []
-    for turn in talk if isinstance(talk, list) else ():
+    turns = talk if isinstance(talk, list) else []
+    for turn in turns:
         if not isinstance(turn, dict):
             break
         role = _ROLES.get(str(turn.get("from", turn.get("role"))))

@@ -336,7 +336,8 @@ def _interleaved_batches(levels: Sequence[Level], runs: int) -> Iterator[RunBatc
 
     This order makes slow drift affect all targets alike. Consecutive runs of one target make one batch.
     """
-    turns = [(level, run) for run in range(runs) for level in (levels if run % 2 == 0 else reversed(levels))]
+    orders = (tuple(levels), tuple(reversed(levels)))
+    turns = [(level, run) for run in range(runs) for level in orders[run % 2]]
     for level, group in groupby(turns, key=lambda turn: turn[0]):
         numbers = tuple(run for _, run in group)
         yield RunBatch(level, numbers, first=0 in numbers, last=runs - 1 in numbers)

@@ -390,7 +390,8 @@ def preset_faults(preset: SweepSpec) -> Iterator[tuple[str, str]]:
 def _faulty_key(message: str, preset: SweepSpec) -> str:
     """Return the key of the preset that an error message is about; its axis if the message names no key."""
     for key in ("trace", "prompts"):
-        if (path := getattr(preset, key)) is not None and path in message:
+        path = getattr(preset, key)
+        if path is not None and path in message:
             return key
     for option in _OPTION.findall(message):
         key = _key_of(option)

@@ -202,12 +202,16 @@ def _read_mooncake(text: str, lengths: Memory) -> TracedRequest:
     )
 
 
+def _begins_with_digit(text: str) -> bool:
+    return text[:1].isdecimal()
+
+
 def _read_azure(text: str, columns: Memory) -> TracedRequest | None:
     """Read a row of Azure's LLM inference traces of 2023 and 2024; `columns` are the positions by name."""
     row = [part.strip() for part in cells(text)]
     if not columns:
-        is_header = not row[0][:1].isdecimal()
-        titles = [title.lower() for title in (row if is_header else _AZURE)]
+        is_header = not _begins_with_digit(row[0])  # else with a date
+        titles = [title.lower() for title in row] if is_header else [name.lower() for name in _AZURE]
         for name in _AZURE:
             if name.lower() not in titles:
                 raise FaultError(f"no column '{name}'")
@@ -240,7 +244,8 @@ def recognise(text: str) -> TraceFormat:
         return TraceFormat.AIPERF if _AIPERF & row.keys() else TraceFormat.MOONCAKE
     row_cells = [title.strip().lower() for title in cells(text)]
     has_header = sum(name.lower() in row_cells for name in _AZURE) > 1
-    if has_header or (len(row_cells) == len(_AZURE) and "-" in row_cells[0] and row_cells[0][:1].isdecimal()):
+    begins_with_date = "-" in row_cells[0] and _begins_with_digit(row_cells[0])
+    if has_header or (len(row_cells) == len(_AZURE) and begins_with_date):
         return TraceFormat.AZURE
     raise FaultError(f"none of the known formats: {_FORMATS}; choose one with --trace-format")
 

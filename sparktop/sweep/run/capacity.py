@@ -389,7 +389,7 @@ class CapacityLevels(Struct, eq=False):
 
         Its run is not counted for the answer: it shows whether the server is what it was at the start.
         """
-        held = {value: runs[0][0].holds for value, runs in self._runs.items()}
+        held = {value: first.holds for value, ((first, _), *_) in self._runs.items()}
         value = value_to_repeat(held, search.holds, self._newest)
         if value is None:
             return

@@ -161,7 +161,9 @@ class Estimate:
             if max(coming) < top or not limit:
                 continue  # the sweep measures a level between two others, its last one
             saturated = self._growth(self._mean_run_times(name)) >= _SATURATED
-            higher = doublings(top, limit)[: _MOST_UNSURE if saturated else None]
+            higher = doublings(top, limit)
+            if saturated:
+                higher = higher[:_MOST_UNSURE]
             for concurrency in (*concurrencies_between([*measured, *coming]), *higher):
                 level = self._plan.level(name, concurrency_point(concurrency), length)
                 yield RunBatch(level, run_numbers(self._plan, level))
@@ -207,7 +209,8 @@ class Estimate:
         if the two largest have the same size.
         """
         ends = sorted((self._weight(level), seconds) for level, seconds in run_times)[-2:]
-        if len(ends) < 2 or ends[0][0] == ends[1][0]:  # noqa: PLR2004 - a line has two ends
+        weights = {weight for weight, _ in ends}
+        if len(weights) < 2:  # noqa: PLR2004 - a line has two ends
             return _GROWTH
         return min(_STEEPEST, max(0.0, _slope(*ends)))
 
@@ -312,9 +315,10 @@ def earlier_sweep(target: SweepTarget, plan: Plan, results: Sequence[SweepResult
                 continue
             times: dict[tuple[int, int], dict[int, tuple[float, float]]] = {}
             for level in measured.levels:
-                lengths = level.pp or result.plan.pp, level.tg or result.plan.tg
-                if lengths[0] and lengths[1] and (taken := _level_times(level, result)) is not None:
-                    times.setdefault((lengths[0], lengths[1]), {})[level.concurrency] = taken
+                prompt, output = level.pp or result.plan.pp, level.tg or result.plan.tg
+                level_times = _level_times(level, result)
+                if prompt and output and level_times is not None:
+                    times.setdefault((prompt, output), {})[level.concurrency] = level_times
             if times:
                 usable.append(EarlierSweep(result, times))
     ordered = sorted(usable, key=lambda sweep: (-sweep.sure(plan), sweep.result.started_at))

@@ -119,7 +119,8 @@ def broken_limits(plan: Plan, snapshot: Snapshot) -> list[str]:
         for view in snapshot.nodes
         if view.name in names and view.ok and view.sample is not None
     }
-    return [why for name, point in points.items() if (why := watch.check_node(name, point)) is not None]
+    broken = [watch.check_node(name, point) for name, point in points.items()]
+    return [message for message in broken if message is not None]
 
 
 class GuardWatch:

@@ -143,7 +143,8 @@ def condition_interval(
         return None if rate is None else rate.ci95
     by_run: dict[int, list[float]] = {}
     for trace in traces:
-        if trace.ok and (value := _request_value(name, trace)) is not None:
+        value = _request_value(name, trace) if trace.ok else None
+        if value is not None:
             by_run.setdefault(trace.run, []).append(value)
     runs = [by_run[run] for run in sorted(by_run)]
     if word != "mean":
@@ -281,11 +282,11 @@ def _shares_of_condition(
     capacity: Capacity, condition: SloCondition, traces: Sequence[RequestTrace]
 ) -> Shares:
     """Return how many of the requests to which a condition applies meet it."""
-    applicable = [
-        (trace, *judged)
-        for trace in traces
-        if (judged := _judge_request(capacity.kind, condition, trace)) is not None
-    ]
+    applicable: list[tuple[RequestTrace, bool, float | None]] = []
+    for trace in traces:
+        judged = _judge_request(capacity.kind, condition, trace)
+        if judged is not None:
+            applicable.append((trace, *judged))
     needed = share_needed(capacity, condition)
     missing = 0.0 if condition.at_least else math.inf  # a request without a value is the worst
     values = sorted(missing if value is None else value for _, _, value in applicable)

@@ -470,12 +470,13 @@ class LevelRecord(Struct, eq=False):
         if self.prepared.target.kind is not TargetKind.ROUTER:
             return None
         e2e_ms = made.e2e_ms.p50 if made.e2e_ms is not None else None
+        ends = [end for _, end in self.spans]
         return router_side(
             self.prepared.target.name,
             events,
             self._samples(log),
             e2e_s=None if e2e_ms is None else e2e_ms / 1000,
-            until=self.spans[-1][1] if self.spans else None,
+            until=ends[-1] if ends else None,
             strategy=self.prepared.target.strategy,
             errors=backend_errors(
                 self.prepared.backends,
@@ -488,7 +489,10 @@ class LevelRecord(Struct, eq=False):
     def _routed_failures(self, log: ServerLog) -> dict[str, float] | None:
         """Return the failed answers of each server as its router counts them; None without such counts."""
         names = self.prepared.names
-        reported = log.router_failures(self.prepared.target.name, self.spans[0][0]) if self.spans else None
+        if not self.spans:
+            return None
+        begin, _ = self.spans[0]
+        reported = log.router_failures(self.prepared.target.name, begin)
         if reported is None or names is None:
             return None
         counts: dict[str, float] = {}

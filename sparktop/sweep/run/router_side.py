@@ -96,15 +96,15 @@ def direct_overhead_ms(
         return None
     if level.ttft_ms is None or level.ttft_ms.p50 is None:
         return None
-    direct = [
-        measured.ttft_ms.p50
-        for name, result in others.items()
-        if urls.get(name) in behind
+    same_load = Level("", concurrency_point(1), level.pp, level.tg)
+    backends = [result for name, result in others.items() if urls.get(name) in behind]
+    latencies = [
+        measured.ttft_ms
+        for result in backends
         for measured in result.levels
-        if level_of(measured) == Level("", concurrency_point(1), level.pp, level.tg)
-        and measured.ttft_ms is not None
-        and measured.ttft_ms.p50 is not None
+        if level_of(measured) == same_load
     ]
+    direct = [ttft.p50 for ttft in latencies if ttft is not None and ttft.p50 is not None]
     return level.ttft_ms.p50 - fmean(direct) if direct else None
 
 
@@ -221,7 +221,9 @@ def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
     # With continuity correction: the number of runs is an integer.
     distance = max(0.0, abs(runs - mean) - 0.5) / math.sqrt(variance)
     runs_p = math.erfc(distance / math.sqrt(2))
-    word = "random" if runs_p >= SIGNIFICANT else "bunched" if runs < mean else "alternating"
+    word = "bunched" if runs < mean else "alternating"
+    if runs_p >= SIGNIFICANT:
+        word = "random"
     changes = f"the server changed {runs - 1} times (random order: about {mean - 1:.0f})"
     sentence = _routing_sentence(word, split, changes, totals_p)
     return {**result, "word": word, "runs_p": runs_p, "sentence": sentence}

@@ -391,7 +391,10 @@ class SweepRunner:
         search, drift_in = await self._begin_search(maker, prepared)
         held: dict[float, bool] = {}
         best: tuple[LevelResult, LevelRecord] | None = None  # one record: each has the times of all tokens
-        while (point := search.next_point()) is not None and not self._is_stopped():
+        while not self._is_stopped():
+            point = search.next_point()
+            if point is None:
+                break
             measured = await self._measure_searched(maker, prepared, point)
             if measured is None:
                 return

@@ -163,9 +163,10 @@ def chances_of_failure(
     `fails_at` on, a load fails whatever its latencies are.
     """
     holds = [1.0] * len(grid.values)
-    place_starts = [index_above for index_above, _ in grid.places]
+    place_starts = [start for start, _ in grid.places]
     for needed, requests in conditions:
-        above = [*accumulate(reversed(_posterior(needed, requests, grid.places)))][::-1]
+        above = list(accumulate(reversed(_posterior(needed, requests, grid.places))))
+        above.reverse()
         for index, value in enumerate(grid.values):
             index_above = bisect_left(place_starts, value)
             holds[index] *= above[index_above] if index_above < len(above) else 0.0
@@ -836,9 +837,10 @@ def saturation(levels: Sequence[LevelResult], metric: str) -> LevelResult:
 
     Each of `levels`, at least one, has the rate `metric`.
     """
-    highest = max(rate.mean for level in levels if (rate := level.rate(metric)) is not None)
-    least = highest / (1 + NOISE_FLOOR_PERCENT / 100)
-    reaching = [level for level in levels if (rate := level.rate(metric)) is not None and rate.mean >= least]
+    rates = [(level.rate(metric), level) for level in levels]
+    means = [(rate.mean, level) for rate, level in rates if rate is not None]
+    least = max(mean for mean, _ in means) / (1 + NOISE_FLOOR_PERCENT / 100)
+    reaching = [level for mean, level in means if mean >= least]
     return min(reaching, key=lambda level: level.point)
 
 

@@ -22,7 +22,7 @@ from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
 from sparktop.model.router import RouterSample
-from sparktop.model.series import known_max, known_mean, known_min, known_sum, sum_if_all_known
+from sparktop.model.series import known_max, known_mean, known_min, known_sum, known_values, sum_if_all_known
 from sparktop.model.snapshot import BackendView, Limit, LimitKind, Snapshot
 from sparktop.model.targets import NodeThresholds
 from sparktop.rates import kv_fullest_percent, kv_used_percent, lane_sum
@@ -479,8 +479,9 @@ def in_flight(requests: Iterable[Span]) -> list[Span]:
     """
     spans: list[Span] = []
     for begin, end in sorted(requests):
-        if spans and begin <= spans[-1][1]:
-            spans[-1] = spans[-1][0], max(end, spans[-1][1])
+        last_begin, last_end = spans[-1] if spans else (begin, begin)
+        if spans and begin <= last_end:
+            spans[-1] = last_begin, max(end, last_end)
         else:
             spans.append((begin, end))
     return spans
@@ -535,8 +536,9 @@ def _read_gb_per_s(points: Sequence[ServerPoint], spans: Sequence[Span]) -> floa
         totals = [(point.at, point.read_bytes) for point in points if begin <= point.at <= end]
         reported = [(at, total) for at, total in totals if total is not None]
         if len(reported) > 1:
-            read += reported[-1][1] - reported[0][1]
-            lasted_s += reported[-1][0] - reported[0][0]
+            (first_at, first_total), (last_at, last_total) = reported[0], reported[-1]
+            read += last_total - first_total
+            lasted_s += last_at - first_at
     return read / lasted_s / 1e9 if read > 0 and lasted_s > 0 else None
 
 
@@ -581,7 +583,7 @@ def sums_at_same_time(samples: Mapping[str, Sequence[ServerPoint]], value_of: Of
         return []
     fewest, *others = sorted(reporting.values(), key=len)
     if not others:
-        return [value for point in fewest if (value := value_of(point)) is not None]
+        return known_values(map(value_of, fewest))
     times = [[point.at for point in points] for points in others]
     sums = []
     for point in fewest:

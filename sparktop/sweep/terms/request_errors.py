@@ -282,14 +282,15 @@ def faulty_fields(body: bytes, fields: Collection[str]) -> frozenset[str]:
     `fields` that stands in quotes in the message is the fault, else the first that stands there at all: what
     follows lists what is supported, or repeats the request.
     """
-    named_fields = {last for path in _named_fields(body) if (last := path.rpartition(".")[2]) in fields}
-    if named_fields:
-        return frozenset(named_fields)
+    last_names = {path.rpartition(".")[2] for path in _named_fields(body)}
+    if not last_names.isdisjoint(fields):
+        return frozenset(last_names.intersection(fields))
     words = server_words(body, None, _MOST_CHARACTERS)
     for pattern in (_QUOTED, _NAME):
         for name in pattern.findall(words):
-            if (last := name.rpartition(".")[2]) in fields:
-                return frozenset({last})
+            last_name = name.rpartition(".")[2]
+            if last_name in fields:
+                return frozenset({last_name})
     return frozenset()
 
 
@@ -304,11 +305,13 @@ def _named_fields(body: bytes) -> Iterator[str]:
     for holder in (refusal.get("error"), refusal):
         if not isinstance(holder, dict):
             continue
-        if isinstance(param := holder.get("param"), str):
+        param = holder.get("param")
+        if isinstance(param, str):
             yield param
         for key in ("detail", "errors"):
             listed = holder.get(key)
-            for fault in listed if isinstance(listed, list) else ():
+            faults = listed if isinstance(listed, list) else []
+            for fault in faults:
                 path = fault.get("loc") if isinstance(fault, dict) else None
                 if isinstance(path, list):
                     yield ".".join(str(step) for step in path)

@@ -185,8 +185,10 @@ def _holds_words(search: CapacityResult, answer: CapacityAnswer, holds: float) -
     if answer.interval != (None, None) and (answer.interval[0] or 0.0) < holds:
         so_far = "" if answer.complete else " so far"
         return f"best estimate{so_far} {load}{' or more' if answer.at_least else ''}"
-    how = "at least " if answer.at_least else "" if answer.complete else "so far "
-    return how + _with_hold(search.load, holds, load)
+    prefix = "" if answer.complete else "so far "
+    if answer.at_least:
+        prefix = "at least "
+    return prefix + _with_hold(search.load, holds, load)
 
 
 def _fails_words(search: CapacityResult, probe: ProbeResult, subject: str) -> str:
@@ -380,8 +382,10 @@ class RunningSearch(Struct, eq=False):
             return
         # Single tokens are not reported while a sweep runs: those not counted yet are dated at the end.
         uncounted = (event.generated_tokens or 0) - trace.timed_tokens
-        if trace.arrivals and uncounted > 0 and event.at > trace.arrivals[-1][0]:
-            trace.arrivals.append((event.at, uncounted))
+        if trace.arrivals and uncounted > 0:
+            last_at, _ = trace.arrivals[-1]
+            if event.at > last_at:
+                trace.arrivals.append((event.at, uncounted))
 
     def views(self) -> tuple[SearchView, ...]:
         """Return the search on the target that is being measured; nothing if there is none."""
@@ -494,12 +498,13 @@ def condition_plots(search: CapacityResult) -> Iterator[CurvePlot]:
         }
         lines = []
         for place, (name, parts) in enumerate(results.items()):
+            values = [(load, result, _condition_value(result)) for load, result in parts]
             points = tuple(
                 CurvePoint(
                     search.point(load), value, missed=result.met_percent is not None and _is_missed(result)
                 )
-                for load, result in parts
-                if (value := _condition_value(result)) is not None
+                for load, result, value in values
+                if value is not None
             )
             lines += [CurveLine(name, points, place=place, number=place)] if points else []
         if lines:

@@ -61,7 +61,8 @@ def curve_plots(
     # Some tools report no other rate of generated tokens.
     names: tuple[str, ...] = CURVES if metrics & _DECODES else ("output_tps", *CURVES)
     names = AGENT_CURVES if LoadKind.AGENTS in kinds else names
-    for name in RATE_CURVES if LoadKind.RATE in kinds else names:
+    names = RATE_CURVES if LoadKind.RATE in kinds else names
+    for name in names:
         curves = [_curve_line(a_series, name, place, len(own)) for place, a_series in enumerate(own + theirs)]
         if not any(curves[: len(own)]):
             continue
@@ -100,9 +101,11 @@ def by_depth(series: Iterable[Series], *, alone: bool = False) -> Iterator[Serie
 def by_text(series: Series, *, alone: bool = False) -> Iterator[Series]:
     """Yield a series for each kind of built-in text of `series`, `alone` as in `by_depth`; itself without."""
     for text in dict.fromkeys(level.load.point.text for level in series.levels):
+        if text is None:
+            yield series
+            continue
         levels = tuple(level for level in series.levels if level.load.point.text == text)
-        name = series.name if text is None else text if alone else f"{series.name} {text}"
-        yield series if text is None else replace(series, name=name, levels=levels)
+        yield replace(series, name=text if alone else f"{series.name} {text}", levels=levels)
 
 
 def _curve_line(series: Series, metric: str, place: int, own: int) -> CurveLine | None:
@@ -178,8 +181,11 @@ def _conversation_limits(result: SweepResult) -> Iterable[LimitLine]:
         levels = [(level.point.value, level.agents) for level in target.in_order()]
         fits = [(load, agents.conversations_in_cache) for load, agents in levels if agents is not None]
         known = [(load, count) for load, count in fits if count is not None]
-        fit = min((count for _, count in known), default=0.0)
-        if known and known[0][0] <= fit <= known[-1][0]:
+        if not known:
+            continue
+        loads, counts = zip(*known, strict=True)
+        fit = min(counts)
+        if loads[0] <= fit <= loads[-1]:
             words = f"{fit:.0f} conversations fit the KV cache of {target.name}"
             for metric in AGENT_CURVES:
                 yield LimitLine(metric, words, fit, upright=True)

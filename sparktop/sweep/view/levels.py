@@ -208,7 +208,8 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
     searched = result.slo is not None or result.capacity is not None
     made: dict[Level, PlannedLevel] = {}
     for target in result.targets:
-        for level in target.levels if searched else target.in_order():
+        levels = target.levels if searched else target.in_order()
+        for level in levels:
             key = level_of(level, target.name, plan)
             state = _measured_state(level)
             share = level.runs / plan.runs if state is LevelState.CUT_SHORT and plan.runs else 1.0
@@ -440,8 +441,9 @@ def stored_timelines(key: Level, level: LevelResult, only: str | None) -> tuple[
     """
     runs: dict[int, list[RequestBar]] = {}
     for part in (level.each, level.uncounted):
-        for run, stored in () if part is None else _stored_requests(part, only):
-            runs.setdefault(run, []).append(stored)
+        if part is not None:
+            for run, stored in _stored_requests(part, only):
+                runs.setdefault(run, []).append(stored)
     return _timelines(key, runs, None, stored_prefill_s(level))
 
 

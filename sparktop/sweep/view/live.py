@@ -229,11 +229,11 @@ class _LevelSamples(Struct, eq=False):
 
     def prefill_s(self) -> dict[str, float]:
         """Return the mean prefill time in seconds by server; servers that do not report it are left out."""
-        newest = {
-            name: [mean_s for *_, mean_s in samples.values() if mean_s is not None][-1:]
+        known = {
+            name: [mean_s for *_, mean_s in samples.values() if mean_s is not None]
             for name, samples in self.servers.items()
         }
-        return {name: mean_s for name, means in newest.items() for mean_s in means}
+        return {name: means[-1] for name, means in known.items() if means}
 
 
 _MOST_NOTICES = 200

@@ -103,7 +103,8 @@ def _slowness_marks(level: LevelResult) -> Iterator[Mark]:
             "of what is computed is padding"
         )
         yield Mark(PADDING, f"{level.padding_percent:.0f} % padding", message, MarkKind.SLOW)
-    if (limit := level.limited_by) is not None and limit.kind not in _UNMARKED:
+    limit = level.limited_by
+    if limit is not None and limit.kind not in _UNMARKED:
         where = "" if limit.server is None else f"{limit.server}: "
         message, brief = f"{where}{_limit_reason(limit)}", _LIMIT_BRIEF.get(limit.kind, limit.kind)
         yield Mark(LIMITED, f"limited by {limit.kind}", message, MarkKind.SLOW, brief=brief)
@@ -167,7 +168,8 @@ def balance_reasons(level: LevelResult) -> tuple[str, ...]:
     balance = level.balance or {}
     reasons = balance.get("reasons")
     sentences = [reason for reason in reasons if isinstance(reason, str)] if isinstance(reasons, list) else []
-    if isinstance(measured_s := balance.get("window_s"), float):
+    measured_s = balance.get("window_s")
+    if isinstance(measured_s, float):
         # The level is over: no more data will come.
         sentences = [
             _MORE_DATA.sub(
@@ -179,7 +181,8 @@ def balance_reasons(level: LevelResult) -> tuple[str, ...]:
             for reason in sentences
         ]
     test = balance.get("runs_test")
-    if isinstance(test, dict) and isinstance(sentence := test.get("sentence"), str):
+    sentence = test.get("sentence") if isinstance(test, dict) else None
+    if isinstance(sentence, str):
         is_bunched = _bunched_sentence(level) is not None
         sentences.append(f"order of requests: {f'{_IN_BUNCHES}: ' if is_bunched else ''}{sentence}")
     return tuple(sentences)

@@ -128,7 +128,8 @@ def _depth_words(levels: Sequence[LevelResult], condition: str) -> str:
         return "cannot be judged: the figure is unknown"
     holds = [value >= limit if at_least else value <= limit for _, value in points]
     if not holds[0]:
-        return f"does not hold even at a depth of {points[0][0]:,} ({points[0][1]:.4g})"
+        depth, value = points[0]
+        return f"does not hold even at a depth of {depth:,} ({value:.4g})"
     for (before, good), (after, bad), is_held in zip(points, points[1:], holds[1:], strict=False):
         if not is_held:  # between the two depths the value is interpolated
             depth = before + (after - before) * (limit - good) / (bad - good)
@@ -136,7 +137,8 @@ def _depth_words(levels: Sequence[LevelResult], condition: str) -> str:
             return (
                 f"holds to a depth of about {about:,.0f} ({good:.4g} at {before:,}, {bad:.4g} at {after:,})"
             )
-    return f"holds to a depth of {points[-1][0]:,} at least ({points[-1][1]:.4g})"
+    deepest, value = points[-1]
+    return f"holds to a depth of {deepest:,} at least ({value:.4g})"
 
 
 def _figure_value(level: LevelResult, figure: str) -> float | None:
@@ -167,8 +169,10 @@ def conversation_sentence(target: TargetResult) -> str | None:
     for level, agents in measured:
         tool, person = agents.after_tool_ms, agents.after_human_ms
         latency = tool or person or level.ttft_ms
-        which = " after a tool" if tool else " after a person" if person else ""
-        quantile, wait_ms = (latency and _quantile(latency)) or ("", 0.0)
+        which = " after a person" if person else ""
+        if tool:
+            which = " after a tool"
+        quantile, wait_ms = (_quantile(latency) if latency is not None else None) or ("", 0.0)
         if wait_ms > LIMIT_MS:
             over = f"TTFT{which} {quantile} over {LIMIT_MS / 1000:g} s ({milliseconds(wait_ms)})"
             slow = f"{level.point.label}: {over}{_warning(level, ())}"
@@ -193,8 +197,10 @@ def conversation_words(agents: AgentsResult) -> str:
     )
     parts = []
     for latency, which in waits:
-        if latency is not None and (quantile := _quantile(latency)) is not None:
-            parts.append(f"TTFT {quantile[0]} {milliseconds(quantile[1])} {which}")
+        quantile = _quantile(latency) if latency is not None else None
+        if quantile is not None:
+            name, wait_ms = quantile
+            parts.append(f"TTFT {name} {milliseconds(wait_ms)} {which}")
     share = _cached_percent(agents)
     parts += [] if share is None else [f"{share:.0f} % of the prompts from the cache"]
     if agents.ended_early:
@@ -282,8 +288,8 @@ def _is_one_trace(targets: Sequence[TargetResult]) -> bool:
     """
     levels = [level for target in targets for level in target.levels]
     points = {level.point for level in levels}
-    whole = not any(_is_overloaded(level) or _too_long(level) for level in levels)
-    return len(points) == 1 and levels[0].trace is not None and whole
+    keeps_up = not any(_is_overloaded(level) or _too_long(level) for level in levels)
+    return len(points) == 1 and levels[0].trace is not None and keeps_up
 
 
 def rate_sentence(target: TargetResult) -> str | None:
@@ -359,11 +365,12 @@ def _rate_figures(level: LevelResult) -> str:
     parts = []
     if level.output_tps is not None:
         parts.append(f"{METRICS['output_tps'].text(level.output_tps.mean)} tok/s")
-    if (ttft := level.ttft_due_ms) is not None and ttft.p50 is not None:
+    ttft = level.ttft_due_ms
+    if ttft is not None and ttft.p50 is not None:
         which, value = ("p90", ttft.p90) if ttft.p90 is not None else ("p50", ttft.p50)
         parts.append(f"TTFT {which} {METRICS['ttft_due_ms'].text(value)} ms from due time")
-    if level.replay is not None and (cached := level.replay.cached_percent) is not None:
-        parts.append(f"{cached:.0f} % of the prompt tokens cached")
+    if level.replay is not None and level.replay.cached_percent is not None:
+        parts.append(f"{level.replay.cached_percent:.0f} % of the prompt tokens cached")
     if too_long := _too_long(level):
         parts.append(f"{too_long} of {level.requests.ended} requests beyond its context")
     return f" ({', '.join(parts)})" if parts else ""
@@ -429,8 +436,8 @@ def _range_words(holds: Holds, may_from: int | None, surely_from: int | None) ->
         earlier = f" (perhaps from {least})" if least < first else ""
         if highest is None:
             return f"from c = {first}{earlier} to {last}, the largest tried"
-        later = f" (perhaps to {highest})" if highest > last else ""
-        return f"from c = {first}{earlier} to {last}{later}"
+        perhaps = f" (perhaps to {highest})" if highest > last else ""
+        return f"from c = {first}{earlier} to {last}{perhaps}"
     if highest is not None and highest < least:
         return f"never all at once: some need c ≥ {least}, others c ≤ {highest}"
     takes = f"c = {least} at least" if surely_from is None else f"c = {least} to {surely_from}"
@@ -486,8 +493,8 @@ def left_sentence(target: TargetResult) -> str | None:
     durations = [
         (level.left.goes_on_s or 0.0, level) for level in target.in_order() if level.left is not None
     ]
-    worst = max(durations, key=lambda pair: pair[0], default=None)
-    return None if worst is None else f"at {worst[1].point.label} it {left_words(worst[1])}"
+    longest = max(durations, key=lambda pair: pair[0], default=None)
+    return None if longest is None else f"at {longest[1].point.label} it {left_words(longest[1])}"
 
 
 def left_words(level: LevelResult) -> str:
@@ -534,13 +541,13 @@ def beside_words(level: LevelResult) -> str:
     what = f"{'ITL p95' if beside.figure == 'p95' else 'mean ITL'} of short requests"
     if not beside.alone_itl_runs_ms or not beside.itl_runs_ms:
         return f"{what} {while_they} is unknown: too few tokens came"
-    first, second = (
+    rate_before, rate_after = (
         METRICS["itl_ms"].text(fmean(runs)) for runs in (beside.alone_itl_runs_ms, beside.itl_runs_ms)
     )
     if beside.significant is False:
-        return f"{NO_DIFFERENCE} in {what} {while_they} ({first} and {second} ms)"
-    how = NOT_TESTED if beside.change_percent is None else _change_words(beside.change_percent)
-    return f"{what} {first} → {second} ms {while_they} ({how})"
+        return f"{NO_DIFFERENCE} in {what} {while_they} ({rate_before} and {rate_after} ms)"
+    change_text = NOT_TESTED if beside.change_percent is None else _change_words(beside.change_percent)
+    return f"{what} {rate_before} → {rate_after} ms {while_they} ({change_text})"
 
 
 _MANIFOLD_PERCENT = 900.0
@@ -562,13 +569,13 @@ def texts_sentence(targets: Sequence[TargetResult], name: Callable[[str], str]) 
     the levels that have it. `name` escapes the names of targets, which are said if there are several.
     """
     parts: list[str] = []
-    named: list[tuple[str, LevelResult]] = []
+    levels_by_text: list[tuple[str, LevelResult]] = []
     for target in targets:
-        who = name(target.name) if len(targets) > 1 else ""
+        target_name = name(target.name) if len(targets) > 1 else ""
         words, levels = _text_words(target)
-        parts += [": ".join(filter(None, (who, words + drift_words(target))))] if words else []
-        named += [(f"{who} {level.text}".strip(), level) for level in levels]
-    return "; ".join(parts) + _warnings_by_level(named) if parts else None
+        parts += [": ".join(filter(None, (target_name, words + drift_words(target))))] if words else []
+        levels_by_text += [(f"{target_name} {level.text}".strip(), level) for level in levels]
+    return "; ".join(parts) + _warnings_by_level(levels_by_text) if parts else None
 
 
 def _text_words(target: TargetResult) -> tuple[str, list[LevelResult]]:
@@ -588,8 +595,8 @@ def _text_words(target: TargetResult) -> tuple[str, list[LevelResult]]:
     )
     if not ranked:
         return "; ".join(f"{level.text} {_rate_words(level, metric)}" for level in levels), levels
-    most, least = ranked[0], ranked[-1]
-    ends = [most, least] if len(ranked) > 1 else [most]
+    fastest, slowest = ranked[0], ranked[-1]
+    ends = [fastest, slowest] if len(ranked) > 1 else [fastest]
     units = ("% of drafts accepted", "%")
     parts = [
         f"{level.text} {share:.0f} {unit}, {_rate_words(level, metric)}"
@@ -695,8 +702,8 @@ def _headline_of_length(
     if best.ttft_ms is not None:
         parts.append(f"mean TTFT {METRICS['ttft_ms'].text(best.ttft_ms.mean)} ms")
     if alike:
-        others = names_in_words([f"c = {level.concurrency}" for level in alike])
-        parts.append(f"no clear lead over {others}")
+        other_concurrencies = names_in_words([f"c = {level.concurrency}" for level in alike])
+        parts.append(f"no clear lead over {other_concurrencies}")
     parts += [NOT_TESTED] if is_untested else []
     words = "; ".join(parts)
     return (
@@ -819,19 +826,19 @@ def _level_warnings(
     }
     places: dict[str, list[str]] = {}
     for compared in won:
-        said = set[str]()
+        said_words = set[str]()
         if words := slots_words(result, compared, name):
             places.setdefault(words, []).append(compared.point.label)
         for target in dict.fromkeys((winner, compared.against)):
             level = levels.get((target or "", compared.point, compared.key.depth))
             for word in [] if level is None else _warnings(level, _NO_DOUBT_OF_WINS)[:1]:
-                whose = "" if target == winner else f" of {name(target or '')}"
-                words = f"{word}{whose}"
+                of_target = "" if target == winner else f" of {name(target or '')}"
+                words = f"{word}{of_target}"
                 if level is not None and word == WARNINGS[SPEED_CHANGED].word:
-                    words = f"{whose.removeprefix(' of ')} {_spread_words(level) or word}".strip()
-                if word not in said:
+                    words = f"{of_target.removeprefix(' of ')} {_spread_words(level) or word}".strip()
+                if word not in said_words:
                     places.setdefault(words, []).append(compared.point.label)
-                said.add(word)
+                said_words.add(word)
     return _warning_words(places, len(won))
 
 
@@ -852,11 +859,11 @@ def _win_words(
 ) -> str:
     """Return where one target wins and by how much: "a wins from c = 4 up: +24 to +28 % decode against b"."""
     won = [level for level in first.levels if level.winner == winner]
-    wanted = {level.key for level in won}
+    won_keys = {level.key for level in won}
     leads = [(first, won)]
     for metric in beside:
-        alike = [level for level in metric.levels if level.key in wanted]
-        if alike and all(other.winner == winner for other in alike):
+        alike = [level for level in metric.levels if level.key in won_keys]
+        if alike and all(other_level.winner == winner for other_level in alike):
             leads.append((metric, alike))
     against = [rivals(levels, name) for _, levels in leads]
     if len(set(against)) == 1:
@@ -1139,8 +1146,8 @@ def best_levels(rows: Sequence[ResultRow]) -> Iterator[str]:
         ranked = [row for row in rows if row.key.pp == length and key in row.ranks]
         best = next((row for row in ranked if row.ranks[key] is Rank.BEST), None)
         if best is not None:
-            others = [row.key.point.short for row in ranked if row is not best]
-            also = f"; no clear lead over {names_in_words(others)}" if others else ""
+            other_points = [row.key.point.short for row in ranked if row is not best]
+            also = f"; no clear lead over {names_in_words(other_points)}" if other_points else ""
             among = f" of {length:,} in" if len(lengths) > 1 and length is not None else ""
             metric, figure = METRICS[key], best.figures[key]
             interval = NOT_TESTED

@@ -93,7 +93,8 @@ def text_at(data: object, *path: str | int) -> str | None:
 
 def numbers_at(data: object, *path: str | int) -> tuple[float, ...]:
     """Return the finite numbers in the list at a path; other entries are left out."""
-    return tuple(value for entry in list_at(data, *path) if (value := finite_number(entry)) is not None)
+    numbers = map(finite_number, list_at(data, *path))
+    return tuple(number for number in numbers if number is not None)
 
 
 def run_value(value: float | None, scale: float = 1.0) -> Value | None:
@@ -172,7 +173,8 @@ def started_at(data: object) -> datetime | None:
     entry = value_at(data, 0) if isinstance(data, list) else data
     for key in _TIME_KEYS:
         text = text_at(entry, key)
-        if text is not None and (time := _parse_time(text)) is not None:
+        time = _parse_time(text) if text is not None else None
+        if time is not None:
             return time
     seconds = number_at(entry, "benchmarks", 0, "start_time")  # guidellm
     try:

@@ -333,9 +333,11 @@ def _metric_of(head: str) -> str | None:
     bare = head.lower()
     if _NOT_READ.search(bare):
         return None
-    matches = [(match.start(), metric) for pattern, metric in _METRICS if (match := re.search(pattern, bare))]
+    found = [(re.search(pattern, bare), metric) for pattern, metric in _METRICS]
+    matches = [(match.start(), metric) for match, metric in found if match is not None]
     preferred = next((metric for _, metric in matches if metric in _NAMED_FIRST), None)
-    return preferred or next((metric for _, metric in sorted(matches, key=lambda entry: entry[0])), None)
+    _, leftmost = min(matches, key=lambda match: match[0], default=(0, None))
+    return preferred or leftmost
 
 
 def _read_table(table: TextTable, name: str, pp: int | None, tg: int | None, targets: _Targets) -> None:
@@ -345,7 +347,8 @@ def _read_table(table: TextTable, name: str, pp: int | None, tg: int | None, tar
     if test is not None:
         _read_tests(table, test, name, targets)
         return
-    axes = [(index, kind) for index, head in enumerate(heads) if (kind := _axis_of(head)) is not None]
+    kinds = map(_axis_of, heads)
+    axes = [(index, kind) for index, kind in enumerate(kinds) if kind is not None]
     prompt, output, run = (
         next((index for index, head in enumerate(heads) if wanted.fullmatch(head)), None)
         for wanted in (_PROMPT, _OUTPUT, _RUN)
@@ -354,11 +357,11 @@ def _read_table(table: TextTable, name: str, pp: int | None, tg: int | None, tar
         return
     by_row = _naming_column(table)
     not_metrics = {index for index, _ in axes} | {prompt, output, run, by_row}
-    columns: _Columns = {
-        index: ("", metric, head)
-        for index, head in enumerate(table.heads)
-        if index not in not_metrics and (metric := _metric_of(head)) is not None
-    }
+    columns: _Columns = {}
+    for index, head in enumerate(table.heads):
+        metric = _metric_of(head)
+        if index not in not_metrics and metric is not None:
+            columns[index] = "", metric, head
     if not columns and axes:
         columns = {
             index: wanted for index, wanted in _target_columns(table).items() if index not in not_metrics
@@ -386,7 +389,7 @@ def _target_columns(table: TextTable) -> _Columns:
     As in "Concurrency (decode, tok/s)".
     """
     lines = [*table.heads[:1], *reversed(table.title.splitlines())]
-    titled = next((metric for line in lines if (metric := _metric_of(line)) is not None), None)
+    titled = next((metric for metric in map(_metric_of, lines) if metric is not None), None)
     return {
         index: (head, titled, table.title)
         for index, head in enumerate(table.heads)
@@ -488,8 +491,8 @@ def _read_tests(table: TextTable, test: int, name: str, targets: _Targets) -> No
         }.items()
     }
     deviations = {column: _std_column(heads, index) for column, index in columns.items()}
-    tests = [(match, row) for row in table.rows if (match := _TEST.fullmatch(_cell(row, test)))]
-    rows = [(match, row) for match, row in tests if match["context"] is None]
+    tests = [(_TEST.fullmatch(_cell(row, test)), row) for row in table.rows]
+    rows = [(match, row) for match, row in tests if match is not None and match["context"] is None]
     lengths = _known_lengths(match for match, _ in rows)
     for match, row in rows:
         count = concurrency_at(int(match["c"] or 1))

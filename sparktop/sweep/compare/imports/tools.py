@@ -319,9 +319,8 @@ def _is_aiperf_sweep(data: object) -> bool:
 
 def _aiperf_sweep_levels(data: object) -> Iterator[SeriesLevel]:
     for parameters, metrics in _aiperf_combinations(data):
-        point = next(
-            (swept for key, value in parameters.items() if (swept := _aiperf_swept(key, value))), None
-        )
+        points = (_aiperf_swept(key, value) for key, value in parameters.items())
+        point = next((point for point in points if point is not None), None)
         figures = {ours: _aiperf_aggregate(metrics, theirs) for theirs, ours in _AIPERF_FIGURES.items()}
         figures["requests_per_s"] = _aiperf_aggregate(metrics, "request_throughput")
         if point is not None:
@@ -357,14 +356,8 @@ def _aiperf_swept(key: str, value: object) -> LoadPoint | None:
 
 def _aiperf_aggregate(metrics: Json, name: str) -> Value | None:
     """Return the mean of a metric over runs with its deviation, latencies in milliseconds."""
-    metric = next(
-        (
-            value
-            for key in (f"{name}_avg", name, f"{name}:avg")
-            if (value := value_at(metrics, key)) is not None
-        ),
-        None,
-    )
+    stated = (value_at(metrics, key) for key in (f"{name}_avg", name, f"{name}:avg"))
+    metric = next((value for value in stated if value is not None), None)
     means = (number_at(metric), number_at(metric, "mean"), number_at(metric, "avg"))
     mean = next((value for value in means if value is not None), None)
     scale, std = _AIPERF_SCALES.get(text_at(metric, "unit") or "", 1.0), number_at(metric, "std")
@@ -400,11 +393,13 @@ def _aiperf_point(data: object) -> tuple[LoadPoint, object]:
     for phase in list_at(data, "input_config", "phases"):
         if text_at(phase, "kind") == "warmup":
             continue
-        if text_at(phase, "type") in _AIPERF_AT_RATES and (rate := rate_at(phase, "rate")) is not None:
-            return rate, phase
-        concurrency = concurrency_at(phase, "concurrency")
-        if concurrency is not None and text_at(phase, "type") not in _AIPERF_AT_RATES:
-            return concurrency_point(concurrency), phase
+        if text_at(phase, "type") in _AIPERF_AT_RATES:
+            point = rate_at(phase, "rate")
+        else:
+            concurrency = concurrency_at(phase, "concurrency")
+            point = concurrency_point(concurrency) if concurrency is not None else None
+        if point is not None:
+            return point, phase
     raise ImportFormatError(
         "no phase of it has a concurrency or a rate; run it with --concurrency or --request-rate"
     )
@@ -450,13 +445,16 @@ _SGLANG_BATCH_DEFINITIONS = {
 
 
 def _is_sglang(data: object) -> bool:
+    def has(run: object, *keys: str) -> bool:
+        return all(value_at(run, key) is not None for key in keys)
+
+    def has_numbers(run: object, *keys: str) -> bool:
+        return all(number_at(run, key) is not None for key in keys)
+
     runs = _results(data)
     return bool(runs) and all(
-        number_at(run, "output_throughput") is not None
-        and (
-            (value_at(run, "mean_e2e_latency_ms") is not None and value_at(run, "completed") is not None)
-            or (number_at(run, "batch_size") is not None and number_at(run, "input_len") is not None)
-        )
+        has_numbers(run, "output_throughput")
+        and (has(run, "mean_e2e_latency_ms", "completed") or has_numbers(run, "batch_size", "input_len"))
         for run in runs
     )
 
@@ -661,12 +659,10 @@ def _vllm_detailed(result: object) -> SeriesLevel | None:
     level = level_result(
         load, traces, windows(events, traces), mode=_vllm_mode(load, result), limit=_vllm_limit(load, result)
     )
-    rates = {name: value_of(rate.mean, rate.values) for name in RATES if (rate := level.rate(name))}
-    latencies = {
-        name: value_of(latency.mean, latency.run_means)
-        for name in LATENCIES
-        if (latency := level.latency(name))
-    }
+    all_rates = {name: level.rate(name) for name in RATES}
+    rates = {name: value_of(rate.mean, rate.values) for name, rate in all_rates.items() if rate}
+    all_latencies = {name: level.latency(name) for name in LATENCIES}
+    latencies = {name: value_of(each.mean, each.run_means) for name, each in all_latencies.items() if each}
     growth = None if level.open_loop is None else run_value(level.open_loop.ttft_growth)
     open_loop = level.open_loop
     # Unstable levels have no latencies.
