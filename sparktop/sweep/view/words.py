@@ -128,8 +128,8 @@ def _depth_words(levels: Sequence[LevelResult], condition: str) -> str:
         return "cannot be judged: the figure is unknown"
     holds = [value >= limit if at_least else value <= limit for _, value in points]
     if not holds[0]:
-        depth, value = points[0]
-        return f"does not hold even at a depth of {depth:,} ({value:.4g})"
+        shallowest, value = points[0]
+        return f"does not hold even at a depth of {shallowest:,} ({value:.4g})"
     for (before, good), (after, bad), is_held in zip(points, points[1:], holds[1:], strict=False):
         if not is_held:  # between the two depths the value is interpolated
             depth = before + (after - before) * (limit - good) / (bad - good)
