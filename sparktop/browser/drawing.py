@@ -76,34 +76,34 @@ def _choice_rows(
     after = words[(words.index(now) + 1) % len(words)]
     rows: list[Row] = [[(f" {title}", "muted")], []]
     links: list[Link] = []
-    at = 1 + len(title)
+    end_cell = 1 + len(title)
     for word, page in pages.items():
-        if at + _GAP + cell_width(word) > width:
+        if end_cell + _GAP + cell_width(word) > width:
             rows += [[], []]
-            at = 1 - _GAP
-        at += _GAP
+            end_cell = 1 - _GAP
+        end_cell += _GAP
         y = len(rows) - _EACH
-        rows[y] += [(" " * (at - sum(cell_width(text) for text, _ in rows[y])), "text")]
+        rows[y] += [(" " * (end_cell - sum(cell_width(text) for text, _ in rows[y])), "text")]
         rows[y] += [(word, "accent" if word == now else "text")]
         label = f"{title}: {word}" + (" (now)" if word == now else "")
         hot = key if word == after else ""
-        links.append(Link(page.address, label, at, y, cell_width(word), _EACH, key=hot))
-        at += cell_width(word)
+        links.append(Link(page.address, label, end_cell, y, cell_width(word), _EACH, key=hot))
+        end_cell += cell_width(word)
     return rows, links
 
 
 def edge_links(rows: Sequence[Row], page: Page) -> Iterator[Link]:
     """Yield links over the keys in the lower edge of a wall, which is drawn as `rows`; `page` shows it."""
     edge, lists, filters = (row_text(row) for row in (rows[-1], LISTS_NOTE, FILTER_NOTE))
-    left = edge[: -len("─╯")]
+    left = edge.removesuffix("─╯")
     if left.endswith(filters):
         left = left.removesuffix(filters)
         yield Link(f"#{FILTER}", "filter", cell_width(left), len(rows) - 1, cell_width(filters))
     if left.endswith(lists):
         list_choices = [None, *Top]
-        following = list_choices[(list_choices.index(page.top) + 1) % len(list_choices)]
-        after = replace(page, top=following, ignored=())
-        words = "the groups" if following is None else f"the list {following.value}"
+        next_choice = list_choices[(list_choices.index(page.top) + 1) % len(list_choices)]
+        after = replace(page, top=next_choice, ignored=())
+        words = "the groups" if next_choice is None else f"the list {next_choice.value}"
         start = cell_width(left.removesuffix(lists))
         yield Link(after.address, f"show {words}", start, len(rows) - 1, cell_width(lists))
 
@@ -190,17 +190,17 @@ def draw(page: Page, snapshot: Snapshot, width: int, orders: Orders | None = Non
             else notice_section(_NOTHING.get(page.kind, _NO_GROUP), width)
         )
         return page_picture(((section,),), snapshot, width, title=page.name, is_found=not page.name)
-    orders, view, shown = orders or Orders(), page.view, snapshot
+    orders, view, ordered = orders or Orders(), page.view, snapshot
     is_board_wall = is_wall(snapshot, width, _WALL_HEIGHT, view)
     if key is None and not is_board_wall:
         view = replace(view, top=None)
-        shown = orders.board.of(snapshot, view)
-    height = _board_height(shown, width, view) if key is None else _height_alone(key, snapshot)
-    drawn = Scene(shown, width, height, view, zoomed=key, orders=orders.walls).draw()
+        ordered = orders.board.of(snapshot, view)
+    height = _board_height(ordered, width, view) if key is None else _height_alone(key, snapshot)
+    drawn = Scene(ordered, width, height, view, zoomed=key, orders=orders.walls).draw()
     bands = list(_panel_bands(drawn, page, alone=key))
     if page.has_choice:
         has_lists = is_board_wall if key is None else key.kind == "prometheus"
-        chooses = choice_section(page, shown, width, has_lists=has_lists)
+        chooses = choice_section(page, ordered, width, has_lists=has_lists)
         bands[:0] = [] if chooses is None else [(chooses,)]
     if key is None:
         bands.append((_events_section(snapshot, width),))
@@ -260,8 +260,8 @@ def _panel_key(page: Page, snapshot: Snapshot) -> PanelKey | None:
         return next((PanelKey(kind, page.name) for kind in matching), None)
     names_of_kind = list(names.get(page.kind, (view.group for view in snapshot.balance)))
     if page.kind in {Kind.BALANCE, Kind.WHY} and not page.name:
-        worst = next(iter(balances_read_first(snapshot.balance)), None)
-        names_of_kind = [] if worst is None else [worst.group]
+        worst_balance = next(iter(balances_read_first(snapshot.balance)), None)
+        names_of_kind = [] if worst_balance is None else [worst_balance.group]
         return PanelKey(_ZOOMED[page.kind], names_of_kind[0]) if names_of_kind else None
     return PanelKey(_ZOOMED[page.kind], page.name) if page.name in names_of_kind else None
 
@@ -369,8 +369,8 @@ def _panel_section(panel: Drawn, entries: Iterable[Drawn], page: Page, *, is_alo
         for entry in entries
     ]
     if key.kind in _WALLS:
-        apart = key.kind == "prometheus" and not is_alone
-        inner += edge_links(panel.rows, Page(Kind.PROMETHEUS, key.name) if apart else page)
+        is_of_prometheus = key.kind == "prometheus" and not is_alone
+        inner += edge_links(panel.rows, Page(Kind.PROMETHEUS, key.name) if is_of_prometheus else page)
     links = tuple(link for link in (*title_links, *inner) if link is not None)
     return Section(_heading_of(panel.key), place.width, tuple(map(row_html, panel.rows)), links)
 

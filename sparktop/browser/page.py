@@ -16,14 +16,14 @@ from sparktop.panels.board.view import Sort, View
 
 WIDTHS = (60, 66, 72, 80, 88, 96, 108, 120, 132, 144, 154, 170, 186, 204, 224, 240)
 """Widths in cells, each about a tenth more than the one before."""
-USUAL, ON_A_PHONE = 120, 60
+USUAL_WIDTH, ON_A_PHONE = 120, 60
 """The width for a browser that has not reported its own yet, and for one on a phone."""
 
 
 def shared_width(text: str | None, *, on_a_phone: bool = False) -> int:
     """Return the widest of `WIDTHS` that fits into as many cells as `text` says; else a usual one."""
     if text is None or not text.isascii() or not text.isdecimal() or len(text) > 5:  # noqa: PLR2004 - digits
-        return ON_A_PHONE if on_a_phone else USUAL
+        return ON_A_PHONE if on_a_phone else USUAL_WIDTH
     return max((width for width in WIDTHS if width <= int(text)), default=WIDTHS[0])
 
 
@@ -119,11 +119,11 @@ class Page(Struct, frozen=True):
 
 def parse_path(path: str, query: Mapping[str, str] | None = None) -> Page | None:
     """Return the page whose address has the path `path`, still quoted, and `query`; None if there is none."""
-    first, slash, rest = path.removeprefix("/").partition("/")
+    segment, slash, rest = path.removeprefix("/").partition("/")
     name = unquote(rest, errors="replace")
-    if not path.startswith("/") or first not in {kind.value for kind in Kind} or (slash and not rest):
+    if not path.startswith("/") or segment not in {kind.value for kind in Kind} or (slash and not rest):
         return None
-    kind = Kind(first)
+    kind = Kind(segment)
     if "/" in rest or len(name) > _LONGEST or (kind not in _NAMED if name else kind not in _ALONE):
         return None
     if kind is Kind.SWEEPS and name and not _NUMBER.fullmatch(name):

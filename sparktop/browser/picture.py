@@ -177,7 +177,7 @@ class Picture(Struct, frozen=True):
         if before.frame != self.frame:
             return None
         pairs = zip(before.rows, self.rows, strict=True)
-        rows = {str(index): new for index, (old, new) in enumerate(pairs) if old != new}
+        rows = {str(index): row for index, (old, row) in enumerate(pairs) if old != row}
         changed: dict[str, object] = {"rows": rows} if rows else {}
         for name in ("verdict", "totals"):
             if getattr(self, name) != getattr(before, name):

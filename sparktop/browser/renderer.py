@@ -57,14 +57,14 @@ class Channel:
 
         A viewer that has missed a picture, because it reads slowly, gets the whole one again.
         """
-        seen = 0
+        sent_version = 0
         if compressed:
             yield GZIP_HEAD
         while True:
             news = self._news
-            if self._version != seen:
-                follows = self._version == seen + 1 and self._change is not None
-                seen = self._version
+            if self._version != sent_version:
+                follows = self._version == sent_version + 1 and self._change is not None
+                sent_version = self._version
                 yield self._event("change" if follows else "whole", compressed=compressed)
             else:
                 await news.wait()
@@ -154,8 +154,8 @@ class PageRenderer:
             await self._draw_watched()
             spent = self._clock() - began
             interval = max(LEAST_TICK_S, self._interval_s)
-            rest = interval - (self._clock() - _PHASE * interval) % interval
-            await asyncio.sleep(max(rest, spent / BUSY_SHARE - spent))
+            wait_s = interval - (self._clock() - _PHASE * interval) % interval
+            await asyncio.sleep(max(wait_s, spent / BUSY_SHARE - spent))
 
     async def _draw_watched(self) -> None:
         """Draw all channels with viewers from one snapshot."""
@@ -171,8 +171,8 @@ class PageRenderer:
 
     def _report_processes(self) -> None:
         channels = self._channels.items()
-        seen = {page.name for (page, _), channel in channels if page.kind is Kind.NODE and channel.viewers}
-        names = tuple(sorted(seen))
+        watched = {page.name for (page, _), channel in channels if page.kind is Kind.NODE and channel.viewers}
+        names = tuple(sorted(watched))
         if names != self._processes_of:
             self._processes_of = names
             self._show_processes(names)

@@ -83,8 +83,8 @@ class ResultPages:
         return page_picture(bands, snapshot, width, title=view.title)
 
     async def _list_sections(self, number: int, width: int) -> list[Section]:
-        first = min((number - 1) * EACH_PAGE, max(0, (len(self._rows) - 1) // EACH_PAGE * EACH_PAGE))
-        rows = self._rows[first : first + EACH_PAGE]
+        first_row = min((number - 1) * EACH_PAGE, max(0, (len(self._rows) - 1) // EACH_PAGE * EACH_PAGE))
+        rows = self._rows[first_row : first_row + EACH_PAGE]
         if not rows:
             return [notice_section(_NOTHING, width)]
         preview = await self._read_view(rows[0].key)
@@ -98,7 +98,7 @@ class ResultPages:
         ]
         sections = [_rows_section("Results of sweeps, the newest first", width, drawn, links)]
         if len(self._rows) > EACH_PAGE:
-            sections.append(_other_pages_section(first // EACH_PAGE + 1, len(self._rows), width))
+            sections.append(_other_pages_section(first_row // EACH_PAGE + 1, len(self._rows), width))
         return sections
 
     async def _read_view(self, key: str) -> SweepView | None:
@@ -121,12 +121,12 @@ def _other_pages_section(number: int, count: int, width: int) -> Section:
     pages = -(-count // EACH_PAGE)
     row: Row = [(f" page {number} of {pages}  ", "muted")]
     links: list[Link] = []
-    at = len(row[0][0])
-    for word, other in (("newer", number - 1), ("older", number + 1)):
-        if 1 <= other <= pages:
+    end_cell = len(row[0][0])
+    for word, page in (("newer", number - 1), ("older", number + 1)):
+        if 1 <= page <= pages:
             row += [(word, "key"), ("  ", "text")]
-            links.append(Link(Page(Kind.SWEEPS, str(other)).path, f"{word} results", at, 0, len(word)))
-            at += len(word) + 2
+            links.append(Link(Page(Kind.SWEEPS, str(page)).path, f"{word} results", end_cell, 0, len(word)))
+            end_cell += len(word) + 2
     return _rows_section("Other results", width, [row], links)
 
 

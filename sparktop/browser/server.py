@@ -105,8 +105,9 @@ def _css_color(palette: Palette, role: str) -> str:
     color = palette.color(role)
     if color.startswith("#"):
         return color
-    usual = "#000000" if (role == "background") == palette.dark else "#ffffff"
-    return ANSI_COLORS.get(color, usual)
+    is_dark = palette.dark if role == "background" else not palette.dark
+    default = "#000000" if is_dark else "#ffffff"
+    return ANSI_COLORS.get(color, default)
 
 
 _MENU = (
@@ -300,10 +301,10 @@ class BrowserServer(WebServer):
         """Respond to a request without the token: with its form, if a page was requested."""
         if path in _PUBLIC:
             return await self.respond(request, path)
-        wanted = parse_path(path, request.rel_url.query)
-        if wanted is None or request.headers.get("Sec-Fetch-Dest", "document") != "document":
+        page = parse_path(path, request.rel_url.query)
+        if page is None or request.headers.get("Sec-Fetch-Dest", "document") != "document":
             return text(401, "unauthorized", close=True, headers={"WWW-Authenticate": "Bearer"})
-        return self._token_form(request, wanted.address, is_wrong=False)
+        return self._token_form(request, page.address, is_wrong=False)
 
     async def respond(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         """Respond to a request for the route `path`."""
@@ -320,8 +321,8 @@ class BrowserServer(WebServer):
     def _shared_part(self, request: web.BaseRequest, path: str) -> web.Response | None:
         """Return a response with a part of all pages; None if `path` is not that of one."""
         if path == "/style.css":
-            asked = request.rel_url.query_string
-            theme = asked if asked in self._themes() else self._theme
+            query = request.rel_url.query_string
+            theme = query if query in self._themes() else self._theme
             return page(style_sheet(theme).encode(), "text/css; charset=utf-8")
         if path == "/board.js":
             return page(read_static("board.js").encode(), "text/javascript; charset=utf-8")
@@ -350,7 +351,7 @@ class BrowserServer(WebServer):
         chosen = unquote(cookie(request.headers.get("Cookie"), "sparktop_theme"))
         return chosen if chosen in self._themes() else self._theme
 
-    async def _respond_live(self, request: web.BaseRequest, wanted: Page) -> web.StreamResponse:
+    async def _respond_live(self, request: web.BaseRequest, page: Page) -> web.StreamResponse:
         """Stream a page as server-sent events until the viewer goes, reads too slowly, or the server ends."""
         if self._count_live_pages() >= MOST_VIEWERS:
             words = f"{MOST_VIEWERS} viewers already: try again later"
@@ -370,7 +371,7 @@ class BrowserServer(WebServer):
         try:
             await response.prepare(request)
             width = shared_width(request.rel_url.query.get("columns"))
-            async with aclosing(self._renderer.watch(wanted, width, compressed=compressed)) as events:
+            async with aclosing(self._renderer.watch(page, width, compressed=compressed)) as events:
                 async for event in events:
                     await response.write(event)
         except ConnectionError:
@@ -381,10 +382,10 @@ class BrowserServer(WebServer):
 
     def _count_live_pages(self) -> int:
         """Return the number of live pages; end those whose viewers have gone, before their next picture."""
-        gone = [task for task, stream in self._streams.items() if stream is None or stream.is_closing()]
-        for task in gone:
+        closed = [task for task, stream in self._streams.items() if stream is None or stream.is_closing()]
+        for task in closed:
             task.cancel()
-        return len(self._streams) - len(gone)
+        return len(self._streams) - len(closed)
 
     def _token_form(self, request: web.BaseRequest, address: str, *, is_wrong: bool) -> web.Response:
         """Return the form for the token, which then leads to `address`."""
@@ -405,10 +406,10 @@ class BrowserServer(WebServer):
             body = await request.content.read(_MOST_FORM)
         fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=4)
         path, _, query = fields.get("next", ["/"])[0].partition("?")
-        wanted = parse_path(path, dict(parse_qsl(query[:_MOST_FORM]))) or Page()
+        page = parse_path(path, dict(parse_qsl(query[:_MOST_FORM]))) or Page()
         if not self._sessions.is_token(fields.get("token", [""])[0]):
-            return self._token_form(request, wanted.address, is_wrong=True)
-        response = _redirect(wanted.address)
+            return self._token_form(request, page.address, is_wrong=True)
+        response = _redirect(page.address)
         response.set_cookie(
             self._sessions.name,
             self._sessions.new_cookie(),

@@ -53,7 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
         from sparktop.agent.access import is_reachable_from_outside
         from sparktop.agent.unit import unit
 
-        if (arguments.tls_cert is None) != (arguments.tls_key is None):
+        has_certificate, has_key = arguments.tls_cert is not None, arguments.tls_key is not None
+        if has_certificate is not has_key:
             raise UsageError("--tls-cert and --tls-key go together")
         wants_token = is_reachable_from_outside(address[0]) and not arguments.insecure
         write_out(unit(LISTENING.flags(arguments), wants_token=wants_token))
@@ -110,6 +111,6 @@ def _print_bundle(arguments: argparse.Namespace) -> int:
 
 def _need_no_others(arguments: argparse.Namespace, message: str) -> None:
     """Raise `UsageError` with `message` if an option for serving over HTTP was given."""
-    others = (getattr(arguments, name) for name in ("token_file", "tls_cert", "tls_key", "insecure", "names"))
-    if arguments.listen != LISTENING.default or any(others):
+    values = (getattr(arguments, name) for name in ("token_file", "tls_cert", "tls_key", "insecure", "names"))
+    if arguments.listen != LISTENING.default or any(values):
         raise UsageError(message)

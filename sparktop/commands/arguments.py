@@ -73,13 +73,13 @@ class Parser(argparse.ArgumentParser):
         """
         message = _choice_words(message)
         near = self._option_near(message.removeprefix(_UNKNOWN)) if message.startswith(_UNKNOWN) else ""
-        said = f"{clean(message, 300)}{near}"
-        raise UsageError(f"{said}{' See' if said.endswith('?') else '; see'} {self.prog} --help")
+        text = f"{clean(message, 300)}{near}"
+        raise UsageError(f"{text}{' See' if text.endswith('?') else '; see'} {self.prog} --help")
 
     def _option_near(self, words: str) -> str:
         """Return ": did you mean '--config'?" if the first of `words` is nearly an option; else ""."""
-        shown = [option for option in self._actions if option.help != argparse.SUPPRESS]
-        names = [name for option in shown for name in option.option_strings if name.startswith("--")]
+        visible = [option for option in self._actions if option.help != argparse.SUPPRESS]
+        names = [name for option in visible for name in option.option_strings if name.startswith("--")]
         word = words.partition(" ")[0].partition("=")[0]
         near = did_you_mean(word.removeprefix("--"), [name.removeprefix("--") for name in names])
         return near.replace("'", "'--", 1) if word.startswith("--") else ""
@@ -160,20 +160,20 @@ def chosen_format(asked: str | None, output: Path | None, formats: Collection[st
         UsageError: the ending of `output` is that of another format, or of none.
     """
     ending = "" if output is None else output.suffix.lower()
-    held = _ENDINGS.get(ending)
-    held = held if held in formats else None
+    of_ending = _ENDINGS.get(ending)
+    of_ending = of_ending if of_ending in formats else None
     if asked is None:
-        if ending and held is None:
+        if ending and of_ending is None:
             known = ", ".join(known for known, form in _ENDINGS.items() if form in formats)
             raise UsageError(
                 f"{clean(output, 200)}: the ending {clean(ending, 40)} names no format: end the name in one "
                 f"of {known}, or give --format"
             )
-        return held or default
-    if held not in {None, asked, "md" if asked == "post" else None}:
+        return of_ending or default
+    if of_ending not in {None, asked, "md" if asked == "post" else None}:
         raise UsageError(
             f"{clean(output, 200)}: --format {asked} is not what {ending} files hold; leave --format out for "
-            f"{held}, or name another file"
+            f"{of_ending}, or name another file"
         )
     return asked
 

@@ -166,13 +166,13 @@ def _stored_answer(arguments: argparse.Namespace) -> SweepResult:
     from sparktop.sweep.run.again import answer_from_levels
     from sparktop.sweep.terms.definitions import ERROR_SHARE
 
-    given = [name for name in _SENDING if getattr(arguments, name)]
-    if given:
-        what = "TARGET" if given[0] == "targets" else f"--{given[0]}"
+    given_options = [name for name in _SENDING if getattr(arguments, name)]
+    if given_options:
+        what = "TARGET" if given_options[0] == "targets" else f"--{given_options[0]}"
         raise UsageError(f"--from sends nothing: leave out {what}")
     result = load(Path(result_path(arguments.stored)))
-    asked = any((arguments.agents, arguments.rate, arguments.concurrency))
-    kind = kind_of(arguments) if asked else result.plan.load
+    asks_load = any((arguments.agents, arguments.rate, arguments.concurrency))
+    kind = kind_of(arguments) if asks_load else result.plan.load
     share = ERROR_SHARE if arguments.max_errors is None else arguments.max_errors
     return answer_from_levels(
         result, _conditions(arguments, kind), None if arguments.pp is None else arguments.pp[0], share

@@ -75,7 +75,7 @@ def apply_arguments(
     keys = target_keys(getattr(arguments, "api_key_env", ()), arguments.targets, env)
     if arguments.targets:
         watch = _with_targets(watch, arguments.targets, keys)
-    elif not (watch.nodes or watch.backends or watch.prometheus or watch.target_files or watch.sparkrun):
+    elif not any((watch.nodes, watch.backends, watch.prometheus, watch.target_files, watch.sparkrun)):
         source = f"{watch.source}, this machine" if has_file else "this machine"
         watch = replace(watch, nodes=(this_machine(),), discover=("127.0.0.1",), source=source)
     interval_s = getattr(arguments, "interval", None) or watch.interval_s
@@ -170,7 +170,8 @@ def _with_targets(watch: Watch, texts: Sequence[str], keys: Mapping[str, str]) -
     backends: dict[str, BackendTarget] = {}
     agents: dict[str, NodeTarget] = {}
     hosts: dict[str, None] = {}
-    through = {prometheus.url: prometheus for text in texts if (prometheus := parse_prometheus(text))}
+    sources = [source for source in map(parse_prometheus, texts) if source]
+    through = {source.url: source for source in sources}
     for text in texts:
         if (prometheus := parse_prometheus(text)) is not None:
             checked_key(prometheus, text, keys)
@@ -211,18 +212,18 @@ def _assign_machines(
 
     from sparktop.hardware.identity import is_here, own_hosts  # late: as above
 
-    here, own = this_machine(), own_hosts()
+    this, own_names = this_machine(), own_hosts()
 
     def machine(host: str) -> str:
         """Return a key for the machine named `host`: "" for this machine, else the host in lower case."""
-        return "" if is_here(host, own) else host.lower()
+        return "" if is_here(host, own_names) else host.lower()
 
     # If several agents run on one machine, its backends are assigned to the first.
     node_of = {machine(urlsplit(node.url or "").hostname or ""): node.name for node in reversed(nodes)}
     places = {url: machine(urlsplit(url).hostname or "") for url in backends}
     if "" not in node_of and "" in {*places.values(), *map(machine, hosts)}:
-        nodes = (here, *nodes)
-        node_of[""] = here.name
+        nodes = (this, *nodes)
+        node_of[""] = this.name
     placed = [
         replace(backend, nodes=(node_of[places[url]],)) if places[url] in node_of else backend
         for url, backend in backends.items()
@@ -232,8 +233,8 @@ def _assign_machines(
 
 def _with_unique_names(targets: Iterable[Target]) -> tuple[Target, ...]:
     """Return the targets in the same order, with a number appended to repeated names: spark-a, spark-a-2."""
-    named: dict[str, Target] = {}
+    by_name: dict[str, Target] = {}
     for target in targets:
-        name = free_name(target.name, named)
-        named[name] = replace(target, name=name)
-    return tuple(named.values())
+        name = free_name(target.name, by_name)
+        by_name[name] = replace(target, name=name)
+    return tuple(by_name.values())

@@ -101,7 +101,9 @@ def _list_themes() -> int:
     width = max((len(name) for name in themes), default=0)
     lines = []
     for name, theme in themes.items():
-        kind = "terminal" if theme.ansi else "dark" if theme.dark else "light"
+        kind = "dark" if theme.dark else "light"
+        if theme.ansi:
+            kind = "terminal"
         # A title that only repeats the name, as of each btop theme, is left out in favour of the file.
         about = "  ".join(part for part in (theme.title if theme.title != name else "", theme.source) if part)
         lines.append(f"{name:<{width}}  {kind:<8}  {about}\n")
@@ -124,8 +126,8 @@ def _approve(path: Path) -> int:
     sensitive = check(path, text).sensitive_settings()
     trust.Approvals(os.environ).add(path, status, text)
     allowed = f", {len(sensitive)} of its settings needed it:" if sensitive else "; it needed no approval"
-    first = f"{clean(path.absolute(), 500)}: approved until it is changed{allowed}"
-    lines = [first, *trust.sensitive_lines(sensitive)]
+    approved = f"{clean(path.absolute(), 500)}: approved until it is changed{allowed}"
+    lines = [approved, *trust.sensitive_lines(sensitive)]
     write_out("".join(f"{line}\n" for line in lines))
     return 0
 
@@ -162,13 +164,14 @@ def _summary(loaded: Config) -> str:
         "sweeps": "sweep",
     }
     lists = {"target_files": "target files", "sparkrun": "sparkrun's jobs"}
-    counted = [
+    tables_of = [(settings.get(key) or [], noun) for key, noun in nouns.items()]
+    counts = [
         f"{len(tables)} {noun}{'' if len(tables) == 1 or noun.endswith('s') else 's'}"
-        for key, noun in nouns.items()
-        if (tables := settings.get(key))
+        for tables, noun in tables_of
+        if tables
     ]
-    named = [noun for key, noun in lists.items() if settings.get(key)]
-    return ", ".join([*counted, *named]) or "nothing to watch, so this machine is"
+    list_nouns = [noun for key, noun in lists.items() if settings.get(key)]
+    return ", ".join([*counts, *list_nouns]) or "nothing to watch, so this machine is"
 
 
 def write_targets(watch: Watch, name: str, seconds: float) -> int:
@@ -219,8 +222,8 @@ def write_targets(watch: Watch, name: str, seconds: float) -> int:
         with suppress(ConfigError):  # where that cannot be stored
             content, status = trust.read_discovered(path)
             trust.Approvals(os.environ).add(path, status, content)
-        shown = clean(path, 300)
-        start = "sparktop" if name == FILE_NAME else f"sparktop --config {shown}"
-        tell(f"{shown}: written: {_summary(written)}; edit it, then start: {start}")
+        shown_path = clean(path, 300)
+        start = "sparktop" if name == FILE_NAME else f"sparktop --config {shown_path}"
+        tell(f"{shown_path}: written: {_summary(written)}; edit it, then start: {start}")
     tell(without_router(targets) or "")
     return _INTERRUPTED if interrupted else 0

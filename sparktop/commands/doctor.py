@@ -75,19 +75,19 @@ def run(arguments: argparse.Namespace) -> int:
     file_checks, config, from_file = read_configuration(
         arguments.config, os.environ, named=bool(arguments.targets)
     )
-    wanted = max((count for sweep in from_file.sweeps for count in sweep.concurrency), default=0)
+    highest_concurrency = max((count for sweep in from_file.sweeps for count in sweep.concurrency), default=0)
     watch = apply_arguments(from_file, arguments, os.environ, has_file=from_file.source != "defaults")
     own_checks = [
         *check_versions(),
         *file_checks,
         # With JSON, standard output must hold nothing else, so the terminal is not queried.
         *check_terminal(read_terminal(os.environ, ask=arguments.form == "txt")),
-        check_open_files(*open_file_limits(), wanted),
+        check_open_files(*open_file_limits(), highest_concurrency),
         *check_recorder(watch, os.environ),
     ]
     machine, servers = asyncio.run(_examine(watch, named=bool(arguments.targets)))
     checks = [*own_checks, *machine, *servers]
-    following = next_step(
+    advice = next_step(
         checks,
         targets=arguments.targets,
         config=arguments.config,
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         _write_bundle(checks, watch, config)
     else:
         groups = {"sparktop": own_checks, "this machine": machine, "nodes and servers": servers}
-        _write_report(groups, following, arguments.form)
+        _write_report(groups, advice, arguments.form)
     return 1 if any_failed(checks) else 0
 
 
@@ -192,8 +192,8 @@ def read_configuration(
     path = find_config(name, env)
     title = "config"
     if path is None:
-        said = "no file" if named else "no file: this machine's usual ports are tried"
-        return [Check(title, Status.SKIP, said)], None, Watch()
+        reason = "no file" if named else "no file: this machine's usual ports are tried"
+        return [Check(title, Status.SKIP, reason)], None, Watch()
     is_trusted = True
     try:
         text, status, was_discovered = trust.read_checked(name, path, env)
@@ -201,10 +201,10 @@ def read_configuration(
         if was_discovered and not trust.Approvals(env).has(path, status, text):
             is_trusted = False
             if sensitive := config.sensitive_settings():
-                said = f"{clean(path, 300)}: found in this folder and not used, because of {sensitive[0]}"
+                reason = f"{clean(path, 300)}: found in this folder and not used, because of {sensitive[0]}"
                 more = f", and {len(sensitive) - 1} more" if sensitive[1:] else ""
                 advice = "read it, then sparktop config --trust, or name it with --config"
-                return [Check(title, Status.FAIL, f"{said}{more}", advice)], None, Watch()
+                return [Check(title, Status.FAIL, f"{reason}{more}", advice)], None, Watch()
     except ConfigError as error:
         advice = "sparktop config --default prints an example"
         return [Check(title, Status.FAIL, line, advice) for line in str(error).splitlines()], None, Watch()

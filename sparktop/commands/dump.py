@@ -59,7 +59,8 @@ def span_of(recording: Recording, start: str | None, end: str | None) -> Span:
 
 def names(text: str) -> tuple[str, ...]:
     """Split a comma-separated list of names; empty names are left out."""
-    return tuple(name for part in text.split(",") if (name := part.strip()))
+    parts = (part.strip() for part in text.split(","))
+    return tuple(part for part in parts if part)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -202,8 +203,8 @@ def _list_names(recording: Recording, span: Span, form: str) -> None:
             collector.add(records_in(recording, minute), lambda record: minute.holds(record.instant.wall))
             names = collector.names
     else:
-        shown = snapshots_in(Player(recording), minute, _LISTED_EVERY_S, warm_up_s=_LISTED_S)
-        names = names_of(row for snapshot in shown for row in rows_of(snapshot, Fields()))
+        listed = snapshots_in(Player(recording), minute, _LISTED_EVERY_S, warm_up_s=_LISTED_S)
+        names = names_of(row for snapshot in listed for row in rows_of(snapshot, Fields()))
     _print_names(names)
 
 
@@ -225,7 +226,7 @@ def _list_usual_names(listed: bool, form: str) -> None:  # noqa: FBT001 - whethe
         )
     if form == "openmetrics":
         raise UsageError("--list of metric families needs FILE, a recording: they are those of its servers")
-    usual = Snapshot(
+    example = Snapshot(
         datetime.now(UTC),
         0.0,
         1.0,
@@ -235,7 +236,7 @@ def _list_usual_names(listed: bool, form: str) -> None:  # noqa: FBT001 - whethe
         routers=(RouterView("router", ""),),
         balance=(Balance("group", ("backend",)),),
     )
-    _print_names(names_of(rows_of(usual, Fields())))
+    _print_names(names_of(rows_of(example, Fields())))
     tell("GPUs, interfaces and other parts are those of a DGX Spark; --list FILE prints a recording's")
 
 

@@ -150,8 +150,8 @@ def _check(path: Path, output: str | None) -> int:
     if output is not None:
         if Path(output).exists():
             raise OutputError(f"{clean(output)} exists: name a new file")
-        kept = rescue(path, Path(output))
-        tell(f"{kept} records are in {clean(output, 300)}")
+        rescued = rescue(path, Path(output))
+        tell(f"{rescued} records are in {clean(output, 300)}")
     return 0 if report.is_whole else 1
 
 

@@ -75,11 +75,11 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.files:
         raise UsageError("name a recording: FILE")
     recording = Recording([Path(file) for file in arguments.files])
-    at = moment(recording, arguments.at)
+    start = moment(recording, arguments.at)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("replay needs a terminal; sparktop snapshot --from FILE --at TIME writes a report")
     replay = Replay(recording, speed=arguments.speed)
-    replay.go(at)
+    replay.go(start)
     until = time.monotonic() + _FIRST_WORK_S
     while not replay.work(_FIRST_WORK_S) and time.monotonic() < until:
         pass

@@ -97,7 +97,7 @@ def _report_text(arguments: argparse.Namespace, form: str) -> str:
     from sparktop.recording.recorder import is_recording
 
     sources = [result_path(source) for source in arguments.sources or [LAST]]
-    first, *others = sources
+    first, *other_sources = sources
     if is_recording(Path(first)):
         return _recording_report([Path(source) for source in sources], form, arguments)
     if any(time is not None for time in (arguments.start, arguments.end, arguments.at)):
@@ -109,20 +109,20 @@ def _report_text(arguments: argparse.Namespace, form: str) -> str:
         try:
             Path(first).stat()
         except (OSError, ValueError) as error:
-            why = f"{clean(first, 200)}: cannot be read: {reason_of(error)}"
-            raise UsageError(f"{why}; give a recording, or the result file of a sweep") from None
+            reason = f"{clean(first, 200)}: cannot be read: {reason_of(error)}"
+            raise UsageError(f"{reason}; give a recording, or the result file of a sweep") from None
     privacy = SweepPrivacy(arguments.addresses, arguments.anonymous)
     if first.startswith(_REFERENCE) or not is_sweep(Path(first)):
         return _comparison_report(sources, form, arguments.target, privacy)
-    result, others, parts = _join_sweeps(first, others, arguments.target)
-    if others and form not in _FOR_PEOPLE:
+    result, other_sources, parts = _join_sweeps(first, other_sources, arguments.target)
+    if other_sources and form not in _FOR_PEOPLE:
         raise UsageError(f"--format {form} holds one sweep; sparktop compare --format json holds several")
     if form == "post":
-        words = shlex.join(source for source in sources if source not in others)
+        words = shlex.join(source for source in sources if source not in other_sources)
         words += " --anonymous" if arguments.anonymous else ""
         command = f"sparktop report {words} --format json -o post.json"
         tell(f"others compare with the post itself; to give them all figures, attach a JSON: {command}")
-    return sweep_report(result, form, privacy, choose(others)[0] if others else (), parts)
+    return sweep_report(result, form, privacy, choose(other_sources)[0] if other_sources else (), parts)
 
 
 def _join_sweeps(
@@ -141,21 +141,21 @@ def _join_sweeps(
     from sparktop.sweep.result.store import load
 
     first_result = _with_only_target(load(Path(first)), target)
-    named, rest = [(clean(Path(first).stem, 60), first_result)], []
+    joined, beside = [(clean(Path(first).stem, 60), first_result)], []
     parts = {clean(Path(first).name, 60): first_result}
-    for other in others:
-        result = load(Path(other)) if _is_own_sweep(other) else None
+    for source in others:
+        result = load(Path(source)) if _is_own_sweep(source) else None
         if result is None or not can_join(first_result, result):
-            rest.append(other)
+            beside.append(source)
             if result is not None:
-                why = "has another load, lengths or conditions, and stands beside it"
-                tell(f"{clean(other, 200)}: {why} instead of in one comparison with {clean(first, 200)}")
+                reason = "has another load, lengths or conditions, and stands beside it"
+                tell(f"{clean(source, 200)}: {reason} instead of in one comparison with {clean(first, 200)}")
             continue
         alone = target is not None and result.target(target) is not None
         part = _with_only_target(result, target if alone else None)
-        named.append((clean(Path(other).stem, 60), part))
-        parts[clean(Path(other).name, 60)] = part
-    return join(named), rest, parts
+        joined.append((clean(Path(source).stem, 60), part))
+        parts[clean(Path(source).name, 60)] = part
+    return join(joined), beside, parts
 
 
 def _is_own_sweep(source: str) -> bool:
@@ -193,8 +193,8 @@ def _recording_report(paths: list[Path], form: str, arguments: argparse.Namespac
     recording = Recording(paths)
     try:
         span = span_of(recording, arguments.start, arguments.end)
-        at = span_of(recording, arguments.at, None).start
-        span = span if at is None else span_around(at, span)
+        moment_at = span_of(recording, arguments.at, None).start
+        span = span if moment_at is None else span_around(moment_at, span)
         source = "" if arguments.anonymous else ", ".join(path.name for path in paths)
         moment = read_moment(recording, span, source=source, on_progress=_hint_on_terminal)
         ends = (recording.frames[0], recording.frames[-1])
@@ -203,7 +203,7 @@ def _recording_report(paths: list[Path], form: str, arguments: argparse.Namespac
         raise UsageError(f"{clean(paths[0], 300)}: times beyond those of a calendar") from None
     finally:
         recording.close()
-    return moment_report(moment, form, privacy, targets, at)
+    return moment_report(moment, form, privacy, targets, moment_at)
 
 
 def _hint_on_terminal(line: str) -> None:
@@ -258,8 +258,8 @@ def _with_only_target(result: SweepResult, name: str | None) -> SweepResult:
         raise UsageError(f"--target: the sweep has no target '{clean(name, 60)}'{near}")
     slo = result.slo
     if slo is not None:
-        kept = {target: holds for target, holds in slo.holds_to.items() if target == name}
-        slo = slo.model_copy(update={"holds_to": kept})
+        holds_of_target = {target: holds for target, holds in slo.holds_to.items() if target == name}
+        slo = slo.model_copy(update={"holds_to": holds_of_target})
     return result.model_copy(update={"targets": (only,), "comparison": None, "slo": slo})
 
 

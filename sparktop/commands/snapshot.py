@@ -132,8 +132,8 @@ def _report_recording(arguments: argparse.Namespace, output: Path | None) -> int
 
     if arguments.recordings is None:
         raise UsageError("--at needs --from FILE: the recording that has this moment")
-    for name, given in (("--seconds", arguments.seconds), ("TARGET", arguments.targets)):
-        if given:
+    for name, value in (("--seconds", arguments.seconds), ("TARGET", arguments.targets)):
+        if value:
             raise UsageError(f"--from reads a recording and watches nothing: leave out {name}")
     theme = checked_theme(arguments.theme) or Watch().theme
     recording = Recording([Path(file) for file in arguments.recordings])

@@ -64,10 +64,10 @@ def config_error(file: str, text: str, problems: Iterable[Problem]) -> ConfigErr
         for problem in problems
     ]
     located.sort(key=lambda pair: pair[0])
-    shown = [f"{file}:{line}: {message}" for line, message in located[:MOST]]
+    messages = [f"{file}:{line}: {message}" for line, message in located[:MOST]]
     if len(located) > MOST:
-        shown.append(f"{file}: {len(located) - MOST} more errors")
-    return ConfigError("\n".join(shown))
+        messages.append(f"{file}: {len(located) - MOST} more errors")
+    return ConfigError("\n".join(messages))
 
 
 def shown_value(value: object) -> str:
@@ -96,20 +96,19 @@ def _tables(data: Mapping[str, object], key: str) -> Iterator[tuple[Path, Mappin
 
 
 def _names(data: Mapping[str, object], *keys: str) -> list[str]:
-    return [
-        name for key in keys for _, table in _tables(data, key) if isinstance(name := table.get("name"), str)
-    ]
+    names = [table.get("name") for key in keys for _, table in _tables(data, key)]
+    return [name for name in names if isinstance(name, str)]
 
 
 def _repeated_names(data: Mapping[str, object]) -> Iterator[Problem]:
     """Yield a problem for each name that two tables of a kind have."""
     for key in ("nodes", "backends", "routers", "sweeps", "prometheus"):
-        first: dict[str, Path] = {}
+        first_key: dict[str, Path] = {}
         for path, table in _tables(data, key):
             name = table.get("name")
-            if isinstance(name, str) and first.setdefault(name, path) != path:
-                other = key_name(first[name])
-                yield Problem((*path, "name"), f"repeats {shown_value(name)}, the name of {other}")
+            if isinstance(name, str) and first_key.setdefault(name, path) != path:
+                other_key = key_name(first_key[name])
+                yield Problem((*path, "name"), f"repeats {shown_value(name)}, the name of {other_key}")
 
 
 def _unknown_names(data: Mapping[str, object]) -> Iterator[Problem]:
@@ -156,9 +155,9 @@ def _keys_without_effect(data: Mapping[str, object]) -> Iterator[Problem]:
                 yield Problem((*path, name), f"has no effect without {other}")
     for key, names in _EXCLUSIVE:
         for path, table in _tables(data, key):
-            given = [name for name in names if table.get(name)]
-            for name in given[1:]:
-                yield Problem((*path, name), f"conflicts with {given[0]}: keep one")
+            given_names = [name for name in names if table.get(name)]
+            for name in given_names[1:]:
+                yield Problem((*path, name), f"conflicts with {given_names[0]}: keep one")
 
 
 def _limits_in_wrong_order(data: Mapping[str, object]) -> Iterator[Problem]:
@@ -193,19 +192,19 @@ def _keys_beside_an_axis(data: Mapping[str, object]) -> Iterator[Problem]:
 def _faulty_screen_keys(data: Mapping[str, object]) -> Iterator[Problem]:
     """Yield a problem for each key of the screen that cannot be used, of actions and of sweeps."""
     keys = data.get("keys")
-    given = (
+    given_keys = (
         {name: key for name, key in keys.items() if isinstance(key, str)} if isinstance(keys, dict) else {}
     )
     actions = [key.name for key in KEYS]
-    for name in given:
+    for name in given_keys:
         if name not in actions:
             near = did_you_mean(name, actions) or f" (known here: {', '.join(actions)})"
             yield Problem(("keys", name), f"is unknown{near}")
-    for name, message in wrong_keys(given).items():
+    for name, message in wrong_keys(given_keys).items():
         yield Problem(("keys", name), message)
     tables = list(_tables(data, "sweeps"))
-    wanted = [key if isinstance(key := table.get("key"), str) else None for _, table in tables]
-    for index, message in wrong_preset_keys(wanted, given).items():
+    keys_of_presets = [key if isinstance(key := table.get("key"), str) else None for _, table in tables]
+    for index, message in wrong_preset_keys(keys_of_presets, given_keys).items():
         yield Problem((*tables[index][0], "key"), message)
 
 

@@ -257,10 +257,11 @@ def wrong_keys(keys: Mapping[str, str]) -> dict[str, str]:
     be used if it does not exist, is reserved, or belongs to another action. An action that gets another key
     in `keys` no longer owns its usual key.
     """
-    given = {textual_key(text) for text in keys.values()}
-    table = {key.name: () if key.yields and given.intersection(key.keys) else key.keys for key in KEYS}
+    textual_keys = {textual_key(text) for text in keys.values()}
+    table = {key.name: () if key.yields and textual_keys.intersection(key.keys) else key.keys for key in KEYS}
     names = [name for name in keys if name in table]
-    wrong = {name: fault for name in names if (fault := _fault_of(keys[name])) is not None}
+    faults = {name: _fault_of(keys[name]) for name in names}
+    wrong = {name: fault for name, fault in faults.items() if fault is not None}
     moved = {name: textual_key(keys[name]) or "" for name in names if name not in wrong}
     table |= {name: (key,) for name, key in moved.items()}
     for name, key in moved.items():
@@ -270,23 +271,22 @@ def wrong_keys(keys: Mapping[str, str]) -> dict[str, str]:
     return wrong
 
 
-def wrong_preset_keys(wanted: Sequence[str | None], keys: Mapping[str, str]) -> dict[int, str]:
+def wrong_preset_keys(preset_keys: Sequence[str | None], keys: Mapping[str, str]) -> dict[int, str]:
     """Return an error message for each unusable key of a sweep preset, by the preset's index.
 
-    `wanted` has the key of each preset, None for a preset without a key; `keys` are the keys that the
+    `preset_keys` has the key of each preset, None for a preset without a key; `keys` are the keys that the
     configuration assigns to actions.
     """
     unusable = wrong_keys(keys)
     moved = {name: textual_key(text) for name, text in keys.items() if name not in unusable}
-    owners = {
-        key: f"'{entry.name}'"
-        for entry in KEYS
-        if entry.name in moved or not entry.yields
-        for key in ((moved[entry.name],) if entry.name in moved else entry.keys)
-        if key
-    }
+    owners: dict[str, str] = {}
+    for entry in KEYS:
+        own_keys: tuple[str | None, ...] = () if entry.yields else entry.keys
+        if entry.name in moved:
+            own_keys = (moved[entry.name],)
+        owners |= {key: f"'{entry.name}'" for key in own_keys if key}
     wrong: dict[int, str] = {}
-    for number, text in enumerate(wanted):
+    for number, text in enumerate(preset_keys):
         if text is None:
             continue
         key, fault = textual_key(text), _fault_of(text)
@@ -349,8 +349,8 @@ def without_yielded(table: Iterable[Key]) -> tuple[Key, ...]:
     A key is in use if an entry without `yields` has it.
     """
     entries = tuple(table)
-    taken = {key for entry in entries if not entry.yields for key in entry.keys}
+    taken_keys = {key for entry in entries if not entry.yields for key in entry.keys}
     return tuple(
-        replace(entry, keys=(), shown="") if entry.yields and taken.intersection(entry.keys) else entry
+        replace(entry, keys=(), shown="") if entry.yields and taken_keys.intersection(entry.keys) else entry
         for entry in entries
     )

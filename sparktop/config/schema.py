@@ -180,9 +180,9 @@ def _hosts(value: list[str] | str) -> list[str]:
 
 
 def _json(value: object) -> object:
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for part in parts:
-        _json(part)
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            _json(part)
     is_finite = not isinstance(value, float) or math.isfinite(value)
     if not (isinstance(value, str | int | float | list | dict) and is_finite):
         raise ValueError("must be a value that JSON can hold")
@@ -234,22 +234,22 @@ class Kind(Struct, frozen=True):
 
     def _fault(self, value: Any) -> str | None:  # noqa: ANN401 - as above
         """Return what is wrong with a value, but not with its parts; None if nothing is."""
-        given = shown_value(value)
+        shown = shown_value(value)
         if self.choices and (type(value) not in self.types or value not in self.choices):
             *others, last = map(repr, self.choices)
             near = did_you_mean(str(value), map(str, self.choices))
-            return f"must be one of {', '.join(others)} or {last}, not {given}{near}"
+            return f"must be one of {', '.join(others)} or {last}, not {shown}{near}"
         if type(value) not in self.types:
-            return f"must be {self.noun}, not {given}"
+            return f"must be {self.noun}, not {shown}"
         if isinstance(value, float) and not math.isfinite(value):
-            return f"must be a finite number, not {given}"
+            return f"must be a finite number, not {shown}"
         for limit, words, is_beyond in (
             (self.least, "at least", lt),
             (self.above, "above", le),
             (self.most, "at most", gt),
         ):
             if limit is not None and is_beyond(value, limit):
-                return f"must be {words} {limit:,.10g}, not {given}"
+                return f"must be {words} {limit:,.10g}, not {shown}"
         return None
 
 
@@ -607,9 +607,9 @@ def _sensitive_words(path: KeyPath, reach: Reach, value: object) -> str:
         value = " ".join(value)
     if not isinstance(value, str | int | float) or reach is Reach.REQUEST:
         return f"{name}: {reach.value}"
-    shown = variable_words(str(value)) if name.endswith("_env") else str(value)
+    text = variable_words(str(value)) if name.endswith("_env") else str(value)
     # Letters that look like others are shown as what they are.
-    plain = shown.encode("ascii", "backslashreplace").decode()
+    plain = text.encode("ascii", "backslashreplace").decode()
     return f"{name} = {clean(plain, 300)}: {reach.value}"
 
 
@@ -653,5 +653,6 @@ def _syntax_message(file: str, text: str, message: str) -> str:
         line = f":{position.group(1)}"
         message = message.replace(position.group(), "(")
     else:
-        line = f":{text.rstrip().count(chr(10)) + 1}" if "end of document" in message else ""
+        line_count = len(text.rstrip().split("\n"))
+        line = f":{line_count}" if "end of document" in message else ""
     return f"{file}{line}: is not valid TOML: {clean(message)}"

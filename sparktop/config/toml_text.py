@@ -31,9 +31,9 @@ def _statements(text: str) -> Iterator[tuple[int, int, dict[str, Any], bool]]:
 
     A statement ends at the first line end up to which it is valid TOML. Stop at the first fault.
     """
-    lines, first, parsed = text.replace("\r\n", "\n").split("\n"), 0, 0
+    lines, first_line, parsed = text.replace("\r\n", "\n").split("\n"), 0, 0
     for number in range(len(lines)):
-        statement = "\n".join(lines[first : number + 1])
+        statement = "\n".join(lines[first_line : number + 1])
         parsed += len(statement)
         if parsed > _MOST_PARSED:
             return
@@ -41,8 +41,8 @@ def _statements(text: str) -> Iterator[tuple[int, int, dict[str, Any], bool]]:
         if data is None:  # the value goes on in the next line, or is wrong
             continue
         if data:
-            yield first, number + 1, data, statement.lstrip().startswith("[")
-        first = number + 1
+            yield first_line, number + 1, data, statement.lstrip().startswith("[")
+        first_line = number + 1
 
 
 def _parse_or_none(text: str) -> dict[str, Any] | None:
@@ -63,13 +63,13 @@ def key_lines(text: str) -> dict[Path, int]:
     tables: dict[Path, int] = {}
     prefix: Path = ()
     written = text.split("\n")
-    for first, end, data, is_header in _statements(text):
+    for first_line, end, data, is_header in _statements(text):
         if is_header:
-            prefix = _add_header(data, first + 1, lines, tables)
+            prefix = _add_header(data, first_line + 1, lines, tables)
             continue
-        _add_lines(prefix, dict.fromkeys(data), first + 1, lines)
-        for number in range(first + 1, end):  # a list with one line more each time
-            _add_lines(prefix, _parse_or_none("\n".join([*written[first:number], "]"])), number, lines)
+        _add_lines(prefix, dict.fromkeys(data), first_line + 1, lines)
+        for number in range(first_line + 1, end):  # a list with one line more each time
+            _add_lines(prefix, _parse_or_none("\n".join([*written[first_line:number], "]"])), number, lines)
         _add_lines(prefix, data, end, lines)
     return lines
 
@@ -154,8 +154,8 @@ def with_values(text: str, values: Mapping[Place, Value]) -> str:
         before = _parse_or_raise(text)
         text = _with_value(text, path, value)
         table = before.get(path[0], {})
-        wanted = value if len(path) == 1 else isinstance(table, dict) and {**table, path[1]: value}
-        if _parse_or_raise(text) != {**before, path[0]: wanted}:
+        wanted_value = value if len(path) == 1 else isinstance(table, dict) and {**table, path[1]: value}
+        if _parse_or_raise(text) != {**before, path[0]: wanted_value}:
             raise ConfigError(
                 f"{'.'.join(path)} could not be changed without changing more: edit the file by hand"
             )
@@ -175,16 +175,16 @@ def _with_value(text: str, place: Place, value: Value) -> str:
     from tomlkit.exceptions import TOMLKitError
 
     lines = [f"{line}\n" for line in text.removesuffix("\n").split("\n")] if text else []
-    first, end = _section_lines(text, lines, place[:-1])
-    if first is None:
+    first_line, end = _section_lines(text, lines, place[:-1])
+    if first_line is None:
         return "".join([*lines, "\n" if lines else "", tomlkit.dumps({place[0]: {place[-1]: value}})])
     try:
-        section = tomlkit.parse("".join(lines[first:end]))
+        section = tomlkit.parse("".join(lines[first_line:end]))
         table: Any = section if len(place) == 1 else section[place[0]]
         table[place[-1]] = value
     except (TOMLKitError, TypeError, RecursionError):  # the text is valid, but no table has this name
         return text
-    return "".join([*lines[:first], section.as_string(), *lines[end:]])
+    return "".join([*lines[:first_line], section.as_string(), *lines[end:]])
 
 
 def _section_lines(text: str, lines: Sequence[str], table: tuple[str, ...]) -> tuple[int | None, int]:
@@ -193,7 +193,7 @@ def _section_lines(text: str, lines: Sequence[str], table: tuple[str, ...]) -> t
     The lines end with the last key: what follows is about the next table, or what the user took out. Of a
     text without keys above its tables they are the comment at its start.
     """
-    comment = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    comment = next((index for index, line in enumerate(lines) if not line.startswith("#")), len(lines))
     first_line, end = (None, 0) if table else (0, comment)
     is_above, is_inside = True, not table
     for first, last, data, is_header in _statements(text):

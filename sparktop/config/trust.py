@@ -25,7 +25,7 @@ _MOST_APPROVALS = 100
 """Approvals that are stored, the newest."""
 _MOST_BYTES = 1 << 20
 """Bytes of the file of approvals."""
-_SHOWN = 12
+_MOST_SHOWN = 12
 """Most settings listed."""
 _WAYS_OUT = (
     "read it, then allow it: sparktop config --trust; use it once: --config FILE; skip it: --config /dev/null"
@@ -144,8 +144,8 @@ class Approvals:
                 "the approval cannot be stored: there is no home directory; use it: --config FILE"
             )
         entry = _approval_entry(path, status, text)
-        others = [approval for approval in self._read() if approval.get("path") != entry["path"]]
-        approvals = [*others, entry][-_MOST_APPROVALS:]
+        other_approvals = [approval for approval in self._read() if approval.get("path") != entry["path"]]
+        approvals = [*other_approvals[1 - _MOST_APPROVALS :], entry]
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_whole(self.path, json.dumps({"trusted": approvals}, indent=1) + "\n")
@@ -241,14 +241,14 @@ def request_trust(
 def untrusted_message(path: Path, sensitive: Sequence[str]) -> str:
     """Return the message for a discovered file that would need an approval, a line for each setting."""
     file = clean(path, 300)
-    first = f"{file}: found in the current folder and not used: others may have written what needs approval"
-    return "\n".join([first, *sensitive_lines(sensitive), f"{file}: {_WAYS_OUT}"])
+    message = f"{file}: found in the current folder and not used: others may have written what needs approval"
+    return "\n".join([message, *sensitive_lines(sensitive), f"{file}: {_WAYS_OUT}"])
 
 
 def sensitive_lines(sensitive: Sequence[str]) -> list[str]:
     """Return the lines that list the settings which need an approval, the worst first."""
-    more = len(sensitive) - _SHOWN
-    return [f"  {line}" for line in sensitive[:_SHOWN]] + ([f"  and {more} more"] if more > 0 else [])
+    more = len(sensitive) - _MOST_SHOWN
+    return [f"  {line}" for line in sensitive[:_MOST_SHOWN]] + ([f"  and {more} more"] if more > 0 else [])
 
 
 def _find_asker() -> Callable[[str], bool] | None:

@@ -72,18 +72,18 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
     API keys and tokens come from `env`.
     """
 
-    def make_each(kind: type[T], tables: Iterable[Plain], **others: Any) -> tuple[T, ...]:  # noqa: ANN401 - of any field
-        return tuple(_make(kind, table, path, env, **others) for table in tables)
+    def make_each(kind: type[T], tables: Iterable[Plain], **shared: Any) -> tuple[T, ...]:  # noqa: ANN401 - of any field
+        return tuple(_make(kind, table, path, env, **shared) for table in tables)
 
     def table(name: str) -> Plain:
-        given: Plain = settings.get(name, {})
-        return given
+        settings_of_table: Plain = settings.get(name, {})
+        return settings_of_table
 
     routers = settings.get("routers", ())
-    others = {**table("recorder"), **table("diagnosis")}
+    shared = {**table("recorder"), **table("diagnosis")}
     return _make(
         Watch,
-        {**settings, **others},
+        {**settings, **shared},
         path,
         env,
         nodes=make_each(NodeTarget, settings.get("nodes", ())),

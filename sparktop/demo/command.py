@@ -124,10 +124,10 @@ def _serve(watch: Watch) -> int:
         with suppress(BlockingIOError):
             os.write(writing, bytes([number]))
 
-    wanted = [
+    signals = [
         code for code in (*_SERVE_CODES, signal.SIGCHLD) if signal.getsignal(code) is not signal.SIG_IGN
     ]
-    before = {code: signal.signal(code, note) for code in wanted}
+    before = {code: signal.signal(code, note) for code in signals}
     # Before anything is printed: a terminal that goes away after that is not a terminal any more.
     terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
     try:
@@ -140,15 +140,15 @@ def _serve(watch: Watch) -> int:
         servers = "1 simulated server is" if count == 1 else f"{count} simulated servers are"
         sys.stderr.write(f"sparktop demo: {servers} ready; Ctrl+C ends\n")
         sys.stderr.flush()
-        got = _first_signal(reading, terminal)
+        received = _first_signal(reading, terminal)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         os.close(reading)
         os.close(writing)
-    if got == signal.SIGCHLD:
+    if received == signal.SIGCHLD:
         raise SparktopError("the simulated servers ended")
-    return _SERVE_CODES[got]
+    return _SERVE_CODES[received]
 
 
 def _first_signal(noted: int, terminal: int | None) -> int:

@@ -156,16 +156,16 @@ class EngineServer:
             raise RefusedError(str(error), status=BAD_REQUEST) from None
         return answer, reply
 
-    def _draw_length(self, asked: CompletionRequest) -> tuple[int, bool]:
+    def _draw_length(self, request: CompletionRequest) -> tuple[int, bool]:
         """Return the random number of tokens of the answer, and whether the answer ends with a stop token.
 
         With `ignore_eos`, the answer has `max_tokens` tokens and no stop token.
         """
-        if asked.ignore_eos:
-            return asked.max_tokens, False
+        if request.ignore_eos:
+            return request.max_tokens, False
         chance = self._random.lognormvariate(0.0, _SPREAD)
-        natural = max(asked.min_tokens, 1, round(_USUAL_ANSWER_TOKENS * chance))
-        return min(natural, asked.max_tokens), natural < asked.max_tokens
+        natural = max(request.min_tokens, 1, round(_USUAL_ANSWER_TOKENS * chance))
+        return min(natural, request.max_tokens), natural < request.max_tokens
 
     async def _stream(self, request: web.Request, answer: Answer, reply: TokenReply) -> web.StreamResponse:
         response = web.StreamResponse(headers=_STREAM)
@@ -298,7 +298,8 @@ class EngineSite:
         )
         await self._runner.setup()
         await web.TCPSite(self._runner, HOST, self.port, reuse_address=True).start()
-        self.port = int(self._runner.addresses[0][1])
+        _, port, *_ = self._runner.addresses[0]
+        self.port = int(port)
         if not self._server.aborts:
             self._readers[0].port = self.port
 
@@ -337,10 +338,10 @@ class EngineSite:
 
     def keep_failing(self, fault: Fault) -> None:
         """Schedule a fault of the server, repeated until `close`."""
-        later = asyncio.get_running_loop().call_later
+        timer = asyncio.get_running_loop().call_later
         if self._cores:
             live = self._cores[0]
-            FaultRun(fault, lambda: live.engine.gauges, self._readers, hold=live.hold, later=later).repeat()
+            FaultRun(fault, lambda: live.engine.gauges, self._readers, hold=live.hold, later=timer).repeat()
 
     async def _restart_periodically(self, restarts: Restarts) -> None:
         while True:
@@ -468,10 +469,10 @@ class LiveEngine:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        at = self.engine.next_event_at()
-        if at is not None and not self._closed:
+        next_at = self.engine.next_event_at()
+        if next_at is not None and not self._closed:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(0.0, at - self._clock()), self._on_timer)
+            self._timer = loop.call_later(max(0.0, next_at - self._clock()), self._on_timer)
 
     def _on_timer(self) -> None:
         self.catch_up()

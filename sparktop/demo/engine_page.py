@@ -282,8 +282,8 @@ def engine_page(
         f"process_cpu_seconds_total {cpu_s}",
     ]
     drafts = _DRAFTS if any(engine.profile.drafts for engine, _ in cores) else ()
-    kept = (name for name in cores[0][1].by_name if answers is not None or name not in _ONLY_OVER_HTTP)
-    counted: Iterator[_Metric] = (("histogram", name, "", partial(_histogram, name)) for name in kept)
+    names = (name for name in cores[0][1].by_name if answers is not None or name not in _ONLY_OVER_HTTP)
+    counted: Iterator[_Metric] = (("histogram", name, "", partial(_histogram, name)) for name in names)
     for kind, name, label, value in (*_METRICS, *drafts, *counted):
         stem = f"vllm:{name}{'_total' if kind == 'counter' else ''}"
         lines.append(f"# TYPE {stem} {kind}")

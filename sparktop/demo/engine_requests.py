@@ -122,9 +122,9 @@ def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) 
         RefusedError: the request cannot be served; the message has the reason.
     """
     prompt = read_prompt(body, chat=chat)
-    wanted = _value(body, "max_tokens", int)
-    if chat and (newer := _value(body, "max_completion_tokens", int)) is not None:
-        wanted = newer
+    most_tokens = _value(body, "max_tokens", int)
+    if chat and (most_completion_tokens := _value(body, "max_completion_tokens", int)) is not None:
+        most_tokens = most_completion_tokens
     room = max_model_len - len(prompt)
     if room < 0:
         count = max_model_len + 1  # vLLM 0.32 does not count beyond the first token that does not fit
@@ -136,7 +136,7 @@ def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) 
         raise _parameter_error("input_tokens", count, message)
     default = room if chat else _COMPLETION_TOKENS
     # Tokens that do not fit behind the prompt are silently cut off, as in vLLM; no room at all is an error.
-    max_tokens = min(room, default if wanted is None else wanted)
+    max_tokens = min(room, default if most_tokens is None else most_tokens)
     min_tokens = max(0, _value(body, "min_tokens", int) or 0)
     if max_tokens < 1:
         raise _parameter_error("max_tokens", max_tokens, f"max_tokens must be at least 1, got {max_tokens}.")
@@ -254,16 +254,16 @@ class TokenReply(Struct):
         If `last`, the event carries the finish reason. In a chat, an event that names the role comes before
         the first event with tokens.
         """
-        first, self.written = self.written, self.written + tokens
-        text, ids = "".join(self._words[first : self.written]), self.token_ids[first : self.written]
+        is_first, self.written = self.written, self.written + tokens
+        text, ids = "".join(self._words[is_first : self.written]), self.token_ids[is_first : self.written]
         reason = self._finish_reason() if last else None
         prompt = {"prompt_token_ids": list(self.asked.prompt)} if self.asked.return_token_ids else {}
         if not self.asked.chat:
             return self._sse_event(
-                self._choice_fields({"text": text, **({} if first else prompt)}, ids, reason)
+                self._choice_fields({"text": text, **({} if is_first else prompt)}, ids, reason)
             )
         content = self._sse_event(self._choice_fields({"delta": {"content": text}}, ids, reason))
-        if first:
+        if is_first:
             return content
         role = {"delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
         return self._sse_event({"index": 0, **role}, **prompt) + content

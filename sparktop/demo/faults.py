@@ -54,8 +54,8 @@ _COMPILERS = tuple(
 
 def _gauges_deferred(gauges: Gauges) -> Gauges:
     """Return gauges of an engine whose requests all wait for the KV cache of another server."""
-    held = max(1, gauges.running + gauges.waiting)
-    return Gauges(0, held, gauges.kv_usage, deferred=held)
+    requests = max(1, gauges.running + gauges.waiting)
+    return Gauges(0, requests, gauges.kv_usage, deferred=requests)
 
 
 FAULTS = {

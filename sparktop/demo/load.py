@@ -301,12 +301,12 @@ class DemoAgent:
 
     async def call(self, send: Send) -> bool:
         """Send the next call and keep its answer; return True if it was complete."""
-        new = round(self._draw_lognormal(400, 1.0, 4000))
+        new_tokens = round(self._draw_lognormal(400, 1.0, 4000))
         if not self._messages:
             shared = "".join(answer_words("shared", _SHARED))
             self._messages = [{"role": "system", "content": shared}]
-            new += _OWN + self._turn * _PER_TURN
-        words = answer_words(self._random.getrandbits(62), max(1, new))
+            new_tokens += _OWN + self._turn * _PER_TURN
+        words = answer_words(self._random.getrandbits(62), max(1, new_tokens))
         self._messages.append({"role": "user", "content": "".join(words)})
         tokens = max(1, round(self._draw_lognormal(120, 0.8, 512)))
         body: dict[str, object] = {"model": self._model, "messages": self._messages, "max_tokens": tokens}

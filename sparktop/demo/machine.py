@@ -78,7 +78,8 @@ def workloads_at(
     """
     age_s = _AGE_S + at if age_s is None else age_s
     solo = "sparkrun_5d1c0ffee5aa_"
-    box = ("5d1c0ffee5aa", solo + ("solo" if rank is None else "head" if not rank else "worker"))
+    part = "worker" if rank else "head"
+    box = ("5d1c0ffee5aa", solo + ("solo" if rank is None else part))
     worker = Workload(
         ENGINE_PID,
         "vllm",
@@ -336,20 +337,20 @@ def _memory(at: float, condition: LoadEffects, machine: SimulatedMachine) -> Mem
     )
     available = round((27 - 1.5 * condition.busy) * _GIB) - leaked + ENGINE_BYTES - condition.engine_bytes
     available -= machine.orphan_bytes
-    held = 0 if condition.engine_bytes or condition.age_s is not None else machine.held_bytes
-    available -= condition.symptoms.others_bytes + held
-    cma_free, cma, other = 2 * _GIB, 256 * _MIB, 3 * _GIB + held
+    held_bytes = 0 if condition.engine_bytes or condition.age_s is not None else machine.held_bytes
+    available -= condition.symptoms.others_bytes + held_bytes
+    cma_free, cma, other_bytes = 2 * _GIB, 256 * _MIB, 3 * _GIB + held_bytes
     # Under pressure, the kernel reclaims page cache first.
     cache = min(9 * _GIB + round(0.4 * _GIB * math.sin(at / 40)), available - cma_free - _GIB // 2)
     gpu = condition.engine_bytes + machine.orphan_bytes + _DISPLAY_BYTES
     free = available - cache - cma_free
-    programs = _TOTAL_BYTES - gpu - cache - cma - other - cma_free - free
+    programs = _TOTAL_BYTES - gpu - cache - cma - other_bytes - cma_free - free
     sizes: Mapping[str, int] = {
         GPU_PART: gpu,
         PROGRAMS_PART: programs,
         CACHE_PART: cache,
         CMA_PART: cma,
-        OTHER_PART: other,
+        OTHER_PART: other_bytes,
         CMA_FREE_PART: cma_free,
         FREE_PART: free,
     }
@@ -362,7 +363,7 @@ def _memory(at: float, condition: LoadEffects, machine: SimulatedMachine) -> Mem
         cma_free_bytes=cma_free,
         headroom_bytes=available - cma_free,
         gpu_processes_bytes=gpu,
-        unattributed_bytes=other,
+        unattributed_bytes=other_bytes,
         swap_total_bytes=16 * _GIB,
         swap_used_bytes=round(0.4 * _GIB),
         swap_in_bytes_per_s=condition.symptoms.swap_in_bytes_per_s,
@@ -437,16 +438,16 @@ def _rails(at: float, gpu_w: float, cpu_percent: float, gpu_j: float | None) -> 
     """
     energy_j = gpu_w * at if gpu_j is None else _ENERGY_BEFORE_J + gpu_j
 
-    def rails(gpu: float, big: float, little: float, rest: float) -> dict[str, float]:
-        package = gpu + big + little + 3.5 * rest
-        whole = package + 17.0 * rest
+    def rails(gpu: float, big: float, little: float, other_share: float) -> dict[str, float]:
+        package = gpu + big + little + 3.5 * other_share
+        total = package + 17.0 * other_share
         return {
-            "sys_total": whole,
+            "sys_total": total,
             "soc_pkg": package,
             "gpu": gpu,
             "cpu_p": big,
             "cpu_e": little,
-            "dc_input": whole / 0.94,
+            "dc_input": total / 0.94,
         }
 
     watts = rails(gpu_w, 1.2 + 0.35 * cpu_percent, 0.6 + 0.08 * cpu_percent, 1.0)
@@ -751,6 +752,6 @@ def progress_of_start(passed_s: float, takes_s: float) -> tuple[int, float, floa
     if share < _POOL:
         return (WEIGHTS_BYTES, 0.0, 100.0)
     if share < _GRAPHS:
-        pool = (share - _POOL) / (_GRAPHS - _POOL)
-        return (WEIGHTS_BYTES + round(pool * (ENGINE_BYTES - WEIGHTS_BYTES)), 0.3, 100.0)
+        pool_share = (share - _POOL) / (_GRAPHS - _POOL)
+        return (WEIGHTS_BYTES + round(pool_share * (ENGINE_BYTES - WEIGHTS_BYTES)), 0.3, 100.0)
     return (ENGINE_BYTES, burst, 98.0)

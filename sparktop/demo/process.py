@@ -128,7 +128,8 @@ async def _start_proxy(stack: AsyncExitStack, plan: DemoPlan, strategy: str) -> 
     stack.push_async_callback(runner.cleanup)
     await runner.setup()
     await web.TCPSite(runner, HOST, 0).start()
-    return int(runner.addresses[0][1])
+    _, port, *_ = runner.addresses[0]
+    return int(port)
 
 
 @asynccontextmanager

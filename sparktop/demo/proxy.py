@@ -292,8 +292,8 @@ async def _respond_readiness(_: web.Request) -> web.Response:
 
 
 def _check_key(request: web.Request) -> None:
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), DEMO_KEY.encode())
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    same = hmac.compare_digest(token.strip().encode("utf-8", "replace"), DEMO_KEY.encode())
     if scheme.lower() == "bearer" and same:
         return
     content = {

@@ -108,9 +108,9 @@ class SimulatedJob:
 
     def report(self) -> RanksAnswer:
         """Return what NCCL reports at present."""
-        gone = [rank for rank, reader in enumerate(self._readers) if reader.symptoms.engine_gone]
+        gone_ranks = [rank for rank, reader in enumerate(self._readers) if reader.symptoms.engine_gone]
         now = self._clock()
-        if not gone:
+        if not gone_ranks:
             self._gone_since = None
         elif self._gone_since is None:
             self._gone_since = now
@@ -118,10 +118,10 @@ class SimulatedJob:
         steps = max(reader.steps for reader in self._readers)
         counts = ({"AllReduce": 1}, {"AllGather": 23}, {"AllReduce": _BEFORE + _CALLS_PER_STEP * steps})
         comms = (
-            self._communicator(name, collective_counts, set(gone), dead=dead)
+            self._communicator(name, collective_counts, set(gone_ranks), dead=dead)
             for name, collective_counts in zip(self._hashes, counts, strict=True)
         )
-        slow = bool(gone) and not dead
+        slow = bool(gone_ranks) and not dead
         return RanksAnswer(
             NCCL,
             communicators=tuple(comms),

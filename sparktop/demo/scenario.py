@@ -157,8 +157,8 @@ class Scenario(Struct, frozen=True):
     @property
     def second_strategy(self) -> str:
         """Routing strategy of the second proxy, which only sweeps use; it always differs from `strategy`."""
-        other = "round-robin" if self.strategy == "simple-shuffle" else "simple-shuffle"
-        return other if self.rival in {None, self.strategy} else str(self.rival)
+        other_strategy = "round-robin" if self.strategy == "simple-shuffle" else "simple-shuffle"
+        return other_strategy if self.rival in {None, self.strategy} else str(self.rival)
 
     def profile_of(self, backend: int) -> EngineProfile:
         """Return the engine properties of the server with the index `backend`.

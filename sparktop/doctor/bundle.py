@@ -118,9 +118,9 @@ class Redactor:
 
     def _add(self, kind: str, word: str) -> None:
         """Replace a word wherever it occurs; the first part of a host name has the stand-in of the whole."""
-        shown, label = self._stand_in(kind, word), word.partition(".")[0]
+        stand_in, label = self._stand_in(kind, word), word.partition(".")[0]
         if kind == "host":
-            self._stand_ins.setdefault(label.lower(), shown)
+            self._stand_ins.setdefault(label.lower(), stand_in)
             self._stand_in(kind, label)
 
     def text(self, text: str) -> str:
@@ -284,8 +284,8 @@ def last_lines(path: Path) -> list[str]:
             text = log.read(_MOST_LOG_BYTES).decode(errors="replace")
     except OSError:
         return []
-    whole = text.splitlines()[1:] if size > _MOST_LOG_BYTES else text.splitlines()
-    return whole[-_MOST_LOG_LINES:]
+    lines = text.splitlines()[1:] if size > _MOST_LOG_BYTES else text.splitlines()
+    return lines[-_MOST_LOG_LINES:]
 
 
 def bundle(
@@ -320,4 +320,5 @@ def bundle(
 
 def _log_line(line: str) -> str:
     """Return a line without control characters; the indentation of a traceback stays."""
-    return line[: len(line) - len(line.lstrip(" "))][:80] + clean(line, _LONGEST_LINE)
+    indent = " " * min(80, len(line) - len(line.lstrip(" ")))
+    return indent + clean(line, _LONGEST_LINE)

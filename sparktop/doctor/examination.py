@@ -193,9 +193,9 @@ def _check_secrecy(target: NodeTarget) -> list[Check]:
     secret = target.token or target.token_file
     if not secret or not host or host in _LOOPBACK or urlsplit(target.url or "").scheme == "https":
         return []
-    seen = f"the token goes to {shown_address(host, port)} unencrypted: anyone on the way can read it"
+    message = f"the token goes to {shown_address(host, port)} unencrypted: anyone on the way can read it"
     advice = "give the agent --tls-cert and --tls-key, and write https:// here"
-    return [Check(f"{target.name} token", Status.WARN, seen, advice)]
+    return [Check(f"{target.name} token", Status.WARN, message, advice)]
 
 
 def _node_checks(target: NodeTarget, reading: Reading, identity: NodeIdentity | None) -> list[Check]:
@@ -261,8 +261,8 @@ def soften_failures(checks: Sequence[Check]) -> list[Check]:
         if check.status is not Status.FAIL:
             softened.append(check)
         elif check.message.endswith((": no engine figures", ", not metrics")):
-            said = "answers, but not as an LLM server: not watched"
-            softened.append(Check(check.name, Status.SKIP, said))
+            message = "answers, but not as an LLM server: not watched"
+            softened.append(Check(check.name, Status.SKIP, message))
         else:
             advice = "listed in a file; it is watched once it answers"
             softened.append(Check(check.name, Status.WARN, check.message, advice))

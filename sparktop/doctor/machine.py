@@ -117,9 +117,9 @@ def _check_memory(reading: NodeSample, identity: NodeIdentity) -> Check:
     total = numbers.data(memory.total_bytes, 12).strip()
     notes = [clean(gpu.memory_note, 200) for gpu in reading.gpus if gpu.memory_note]
     if memory.handover_cause is not None:
-        seen = f"{total}; {memory.handover_cause.partition(':')[0]}, which no program can use"
+        message = f"{total}; {memory.handover_cause.partition(':')[0]}, which no program can use"
         advice = "kho=off on the kernel's command line: RDMA registration can fail with ENOMEM"
-        return Check(name, Status.WARN, seen, advice)
+        return Check(name, Status.WARN, message, advice)
     if notes:
         advice = "nvidia-smi -q shows what the driver says"
         return Check(name, Status.WARN, f"{total}; {'; '.join(notes)}", advice)
@@ -130,8 +130,8 @@ def _check_memory(reading: NodeSample, identity: NodeIdentity) -> Check:
         advice = "headroom is judged as on a machine with GPU memory of its own: please report the driver"
         return Check(name, Status.WARN, f"{total}, not recognised as shared with the GPU", advice)
     if memory.unified is None:
-        why = "no GPU reports whether it shares this memory" if reading.gpus else "no GPU found"
-        return Check(name, Status.OK, f"{total}; {why}")
+        reason = "no GPU reports whether it shares this memory" if reading.gpus else "no GPU found"
+        return Check(name, Status.OK, f"{total}; {reason}")
     return Check(name, Status.OK, f"{total}; the GPU has memory of its own")
 
 
@@ -199,16 +199,16 @@ def check_open_files(soft: int | None, hard: int | None, wanted: int = 0) -> Che
     if soft is None:
         return Check(name, Status.OK, "no limit: a sweep can have any number of requests at once")
     reach = max(0, soft - RESERVED_FILES)
-    seen = f"{soft} allowed: a sweep can have {reach} requests at once"
+    message = f"{soft} allowed: a sweep can have {reach} requests at once"
     needed = max(wanted, USUAL_CONCURRENCY)
     if reach >= needed:
-        return Check(name, Status.OK, seen)
+        return Check(name, Status.OK, message)
     goal = needed + RESERVED_FILES
     if hard is None or hard >= goal:
-        return Check(name, Status.WARN, seen, f"for c = {needed}: ulimit -n {goal}")
+        return Check(name, Status.WARN, message, f"for c = {needed}: ulimit -n {goal}")
     where = "nofile in limits.conf, LimitNOFILE of a unit"
     advice = f"for c = {needed} raise the hard limit ({hard}) to {goal}: {where}"
-    return Check(name, Status.WARN, seen, advice)
+    return Check(name, Status.WARN, message, advice)
 
 
 _TITLE = "recorder"
@@ -242,11 +242,11 @@ def _check_folder(folder: Path, watch: Watch, env: Mapping[str, str]) -> Check:
         return Check(_TITLE, Status.WARN, f"{where}: {reason_of(error)}", advice)
     if not os.access(folder, os.W_OK | os.X_OK):
         return Check(_TITLE, Status.WARN, f"{where}: not writable", "nothing is recorded in the background")
-    usual = folder_of(env, BaseFolder.STATE) / "flight"
-    moved = f"; not in {clean(usual, 200)}, which is on a network file system" if usual != folder else ""
-    kept = _size_kept(folder)
-    message = f"{where}: {kept} of at most {watch.flight_mib} MiB{moved}"
-    if kept is None:
+    default = folder_of(env, BaseFolder.STATE) / "flight"
+    moved = f"; not in {clean(default, 200)}, which is on a network file system" if default != folder else ""
+    kept_text = _size_kept(folder)
+    message = f"{where}: {kept_text} of at most {watch.flight_mib} MiB{moved}"
+    if kept_text is None:
         message = (
             "the viewer's own recorder has nothing yet; it keeps at most "
             f"{watch.flight_mib} MiB in {where}{moved}"

@@ -68,7 +68,7 @@ class Network:
                 entries = await look_up(host, None)
         except UnicodeError as error:  # a label too long for the encoding of host names
             raise OSError(str(error)) from error
-        addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in entries))
+        addresses = tuple(dict.fromkeys(str(address) for *_, (address, *_) in entries))
         return addresses, time.monotonic() - began
 
     async def connect(self, host: str, port: int) -> None:
@@ -118,7 +118,7 @@ async def open_network(*, secure: bool, get_timeout_s: float = GET_TIMEOUT_S) ->
 
 _SLOW_S = 0.5
 """Seconds; a resolver slower than this noticeably delays each new connection."""
-_SHOWN = 3
+_MOST_SHOWN = 3
 """Addresses of a name that are shown."""
 _LOCAL = (
     "mDNS names crashed benchmark runs at concurrency 64, and do not resolve in containers: use {address}"
@@ -160,10 +160,10 @@ async def _check_name(host: str, network: Network) -> Check:
         return Check(name, Status.FAIL, "does not resolve", advice)
     if not addresses:
         return Check(name, Status.FAIL, "does not resolve", "use its IP address")
-    listed = ", ".join(clean(address, 60) for address in addresses[:_SHOWN])
-    seen = f"resolves to {listed} in {took_s * 1000:.0f} ms"
+    listed = ", ".join(clean(address, 60) for address in addresses[:_MOST_SHOWN])
+    message = f"resolves to {listed} in {took_s * 1000:.0f} ms"
     if is_mdns:
-        return Check(name, Status.WARN, seen, _LOCAL.format(address=clean(addresses[0], 60)))
+        return Check(name, Status.WARN, message, _LOCAL.format(address=clean(addresses[0], 60)))
     if took_s > _SLOW_S:
-        return Check(name, Status.WARN, seen, "the resolver is slow: use the IP address")
-    return Check(name, Status.OK, seen)
+        return Check(name, Status.WARN, message, "the resolver is slow: use the IP address")
+    return Check(name, Status.OK, message)

@@ -89,10 +89,10 @@ async def check_backend(
         kind = None if is_litellm_router else await _listing_kind(visit.get)
         if is_litellm_router or kind is not None:
             title = "LiteLLM" if kind is None else TITLES[kind]
-            seen = f"a router ({title}), not an inference server: its figures need the servers behind it"
+            message = f"a router ({title}), not an inference server: its figures need the servers behind it"
             advice = "watch it with [[routers]]"
             advice += "" if kind else ", where api_key_env adds deployments, strategy and failures"
-            return [reach, Check(f"{target.name} router", Status.WARN, seen, advice)]
+            return [reach, Check(f"{target.name} router", Status.WARN, message, advice)]
     metrics, sample = await visit.read_page()
     checks = [reach, metrics]
     if sample is not None:
@@ -168,8 +168,8 @@ async def check_port(
     try:
         await network.connect(*address)
     except AnswerError as error:
-        failed = failure_check(title, error)
-        return replace(failed, advice=refused) if error.kind is FailureKind.REFUSED else failed
+        failure = failure_check(title, error)
+        return replace(failure, advice=refused) if error.kind is FailureKind.REFUSED else failure
     return Check(title, Status.OK, f"{shown_address(*address)} takes connections")
 
 
@@ -208,13 +208,13 @@ class _Visit:
             return failure_check(name, error), None
         size = f"{(sample.page_bytes or 0) / 1000:.1f} kB in {sample.answer_ms or 0:.0f} ms"
         ranks = f", {len(sample.lanes)} data-parallel ranks" if len(sample.lanes) > 1 else ""
-        seen = f"{ENGINES[sample.engine].title}, {size}{ranks}"
+        message = f"{ENGINES[sample.engine].title}, {size}{ranks}"
         if sample.note is not None:
             advice = "" if ENGINES[sample.engine].runs_nothing else "turn the server's metrics on"
-            return Check(name, Status.WARN, f"{seen}: {sample.note}", advice), sample
+            return Check(name, Status.WARN, f"{message}: {sample.note}", advice), sample
         if (sample.answer_ms or 0) > _SLOW_MS:
-            return Check(name, Status.WARN, seen, "too slow for every second: --interval 5"), sample
-        return Check(name, Status.OK, seen), sample
+            return Check(name, Status.WARN, message, "too slow for every second: --interval 5"), sample
+        return Check(name, Status.OK, message), sample
 
     async def is_litellm_router(self) -> bool:
         """Return whether the server is a LiteLLM router, judged by its liveness route."""
@@ -246,9 +246,9 @@ class _Visit:
             await self.get(engine.health)
         except AnswerError as error:
             if error.kind is FailureKind.LOADING:
-                seen = f"503 of {engine.health}: the engine has died, only its HTTP server answers"
+                message = f"503 of {engine.health}: the engine has died, only its HTTP server answers"
                 advice = _ADVICE[FailureKind.ENGINE_DEAD]
-                return [Check(f"{self._target.name} engine", Status.FAIL, seen, advice)]
+                return [Check(f"{self._target.name} engine", Status.FAIL, message, advice)]
         return []
 
     async def get(self, path: str) -> Response:
@@ -287,8 +287,8 @@ def _check_version(target: BackendTarget, engine: EngineKind, identity: EngineId
         return Check(name, Status.OK, f"{engine.title} {clean(identity.version, 60)}")
     if "version" not in engine.reports:
         return Check(name, Status.SKIP, f"{engine.title} has no route that reports it")
-    asked, advice = ", ".join(engine.facts), "does a proxy in front of it let these through?"
-    return Check(name, Status.WARN, f"not reported by {asked}", advice)
+    fact_pages, advice = ", ".join(engine.facts), "does a proxy in front of it let these through?"
+    return Check(name, Status.WARN, f"not reported by {fact_pages}", advice)
 
 
 def _check_model(target: BackendTarget, sample: EngineSample, identity: EngineIdentity) -> Check:
@@ -375,30 +375,31 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     try:
         clocks = await client.clocks()
         answer = await client.query(servers_query(target.selector, target.group_by))
-        down, past = await _targets_down(client, target)
+        down, past_servers = await _targets_down(client, target)
         listed = await asyncio.gather(client.get(_TARGETS), return_exceptions=True)
     except AnswerError as error:
-        failed = failure_check(f"{target.name} query", error)
-        return [reach, replace(failed, advice=_PROMETHEUS_ADVICE.get(error.kind, failed.advice))]
+        failure = failure_check(f"{target.name} query", error)
+        return [reach, replace(failure, advice=_PROMETHEUS_ADVICE.get(error.kind, failure.advice))]
     finally:
         await client.close()
     active = {} if isinstance(listed[0], BaseException) else active_targets(listed[0])
-    servers = found_servers(answer.series, active, target.group_by, past)
+    servers = found_servers(answer.series, active, target.group_by, past_servers)
     groups = len({server.group for server in servers})
-    every = [
-        scraped.every_s
-        for server in servers
-        if (scraped := active.get(server.key.target)) and scraped.every_s
-    ]
+    scraped = [active[server.key.target] for server in servers if server.key.target in active]
+    every = [target.every_s for target in scraped if target.every_s]
     checks = [reach, _prometheus_clock_check(target.name, clocks.ahead_s)]
     if not servers:
         advice = "scrape the servers' /metrics, or correct the selector"
         said = "scrapes no vLLM, SGLang or Ray Serve LLM"
         if down:
-            said, advice = f"{said}; {down_text(down)}", "start them: a server is known once it was scraped"
+            said, advice = (
+                f"{said}; {down_text(down)}",
+                "start them: a server is known once it was scraped",
+            )
         return [*checks, Check(f"{target.name} servers", Status.FAIL, said, advice)]
     pace = f", scraped every {median(every):g} s" if every else ""
-    counts = f"{len(servers)} server{'s' * (len(servers) != 1)} in {groups} group{'s' * (groups != 1)}"
+    counts = f"{len(servers)} server{'' if len(servers) == 1 else 's'}"
+    counts += f" in {groups} group{'' if groups == 1 else 's'}"
     said = f"{counts}{pace}"
     slow = bool(every) and median(every) > _SLOW_SCRAPES_S
     advice = "scrape every 15 s: rates and verdicts are as slow as the scrapes" if slow else ""
@@ -429,15 +430,15 @@ async def _targets_down(
     if not down:
         return down, ()
     try:
-        past = await client.query(past_query(target.selector, target.group_by, down))
+        past_series = await client.query(past_query(target.selector, target.group_by, down))
     except AnswerError:
         return down, ()
-    return down, [series for series in past.series if key_of(series.labels).target in down]
+    return down, [series for series in past_series.series if key_of(series.labels).target in down]
 
 
 def _prometheus_clock_check(name: str, ahead_s: float) -> Check:
     if abs(ahead_s) <= _SKEW_S:
         return Check(f"{name} clock", Status.OK, "its clock is that of this machine, within 5 s")
     way = "ahead of" if ahead_s > 0 else "behind"
-    said = f"its clock is {abs(ahead_s):.0f} s {way} this machine's: ages are by its clock"
-    return Check(f"{name} clock", Status.WARN, said, "set both clocks by NTP")
+    message = f"its clock is {abs(ahead_s):.0f} s {way} this machine's: ages are by its clock"
+    return Check(f"{name} clock", Status.WARN, message, "set both clocks by NTP")

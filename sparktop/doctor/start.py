@@ -90,13 +90,15 @@ def check_start(
     process = Workload(0, title.engine, model=title.model, asks=asks, checkpoint_bytes=weights)
     about = StartMemory("", identity.hostname or "", process)
     about = replace(about, last=newest_start(starts, about.key))
-    fit = fit_of(start_need(about, room, starts), room)
-    is_known = fit.sure is not Sure.UNKNOWN
-    status = Status.FAIL if fit.severity is not None else Status.OK if is_known else Status.SKIP
+    fit_finding = fit_of(start_need(about, room, starts), room)
+    is_known = fit_finding.sure is not Sure.UNKNOWN
+    status = Status.OK if is_known else Status.SKIP
+    if fit_finding.severity is not None:
+        status = Status.FAIL
     return [
         weights_check,
-        Check("memory", status, f"{title.engine} {fit.said}", fit.fix or ""),
-        *(Check(name, Status.OK, text) for name, text in fit.evidence),
+        Check("memory", status, f"{title.engine} {fit_finding.said}", fit_finding.fix or ""),
+        *(Check(name, Status.OK, text) for name, text in fit_finding.evidence),
         *_check_pool(title, asks, None if weights is None else weights // asks.ranks, room.total_bytes),
     ]
 
@@ -169,16 +171,16 @@ def _places(
         if f"{_HUB_IN_IMAGE}/".startswith(f"{inside}/"):
             hubs.append(here / _HUB_IN_IMAGE[len(inside) :].lstrip("/"))
     cache = env.get("HF_HOME") or Path(env.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    given = option(options, ("--download-dir",)) or env.get("HF_HUB_CACHE")
-    for hub in (*([Path(given)] if given else []), *hubs, Path(cache, "hub")):
+    download_folder = option(options, ("--download-dir",)) or env.get("HF_HUB_CACHE")
+    for hub in (*([Path(download_folder)] if download_folder else []), *hubs, Path(cache, "hub")):
         if (folder := hub_folder(hub.expanduser(), model)) is not None:
             yield folder
 
 
 def _mounts(words: Sequence[str]) -> Iterator[tuple[Path, str]]:
     """Yield (folder here, folder in the container) of each mount of a `docker run`."""
-    apart = [part for word in words for part in _ATTACHED_MOUNT.sub("-v\0", word).split("\0")]
-    for name, value in options_of(apart):
+    arguments = [part for word in words for part in _ATTACHED_MOUNT.sub("-v\0", word).split("\0")]
+    for name, value in options_of(arguments):
         here, _, inside = value.partition(":")
         if name == "--mount":
             parts = dict(part.partition("=")[::2] for part in value.split(","))

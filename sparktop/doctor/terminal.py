@@ -154,8 +154,8 @@ def check_terminal(terminal: Terminal) -> list[Check]:
 
 def _check_term(terminal: Terminal) -> Check:
     if terminal.term in {"", "dumb"}:
-        seen = f"TERM is {clean(terminal.term, 40) or 'not set'}: plain reports instead of the screen"
-        return Check("terminal", Status.FAIL, seen, "export TERM=xterm-256color")
+        message = f"TERM is {clean(terminal.term, 40) or 'not set'}: plain reports instead of the screen"
+        return Check("terminal", Status.FAIL, message, "export TERM=xterm-256color")
     return Check("terminal", Status.OK, f"TERM={clean(terminal.term, 40)}")
 
 
@@ -177,10 +177,10 @@ def _check_size(terminal: Terminal) -> Check:
     if 0 in terminal.size:
         return Check("size", Status.SKIP, "the terminal does not report it")
     columns, rows = terminal.size
-    seen = f"{columns}×{rows}"
+    message = f"{columns}×{rows}"
     if columns < MIN_WIDTH or rows < MIN_HEIGHT:
-        return Check("size", Status.FAIL, seen, f"make it {MIN_WIDTH}×{MIN_HEIGHT} or larger")
-    return Check("size", Status.OK, seen)
+        return Check("size", Status.FAIL, message, f"make it {MIN_WIDTH}×{MIN_HEIGHT} or larger")
+    return Check("size", Status.OK, message)
 
 
 def _check_encoding(terminal: Terminal) -> Check:
@@ -188,10 +188,10 @@ def _check_encoding(terminal: Terminal) -> Check:
         is_utf8 = codecs.lookup(terminal.encoding).name == "utf-8"
     except LookupError:
         is_utf8 = False
-    seen = ", ".join(clean(part, 60) for part in (terminal.encoding or "none", terminal.locale) if part)
+    message = ", ".join(clean(part, 60) for part in (terminal.encoding or "none", terminal.locale) if part)
     if is_utf8:
-        return Check("encoding", Status.OK, seen)
-    return Check("encoding", Status.FAIL, f"{seen}: graphs need UTF-8", "export LC_ALL=C.UTF-8")
+        return Check("encoding", Status.OK, message)
+    return Check("encoding", Status.FAIL, f"{message}: graphs need UTF-8", "export LC_ALL=C.UTF-8")
 
 
 def _check_braille(terminal: Terminal) -> Check:

@@ -95,8 +95,8 @@ class Line(Struct, frozen=True):
     def subject(self) -> str:
         """The names of the first servers or machines, and how many more there are."""
         more = len(self.subjects) - _MOST_NAMES
-        shown = self.subjects if more <= 0 else (*self.subjects[:_MOST_NAMES], f"{more} more")
-        return names_in_words(list(shown))
+        names = self.subjects if more <= 0 else (*self.subjects[:_MOST_NAMES], f"{more} more")
+        return names_in_words(list(names))
 
 
 class Moved(Struct, frozen=True):
@@ -136,17 +136,17 @@ def what_happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, .
     """Return (what happened in a span, in order of time, at most `most` lines; what had no room, or "")."""
     lines = _join_subjects(_join_conditions(_lines_of_span(moment)))
     weighed = sorted(lines, key=lambda line: (-line.severity.rank, line.at))
-    kept, others = weighed[:most], weighed[most:]
-    rest = ""
-    if others:
+    chosen, left_out = weighed[:most], weighed[most:]
+    remark = ""
+    if left_out:
         labels = Counter[str]()
-        for line in others:
+        for line in left_out:
             labels[line.label] += line.count
-        named = [f"{count} × {label}" for label, count in labels.most_common(_MOST_LABELS)]
+        counts = [f"{count} × {label}" for label, count in labels.most_common(_MOST_LABELS)]
         more = sum(labels.values()) - sum(count for _, count in labels.most_common(_MOST_LABELS))
-        named += [f"{more} others"] if more else []
-        rest = f"Without a line of their own, since they weigh less: {', '.join(named)}."
-    return tuple(sorted(kept, key=lambda line: (line.at, -line.severity.rank))), rest
+        counts += [f"{more} others"] if more else []
+        remark = f"Without a line of their own, since they weigh less: {', '.join(counts)}."
+    return tuple(sorted(chosen, key=lambda line: (line.at, -line.severity.rank))), remark
 
 
 def weightiest(lines: Sequence[Line], when: datetime, within_s: float) -> tuple[Line, ...]:
@@ -159,8 +159,8 @@ def weightiest(lines: Sequence[Line], when: datetime, within_s: float) -> tuple[
     causes = [line for line in lines if line.is_cause and line.at <= until and _last_of(line, when) >= since]
     apart_s = {line: abs((line.at - when).total_seconds()) for line in lines}
     near = (line for line, seconds in apart_s.items() if seconds <= within_s)
-    worst = min(near, key=lambda line: (-line.severity.rank, apart_s[line]), default=None)
-    return tuple(dict.fromkeys(line for line in (*causes[-1:], worst) if line is not None))
+    most_severe = min(near, key=lambda line: (-line.severity.rank, apart_s[line]), default=None)
+    return tuple(dict.fromkeys(line for line in (*causes[-1:], most_severe) if line is not None))
 
 
 def _last_of(line: Line, when: datetime) -> datetime:
@@ -187,10 +187,10 @@ def compare_minutes(moment: Moment, at: datetime) -> tuple[tuple[Moved, ...], st
 
     Those that moved most come first.
     """
-    apart = timedelta(seconds=AROUND_S)
+    window = timedelta(seconds=AROUND_S)
     sides = (
-        (max(moment.start, at - apart), at - timedelta(microseconds=1)),
-        (at, min(moment.end, at + apart)),
+        (max(moment.start, at - window), at - timedelta(microseconds=1)),
+        (at, min(moment.end, at + window)),
     )
     moved: list[Moved] = []
     known_s = [0.0, 0.0]
@@ -222,14 +222,16 @@ def _moved(figure: Figure, name: str, before: Sequence[float], after: Sequence[f
     """Return the change of a figure in a list; [] if it may be scatter."""
     if min(len(before), len(after)) < FOLDED_FROM:
         return []
-    first, second = fmean(before), fmean(after)
-    largest, difference = max(abs(first), abs(second)), second - first
+    mean_before, mean_after = fmean(before), fmean(after)
+    largest, difference = max(abs(mean_before), abs(mean_after)), mean_after - mean_before
     error = sqrt(stdev(before) ** 2 / len(before) + stdev(after) ** 2 / len(after))
     if abs(difference) <= max(_LEAST_SHARE * largest, _ERRORS * error):
         return []
-    least, most = sorted(max(abs(mean), _NOTABLE.get(figure.unit, 0.0)) for mean in (first, second))
-    texts = figure_text(figure, first), figure_text(figure, second)
-    factor, sentence = most / least if least else inf, _SENTENCES.get(figure.name, "")
+    smaller, larger = sorted(
+        max(abs(mean), _NOTABLE.get(figure.unit, 0.0)) for mean in (mean_before, mean_after)
+    )
+    texts = figure_text(figure, mean_before), figure_text(figure, mean_after)
+    factor, sentence = larger / smaller if smaller else inf, _SENTENCES.get(figure.name, "")
     return [Moved(figure.title, name, *texts, difference / largest, factor, sentence)]
 
 
@@ -241,12 +243,12 @@ def _lines_of_span(moment: Moment) -> list[Line]:
         for event in moment.events
         if event.subject != SWEEP or all(abs((event.at - at).total_seconds()) > _SAID_S for at in began)
     ]
-    said: dict[tuple[str, str | None], list[datetime]] = {}
+    times_by_text: dict[tuple[str, str | None], list[datetime]] = {}
     for event in moment.events:
-        said.setdefault((event.subject, event.kind), []).append(event.at)
+        times_by_text.setdefault((event.subject, event.kind), []).append(event.at)
 
     def is_said(at: datetime, subject: str, *kinds: str) -> bool:
-        times = (time for kind in kinds for time in said.get((subject, kind), ()))
+        times = (time for kind in kinds for time in times_by_text.get((subject, kind), ()))
         return any(abs((time - at).total_seconds()) <= _SAID_S for time in times)
 
     for change in moment.changes:
@@ -331,13 +333,13 @@ def _join_conditions(lines: Sequence[Line]) -> list[Line]:
             joined += spells
             continue
         what = spells[-1].label.removesuffix(" changed")
-        newest, worst = spells[-1], max(spells, key=lambda line: line.severity.rank).severity
+        newest, severity = spells[-1], max(spells, key=lambda line: line.severity.rank).severity
         joined.append(
             replace(
                 spells[0],
                 words=f"{newest.label} {len(spells)} times, last: {newest.words.removeprefix(f'{what}: ')}",
                 until=newest.until or newest.at,
-                severity=worst,
+                severity=severity,
                 count=sum(spell.count for spell in spells),
                 about=None,
             )
@@ -345,16 +347,16 @@ def _join_conditions(lines: Sequence[Line]) -> list[Line]:
     return sorted(joined, key=attrgetter("at"))
 
 
-def _with_sequel(first: Line, sequel: Line) -> Line:
+def _with_sequel(line: Line, sequel: Line) -> Line:
     """Return one line of a condition and what became of it."""
     return replace(
-        first,
-        at=min(first.at, sequel.began or first.at),
-        words=f"{first.words}; {sequel.words}",
-        severity=max(first.severity, sequel.severity, key=lambda severity: severity.rank),
-        until=sequel.at if sequel.phase is Phase.END else first.until,
+        line,
+        at=min(line.at, sequel.began or line.at),
+        words=f"{line.words}; {sequel.words}",
+        severity=max(line.severity, sequel.severity, key=lambda severity: severity.rank),
+        until=sequel.at if sequel.phase is Phase.END else line.until,
         phase=sequel.phase,
-        count=first.count + sequel.count,
+        count=line.count + sequel.count,
     )
 
 
@@ -370,17 +372,17 @@ def _join_subjects(lines: Iterable[Line]) -> list[Line]:
     """Seconds from the first beginning to the last, by place in `joined`."""
     for line in lines:
         key = (line.label, "" if line.phase else line.words, line.severity)
-        first = joined[newest[key]] if key in newest else line
-        after_s = (line.at - first.at).total_seconds()
-        ends_s = [(end - first.at).total_seconds() if end else inf for end in (first.until, line.until)]
+        other = joined[newest[key]] if key in newest else line
+        after_s = (line.at - other.at).total_seconds()
+        ends_s = [(end - other.at).total_seconds() if end else inf for end in (other.until, line.until)]
         near = after_s <= _TOGETHER_S and (ends_s[0] == ends_s[1] or abs(ends_s[0] - ends_s[1]) <= _SAME_S)
-        if first is line or line.about is None or not near or line.subjects[0] in first.subjects:
+        if other is line or line.about is None or not near or line.subjects[0] in other.subjects:
             newest[key] = len(joined)
             joined.append(line)
             continue
         later_s[newest[key]] = after_s
         joined[newest[key]] = replace(
-            first, subjects=first.subjects + line.subjects, count=first.count + line.count
+            other, subjects=other.subjects + line.subjects, count=other.count + line.count
         )
     return [
         replace(line, words=f"{line.words}; at {line.subjects[-1]} {later_s[place]:.0f} s later")

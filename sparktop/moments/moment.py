@@ -169,7 +169,8 @@ class Moment(Struct, frozen=True):
         """
         rows = []
         for figure in FIGURES:
-            for name in names if figure.of == kind else ():
+            names_of_kind = names if figure.of == kind else ()
+            for name in names_of_kind:
                 figure_stats = stats(self.values_between(figure, name, self.detail, self.end))
                 if figure_stats.mean is not None:
                     is_current = self._is_current(kind, name)
@@ -267,15 +268,15 @@ class MomentBuilder:
         before, facts = self._facts, dict(_facts_of(snapshot))
         answering = {(False, backend.name) for backend in snapshot.backends if backend.ok}
         answering |= {(True, node.name) for node in snapshot.nodes if node.ok}
-        kept = {} if before is None else before
-        gone = [key for key in kept if key[2] == FINDING and key not in facts and key[:2] in answering]
-        for key in (*facts, *gone) if before is not None else ():
-            old, new = kept.get(key), facts.get(key)
+        known = {} if before is None else before
+        ended = [key for key in known if key[2] == FINDING and key not in facts and key[:2] in answering]
+        for key in (*facts, *ended) if before is not None else ():
+            old, new = known.get(key), facts.get(key)
             if key[2] == FINDING and (old is None) is (new is None):
                 continue  # its figures change all the time
             if old != new and (old is not None or key[2] == FINDING):
                 self._changes.append(FactChange(snapshot.taken_at, key[1], key[2], old, new, key[0]))
-        self._facts = {key: fact for key, fact in {**kept, **facts}.items() if key not in gone}
+        self._facts = {key: fact for key, fact in {**known, **facts}.items() if key not in ended}
 
     def _extend_spell(
         self, group: str, word: str, since: datetime, until: datetime, balance: Balance | None = None
@@ -290,9 +291,9 @@ class MomentBuilder:
             return  # judged after a short warm-up: only what was announced counts
         if balance is not None and balance.word_now is not balance.word and before is not None:
             balance = before.balance  # the newest window has another verdict
-        kept = balance or (before.balance if before is not None else None)
+        last_balance = balance or (before.balance if before is not None else None)
         until = until if before is None else max(until, before.end)
-        self._spells[key] = Spell(group, word, key[2], until, kept)
+        self._spells[key] = Spell(group, word, key[2], until, last_balance)
 
     def _goes_on(self, key: tuple[str, str, datetime], since: datetime) -> bool:
         """Return whether a verdict that began at `since` is the one of the spell `key`, still holding.
@@ -331,10 +332,10 @@ class MomentBuilder:
 
     def _replace_points(self, key: SeriesKey, points: list[tuple[float, float | None]]) -> None:
         if points:
-            kept = self._series.setdefault(key, [])
-            while kept and kept[-1][0] >= points[0][0] - _ROUNDING_S:
-                kept.pop()
-            kept += points
+            known = self._series.setdefault(key, [])
+            while known and known[-1][0] >= points[0][0] - _ROUNDING_S:
+                known.pop()
+            known += points
 
     def moment(
         self,
@@ -500,11 +501,11 @@ def read_moment(
     Raises:
         UsageError: the recording has nothing in this span.
     """
-    first, last = recording.frames[0].instant.wall, recording.end
+    begin, last = recording.frames[0].instant.wall, recording.end
     end = last if span.end is None else min(span.end, last)
-    start = max(first, default_start(end) if span.start is None else span.start)
-    if start > last or end < first:
-        raise UsageError(f"nothing was recorded then: there is {time_words(first)} to {time_words(last)}")
+    start = max(begin, default_start(end) if span.start is None else span.start)
+    if start > last or end < begin:
+        raise UsageError(f"nothing was recorded then: there is {time_words(begin)} to {time_words(last)}")
     is_short = (end - start).total_seconds() <= SHORT_S + _SLACK_S
     detail = start if is_short else default_start(end)
     collector = MomentBuilder(start, end, detail)
@@ -568,11 +569,11 @@ def _parts_around_events(
     """
     around = timedelta(seconds=AROUND_S)
     parts: list[tuple[datetime, datetime, int]] = []
-    for at in sorted(event for event in events if start <= event < detail):
-        begin, end = max(start, at - around), min(detail, at + around)
-        if parts and begin <= parts[-1][1]:
-            first, _, count = parts.pop()
-            parts.append((first, end, count + 1))
+    for event_at in sorted(event for event in events if start <= event < detail):
+        begin, end = max(start, event_at - around), min(detail, event_at + around)
+        last_begin, last_end, count = parts[-1] if parts else (begin, begin, 0)
+        if parts and begin <= last_end:
+            parts[-1] = (last_begin, end, count + 1)
         else:
             parts.append((begin, end, 1))
     left_out = parts[:-MOST_PARTS]
@@ -653,11 +654,11 @@ def moment_of(last: PastPicture, past: Past | None = None) -> Moment:
     """
     end, part = last.wall, _reduction_to_worst(last.snapshot)
     start = default_start(end)
-    shown = chain(past.pictures_between(start, last.at) if past else (), (last,))
-    first = next(shown)
-    collector = MomentBuilder(max(start, _first_reading(first.snapshot)), end)
+    pictures = chain(past.pictures_between(start, last.at) if past else (), (last,))
+    first_picture = next(pictures)
+    collector = MomentBuilder(max(start, _first_reading(first_picture.snapshot)), end)
     sweeps: dict[datetime, SweepSpan] = {}
-    for picture in chain((first,), shown):
+    for picture in chain((first_picture,), pictures):
         collector.add(part(picture.snapshot))
         sweep = picture.sweep
         if sweep is not None:
@@ -675,9 +676,9 @@ def _reduction_to_worst(last: Snapshot) -> Callable[[Snapshot], Snapshot]:
     """
     if not is_large(last):
         return lambda snapshot: snapshot
-    kept = keep_worst(last)
-    backends = {backend.name for backend in kept.backends}
-    nodes = {node.name for node in kept.nodes}
+    reduced = keep_worst(last)
+    backends = {backend.name for backend in reduced.backends}
+    nodes = {node.name for node in reduced.nodes}
 
     def part(snapshot: Snapshot) -> Snapshot:
         return replace(
@@ -721,8 +722,8 @@ def figure_text(figure: Figure, value: float | None) -> str:
         return UNKNOWN
     if figure.unit == "s":
         return numbers.duration(value, 9).strip()
-    shown = str(round(value)) if value == round(value) < _COUNT else numbers.rate(value, 8).strip()
-    return f"{shown} {figure.unit}" if figure.unit in {"%", "GiB", "W", "°C", "MHz"} else shown
+    text = str(round(value)) if value == round(value) < _COUNT else numbers.rate(value, 8).strip()
+    return f"{text} {figure.unit}" if figure.unit in {"%", "GiB", "W", "°C", "MHz"} else text
 
 
 class PlotOf(Struct, frozen=True):

@@ -53,20 +53,20 @@ def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> li
     inner = width - 4
     turn = pivot(moment, at - _HALF)
     when = at if turn is None else turn.at
-    lines, rest = what_happened(moment)
+    lines, remark = what_happened(moment)
     moved, why_none = compare_minutes(moment, when)
-    first = weightiest(lines, when, AROUND_S / 2)
-    parts = [f"{line.subject}: {clean(line.words, _LONG)}" for line in first]
+    weightiest_line = weightiest(lines, when, AROUND_S / 2)
+    parts = [f"{line.subject}: {clean(line.words, _LONG)}" for line in weightiest_line]
     parts += [change.words(change.subject) for change in moved[:1]]
-    said = "; ".join(parts) or "nothing changed by more than its scatter"
+    changes = "; ".join(parts) or "nothing changed by more than its scatter"
     near = "" if _clock(when) == _clock(at) else f", the main event near {_clock(at)}"
     title = f"the minute before and after {_clock(when)}{near}"
     figures = list(_moved_rows(moved, inner)) or [[label(line)] for line in wrap_sentence(why_none, inner)]
     listed = [row for line in lines for row in _line_rows(line, inner)]
-    listed += [[label(line)] for line in wrap_sentence(rest, inner)]
+    listed += [[label(line)] for line in wrap_sentence(remark, inner)]
     span = f"{_clock(moment.start)} to {_clock(moment.end)}"
     sections = [Section(title, figures), Section("what happened", listed or [[label("nothing")]], span)]
-    head = sentence_rows((f"{_clock(when)} ", "title"), said, "title", inner)
+    head = sentence_rows((f"{_clock(when)} ", "title"), changes, "title", inner)
     rows = [[label(" "), *row] for row in [*head, *stack(sections, inner, height - 2 - len(head))]]
     return happened_frame(rows, width, height)
 
@@ -103,5 +103,5 @@ def _line_rows(line: Line, width: int) -> list[Row]:
     role = "muted" if line.severity is Severity.INFO else severity_role(line.severity)
     until = "" if line.until is None or line.until == line.at else f"–{_clock(line.until)}"
     mark = (f"{SEVERITY_SIGNS[line.severity]} {_clock(line.at)}{until} ", role)
-    said = f"{line.subject}: {clean(line.words, _LONG)}"
-    return sentence_rows(mark, said, "text", width)
+    text = f"{line.subject}: {clean(line.words, _LONG)}"
+    return sentence_rows(mark, text, "text", width)

@@ -147,15 +147,15 @@ def _known_series(moment: Moment) -> Iterator[tuple[SeriesKey, str, Values]]:
 
 def to_json(moment: Moment) -> object:
     """Return the data of a report as values for JSON; unknown values are None."""
-    shown, readings = moment.shown, moment.readings
+    last, readings = moment.shown, moment.readings
     body = {
         "schema": SCHEMA,
         "sparktop": __version__,
-        "simulated": shown.simulated,
+        "simulated": last.simulated,
         "from": json_time(moment.start),
         "to": json_time(moment.end),
         "figures_from": json_time(moment.detail),
-        "interval_s": shown.interval_s,
+        "interval_s": last.interval_s,
         "recording": readings.source or None,
         "recorded_by": readings.version,
         "gaps": [{"from": json_time(start), "to": json_time(end)} for start, end in readings.gaps],
@@ -163,10 +163,10 @@ def to_json(moment: Moment) -> object:
         "dropped": readings.dropped,
         "unreadable": readings.unreadable,
         "backends": [
-            _view_json(moment, BACKEND, server.name, server, _SERVER_FIELDS) for server in shown.backends
+            _view_json(moment, BACKEND, server.name, server, _SERVER_FIELDS) for server in last.backends
         ],
-        "nodes": [_view_json(moment, NODE, node.name, node.identity, _NODE_FIELDS) for node in shown.nodes],
-        "routers": [_router_json(router) for router in shown.routers],
+        "nodes": [_view_json(moment, NODE, node.name, node.identity, _NODE_FIELDS) for node in last.nodes],
+        "routers": [_router_json(router) for router in last.routers],
         "alerts": [_message_fields(alert, "since") for alert in moment.shown.alerts],
         "verdicts": [_spell_json(spell) for spell in moment.spells],
         "events": [_message_fields(event, "at") for event in moment.events],
@@ -280,6 +280,7 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
     met = {state for shares in moment.states.values() for state in shares}
     states = (f"{state}: {STATES[state].meaning}" for state in STATES if state in met)
     words = (*_figure_sentences(moment), *_DEFINITIONS, *((_BALANCE_DEFINITION,) if tests else ()), *states)
+    weightiest_event = pivot(moment)
     parts = [
         Section(paragraphs=(f"**{_summary_line(moment)}**",)),
         Section(paragraphs=(_about_line(moment), *_missing_sentences(moment))),
@@ -292,7 +293,7 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
             *(table for kind in (BACKEND, NODE) for table in _figures_table(moment, kind, on_page=on_page)),
         ),
         *_table_sections(width, _states_table(moment)),
-        *(_around_section(moment, first.at) for first in (pivot(moment),) if first is not None),
+        *([] if weightiest_event is None else [_around_section(moment, weightiest_event.at)]),
         _events_section(moment, _MOST_ON_PAGE if on_page else PAGE_LINES),
         Section(
             "Marks", items=tuple(f"{_time_words(moment, at)} {escaped(word)}" for at, word in moment.marks)
@@ -310,12 +311,12 @@ def _plot_sections(moment: Moment, plots: Sequence[TimePlot]) -> Iterator[Sectio
 
     For a long range, yield two: the plots of the whole range, then those of the last minutes.
     """
-    whole = [plot for plot in plots if plot.start < moment.detail]
+    whole_span = [plot for plot in plots if plot.start < moment.detail]
     detailed = [plot for plot in plots if plot.start >= moment.detail]
-    titled = [("", whole), ("The last minutes", detailed)] if moment.is_long else [("", detailed)]
-    for title, shown in titled:
-        words = (_LINES,) if any(plot.marks for plot in shown) else ()
-        yield Section(title, words, tuple(time_drawing(plot).element() for plot in shown))
+    titled = [("", whole_span), ("The last minutes", detailed)] if moment.is_long else [("", detailed)]
+    for title, plots_shown in titled:
+        words = (_LINES,) if any(plot.marks for plot in plots_shown) else ()
+        yield Section(title, words, tuple(time_drawing(plot).element() for plot in plots_shown))
 
 
 def span_words(moment: Moment) -> str:
@@ -354,8 +355,8 @@ def _mean_total_rate(moment: Moment) -> float | None:
     means = []
     for name in _all_names(moment, BACKEND):
         values = [value for _, value in moment.values_between(generation, name, moment.detail, moment.end)]
-        first = next((index for index, value in enumerate(values) if value is not None), None)
-        means += [] if first is None else [fmean(value or 0.0 for value in values[first:])]
+        first_known = next((index for index, value in enumerate(values) if value is not None), None)
+        means += [] if first_known is None else [fmean(value or 0.0 for value in values[first_known:])]
     return sum(means) if means else None
 
 
@@ -366,17 +367,17 @@ def _count_words(number: int, noun: str) -> str:
 def _all_names(moment: Moment, kind: str) -> list[str]:
     """Return the names of all servers or machines with values; those watched at the range's end first."""
     views = moment.shown.backends if kind == BACKEND else moment.shown.nodes
-    others = (name for of, name, _ in moment.series if of == kind)
-    return list(dict.fromkeys((*(view.name for view in views), *others)))
+    other_names = (name for kind_of, name, _ in moment.series if kind_of == kind)
+    return list(dict.fromkeys((*(view.name for view in views), *other_names)))
 
 
 def _about_line(moment: Moment) -> str:
-    shown, readings = moment.shown, moment.readings
-    what = [(len(shown.backends), "server"), (len(shown.nodes), "machine"), (len(shown.routers), "router")]
+    last, readings = moment.shown, moment.readings
+    what = [(len(last.backends), "server"), (len(last.nodes), "machine"), (len(last.routers), "router")]
     parts = [
         f"{span_words(moment)} ({seconds_words((moment.end - moment.start).total_seconds())})",
         ", ".join(_count_words(number, noun) for number, noun in what if number),
-        tables.poll_words(shown),
+        tables.poll_words(last),
         f"recording {code(readings.source)}" if readings.source else "",
         f"recorded by sparktop {readings.version}" if readings.version else "",
         f"sparktop {__version__}",
@@ -399,9 +400,11 @@ def _missing_sentences(moment: Moment) -> Iterator[str]:
         left_out = _count_words(readings.events_left_out, "earlier event")
         yield f"Nothing was replayed around {left_out}: too many."
     if gaps:
-        shown = ", ".join(f"{cell.time_of(start)} to {cell.time_of(end)}" for start, end in gaps[:_MOST_GAPS])
+        listed = ", ".join(
+            f"{cell.time_of(start)} to {cell.time_of(end)}" for start, end in gaps[:_MOST_GAPS]
+        )
         more = f" and {len(gaps) - _MOST_GAPS} more times" if len(gaps) > _MOST_GAPS else ""
-        yield f"**No readings** {shown}{more}."
+        yield f"**No readings** {listed}{more}."
     if readings.dropped:
         yield f"**{_count_words(readings.dropped, 'reading')} dropped**: the disk did not keep up."
     if readings.damage:
@@ -462,7 +465,7 @@ def _alerts_section(moment: Moment) -> Section:
 
 def _events_section(moment: Moment, most: int) -> Section:
     """Return a section with what happened, oldest first, in at most `most` lines of its own."""
-    lines, rest = what_happened(moment, most)
+    lines, remark = what_happened(moment, most)
     strong = {Severity.WARNING: "**warning** ", Severity.CRITICAL: "**critical** "}
     times = (
         (line, _time_words(moment, line.at), _time_words(moment, line.until or line.at)) for line in lines
@@ -472,15 +475,15 @@ def _events_section(moment: Moment, most: int) -> Section:
         f"{strong.get(line.severity, '')}{code(line.subject)}: {escaped(clean(line.words, _LONG))}"
         for line, at, until in times
     )
-    return Section("What happened", (escaped(rest),) if rest else (), items=tuple(items))
+    return Section("What happened", (escaped(remark),) if remark else (), items=tuple(items))
 
 
 def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
     """Yield what changed most in the minute that begins at `at`, figures before and after, and the list."""
     turn = pivot(moment, at)
     when = at if turn is None else turn.at
-    first = weightiest(what_happened(moment)[0], when, AROUND_S)
-    words = [f"{code(line.subject)}: {escaped(clean(line.words, _LONG))}" for line in first]
+    weightiest_line = weightiest(what_happened(moment)[0], when, AROUND_S)
+    words = [f"{code(line.subject)}: {escaped(clean(line.words, _LONG))}" for line in weightiest_line]
     words += [change.words(code(change.subject)) for change in compare_minutes(moment, when)[0][:1]]
     head = [f"**{_time_words(moment, when)} {'; '.join(words) or 'nothing changed'}**"]
     if turn is not None and when - at >= _LATER:
@@ -556,12 +559,12 @@ def _machine_row(node: NodeView) -> tuple[str, ...]:
 
 def _figure_sentences(moment: Moment) -> Iterator[str]:
     """Yield what each figure with a known value means; a rare one only if it was above 0."""
-    known, above_0 = set(), set()
+    known_fields, fields_above_0 = set(), set()
     for (kind, _, field), points in moment.series.items():
-        known |= {(kind, field) for _, value in points if value is not None}
-        above_0 |= {(kind, field) for _, value in points if value}
+        known_fields |= {(kind, field) for _, value in points if value is not None}
+        fields_above_0 |= {(kind, field) for _, value in points if value}
     for figure in FIGURES:
-        if figure.help and (figure.of, figure.name) in (above_0 if figure.rare else known):
+        if figure.help and (figure.of, figure.name) in (fields_above_0 if figure.rare else known_fields):
             # Times have their own unit, s or ms, beside each value.
             has_unit = figure.unit not in {"", "s"} and figure.unit not in figure.title.lower()
             unit = f" ({figure.unit})" if has_unit else ""
@@ -596,13 +599,13 @@ def test_sections(moment: Moment, *, on_page: bool) -> Iterator[Section]:
 
 def seconds_words(seconds: float) -> str:
     """Format a duration to the second, or above two hours to the minute: "95 s", "9 min 59 s"."""
-    whole = round(seconds)
-    if whole >= _HOURS_FROM_S:
-        return numbers.age(whole)
-    if whole < _MINUTES_FROM_S:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    total_s = round(seconds)
+    if total_s >= _HOURS_FROM_S:
+        return numbers.age(total_s)
+    if total_s < _MINUTES_FROM_S:
+        return f"{total_s} s"
+    minutes, left_s = divmod(total_s, 60)
+    return f"{minutes} min {left_s} s" if left_s else f"{minutes} min"
 
 
 def bad_balances(moment: Moment) -> list[Spell]:
@@ -649,7 +652,7 @@ def _tests_grid(spell: Spell, balance: Balance, *, on_page: bool) -> Grid:
 
     In Markdown (`on_page` False), only the first rule that holds is included.
     """
-    first, *others = (rule(balance) for rule in RULES)
+    rule_titles, *others = (rule(balance) for rule in RULES)
     holding = [rule for rule in others if all(check.holds for check in rule)]
     rows = tuple(
         (
@@ -659,7 +662,7 @@ def _tests_grid(spell: Spell, balance: Balance, *, on_page: bool) -> Grid:
             limit_text(check),
             "yes" if check.holds else "no",
         )
-        for rule in [first, *(holding if on_page else holding[:1])]
+        for rule in [rule_titles, *(holding if on_page else holding[:1])]
         for number, check in enumerate(rule)
     )
     names = ", ".join(rule[0].code for rule in holding)
@@ -715,15 +718,20 @@ def _time_marks(moment: Moment) -> Iterator[TimeMark]:
 
 def _time_plot(moment: Moment, of: PlotOf, start: datetime, marks: Sequence[TimeMark]) -> TimePlot:
     views = moment.shown.backends if of.kind == BACKEND else moment.shown.nodes
-    shown = [""] if of.kind == ALL else [view.name for view in views]
-    others = (name for kind, name, field in moment.series if kind == of.kind and field in of.fields)
-    names = list(dict.fromkeys([*shown, *others]))
+    names_shown = [""] if of.kind == ALL else [view.name for view in views]
+    other_names = (name for kind, name, field in moment.series if kind == of.kind and field in of.fields)
+    names = list(dict.fromkeys([*names_shown, *other_names]))
     lines = [
-        TimeLine(name or _OF_ALL, number, points, second=field != of.fields[0])
+        TimeLine(
+            name or _OF_ALL,
+            number,
+            _curve_points(moment, (of.kind, name, field), start),
+            second=field != of.fields[0],
+        )
         for number, name in enumerate(names)
         for field in of.fields
-        if (points := _curve_points(moment, (of.kind, name, field), start))
     ]
+    lines = [line for line in lines if line.points]
     inside = tuple(mark for mark in marks if start.timestamp() <= mark.at <= moment.end.timestamp())
     plot = TimePlot(of.title, of.unit, tuple(lines), start, moment.end, inside, of.dashed)
     return _plot_in_ms(plot) if of.unit == "s" else plot
@@ -741,7 +749,8 @@ def _curve_points(moment: Moment, key: tuple[str, str, str], start: datetime) ->
     for number, (at, value) in enumerate(values):
         if not start.timestamp() <= at <= moment.end.timestamp():
             continue
-        if points and points[-1] is not None and (value is None or at - (before or at) > apart_s):
+        is_gap = value is None or at - (before or at) > apart_s
+        if is_gap and points and points[-1] is not None:
             points.append(None)
         if value is not None:
             low, high = (value, value) if ranges is None else ranges[number]
@@ -831,8 +840,8 @@ def _axis_rows(plot: TimePlot) -> Iterator[str]:
     """Yield the text row of times of day above the curves, then a row with the signs of events, if any."""
     middle = plot.start + (plot.end - plot.start) / 2
     days = plot.start.date() != plot.end.date()
-    form = "%m-%d %H:%M" if days else "%H:%M:%S"
-    left, centre, right = (f"{time.astimezone(UTC):{form}}" for time in (plot.start, middle, plot.end))
+    time_format = "%m-%d %H:%M" if days else "%H:%M:%S"
+    left, centre, right = (f"{time.astimezone(UTC):{time_format}}" for time in (plot.start, middle, plot.end))
     row = f"{left}{centre.center(_CELLS - len(left) - len(right))}{right}"
     yield f"{fit('UTC', _NAME)} {row}{'min to max'.rjust(_RANGE + 1)}"
     signs = [" "] * _CELLS
@@ -860,17 +869,17 @@ def shown_moment(moment: Moment, privacy: Privacy, targets: Iterable[Target] = (
 
     `targets` are what was watched; `privacy` then recognises their addresses in any text.
     """
-    shown = moment.shown
-    named = [(backend.name, BACKEND) for backend in shown.backends]
-    named += [(router.name, ROUTER) for router in shown.routers]
-    named += [(name, BACKEND) for kind, name, _ in moment.series if kind == BACKEND]
-    named += [(server.name, BACKEND) for view in shown.fleets if view.fleet for server in view.fleet.servers]
-    named += [(view.name, ROUTER) for view in shown.fleets]
-    named += [(group.group, "group") for group in shown.balance]
-    named += [(spell.subject, "group") for spell in moment.spells if spell.speed is None]
-    machines = [node.name for node in shown.nodes]
+    last = moment.shown
+    names = [(backend.name, BACKEND) for backend in last.backends]
+    names += [(router.name, ROUTER) for router in last.routers]
+    names += [(name, BACKEND) for kind, name, _ in moment.series if kind == BACKEND]
+    names += [(server.name, BACKEND) for view in last.fleets if view.fleet for server in view.fleet.servers]
+    names += [(view.name, ROUTER) for view in last.fleets]
+    names += [(group.group, "group") for group in last.balance]
+    names += [(spell.subject, "group") for spell in moment.spells if spell.speed is None]
+    machines = [node.name for node in last.nodes]
     machines += [name for kind, name, _ in moment.series if kind == NODE]
-    privacy.know(named, dict.fromkeys(machines), {*_known_hosts(moment), *_target_hosts(targets)})
+    privacy.know(names, dict.fromkeys(machines), {*_known_hosts(moment), *_target_hosts(targets)})
     copy: Moment = _private_copy(moment, "", privacy)
     series = {
         (kind, clean(privacy.machine(name) if kind == NODE else privacy.name(name)), field): values
@@ -881,18 +890,18 @@ def shown_moment(moment: Moment, privacy: Privacy, targets: Iterable[Target] = (
 
 def _known_hosts(moment: Moment) -> Iterator[str]:
     """Yield the addresses and host names that the snapshot knows of servers and machines."""
-    shown = moment.shown
-    urls = [backend.url for backend in shown.backends] + [router.url for router in shown.routers]
+    snapshot = moment.shown
+    urls = [backend.url for backend in snapshot.backends] + [router.url for router in snapshot.routers]
     urls += [
         deployment.address
-        for router in shown.routers
+        for router in snapshot.routers
         for deployment in router.sample.deployments or ()
         if deployment.address
     ]
-    urls += [fleet.url for fleet in shown.fleets]
-    urls += [server.url for view in shown.fleets if view.fleet for server in view.fleet.servers]
+    urls += [fleet.url for fleet in snapshot.fleets]
+    urls += [server.url for view in snapshot.fleets if view.fleet for server in view.fleet.servers]
     yield from filter(None, map(_host_of, urls))
-    for node in shown.nodes:
+    for node in snapshot.nodes:
         yield from node.identity.addresses
         if node.identity.hostname:
             yield node.identity.hostname

@@ -55,12 +55,12 @@ def is_network(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
     path_of_mount, best, kind = os.path.realpath(path), "", ""
     for line in lines:
         before, _, after = line.partition(" - ")
-        fields, rest = before.split(), after.split()
-        if len(fields) <= 4 or not rest:  # noqa: PLR2004 - the mount point
+        words_before, words_after = before.split(), after.split()
+        if len(words_before) <= 4 or not words_after:  # noqa: PLR2004 - the mount point
             continue
-        mount = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[4])
+        mount = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), words_before[4])
         if f"{path_of_mount}/".startswith(mount.rstrip("/") + "/") and len(mount) >= len(best):
-            best, kind = mount, rest[0]
+            best, kind = mount, words_after[0]
     return kind in _NETWORK
 
 
@@ -99,7 +99,8 @@ def retain(folder: Path, most_bytes: int, now: datetime) -> None:
     with _try_lock(folder / ".lock") as is_locked:
         if not is_locked:
             return
-        sizes = [(path, info) for path in parts(folder) if (info := _stat_or_none(path)) is not None]
+        stats = [(path, _stat_or_none(path)) for path in parts(folder)]
+        sizes = [(path, info) for path, info in stats if info is not None]
         total = sum(info.st_size for _, info in sizes)
         for path, info in sizes:
             is_recent = now.timestamp() - info.st_mtime < LEAST_KEPT_S
@@ -245,7 +246,7 @@ class Incidents:
         self._first_s = instant.at if self._first_s is None else self._first_s
         self._newest = instant
         self._take_events()
-        for event in [held for held in self._waiting if instant.at - (held.at_s or 0.0) >= AFTER_S]:
+        for event in [waiting for waiting in self._waiting if instant.at - (waiting.at_s or 0.0) >= AFTER_S]:
             self._waiting.remove(event)
             what = (event, list(self._parts), instant)
             copying = threading.Thread(target=self._save, args=what, daemon=True)
@@ -331,8 +332,8 @@ def frames_since(begin_s: float, sources: Iterable[Path]) -> Iterator[FrameBytes
                 pass
             end, is_open = reader.good_end, reader.open_frame
             for offset in reversed(offsets):
-                first = reader.first(offset)
-                at_s = later_s if first is None else first.instant.at
+                first_record = reader.first(offset)
+                at_s = later_s if first_record is None else first_record.instant.at
                 if at_s > later_s:
                     return
                 yield FrameBytes(path, offset, end - offset, is_open)

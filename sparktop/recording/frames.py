@@ -145,6 +145,8 @@ def decode(text: bytes | bytearray, start: int = 0) -> tuple[Record, int] | int:
     return Record(kind, instant, source, fields, body), end + 1
 
 
+_ID_BYTES, _SIZE_BYTES = (0, 1, 2, 4), (0, 2, 4, 8)
+"""Bytes of a dictionary's ID and of the content's size in a header, by their flags (RFC 8878, 3.1.1.1.1)."""
 MAGIC = b"\x28\xb5\x2f\xfd"
 SUFFIX = ".rec.zst"
 
@@ -317,7 +319,8 @@ class FrameReader:
             if damage is None and offset < (self.size() if frame is None else frame):
                 damage = Damage(offset, "bytes that are not a frame", waits)
             if damage is not None and not reported and (frame is not None or not damage.may_grow):
-                self.damage += [damage][: MOST_DAMAGE - len(self.damage)]
+                if len(self.damage) < MOST_DAMAGE:
+                    self.damage.append(damage)
                 reported = True
             if frame is not None:
                 ended, reported = (yield from self._read_frame(frame, waits=waits)), False
@@ -393,9 +396,11 @@ class FrameReader:
         descriptor = head[4]
         # 0x20: single segment; 0x0C: a reserved bit and the flag for a checksum (RFC 8878, 3.1.1.1.1).
         single = bool(descriptor & 0x20)
-        dictionary = (0, 1, 2, 4)[descriptor & 3]
-        content = (1 if single else 0, 2, 4, 8)[descriptor >> 6]
-        length = 5 + (not single) + dictionary + content
+        dictionary_bytes = _ID_BYTES[descriptor & 3]
+        size_bytes, window_bytes = _SIZE_BYTES[descriptor >> 6], 1
+        if single:
+            size_bytes, window_bytes = max(1, size_bytes), 0
+        length = 5 + window_bytes + dictionary_bytes + size_bytes
         return offset + length if len(head) >= length and not descriptor & 0x0C else None
 
     def _read_block_header(self, offset: int) -> tuple[int, bool] | Damage:
@@ -417,11 +422,11 @@ class FrameReader:
 
     def _find_magic(self, start: int) -> int | None:
         """Return the offset of the first bytes of a frame at or after `start`; None if there are none."""
-        offset, kept, step = start, b"", _SEARCHED_FIRST
+        offset, overlap, step = start, b"", _SEARCHED_FIRST
         while chunk := os.pread(self._descriptor, step, offset):
-            at = (kept + chunk).find(MAGIC)
-            if at >= 0:
-                return offset - len(kept) + at
-            kept = (kept + chunk)[-len(MAGIC) + 1 :]
+            found_at = (overlap + chunk).find(MAGIC)
+            if found_at >= 0:
+                return offset - len(overlap) + found_at
+            overlap = (overlap + chunk)[-len(MAGIC) + 1 :]
             offset, step = offset + len(chunk), min(2 * step, _SEARCHED_AT_ONCE)
         return None

@@ -222,8 +222,8 @@ class Past:
         This may be called in another thread than that which adds pictures.
         """
         sparse, recent = [*self._sparse], [*self._recent]
-        wanted = (chunk for chunk in sparse if chunk.stamps[-1].wall >= start and chunk.stamps[0].at < before)
-        for picture in chain(chain.from_iterable(map(Chunk.pictures, wanted)), recent):
+        needed = (chunk for chunk in sparse if chunk.stamps[-1].wall >= start and chunk.stamps[0].at < before)
+        for picture in chain(chain.from_iterable(map(Chunk.pictures, needed)), recent):
             if picture.wall >= start and picture.at < before:
                 yield picture
 
@@ -289,14 +289,14 @@ class Past:
     def _compress_old(self, at: float) -> None:
         if self._recent[0].at < at - RECENT_S - MINUTE_S:
             last: Stamp | PastPicture | None = self._sparse[-1].stamps[-1] if self._sparse else None
-            kept: list[PastPicture] = []
+            pictures: list[PastPicture] = []
             while self._recent[0].at < at - RECENT_S:
                 picture = self._recent.popleft()
                 if last is None or self._is_later(last, picture.at, SPARSE_S):
-                    kept.append(picture)
+                    pictures.append(picture)
                     last = picture
-            if kept:
-                self._sparse.append(Chunk(kept))
+            if pictures:
+                self._sparse.append(Chunk(pictures))
         while self._sparse and self._sparse[0].stamps[-1].at < at - KEPT_S:
             self._sparse.popleft()
 
@@ -340,7 +340,9 @@ class Past:
         """
         stamps = self.stamps
         walls = [stamp.wall for stamp in stamps]
-        places = [bisect_left(walls, event.at) for event in self.events][::direction]
-        shown = (index for index in places if index < len(stamps))
-        nearest = next((index for index in shown if direction * (stamps[index].at - at) > 0), None)
+        places = [bisect_left(walls, event.at) for event in self.events]
+        if direction < 0:
+            places.reverse()
+        candidates = (index for index in places if index < len(stamps))
+        nearest = next((index for index in candidates if direction * (stamps[index].at - at) > 0), None)
         return None if nearest is None else self._picture_at(nearest)

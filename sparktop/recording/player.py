@@ -117,11 +117,11 @@ class Recording:
         Raises:
             UsageError: there are too many.
         """
-        first = self.frames[0]
+        first_frame = self.frames[0]
         try:
-            first.read_head()
+            first_frame.read_head()
         except TooManyTargetsError as error:
-            raise UsageError(f"{clean(first.path, 300)} cannot be played: {error}") from None
+            raise UsageError(f"{clean(first_frame.path, 300)} cannot be played: {error}") from None
         except RecordError:
             return
 
@@ -192,9 +192,9 @@ def _frame_starts(path: Path, reader: FrameReader) -> Iterator[FrameStart]:
     """Yield the beginnings of a file's frames; frames whose head cannot be read are passed over."""
     clock = ForwardClock()
     for offset in reader.starts():
-        first = reader.first(offset)
-        if first is not None and first.kind == Kind.HEAD:
-            yield from _frame_start(path, reader, offset, clock.correct(first), clock.ahead)
+        first_record = reader.first(offset)
+        if first_record is not None and first_record.kind == Kind.HEAD:
+            yield from _frame_start(path, reader, offset, clock.correct(first_record), clock.ahead)
 
 
 def _frame_start(
@@ -269,7 +269,10 @@ class Player:
 
     def steps(self, until: datetime) -> Iterator[None]:
         """Apply all records up to `until` (wall time), and yield after each of them."""
-        while (record := self._next_record()) is not None and record.instant.wall <= until:
+        while True:
+            record = self._next_record()
+            if record is None or record.instant.wall > until:
+                break
             self._next = None
             self._apply_record(record)
             yield
@@ -371,8 +374,8 @@ class FrameStart(Struct, frozen=True):
         Raises:
             RecordError: it cannot be read.
         """
-        first = self.reader.first(self.offset)
-        return Head() if first is None else read_head(first)
+        first_record = self.reader.first(self.offset)
+        return Head() if first_record is None else read_head(first_record)
 
     @property
     def head(self) -> Head:
@@ -419,16 +422,16 @@ def runs_from(start: FrameStart, frames: Sequence[FrameStart]) -> list[tuple[Fra
     played is continued up to its end or to a gap of over 90 s; other files fill such gaps.
     """
     places = pairwise(sorted(frames, key=lambda frame: (frame.path, frame.offset)))
-    later = {id(frame): other for frame, other in places if frame.path == other.path}
+    next_of_file = {id(frame): other for frame, other in places if frame.path == other.path}
     runs = [(start, start)]  # first and last frame of each part
     for frame in frames[frames.index(start) + 1 :]:
         first, last = runs[-1]
-        follower = later.get(id(last))
+        follower = next_of_file.get(id(last))
         if frame is follower:
             runs[-1] = (first, frame)
         elif follower is None or follower.instant.wall - last.instant.wall > _CONTINUOUS:
             runs.append((frame, frame))
-    followers = [(first, later.get(id(last))) for first, last in runs]
+    followers = [(first, next_of_file.get(id(last))) for first, last in runs]
     return [(first, None if follower is None else follower.offset) for first, follower in followers]
 
 
@@ -454,11 +457,11 @@ def records_in(recording: Recording, span: Span) -> Iterator[Record]:
 
     So some records are older than the span. They hold what was known at its start, such as node identities.
     """
-    first = recording.frames[0]
+    first_frame = recording.frames[0]
     if span.start is not None:
-        first = recording.frame_before(span.start)
+        first_frame = recording.frame_before(span.start)
     stop = None if span.end is None else span.end + timedelta(seconds=CLOCK_STEP_S)
-    for record in recording.records(first):
+    for record in recording.records(first_frame):
         if stop is not None and record.instant.wall > stop:
             return
         yield record
@@ -479,13 +482,13 @@ def snapshots_in(
     fed: datetime | None = None
     while span.end is None or tick <= span.end:
         player.play(tick - gap)
-        following = player.next_wall
-        if following is None:
+        next_wall = player.next_wall
+        if next_wall is None:
             return
-        if following <= tick:
+        if next_wall <= tick:
             fed = tick
         elif fed is None or tick - fed > gap:
-            tick += step * math.ceil((following - tick) / step)
+            tick += step * math.ceil((next_wall - tick) / step)
             continue
         player.play(tick)
         yield player.snapshot()

@@ -151,8 +151,8 @@ class Recorder:
     def write(self, instant: Instant, call: Call) -> None:
         """Record a call; called by the store before the call takes effect."""
         # A frame begins with a snapshot of the store: at most one in `FRAME_S`, taken with a judgement.
-        due = self._snapshot_at is None or instant.at - self._snapshot_at >= FRAME_S
-        if call.change is Change.JUDGE and due and self._snapshot is not None:
+        is_due = self._snapshot_at is None or instant.at - self._snapshot_at >= FRAME_S
+        if call.change is Change.JUDGE and is_due and self._snapshot is not None:
             self._snapshot_at = instant.at
             self._enqueue(instant, self._snapshot())
         self._enqueue(instant, call)

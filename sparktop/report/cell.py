@@ -36,7 +36,9 @@ def quantile(value: Quantile | None) -> str:
     if value.bucket_s:
         low_s, high_s = value.bucket_s
         return f"{low_s:g} to {high_s:g} s" if high_s >= 1 else f"{low_s * 1000:g} to {high_s * 1000:g} ms"
-    sign = "<" if value.below else ">" if value.above else ""
+    sign = ">" if value.above else ""
+    if value.below:
+        sign = "<"
     return f"{sign} {duration(value.seconds)}".strip()
 
 
@@ -60,9 +62,9 @@ def count(value: float | None) -> str:
     return numbers.count(value, 8).strip()
 
 
-def total(summed: Sum, form: Callable[[float | None], str]) -> str:
-    """Format a sum with `form`; "≥" stands before one that lacks unknown values."""
-    return f"{summed.sign}{form(summed.value)}"
+def total(summed: Sum, text_of: Callable[[float | None], str]) -> str:
+    """Format a sum with `text_of`; "≥" stands before one that lacks unknown values."""
+    return f"{summed.sign}{text_of(summed.value)}"
 
 
 def whole(value: int | None) -> str:
@@ -82,8 +84,8 @@ def data(value: float | None) -> str:
 
 def with_unit(value: float | None, unit: str) -> str:
     """Format a value as an integer and its unit, such as "280 W"; "–" for None."""
-    shown = numbers.count(value, 6).strip()
-    return shown if shown == UNKNOWN else f"{shown} {unit}"
+    text = numbers.count(value, 6).strip()
+    return text if text == UNKNOWN else f"{text} {unit}"
 
 
 def ago(age_s: float | None, unknown: str = UNKNOWN) -> str:

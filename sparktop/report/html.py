@@ -66,8 +66,8 @@ def render(snapshot: Snapshot, screen: str) -> str:
     from markupsafe import Markup
 
     snapshot = without_stale(snapshot)
-    first = (tables.groups_table(snapshot), tables.worst_table(snapshot))
-    shown = [*first, *_all_tables(tables.keep_worst(snapshot))]
+    overview = (tables.groups_table(snapshot), tables.worst_table(snapshot))
+    tables_shown = [*overview, *_all_tables(tables.keep_worst(snapshot))]
     headline = tables.headline(snapshot)
     return page(
         "snapshot.html",
@@ -78,7 +78,7 @@ def render(snapshot: Snapshot, screen: str) -> str:
         totals=tables.totals(snapshot),
         screen=Markup(screen.strip()),  # noqa: S704 - a picture of ours
         omission=tables.omission(snapshot),
-        tables=[_table_values(shown_table) for shown_table in shown if shown_table.rows],
+        tables=[_table_values(shown_table) for shown_table in tables_shown if shown_table.rows],
         rate_windows=tables.rate_windows(snapshot.backends),
         word_roles=_word_roles(),
     )
@@ -129,16 +129,16 @@ def _word_roles() -> list[tuple[str, list[str]]]:
     return list(words_of.items())
 
 
-def _table_values(shown: Table) -> tuple[str, list[tuple[str, str]], list[list[tuple[str, str]]]]:
+def _table_values(a_table: Table) -> tuple[str, list[tuple[str, str]], list[list[tuple[str, str]]]]:
     """Return the title, headings and rows of a table; each heading and cell is a pair (CSS class, text)."""
-    heads = [(column.kind.value, column.title) for column in shown.columns]
-    kinds = [column.kind for column in shown.columns]
+    heads = [(column.kind.value, column.title) for column in a_table.columns]
+    kinds = [column.kind for column in a_table.columns]
     # Words come from sparktop and are few, so each can have a colour in the style sheet.
     rows = [
         [
             (f"word {text}" if kind is Kind.WORD else kind.value, text)
             for kind, text in zip(kinds, row, strict=True)
         ]
-        for row in shown.rows
+        for row in a_table.rows
     ]
-    return shown.title, heads, rows
+    return a_table.title, heads, rows

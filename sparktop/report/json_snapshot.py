@@ -386,4 +386,6 @@ def _bound_sign(stated: Stated) -> str | None:
     quantile = None if isinstance(stated.server, FleetServer) else stated.server.ttft.p95
     if quantile is None or not (quantile.below or quantile.above or quantile.bucket_s):
         return None
-    return "<" if quantile.below else ">" if quantile.above else "in bucket"
+    if quantile.below:
+        return "<"
+    return ">" if quantile.above else "in bucket"

@@ -74,13 +74,13 @@ def _column_groups(widths: Sequence[int], keys: int, width: int) -> Iterator[lis
 
     `widths` has the width of each column; the columns of a part fit into `width` cells if possible.
     """
-    first = list(range(keys))
+    key_columns = list(range(keys))
     least = sum(widths[:keys]) + keys + 1
-    group, used = [*first], least
+    group, used = [*key_columns], least
     for column, cells in enumerate(widths[keys:], start=keys):
         if len(group) > keys and used + cells + 1 > width:
             yield group
-            group, used = [*first], least
+            group, used = [*key_columns], least
         group.append(column)
         used += cells + 1
     yield group

@@ -22,7 +22,7 @@ _LEGEND = "latencies over the time in column 'over'; – is unknown, <, > and \"
 def render(snapshot: Snapshot) -> str:
     """Return a snapshot as Markdown, without the addresses of the servers."""
     snapshot = without_stale(snapshot)
-    head, first = _head_lines(snapshot), (tables.groups_table(snapshot), tables.worst_table(snapshot))
+    head, overview = _head_lines(snapshot), (tables.groups_table(snapshot), tables.worst_table(snapshot))
     omission, snapshot = tables.omission(snapshot), tables.keep_worst(snapshot)
     backends, nodes = snapshot.backends, snapshot.nodes
     wrong = (
@@ -50,7 +50,7 @@ def render(snapshot: Snapshot) -> str:
     last = (tables.limits(backends), tables.reasons(snapshot), tables.events(snapshot, _EVENTS))
     blocks = [
         "\n".join(head),
-        *map(_as_table, filter(_has_rows, first)),
+        *map(_as_table, filter(_has_rows, overview)),
         *([omission] if omission else []),
         *map(_as_list, filter(_has_rows, wrong)),
         *map(_as_table, filter(_has_rows, figures)),
@@ -82,14 +82,13 @@ def _as_list(table: Table) -> str:
     """Return a table as a list, an item for each row: its cells, figures with the title of their column."""
     lines = [f"### {table.title}", ""]
     for row in table.rows:
-        words = (
-            f"{column.title} {text}"
-            if column.kind is Kind.FIGURE and column.title != "time"
-            else text
-            if column.kind is not Kind.NAME
-            else code(text)
-            for column, text in zip(table.columns, row, strict=True)
-            if text != UNKNOWN or column.kind is Kind.FIGURE
-        )
+        words: list[str] = []
+        for column, text in zip(table.columns, row, strict=True):
+            if column.kind is Kind.FIGURE and column.title != "time":
+                words.append(f"{column.title} {text}")
+            elif column.kind is Kind.NAME and text != UNKNOWN:
+                words.append(code(text))
+            elif column.kind is Kind.FIGURE or text != UNKNOWN:
+                words.append(text)
         lines.append(f"- {', '.join(words)}")
     return "\n".join(lines)

@@ -65,7 +65,8 @@ class Privacy(Struct):
             for name in machines
             if name in self._names
         }
-        free = (alias for number in count(1) if (alias := f"node-{number}") not in same.values())
+        aliases = (f"node-{number}" for number in count(1))
+        free = (alias for alias in aliases if alias not in same.values())
         for name in machines:
             if name not in self._machines:
                 self._machines[name] = (same.get(name) or next(free)) if self.anonymous else _clean_name(name)
@@ -113,7 +114,8 @@ class Privacy(Struct):
         if not self.anonymous:
             return text
         if self._known is not None:
-            text = self._known.sub(lambda match: {**self._machines, **self._names}[match[0]], text)
+            aliases = {**self._machines, **self._names}
+            text = self._known.sub(lambda match: aliases[match[0]], text)
         return _PATH.sub(PATH, text)
 
 
@@ -122,9 +124,10 @@ def _hosts_in_text(hosts: Sequence[str]) -> re.Pattern[str] | None:
 
     A name of letters only, such as "vllm", matches only with a port; other names also without a port.
     """
-    plain = any_of(host for host in hosts if host.isalpha())
-    others = any_of(host for host in hosts if not host.isalpha())
-    patterns = [rf"(?:{plain}):\d+"] * bool(plain) + [rf"(?:{others})(?::\d+)?"] * bool(others)
+    letter_hosts = any_of(host for host in hosts if host.isalpha())
+    other_hosts = any_of(host for host in hosts if not host.isalpha())
+    patterns = [rf"(?:{letter_hosts}):\d+"] if letter_hosts else []
+    patterns += [rf"(?:{other_hosts})(?::\d+)?"] if other_hosts else []
     return re.compile(rf"(?<![\w.-])(?:{'|'.join(patterns)})(?![\w-])") if patterns else None
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import UTC
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from sparktop.model.figures import also_reported as also_reported_figures
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.ranks import RanksView
 from sparktop.model.router import FleetServer, FleetView, RouterView, Sum
+from sparktop.model.series import known_max
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Snapshot
 from sparktop.panels.machine.processes import ProcessLine, ProcessOrder, chosen_processes, process_lines
 from sparktop.panels.parts.figures import START_KINDS
@@ -88,9 +89,9 @@ def registry_columns(of: Of, where: Where, *, plain: bool = False) -> list[Fille
     """Return the columns of figures of the registry; `plain` is with short titles and cells without unit."""
 
     def column(known_figure: Figure) -> Filled[object]:
-        form = cell.plain_figure if plain else cell.figure
+        text_of = cell.plain_figure if plain else cell.figure
         return figure(
-            (plain and known_figure.short) or known_figure.title, lambda thing: form(known_figure, thing)
+            (plain and known_figure.short) or known_figure.title, lambda thing: text_of(known_figure, thing)
         )
 
     return [column(known_figure) for known_figure in figures(of, where)]
@@ -141,8 +142,8 @@ _SERVER = (
 View = TypeVar("View", BackendView, NodeView)
 
 
-def _without_values(view: View, *kept: str) -> View:
-    return type(view)(**{field: getattr(view, field) for field in kept})
+def _without_values(view: View, *columns_kept: str) -> View:
+    return type(view)(**{field: getattr(view, field) for field in columns_kept})
 
 
 # Servers.
@@ -300,12 +301,11 @@ def latencies(
     def of_quantile(level: str) -> Filled[tuple[str, str, Latency]]:
         return figure(level, lambda row: cell.quantile(getattr(row[2], level)))
 
-    rows: list[tuple[str, str, Latency]] = [
-        (view.name, title, latency)
-        for view in backends
-        for title, field in LATENCIES.items()
-        if title in which and (latency := getattr(view, field)).count
+    fields = {title: field for title, field in LATENCIES.items() if title in which}
+    latencies: list[tuple[str, str, Latency]] = [
+        (view.name, title, getattr(view, field)) for view in backends for title, field in fields.items()
     ]
+    rows = [(name, title, latency) for name, title, latency in latencies if latency.count]
     return table(
         "Latencies",
         rows,
@@ -609,21 +609,20 @@ def scraped_groups_table(views: Sequence[FleetView]) -> Table:
     """Return a table of the groups of servers, those with the most waiting requests first."""
     groups: dict[tuple[str, str], list[FleetServer]] = {}
     for view in views:
-        for server in view.fleet.servers if view.fleet else ():
+        servers = view.fleet.servers if view.fleet is not None else ()
+        for server in servers:
             groups.setdefault((view.name, server.group), []).append(server)
 
     def total(servers: Sequence[FleetServer], field: str) -> Sum:
         return Sum.of_values(getattr(server, field) for server in servers)
 
     def highest(servers: Sequence[FleetServer], field: str) -> float | None:
-        return max(
-            (value for server in servers if (value := getattr(server, field)) is not None), default=None
-        )
+        return known_max(getattr(server, field) for server in servers)
 
-    worst = sorted(groups.items(), key=lambda item: -(total(item[1], "waiting").value or 0.0))
+    most_waiting = sorted(groups.items(), key=lambda item: -(total(item[1], "waiting").value or 0.0))
     return table(
         "Groups through Prometheus",
-        [(name, servers) for (_, name), servers in worst[:MOST_GROUPS]],
+        [(name, servers) for (_, name), servers in most_waiting[:MOST_GROUPS]],
         name("group", lambda row: row[0]),
         figure("servers", lambda row: str(len(row[1]))),
         figure("down", lambda row: str(sum(server.down for server in row[1]))),
@@ -684,14 +683,15 @@ def gpus(nodes: Sequence[NodeView], *, detailed: bool = False) -> Table:
         several = len(readings) > 1
         for gpu in readings:
             cells_of_gpu = (read(gpu) for _, read in columns)
-            shown = gpu.name if gpu.name and not several else f"GPU {gpu.index} {gpu.name or ''}".strip()
-            rows.append((cell.name(node.name), cell.name(shown), *cells_of_gpu))
-            for instance in gpu.mig_instances if detailed else ():
+            gpu_name = gpu.name if gpu.name and not several else f"GPU {gpu.index} {gpu.name or ''}".strip()
+            rows.append((cell.name(node.name), cell.name(gpu_name), *cells_of_gpu))
+            instances = gpu.mig_instances if detailed else ()
+            for instance in instances:
                 label = f"GPU {gpu.index} MIG {instance.index} {instance.name or ''}"
                 add(node, label, memory=cell.data(instance.memory_used_bytes))
-        for gone in node.gpus_lost:
-            reason = cell.name(f"LOST: {gone.reason or 'no reason given'}")
-            add(node, f"GPU {gone.index} {gone.name or ''}".strip(), **{_THROTTLED: reason})
+        for lost in node.gpus_lost:
+            reason = cell.name(f"LOST: {lost.reason or 'no reason given'}")
+            add(node, f"GPU {lost.index} {lost.name or ''}".strip(), **{_THROTTLED: reason})
         if not readings and not node.gpus_lost and node.sample and node.sample.gpu_note:
             add(node, node.sample.gpu_note)
     heads = (Column("node", Kind.NAME), Column("GPU", Kind.NAME), *(column for column, _ in columns))
@@ -731,28 +731,36 @@ def speeds(nodes: Sequence[NodeView], *, only_slow: bool = False) -> Table:
     )
 
 
+class _MemoryPart(NamedTuple):
+    title: str
+    size_bytes: int
+    percent: float | None
+
+
 def memory_parts(nodes: Sequence[NodeView]) -> Table:
     """Return a table of the parts of each node's memory, with their shares of the total.
 
     A row follows for memory that was counted twice and subtracted.
     """
-    rows: list[tuple[NodeView, tuple[str, int, float | None]]] = []
+    rows: list[tuple[NodeView, _MemoryPart]] = []
     for node in nodes:
         memory = node.sample.memory if node.sample is not None else None
         if memory is None or not memory.total_bytes:
             continue
         total = memory.total_bytes
-        rows += [
-            (node, (part.title, part.size_bytes, 100 * part.size_bytes / total)) for part in memory.parts
+        parts = [
+            _MemoryPart(part.title, part.size_bytes, 100 * part.size_bytes / total) for part in memory.parts
         ]
-        rows += [(node, ("counted twice, cut", memory.overlap_bytes, None))] if memory.overlap_bytes else []
+        if memory.overlap_bytes:
+            parts.append(_MemoryPart("counted twice, cut", memory.overlap_bytes, None))
+        rows += [(node, part) for part in parts]
     return table(
         "Memory",
         rows,
         _node_column(),
-        name("memory", lambda row: row[1][0]),
-        figure("size", lambda row: cell.data(row[1][1])),
-        figure("share", lambda row: cell.percent(row[1][2])),
+        name("memory", lambda row: row[1].title),
+        figure("size", lambda row: cell.data(row[1].size_bytes)),
+        figure("share", lambda row: cell.percent(row[1].percent)),
     )
 
 
@@ -853,7 +861,7 @@ def sensors(nodes: Sequence[NodeView]) -> Table:
 # Reports of many servers: groups and lists of the worst come first, and details are of the worst only.
 
 
-MOST = 40
+MOST_ROWS = 40
 """Servers or machines up to which a report has the details of all of them."""
 _DETAILED, _LISTED = 20, 10
 """Servers and machines with details in a report of more, and servers in a list of the worst."""
@@ -861,7 +869,7 @@ _DETAILED, _LISTED = 20, 10
 
 def is_large(snapshot: Snapshot) -> bool:
     """Return whether a report of a snapshot has details of the worst servers and machines only."""
-    return max(len(snapshot.backends), len(snapshot.nodes)) > MOST
+    return max(len(snapshot.backends), len(snapshot.nodes)) > MOST_ROWS
 
 
 def keep_worst(snapshot: Snapshot) -> Snapshot:
@@ -869,10 +877,10 @@ def keep_worst(snapshot: Snapshot) -> Snapshot:
     if not is_large(snapshot):
         return snapshot
     wall = wall_of(snapshot)
-    worst = sorted(
+    gravest = sorted(
         (server for group in wall.groups for server in group.servers), key=lambda server: server.rank
     )
-    names = {server.server.name for server in worst[:_DETAILED]}
+    names = {server.server.name for server in gravest[:_DETAILED]}
     nodes = {node.name for node in wall.nodes[:_DETAILED]}
     return replace(
         snapshot,
@@ -927,11 +935,11 @@ def worst_table(snapshot: Snapshot) -> Table:
     if is_large(snapshot):
         wall = wall_of(snapshot)
         forms = {Top.WAITING: cell.count, Top.KV: cell.percent, Top.TTFT: cell.duration}
-        for top, form in forms.items():
-            worst: Sequence[tuple[Stated, float]] = wall.tops.get(top, ())
+        for top, text_of in forms.items():
+            top_rows: Sequence[tuple[Stated, float]] = wall.tops.get(top, ())
             rows += [
-                (top.value, listed.server.name, form(value), listed.server.group)
-                for listed, value in worst[:_LISTED]
+                (top.value, listed.server.name, text_of(value), listed.server.group)
+                for listed, value in top_rows[:_LISTED]
             ]
         for node in wall.slow_nodes[:_LISTED]:
             clock = UNKNOWN if node.sm_clock_mhz is None else f"{node.sm_clock_mhz:.0f} MHz"

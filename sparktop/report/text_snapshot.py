@@ -48,9 +48,9 @@ def node_sentences(node: NodeView) -> Iterator[str]:
     ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
     for port in ports:
         rates = (port.rx_bytes_per_s, port.tx_bytes_per_s)
-        received, sent = (numbers.data_rate(rate, 12).strip() for rate in rates)
-        failed = ", ".join(f"{name} {numbers.often(rate)}" for name, rate in port.errors.items())
-        yield f"RDMA {port.name}: {received} in, {sent} out{f'; {failed}' if failed else ''}"
+        received, transmitted = (numbers.data_rate(rate, 12).strip() for rate in rates)
+        errors = ", ".join(f"{name} {numbers.often(rate)}" for name, rate in port.errors.items())
+        yield f"RDMA {port.name}: {received} in, {transmitted} out{f'; {errors}' if errors else ''}"
     speed = node.speed
     if speed.word not in QUIET_SPEEDS:
         yield f"speed: {': '.join(part for part in (speed.word, speed.reason) if part)}"
@@ -150,12 +150,12 @@ def render(snapshot: Snapshot, width: int) -> str:
     if backends:
         lines += [*table_lines(table("", backends, *_BACKENDS), width, map(_backend_sentences, backends)), ""]
     else:
-        said = [clean(event.message) for event in snapshot.events if event.subject == "discovery"]
-        searched = [wrap(text, width, initial_indent="  ", subsequent_indent="  ") for text in said]
+        discovery = [clean(event.message) for event in snapshot.events if event.subject == "discovery"]
+        searched = [wrap(text, width, initial_indent="  ", subsequent_indent="  ") for text in discovery]
         lines += ["no backends", *chain.from_iterable(searched), ""]
     if snapshot.routers:
-        shown = table("", snapshot.routers, *_ROUTERS)
-        lines += [*table_lines(shown, width, map(_router_sentences, snapshot.routers)), ""]
+        routers = table("", snapshot.routers, *_ROUTERS)
+        lines += [*table_lines(routers, width, map(_router_sentences, snapshot.routers)), ""]
     if fleets:
         notes = [[_prometheus_note(view)] for view in fleets]
         lines += [*table_lines(tables.fleets_table(fleets), width, notes), ""]
@@ -172,7 +172,9 @@ def render(snapshot: Snapshot, width: int) -> str:
 
 def _prometheus_note(view: FleetView) -> str:
     """Return the failure or the note of a Prometheus."""
-    return view.failure.message if view.failure else (view.fleet.note or "") if view.fleet else ""
+    if view.failure:
+        return view.failure.message
+    return (view.fleet.note or "") if view.fleet else ""
 
 
 def _head_lines(snapshot: Snapshot, width: int) -> list[str]:
@@ -267,9 +269,9 @@ def _deployment_texts(deployments: Mapping[str, str | None]) -> Iterator[str]:
     for deployment, backend in deployments.items():
         names.setdefault(backend, []).append(fit(clean(deployment), 24).rstrip())
     for backend in sorted(names, key=lambda listed: listed is None):
-        shown = "unmapped" if backend is None else clean(backend)
+        text = "unmapped" if backend is None else clean(backend)
         ids = ", ".join(names[backend])
-        yield shown if ids == shown else f"{shown} (deployment{'s' if len(names[backend]) > 1 else ''} {ids})"
+        yield (text if ids == text else f"{text} (deployment{'s' if len(names[backend]) > 1 else ''} {ids})")
 
 
 def _failure_lines(failure: Failure | None, age_s: float | None, loading: str = "") -> Iterator[str]:
@@ -280,8 +282,8 @@ def _failure_lines(failure: Failure | None, age_s: float | None, loading: str = 
     if loading:
         yield f"loading: {loading}"
     if failure is not None:
-        seen = "never seen" if age_s is None else f"last seen {numbers.age(age_s)} ago"
-        yield f"{clean(failure.message, _LONG)} ({seen})"
+        last_seen = "never seen" if age_s is None else f"last seen {numbers.age(age_s)} ago"
+        yield f"{clean(failure.message, _LONG)} ({last_seen})"
 
 
 def _whole_number(value: float | None) -> str:
@@ -327,15 +329,15 @@ _LONGEST = 2000
 """Characters of a cell or a sentence at most."""
 
 
-def table_lines(shown: Table, width: int, below: Iterable[Iterable[str]] = ()) -> Iterator[str]:
+def table_lines(a_table: Table, width: int, below: Iterable[Iterable[str]] = ()) -> Iterator[str]:
     """Yield the titles and rows of a table as lines of at most `width` cells.
 
     `below` has for each row the sentences below it, of which empty ones are left out. Columns that have no
     room beside the others are written below each row, as "title cell · title cell"; where they are only names
     and equal in all rows, once below the table.
     """
-    columns = shown.columns
-    rows = [tuple(clean(text, _LONGEST) for text in row) for row in shown.rows]
+    columns = a_table.columns
+    rows = [tuple(clean(text, _LONGEST) for text in row) for row in a_table.rows]
     widths = [
         max(cell_width(text) for text in (column.title, *(row[number] for row in rows)))
         for number, column in enumerate(columns)
@@ -352,8 +354,9 @@ def table_lines(shown: Table, width: int, below: Iterable[Iterable[str]] = ()) -
     same = are_names and len(rests) > 1 and len(set(rests)) == 1
     for row, rest, sentences in zip_longest(rows, rests, below, fillvalue=()):
         yield _table_line(columns[:count], widths, row)
-        for sentence in filter(None, ("" if same else rest, *sentences)):
-            yield from _indent(sentence, width)
+        for sentence in (*([] if same else [rest]), *sentences):
+            if sentence:
+                yield from _indent(sentence, width)
     if same and rests[0]:
         yield from _indent(f"each: {rests[0]}", width)
 

@@ -79,13 +79,13 @@ def settings(
     def parse(text: str) -> Mapping[str, object]:
         chosen_settings: dict[str, object] = {}
         while True:
-            rest, comma, part = text.rpartition(",")
+            before, comma, part = text.rpartition(",")
             name, sign, value = part.strip().partition("=")
             if not comma or name not in parts or bool(sign) != (parts[name][1] is not None):
                 return {**read(text), **chosen_settings}
             setting, take = parts[name]
             chosen_settings[setting] = True if take is None else take(value)
-            text = rest
+            text = before
 
     return argument_type(parse)
 
@@ -443,17 +443,19 @@ def _check_axis(spec: SweepSpec) -> None:
     def option(name: str) -> str:
         return _OPTIONS.get(name, f"--{name.replace('_', '-')}")
 
-    given = spec.given
-    axes = [name for name in tuple(AXES)[::-1] if name in given]
+    given_options = spec.given
+    axes = [name for name in tuple(AXES)[::-1] if name in given_options]
     if len(axes) > 1:
         raise UsageError(f"a sweep has one axis: give {' or '.join(map(option, axes))}, not both")
     for name, reasons in _EXCLUDED.items():
-        for reason, others in reasons.items() if name in given else ():
-            for other in filter(given.__contains__, others):
-                raise UsageError(f"{reason}: leave out {option(other)}")
+        if name not in given_options:
+            continue
+        for reason, incompatible in reasons.items():
+            for incompatible_option in filter(given_options.__contains__, incompatible):
+                raise UsageError(f"{reason}: leave out {option(incompatible_option)}")
     for axis, parts in AXES.items():
         for part in parts:
-            if part in given and axis not in given:
+            if part in given_options and axis not in given_options:
                 raise UsageError(f"{option(part)} goes with {option(axis)}")
 
 
@@ -539,10 +541,10 @@ def verdict(result: SweepResult, plan: Plan) -> int:
         tell(f"{(result.status or 'unfinished').replace('_', ' ')}: {result.stop_reason}")
         return 1
     ended = sum(level.requests.ended for level in levels)
-    failed = sum(level.requests.failed for level in levels)
-    bad = failed > plan.max_error_share * ended
+    failed_count = sum(level.requests.failed for level in levels)
+    bad = failed_count > plan.max_error_share * ended
     if bad:
-        tell(f"{failed} of {ended} requests failed: more than {100 * plan.max_error_share:.1f} %")
+        tell(f"{failed_count} of {ended} requests failed: more than {100 * plan.max_error_share:.1f} %")
     refused = sum(level.error is not None for level in levels)
     if refused:
         tell(f"{refused} of {len(levels)} levels were refused by the server and have no figures")
@@ -550,8 +552,8 @@ def verdict(result: SweepResult, plan: Plan) -> int:
     shares = ((level, level.prompt_share) for level in levels)
     cut = [level for level, share in shares if share is not None and share < _LEAST_PROMPT_SHARE]
     if cut:
-        counted, asked = cut[0].counted_prompt_tokens or 0, cut[0].asked_prompt_tokens or 0
-        lengths = f"the server counted {counted:,.0f} of {asked:,.0f} prompt tokens"
+        counted, asked_tokens = cut[0].counted_prompt_tokens or 0, cut[0].asked_prompt_tokens or 0
+        lengths = f"the server counted {counted:,.0f} of {asked_tokens:,.0f} prompt tokens"
         tell(f"{len(cut)} of {len(levels)} levels measured other prompts than were asked for: {lengths}")
     bad |= bool(cut)
     return 1 if bad or any(target.error is not None for target in result.targets) else 0

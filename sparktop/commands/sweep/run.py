@@ -96,7 +96,8 @@ def measure(plan: Plan, watch: Watch, form: str, output: Path | None, render: Re
     if places := [clean(path, 300) for path in (stored, output) if path is not None]:
         tell(f"kept in {' and in '.join(places)}")
     if output is None and result.has_levels:
-        (write_markdown if form == "md" else write_out)(render(result, form))
+        write = write_markdown if form == "md" else write_out
+        write(render(result, form))
     return result
 
 
@@ -274,8 +275,8 @@ def _rate_parts(moment: SweepMoment) -> list[str]:
     if moment.trace_at_s is not None and moment.trace_s is not None:
         parts.append(f"{duration_words(moment.trace_at_s)} of {duration_words(moment.trace_s)}")
     if moment.requests_per_s is not None:
-        sent, completed = moment.requests_per_s
-        parts.append(f"{sent:.2f} /s sent, {completed:.2f} /s completed")
+        sent_per_s, completed_per_s = moment.requests_per_s
+        parts.append(f"{sent_per_s:.2f} /s sent, {completed_per_s:.2f} /s completed")
     return parts
 
 
@@ -289,8 +290,8 @@ def level_line(target: str, level: LevelResult) -> str:
         return f"{name} · ❌ {clean(level.error, 300)}"
     if loop is not None:
         completed = "–" if loop.completed_per_s is None else f"{loop.completed_per_s:.2f}"
-        due = f"TTFT p50 {numbers.milliseconds(ttft_due.p50 if ttft_due else None)} from due time"
-        late = f"rate too high: {loop.growth_words}" if loop.unstable else due
+        due_text = f"TTFT p50 {numbers.milliseconds(ttft_due.p50 if ttft_due else None)} from due time"
+        late = f"rate too high: {loop.growth_words}" if loop.unstable else due_text
         parts = [name, f"{completed} /s completed", output, late]
     elif level.agents is not None:
         parts = [name, conversation_words(level.agents), output]

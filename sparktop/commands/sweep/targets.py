@@ -175,18 +175,18 @@ def _choose(
             backends |= {backend.url: backend for backend in behind}
             sweep_target = router_target(routers[target.url], behind, model=model, known=known_here)
         else:
-            taken = {backend.name for backend in backends.values()}
-            name = target.name if listed.is_configured else free_name(listed.name, taken)
+            taken_names = {backend.name for backend in backends.values()}
+            name = target.name if listed.is_configured else free_name(listed.name, taken_names)
             backends.setdefault(target.url, replace(target, name=name))
             sweep_target = engine_target(replace(target, name=listed.name), model=model, known=known_here)
         targets.append(sweep_target)
-    wanted = tuple(backends.values())
+    chosen_backends = tuple(backends.values())
     return (
         tuple(targets),
         replace(
             watch,
-            nodes=_machines_to_watch(watch.nodes, wanted, own_names),
-            backends=wanted,
+            nodes=_machines_to_watch(watch.nodes, chosen_backends, own_names),
+            backends=chosen_backends,
             routers=tuple(routers.values()),
             discover=(),
             interval_s=min(INTERVAL_S, watch.interval_s),
@@ -203,9 +203,9 @@ def _machines_to_watch(
     without nodes. This machine, with the host names and addresses `own_names`, is added if a backend runs on
     it and it is not among the nodes.
     """
-    named = {node for backend in backends for node in backend.nodes}
+    named_machines = {node for backend in backends for node in backend.nodes}
     chosen = tuple(nodes) if any(not backend.nodes for backend in backends) else ()
-    chosen = chosen or tuple(node for node in nodes if node.name in named)
+    chosen = chosen or tuple(node for node in nodes if node.name in named_machines)
     is_loaded = any(is_here(urlsplit(backend.url).hostname, own_names) for backend in backends)
     if is_loaded and all(node.via != "local" for node in chosen):
         chosen = (*chosen, this_machine())
@@ -218,12 +218,12 @@ def _without_repetitions(places: Sequence[_Place]) -> list[_Place]:
     An entry with the name and URL of an earlier entry is left out. A number is appended to a name that an
     earlier entry with another URL has.
     """
-    kept: dict[tuple[str, str], _Place] = {}
-    taken: set[str] = set()
+    unique: dict[tuple[str, str], _Place] = {}
+    taken_names: set[str] = set()
     for listed in places:
-        if (listed.name, listed.target.url) in kept:
+        if (listed.name, listed.target.url) in unique:
             continue
-        name = free_name(listed.name, taken)
-        taken.add(name)
-        kept[listed.name, listed.target.url] = replace(listed, name=name)
-    return list(kept.values())
+        name = free_name(listed.name, taken_names)
+        taken_names.add(name)
+        unique[listed.name, listed.target.url] = replace(listed, name=name)
+    return list(unique.values())

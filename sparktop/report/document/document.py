@@ -304,13 +304,15 @@ def _cells_html(cells: Iterable[Cell], grid: Grid) -> list[tuple[str, Markup]]:
     """Return (CSS class, HTML) of each cell of a table row."""
     cells_html = []
     for number, cell in enumerate(cells):
-        kind = "long" if len(_cell_text(cell)) > _LONG else "word" if number in grid.left else "figure"
-        shown = (
+        kind = "word" if number in grid.left else "figure"
+        if len(_cell_text(cell)) > _LONG:
+            kind = "long"
+        html = (
             _code_html(cell.name) + _inline_html(cell.after)
             if isinstance(cell, Untrusted)
             else _inline_html(cell)
         )
-        cells_html.append((kind, shown))
+        cells_html.append((kind, html))
     return cells_html
 
 

@@ -103,8 +103,8 @@ def sheet(drawings: Sequence[Drawing], title: str) -> str:
     """Return the text of one SVG file with all plots, in rows and columns."""
     columns = min(_COLUMNS, len(drawings))
     drawn, y = [], float(_GAP)
-    for first in range(0, len(drawings), max(1, columns)):
-        row = drawings[first : first + columns]
+    for start in range(0, len(drawings), max(1, columns)):
+        row = drawings[start : start + columns]
         for number, drawing in enumerate(row):
             x = _GAP + number * (WIDTH + _GAP)
             drawn.append(drawing.element(x=x, y=y, width=WIDTH, height=drawing.height))
@@ -217,11 +217,11 @@ class Frame(Struct, frozen=True):
 
         The largest value always has a label.
         """
-        kept: list[float] = []
+        taken: list[float] = []
         for value in reversed(self.places):
-            if not kept or self.x(kept[-1]) - self.x(value) >= _LEAST_APART:
-                kept.append(value)
-        return [(value, tick(value, 4)) for value in kept]
+            if not taken or self.x(taken[-1]) - self.x(value) >= _LEAST_APART:
+                taken.append(value)
+        return [(value, tick(value, 4)) for value in taken]
 
 
 def _tick_values(axis: PlotAxis) -> list[float]:
@@ -246,8 +246,8 @@ def label_width(names: Sequence[str]) -> float:
     return 14 + longest * CHARACTER * _BOLD
 
 
-def spread(places: Sequence[float], apart: float, low: float, high: float) -> list[float]:
-    """Move positions apart, so that neighbours have at least the distance `apart`, within `low` to `high`.
+def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Move positions apart, so that neighbours have at least the distance `gap`, within `low` to `high`.
 
     Positions are moved no further than needed. If they do not all fit, the lowest ones are below `low`.
     The result is in the order of `places`.
@@ -257,9 +257,9 @@ def spread(places: Sequence[float], apart: float, low: float, high: float) -> li
     least = low
     for index in order:
         moved[index] = least = max(moved[index], least)
-        least += apart
-    most = high
+        least += gap
+    highest_free = high
     for index in reversed(order):
-        moved[index] = most = min(moved[index], most)
-        most -= apart
+        moved[index] = highest_free = min(moved[index], highest_free)
+        highest_free -= gap
     return moved

@@ -143,24 +143,26 @@ class _TimeFrame(Frame, frozen=True):
         low, high = self.places[0], self.places[-1]
         per_unit = (high - low) / (self.right - LEFT)
         days = math.ceil(per_unit * _LABELS_APART / _DAY_S) * _DAY_S
-        apart = ((step_s, _SECONDS_APART if step_s < _MINUTE_S else _LABELS_APART) for step_s in _STEPS_S)
-        step = next((step_s for step_s, least in apart if step_s >= per_unit * least), days)
-        form = "%H:%M:%S" if step < _MINUTE_S else "%H:%M" if step < _DAY_S else "%m-%d"
+        steps = ((step_s, _SECONDS_APART if step_s < _MINUTE_S else _LABELS_APART) for step_s in _STEPS_S)
+        step = next((step_s for step_s, least in steps if step_s >= per_unit * least), days)
+        time_format = "%H:%M" if step < _DAY_S else "%m-%d"
+        if step < _MINUTE_S:
+            time_format = "%H:%M:%S"
         times = (step * index for index in range(math.ceil(low / step), math.floor(high / step) + 1))
-        return [(time, f"{datetime.fromtimestamp(time, UTC):{form}}") for time in times] or [
+        return [(time, f"{datetime.fromtimestamp(time, UTC):{time_format}}") for time in times] or [
             (low, f"{datetime.fromtimestamp(low, UTC):%H:%M:%S}")
         ]
 
 
 def time_drawing(plot: TimePlot) -> Drawing:
     """Draw a plot as SVG; only the curves of the `MOST_LINES` servers or machines with the highest means."""
-    shown, left_out = _lines_to_draw(plot)
+    shown_lines, left_out = _lines_to_draw(plot)
     start, end = plot.start.timestamp(), plot.end.timestamp()
     lines = [
         replace(line, points=bin_points(line.points, start, end, _SLOTS))
         if len(line.points) > _MOST_POINTS
         else line
-        for line in shown
+        for line in shown_lines
     ]
     same_day = plot.start.date() == plot.end.date()
     frame = _TimeFrame(
@@ -169,17 +171,17 @@ def time_drawing(plot: TimePlot) -> Drawing:
         places=(start, end),
         x_title=f"{plot.start:%Y-%m-%d}{'' if same_day else f' to {plot.end:%m-%d}'}, UTC",
         y_axis=PlotAxis(0.0, plot.top, 1),
-        margin=label_width(list(dict.fromkeys(line.name for line in shown))),
+        margin=label_width(list(dict.fromkeys(line.name for line in shown_lines))),
     )
-    first = [line for line in lines if not line.second]
-    ends = [(line.name, line.known[-1].at, line.known[-1].value) for line in first]
+    left_lines = [line for line in lines if not line.second]
+    ends = [(line.name, line.known[-1].at, line.known[-1].value) for line in left_lines]
     parts = [
         *frame.svg_elements(),
         *_mark_lines(plot.marks, frame),
         *(svg.element("g", *_curve_svg(line, frame), class_=series_class(line.number)) for line in lines),
-        *frame.names(ends, [line.number for line in first]),
+        *frame.names(ends, [line.number for line in left_lines]),
     ]
-    words = ". ".join(_line_description(line, plot) for line in shown)
+    words = ". ".join(_line_description(line, plot) for line in shown_lines)
     return Drawing(f"{plot.title} in {plot.unit} over time", words, "".join(parts), frame.height)
 
 
@@ -197,8 +199,8 @@ def _lines_to_draw(plot: TimePlot) -> tuple[list[TimeLine], int]:
     lines = [line for line in plot.lines if line.known]
     names = list(dict.fromkeys(line.name for line in lines if not line.second))
     means = {line.name: _mean_point(line.known).value for line in lines if not line.second}
-    kept = sorted(names, key=lambda name: -means[name])[:MOST_LINES]
-    return [line for line in lines if line.name in kept], len(names) - len(kept)
+    chosen = sorted(names, key=lambda name: -means[name])[:MOST_LINES]
+    return [line for line in lines if line.name in chosen], len(names) - len(chosen)
 
 
 def _curve_svg(line: TimeLine, frame: Frame) -> Iterator[str]:
