@@ -318,13 +318,13 @@ def _finding(
         "limit_s": HOLD_S,
     }
     background = "an unknown number of" if view.responses is None else f"{view.responses:,.0f}"
+    tokens = "not counted"
+    if generated_tokens is not None:
+        tokens = f"{generated_tokens:,.0f} since, prompts included"
     evidence = [
         ("requests", f"{running:.0f} run, none has finished; at every poll for {numbers.age(lasted_s)}"),
         ("clients", f"{nobody}; readings without a client: {watch.readings} (from {LEAST_READINGS} on)"),
-        (
-            "tokens",
-            "not counted" if generated_tokens is None else f"{generated_tokens:,.0f} since, prompts included",
-        ),
+        ("tokens", tokens),
         ("in the background", f"{background} requests of the Responses API since its start"),
         *([("hung up", f"{hung_up}: closed by the client, not yet by the server")] if hung_up else []),
     ]

@@ -331,10 +331,8 @@ def _fit_of_rest(
     room = replace(room, before_drop_bytes=room.free_bytes)
     if peak is not None and peak - held > room.free_bytes + _CLEARLY_BYTES:
         # Something else has taken memory since it began.
-        remaining = Need(
-            peak - held,
-            f"its last start held {_gib(peak)} GiB of GPU memory, this one {_gib(held)}",
-        )
+        reason = f"its last start held {_gib(peak)} GiB of GPU memory, this one {_gib(held)}"
+        remaining = Need(peak - held, reason)
         return "the rest of its start", fit_of(remaining, room, was_short=was_short)
     # What it has taken so far is its own: by the machine's memory at its begin, else by its GPU memory.
     own_bytes = held if about.begin_bytes is None else max(held, about.begin_bytes - room.free_bytes)

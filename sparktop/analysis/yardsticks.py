@@ -165,9 +165,8 @@ def yardsticks(
     if not decodes:
         prefill = "not compared: prompts are computed for part of the time"
         return own, Yardstick(PUBLISHED, prefill), Yardstick(LIMIT, prefill)
-    limit = _limit_stick(
-        basis, tps, running_each, running_each if generated is None else generated, kv_tokens
-    )
+    generated = running_each if generated is None else generated
+    limit = _limit_stick(basis, tps, running_each, generated, kv_tokens)
     return own, _published_stick(basis, tps, running), limit
 
 

@@ -266,6 +266,13 @@ class Quantile(Struct, frozen=True):
     bucket_s: tuple[float, float] | None = None
     """The edges of its bucket if the upper one is at least twice the lower: no digit of `seconds` is sure."""
 
+    @property
+    def bound_sign(self) -> str:
+        """The sign before `seconds` where it is only a bound: "<" or ">"; else ""."""
+        if self.below:
+            return "<"
+        return ">" if self.above else ""
+
 
 _NEAR_MEAN = 0.97
 """Share of the p95 from which on a mean looks like it: both are shown in two or three digits."""

@@ -400,9 +400,8 @@ def _missing_sentences(moment: Moment) -> Iterator[str]:
         left_out = _count_words(readings.events_left_out, "earlier event")
         yield f"Nothing was replayed around {left_out}: too many."
     if gaps:
-        listed = ", ".join(
-            f"{cell.time_of(start)} to {cell.time_of(end)}" for start, end in gaps[:_MOST_GAPS]
-        )
+        texts = (f"{cell.time_of(start)} to {cell.time_of(end)}" for start, end in gaps[:_MOST_GAPS])
+        listed = ", ".join(texts)
         more = f" and {len(gaps) - _MOST_GAPS} more times" if len(gaps) > _MOST_GAPS else ""
         yield f"**No readings** {listed}{more}."
     if readings.dropped:

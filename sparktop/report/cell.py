@@ -36,9 +36,7 @@ def quantile(value: Quantile | None) -> str:
     if value.bucket_s:
         low_s, high_s = value.bucket_s
         return f"{low_s:g} to {high_s:g} s" if high_s >= 1 else f"{low_s * 1000:g} to {high_s * 1000:g} ms"
-    sign = ">" if value.above else ""
-    if value.below:
-        sign = "<"
+    sign = value.bound_sign
     return f"{sign} {duration(value.seconds)}".strip()
 
 

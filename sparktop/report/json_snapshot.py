@@ -145,9 +145,9 @@ def _latency_json(latency: Latency) -> dict[str, object]:
     quantiles: dict[str, Quantile | None] = {name: getattr(latency, name) for name in _QUANTILES}
     known_quantiles = {name: quantile for name, quantile in quantiles.items() if quantile is not None}
     bounds = {
-        name: f"{'<' if quantile.below else '>'}{quantile.seconds * 1000:g}"
+        name: f"{quantile.bound_sign}{quantile.seconds * 1000:g}"
         for name, quantile in known_quantiles.items()
-        if quantile.below or quantile.above
+        if quantile.bound_sign
     }
     buckets = {
         name: [1000 * edge for edge in quantile.bucket_s]
@@ -384,8 +384,6 @@ def worst_json(wall: Wall) -> dict[str, list[dict[str, object]]]:
 
 def _bound_sign(stated: Stated) -> str | None:
     quantile = None if isinstance(stated.server, FleetServer) else stated.server.ttft.p95
-    if quantile is None or not (quantile.below or quantile.above or quantile.bucket_s):
+    if quantile is None:
         return None
-    if quantile.below:
-        return "<"
-    return ">" if quantile.above else "in bucket"
+    return quantile.bound_sign or ("in bucket" if quantile.bucket_s else None)

@@ -153,8 +153,8 @@ def _judge_with_weights(
     """
     weights = _known_weights(group, balance.backends)
     if weights is not None:
-        sentence = f"judged by the router's weights, {ratio_text(weights)}"
-        return _judge_by_parts(balance, load, at, sentence), weights
+        words = f"judged by the router's weights, {ratio_text(weights)}"
+        return _judge_by_parts(balance, load, at, words), weights
     if balance.word_now not in {BalanceWord.STARVED, BalanceWord.UNEVEN} or not are_unequal(counts):
         return balance, None
     if not is_steady(_requests_by_piece(group.members, balance, at, balance.window_s)):
@@ -162,10 +162,8 @@ def _judge_with_weights(
     steady = f"requests are split at a steady {ratio_text(counts)}"
     since = min((member.log.since for member in group.members if member.name in balance.backends), default=at)
     if at - since >= MEANT_S and is_steady(_requests_by_piece(group.members, balance, at, MEANT_S)):
-        sentence = (
-            f"{steady} for {MEANT_S / 60:.0f} min, perhaps on purpose: weights under [[routers]] say so"
-        )
-        return _judge_by_parts(balance, load, at, sentence), dict(counts)
+        words = f"{steady} for {MEANT_S / 60:.0f} min, perhaps on purpose: weights under [[routers]] say so"
+        return _judge_by_parts(balance, load, at, words), dict(counts)
     if balance.word_now is BalanceWord.STARVED:
         balance = replace(
             balance, word=BalanceWord.UNEVEN, word_now=BalanceWord.UNEVEN, also=(), cause=None, hint=None

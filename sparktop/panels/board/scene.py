@@ -223,7 +223,7 @@ DrawnList = tuple[list[Row], list[Place]]
 
 def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selected: str | None) -> DrawnList:
     """Draw the list of nodes; `selected` is the name of the selected node."""
-    rows_each, heading = entry_rows(place, len(views))
+    tall, heading = entry_rows(place, len(views))
     width, title = place.width, name_tab("node", "", "nodes")
     if place.columns > 1:
         short = line_shape(views, (place.width - 2) // place.columns - 1)
@@ -231,10 +231,8 @@ def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selec
             place, views, lambda view, _: short_node(view, short, selected=view.name == selected)
         )
         return _list_in_frame(place, len(views), entries, 1, None, kind="node", title=title)
-    shape = list_shape(views, width, rows_each)
-    drawn = [
-        node_entry(view, shape, width, rows_each, window, selected=view.name == selected) for view in views
-    ]
+    shape = list_shape(views, width, tall)
+    drawn = [node_entry(view, shape, width, tall, window, selected=view.name == selected) for view in views]
     rows = [row for entry in drawn for row in entry]
     findings = (
         each if view.name in each.line else replace(each, line=f"{view.name}: {each.line}")
@@ -245,7 +243,7 @@ def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selec
         place,
         len(views),
         rows,
-        rows_each,
+        tall,
         node_heading(shape, width) if heading else None,
         kind="node",
         title=title,
@@ -301,15 +299,13 @@ def backend_list(
     `columns` says which columns come first. `scale` returns the scale of the graphs of the backends shown.
     """
     views = snapshot.backends
-    rows_each, heading = entry_rows(place, len(views))
-    wide = wide and rows_each <= _WIDE_ROWS
+    tall, heading = entry_rows(place, len(views))
+    wide = wide and tall <= _WIDE_ROWS
     heading = heading or wide
     visible = views[first_index : first_index + visible_count(place, len(views), wide=wide)]
     graphs = place.columns == 1 or heading
     names = tuple(view.name for view in views)
-    table = ServerTable(
-        place.width, window, scale(visible if graphs else ()), wide, columns, names, rows_each
-    )
+    table = ServerTable(place.width, window, scale(visible if graphs else ()), wide, columns, names, tall)
     if place.columns > 1:
         fitted = entry_names(names, (place.width - 2) // place.columns)
         rows = _rows_of_several_columns(
@@ -318,9 +314,7 @@ def backend_list(
             lambda view, cells: short_entry(view, fitted[view.name], cells, selected=view.name == selected),
         )
     else:
-        rows = [
-            row for view in visible for row in table.rows(view, rows_each, selected=view.name == selected)
-        ]
+        rows = [row for view in visible for row in table.rows(view, tall, selected=view.name == selected)]
     shown_range: Row = [(f" {first_index + 1}–{first_index + len(visible)} of {len(views)} ", "muted")]
     shown_range = shown_range if len(visible) < len(views) else []
     status: Row = []
@@ -332,7 +326,7 @@ def backend_list(
         place,
         len(visible),
         rows,
-        rows_each,
+        tall,
         table.heading(order) if heading else None,
         kind="backend",
         title=name_tab("backend", "", "backends"),
@@ -347,8 +341,8 @@ def backend_list(
 
 def visible_count(place: Place, count: int, *, wide: bool) -> int:
     """Return how many of `count` backends the list at `place` shows; it always has a heading if `wide`."""
-    rows_each, heading = entry_rows(place, count)
-    lines = (place.height - 2 - int(heading or wide)) // rows_each
+    tall, heading = entry_rows(place, count)
+    lines = (place.height - 2 - int(heading or wide)) // tall
     return max(1, lines * place.columns)
 
 
@@ -366,7 +360,7 @@ def _list_in_frame(
     place: Place,
     count: int,
     rows: Sequence[Row],
-    rows_each: int,
+    tall: int,
     heading: Row | None,
     *,
     kind: str,
@@ -374,7 +368,7 @@ def _list_in_frame(
     status: Sequence[Run] = (),
     footnote: Sequence[Run] = (),
 ) -> DrawnList:
-    """Return a list of `count` entries in its frame; `rows` has `rows_each` rows of text for every entry."""
+    """Return a list of `count` entries in its frame; `rows` has `tall` rows of text for every entry."""
     inside = [*([] if heading is None else [heading]), *rows]
     framed_rows = frame_rows(
         inside,
@@ -392,7 +386,7 @@ def _list_in_frame(
     for index in range(count):
         line, column = divmod(index, place.columns)
         entries.append(
-            Place("row", index, place.x + 1 + column * cells, first_row + line * rows_each, cells, rows_each)
+            Place("row", index, place.x + 1 + column * cells, first_row + line * tall, cells, tall)
         )
     return [merge_runs(row) for row in framed_rows], entries
 

@@ -240,15 +240,9 @@ def _used_of_total(used: int | None, total: int | None, width: int) -> Row:
     if used is None or not total:
         return [("– of ", "muted"), figure(numbers.data(total, 9).strip())]
     step, unit = (2**30, "GiB") if total >= 2**30 else (2**20, "MiB")
-    rows: list[Row] = [
-        label_row(
-            figure(f"{used / step:.{used_dp}f}"),
-            " of ",
-            figure(f"{total / step:.{total_dp}f}"),
-            f" {unit}",
-        )
-        for used_dp, total_dp in ((1, 1), (0, 1), (0, 0))
-    ]
+    decimals = ((1, 1), (0, 1), (0, 0))
+    texts = [(f"{used / step:.{of_used}f}", f"{total / step:.{of_total}f}") for of_used, of_total in decimals]
+    rows: list[Row] = [label_row(figure(part), " of ", figure(whole), f" {unit}") for part, whole in texts]
     return next((row for row in rows if total < 1000 * step and row_width(row) <= width), rows[-1])
 
 

@@ -69,12 +69,9 @@ def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:
     """
     if quantile is None:
         return fit("–", width, "right")
-    sign = "≤" if quantile.bucket_s else ""
-    if quantile.below:
-        sign = "<"
-    elif quantile.above:
-        sign = ">"
-    edge_s = quantile.bucket_s[1] if quantile.bucket_s else quantile.seconds
+    sign, edge_s = quantile.bound_sign, quantile.seconds
+    if quantile.bucket_s:
+        sign, (_, edge_s) = sign or "≤", quantile.bucket_s
     return fit(sign + numbers.duration(edge_s, width - 1).strip(), width, "right")
 
 
@@ -274,10 +271,9 @@ def alerts_sign(alerts: Sequence[Alert]) -> str:
     counts = Counter(alert.severity for alert in alerts)
     if len(counts) > 1:
         del counts[Severity.INFO]
-    several, grades = counts.total() > 1, [grade for grade in Severity if counts[grade]]
-    return "".join(
-        f"{SEVERITY_SIGNS[grade]}{counts[grade] if several else ''} " for grade in reversed(grades)
-    )
+    several = counts.total() > 1
+    gravest_first = [severity for severity in reversed(Severity) if counts[severity]]
+    return "".join(f"{SEVERITY_SIGNS[each]}{counts[each] if several else ''} " for each in gravest_first)
 
 
 def part_role(index: int) -> str:

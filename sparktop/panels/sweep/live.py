@@ -245,9 +245,8 @@ def _level_spellings(
     keys = [span.key for span, _, _ in places]
     full = [level_name(key, lengths=lengths) for key in keys]
     names_of = [f"{names[key.target]} " if len(names) > 1 and key.target in names else "" for key in keys]
-    words_once = [
-        word if not index or word != names_of[index - 1] else "" for index, word in enumerate(names_of)
-    ]
+    pairs = zip([None, *names_of], names_of, strict=False)
+    words_once = [word if word != before else "" for before, word in pairs]
     spellings = [list(zip(names_of, full, strict=True)), list(zip(words_once, full, strict=True))]
     plain = all(key.point == concurrency_point(key.point.concurrency) and not key.depth for key in keys)
     if plain and not lengths:

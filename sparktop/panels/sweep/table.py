@@ -543,11 +543,9 @@ def table_rows(view: SweepView, width: int, height: int, *, chosen: Level | None
     """
     levels = all_levels(view)
     room = max(1, height - 2)
-    results = {row.key: row for row in view.rows}
     shown = shown_levels(view, height, chosen)
-    rows = [
-        level_row(view, level, results.get(level.key), width, chosen=level.key == chosen) for level in shown
-    ]
+    result_of = {row.key: row for row in view.rows}.get
+    rows = [level_row(view, each, result_of(each.key), width, chosen=each.key == chosen) for each in shown]
     above = levels.index(shown[0]) if shown else 0
     key = _legend_row(view, above, len(levels) - len(shown) - above, width)
     return [table_heading(view, width), *fit_rows(rows, width, room), fit_row(key, width)][:height]

@@ -187,14 +187,9 @@ class Calibration:
             return shortest, None
 
         form = await self._drop_refused_fields(form, trial)
-        first = await self._sends_first_event_with_token(form, trial)
-        recipe = Recipe(
-            self._without_running_totals(form),
-            partial(prompt_at, file),
-            self._book,
-            PromptTokens(),
-            first,
-        )
+        first_token = await self._sends_first_event_with_token(form, trial)
+        form_sent, prompts = self._without_running_totals(form), partial(prompt_at, file)
+        recipe = Recipe(form_sent, prompts, self._book, PromptTokens(), first_token)
         return self._result(form.model, models, None, None, None), recipe
 
     async def _count_pieces(self, form: BodyForm) -> tuple[PromptTokens | None, bool]:

@@ -417,10 +417,8 @@ def forecast(
         return _conversation_forecast(plan)
     earlier = [earlier_sweep(target, plan, results) for target in plan.targets]
     limit = _highest_concurrency(plan, earlier, slots or {})
-    targets, asked = (
-        len(plan.targets),
-        [(level, _level_requests(plan, level)) for level in plan.levels()],
-    )
+    targets = len(plan.targets)
+    asked = [(level, _level_requests(plan, level)) for level in plan.levels()]
     is_known = all(requests is not None for _, requests in asked)
     count = targets * sum(requests or 0 for _, requests in asked) if is_known else None
     warm_ups = targets * sum(level.point.most_in_flight for level, _ in asked) if plan.warmup else 0

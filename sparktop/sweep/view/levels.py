@@ -224,10 +224,8 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
         _level_at_end(PlannedLevel(key, runs=plan.runs, share=0.0), result) for key in keys if key not in made
     ]
     by_key = {level.key: level for level in (*made.values(), *ahead)}
-    return (
-        *(by_key[key] for key in keys),
-        *(level for key, level in made.items() if key not in set(keys)),
-    )
+    unplanned = (level for key, level in made.items() if key not in set(keys))
+    return (*(by_key[key] for key in keys), *unplanned)
 
 
 RANKED = (*MAIN_RATES, "prefill_tps", "peak_tps", "ttft_ms")
