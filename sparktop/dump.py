@@ -205,12 +205,15 @@ _MEMORY = b"sparktop_node_memory_"
 _SAMPLED = frozenset({Kind.PAGE, Kind.NODE, Kind.MEMORY})
 _WITHIN = frozenset({"le", "quantile"})
 """Labels that distinguish the samples of one metric."""
+# "# TYPE vllm:num_requests_running gauge": name and kind of a metric.
 _TYPE_LINE = re.compile(rb"^# TYPE ([A-Za-z_:][\w:]{0,199})[ \t]++(\w{1,20})[ \t]*+\r?$", re.MULTILINE)
+# "vllm:num_requests_running{engine="0"} 3.0": name, labels in braces, value.
 _SAMPLE = re.compile(
     rb'^([A-Za-z_:][\w:]*+)(?:[ \t]*+(\{(?:[^"{}\n]++|"(?:[^"\\\n]++|\\.)*+")*+\})[ \t]*+|[ \t]++)'
     rb"([^\s{}#]++)(?=\s|\Z)",
     re.MULTILINE,
 )
+# "-12.5", but neither "1e3" nor "NaN".
 _PLAIN_NUMBER = re.compile(rb"[-+]?[0-9]{1,17}(?:\.[0-9]{1,20})?")
 
 

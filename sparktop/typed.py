@@ -13,10 +13,14 @@ from collections.abc import Iterator
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
 
+# The separators of a list: "1,2 4".
 _BETWEEN = re.compile(r"\s*,\s*|\s+")
+# "1..8", "1-8": the first and the last of a range; "1e-3" is none.
 _RANGE = re.compile(r"(?P<first>.*?)\s*(?:\.\.|…|–|(?<=[^eE])-)\s*(?P<last>.*)", re.DOTALL)
+# "32k", "1.5M": a number and its unit.
 _COUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)", re.ASCII | re.IGNORECASE)
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+# "90s", "1.5 min", "2h": a number and its unit of time.
 _TIME = re.compile(
     r"(\d{1,12}(?:\.\d{0,9})?|\.\d{1,9})\s*"
     r"(ms|s(?:ecs?|econds?)?|m(?:ins?|inutes?)?|h(?:ours?)?|d(?:ays?)?)(?![a-z])\s*",

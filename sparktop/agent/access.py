@@ -34,6 +34,7 @@ _MOST_PORT = 65_535
 _RESOLVER = Path("/etc/resolv.conf")
 _MOST_LINES, _MOST_DOMAINS = 1000, 32
 """Lines of that file that are read, and words of each."""
+# "[::1]:7777", "spark-a:7777", "spark-a": host or literal address, and port.
 _HOST_PORT = re.compile(r"(?:\[(?P<literal>[^\[\]]+)\]|(?P<host>[^\[\]:]*))(?::(?P<port>[0-9]{1,5}))?")
 
 

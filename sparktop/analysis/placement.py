@@ -127,6 +127,7 @@ _ENGINES = (
 )
 """(regular expression for the begin of a process name, engine), for names such as "VLLM::Worker_TP0" or
 "ollama_llama_server"."""
+# The names of engines in a text, a group for each.
 _ENGINE = re.compile("|".join(f"({pattern})(?![a-z0-9])" for pattern, _ in _ENGINES), re.IGNORECASE)
 _RANK = re.compile(r"_(PP|TP)(\d{1,4})(?!\d)")
 """Kinds and numbers of ranks in the name of a worker process."""

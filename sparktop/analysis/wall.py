@@ -1,4 +1,4 @@
-"""Servers and machines by group, the worst first, and lists of the worst: what a wall of hundreds shows."""
+"""The figures of a wall, the view of hundreds of servers: groups, the worst first, and lists of the worst."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ _LISTS = {top.name.lower(): top for top in Top}
 
 _LONGEST = 400
 """Most characters of a name in an address."""
+# "12": the number of a page.
 _NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 
 

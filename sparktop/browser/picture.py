@@ -17,6 +17,7 @@ _UNSEEN = re.compile("[\0-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u206
 _REPLACEMENT = "\ufffd"
 _PIECES = re.compile("(?P<dots>[\u2800-\u28ff]+)|(?P<box>[\u2500-\u259f]+)|[^\u2500-\u259f\u2800-\u28ff]+")
 """Matches a run of braille, of lines and blocks, or of other characters."""
+# What a name of a CSS class may not have.
 _NOT_IN_CLASSES = re.compile("[^A-Za-z0-9_-]")
 _KEY_DIGITS = frozenset("¹²³⁴")
 """The keys that hide boxes are drawn in the frames, and do nothing in a browser."""

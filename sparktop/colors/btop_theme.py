@@ -84,9 +84,13 @@ _COLORS = (
 _STAGES = ("start", "mid", "end")
 _KEYS = frozenset(_COLORS) | {f"{name}_{stage}" for name in _GRADIENTS for stage in _STAGES}
 
+# theme[main_fg]="#cc6666": a key, and its value in either quotes or without.
 _LINE = re.compile(r"\s*theme\[(\w{1,40})\]\s*=\s*(?:\"([^\"]*)|'([^']*)|([^\"'].*)|$)")
+# "#cc6666", or "#cc" for a grey.
 _HEX = re.compile(r"#(?:[0-9a-fA-F]{6}|[0-9a-fA-F]{2})")
+# "204 102 102": red, green, blue.
 _DECIMAL = re.compile(r"([0-9]{1,3})\s+([0-9]{1,3})\s+([0-9]{1,3})")
+# " # this", behind a value.
 _COMMENT = re.compile(r"\s#.*")
 _GREY_LENGTH = 3  # a "#" and two digits
 

@@ -88,6 +88,7 @@ ANSI_COLORS = dict(
 green, and bright magenta is a shocking pink."""
 BOLD = frozenset({"title", "key", "accent", "bad", "warn", "good", "info"})
 """Roles drawn in bold, so that they stay distinct with NO_COLOR and with 16 colours."""
+# "#1f2933".
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 _MOST_BYTES = 64 * 1024
 """Most bytes of a user's theme file; the largest theme known has 3 kB."""

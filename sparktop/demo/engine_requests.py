@@ -335,6 +335,7 @@ START, END, MESSAGE, STOP = range(VOCABULARY, VOCABULARY + 4)
 """Special tokens that occur in no text: three around the parts of a chat's messages, one at an answer's
 end."""
 _ASSISTANT = "assistant"
+# A piece of text that stands for a token: " word", "123", ".", " ".
 _PIECE = re.compile(r" ?[^\W\d_]{1,7}| ?\d{1,3}| ?[^\w\s]|\s|_")
 _KNOWN_PIECES = 50_000
 """Pieces of text whose ids are cached."""

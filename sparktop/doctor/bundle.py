@@ -81,6 +81,7 @@ _HARDWARE = re.compile(
 """Addresses of network cards, and identities of GPUs."""
 _IP6 = re.compile(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F.]*){2,}(?![\w:])")
 """What may be an address of IPv6; the next of IPv4."""
+# "192.168.1.2", but not a part of "1.2.3.4.5".
 _IP4 = re.compile(r"(?<!\d)(?<!\d\.)(?:\d{1,3}\.){3}\d{1,3}(?!\d)(?!\.\d)")
 _DOTTED_HOST = re.compile(rf"(?i)(?<![\w.-])(?=[\w.-]*[a-z])(?:[\w-]+\.)+(?:{_TOP_LEVEL})(?![\w-]|\.\w)")
 """A host name with a domain."""

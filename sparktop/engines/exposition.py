@@ -247,7 +247,9 @@ _MAX_KEPT_BLOCK = 2048
 _KEPT_BLOCKS = 4096
 """Label blocks cached, and the longest one cached in bytes: at most 20 MB, in practice 90 short blocks per
 lane."""
+# engine="0",: a label's name and value.
 _LABEL = re.compile(rb'[ \t]*+([A-Za-z_]\w*+)[ \t]*+=[ \t]*+"([^"\\\n]*+(?:\\.[^"\\\n]*+)*+)"[ \t]*+(?:,|\Z)')
+# An escape in a label's value: \\, \n or \".
 _ESCAPE = re.compile(rb'\\[\\n"]')
 _ESCAPED = {b"\\\\": b"\\", b"\\n": b"\n", b'\\"': b'"'}
 

@@ -247,6 +247,7 @@ _ENGINE_OF_PREFIX = {prefix.encode(): name for name, engine in ENGINES.items() f
 _OWN_PREFIXES = {engine.prefix.encode() for engine in ENGINES.values() if engine.prefix is not None}
 # Samples by (word before the prefix, known prefix, rest of the name).
 _PREFIX_FIRST = re.compile(rb"\n[ \t]*+()" + _any_of(_ENGINE_OF_PREFIX) + rb"([\w:]++)")
+# "\nray_vllm:num_requests_running": foreign prefix, an engine's prefix, the name behind it.
 _PREFIX_LATER = re.compile(
     rb"\n[ \t]*+((?:[A-Za-z_][\w:]{0,38}?[_:])??)" + _any_of(_ENGINE_OF_PREFIX) + rb"([\w:]++)"
 )

@@ -124,6 +124,7 @@ _READER = Reader(
 _MOST_DEPLOYMENTS, _ID_LIMIT = 256, 200
 _UNDATED = 0.0
 """The time of samples here: who has requested the page dates them."""
+# "spark-a:8000", "[::1]:8000".
 _HOST_PORT = re.compile(r"[\w.-]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 PREFILL_QUEUED = "queued requests include those in prefill: this version counts them so"
 

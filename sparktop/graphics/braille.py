@@ -45,6 +45,7 @@ _LOW = 2
 """Height in rows up to which a cell is most of a graph: there only the larger area of a cell colours it."""
 _LITTLE = 1 / 8
 """The upper area as a share of the lower one up to which it has no cell at all in a low graph."""
+# Cells of one layer, by digit: 0, 1, or 2 where either would do.
 _RUNS = re.compile("2*0[02]*|2*1[12]*|2+")
 
 Values = Sequence[float | None]

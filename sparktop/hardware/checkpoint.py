@@ -244,10 +244,15 @@ def _measure_file(path: Path, most_bytes: int) -> tuple[int, int, Sequence[_Tens
 
 _MOST_CONFIG_BYTES = 1 << 20
 """Most bytes of a model's config.json."""
+# "model.layers.3.mlp.experts.7.up_proj.weight".
 _EXPERTS = re.compile(r"(^|\.)experts\.")
+# "model.embed_tokens.weight".
 _EMBEDDING = re.compile(r"(embed_tokens|word_embeddings|wte|tok_embeddings)\.weight$")
+# "lm_head.weight".
 _OUTPUT = re.compile(r"(^|\.)(lm_head|output)\.weight")
+# "model.visual.blocks.0.attn.qkv.weight": what no step of text generation reads.
 _OTHER_TENSORS = re.compile(r"(^|\.)(visual|vision(_tower|_model)?|audio_tower|multi_modal_projector|mtp)\.")
+# "model.layers.12.": the number of the layer.
 _LAYER = re.compile(r"\.layers\.(\d{1,4})\.")
 _COUNTS = ("num_local_experts", "num_experts", "n_routed_experts")
 _CHOSEN = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token")

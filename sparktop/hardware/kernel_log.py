@@ -30,7 +30,9 @@ _KINDS = (
     (b"critical temperature reached", THERMAL),
     (b"AER: ", AER),
 )
+# "NVRM: Xid (PCI:000f:01:00): 79, …": the driver's error number.
 _XID = re.compile(r"Xid \([^)]*\): (\d{1,4})")
+# "pid=1234", "Killed process 1234".
 _PID = re.compile(r"(?:pid=|Killed process )(\d{1,7})")
 _DENIED = "the kernel log is not readable for this user: root, or kernel.dmesg_restrict = 0, would allow it"
 

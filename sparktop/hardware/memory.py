@@ -138,6 +138,7 @@ def _parse_meminfo(content: bytes) -> Meminfo:
     return figures
 
 
+# "Node 0 MemFree:": the prefix of a line in a NUMA node's meminfo.
 _NODE_LINE = re.compile(rb"(?m)^Node \d+ ")
 _LIKE_A_GPU = 0.15
 """A NUMA node whose size differs from a GPU's memory by at most this fraction is that memory."""

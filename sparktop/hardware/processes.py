@@ -82,6 +82,7 @@ _log = logging.getLogger(__name__)
 
 ID_DIGITS = 12
 """Digits of a container's ID that are shown, as Docker does."""
+# A container's ID: 64 hexadecimal digits.
 _ID = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _ASK_AGAIN_S = 30.0
 """Least seconds between two requests for names."""
@@ -343,7 +344,9 @@ _LONGEST_NAME = 80
 """Most characters of a model's name."""
 _MOST_ARGUMENTS = 200
 """Arguments of a command line that are read."""
+# "_DP1", "_MOE_EP0", "_TP3": a kind of parallelism and a rank.
 _RANKS = re.compile(r"_((?:ATTN_|MOE_)?(?:DP|EP|PP|TP|CP|PCP|DCP))(\d{1,4})(?![0-9])")
+# "VLLM::EngineCore_DP0": the part of vLLM that a process is.
 _VLLM = re.compile(r"[\w.-]{1,32}::(APIServer|DPCoordinator|EngineCore|Worker)(?![a-z])")
 _VLLM_ROLES = {
     "APIServer": "API server",
@@ -351,7 +354,9 @@ _VLLM_ROLES = {
     "EngineCore": "engine core",
     "Worker": "worker",
 }
+# "ray::RayWorkerWrapper.initialize_worker".
 _RAY = re.compile(r"ray::RayWorker(Wrapper|Proc)(\.initialize_worker)?")
+# "sglang::scheduler_TP0": the part of SGLang that a process is.
 _SGLANG = re.compile(r"sglang::(\w+?)(?:_(?:[A-Z].*)|:.*)?$")
 _SGLANG_ROLES = {
     "scheduler": "scheduler",
@@ -359,6 +364,7 @@ _SGLANG_ROLES = {
     "data_parallel_controller": "DP controller",
     "tokenizer_worker": "tokenizer",
 }
+# "models--Qwen--Qwen3-8B": owner and name of a model in the cache of a hub.
 _HUB = re.compile(r"models--([^/]+?)--([^/]+)")
 _NAME = ("--served-model-name", "--alias")
 _PATH = ("--model", "--model-path", "--model-id", "-m", "--hf-repo", "-hf")
@@ -387,10 +393,13 @@ _OTHER_SHOWN = (
 )
 _SHOWN_OPTIONS = _KEPT_OPTIONS.union(_OTHER_SHOWN.split())
 """Options whose values are shown in a server's command line: those of others may be secret."""
+# "--max-model-len".
 _OPTION_NAME = re.compile(r"--[a-z][a-z0-9_.-]{1,60}", re.ASCII)
 LONGEST_COMMAND = 1000
 """Most characters of a server's command line that are shown."""
+# A value that may be shown: a number or a word.
 _PLAIN_VALUE = re.compile(r"[\w.,:+-]{1,60}", re.ASCII)
+# "api-key", "HF_TOKEN": names whose value is never shown.
 _SECRET_FIELD = re.compile(r"(?i)(?:.*[_-])?(?:key|token|secret|passw(?:or)?d|auth|credentials?)")
 _LONGEST_JSON, _MOST_JSON = 16_384, 240
 """Characters of an option's JSON that are read, and that are kept with ranges."""
@@ -400,6 +409,7 @@ _SHARES = ("--gpu-memory-utilization", "--mem-fraction-static")
 _KV_BYTES = ("--kv-cache-memory-bytes", "--kv-cache-memory")
 _TENSOR = ("--tensor-parallel-size", "-tp", "--tp-size", "--tp")
 _PIPELINE = ("--pipeline-parallel-size", "-pp", "--pp-size")
+# "32k", "1.5M": a number and its unit.
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d{0,9})?|\.\d{1,9})([kKmMgGtT]?)", re.ASCII)
 _UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 """vLLM's: small letters are decimal, capital ones binary (human_readable_int of vllm/engine/arg_utils.py)."""
@@ -673,6 +683,7 @@ _OOMD_FILES = (
     "usr/lib/systemd/oomd.conf.d/*.conf",
     "etc/systemd/oomd.conf.d/*.conf",
 )
+# "SwapUsedLimit=90%": the setting of systemd-oomd.
 _OOMD_LIMIT = re.compile(rb"(?m)^\s*SwapUsedLimit\s*=\s*(\d{1,3}(?:\.\d{1,2})?)\s*%")
 
 

@@ -181,12 +181,16 @@ def _text_or_none(value: object) -> str | None:
 # Lines of the text answer. It names only communicators whose ranks differ, fail or are missing, and of their
 # ranks only those that are few: the others are counted.
 
+# "NCCL version 2.28.3 compiled with CUDA 13.0".
 _VERSION = re.compile(r"NCCL version (\S{1,60})(?: compiled with.*)?")
+# "Communicators... (0.01s)": how long the query took.
 _TOOK = re.compile(r"Communicators\.\.\. \((\d{1,6}(?:\.\d{1,6})?)s\)")
 _GROUP = re.compile(r"\s*(\d+)\s+(\d+)\s+\S+\s+\S+\s+(\d+)\s+\S+\s+([A-Z,]+)\s+([A-Z,]+)\s*")
 """A row of the table of communicators: number of the group, communicators in it, ranks of each, status,
 errors."""
+# "#0-0 (a5b3…) INCOMPLETE": group, hash of the communicator, what is wrong with it.
 _HEADING = re.compile(r"#(\d+)-\d+ \(([0-9a-f]{1,16})\) (INCOMPLETE|ERROR|MISMATCH)")
+# "Communicator ranks have different AllReduce operation counts".
 _COUNTS_DIFFER = re.compile(r"\s+Communicator ranks have different (?:(\w{1,40}) )?operation counts")
 _PLACE = (
     r"(?: -- (?:GPU (?P<gpu>\d+).{0,40}? managed by process (?P<pid>-?\d+) "
@@ -195,13 +199,16 @@ _PLACE = (
 _LAUNCHED = r"(?:launched up to operation (?P<count>\d+)|not launched any operations)"
 _NUMBER = r"(?P<number>\d+)"
 """Number of a rank, or of ranks."""
+# "Rank 3 has launched up to operation 87 …": below such a heading, and so on for the next patterns.
 _COUNT_OF_ONE = re.compile(rf"\s+Rank {_NUMBER} has {_LAUNCHED}{_PLACE}")
 _COUNT_OF_SEVERAL = re.compile(rf"\s+{_NUMBER} ranks have {_LAUNCHED}")
 _STATUS_OF_ONE = re.compile(rf"\s+Rank {_NUMBER} has status (?P<word>[A-Z]+){_PLACE}")
 _STATUS_OF_SEVERAL = re.compile(rf"\s+{_NUMBER} ranks have status (?P<word>[A-Z]+)")
 _RANK_ALONE = re.compile(rf"\s+Rank {_NUMBER}{_PLACE}")
 _ERROR_OF_ONE = re.compile(rf"\s+Rank {_NUMBER} reported [\w ]{{1,60}}?{_PLACE}")
+# "Process 1234 on node 10.0.0.2 managing GPU 0".
 _PROCESS = re.compile(r"\s+Process (\d+) on node (\S{1,100}) managing GPU")
+# "Encountered 2 communication timeouts".
 _TIMEOUTS = re.compile(r"\s+Encountered (\d+) communication timeout")
 _WORDS = {
     "RUNNING": RankStatus.RUNNING,
@@ -506,7 +513,9 @@ _LIBRARY = re.compile(
     rb"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \d+ +(/\S*/libnccl\.so[.0-9]*)( \(deleted\))?$", re.MULTILINE
 )
 """A line of /proc/PID/maps that names the library, and whether that file was removed or replaced since."""
+# "libnccl.so.2.28.3".
 _VERSION_IN_FILE = re.compile(r"libnccl\.so\.(\d+)\.(\d+)\.(\d+)$")
+# "nvidia_nccl_cu13-2.28.3.dist-info".
 _VERSION_IN_PACKAGE = re.compile(r"nvidia_nccl_cu\d+-(\d+)\.(\d+)\.(\d+)[^/]*\.dist-info$")
 _VERSION_IN_CONTENT = re.compile(rb"NCCL version (\d{1,3})\.(\d{1,3})\.(\d{1,3})")
 _VARIABLE = b"NCCL_RAS_ADDR="

@@ -45,6 +45,7 @@ _ALL_USERS = [b"0", b"0", b"4294967295"]
 """The content of /proc/PID/uid_map in the machine's own user namespace."""
 _LONGEST_VALUE, _LONGEST_WORD = 200, 64
 """Most characters of a path or of a variable's value, and of a file's only word."""
+# " - overlay overlay rw,lowerdir=/var/lib/…": the image's layers in a line of mountinfo.
 _LAYERS = re.compile(rb" - overlay \S+ (?:\S*,)?lowerdir=([^,\s]+)")
 _ROCE2 = "RoCE v2"
 _PODMAN = b"/storage/overlay/"

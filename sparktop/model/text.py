@@ -17,6 +17,7 @@ _ENOUGH = 4096
 """Most characters read: bounds the cost of a name that is a megabyte long."""
 _CLEAN = re.compile("(?:[!-~]+(?: [!-~]+)*)?")
 """Matches ASCII text of one line without spaces at its ends or several in a row."""
+# The blank between a number and its unit: "12 GiB".
 _BEFORE_UNIT = re.compile(
     r"(?<=\d) (?=(?:%|°C|ms|s|min|h|W|kW|kWh|MHz|tok/s|/s|[kMG]B(?:/s)?|[KMGT]iB)(?![\w/]))"
 )

@@ -37,6 +37,7 @@ _TLS_RECORD = re.compile(rb"[\x14-\x17]\x03[\x00-\x04]")
 """Beginning of a TLS record (RFC 8446, 5.1), which is what a TLS port sends in answer to plain HTTP."""
 NOT_FOUND = 404
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
+# "[Errno 111] Connection refused".
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 _UNREACHABLE_WORDS = {
     errno.EHOSTUNREACH: "no route to host",

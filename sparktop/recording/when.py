@@ -16,9 +16,11 @@ from sparktop.model.text import clean
 from sparktop.typed import duration_s
 
 EXAMPLES = "10m ago, 12:03, yesterday 14:00, 2026-11-22 14:00, start or end"
+# "today 14:30", "2026-11-30 14:30:05.5", "14:30": day, time.
 _CLOCK = re.compile(
     r"(?:(today|yesterday|\d{4}-\d\d-\d\d)(?:[ t]\s*|$))?(\d{1,2}:\d\d(?::\d\d(?:\.\d{1,6})?)?)?"
 )
+# "2026-11-30T14:30:05+01:00", in lower case.
 _ISO_ZONED = re.compile(r"(\d{4}-\d\d-\d\d[ t]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?) ?(z|[+-]\d\d:?\d\d)")
 _MOST_TEXT = 60
 """Characters of a time that cannot be read which the error repeats."""

@@ -11,18 +11,23 @@ from msgspec import Struct, field
 
 ADDRESS, SECRET, PATH = "(address)", "(secret)", "(path)"
 """Words in the place of what is left out."""
+# "https://spark-a:8000/v1".
 _URL = re.compile(r"\b[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'\"`<>|)\]}]+")
+# The scheme, and what stands between the user's part and the query.
 _BARE = re.compile(r"^([^:/]*://)(?:[^/?#]*@)?([^?#]*).*$")
+# "10.0.0.2", "[fe80::1]", "fe80::1:2": addresses without a scheme.
 _ADDRESS = re.compile(
     r"(?<![\w.])(?:(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-fA-F:.%]{2,}\]|(?:[0-9a-fA-F]{0,4}:){3,}[0-9a-fA-F]{0,4}"
     r"|[0-9a-fA-F]{1,4}::[0-9a-fA-F:]*"
     r"|[\w-]+(?:\.[\w-]+)*\.(?:local|lan|internal|home|arpa)|localhost)(?::\d+)?(?![\w])"
 )
+# "Bearer …", "sk-…", "api_key=…".
 _SECRET = re.compile(
     r"(?i)\b(?:bearer|basic)\s+[^\s'\"`,;]+|\b(?:sk|hf|ghp|glpat|xox[a-z])[-_][\w-]{6,}"
     r"|\b(?:[\w-]*api[-_ ]?key|authorization|password|passwd|secret|token|x-[\w-]+)"
     r"(?:\s+provided)?['\"]?\s*[:=]\s*['\"]?(?:(?:bearer|basic)\s+)?[^\s'\"`,;]+"
 )
+# "/home/me/model", "~/x", "C:\x".
 _PATH = re.compile(r"(?<![\w/.:<])(?:~|\.{1,2})?/[\w.@+-][^\s'\"`,;:)]*|\b[A-Za-z]:\\[^\s'\"`,;)]+")
 _FEW_SLASHES = 1
 """A model's name may have one slash, between its publisher and its own name; a path has more."""

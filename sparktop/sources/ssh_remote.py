@@ -232,7 +232,9 @@ _INSTALL = "clone its repository there and run `make install`, or set command to
 
 _REMEDY = re.compile(r"^\s*(ssh-keygen .*-R .*)$", re.MULTILINE)
 """Matches the command that ssh prints for removing an old host key, with file and port."""
+# As in "Permission denied (publickey,password).", the methods that the host takes.
 _PERMISSION = re.compile(r"Permission denied \(([^)]*)\)")
+# Messages about ssh's own configuration.
 _CONFIGURATION = re.compile(r"Bad configuration option|bad configuration options|Bad owner or permissions")
 _LOST = "the ssh connection to {} failed "
 _NETWORK = (

@@ -30,12 +30,17 @@ if TYPE_CHECKING:
 
 _FONTS = "'DejaVu Sans Mono', 'Noto Sans Mono', 'Cascadia Mono', Menlo, Consolas, monospace"
 """Fonts in place of Rich's own, which it would load from the net; the next five match what Rich writes."""
+# Parts of the SVG that Rich writes: the definitions of its fonts,
 _FONT_FACE = re.compile(r"@font-face\s*\{[^}]*\}\s*")
+# ".terminal-123-matrix", whose number differs each time,
 _CLASS = re.compile(r"\.(terminal-\d+)-matrix")
+# "<!-- … -->",
 _COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
+# "font-family: Fira Code, monospace;".
 _FAMILY = re.compile(r"font-family:\s*Fira Code[^;]*;")
 
 
+# A run of text: class, place, length, other attributes, characters.
 _TEXT = re.compile(
     r'<text class="([^"]+)" x="([\d.]+)" y="([\d.]+)" textLength="([\d.]+)"([^>]*)>([^<]*)</text>'
 )

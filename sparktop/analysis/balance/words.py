@@ -26,6 +26,7 @@ _RANDOM_Z = (0.3, 3.0)
 _BLIND = frozenset({"simple-shuffle", "round-robin"})
 """Routing strategies that read no load counts: outdated counts cannot explain a swing, and there is no better
 strategy to suggest."""
+# Words in the name of a strategy that sends the same key to the same server.
 _KEYED = re.compile(r"hash|session|sticky|affinity|prefix|cache")
 _BY_USE = re.compile(r"least|lowest|usage|util")
 """Words in the names of strategies that follow keys of requests (users, sessions, beginnings of prompts), and

@@ -298,6 +298,7 @@ def with_line(row: Row) -> Row:
 
 UP, DOWN = "▲", "▼"
 """Signs of the backend above the centre line and of the backend below it."""
+# A stretch of a lead strip: nobody leads, or one backend does.
 _LEADS = re.compile("[─ ]+|[▲▼]+")
 _LOAD_GRADIENTS = ("running", "waiting")
 _SPEED_FROM = 13

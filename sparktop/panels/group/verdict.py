@@ -228,6 +228,7 @@ def _window_pieces(balance: Balance) -> list[Row]:
     return pieces
 
 
+# "needs 12 s more data": the number changes each second.
 _SECONDS_MORE = re.compile(r"^needs \d+ s more data")
 
 

@@ -262,10 +262,13 @@ _RAISED = dict(zip("1234", _DIGITS.values(), strict=True))
 _LETTERS = {"balance": "b", "events": "e"}
 """The key that shows a panel of a kind alone."""
 _BETWEEN = " · "
+# The end of a clause.
 _CLAUSE = re.compile(r"[:;,] ")
+# " (in brackets)".
 _BRACKETS = re.compile(r" \([^()]*\)")
 _FIGURE_AT_END = re.compile(r"\d ?[A-Za-zµ%°/×]+$")
 """The dots of a shortened text would seem to belong to the unit."""
+# Last words that would promise more: "of", "at", a number without its unit.
 _OPEN_END = re.compile(r"[−~<>]?\d[\d.,]*|of|in|the|a|an|and|to|at|by|is|than|its")
 _LEAST_NAME = 4
 """Least width in cells of a panel's name, however long its state is."""

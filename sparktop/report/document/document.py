@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _JOINED = "\x00"
 _BULLET = "- "
+# The lines that begin and end a code block.
 _FENCE = re.compile(r"^(```(?:text|sh|)$)", re.MULTILINE)
 _LONE_SIGN = re.compile(r" ([-+*–<>]) ")
 """A sign that Markdown would read as a list item or a quotation at the beginning of a line."""
@@ -247,7 +248,9 @@ def _section_blocks(section: Section) -> Iterable[str]:
 # All text is escaped first; then code spans and `**strong**` words in it are marked up.
 
 
+# `code`, in any number of backticks.
 _CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+# **bold**.
 _STRONG = re.compile(r"\*\*(.+?)\*\*")
 _PIPE = "&#124;"
 """How code spans of Markdown write a pipe."""

@@ -74,8 +74,11 @@ def merge_pages(
             yield at, page
 
 
+# A metric's name.
 _NAME = re.compile(r"[A-Za-z_:][\w:]*", re.ASCII)
+# A label's name.
 _LABEL = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+# A sample's value: "1.5", "+Inf", "NaN".
 _VALUE = re.compile(r"[-+.\w]+", re.ASCII)
 _EXPORTED = "exported_"
 _NEVER = frozenset({"__name__", REPLICA})

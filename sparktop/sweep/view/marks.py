@@ -34,6 +34,7 @@ _WHOLE_FROM = 10.0
 """Percent from which on an error is written without decimals."""
 _IN_BUNCHES = "sent in bunches"
 """Label of a level whose requests went to the same server too often in a row."""
+# "needs 12 s more data: a verdict takes 60 s, 8 × the median E2E".
 _MORE_DATA = re.compile(r"needs \d+ s more data: a verdict takes (\d+ s)(?:, (8 × [^;]*))?")
 _WORST_BALANCE = {word.value for word in BalanceWord if word.bad}
 

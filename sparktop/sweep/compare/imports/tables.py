@@ -76,8 +76,11 @@ _AXES = (
 """Axes with the headings that name them."""
 _TARGETS = re.compile(r"target|topology|config(uration)?|setup|server|series|model|source|backend|engine")
 """Headings of a column of targets; the next three are of prompt and output tokens, and of runs."""
+# Headings of a column: "prompt tokens", "ISL", "pp".
 _PROMPT = re.compile(r"prompt( tokens?)?|input( tokens?| len(gth)?)?|isl|pp")
+# "output tokens", "OSL", "tg".
 _OUTPUT = re.compile(r"completion( tokens?)?|output (tokens|len(gth)?)|osl|tg")
+# "run", "trial no.".
 _RUN = re.compile(r"(run|repetition|trial)([_ ]?(number|no\.?|id))?")
 _CELL = re.compile(
     r"[~≈]*\s*(?P<low>-?\d[\d,. ]*?)\s*(?:(?:–|—|-|to)\s*(?P<high>\d[\d,.]*)|"
