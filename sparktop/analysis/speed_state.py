@@ -101,8 +101,8 @@ def advance_pace(
     `unified` is True if the machine's memory is unified. A slow clock is reported as "unknown" until it
     has lasted `SLOW_AFTER_S`.
     """
-    gb10, held = is_gb10(gpu, unified=unified), pace.state.word == SLOW_CLOCK
-    state = _state_of_reading(gpu, shares, thresholds, gb10=gb10, was_slow=held)
+    gb10, was_slow = is_gb10(gpu, unified=unified), pace.state.word == SLOW_CLOCK
+    state = _state_of_reading(gpu, shares, thresholds, gb10=gb10, was_slow=was_slow)
     if state.word != SLOW_CLOCK:
         return Pace(state)
     since = at if pace.slow_since is None else pace.slow_since

@@ -82,7 +82,8 @@ class Parser(argparse.ArgumentParser):
         names = [name for option in visible for name in option.option_strings if name.startswith("--")]
         word = words.partition(" ")[0].partition("=")[0]
         near = did_you_mean(word.removeprefix("--"), [name.removeprefix("--") for name in names])
-        return near.replace("'", "'--", 1) if word.startswith("--") else ""
+        opening, quote, rest = near.partition("'")
+        return f"{opening}{quote}--{rest}" if near and word.startswith("--") else ""
 
 
 def _choice_words(message: str) -> str:

@@ -181,7 +181,8 @@ class Driver:
                 clients.create_task(self._client(session, number))
             rests, restarts = self._scenario.rests, self._scenario.restarts
             while rests is not None:
-                await self._rest(rests[0] - rests[1], rests[1])
+                every_s, rest_s = rests
+                await self._rest(every_s - rest_s, rest_s)
             if restarts is not None and restarts.then is not None:
                 # While a server gets another engine: a request that failed would be what is seen first.
                 before_s = restarts.every_s - restarts.down_s - _AROUND_CHANGE_S
@@ -238,17 +239,19 @@ class Driver:
 
         Only agents need the text; for other loads it is empty.
         """
-        end, parts = b"", []
+        ending, pieces = b"", []
         limit = asyncio.timeout(None)
         try:
             async with limit:
                 self._in_flight.add(limit)
                 async with session.post(self._url, json=body, headers=MARKED) as response:
                     async for part in response.content.iter_any():
-                        end = (end + part)[-len(_END) :]
+                        ending = (ending + part)[-len(_END) :]
                         if self._scenario.agents:
-                            parts.append(part)
-                    return streamed_text(b"".join(parts)) if end == _END and response.status == _OK else None
+                            pieces.append(part)
+                    return (
+                        streamed_text(b"".join(pieces)) if ending == _END and response.status == _OK else None
+                    )
         except (aiohttp.ClientError, TimeoutError, OSError):
             return None
         finally:

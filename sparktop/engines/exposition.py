@@ -94,7 +94,8 @@ class _PageCaches:
         beginnings = list(map(_beginning, lines))
         # A line without a space is compared whole, and may not become longer.
         ends = [slice(len(text) if text.endswith(b" ") else None) for text in beginnings]
-        alike.append((ends, beginnings, cache := {}))
+        cache = {}
+        alike.append((ends, beginnings, cache))
         self._bytes += len(body)
         return cache
 
@@ -188,7 +189,9 @@ class Reader:
                 unreadable.add(name)
             else:
                 places.setdefault(name, {})[labels] = index
-        return {**places, **{name: {} for name in unreadable}}, {}
+        for name in unreadable:
+            places[name] = {}
+        return places, {}
 
     def _samples(self, body: bytes) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
         """Yield the (name, block of labels, value) of each wanted sample; without a value it is malformed.
@@ -214,7 +217,7 @@ def _match_before_exemplar(page: bytes, match: re.Match[bytes]) -> re.Match[byte
     `match` is the sample's match on the page.
     """
     end = page.find(b"\n", match.end(1))
-    line = page[match.end(1) : len(page) if end < 0 else end]
+    line = page[match.end(1) :] if end < 0 else page[match.end(1) : end]
     return _EXEMPLAR.match(line.lstrip(b" \t")) if b"# {" in line else None
 
 

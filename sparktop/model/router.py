@@ -270,8 +270,8 @@ class RouterSample(Struct, frozen=True):
         """Return the name of a deployment in sentences: its id, or for one that is a digest, its address."""
         listed = self.deployments or ()
         address = next((entry.address for entry in listed if entry.id == deployment), None)
-        named = address if address and _DIGEST.fullmatch(deployment) else deployment
-        return named.partition("://")[2] or named
+        name = address if address and _DIGEST.fullmatch(deployment) else deployment
+        return name.partition("://")[2] or name
 
 
 class RouterView(Struct, frozen=True, eq=False):

@@ -32,7 +32,9 @@ from sparktop.panels.parts.text import Row, fit_row, frame_role, frame_rows, nam
 from sparktop.recording.past import Past
 
 _HALF = timedelta(seconds=AROUND_S / 2)
+"""How far from the moment on the screen the event may be that divides the minutes."""
 _LATER = timedelta(seconds=AROUND_S + 1)
+"""From the moment to the last picture that belongs to the minute after it."""
 _LONG = 400
 """Characters at which a sentence of the page is cut."""
 _MOST_CELLS = 24
@@ -51,22 +53,22 @@ def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> li
     The weightiest event within half a minute of `at` divides the minute before from the minute after.
     """
     inner = width - 4
-    turn = pivot(moment, at - _HALF)
-    when = at if turn is None else turn.at
+    main_event = pivot(moment, at - _HALF)
+    dividing_at = at if main_event is None else main_event.at
     lines, remark = what_happened(moment)
-    moved, why_none = compare_minutes(moment, when)
-    weightiest_line = weightiest(lines, when, AROUND_S / 2)
+    moved, why_none = compare_minutes(moment, dividing_at)
+    weightiest_line = weightiest(lines, dividing_at, AROUND_S / 2)
     parts = [f"{line.subject}: {clean(line.words, _LONG)}" for line in weightiest_line]
     parts += [change.words(change.subject) for change in moved[:1]]
     changes = "; ".join(parts) or "nothing changed by more than its scatter"
-    near = "" if _clock(when) == _clock(at) else f", the main event near {_clock(at)}"
-    title = f"the minute before and after {_clock(when)}{near}"
+    near = "" if _clock(dividing_at) == _clock(at) else f", the main event near {_clock(at)}"
+    title = f"the minute before and after {_clock(dividing_at)}{near}"
     figures = list(_moved_rows(moved, inner)) or [[label(line)] for line in wrap_sentence(why_none, inner)]
     listed = [row for line in lines for row in _line_rows(line, inner)]
     listed += [[label(line)] for line in wrap_sentence(remark, inner)]
     span = f"{_clock(moment.start)} to {_clock(moment.end)}"
     sections = [Section(title, figures), Section("what happened", listed or [[label("nothing")]], span)]
-    head = sentence_rows((f"{_clock(when)} ", "title"), changes, "title", inner)
+    head = sentence_rows((f"{_clock(dividing_at)} ", "title"), changes, "title", inner)
     rows = [[label(" "), *row] for row in [*head, *stack(sections, inner, height - 2 - len(head))]]
     return happened_frame(rows, width, height)
 
@@ -92,11 +94,14 @@ def _moved_rows(moved: tuple[Moved, ...], width: int) -> Iterator[Row]:
         (change.title, change.subject, change.before, change.after, share_words(change.share))
         for change in moved
     ]
-    widths = [min(_MOST_CELLS, max(map(cell_width, column))) for column in zip(*cells, strict=True)]
+    if not cells:
+        return
+    widths = (min(_MOST_CELLS, max(map(cell_width, column))) for column in zip(*cells, strict=True))
+    title_w, subject_w, before_w, after_w, share_w = widths
     for title, subject, before, after, share in cells:
-        row: Row = [label(fit(title, widths[0])), (f"  {fit(subject, widths[1])}  ", "text")]
-        row += [figure(fit(before, widths[2], "right")), label(" → "), figure(fit(after, widths[3], "right"))]
-        yield fit_row([*row, (f"  {fit(share, widths[4], 'right')}", "title")], width)
+        row: Row = [label(fit(title, title_w)), (f"  {fit(subject, subject_w)}  ", "text")]
+        row += [figure(fit(before, before_w, "right")), label(" → "), figure(fit(after, after_w, "right"))]
+        yield fit_row([*row, (f"  {fit(share, share_w, 'right')}", "title")], width)
 
 
 def _line_rows(line: Line, width: int) -> list[Row]:

@@ -217,13 +217,13 @@ async def discover(
         by_label.setdefault(_label(host).lower(), host)
     async with open_client(secure=False) as client:
         searches = [_HostSearch(host, client, answer_timeout_s, ports) for host in by_label.values()]
-        founds = await asyncio.gather(*(search.run() for search in searches))
+        results = await asyncio.gather(*(search.run() for search in searches))
     return Found(
-        backends=tuple(backend for result in founds for backend in result.backends),
-        routers=tuple(router for result in founds for router in result.routers),
-        nodes=tuple(node for result in founds for node in result.nodes),
-        agents=tuple(agent for result in founds for agent in result.agents),
-        notes=tuple(note for result in founds for note in result.notes),
+        backends=tuple(backend for result in results for backend in result.backends),
+        routers=tuple(router for result in results for router in result.routers),
+        nodes=tuple(node for result in results for node in result.nodes),
+        agents=tuple(agent for result in results for agent in result.agents),
+        notes=tuple(note for result in results for note in result.notes),
     )
 
 
@@ -433,8 +433,8 @@ def servers_behind_router(
     deployment's address means the router's own machine. `watched_urls` are the addresses of watched backends,
     `taken_names` the backend names in use; each returned target gets a name that is still free.
     """
-    address = address_of(router.url)
-    router_host = address[0] if address else "localhost"
+    router_address = address_of(router.url)
+    router_host = router_address[0] if router_address else "localhost"
     seen_addresses: set[Address | None] = {address_of(url) for url in watched_urls}
     names = set(taken_names)
     targets: list[BackendTarget] = []

@@ -73,8 +73,10 @@ def open_loop_doubts(level: LevelResult) -> Iterator[Validity]:
     if loop.unanswered and not loop.unstable:
         message = f"{loop.unanswered} of {loop.requests} requests had no answer when the run ended: they "
         yield Validity(code=UNANSWERED, message=f"{message}count with their age")
-    if level.replay is not None and (count := level.replay.not_due):
-        message = f"{count} turns of conversations were not sent: the answer before had not come"
+    if level.replay is not None and level.replay.not_due:
+        message = (
+            f"{level.replay.not_due} turns of conversations were not sent: the answer before had not come"
+        )
         yield Validity(code=UNANSWERED, message=message)
     if loop.late and not loop.overloaded:
         wait = "" if loop.client_wait_p99_ms is None else f" (p99 {loop.client_wait_p99_ms:.1f} ms)"

@@ -124,7 +124,7 @@ class ResultBuilder:
         result = self.result.with_level(target, level)
         targets = with_clock_shifts(self._add_overheads(result.targets))
         sources = {measured.tokens_from for target in targets for measured in target.levels} - {None}
-        least_exact = max(sources, key=[None, *TokenSource].index, default=None)
+        least_exact = next((source for source in reversed(TokenSource) if source in sources), None)
         plan = result.plan.model_copy(update={"tokens_from": least_exact})
         self.result = result.model_copy(
             update={"targets": targets, "plan": plan, "client": self._client_result(targets)}
@@ -157,7 +157,8 @@ class ResultBuilder:
     def enter_capacity(self, capacity: CapacityResult) -> None:
         """Store the answers of a capacity search so far, beside those for other targets."""
         before = self.result.capacity
-        answers = {**(before.answers if before is not None else {}), **capacity.answers}
+        answers = dict(before.answers) if before is not None else {}
+        answers |= capacity.answers
         self._change(capacity=capacity.model_copy(update={"answers": answers}))
 
     def finish(self, status: Status, reason: str | None, finished_at: datetime) -> SweepResult:
@@ -176,9 +177,9 @@ class ResultBuilder:
         self.result = self.result.model_copy(update=parts)
 
     def _add_overheads(self, targets: Sequence[TargetResult]) -> tuple[TargetResult, ...]:
-        targets_by_name = {target.name: target for target in self._plan.targets}
-        urls = {name: target.url for name, target in targets_by_name.items()}
-        by_name = {target.name: target for target in targets}
+        planned = {target.name: target for target in self._plan.targets}
+        urls = {name: target.url for name, target in planned.items()}
+        measured = {target.name: target for target in targets}
         changed = []
         for target in targets:
             if target.kind is not TargetKind.ROUTER:
@@ -188,7 +189,7 @@ class ResultBuilder:
             for level in target.levels:
                 update: dict[str, object] = {}
                 if level.router_overhead_from != "router":
-                    direct_ms = direct_overhead_ms(targets_by_name[target.name], level, by_name, urls)
+                    direct_ms = direct_overhead_ms(planned[target.name], level, measured, urls)
                     source = None if direct_ms is None else "direct"
                     update = {"router_overhead_ms": direct_ms, "router_overhead_from": source}
                 levels.append(level.model_copy(update=update))

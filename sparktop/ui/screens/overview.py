@@ -200,23 +200,23 @@ class OverviewScreen(CanvasScreen):
         snapshot = self.shown
         if snapshot is None:
             return []
-        snapshot_shown, bar = snapshot, self._bar_rows(width)
+        arranged, bar = snapshot, self._bar_rows(width)
         self._room = room = height - HEADER - len(bar)
-        self._is_wall = is_wall(snapshot_shown, width, room, self.view)
-        if self._orders is None and (self._is_wall or snapshot_shown.fleets):
+        self._is_wall = is_wall(snapshot, width, room, self.view)
+        if self._orders is None and (self._is_wall or snapshot.fleets):
             from sparktop.panels.board.wall import WallOrders  # late: most boards have no wall
 
             self._orders = WallOrders()
         # A wall counts what its filter hides, and has an order of its own.
         if not self._is_wall:
-            snapshot = self._arrangement.of(snapshot_shown, self.view, self.selected)
+            arranged = self._arrangement.of(snapshot, self.view, self.selected)
         if self.zoomed == _HAPPENED and not self.frozen:
             self.zoomed = _EVENTS
-        zoomed = self._zoomed_panel(snapshot)
+        zoomed = self._zoomed_panel(arranged)
         band = self._band if self.zoomed is None else None  # the header still shows a sweep's progress
         scene = Scene(
             # A zoomed panel names others, such as a backend's nodes, which the filter must not hide.
-            snapshot if zoomed is None else snapshot_shown,
+            arranged if zoomed is None else snapshot,
             width,
             room,
             self.view,
@@ -233,14 +233,14 @@ class OverviewScreen(CanvasScreen):
         self._drawn = scene.draw(self._scroll, self._scroll + room)
         self._selectable = scene.keys()
         if self.view.preset is Preset.ONE and self.zoomed is None:
-            self._selectable = [PanelKey("backend", view.name) for view in snapshot.backends]
+            self._selectable = [PanelKey("backend", view.name) for view in arranged.backends]
             self._selectable[:0] = [SWEEP] if band is not None else []
         self._first_row = scene.first_row
         self._board_height = scene.layout.height
         self._report_processes(scene.process_tables(self._scroll, self._scroll + room))
         board = flatten(self._drawn, width, self._board_height)[self._scroll : self._scroll + room]
         header = header_row(
-            snapshot_shown,
+            snapshot,
             width,
             moment=self.timeline.word() if self.frozen else None,
             notice=self.notice,
@@ -385,9 +385,9 @@ class OverviewScreen(CanvasScreen):
             return
         elif self._drawn:
             backends = (panel.key for panel in self._drawn if panel.key.kind == "backend")
-            first_key = self.in_header("backend") or self.in_header("node")
-            first = first_key or next(backends, self._drawn[0].key)
-            chosen = self.selected or first
+            in_header = self.in_header("backend") or self.in_header("node")
+            fallback = in_header or next(backends, self._drawn[0].key)
+            chosen = self.selected or fallback
             if chosen.kind == "empty":  # alone it looks like the board
                 return
             self.zoomed = self.selected = chosen
@@ -489,13 +489,13 @@ class OverviewScreen(CanvasScreen):
             self.run_worker(work, group="happened", exit_on_error=False)
 
     async def _keep_happened(self, at: datetime, read: Callable[[], Moment | None]) -> None:
-        seconds = self.set_interval(1.0, self._paint)
+        repaint_timer = self.set_interval(1.0, self._paint)
         try:
             moment: Moment | str | None = await asyncio.to_thread(read)
         except (SparktopError, OSError) as error:
             moment = clean(error)
         finally:
-            seconds.stop()
+            repaint_timer.stop()
         self._happened, self._reading_since = (at, moment), None
         self._paint()
         self._read_happened()  # the moment may be another one by now

@@ -43,14 +43,14 @@ _RIGHT: Fields = {
     "headroom": ("min free GiB", "stops below this much free memory on a machine with unified memory"),
     "gpu": ("max GPU °C", "stops above this GPU temperature"),
 }
-"""Fields in the right one."""
+"""Fields in the right column."""
 _LAST: Fields = {
     "depth": ("context tokens", "tokens of context before each prompt"),
     "context": ("context sent", "the context is sent by a request before, or with the prompt"),
     "model": ("model", "name of the model that is requested"),
     "slo": ("slo", "limit that a level must hold; the sweep finds the highest level that does"),
 }
-"""Fields below them."""
+"""Fields below the columns."""
 _PARTS = (_HEAD, _FIRST, _LEFT, _RIGHT, _LAST)
 FIRST, LEFT, RIGHT, LAST = tuple(_FIRST), tuple(_LEFT), tuple(_RIGHT), tuple(_LAST)
 LABELS = {name: label for part in _PARTS for name, (label, _) in part.items()}
@@ -78,11 +78,13 @@ _EMPTY = {
     "gpu": "92 unified, 0: off",
     "slo": "none; ttft_p90_ms=2000: the highest level that keeps it",
 }
-_EMPTY_OF: Mapping[tuple[str, str], str] = {
-    (DraftKind.RATE, "duration"): "60",
-    (DraftKind.AGENTS, "duration"): "by the workload",
-    **{(kind, "runs"): "1" for kind in DraftKind if kind is not DraftKind.CONCURRENCY},
+"""What an empty text field shows, by the field's name: what holds without a value, or examples."""
+_EMPTY_OF: dict[tuple[str, str], str] = {
+    (kind, "runs"): "1" for kind in DraftKind if kind is not DraftKind.CONCURRENCY
 }
+"""The same where it depends on the kind of load, by (kind, field)."""
+_EMPTY_OF[DraftKind.RATE, "duration"] = "60"
+_EMPTY_OF[DraftKind.AGENTS, "duration"] = "by the workload"
 KIND_TITLES: Mapping[str, str] = {
     DraftKind.CONCURRENCY.value: "at once",
     DraftKind.RATE.value: "per second",
