@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import combinations, pairwise
 from math import floor
 from operator import add, attrgetter, mul
-from statistics import fmean, median, median_high
+from statistics import fmean, median_high
 from typing import TypeVar
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ from sparktop.analysis.evidence import Evidence, MachinePoll, Peer, Poll, growth
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
 from sparktop.analysis.stall import GB10_POWER_W
 from sparktop.model.balance import Balance, BalanceWord, balance_cost
-from sparktop.model.series import known_mean
+from sparktop.model.series import known_mean, known_median, known_values
 from sparktop.model.snapshot import Limit, LimitKind
 
 FEWEST_POLLS = 8
@@ -200,8 +200,7 @@ def gpu_percent(evidence: Evidence) -> float | None:
     if not evidence.machines or len(evidence.machines) < evidence.spans:
         return None
     means = [known_mean(poll.gpu_percent for poll in machine.polls) for machine in evidence.machines]
-    values = [mean for mean in means if mean is not None]
-    return fmean(values) if len(values) == len(means) else None
+    return known_mean(means) if None not in means else None
 
 
 def gpu_at_work(evidence: Evidence) -> float | None:
@@ -277,8 +276,7 @@ def cpu_limit(evidence: Evidence) -> Limit | None:
     if used is None:
         return None
     for machine in evidence.machines:
-        cores = [poll.core_percent for poll in machine.polls if poll.core_percent is not None]
-        full = median(cores) if cores else 0.0
+        full = known_median(poll.core_percent for poll in machine.polls) or 0.0
         if full >= _FULL_CORE_PERCENT:
             where = f" of {machine.name}" if evidence.spans > 1 else ""
             return Limit(LimitKind.CPU, f"one{where} is {full:.0f} % used{waits}", None, full, 100.0, "%")
@@ -739,8 +737,9 @@ def _why_not_judged(evidence: Evidence, cost: StepFit, flat: float | None) -> st
 def _waiting_ranks_w(evidence: Evidence) -> float | None:
     """Return the most power of a GPU of an engine on several machines if none of them computes, else None."""
     powers = [known_mean(poll.gb10_power_w for poll in machine.polls) for machine in evidence.machines]
-    measured_w = [power for power in powers if power is not None]
-    if evidence.spans == 1 or len(measured_w) < evidence.spans or max(measured_w) >= GB10_POWER_W[0]:
+    computes_from_w, _ = GB10_POWER_W
+    measured_w = known_values(powers)
+    if evidence.spans == 1 or len(measured_w) < evidence.spans or max(measured_w) >= computes_from_w:
         return None
     return max(measured_w)
 

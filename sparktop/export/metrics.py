@@ -34,6 +34,7 @@ from sparktop.errors import UsageError
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import ALERT_KINDS, Alert, Event, Phase, kind_of
 from sparktop.model.figures import Of, figures
+from sparktop.model.series import known_min
 from sparktop.model.snapshot import (
     BackendState,
     BackendView,
@@ -181,7 +182,7 @@ NODE: tuple[Metric[NodeView], ...] = (
 def _last_poll_s(snapshot: Snapshot) -> float | None:
     ages = [view.age_s for view in snapshot.backends]
     ages += [view.age_s for view in snapshot.nodes] + [view.age_s for view in snapshot.routers]
-    return min((age for age in ages if age is not None), default=None)
+    return known_min(ages)
 
 
 INFO: Metric[str] = Metric(

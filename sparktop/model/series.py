@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from statistics import median
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -438,6 +439,12 @@ def sum_if_all_known(values: Iterable[Number | None]) -> Number | None:
     listed = list(values)
     known = [value for value in listed if value is not None]
     return sum(known) if known and len(known) == len(listed) else None
+
+
+def known_median(values: Iterable[float | None]) -> float | None:
+    """Return the median of the known values; None if there is none."""
+    known = known_values(values)
+    return median(known) if known else None
 
 
 def known_max(values: Iterable[float | None]) -> float | None:

@@ -18,6 +18,7 @@ from sparktop.engines.router_pages import LISTS, RUNNING, TITLES, WORKERS
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import end_marks
+from sparktop.model.series import known_sum
 from sparktop.model.targets import BackendTarget
 from sparktop.model.text import clean
 from sparktop.net.client import OK, HttpSource, Response, SharedSession
@@ -430,8 +431,7 @@ class EngineSource(HttpSource):
 
         Another one started, or a router forwards the pages of its servers.
         """
-        generated = [lane.generation_tokens for lane in sample.lanes if lane.generation_tokens is not None]
-        now = (sample.start_time, sum(generated) if generated else None)
+        now = (sample.start_time, known_sum(lane.generation_tokens for lane in sample.lanes))
         before, self._seen = self._seen, now
         if before is None:
             return True

@@ -13,7 +13,7 @@ from sparktop.analysis.yardsticks import batch_key
 from sparktop.model.engine import EngineSample
 from sparktop.model.event import Severity, Values
 from sparktop.model.instant import Instant
-from sparktop.model.series import drop_older
+from sparktop.model.series import drop_older, known_median
 from sparktop.model.snapshot import BackendView
 from sparktop.model.yardsticks import SteadyLoad
 from sparktop.rates import Tally
@@ -191,15 +191,13 @@ class _BatchSteps:
         self.best_ms = step_ms if self.best_ms is None else min(self.best_ms, step_ms)
         if load.at - self.recent[0].at > _NEWEST_S:
             return None
-        rates = [kept.tps for kept in self.recent if kept.tps is not None]
-        filled = [kept.kv_percent for kept in self.recent if kept.kv_percent is not None]
         return SteadyLoad(
             load.at,
             median(kept.running for kept in self.recent),
             median(kept.batch for kept in self.recent),
             step_ms,
-            median(rates) if rates else None,
-            median(filled) if filled else None,
+            known_median(kept.tps for kept in self.recent),
+            known_median(kept.kv_percent for kept in self.recent),
         )
 
 

@@ -17,6 +17,7 @@ from sparktop.analysis.speed_state import bandwidth_gb_per_s, is_gb10
 from sparktop.analysis.yardsticks import batch_key, changes
 from sparktop.model.instant import Instant
 from sparktop.model.node import ModelWeights, Workload
+from sparktop.model.series import known_max
 from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import ModelFacts
 from sparktop.model.text import known_texts
@@ -253,5 +254,4 @@ def _better_of(before: SteadyLoad, load: SteadyLoad) -> SteadyLoad:
     higher = (load.tps or 0.0) > (1 + _BETTER) * (before.tps or 0.0)
     if not faster and not higher:
         return before
-    rates = [steps.tps for steps in (before, load) if steps.tps is not None]
-    return replace(load if faster else before, tps=max(rates, default=None), at=load.at)
+    return replace(load if faster else before, tps=known_max((before.tps, load.tps)), at=load.at)

@@ -12,7 +12,7 @@ from sparktop.analysis.wall import DOWN, NO_GPU, Stated, Top, Wall, WallGroup, k
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import ELLIPSIS, cell_width, fit, fit_name
 from sparktop.model.router import FleetNode, FleetServer
-from sparktop.model.series import Series
+from sparktop.model.series import Series, known_max, known_mean, known_min, known_sum
 from sparktop.model.snapshot import BackendView
 from sparktop.panels.group.verdict import verdict_line, word_role
 from sparktop.panels.parts.figures import LIVE, figure, label, label_row, quantile_text, share_role, sum_run
@@ -422,18 +422,18 @@ def _machine_pieces(nodes: Sequence[FleetNode]) -> list[Row]:
     up = [node for node in nodes if not node.down]
     wrong = Counter(node.state for node in nodes if node.state not in WELL)
     pieces: list[Row] = [[(f"{count:,} {state}", cell_of(state)[1])] for state, count in wrong.items()]
-    use = [node.gpu_percent for node in up if node.gpu_percent is not None]
-    power = [node.power_w for node in up if node.power_w is not None]
-    heat = [node.temperature_c for node in up if node.temperature_c is not None]
-    free = [node.headroom_bytes for node in up if node.headroom_bytes is not None]
-    if use:
-        pieces.append([label("GPU "), figure(numbers.percent(sum(use) / len(use), 5).strip(), LIVE)])
-    if free:
-        pieces.append([label("least headroom "), figure(numbers.data(min(free), 9).strip())])
-    if power:
-        pieces.append([figure(watts(sum(power)))])
-    if heat:
-        pieces.append([label("max "), figure(f"{max(heat):.0f} °C")])
+    gpu_percent = known_mean(node.gpu_percent for node in up)
+    power_w = known_sum(node.power_w for node in up)
+    hottest_c = known_max(node.temperature_c for node in up)
+    headroom_bytes = known_min(node.headroom_bytes for node in up)
+    if gpu_percent is not None:
+        pieces.append([label("GPU "), figure(numbers.percent(gpu_percent, 5).strip(), LIVE)])
+    if headroom_bytes is not None:
+        pieces.append([label("least headroom "), figure(numbers.data(headroom_bytes, 9).strip())])
+    if power_w is not None:
+        pieces.append([figure(watts(power_w))])
+    if hottest_c is not None:
+        pieces.append([label("max "), figure(f"{hottest_c:.0f} °C")])
     return pieces
 
 

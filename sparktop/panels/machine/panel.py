@@ -12,7 +12,7 @@ from sparktop.graphics.axes import nice_ceiling
 from sparktop.graphics.cells import cell_width, fit, sparkrow
 from sparktop.model.failure import NO_ANSWER, failure_words
 from sparktop.model.node import GIB, GpuReading, LostGpu, MemoryReading, NetworkReading, NodeSample
-from sparktop.model.series import known_mean, known_sum
+from sparktop.model.series import known_mean, known_sum, sum_if_all_known
 from sparktop.model.snapshot import QUIET_SPEEDS, Headroom, NodeView, SpeedState
 from sparktop.panels.parts.figures import (
     LIVE,
@@ -280,10 +280,10 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
         shown_count = min(len(gpus), max(1, width - 32))
         bars = sparkrow([gpu.utilization_percent for gpu in gpus[:shown_count]], shown_count, 100.0)
         second: Row = label_row("    ", *([lost_run(lost), label(" ")] if lost else []), (bars, "gpu"), " ")
-        used = [gpu.memory_used_bytes for gpu in gpus if gpu.memory_used_bytes is not None]
-        total = [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes is not None]
-        if len(used) == len(total) == len(gpus):
-            second += [figure(f"{sum(used) / GIB:.0f}"), label(f" of {sum(total) / GIB:.0f} GiB ")]
+        used = sum_if_all_known(gpu.memory_used_bytes for gpu in gpus)
+        total = sum_if_all_known(gpu.memory_total_bytes for gpu in gpus)
+        if used is not None and total is not None:
+            second += [figure(f"{used / GIB:.0f}"), label(f" of {total / GIB:.0f} GiB ")]
         slowed = sum(1 for gpu in gpus if gpu.throttle_reasons)
         return [first, [*second, (f"{slowed} slowed", "warn") if slowed else label("0 slowed")]]
     if margin is not None and gpu.temperature_c is not None and width >= WIDE_FIGURES_WIDTH:

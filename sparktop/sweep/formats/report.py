@@ -26,6 +26,7 @@ from sparktop.model.judgement import (
 )
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint
 from sparktop.model.router import LITELLM
+from sparktop.model.series import known_max, known_min
 from sparktop.model.sweep import Mark, MarkKind, SweepView
 from sparktop.model.text import names_in_words
 from sparktop.model.yardsticks import FLAGS, NO_FLAGS
@@ -966,9 +967,8 @@ def hardware_grid(result: SweepResult) -> Grid:
             for name, side in level.hardware.items():
                 machines.setdefault(name, []).append(side)
         for name, sides in sorted(machines.items()):
-            hottest = max((side.gpu_c_max for side in sides if side.gpu_c_max is not None), default=None)
-            headrooms = [side.headroom_min_bytes for side in sides]
-            least = min((bytes_left for bytes_left in headrooms if bytes_left is not None), default=None)
+            hottest = known_max(side.gpu_c_max for side in sides)
+            least = known_min(side.headroom_min_bytes for side in sides)
             means = (
                 _range_words([getattr(side, key) for side in sides], unit) for key, unit in _UNITS.items()
             )

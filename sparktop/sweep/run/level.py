@@ -31,6 +31,7 @@ from sparktop.model.load import (
     concurrency_point,
 )
 from sparktop.model.node import NodeSample
+from sparktop.model.series import known_max, known_mean, sum_if_all_known
 from sparktop.model.snapshot import LimitKind
 from sparktop.model.statistics import P95_FROM, quantile, value_of
 from sparktop.model.targets import ModelFacts
@@ -106,11 +107,10 @@ def tokens_asked(traces: Sequence[RequestTrace], output_tokens: int) -> TokensAs
     complete = [trace for trace in traces if trace.ok]
     broken = [trace for trace in traces if not trace.ok]
     prompts = [trace.prompt_tokens for trace in traces if trace.arrivals]
-    counted = [count for count in prompts if count is not None]
     received = sum(trace.tokens for trace in broken)
     return TokensAsked(
         generated=sum(trace.tokens for trace in complete) + received,
-        prompt=sum(counted) if len(counted) == len(prompts) else None,
+        prompt=sum_if_all_known(prompts) if prompts else 0,
         most=output_tokens * len(traces),
         open=max(0, output_tokens * len(broken) - received),
         open_requests=len(broken),
@@ -389,13 +389,12 @@ class LevelRecord(Struct, eq=False):
         if not samples:
             return None
         points = [point for reported in samples.values() for point in reported]
-        fullest = [point.kv_fullest_percent for point in points if point.kv_fullest_percent is not None]
         grown = self._measured_growth() or Counters()
         return ServerSide(
             running_max=max(sums_at_same_time(samples, lambda point: point.running, most), default=None),
             waiting_max=max(sums_at_same_time(samples, lambda point: point.waiting, most), default=None),
             kv_cache_max_percent=_highest_kv_percent(samples),
-            kv_fullest_percent=max(fullest, default=None),
+            kv_fullest_percent=known_max(point.kv_fullest_percent for point in points),
             preemptions=grown.preemptions,
             generation_tokens=grown.generation_tokens,
             prompt_tokens=grown.prompt_tokens,
@@ -406,15 +405,14 @@ class LevelRecord(Struct, eq=False):
 
     def _backend_side(self, name: str, points: list[ServerPoint]) -> ServerSide:
         """Return a summary of the samples of a server during measured runs."""
-        running = [point.running for point in points if point.running is not None]
         grown = None if self.facts.fell else self.measured.get(name)
         prefill_ms = None
         if grown is not None and grown.prefill_s is not None and grown.prefills:
             prefill_ms = 1000 * grown.prefill_s / grown.prefills
         return ServerSide(
-            running_mean=sum(running) / len(running) if running else None,
-            running_max=max(running, default=None),
-            waiting_max=max((point.waiting for point in points if point.waiting is not None), default=None),
+            running_mean=known_mean(point.running for point in points),
+            running_max=known_max(point.running for point in points),
+            waiting_max=known_max(point.waiting for point in points),
             kv_cache_max_percent=_highest_kv_percent({name: points}),
             prefill_ms=prefill_ms,
         )
@@ -514,8 +512,7 @@ def _add_partial_requests(made: LevelResult, partial: LevelResult) -> LevelResul
 
 
 def _highest_kv_percent(samples: Mapping[str, list[ServerPoint]]) -> float | None:
-    shares = (point.kv_cache_percent for points in samples.values() for point in points)
-    return max((share for share in shares if share is not None), default=None)
+    return known_max(point.kv_cache_percent for points in samples.values() for point in points)
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from statistics import fmean
 from typing import Literal
 
 from sparktop import __version__
 from sparktop.model.load import Level, LoadMode, TokenSource
+from sparktop.model.series import known_mean
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.generator.wire import ClientHealth
@@ -207,7 +207,6 @@ class ResultBuilder:
             return ClientResult()
         lags = [run.loop_lag_ms for run in health if run.loop_lag_ms]
         largest = {name: max(lag[name] for lag in lags) for name in _LAGS} if lags else None
-        connects = [run.connect_ms for run in health if run.connect_ms is not None]
         reasons = tuple(
             f"{target.name}, {level_of(level).label}: {mark.message}"
             for target in targets
@@ -219,7 +218,7 @@ class ResultBuilder:
             loop="uvloop" if health[-1].loop == "uvloop" else "asyncio",
             cpu_percent=max(run.cpu_percent for run in health),
             loop_lag_ms=None if largest is None else Quantiles(**largest),
-            connect_ms=fmean(connects) if connects else None,
+            connect_ms=known_mean(run.connect_ms for run in health),
             trustworthy=not reasons,
             reasons=reasons,
         )

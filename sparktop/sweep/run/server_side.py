@@ -626,7 +626,7 @@ def queue_reason(
     full. Return None if no request queued.
     """
     waiting = [point.waiting for point in points if point.waiting is not None]
-    running_max = max((point.running for point in points if point.running is not None), default=None)
+    running_max = known_max(point.running for point in points)
     if slots is not None and (running_max or 0.0) > slots:
         slots = None  # it ran more, so this number is not its limit
     expected = concurrency if at_once is None else at_once

@@ -11,6 +11,7 @@ from statistics import fmean
 from msgspec import Struct, field
 
 from sparktop.model.load import Level, LoadMode, TokenSource
+from sparktop.model.series import known_max, known_mean
 from sparktop.model.statistics import P90_FROM
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT
 from sparktop.sweep.generator.wire import ClientHealth, ConversationLoad
@@ -202,9 +203,7 @@ def _possible_ttft_error(health: Sequence[ClientHealth]) -> tuple[float, str, st
     """Return (ms by which the generator's own lag may lengthen a TTFT, which TTFT, why), in words."""
     lags = [run_health.loop_lag_ms for run_health in health if run_health.loop_lag_ms]
     late = max((lag["p90"] for lag in lags), default=None)
-    waits = max(
-        (run_health.core_wait_ms for run_health in health if run_health.core_wait_ms is not None), default=0.0
-    )
+    waits = known_max(run_health.core_wait_ms for run_health in health) or 0.0
     # The lag leaves out the millisecond to which timers are rounded, which it may well be.
     by_lag = 0.0 if late is None else late + TIMER_MS
     if by_lag >= waits:
@@ -457,10 +456,7 @@ def _mark_clock_shift(level: LevelResult, clocks: Mapping[Level, Sequence[float]
 
 
 def _mean_clock_mhz(level: LevelResult) -> float | None:
-    clocks = [
-        side.sm_clock_mhz_mean for side in level.hardware.values() if side.sm_clock_mhz_mean is not None
-    ]
-    return sum(clocks) / len(clocks) if clocks else None
+    return known_mean(side.sm_clock_mhz_mean for side in level.hardware.values())
 
 
 # The agents of a level's run, and what the servers add to its result.

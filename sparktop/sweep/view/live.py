@@ -20,6 +20,7 @@ from sparktop.graphics.numbers import forecast_words
 from sparktop.model.balance import Balance
 from sparktop.model.instant import Countdown, TimeRange
 from sparktop.model.load import Level, LevelEnded, LoadKind, RequestEnded
+from sparktop.model.series import known_values
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import (
     BackendShare,
@@ -200,9 +201,7 @@ class _LevelSamples(Struct, eq=False):
 
     def _share(self, name: str, requests: int | None, batch: float | None) -> BackendShare:
         columns = list(zip(*self.servers.get(name, {}).values(), strict=True)) or [()] * 4
-        running, waiting, kv_cache, _ = (
-            [value for value in column if value is not None] for column in columns
-        )
+        running, waiting, kv_cache, _ = map(known_values, columns)
         busy = [value for value in running if value > 0]
         return BackendShare(
             name=name,
