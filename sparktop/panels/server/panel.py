@@ -173,21 +173,17 @@ def group_scale(backends: list[BackendView], axis: TimeAxis, width: int) -> Grou
     The scales include all values of the backends in the time that a graph of `width` cells shows, except for
     short spikes.
     """
-    rates: list[Sequence[float | None]] = []
-    loads: list[Sequence[float | None]] = []
-    for backend in backends:
-        history = backend.history
-        running, waiting, tokens = (
-            axis.values(series, width)
-            for series in (history.running, history.waiting, history.generation_tps)
-        )
-        rates.append(tokens)
-        loads.append(
-            [
-                None if r is None and w is None else (r or 0.0) + (w or 0.0)
-                for r, w in zip(running, waiting, strict=True)
-            ]
-        )
+    histories = [backend.history for backend in backends]
+    rates = [axis.values(history.generation_tps, width) for history in histories]
+    loads = [
+        [
+            None if running is None and waiting is None else (running or 0.0) + (waiting or 0.0)
+            for running, waiting in zip(
+                axis.values(history.running, width), axis.values(history.waiting, width), strict=True
+            )
+        ]
+        for history in histories
+    ]
     latencies_s = {field: _latency_top(backends, field, axis, width) for field in _LATENCIES}
     return GroupScale(
         top_without_spikes(rates, LEAST_TPS), top_without_spikes(loads, LEAST_LOAD), latencies_s
@@ -321,19 +317,20 @@ def _lane_rows(view: BackendView, height: int, width: int) -> list[Row]:
 
 def further_rows(view: BackendView, width: int, height: int) -> list[Row]:
     """Return at most `height` rows with a backend's values other than rates and requests, by importance."""
-    if height < 1:
-        return []
-    rows = [
-        latency_row("TTFT", view.ttft, width),
-        latency_row("ITL", view.itl, width),
-        _kv_row(view, width),
-        latency_row("E2E", view.e2e, width),
-        latency_row("queue", view.queue, width),
-        _cache_row(view),
-        _totals_row(view),
-        _speculation_row(view),
-    ]
-    return [fit_row(row, width) for row in rows[:height]]
+    first, others = _latency_rows(view, width)
+    rows = [*first, _kv_row(view, width), *others, *_rest_rows(view)]
+    return [fit_row(row, width) for row in rows[: max(0, height)]]
+
+
+def _latency_rows(view: BackendView, width: int) -> tuple[list[Row], list[Row]]:
+    """Return (TTFT and ITL, E2E and queue) as rows of `width` cells."""
+    latencies = (("TTFT", view.ttft), ("ITL", view.itl), ("E2E", view.e2e), ("queue", view.queue))
+    rows = [latency_row(name, latency, width) for name, latency in latencies]
+    return rows[:2], rows[2:]
+
+
+def _rest_rows(view: BackendView) -> list[Row]:
+    return [_cache_row(view), _totals_row(view), _speculation_row(view)]
 
 
 def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
@@ -349,12 +346,10 @@ def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
         label(f" tok/s of {rate_words(view).removeprefix('over ')}"),  # the graph shows single seconds
     ]
     load = [rates, _requests_row(view), _kv_row(view, width)]
-    latencies = (("TTFT", view.ttft), ("ITL", view.itl), ("E2E", view.e2e), ("queue", view.queue))
-    waits = [latency_row(name, latency, width) for name, latency in latencies]
-    rest = [_cache_row(view), _totals_row(view), _speculation_row(view)]
-    flat = [*load, *waits, *rest]
+    waits = [row for rows in _latency_rows(view, width) for row in rows]
+    flat = [*load, *waits, *_rest_rows(view)]
     if height >= len(flat) + 3:
-        flat = [*load, [], [label("latency")], *waits, [], *rest]
+        flat = [*load, [], [label("latency")], *waits, [], *_rest_rows(view)]
     rows = [fit_row(row, width) for row in flat[:height]]
     if height > len(rows) + 1:
         rows += [fit_row((), width), *_lane_rows(view, height - len(rows) - 1, width)]
@@ -591,8 +586,8 @@ def backend_panel(
     timed = timed and view.failure is None and view.state is not BackendState.UNKNOWN
     lower, note = footnote(view, on_board=True, room=_edge_room(width) if timed else width - 8)
     if timed and not has_time_axis(view, width) and view.limited_by is not None:
-        title = limit_note(view.limited_by)[:1]
-        lower = [*title, label(" ")] if lower[:1] == title else lower
+        limit_title = limit_note(view.limited_by)[:1]
+        lower = [*limit_title, label(" ")] if lower[:1] == limit_title else lower
     role = frame_role("backend", selected=selected, failed=has_failed(view))
     drawn_rows = frame_rows(
         rows,

@@ -230,14 +230,10 @@ class ServerTable(Struct, eq=False):
     ) -> list[Row]:
         height = len(figures)
         if self.wide:
-            graph = (
-                load_rows(view, spark, height, self.window.axis(spark), self.scale.load.end) if spark else []
-            )
-            dots = graph or [[] for _ in figures]
-            return [
-                self._row_with_graph(row, dots[index], spark, lead=leads[index])
-                for index, row in enumerate(figures)
-            ]
+            axis = self.window.axis(max(1, spark))
+            dots = load_rows(view, spark, height, axis, self.scale.load.end) if spark else [[]] * height
+            lines = zip(figures, dots, leads, strict=True)
+            return [self._row_with_graph(row, graph, spark, lead=lead) for row, graph, lead in lines]
         graphs = graph_rows(view, self.width, height, self.window, self.scale)
         return [
             panel_row(row, [graph[index] for graph in graphs], self.width, lead=leads[index])

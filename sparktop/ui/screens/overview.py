@@ -472,7 +472,9 @@ class OverviewScreen(CanvasScreen):
         at, moment = self._happened or (None, None)
         if at is None or moment is None or isinstance(moment, str):
             text = moment if isinstance(moment, str) else "reading the minutes around this moment"
-            if self._reading_since is not None:  # a long recording takes many seconds
+            if self.timeline.is_playing:
+                text = "what happened around a moment is read once this is paused"
+            elif self._reading_since is not None:  # a long recording takes many seconds
                 text = f"{text}: {time.monotonic() - self._reading_since:.0f} s"
             return happened_frame([[(f" {text}", "muted")]], width, height)
         return happened_screen(moment, at, width, height)

@@ -191,7 +191,9 @@ def test_one_panel_has_the_time_axis(
     pairs = zip(playing.backends, limits, strict=True)
     views = tuple(replace(one, findings=(), limited_by=limit) for one, limit in pairs)
     scene = Scene(replace(playing, backends=views), 80, 22)
-    drawn = [row_text(panel.rows[-1]) for panel in scene.draw() if panel.key.kind == "backend"]
+    panels = [panel for panel in scene.draw() if panel.key.kind == "backend"]
+    assert all(panel.key.name in row_text(panel.rows[0]) for panel in panels)
+    drawn = [row_text(panel.rows[-1]) for panel in panels]
     assert all(words in edge for words, edge in zip(edges, drawn, strict=True))
     assert ["now─" in edge for edge in drawn] == [limits == (SHORT, WHY), limits != (SHORT, WHY)]
 
