@@ -210,7 +210,8 @@ def _verdict_of_queues(queueing: list[BackendView], *, alone: bool) -> Verdict:
 def _verdict_of_states(snapshot: Snapshot) -> Verdict:
     """Return the verdict where nothing is wrong: how many servers have which state, and what is noteworthy.
 
-    The order: a sweep, a slow router, a balance that is not known or in doubt, and that all is well.
+    The order: a sweep, a slow router, a balance that is not known or in doubt, a host without a server, and
+    that all is well.
     """
     backends = snapshot.backends
     order = list(BackendState)
@@ -233,9 +234,10 @@ def _verdict_of_states(snapshot: Snapshot) -> Verdict:
     if unsettled and any(view.running for view in backends):
         # What has too few requests lasts, and nothing is wrong: whatever else there is to say comes first.
         return _verdict_of_doubt(min(unsettled, key=lambda balance: balance.too_few), line, is_calm=is_calm)
-    if is_calm:
+    if is_calm and not snapshot.searching:
         return Verdict(None, f"all well: {line}", "all well")
-    return Verdict(Severity.INFO, line, line)
+    missing = f"no server found on {', '.join(snapshot.searching)} yet" if snapshot.searching else ""
+    return Verdict(Severity.INFO, f"{line}; {missing}" if missing else line, missing or line)
 
 
 def _is_unsettled(balance: Balance) -> bool:

@@ -23,6 +23,8 @@ FORMATS = ("jsonl", "csv", "openmetrics")
 """Output formats; the first is the default."""
 _UNIX_S = re.compile(r"[0-9]{8,12}(?:\.[0-9]{1,9})?")
 """Unix seconds."""
+_TIME_OF_DAY = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?")
+"""A time that means the last such one before the recording's end: one after the end is on the day before."""
 _LISTED_S, _LISTED_EVERY_S = 60.0, 5.0
 """Seconds at the end of the span that are read to list the names, and between two snapshots there."""
 
@@ -33,10 +35,11 @@ def span_of(recording: Recording, start: str | None, end: str | None) -> Span:
     Each is a time for `read_time`, or Unix seconds. "10m ago" counts back from the recording's end.
 
     Raises:
-        UsageError: a text is not a time, or the start is later than the end.
+        UsageError: a text is not a time, the start is later than the end, or a time of day
+            that was not recorded.
     """
     from sparktop.recording.player import Span  # late: --help needs neither
-    from sparktop.recording.when import TimeContext, read_time
+    from sparktop.recording.when import TimeContext, read_time, require_within
 
     if start is None and end is None:
         return Span()
@@ -54,6 +57,9 @@ def span_of(recording: Recording, start: str | None, end: str | None) -> Span:
     span = Span(*(None if text is None else read(text) for text in (start, end)))
     if span.start is not None and span.end is not None and span.start > span.end:
         raise UsageError("--from is later than --to")
+    if span.start is not None and _TIME_OF_DAY.fullmatch((start or "").strip()):
+        is_today = span.start.astimezone().date() == last.astimezone().date()
+        return span if is_today else Span(require_within(span.start, recorded), span.end)
     return span
 
 

@@ -277,6 +277,9 @@ def test_a_failed_poll_and_an_empty_board_are_said() -> None:
     assert shown(backends=(view,)).words == "a does not answer"
     assert shown(backends=(), searching=("localhost",)).words == "no inference server found"
     assert shown(backends=()).words == "no backend to watch"
+    busy = replace(view, failure=None, state=BackendState.BUSY)
+    beside = shown(backends=(busy,), searching=("nosuchhost",))
+    assert (beside.severity, beside.words) == (Severity.INFO, "1 busy; no server found on nosuchhost yet")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import random
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,7 @@ def test_the_list_from_a_time_is_that_of_the_span(
         (["--from", "1e300"], "not a time"),
         (["--from", "999999999999"], "not a time"),
         (["--from", "end", "--to", "start"], "later than"),
+        (["--from", f"{(START + timedelta(hours=1)).astimezone():%H:%M}"], "is before what is kept"),
         (["--every", "0"], "must be"),
         (["-o", "/nowhere/a.csv"], "no folder"),
     ],

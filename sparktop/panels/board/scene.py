@@ -125,14 +125,22 @@ _STARTS = (
 """By engine: what starts a server whose port is searched."""
 
 
-def empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
-    """Draw the panel for a screen without backends: where servers were searched, and what the user can do."""
+def empty_rows(snapshot: Snapshot, width: int, height: int, *, filtered_by: str = "") -> list[Row]:
+    """Draw the panel for a screen without backends: where servers were searched, and what the user can do.
+
+    `filtered_by` is the text of the filter, which may hide them all.
+    """
     inside = height - 2
     lines: list[Row] = [
         [("No backend to watch", "title")],
         [("name one: ", "muted"), ("sparktop http://HOST:8000", "key"), (" or in sparktop.toml", "muted")],
     ]
-    lines = _search_lines(snapshot, inside) if snapshot.searching else lines
+    if filtered_by:
+        from sparktop.panels.board.wall import no_match_rows  # late: most boards have none
+
+        lines = no_match_rows(filtered_by, "server")
+    elif snapshot.searching:
+        lines = _search_lines(snapshot, inside)
     above = max(0, (inside - len(lines)) // 2)
     margin = max(1, (width - 2 - max(_USUAL_WIDTH, *map(row_width, lines))) // 2)
     rows: list[Row] = [[]] * above + [[(" " * margin, "text"), *line] for line in lines]
@@ -759,7 +767,7 @@ class Scene:
         elif place.kind == "self":
             rows = self_panel(self.snapshot, width, height, selected=selected)
         else:
-            rows = empty_rows(self.snapshot, width, height)
+            rows = empty_rows(self.snapshot, width, height, filtered_by=self.view.filter)
         return [merge_runs(row) for row in rows]
 
     def _router_rows(self, place: Place, *, selected: bool) -> list[Row]:

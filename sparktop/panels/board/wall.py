@@ -231,10 +231,13 @@ def draw_wall(wall: Wall, place: Place, look: Look) -> DrawnWall:
 
 
 def _empty_rows(look: Look, noun: str = "server or machine") -> list[Row]:
-    if not look.words:
-        return [[label(" no server yet")]]
+    return no_match_rows(look.words, noun) if look.words else [[label(" no server yet")]]
+
+
+def no_match_rows(words: str, noun: str) -> list[Row]:
+    """Return what stands where the filter `words` hides every `noun`."""
     return [
-        [(f" no {noun} matches “{look.words}”", "warn")],
+        [(f" no {noun} matches “{words}”", "warn")],
         label_row(("  esc", "key"), " drops the filter, ", ("/", "key"), " changes it"),
     ]
 

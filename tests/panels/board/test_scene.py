@@ -205,6 +205,15 @@ def test_a_server_that_does_not_answer_yet_is_seen_by_its_process(port: int, wor
     assert "…" not in text
 
 
+def test_a_filter_that_hides_every_server_is_named() -> None:
+    """Nothing is missing then, and nothing is to be started."""
+    shown = replace(Rehearsal().store.snapshot(), backends=(), searching=("spark-a",))
+    text = "\n".join(map(row_text, empty_rows(shown, 80, 20, filtered_by="sprak")))
+    assert "no server matches “sprak”" in text
+    assert "esc drops the filter" in text
+    assert "vllm serve" not in text
+
+
 def test_other_machines_are_searched_less_often() -> None:
     """Their names stand in the panel."""
     shown = replace(Rehearsal().store.snapshot(), backends=(), searching=("spark-a", "127.0.0.1"))
