@@ -44,7 +44,7 @@ _ALERTS: Mapping[str, Condition] = {
     "aborted": Condition("clients leave", "its clients leave early", "is it too slow for their time limit?"),
     "lmcache-failures": Condition("LMCache fails", "has an LMCache that fails", "read its log", "z"),
     "lmcache": Condition("LMCache unhealthy", "has an unhealthy LMCache", "read its log", "z"),
-    "deployments": Condition(summary="a deployment fails", hint="read its log"),
+    "deployments": Condition("deployment fails", "a deployment fails", "read its log"),
     "headroom": Condition("low headroom", hint="see which process grows", key="P"),
     "headroom-limit": Condition("headroom falls to its limit", hint="see which process grows", key="P"),
     "swap-in": Condition("swapping", "swaps", "see which process grows", "P"),

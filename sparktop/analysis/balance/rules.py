@@ -568,7 +568,7 @@ def enough_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             "time observed",
             max(balance.window_s, needed_s) if is_full_window else balance.window_s,
             needed_s,
-            "needed: 8 × the median E2E, as a swing lasts about two, and at least 45 s",
+            "needed: 8 × the median E2E, as a swing lasts about two of them, and at least 45 s",
             "s",
         ),
         RuleCheck(

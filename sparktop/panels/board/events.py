@@ -211,7 +211,7 @@ def value_texts(values: Values, message: str = "") -> Iterator[str]:
     polls = _failed_polls_words(values)
     if polls:
         yield polls
-    unsaid = {"rule", "deployments", "limit_share", *(_OF_POLLS if polls else ())}
+    unsaid = {"rule", "deployments", "limit_share", "failure", *(_OF_POLLS if polls else ())}
     unsaid |= {*_OF_AN_END} if "processes" in values else set()
     limited = {name: _limited(name, values) for name in values if name.startswith(_LIMITS)}
     for name in sorted(values, key=lambda name: (name.startswith(_LIMITS), name == "window_s")):

@@ -268,6 +268,8 @@ _CLAUSE = re.compile(r"[:;,] ")
 _BRACKETS = re.compile(r" \([^()]*\)")
 _FIGURE_AT_END = re.compile(r"\d ?[A-Za-zµ%°/×]+$")
 """The dots of a shortened text would seem to belong to the unit."""
+_OPEN_FIGURE = re.compile(r" at \d+ %$")
+"""A percentage that lacks what it is of."""
 # Last words that would promise more: "of", "at", a number without its unit.
 _OPEN_END = re.compile(r"[−~<>]?\d[\d.,]*|of|in|the|a|an|and|to|at|by|is|than|its")
 _LEAST_NAME = 4
@@ -397,8 +399,9 @@ def _without_last_words(text: str, room: int) -> str:
     while words and (cell_width(" ".join(words)) + 3 > room or _OPEN_END.fullmatch(words[-1])):
         words.pop()
     lead = text[: len(text) - len(text.lstrip())]
-    dots = "" if _FIGURE_AT_END.search(" ".join(words)) else "…"
-    return f"{lead}{' '.join(words)}{dots} " if words else ""
+    said = _OPEN_FIGURE.sub("", " ".join(words))
+    dots = "" if _FIGURE_AT_END.search(said) else "…"
+    return f"{lead}{said}{dots} " if words else ""
 
 
 def _frame_head(title: Sequence[Run], state: Run | None, about: Sequence[Run], room: int) -> Row:
