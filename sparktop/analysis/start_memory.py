@@ -267,19 +267,25 @@ class StartMemoryRule:
             machine = now.nodes.get(node)
             if machine is None or machine.sample is None or not machine.ok:
                 continue
-            judged = self._judge_machine(view, machine, machine.sample, now)
+            fit = self._judge_machine(view, machine, machine.sample, now)
             self._short -= {node}
-            if judged is not None:
-                if judged[1].severity is not None:
-                    self._short |= {node}
-                held = tuple(("held by nobody", each.said) for each in machine.findings if each.kind == HELD)
-                verb, fit = judged[0], replace(judged[1], evidence=judged[1].evidence + held)
-                yield from _findings(view.name, node, verb, fit, several=len(view.nodes) > 1)
+            if fit is None:
+                continue
+            if fit.severity is not None:
+                self._short |= {node}
+            held = tuple(("held by nobody", each.said) for each in machine.findings if each.kind == HELD)
+            where, key = (f" on {node}", node) if len(view.nodes) > 1 else ("", "")
+            about_server = replace(fit, subject=view.name, key=key, evidence=fit.evidence + held)
+            yield replace(about_server, line=fit.line + where)
+            line = f"{view.name}: {fit.line}"
+            yield replace(
+                about_server, subject=node, line=line, of_machine=True, severity=None, key=view.name
+            )
 
     def _judge_machine(
         self, view: BackendView, machine: NodeView, sample: NodeSample, now: Situation
-    ) -> tuple[str, Finding] | None:
-        """Return ("start" or "waking", whether it fits); None of an engine that runs, or was never seen."""
+    ) -> Finding | None:
+        """Return whether a start or waking fits; None of an engine that runs, or was never seen."""
         held_bytes = _held_by(view, machine, sample)
         highest, about, name = max(held_bytes, default=0), view.start_memory, machine.name
         sleeps = view.state is BackendState.ASLEEP
@@ -289,19 +295,20 @@ class StartMemoryRule:
         is_gone = about is not None and not about.alive and _is_gone(view, now)
         if not (sleeps or is_gone or view.loading is not None):
             return None
-        was_short = name in self._short
         ranks = 1 if about is None else about.asks.ranks // len(view.nodes)
         room = room_of(sample, len(held_bytes) or ranks)
         if room is None:
             return None
+        verb, need, own_bytes = "start", Need(None, "its process is not visible"), 0
         if sleeps:
-            return "waking", fit_of(self._wake_need(name, about, room, highest), room, was_short=was_short)
-        if about is None:
-            return "start", fit_of(Need(None, "its process is not visible"), room)
-        need = start_need(about, room, now.starts, machines=len(view.nodes))
-        if is_gone:
-            return "start", fit_of(need, room, was_short=was_short)
-        return _fit_of_rest(about, need, room, highest, was_short=was_short)
+            verb, need = "waking", self._wake_need(name, about, room, highest)
+        elif about is not None:
+            need = start_need(about, room, now.starts, machines=len(view.nodes))
+            if not is_gone:
+                room = replace(room, before_drop_bytes=room.free_bytes)
+                verb, need, own_bytes = _rest_of_start(about, need, room, highest)
+        fit = fit_of(need, room, held_bytes=own_bytes, was_short=name in self._short)
+        return replace(fit, line=f"{verb} {fit.line}")
 
     def _wake_need(self, machine: str, about: StartMemory | None, room: Room, held: int) -> Need:
         awake, basis = self._awake.get(machine, (0, 0))[1], "what it held awake"
@@ -315,39 +322,22 @@ class StartMemoryRule:
         return Need(max(0, awake - held), f"{basis}, {_gib(awake)} GiB, less {_gib(held)} GiB now")
 
 
-def _findings(name: str, node: str, verb: str, fit: Finding, *, several: bool) -> Iterator[Finding]:
-    """Yield the finding about a server, which has the alert, and the same about its machine."""
-    line = f"{verb} {fit.line}"
-    where, key = (f" on {node}", node) if several else ("", "")
-    yield replace(fit, subject=name, line=line + where, key=key)
-    yield replace(fit, subject=node, line=f"{name}: {line}", of_machine=True, severity=None, key=name)
-
-
-def _fit_of_rest(
-    about: StartMemory, need: Need, room: Room, held: int, *, was_short: bool
-) -> tuple[str, Finding]:
-    """Return whether the start that goes on fits; it holds `held` bytes of GPU memory so far."""
+def _rest_of_start(about: StartMemory, need: Need, room: Room, held: int) -> tuple[str, Need, int]:
+    """Return (what goes on, what it needs, what of that is its own); `held` is its GPU memory so far."""
     peak = None if about.last is None or about.last.asks != about.process.asks else about.last.gpu_peak_bytes
-    room = replace(room, before_drop_bytes=room.free_bytes)
     if peak is not None and peak - held > room.free_bytes + _CLEARLY_BYTES:
         # Something else has taken memory since it began.
-        reason = f"its last start held {_gib(peak)} GiB of GPU memory, this one {_gib(held)}"
-        remaining = Need(peak - held, reason)
-        return "the rest of its start", fit_of(remaining, room, was_short=was_short)
+        basis = f"its last start held {_gib(peak)} GiB of GPU memory, this one {_gib(held)}"
+        return "the rest of its start", Need(peak - held, basis), 0
     # What it has taken so far is its own: by the machine's memory at its begin, else by its GPU memory.
     own_bytes = held if about.begin_bytes is None else max(held, about.begin_bytes - room.free_bytes)
-    return "start", fit_of(need, room, held_bytes=own_bytes, was_short=was_short)
+    return "start", need, own_bytes
 
 
 def _is_gone(view: BackendView, now: Situation) -> bool:
     """Return whether a server has been down for so long that its processes have given their memory back."""
-    since = view.failing_since
-    return (
-        view.failure is not None
-        and view.failure.kind in _GONE
-        and since is not None
-        and (now.wall - since).total_seconds() >= _GIVEN_BACK_S
-    )
+    is_down = view.failure is not None and view.failure.kind in _GONE
+    return is_down and (now.wall - (view.failing_since or now.wall)).total_seconds() >= _GIVEN_BACK_S
 
 
 def _held_by(view: BackendView, machine: NodeView, sample: NodeSample) -> list[int]:
