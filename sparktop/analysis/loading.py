@@ -354,18 +354,10 @@ class StartStallRule:
 def _machine_of(view: BackendView, loading: Loading, machine: NodeView, sample: NodeSample) -> _Machine:
     """Return what a machine shows of a start."""
     loads = sample.workloads
-    engine = None if view.start_memory is None else view.start_memory.process.engine
-    listed = () if loads is None else loads.processes
+    engine = "" if view.start_memory is None else view.start_memory.process.engine or ""
+    listed, here = () if loads is None else loads.processes, machine.name == loading.node
     # A process ID holds on the server's own machine only; elsewhere its ranks are known by their engine.
-    processes = [
-        process
-        for process in listed
-        if (
-            process.server == loading.pid
-            if machine.name == loading.node
-            else engine is not None and process.engine == engine
-        )
-    ]
+    processes = [each for each in listed if (each.server == loading.pid if here else each.engine == engine)]
     pids = {process.pid for process in processes}
     gpus = [  # one whose processes are not listed may be its own
         gpu

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from ipaddress import IPv4Network
 from statistics import fmean
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from sparktop.model.node import UNLIMITED, ClockGap, EngineSetup, MachineSetup, 
 from sparktop.model.snapshot import NodeView, Situation
 from sparktop.model.text import known_texts
 
+Value = TypeVar("Value")
 DIFFER, SETUP = "machines-differ", "machine-setup"
 """Kinds: machines differ; a fact is wrong on one machine, whatever the others have."""
 LOOK_AGAIN_S = 5.0
@@ -231,13 +232,15 @@ class MachinesCompared:
         self, group: Group, at: float, shown_keys: Container[str]
     ) -> Iterator[tuple[set[str], Finding]]:
         """Yield the machines whose GPU is clocked below its twins', all under the same load."""
-        paces = {view.name: pace for view in group.machines if (pace := _pace(view, at)) is not None}
+        paces = _known(group, lambda view: _pace(view, at))
         loads = [load for _, load in paces.values()]
         is_judged = len(paces) == len(group.machines) and min(loads) >= _LOADED_PERCENT
         if not is_judged or max(loads) - min(loads) > _SAME_LOAD_PERCENT:
             if at - self._paced_at.get(group.names, -math.inf) < _UNJUDGED_S:
-                old = (each for each in self._found if each.subject == group.engine)
-                yield from (({each.key[9:]}, each) for each in old if each.key.startswith("sm-clock/"))
+                for old in self._found:
+                    kind, _, name = old.key.partition("/")
+                    if kind == "sm-clock" and old.subject == group.engine:
+                        yield {name}, old
             return
         self._paced_at[group.names] = at
         best = max(paces, key=lambda name: paces[name][0])
@@ -319,33 +322,34 @@ def _finding(
     )
 
 
+def _known(group: Group, value_of: Callable[[NodeView], Value | None]) -> dict[str, Value]:
+    """Return a value of each machine by its name, of those of which it is known."""
+    values = {view.name: value_of(view) for view in group.machines}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _limit_text(size: int) -> str:
+    return "unlimited" if size >= UNLIMITED else f"{size / (1 << 20):,.0f} MiB"
+
+
 def _compared(group: Group) -> Iterator[tuple[Fact, Mapping[str, str]]]:
     """Yield each fact that is compared, with its value on each machine of which it is known."""
     is_linked = group.is_linked
     for read in READS:
         if is_linked or not read.of_links:
-            yield (
-                read,
-                {view.name: value for view in group.machines if (value := read.value(view)) is not None},
-            )
+            yield read, _known(group, read.value)
     if group.engine is None:
         return
     processes = _processes(group, group.engine)
     yield _NCCL, _libraries(processes)
     variables = _variables(processes)
     for name in sorted({name for environment in variables.values() for name in environment} - _OWN):
-        yield (
-            Fact(name, name),
-            {machine: environment.get(name, "not set") for machine, environment in variables.items()},
-        )
-    yield (
-        _MEMORY_MAX,
-        {
-            name: "unlimited" if size >= UNLIMITED else f"{size / (1 << 20):,.0f} MiB"
-            for name, process in processes.items()
-            if (size := process.memory_max_bytes)
-        },
-    )
+        values = {machine: environment.get(name, "not set") for machine, environment in variables.items()}
+        yield Fact(name, name), values
+    sizes = {
+        name: process.memory_max_bytes for name, process in processes.items() if process.memory_max_bytes
+    }
+    yield _MEMORY_MAX, {name: _limit_text(size) for name, size in sizes.items()}
 
 
 def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
@@ -357,7 +361,7 @@ def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
     if group.engine is None or _variables(_processes(group, group.engine)):
         return
     # It cannot be read whether an index is set, which would have to fit all tables.
-    tables = {view.name: text for view in group.machines if (text := _ipv4_indexes(view)) is not None}
+    tables = _known(group, _ipv4_indexes)
     if len({index for text in tables.values() for index in text.split(", ")}) > 1:
         shown = "; ".join(f"{text} on {name}" for name, text in list(tables.items())[:4])
         line = f"GID of {_IPV4}: {shown}; whether NCCL_IB_GID_INDEX is set is unknown"
@@ -380,7 +384,7 @@ def unknown_in(group: Group) -> dict[str, list[str]]:
     """Return what could not be read, with the names of the machines."""
     known = {fact.title: set(values) for fact, values in _compared(group) if fact.key in _ALWAYS}
     known[_FIRMWARE] |= {view.name for view in group.machines if not _setup(view).rails}
-    known["clock"] = {view.name for view in group.machines if _clock_gap(view) is not None}
+    known["clock"] = set(_known(group, _clock_gap))
     if group.engine is not None:
         processes = _processes(group, group.engine)
         known["process of the engine"] = set(processes)
@@ -432,7 +436,7 @@ def _names(names: Sequence[str]) -> str:
 
 def _processes(group: Group, engine: str) -> dict[str, EngineSetup]:
     """Return the process of a server on each machine of a group that shows one, by machine."""
-    return {view.name: process for view in group.machines if (process := process_of(view, engine))}
+    return _known(group, lambda view: process_of(view, engine))
 
 
 def _variables(processes: Mapping[str, EngineSetup]) -> dict[str, Mapping[str, str]]:
@@ -591,15 +595,11 @@ def subnets_of(group: Group) -> dict[str, dict[IPv4Network, bool]]:
         for subnet in (subnet for rail, _ in live_rails(view) for subnet in rail.subnets):
             with suppress(ValueError):  # an agent's text may be anything
                 networks[view.name].append(IPv4Network(subnet, strict=False))
-    return {
-        name: {
-            subnet: any(
-                map(subnet.overlaps, (one for peer in networks if peer != name for one in networks[peer]))
-            )
-            for subnet in subnets
-        }
-        for name, subnets in networks.items()
-    }
+    has_peer: dict[str, dict[IPv4Network, bool]] = {}
+    for name, mine in networks.items():
+        theirs = [subnet for peer, subnets in networks.items() if peer != name for subnet in subnets]
+        has_peer[name] = {subnet: any(map(subnet.overlaps, theirs)) for subnet in mine}
+    return has_peer
 
 
 def subnets_apart(group: Group) -> Iterator[tuple[set[str], Finding]]:
@@ -612,11 +612,11 @@ def subnets_apart(group: Group) -> Iterator[tuple[set[str], Finding]]:
         for name, mine in subnets.items()
         if not all(mine.values())
     }
-    for name in list(lonely) if len(lonely) == 1 else ():
-        # One with a subnet of its own is right, unless it lacks one that all others share.
-        others = [set(theirs) for peer, theirs in subnets.items() if peer != name]
-        common = set[IPv4Network].intersection(*others) if len(others) > 1 else set[IPv4Network]()
-        if any(subnets[name].values()) and all(any(map(one.overlaps, subnets[name])) for one in common):
+    if len(lonely) == 1:  # one with a subnet of its own is right, unless it lacks one that all others share
+        (mine,) = (subnets[name] for name in lonely)
+        others = [set(theirs) for name, theirs in subnets.items() if name not in lonely]
+        common = set[IPv4Network].intersection(*others) if len(others) > 1 else ()
+        if any(mine.values()) and all(any(map(subnet.overlaps, mine)) for subnet in common):
             return
     if lonely:
         shown = "; ".join(f"{subnet} on {name}" for name, subnet in list(lonely.items())[:3])
@@ -636,7 +636,7 @@ def clocks_apart(group: Group, shown_keys: Container[str] = ()) -> Iterator[tupl
 
     `shown_keys` has the keys of what was found before.
     """
-    gaps = {view.name: gap for view in group.machines if (gap := _clock_gap(view)) is not None}
+    gaps = _known(group, _clock_gap)
     if not gaps:
         return
     # Of two clocks the first is taken for the right one.
