@@ -331,8 +331,10 @@ def _starved_sentences(result: Balance) -> list[str]:
     """Return who is nearly empty for how long, with the verb of the panel where "starved" is a verdict."""
     longest_first = sorted(result.starved_percent.items(), key=lambda item: -item[1])
     verb = "starves: " if BalanceWord.STARVED in {result.word_now, *result.also} else ""
+    away_s = result.away_s
     return [
         f"{name} {verb}nearly empty {percent:.0f} % of the time"
+        + (f", and {_span_text(away_s[name])} without any request" if name in away_s else "")
         for name, percent in longest_first[:_PAIR]
         if percent >= _WORTH_SAYING_PERCENT
     ]

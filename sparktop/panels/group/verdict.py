@@ -162,7 +162,7 @@ def _pieces_that_fit(pieces: Sequence[Row], width: int) -> Row:
 def _starved_pieces(balance: Balance, verb: Run = ("nearly empty ", "muted")) -> list[Row]:
     """Return a piece of text on the backend that was nearly empty most; empty if none was.
 
-    It counts while another backend has more than its share.
+    It counts while another backend has more than its share; time in which it got no request at all is apart.
     """
     percent = balance.starved_percent
     most_starved = max(percent, key=lambda backend: percent[backend], default=None)
@@ -170,7 +170,9 @@ def _starved_pieces(balance: Balance, verb: Run = ("nearly empty ", "muted")) ->
         return []
     share = numbers.percent(percent[most_starved]).strip()
     name = fit(most_starved, min(16, cell_width(most_starved)))
-    return [label_row(f"{name} ", verb, figure(share), " of the time")]
+    away_s = balance.away_s.get(most_starved)
+    away = "" if away_s is None else f", {short_seconds(away_s)} without requests"
+    return [label_row(f"{name} ", verb, figure(share), f" of the time{away}")]
 
 
 def _lost_pieces(balance: Balance) -> list[Row]:

@@ -17,10 +17,10 @@ from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.judge import judge, measure
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack, lay_out
 from sparktop.analysis.balance.step_time import group_pace
-from sparktop.analysis.balance.words import gaps_sentence
+from sparktop.analysis.balance.words import _starved_sentences, gaps_sentence
 from sparktop.model.balance import Balance, BalanceWord, GroupPace
 from sparktop.model.balance import BalanceWord as Is
-from sparktop.panels.group.verdict import value_line
+from sparktop.panels.group.verdict import _starved_pieces, value_line
 from sparktop.panels.parts.text import row_text
 from sparktop.store.balance_groups import BalanceWatch
 from tests.analysis.balance.balance_traces import trace
@@ -333,6 +333,14 @@ def test_a_backend_that_gets_nothing_is_said_to_be_away() -> None:
     assert found.word is not Is.STARVED
     assert found.away_s["spark-b"] == pytest.approx(54.0, abs=2.0)
     assert any("spark-b got no request for 54 s: drained, cooling" in reason for reason in found.reasons)
+    starving = replace(found, starved_percent={"spark-b": 30.0}, word=Is.STARVED, word_now=Is.STARVED)
+    assert _starved_sentences(starving) == [
+        "spark-b starves: nearly empty 30 % of the time, and 54 s without any request"
+    ]
+    assert (
+        row_text(_starved_pieces(starving)[0])
+        == "spark-b nearly empty 30 % of the time, 54 s without requests"
+    )
 
 
 def test_what_a_prefill_worker_makes_does_not_grow_with_its_batch() -> None:
