@@ -42,7 +42,8 @@ def read_time(text: str, span: TimeContext) -> datetime:
     """Return the moment (UTC) that `text`, a time typed by the user, means in a recording of that time span.
 
     "10m", "10m ago" and "-10m" count back from the end of the span. A time of day without a date is the last
-    such time before the end of the span. The moment may lie outside the span: see `require_within`.
+    such time before the end of the span, or the first after it where the span has none and this is nearer.
+    The moment may lie outside the span: see `require_within`.
 
     Raises:
         UsageError: the text is not a time, or a local time that is ambiguous or does not exist.
@@ -101,9 +102,11 @@ def _local_time(words: str, span: TimeContext) -> datetime | None:
         is_named, today = day in {"today", "yesterday"}, span.now.astimezone(span.zone).date()
         named = today - timedelta(days=day == "yesterday") if is_named else date.fromisoformat(day)
         return _only_instant(datetime.combine(named, clock_time), span)
-    now = span.end.astimezone(span.zone).replace(tzinfo=None)
-    last = datetime.combine(now.date(), clock_time)
-    return _only_instant(last if last <= now else last - timedelta(days=1), span)
+    start, end = (at.astimezone(span.zone).replace(tzinfo=None) for at in (span.start, span.end))
+    after = datetime.combine(end.date(), clock_time)
+    after += timedelta(days=after <= end)
+    last = after - timedelta(days=1)
+    return _only_instant(after if after - end < start - last else last, span)
 
 
 def _only_instant(local: datetime, span: TimeContext) -> datetime:

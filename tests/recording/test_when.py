@@ -41,7 +41,9 @@ def test_durations_count_back_from_the_end(text: str, seconds: float) -> None:
     [
         ("start", "2026-11-22 19:30"),
         ("01:03", "2026-11-23 01:03"),
-        ("01:31", "2026-11-22 01:31"),
+        ("01:31", "2026-11-23 01:31"),
+        ("19:31", "2026-11-22 19:31"),
+        ("17:30", "2026-11-22 17:30"),
         ("today 00:10", "2026-11-24 00:10"),
         ("Yesterday 14:00:05", "2026-11-23 14:00:05"),
         ("2026-11-22 14:00", "2026-11-22 14:00"),
@@ -50,7 +52,7 @@ def test_durations_count_back_from_the_end(text: str, seconds: float) -> None:
     ],
 )
 def test_times_of_day_are_local(text: str, wanted: str) -> None:
-    """A time of day alone is the last such time before the end; a written zone counts."""
+    """A time of day alone is the last before the end, outside of the span the nearest; a zone counts."""
     assert read_time(text, FRAME) == local(wanted)
 
 
