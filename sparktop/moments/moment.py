@@ -364,7 +364,7 @@ class MomentBuilder:
             {name: _shares_of_time(counts) for name, counts in self._states.items()},
             tuple(event for event in events if event.subject != MARK),
             (
-                *(self._under_way or ()),
+                *(change for change in self._under_way or () if change.at <= self._start),
                 *(change for change in self._changes if self._start <= change.at <= self._end),
             ),
             tuple(sorted(listed)),
