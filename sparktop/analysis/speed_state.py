@@ -295,20 +295,6 @@ def _has_gb10s(node: NodeSample | None) -> bool:
     return all(is_gb10(gpu, unified=node.memory.unified) for gpu in node.gpus)
 
 
-def limit_tps(
-    bandwidth: float | None, bytes_per_token_gb: float | None, nodes: int, lanes: int
-) -> float | None:
-    """Return the highest possible tokens/s of a single request; None where bandwidth or bytes are unknown.
-
-    `bandwidth` is the memory bandwidth of one node in GB/s, `lanes` the number of engine cores of the
-    server on its `nodes`. If a lane spans several nodes, these share its weights (tensor parallel), so
-    their bandwidths add up.
-    """
-    if bandwidth is None or not bytes_per_token_gb:
-        return None
-    return bandwidth * max(1, nodes // max(1, lanes)) / bytes_per_token_gb
-
-
 def read_percent(
     bandwidth: float | None, read_gb_per_s: float | None, nodes: int, lanes: int
 ) -> float | None:

@@ -127,16 +127,38 @@ def published_at(rates: PublishedRates, running: float) -> float | None:
     return interpolate(counts, tps, running) if counts[0] <= running <= counts[-1] else None
 
 
+def busy_cores(cores: int, running: float) -> int:
+    """Return how many engine cores compute while `running` requests run."""
+    return max(1, min(cores, round(running)))
+
+
+def usable_gb_per_s(bandwidth: float, machines: int, cores: int, running: float) -> float:
+    """Return what the busy engine cores can read per second of the `bandwidth` of all machines.
+
+    A core that spans several machines reads with all of them; several cores of one machine share its own.
+    """
+    return bandwidth * min(1.0, busy_cores(cores, running) * max(1, machines // cores) / machines)
+
+
 def step_limit_tps(
     weights: ModelWeights, bandwidth_gb_per_s: float, generated: float, kv_tokens: float = 0.0
 ) -> float:
     """Return the highest tokens/s: bandwidth / bytes of a step x tokens that a step generates.
 
-    `bandwidth_gb_per_s` is that of all machines, `generated` the tokens of a step of one engine core,
-    accepted drafts included: each core reads the weights, so that their number does not matter. `kv_tokens`
-    are those in the KV cache of a core. Activations are not counted: the limit is never too low.
+    `bandwidth_gb_per_s` is what the busy engine cores can use, `generated` the tokens of a step of one of
+    them, accepted drafts included: each core reads the weights, so that their number does not matter.
+    `kv_tokens` are those in the KV cache of a core. Activations are not counted: the limit is never too low.
     """
     return bandwidth_gb_per_s / (weights.token_gb + _kv_gb(weights, kv_tokens)) * generated
+
+
+def one_request_tps(
+    weights: ModelWeights | None, bandwidth: float | None, machines: int, cores: int
+) -> float | None:
+    """Return the highest tokens/s of a request alone; None where weights or a machine's GB/s are unknown."""
+    if weights is None or bandwidth is None:
+        return None
+    return step_limit_tps(weights, usable_gb_per_s(bandwidth * machines, machines, cores, 1.0), 1.0)
 
 
 def _kv_gb(weights: ModelWeights, kv_tokens: float) -> float:
@@ -157,16 +179,14 @@ def yardsticks(
     """Return its own best, the published rate and the limit for a decode rate of `tps` tokens/s.
 
     `running` requests ran at once; `batch` and `generated` are the tokens and generated tokens of a step of
-    an engine core (None: one for each request), and its KV cache has `kv_tokens` at least. Its best counts if
+    a busy engine core (None: one for each request), its KV cache has `kv_tokens` at least. Its best counts if
     it was reached before the Unix time `before`, the others if it only `decodes`.
     """
-    running_each = running / basis.cores
     own = _best_stick(basis, tps, running, batch, before)
     if not decodes:
         prefill = "not compared: prompts are computed for part of the time"
         return own, Yardstick(PUBLISHED, prefill), Yardstick(LIMIT, prefill)
-    generated = running_each if generated is None else generated
-    limit = _limit_stick(basis, tps, running_each, generated, kv_tokens)
+    limit = _limit_stick(basis, tps, running, generated, kv_tokens)
     return own, _published_stick(basis, tps, running), limit
 
 
@@ -182,7 +202,7 @@ def server_yardsticks(
         tps,
         steady.running,
         steady.batch,
-        steady.running / basis.cores + accepted,
+        steady.running / busy_cores(basis.cores, steady.running) + accepted,
         before=before,
         kv_tokens=_least_kv_tokens(view),
         decodes=prompt is not None and bool(generation) and prompt <= MOST_PROMPT * (generation or 0.0),
@@ -227,17 +247,20 @@ def _published_stick(basis: YardstickBasis, tps: float, running: float) -> Yards
 
 
 def _limit_stick(
-    basis: YardstickBasis, tps: float, running_each: float, generated: float, kv_tokens: float
+    basis: YardstickBasis, tps: float, running: float, generated: float | None, kv_tokens: float
 ) -> Yardstick:
     """Return the rate beside what the memory bandwidth allows; unknown where that cannot be told."""
     weights, bandwidth = basis.weights, basis.bandwidth_gb_per_s
+    running_each = running / busy_cores(basis.cores, running)
     if bandwidth is None:
         return Yardstick(LIMIT, "not known: it is computed where all machines are watched and are a GB10")
     if weights is None:
         return Yardstick(LIMIT, "not known: set the bytes of a step ([models] bytes_per_token_gb)")
     if weights.mixture and round(running_each) > 1:
         return Yardstick(LIMIT, "not known: it depends on how many experts a batch reads")
-    limit, kv_gb = step_limit_tps(weights, bandwidth, generated, kv_tokens), _kv_gb(weights, kv_tokens)
+    bandwidth = usable_gb_per_s(bandwidth, basis.machines, basis.cores, running)
+    limit = step_limit_tps(weights, bandwidth, running_each if generated is None else generated, kv_tokens)
+    kv_gb = _kv_gb(weights, kv_tokens)
     read = f"{weights.token_gb:.2f} GB a step by {weights.source}"
     read += f" and {kv_gb:.2f} of KV cache" if kv_gb >= _WORTH * weights.token_gb else ""
     if tps > _ABOVE_LIMIT * limit:

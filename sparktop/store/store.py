@@ -14,7 +14,8 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from sparktop.analysis.speculation import shown_line
-from sparktop.analysis.speed_state import bandwidth_gb_per_s, limit_tps, read_percent
+from sparktop.analysis.speed_state import bandwidth_gb_per_s, read_percent
+from sparktop.analysis.yardsticks import one_request_tps
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.failure import Failure
@@ -510,10 +511,8 @@ class Store:
         """Return a backend as it is shown, with what the other parts of the store know of it."""
         view = track.view
         bandwidth = bandwidth_gb_per_s([self._placement.node_sample(name) for name in view.nodes])
-        spread = (len(view.nodes), len(view.lanes))
         basis = self.yardsticks.of(view.name)
         findings = self._findings.of(SourceKey.backend(view.name))
-        token_gb = None if basis.weights is None else basis.weights.token_gb
         return replace(
             view,
             age_s=track.health.age_s(at),
@@ -528,8 +527,10 @@ class Store:
             lanes_balance=self.balance.of_lanes(view.name),
             in_sweep=at < track.loaded_until,
             yardstick_basis=basis,
-            roofline_percent=read_percent(bandwidth, view.estimated_read_gb_per_s, *spread),
-            roofline_tps=limit_tps(bandwidth, token_gb, *spread),
+            roofline_percent=read_percent(
+                bandwidth, view.estimated_read_gb_per_s, len(view.nodes), len(view.lanes)
+            ),
+            roofline_tps=one_request_tps(basis.weights, bandwidth, len(view.nodes), max(1, len(view.lanes))),
             uptime_s=track.uptime_s(at, now.timestamp()),
         )
 

@@ -158,6 +158,7 @@ class YardstickBases:
             published=self._published_rates(view),
             weights=self._weights(view, server),
             bandwidth_gb_per_s=None if bandwidth is None else bandwidth * len(view.nodes),
+            machines=max(1, len(view.nodes)),
             cores=max(1, len(view.lanes)),
             command=None if server is None else server.command,
         )
@@ -205,6 +206,7 @@ class YardstickBases:
     def _weights(self, view: BackendView, server: Workload | None) -> ModelWeights | None:
         """Return the weights that a step reads: by the configuration, else by the model's files."""
         read = None if server is None else server.weights
+        read = read if read is not None and read.token_gb > 0 else None  # another machine may say anything
         size_gb = self._models.get(view.model or "", ModelFacts()).bytes_per_token_gb
         if size_gb is None:
             return read

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from sparktop.analysis.loading import StartClock, best_past, is_warm
-from sparktop.analysis.speed_state import Pace, StepPace, advance_pace, limit_tps, read_percent, with_steps
-from sparktop.model.node import GpuReading
+from sparktop.analysis.speed_state import Pace, StepPace, advance_pace, read_percent, with_steps
+from sparktop.analysis.yardsticks import one_request_tps
+from sparktop.model.node import GpuReading, ModelWeights
 from sparktop.model.snapshot import LAST_TIME, PHASES, PastStart, SpeedState
 from sparktop.model.targets import NodeThresholds
 
@@ -148,7 +149,7 @@ def test_slow_steps_count_at_a_healthy_clock_only() -> None:
 )
 def test_lanes_and_nodes(nodes: int, lanes: int, limit: float, percent: float) -> None:
     """Tensor-parallel nodes share the bytes of a token; data-parallel lanes each read their own."""
-    assert limit_tps(273.0, 2.73, nodes, lanes) == pytest.approx(limit)
+    assert one_request_tps(ModelWeights(2.73), 273.0, nodes, lanes) == pytest.approx(limit)
     assert read_percent(273.0, 136.5, nodes, lanes) == pytest.approx(percent)
 
 

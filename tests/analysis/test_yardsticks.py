@@ -50,6 +50,8 @@ def test_the_limit_of_one_request_is_that_of_the_seed() -> None:
         (1, 1, 16, 0, 273.0),
         (2, 1, 1, 0, 34.125),
         (2, 2, 8, 0, 136.5),
+        (1, 2, 1, 0, 17.0625),
+        (1, 2, 8, 0, 68.25),
         (1, 1, 1, 1.5, 42.656),
     ],
 )
@@ -58,7 +60,7 @@ def test_the_limit_of_dense_weights(
 ) -> None:
     """Bandwidth of all machines / 16 GB x tokens of a step of a core, accepted drafts included."""
     basis = YardstickBasis(weights=ModelWeights(16.0), bandwidth_gb_per_s=machines * GB10, cores=cores)
-    generated = running / cores * (1 + accepted)
+    generated = running / min(running, cores) * (1 + accepted)
     assert yardsticks(basis, 5.0, running, generated=generated)[2].tps == pytest.approx(expected, rel=0.01)
     assert step_limit_tps(ModelWeights(16.0), machines * GB10, generated) == pytest.approx(expected, rel=0.01)
 

@@ -62,6 +62,16 @@ def test_a_servers_rate_beside_the_published_and_the_limit() -> None:
     assert "yardstick_basis" not in shown
 
 
+def test_weights_of_no_bytes_limit_nothing() -> None:
+    """Another machine may report anything: what it reads of files that are gone is unknown."""
+    server = server_of_now()
+    server.weights = ModelWeights(0.0)
+    server.store.learn(Kept(published=(TABLE,)))
+    server.run(120, 4)
+    assert "set the bytes of a step" in dict(compared(server).evidence)["limit"]
+    assert server.store.snapshot().backends[0].roofline_tps is None
+
+
 def test_what_changed_is_whole_on_a_small_board() -> None:
     """Its best is dated in the evidence; one of the last minutes is no earlier rate."""
     server = server_of_now()

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import JsonValue
 
-from sparktop.analysis.yardsticks import words, yardsticks
+from sparktop.analysis.yardsticks import busy_cores, words, yardsticks
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import (
@@ -456,8 +456,9 @@ class LevelRecord(Struct, eq=False):
             float(self.most_in_flight),
             made.server and made.server.spec_accepted_per_draft,
         )
-        generated = running / self.prepared.yardstick_basis.cores * (1 + (accepted or 0.0))
-        sticks = yardsticks(self.prepared.yardstick_basis, made.decode_tps.mean, running, generated=generated)
+        basis = self.prepared.yardstick_basis
+        generated = running / busy_cores(basis.cores, running) * (1 + (accepted or 0.0))
+        sticks = yardsticks(basis, made.decode_tps.mean, running, generated=generated)
         if not words(sticks):
             return ()
         return tuple(YardstickSide.model_validate(stick) for stick in sticks)
