@@ -66,7 +66,7 @@ _EFFECTS = frozenset({STATE, "limited by", FINDING})
 """What changes as a consequence; everything else of a server, machine or router was changed by somebody."""
 _LOADING = BackendState.LOADING.value
 _STARTED = frozenset({"state changed", "restarted", "loaded"})
-"""Labels of what ends the start of a server."""
+"""Labels of what ends the start of a server, whose label is `_LOADING`."""
 
 
 class Line(Struct, frozen=True):
@@ -86,8 +86,6 @@ class Line(Struct, frozen=True):
     phase: Phase | None = None
     is_cause: bool = False
     """Whether it may be why other things happen: a sweep, a restart, another model, version or setting."""
-    lasts: bool = False
-    """Whether it goes on until `until`, or in the whole span: a sweep, the start of a server."""
     began: datetime | None = None
     """When what ends here began, which an alert tells only after a while; None of other lines."""
 
@@ -164,8 +162,8 @@ def weightiest(lines: Sequence[Line], when: datetime, within_s: float) -> tuple[
 
 
 def _last_of(line: Line, when: datetime) -> datetime:
-    """Return when a line's matter was over: what lasts and has no end still goes on at `when`."""
-    return line.until or (when if line.lasts else line.at)
+    """Return when a line's matter was over: a sweep or start without an end still goes on at `when`."""
+    return line.until or (when if line.label in {SWEEP, _LOADING} else line.at)
 
 
 def pivot(moment: Moment, at: datetime | None = None) -> Event | None:
@@ -267,7 +265,7 @@ def _lines_of_span(moment: Moment) -> list[Line]:
             )
     lines += [Line(at, ("mark",), word or "mark", "mark") for at, word in moment.marks]
     lines += [
-        Line(sweep.start, (SWEEP,), sweep.words, SWEEP, until=sweep.end, is_cause=True, lasts=True)
+        Line(sweep.start, (SWEEP,), sweep.words, SWEEP, until=sweep.end, is_cause=True)
         for sweep in moment.sweeps
     ]
     lines += [
@@ -278,15 +276,17 @@ def _lines_of_span(moment: Moment) -> list[Line]:
     started_at: dict[tuple[str, ...], datetime] = {}
     for place in reversed(range(len(lines))):
         line = lines[place]
+        if line.label == _LOADING:
+            lines[place] = replace(line, until=started_at.get(line.subjects))
         if line.label in _STARTED:
-            lines[place] = replace(line, until=started_at.get(line.subjects)) if line.lasts else line
             started_at[line.subjects] = line.at
     return lines
 
 
 def _event_line(event: Event) -> Line:
     label = event.message if event.about is None else condition_label(event.about)
-    loads = event.kind == STATE and (event.about or "").endswith(f"/{_LOADING}")
+    if event.kind == STATE and (event.about or "").endswith(f"/{_LOADING}"):
+        label = _LOADING
     return Line(
         event.at,
         (event.subject,),
@@ -296,22 +296,20 @@ def _event_line(event: Event) -> Line:
         about=event.about,
         phase=event.phase,
         count=event.count,
-        is_cause=event.kind in _CAUSES or event.subject == SWEEP or loads,
-        lasts=loads,
+        is_cause=event.kind in _CAUSES or event.subject == SWEEP or label == _LOADING,
         began=None if event.duration_s is None else event.at - timedelta(seconds=event.duration_s),
     )
 
 
 def _change_line(change: FactChange) -> Line:
-    loads = (change.what, change.after) == (STATE, _LOADING)
+    label = _LOADING if (change.what, change.after) == (STATE, _LOADING) else f"{change.what} changed"
     return Line(
         change.at,
         (change.subject,),
         change.words,
-        f"{change.what} changed",
+        label,
         about=f"{change.subject}:{change.what}",
-        is_cause=loads or change.what not in _EFFECTS,
-        lasts=loads,
+        is_cause=label == _LOADING or change.what not in _EFFECTS,
     )
 
 

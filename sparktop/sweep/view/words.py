@@ -484,17 +484,20 @@ def _is_level_alike(level: ComparedLevel) -> bool:
     return outcome(level) is Outcome.OPEN and not level.beats and round(level.percent or 0.0) == 0
 
 
-def left_sentence(target: TargetResult) -> str | None:
-    """Return how long a target's servers go on after a hang-up, at the level where that is longest.
+def _experiment_sentences(target: TargetResult) -> Iterator[str]:
+    """Yield how long servers go on after a hang-up, where that is longest, and what long prompts did.
 
-    None if no client hung up. For example "at c = 4 it goes on for 5.1 to 6.1 s after a hang-up, 310 tokens
-    for nobody".
+    For example "at c = 4 it goes on for 5.1 to 6.1 s after a hang-up, 310 tokens for nobody", and "at c = 1
+    ITL p95 of short requests 31.2 → 84.0 ms while 32k prompts arrive (+152 to +189 %)".
     """
-    durations = [
-        (level.left.goes_on_s or 0.0, level) for level in target.in_order() if level.left is not None
-    ]
-    longest = max(durations, key=lambda pair: pair[0], default=None)
-    return None if longest is None else f"at {longest[1].point.label} it {left_words(longest[1])}"
+    levels = target.in_order()
+    hung_up = [(level.left.goes_on_s or 0.0, level) for level in levels if level.left is not None]
+    if hung_up:
+        _, worst = max(hung_up, key=lambda pair: pair[0])
+        yield f"at {worst.point.label} it {left_words(worst)}"
+    slowed = [f"at {level.point.label} {beside_words(level)}" for level in levels if level.beside is not None]
+    if slowed:
+        yield "; ".join(slowed)
 
 
 def left_words(level: LevelResult) -> str:
@@ -510,17 +513,6 @@ def left_words(level: LevelResult) -> str:
     else:
         words = f"goes on for {goes_on_s:.1f} to {idle_s:.1f} s after a hang-up"
     return words + ("" if left.tokens_after is None else f", {left.tokens_after:,.0f} tokens for nobody")
-
-
-def beside_sentence(target: TargetResult) -> str | None:
-    """Return what long prompts did to the requests at each level of a target; None if none were sent.
-
-    For example "at c = 1 ITL p95 of short requests 31.2 → 84.0 ms while 32k prompts arrive (+152 to +189 %)".
-    """
-    answers = [
-        (level.point.label, beside_words(level)) for level in target.in_order() if level.beside is not None
-    ]
-    return "; ".join(f"at {label} {words}" for label, words in answers) or None
 
 
 def beside_words(level: LevelResult) -> str:
@@ -636,8 +628,7 @@ def _answer_so_far(
     experiments = [
         words if len(result.targets) == 1 else f"{name(target.name)}: {words}"
         for target in result.targets
-        for sentence in (left_sentence, beside_sentence)
-        if (words := sentence(target))
+        for words in _experiment_sentences(target)
     ]
     if experiments:
         return "; ".join(experiments)
