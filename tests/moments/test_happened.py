@@ -288,7 +288,7 @@ def test_a_start_under_way_is_a_cause_until_the_server_answers() -> None:
     assert [(one.at, one.until, one.words) for one in lines[:1]] == [(at(-400), at(400), "state: loading")]
     assert "**09:05:00 `a`: state: loading; `b`: kv-full" in moment_report(found, "md", at=at(300))
     assert "**09:09:10 `b`: kv-full of b" in moment_report(found, "md", at=at(550))
-    part = Collector(BEGAN, at(600))  # of a long span, which an event tells
+    part = MomentBuilder(BEGAN, at(600))  # of a long span, which an event tells
     part.add(snapshot(500.0, server=loads, node=node))
     assert part.moment().changes == ()
     told = replace(event(30, "state/loading"), severity=Severity.INFO, message="loading (was idle)")

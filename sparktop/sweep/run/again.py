@@ -56,12 +56,8 @@ _NOT_OF_THE_LOAD = frozenset(
 """Marks of a level whose latencies are not those of this server under this load alone."""
 _HIDDEN_TOKENS = 1_000_000_000
 """Before a first token of unknown time: `RequestTrace` then knows no TTFT."""
-_MISSED: dict[str | None, EndReason | None] = {
-    "error": EndReason.ERROR,
-    "unanswered": EndReason.ABORT,
-    None: None,
-}
-"""How a request without a figure ended, by the word of a result file."""
+_MISSED = {"error": EndReason.ERROR, "unanswered": EndReason.ABORT}
+"""How a measured request without a figure ended, by the word of a result file."""
 _MS = 1000.0
 _CALLS = {
     "first": (0, CallStart.HUMAN, False),
@@ -188,7 +184,7 @@ def _why_unusable(level: LevelResult, capacity: Capacity, *, late: bool) -> str:
 def stored_traces(level: LevelResult) -> list[RequestTrace]:
     """Return the measured requests of a stored level, with the times that a judgement needs."""
     each, others = level.each or RequestColumns(), level.uncounted or RequestColumns()
-    missed = [_MISSED[word] for word in others.missed]
+    missed = [None if word is None else _MISSED[word] for word in others.missed]
     if not missed and level.load is not LoadKind.RATE:  # an older file, with one kind of them only
         reason = EndReason.ERROR if level.requests.failed else EndReason.ABORT
         missed = [None if ok else reason for ok in others.ok]
