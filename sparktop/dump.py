@@ -277,7 +277,8 @@ class Collector:
         elif record.kind == Kind.IDENTITY and (call := call_of(record)) is not None:
             self._identify(*cast("tuple[SourceKey, object]", call.arguments))
         elif in_span and record.kind in _SAMPLED and self._is_due(record):
-            (self._add_page if record.kind == Kind.PAGE else self._add_node)(record)
+            add = self._add_page if record.kind == Kind.PAGE else self._add_node
+            add(record)
 
     def _identify(self, key: SourceKey, identity: object) -> None:
         if isinstance(identity, NodeIdentity):

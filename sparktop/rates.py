@@ -232,7 +232,7 @@ class Window:
         from them (cached)."""
 
     def __len__(self) -> int:
-        return len(self._recent) + len(self._past) + (self.newest is not None)
+        return len(self._recent) + len(self._past) + (0 if self.newest is None else 1)
 
     def clear(self) -> None:
         """Remove all tallies and cached results, as after a restart of the server."""
@@ -722,7 +722,7 @@ def lane_sum(lanes: Sequence[LaneSample], of: Callable[[LaneSample], float | Non
     if len(lanes) == 1:
         value = of(lanes[0])
         return None if value is None else 0 + value
-    values = [value for lane in lanes if (value := of(lane)) is not None]
+    values = [value for value in map(of, lanes) if value is not None]
     return sum(values) if values and len(values) == len(lanes) else None
 
 

@@ -61,8 +61,9 @@ def seconds(text: str, least: float, most: float) -> float:
         UsageError: the text is not such a time.
     """
     value = _float(text)
-    if math.isnan(value) and (duration := duration_s(text.strip())) is not None:
-        value = duration
+    if math.isnan(value):
+        duration = duration_s(text.strip())
+        value = math.nan if duration is None else duration
     if not least <= value <= most:
         raise UsageError(
             f"must be {least:,.10g} to {most:,.10g} seconds (units: ms, s, m, h), not '{clean(text, 40)}'"

@@ -69,7 +69,8 @@ def bind(host: str, port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     try:
         for family, _, _, _, address in dict.fromkeys(addresses):
-            sockets.append(listener := socket.socket(family, socket.SOCK_STREAM))
+            listener = socket.socket(family, socket.SOCK_STREAM)
+            sockets.append(listener)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6 and len(addresses) > 1:
                 # The IPv4 addresses have sockets of their own.

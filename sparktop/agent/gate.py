@@ -206,7 +206,10 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return  # the handshake has a time-out of its own
         unread = self._transport.get_write_buffer_size() > 0
-        self._unread_since = None if not unread else now if self._unread_since is None else self._unread_since
+        if not unread:
+            self._unread_since = None
+        elif self._unread_since is None:
+            self._unread_since = now
         owes = self._request_since is not None and now - self._request_since >= self._limits.request_s
         reads_slowly = self._unread_since is not None and now - self._unread_since >= self._limits.answer_s
         if owes or reads_slowly:
@@ -430,7 +433,8 @@ class Gate:
         connection.
         """
         self._opening.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
             _log.error("a connection could not be opened", exc_info=error)
         if not connection.connected:
             client.close()

@@ -15,6 +15,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -59,6 +60,13 @@ _SEEN_FROM_S = 30.0
 """A start is seen from its begin if the first sample is at most this many seconds after it."""
 
 
+class _MemoryAt(NamedTuple):
+    at: float
+    """Monotonic seconds."""
+    memory: int
+    """Bytes."""
+
+
 class StartClock:
     """Follows one start of one server, from sample to sample."""
 
@@ -71,7 +79,7 @@ class StartClock:
         """Index of the phase in `PHASES`."""
         self._began: list[tuple[float, int]] = [(started_at, START)]
         """(time, phase) of each change; a phase can occur twice."""
-        self._samples: deque[tuple[float, int]] = deque()
+        self._samples: deque[_MemoryAt] = deque()
         self._downloads = False
         self._still_bytes: int | None = None
         """Memory when the weights seemed complete."""
@@ -93,11 +101,8 @@ class StartClock:
         belongs to it (engine core, worker, scheduler), `received_bytes_per_s` the machine's network traffic.
         """
         self.memory_bytes = memory
-        self._samples.append((at, memory))
-        while len(self._samples) > 1:
-            second_at, _ = self._samples[1]
-            if second_at > at - _WINDOW_S:
-                break
+        self._samples.append(_MemoryAt(at, memory))
+        while len(self._samples) > 1 and self._samples[1].at <= at - _WINDOW_S:
             self._samples.popleft()
         receives = (received_bytes_per_s or 0.0) >= _DOWNLOAD_BYTES_PER_S
         self._downloads = receives and self.step <= CONTEXT and self._growth_bytes(at) < _STILL_BYTES
@@ -138,21 +143,15 @@ class StartClock:
 
     def _covers(self, at: float, seconds: float) -> bool:
         """Return whether the samples reach back for `seconds`."""
-        if not self._samples:
-            return False
-        first_at, _ = self._samples[0]
-        return first_at <= at - 0.9 * seconds
+        return bool(self._samples) and self._samples[0].at <= at - 0.9 * seconds
 
     def _growth_bytes(self, at: float) -> int:
         """Return by how many bytes memory grew in the window."""
-        if not self._samples:
-            return 0
-        _, newest_bytes = self._samples[-1]
-        return newest_bytes - self._memory_at(at - _WINDOW_S)
+        return self._samples[-1].memory - self._memory_at(at - _WINDOW_S) if self._samples else 0
 
     def _memory_at(self, at: float) -> int:
         """Return the memory at the time `at`: the last known before it, else the first known."""
-        _, known_bytes = self._samples[0]
+        known_bytes = self._samples[0].memory
         for when, memory in self._samples:
             if when > at:
                 break

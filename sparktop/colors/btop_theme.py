@@ -145,7 +145,8 @@ def parse_btop(text: str) -> BtopTheme:
             values[match[1]] = (_COMMENT.sub("", match[4] or "") if quoted is None else quoted).strip()
     if not values:
         raise ConfigError('holds none of btop\'s colours, like theme[main_fg]="#cccccc"')
-    colors = {key: color for key, value in values.items() if value and (color := _color(value))}
+    read = {key: _color(value) for key, value in values.items() if value}
+    colors = {key: color for key, color in read.items() if color}
     unusable = tuple(key for key, value in values.items() if value and key not in colors)
     if values.get("main_bg") == "":
         colors["main_bg"] = DEFAULT

@@ -411,7 +411,9 @@ def _lead_char(a: float | None, b: float | None, margin: float | None) -> str:
     if margin is None or a + b <= 0:
         return LEVEL
     least = (1 + margin) * (a + b) / 2
-    return UP if a >= least else DOWN if b >= least else LEVEL
+    if a >= least:
+        return UP
+    return DOWN if b >= least else LEVEL
 
 
 _QUADRANTS = " ▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"

@@ -61,7 +61,9 @@ class CounterFigure(Struct, frozen=True):
     def shown_unit(self) -> str:
         """Return the unit as it follows the value, with its leading space if it has one; "" for a count."""
         percent = self.how is How.PERCENT or self.unit == "%"
-        return "" if percent else f" {self.unit}" if self.unit else "/s" if self.how is How.RATE else ""
+        if percent or self.unit:
+            return "" if percent else f" {self.unit}"
+        return "/s" if self.how is How.RATE else ""
 
     @property
     def is_percent(self) -> bool:

@@ -194,5 +194,6 @@ def unproven_words(levels: Sequence[JudgedLevel], name: Name = str) -> str:
 def alike_words(titles: Sequence[str], levels: Iterable[Judged] = ()) -> str:
     """Return that no target wins in several metrics, by their titles within a sentence and their levels."""
     *most, last = titles
-    between = "" if (words := open_words(levels)) == NO_WINNER else " between the targets"
+    words = open_words(levels)
+    between = "" if words == NO_WINNER else " between the targets"
     return f"{words}{between} in {', '.join(most)}{' or ' if most else ''}{last}"

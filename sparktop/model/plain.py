@@ -39,7 +39,8 @@ def json_values(value: object) -> object:
         return round(value, 6) if math.isfinite(value) else None
     if isinstance(value, datetime):
         return json_time(value)
-    return json_values(fields) if (fields := fields_of(value)) else value
+    fields = fields_of(value)
+    return json_values(fields) if fields else value
 
 
 def json_time(time: datetime) -> str:

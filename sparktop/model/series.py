@@ -288,7 +288,8 @@ class HistoryTable:
         at most `apart_s` seconds apart.
         """
         newest = self._pages[-1]
-        if points and len(newest) and points[0][0] > newest.times[-1] and not newest.is_gap(-1):
+        first_at = points[0][0] if points else -math.inf
+        if len(newest) and first_at > newest.times[-1] and not newest.is_gap(-1):
             for point in points:  # pictures share the newest page only as long as it is not replaced
                 self.append(*point)
             return
@@ -297,10 +298,11 @@ class HistoryTable:
         if not late:
             return
         # New pages from the first that changes, because snapshots still use the old ones.
-        first = self._first_changed_page(late[0][0])
-        kept, rest = self._pages[:first], self._join_pages(self._pages[first:])
+        late_at, _ = late[0]
+        changed = self._first_changed_page(late_at)
+        kept, rest = self._pages[:changed], self._join_pages(self._pages[changed:])
         before = kept[-1].times[-1] if kept else -math.inf
-        start = bisect_left(rest.times, late[0][0])
+        start = bisect_left(rest.times, late_at)
         while start and rest.is_gap(start - 1):
             start -= 1
         rows = _merge_points(rest, start, late, apart_s, before)

@@ -669,7 +669,7 @@ class Snapshot(Struct, frozen=True, eq=False):
 
         Groups whose balance is judged may be polled oftener than `interval_s`.
         """
-        times = {seconds for group in self.balance if (seconds := group.poll_s) is not None}
+        times = {group.poll_s for group in self.balance if group.poll_s is not None}
         ordered = sorted({self.interval_s, *times})
         return tuple(dict.fromkeys(f"{seconds:g}" for seconds in (ordered[0], ordered[-1])))
 

@@ -248,7 +248,8 @@ class DifferenceRow(Struct, frozen=True):
         """Whether a significant change is an improvement; None without a significant change."""
         if not self.significant or self.percent is None:
             return None
-        return (self.percent > 0) == self.more_is_better
+        is_higher = self.percent > 0
+        return is_higher if self.more_is_better else not is_higher
 
 
 class Difference(Struct, frozen=True):

@@ -241,7 +241,8 @@ def server_words(body: bytes, secret: str | Sequence[str] | None, limit: int = W
         from html import unescape  # late: few answers have entities
 
         text = unescape(text)
-    for text_to_hide in (secret,) if isinstance(secret, str) else secret or ():
+    texts_to_hide = [secret] if isinstance(secret, str) else secret or ()
+    for text_to_hide in texts_to_hide:
         text = without_secret(text, text_to_hide)
     words = clean(text, limit)
     return "" if words.strip(" .!").lower() in _STATUS_WORDS else words

@@ -64,7 +64,9 @@ async def get(
         AnswerError: no headers arrived, or `api_key` cannot be sent.
     """
     reply = await _send(client, "GET", url, where=where, deadline_s=deadline_s, token=api_key)
-    if reply.status in REDIRECTS and (goal := same_page(url, reply.headers.get("location", ""))) is not None:
+    location = reply.headers.get("location", "")
+    goal = same_page(url, location) if reply.status in REDIRECTS else None
+    if goal is not None:
         again = await _send(client, "GET", goal, where=where, deadline_s=deadline_s, token=api_key)
         if again.status != NOT_FOUND and again.status not in REDIRECTS:
             return again

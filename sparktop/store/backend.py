@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -532,12 +533,18 @@ class LaneLogs:
             log.gap(at)
 
 
+class _TokenCount(NamedTuple):
+    at: float
+    """Monotonic seconds."""
+    tokens: float
+
+
 class LaneRate:
     """The generated tokens per second of one engine core (lane), over about the last second."""
 
     def __init__(self) -> None:
         """Start without samples."""
-        self._recent: deque[tuple[float, float]] = deque()
+        self._recent: deque[_TokenCount] = deque()
 
     def note(self, at: float, tokens: float | None, widest_s: float) -> float | None:
         """Add the token counter `tokens` of a sample; return the rate in tokens/s.
@@ -546,21 +553,17 @@ class LaneRate:
         forgotten if the counter fell or the previous sample is more than `widest_s` seconds old.
         """
         recent = self._recent
-        if tokens is None:
+        fell = tokens is not None and recent and tokens < recent[-1].tokens
+        if tokens is None or fell or (recent and at - recent[-1].at > widest_s):
             recent.clear()
+        if tokens is None:
             return None
-        if recent:
-            last_at, last_tokens = recent[-1]
-            if tokens < last_tokens or at - last_at > widest_s:
-                recent.clear()
-        recent.append((at, tokens))
+        recent.append(_TokenCount(at, tokens))
         # One sample that is older than the span stays, so that the samples span it.
-        first_at, first_tokens = recent[0]
-        while len(recent) > 2 and at - recent[1][0] >= LIVE_SPAN_S:  # noqa: PLR2004 - a sample at each end
+        while len(recent) > 2 and at - recent[1].at >= LIVE_SPAN_S:  # noqa: PLR2004 - a sample at each end
             recent.popleft()
-            first_at, first_tokens = recent[0]
-        took_s = at - first_at
-        return (tokens - first_tokens) / took_s if took_s >= LIVE_SPAN_S else None
+        took_s = at - recent[0].at
+        return (tokens - recent[0].tokens) / took_s if took_s >= LIVE_SPAN_S else None
 
 
 # Recognises a metrics page that comes from a cache: it stands for seconds, then everything on it jumps.

@@ -161,10 +161,8 @@ def _entry_rows(entry: _Entry, width: int, most_rows: int) -> list[Row]:
     rows += [[label(" " * indent), (line, role)] for line in further]
     indent = indent if all(cell_width(value) <= width - indent for value in values) else _INDENT
     value_rows = flow_pieces([[label(value)] for value in values], width - indent)
-    values_fit_beside = (
-        row_width(rows[-1]) + row_width(value_rows[0] if value_rows else []) + 3 <= width
-        and len(value_rows) < 2
-    )
+    values_width = sum(map(row_width, value_rows))
+    values_fit_beside = len(value_rows) < 2 and row_width(rows[-1]) + values_width + 3 <= width
     if not values_fit_beside and len(rows) + len(value_rows) <= most_rows:
         return [*rows, *([label(" " * indent), *row] for row in value_rows)]
     return [*rows[:-1], _with_values(rows[-1], values, width)]

@@ -254,17 +254,16 @@ def _totals_row(wall: Wall, groups: Sequence[WallGroup], total: int, width: int)
     running = reduce(Sum.plus, (group.running for group in groups), Sum())
     waiting = reduce(Sum.plus, (group.waiting for group in groups), Sum())
     machines_read = f"{len(wall.nodes):,} of " if len(wall.nodes) < wall.total_nodes else ""
+    server_word = "server" if count == 1 and not of_total else "servers"
+    machine_word = "machine" if wall.total_nodes == 1 else "machines"
     pieces: list[Row] = [
-        [figure(f"{count:,}{of_total}"), label(" server" if count == 1 and not of_total else " servers")],
+        [figure(f"{count:,}{of_total}"), label(f" {server_word}")],
         [(f"{down:,} down", "bad")] if down else [],
         [sum_run(tps, numbers.rate, 0, LIVE), label(" tok/s")],
         [label("run "), sum_run(running, numbers.count, 0, LIVE)],
         [label("wait "), sum_run(waiting, numbers.count, 0, "warn" if waiting.value else "text")],
         [figure(f"{len(groups):,}"), label(" groups")] if len(groups) > 1 else [],
-        [
-            figure(f"{machines_read}{wall.total_nodes:,}"),
-            label(" machine" if wall.total_nodes == 1 else " machines"),
-        ]
+        [figure(f"{machines_read}{wall.total_nodes:,}"), label(f" {machine_word}")]
         if wall.total_nodes and len(groups) == len(wall.groups)
         else [],
     ]

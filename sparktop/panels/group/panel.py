@@ -337,14 +337,9 @@ def _rule_rows(answered: tuple[RuleCheck, bool | None], width: int) -> list[Row]
         answer_word = "not known"
     else:
         answer_word = "so far" if answer is None else "no"
-    sentences: list[str] = []
-    if check.but and check.within is not False:
-        sentences.append(f"{answer_word}: {check.but}")
-    if check.unsure:
-        sentences.append(check.unsure)
-    sentences.append(check.rule)
-    if check.instead and not check.within:
-        sentences.append(f"enough without it: {check.instead}")
+    exception = f"{answer_word}: {check.but}" if check.but and check.within is not False else ""
+    instead = f"enough without it: {check.instead}" if check.instead and not check.within else ""
+    sentences = [sentence for sentence in (exception, check.unsure, check.rule, instead) if sentence]
     words = ". ".join(sentence[:1].upper() + sentence[1:] for sentence in sentences)
     return [fit_row([label(f"    {line}")], width) for line in wrap_sentence(words, width - 4)]
 
