@@ -258,7 +258,7 @@ _FEW = 8
 _LINES = "Lines at events: ▲ warning, ✖ critical, M mark; pale lines: others."
 _DEFINITIONS = (
     "Min, Mean, Max: over all readings; Last: at the end; –: unknown. Times are UTC.",
-    "A quantile below the first bucket of the server's histogram, or above the last, counts as its bound.",
+    "TTFT and ITL are estimates within a bucket of the server's histogram, or its first or last bound.",
 )
 _BALANCE_DEFINITION = "Verdicts on balance cover the time window before them; see each rule's tests."
 
