@@ -64,6 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     # Late: --help needs none of them.
     from sparktop.commands.choice import checked_theme, configured_watch
     from sparktop.logfile import open_log
+    from sparktop.model.text import clean
+    from sparktop.recording.flight import flight_folder, parts
     from sparktop.recording.player import Recording
     from sparktop.recording.replay import Replay
     from sparktop.ui.remembered import state_file
@@ -73,7 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
     theme = checked_theme(arguments.theme)
     settings = configured_watch(arguments.config, os.environ) or Watch()
     if not arguments.files:
-        raise UsageError("name a recording: FILE")
+        newest = parts(flight_folder(os.environ))[-1:]
+        kept = "".join(f"; the newest minutes of the viewer are in {clean(path, 200)}" for path in newest)
+        raise UsageError(f"name a recording: FILE{kept}")
     recording = Recording([Path(file) for file in arguments.files])
     start = moment(recording, arguments.at)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

@@ -145,6 +145,22 @@ async def test_the_menu_of_a_recording_offers_what_it_has(path: Path) -> None:
         assert stage.notes == ["a recording has nothing to save"]
 
 
+def test_without_a_file_it_names_the_newest_minutes_that_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The flight recorder's newest file, if there is one."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    flight = tmp_path / "sparktop" / "flight"
+    for names in ((), ("a.rec.zst", "b.rec.zst")):
+        for name in names:
+            flight.mkdir(parents=True, exist_ok=True)
+            (flight / name).touch()
+        assert main(["replay"]) == 2
+        said = capsys.readouterr().err
+        assert "name a recording: FILE" in said
+        assert (f"minutes of the viewer are in {flight / 'b.rec.zst'}" in said) == bool(names)
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_snapshot_of_a_recording(path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
     """All formats; the moment is that of --at."""
