@@ -64,10 +64,10 @@ class Fact(NamedTuple):
     key: str
     title: str
     """Also the case of its advice in `FINDINGS`."""
-    severity: Severity | None = Severity.WARNING
-    sure: Sure = Sure.KNOWN
     value: Callable[[NodeView], str | None] = lambda _: None
     """How it is read of a machine, where that needs no other one."""
+    severity: Severity | None = Severity.WARNING
+    sure: Sure = Sure.KNOWN
     of_links: bool = False
     """Whether it matters only where their ports serve one another."""
     by_maker: bool = False
@@ -141,32 +141,25 @@ def _power_cap(view: NodeView) -> str | None:
     return ", ".join(f"{cap:g} W" for cap in sorted(caps)) or None
 
 
+def _nic_firmware(view: NodeView) -> str | None:
+    return known_texts(rail.firmware for rail in _setup(view).rails or ())
+
+
 _FIRMWARE = "ConnectX firmware"
 READS = (
-    Fact("kernel", "kernel", Severity.INFO, value=_kernel),
-    Fact("driver", "NVIDIA driver", value=lambda view: view.identity.driver),
+    Fact("kernel", "kernel", _kernel, Severity.INFO),
+    Fact("driver", "NVIDIA driver", lambda view: view.identity.driver),
     Fact(
-        "gpu-firmware",
-        "GPU firmware",
-        Severity.INFO,
-        value=lambda view: _setup(view).gpu_firmware,
-        by_maker=True,
+        "gpu-firmware", "GPU firmware", lambda view: _setup(view).gpu_firmware, Severity.INFO, by_maker=True
     ),
-    Fact("bios", "BIOS", Severity.INFO, value=lambda view: _setup(view).bios, by_maker=True),
-    Fact(
-        "nic-firmware",
-        _FIRMWARE,
-        Severity.INFO,
-        value=lambda view: known_texts(rail.firmware for rail in _setup(view).rails or ()),
-    ),
-    Fact("kho", "kernel option kho", None, value=_kho),
-    Fact(
-        "huge-pages", "huge pages", Severity.INFO, value=lambda view: known_texts([_setup(view).huge_pages])
-    ),
-    Fact("power-cap", "power cap", value=_power_cap),
-    Fact("ports", "RDMA ports up", sure=Sure.LIKELY, value=_ports, of_links=True),
-    Fact("mtu", "MTU of RDMA ports", value=_mtus, of_links=True),
-    Fact("rate", "link rate", value=_rate, of_links=True),
+    Fact("bios", "BIOS", lambda view: _setup(view).bios, Severity.INFO, by_maker=True),
+    Fact("nic-firmware", _FIRMWARE, _nic_firmware, Severity.INFO),
+    Fact("kho", "kernel option kho", _kho, None),
+    Fact("huge-pages", "huge pages", lambda view: known_texts([_setup(view).huge_pages]), Severity.INFO),
+    Fact("power-cap", "power cap", _power_cap),
+    Fact("ports", "RDMA ports up", _ports, sure=Sure.LIKELY, of_links=True),
+    Fact("mtu", "MTU of RDMA ports", _mtus, of_links=True),
+    Fact("rate", "link rate", _rate, of_links=True),
 )
 """The facts that are read of each machine."""
 _ALWAYS = {read.key for read in READS if not read.of_links} | {"nccl"}
@@ -286,25 +279,14 @@ def groups_of(now: Situation) -> list[Group]:
         if len(backend.nodes) > 1:
             add(backend.nodes, backend.name)
     for router in now.routers:
-        add(
-            name
-            for backend in router.backends
-            if backend in now.backends
-            for name in now.backends[backend].nodes
-        )
+        servers = [now.backends[name] for name in router.backends if name in now.backends]
+        add(name for server in servers for name in server.nodes)
     for product in dict.fromkeys(view.identity.product or view.name for view in now.nodes.values()):
         add(view.name for view in now.nodes.values() if product in {view.identity.product, view.name})
     return list(groups.values())
 
 
-def _finding(
-    group: Group,
-    view: NodeView | None,
-    fact: Fact,
-    line: str,
-    *,
-    kind: str = DIFFER,
-) -> Finding:
+def _finding(group: Group, view: NodeView | None, fact: Fact, line: str, *, kind: str = DIFFER) -> Finding:
     """Return a finding about the engine, or about the machine `view` where none spans the group."""
     subject = group.engine if kind == DIFFER and group.engine is not None else None
     name = subject or (view or group.machines[-1]).name
@@ -395,7 +377,7 @@ def unknown_in(group: Group) -> dict[str, list[str]]:
 
 
 _NCCL = Fact("nccl", "NCCL")
-_MEMORY_MAX = Fact("memory-max", "memory limit", Severity.INFO)
+_MEMORY_MAX = Fact("memory-max", "memory limit", severity=Severity.INFO)
 
 
 def _libraries(processes: Mapping[str, EngineSetup]) -> dict[str, str]:
@@ -453,13 +435,13 @@ def process_of(view: NodeView, backend: str) -> EngineSetup | None:
 # Facts that are wrong on a machine, whatever the others have.
 
 _KHO = Fact("kho", "KHO")
-_PLAIN = Fact("mtu", "MTU", None)
+_PLAIN = Fact("mtu", "MTU", severity=None)
 _LANES = Fact("lanes", "PCIe")
 _SUBNET = Fact("subnet", "subnets", sure=Sure.LIKELY)
 _MEMLOCK = Fact("memlock", "memlock")
 _HCA = Fact("hca", "NCCL_IB_HCA")
 _GID = Fact("gid-index", "GID index")
-_TABLES = Fact("gid-table", "GID tables", None, Sure.UNKNOWN)
+_TABLES = Fact("gid-table", "GID tables", severity=None, sure=Sure.UNKNOWN)
 _ROCE2, _IPV4, _ETHERNET = "RoCE v2", "RoCE v2 over IPv4", "Ethernet"
 _CUT, _MOST_HCAS, _GID_DIGITS = "…", 16, 3
 """At the end of a value that was too long to keep; devices of NCCL_IB_HCA that are looked up; most digits of
@@ -479,11 +461,8 @@ def alone_facts(view: NodeView, group: Group) -> Iterator[Finding]:
 def _rail_facts(view: NodeView, group: Group) -> Iterator[tuple[Fact, str]]:
     """Yield what is wrong with the RDMA ports of a machine: MTU, PCIe lanes, subnets."""
     rails = live_rails(view)
-    plain = [
-        rail.name
-        for rail, _ in rails
-        if rail.mtu is not None and rail.mtu <= PLAIN_MTU and rail.link_layer in {None, _ETHERNET}
-    ]
+    roce = [rail for rail, _ in rails if rail.link_layer in {None, _ETHERNET}]
+    plain = [rail.name for rail in roce if rail.mtu is not None and rail.mtu <= PLAIN_MTU]
     if plain:
         yield _PLAIN, f"MTU {PLAIN_MTU} of RoCE {_names(plain)}"
     narrow: list[str] = []

@@ -318,16 +318,10 @@ def check_compared(
     now = _situation(read, backends)
     rule = MachinesCompared()
     rule.look(now)  # it remembers since when there is a difference
-    findings = rule.look(Situation(_LATER_S, now.wall, now.backends, now.nodes))
-    checks = [
-        Check(
-            f"{_COMPARED} {check.subject}",
-            Status.WARN if check.severity is not None else Status.SKIP,
-            check.said,
-            check.fix or "",
-        )
-        for check in findings
-    ]
+    checks: list[Check] = []
+    for finding in rule.look(Situation(_LATER_S, now.wall, now.backends, now.nodes)):
+        status = Status.WARN if finding.severity is not None else Status.SKIP
+        checks.append(Check(f"{_COMPARED} {finding.subject}", status, finding.said, finding.fix or ""))
     groups = [group for group in groups_of(now) if len(group.machines) > 1]
     checks += [] if checks else [_alike_check(group) for group in groups]
     advice = "run the reader there as that user, or as root"
