@@ -30,7 +30,7 @@ from sparktop.model.load import LoadEvent, LoadKind, LoadMode, LoadPoint, concur
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_VANILLA, LONG_CONTEXT, SOLO
 from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.sweep.plan.arrivals import due_times, parse_pattern
-from sparktop.sweep.plan.capacity import DEFAULT_S, Pace, level_plan, parse_conditions
+from sparktop.sweep.plan.capacity import DEFAULT_S, RequestPace, level_plan, parse_conditions
 from sparktop.sweep.plan.conversations import find_conversations
 from sparktop.sweep.plan.plan import Capacity, Plan
 from sparktop.sweep.result.measure import RequestTrace, collect
@@ -333,7 +333,7 @@ class Measured:
         self.unstable: dict[float, str] = {}
         self.durations: dict[float, float] = {}
         self.seconds = 0.0
-        self.pace = Pace()
+        self.pace = RequestPace()
 
     def judge(self, value: float, run: int, *, decides: bool = False) -> LoadVerdict:
         """Run a level once more; return the verdict from all its runs so far."""

@@ -24,7 +24,7 @@ from truth_server import Answer, Delivery, FixedPace, Stream
 
 from sparktop.model.load import Level, concurrency_point
 from sparktop.sweep.generator.connection import Connection
-from sparktop.sweep.generator.exchange import Exchange, Request, RunLog, Terms
+from sparktop.sweep.generator.exchange import Exchange, ReadyRequest, RunLog, Terms
 from sparktop.sweep.plan.plan import Plan, Timeouts
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
@@ -146,7 +146,7 @@ def _play_one(
     delivery: Delivery, stream: Stream, log: RunLog, terms: Terms, breaks_after: int | None
 ) -> Exchange:
     """Feed the answer to one request to the parser; return the generator's exchange at the end."""
-    request = Request(stream.key, b"", None, stream.asked_tokens)
+    request = ReadyRequest(stream.key, b"", None, stream.asked_tokens)
     exchange = Exchange(request, _VirtualConnection(stream.arrived_at), log, terms, lambda _: None)
     answer = Answer(delivery, stream.asked_tokens, 64, usage=True, totals=True)
     role_s = ROLE_S if delivery.role_at_once else PACE.first_token_s

@@ -126,7 +126,7 @@ def refusal(status: str, text: str) -> bytes:
 _TOO_LARGE = refusal("431 Request Header Fields Too Large", "the request is too large")
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """A client's connection.
 
     Enforces the limits and forwards accepted data to `inner`, aiohttp's protocol.
@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
         peer: str,
         limits: Limits,
         clock: Callable[[], float],
-        gone: Callable[[Connection], None],
+        gone: Callable[[ClientConnection], None],
     ) -> None:
         """Track a connection from the address `peer` that was just accepted.
 
@@ -304,9 +304,9 @@ class Gate:
         self._limits = limits
         self._tls = tls
         self._clock = clock
-        self._connections: dict[object, Connection] = {}
+        self._connections: dict[object, ClientConnection] = {}
         """By aiohttp's protocol object, in the order in which the connections were accepted."""
-        self._opening: dict[asyncio.Task[None], Connection] = {}
+        self._opening: dict[asyncio.Task[None], ClientConnection] = {}
         """Connections that are not open yet, by the task that opens each, oldest first."""
         self._listeners: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
@@ -316,7 +316,7 @@ class Gate:
         """Return the number of connections."""
         return len(self._connections)
 
-    def connection_of(self, inner: object) -> Connection | None:
+    def connection_of(self, inner: object) -> ClientConnection | None:
         """Return the connection that the aiohttp protocol `inner` handles.
 
         None once the connection has closed.
@@ -381,7 +381,7 @@ class Gate:
         if self._tls is not None:
             self._limit_handshakes(peer)
         inner = self._make_inner()
-        connection = Connection(inner, peer, self._limits, self._clock, self._remove)
+        connection = ClientConnection(inner, peer, self._limits, self._clock, self._remove)
         self._connections[inner] = connection
         task = asyncio.get_running_loop().create_task(self._connect(connection, client))
         connection.set_opening_task(task)
@@ -397,7 +397,7 @@ class Gate:
         its oldest.
         """
         waiting = [connection for connection in self._opening.values() if not connection.connected]
-        by_peer: dict[str, list[Connection]] = {}
+        by_peer: dict[str, list[ClientConnection]] = {}
         for connection in waiting:
             by_peer.setdefault(connection.peer, []).append(connection)
         of_this_peer = by_peer.get(peer, [])
@@ -410,7 +410,7 @@ class Gate:
         self._remove(candidates[0])
         candidates[0].abort()
 
-    async def _connect(self, connection: Connection, client: socket.socket) -> None:
+    async def _connect(self, connection: ClientConnection, client: socket.socket) -> None:
         """Attach the socket to the connection's protocol, after the TLS handshake if TLS is used."""
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -426,7 +426,9 @@ class Gate:
             forget_frames(error)
             raise
 
-    def _after_opening(self, task: asyncio.Task[None], connection: Connection, client: socket.socket) -> None:
+    def _after_opening(
+        self, task: asyncio.Task[None], connection: ClientConnection, client: socket.socket
+    ) -> None:
         """Clean up after the task `task`, which ran `_connect`, has ended.
 
         Log an unexpected error of the task. If the connection did not open, close its socket and remove the
@@ -456,7 +458,7 @@ class Gate:
         least.abort()
         return True
 
-    def _remove(self, connection: Connection) -> None:
+    def _remove(self, connection: ClientConnection) -> None:
         self._connections.pop(connection.inner, None)
 
     def _check_speeds(self) -> None:

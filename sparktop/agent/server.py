@@ -26,7 +26,7 @@ from aiohttp import web
 
 from sparktop import __version__
 from sparktop.agent.access import Guard, Service, is_foreign, is_own
-from sparktop.agent.gate import Connection, Gate, Limits, Rates
+from sparktop.agent.gate import ClientConnection, Gate, Limits, Rates
 from sparktop.agent.reader import Ask, AskError, Sampler, from_query
 from sparktop.hardware.ras import RasReader
 from sparktop.model.failure import Failure
@@ -148,7 +148,7 @@ class WebServer:
             connection.end_request()
 
     async def _check_and_respond(
-        self, request: web.BaseRequest, connection: Connection, *, in_time: bool
+        self, request: web.BaseRequest, connection: ClientConnection, *, in_time: bool
     ) -> web.StreamResponse:
         admitted = self.admits(request)
         # Clients without the token have a budget of their own, so that guessing it locks out no viewer.

@@ -74,7 +74,7 @@ class Fact(NamedTuple):
     """Whether each maker of machines has versions of its own."""
 
 
-class Group(Struct, frozen=True, eq=False):
+class MachineGroup(Struct, frozen=True, eq=False):
     """Machines to compare."""
 
     machines: tuple[NodeView, ...]
@@ -209,7 +209,7 @@ class MachinesCompared:
         self._found = tuple(findings)
         return self._found
 
-    def _findings_in(self, group: Group, at: float) -> list[tuple[set[str], Finding]]:
+    def _findings_in(self, group: MachineGroup, at: float) -> list[tuple[set[str], Finding]]:
         """Return (machines concerned, finding) for all that is wrong in a group, what is only noted last."""
         shown_keys = {finding.key for finding in self._found}
         found = [
@@ -222,7 +222,7 @@ class MachinesCompared:
         return sorted(found, key=lambda pair: pair[1].severity is None)
 
     def _slower(
-        self, group: Group, at: float, shown_keys: Container[str]
+        self, group: MachineGroup, at: float, shown_keys: Container[str]
     ) -> Iterator[tuple[set[str], Finding]]:
         """Yield the machines whose GPU is clocked below its twins', all under the same load."""
         paces = _known(group, lambda view: _pace(view, at))
@@ -262,18 +262,18 @@ def _pace(view: NodeView, at: float) -> tuple[float, float] | None:
     return means[0], means[1]
 
 
-def groups_of(now: Situation) -> list[Group]:
+def groups_of(now: Situation) -> list[MachineGroup]:
     """Return the machines to compare: of one engine, behind one router, and all that are of one product.
 
     Only machines whose set-up is known are in a group. A machine without company is a group of its own.
     """
-    groups: dict[frozenset[str], Group] = {}
+    groups: dict[frozenset[str], MachineGroup] = {}
 
     def add(names: Iterable[str], engine: str | None = None) -> None:
         views = (now.nodes[name] for name in dict.fromkeys(names) if name in now.nodes)
         compared = tuple(view for view in views if view.identity.setup is not None)[:_MOST_MACHINES]
         if compared:
-            groups.setdefault(frozenset(view.name for view in compared), Group(compared, engine))
+            groups.setdefault(frozenset(view.name for view in compared), MachineGroup(compared, engine))
 
     for backend in now.backends.values():
         if len(backend.nodes) > 1:
@@ -286,7 +286,9 @@ def groups_of(now: Situation) -> list[Group]:
     return list(groups.values())
 
 
-def _finding(group: Group, view: NodeView | None, fact: Fact, line: str, *, kind: str = DIFFER) -> Finding:
+def _finding(
+    group: MachineGroup, view: NodeView | None, fact: Fact, line: str, *, kind: str = DIFFER
+) -> Finding:
     """Return a finding about the engine, or about the machine `view` where none spans the group."""
     subject = group.engine if kind == DIFFER and group.engine is not None else None
     name = subject or (view or group.machines[-1]).name
@@ -304,7 +306,7 @@ def _finding(group: Group, view: NodeView | None, fact: Fact, line: str, *, kind
     )
 
 
-def _known(group: Group, value_of: Callable[[NodeView], Value | None]) -> dict[str, Value]:
+def _known(group: MachineGroup, value_of: Callable[[NodeView], Value | None]) -> dict[str, Value]:
     """Return a value of each machine by its name, of those of which it is known."""
     values = {view.name: value_of(view) for view in group.machines}
     return {name: value for name, value in values.items() if value is not None}
@@ -314,7 +316,7 @@ def _limit_text(size: int) -> str:
     return "unlimited" if size >= UNLIMITED else f"{size / (1 << 20):,.0f} MiB"
 
 
-def _compared(group: Group) -> Iterator[tuple[Fact, Mapping[str, str]]]:
+def _compared(group: MachineGroup) -> Iterator[tuple[Fact, Mapping[str, str]]]:
     """Yield each fact that is compared, with its value on each machine of which it is known."""
     is_linked = group.is_linked
     for read in READS:
@@ -334,7 +336,7 @@ def _compared(group: Group) -> Iterator[tuple[Fact, Mapping[str, str]]]:
     yield _MEMORY_MAX, {name: _limit_text(size) for name, size in sizes.items()}
 
 
-def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
+def differences_of(group: MachineGroup) -> Iterator[tuple[set[str], Finding]]:
     """Yield (machines that have something else, finding) for each fact that machines do not share."""
     one_maker = len({view.identity.maker for view in group.machines}) == 1
     for fact, values in _compared(group):
@@ -350,7 +352,7 @@ def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
         yield set(tables), _finding(group, None, _TABLES, line)
 
 
-def alike_in(group: Group) -> list[str]:
+def alike_in(group: MachineGroup) -> list[str]:
     """Return what all machines of a group have in common, in words: "driver 580.126.09"."""
     return [
         f"{fact.title} {next(iter(values.values()))}"
@@ -362,7 +364,7 @@ def alike_in(group: Group) -> list[str]:
 UNREADABLE = "NCCL and its variables (the engine is another user's)"
 
 
-def unknown_in(group: Group) -> dict[str, list[str]]:
+def unknown_in(group: MachineGroup) -> dict[str, list[str]]:
     """Return what could not be read, with the names of the machines."""
     known = {fact.title: set(values) for fact, values in _compared(group) if fact.key in _ALWAYS}
     known[_FIRMWARE] |= {view.name for view in group.machines if not _setup(view).rails}
@@ -390,7 +392,9 @@ def _libraries(processes: Mapping[str, EngineSetup]) -> dict[str, str]:
     return {name: " ".join(f"{values[name]}"[:24] for values in parts) for name in known[0] if parts}
 
 
-def _difference(group: Group, fact: Fact, values: Mapping[str, str]) -> Iterator[tuple[set[str], Finding]]:
+def _difference(
+    group: MachineGroup, fact: Fact, values: Mapping[str, str]
+) -> Iterator[tuple[set[str], Finding]]:
     """Yield the machines whose value is not the usual one; with two machines, or no majority, all values."""
     count = Counter(values.values())
     if len(count) < 2:  # noqa: PLR2004 - one value is no difference
@@ -416,7 +420,7 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")  # noqa: PLR2004 - that many
 
 
-def _processes(group: Group, engine: str) -> dict[str, EngineSetup]:
+def _processes(group: MachineGroup, engine: str) -> dict[str, EngineSetup]:
     """Return the process of a server on each machine of a group that shows one, by machine."""
     return _known(group, lambda view: process_of(view, engine))
 
@@ -448,7 +452,7 @@ _CUT, _MOST_HCAS, _GID_DIGITS = "…", 16, 3
 the index of a GID."""
 
 
-def alone_facts(view: NodeView, group: Group) -> Iterator[Finding]:
+def alone_facts(view: NodeView, group: MachineGroup) -> Iterator[Finding]:
     """Yield what is wrong on the machine `view` alone."""
     memory = view.sample.memory if view.sample is not None else None
     facts = [*_rail_facts(view, group), *_engine_facts(view, group)]
@@ -458,7 +462,7 @@ def alone_facts(view: NodeView, group: Group) -> Iterator[Finding]:
         yield _finding(group, view, fact, f"{line} on {view.name}", kind=SETUP)
 
 
-def _rail_facts(view: NodeView, group: Group) -> Iterator[tuple[Fact, str]]:
+def _rail_facts(view: NodeView, group: MachineGroup) -> Iterator[tuple[Fact, str]]:
     """Yield what is wrong with the RDMA ports of a machine: MTU, PCIe lanes, subnets."""
     rails = live_rails(view)
     roce = [rail for rail, _ in rails if rail.link_layer in {None, _ETHERNET}]
@@ -483,7 +487,7 @@ def _rail_facts(view: NodeView, group: Group) -> Iterator[tuple[Fact, str]]:
             yield _SUBNET._replace(key=f"subnet/{subnet}"), f"{ports} are both in {subnet}"
 
 
-def _engine_facts(view: NodeView, group: Group) -> Iterator[tuple[Fact, str]]:
+def _engine_facts(view: NodeView, group: MachineGroup) -> Iterator[tuple[Fact, str]]:
     process = process_of(view, group.engine) if group.engine is not None else None
     if process is None:
         return
@@ -501,7 +505,7 @@ def _engine_facts(view: NodeView, group: Group) -> Iterator[tuple[Fact, str]]:
         yield _GID, wrong
 
 
-def _usual_lanes(group: Group, lanes_max: int | None) -> tuple[int, float]:
+def _usual_lanes(group: MachineGroup, lanes_max: int | None) -> tuple[int, float]:
     """Return the most common width and speed of the PCIe links of rails with as many lanes at most.
 
     Of two equally common ones it is the higher; 0 where none is known.
@@ -537,7 +541,7 @@ def _used_rails(view: NodeView, variables: Mapping[str, str]) -> list[Rail]:
     ]
 
 
-def _wrong_gid(view: NodeView, group: Group, variables: Mapping[str, str]) -> str | None:
+def _wrong_gid(view: NodeView, group: MachineGroup, variables: Mapping[str, str]) -> str | None:
     """Return the entry that NCCL_IB_GID_INDEX names, in words, where it cannot carry the ranks' traffic."""
     word = variables.get("NCCL_IB_GID_INDEX", "")
     if not (word.isdecimal() and word.isascii() and len(word) <= _GID_DIGITS):
@@ -567,7 +571,7 @@ _CABLES = Fact("cabling", "subnets", sure=Sure.LIKELY)
 _CLOCKS = Fact("clocks", "clocks")
 
 
-def subnets_of(group: Group) -> dict[str, dict[IPv4Network, bool]]:
+def subnets_of(group: MachineGroup) -> dict[str, dict[IPv4Network, bool]]:
     """Return, of each machine, the subnets of its rails and whether another machine shares each."""
     networks: dict[str, list[IPv4Network]] = {view.name: [] for view in group.machines}
     for view in group.machines:
@@ -581,7 +585,7 @@ def subnets_of(group: Group) -> dict[str, dict[IPv4Network, bool]]:
     return has_peer
 
 
-def subnets_apart(group: Group) -> Iterator[tuple[set[str], Finding]]:
+def subnets_apart(group: MachineGroup) -> Iterator[tuple[set[str], Finding]]:
     """Yield the machines whose rails share no subnet with any other, or that have one without a peer each."""
     subnets = subnets_of(group)
     if len(subnets) < 2 or not all(subnets.values()):  # noqa: PLR2004 - a peer is needed
@@ -610,7 +614,7 @@ def _clock_gap(view: NodeView) -> ClockGap | None:
     return None if view.sample is None else view.sample.clock
 
 
-def clocks_apart(group: Group, shown_keys: Container[str] = ()) -> Iterator[tuple[set[str], Finding]]:
+def clocks_apart(group: MachineGroup, shown_keys: Container[str] = ()) -> Iterator[tuple[set[str], Finding]]:
     """Yield the machines whose clock is apart from the others', beyond what the ways could explain.
 
     `shown_keys` has the keys of what was found before.

@@ -27,7 +27,7 @@ _MUTE = {FailureKind.TIMEOUT, FailureKind.REFUSED, FailureKind.UNREACHABLE}
 _WELL = {BackendState.BUSY, BackendState.BORED, BackendState.IDLE}
 
 
-class Verdict(Struct, frozen=True):
+class Summary(Struct, frozen=True):
     """The most severe problem at present as text, or that all is well."""
 
     severity: Severity | None
@@ -50,7 +50,7 @@ class Verdict(Struct, frozen=True):
         return _FIRST_CHOICE.split(self.hint)[0]
 
 
-def verdict(snapshot: Snapshot) -> Verdict:
+def verdict(snapshot: Snapshot) -> Summary:
     """Return the most severe alert of a snapshot as text; without alerts, a summary of the servers' states.
 
     Among alerts of equal severity, the first choice is uneven load that a user can mend, because all backends
@@ -103,15 +103,15 @@ def _group_text(balance: Balance) -> str:
     return f"{balance.group} {'is' if balance.lanes_of is None else 'are'} {balance.word.value}"
 
 
-def _verdict_of_balance(alert: Alert, balance: Balance) -> Verdict:
+def _verdict_of_balance(alert: Alert, balance: Balance) -> Summary:
     word, cost = balance.word.value, balance_cost(balance)
     short = f"{'' if balance.lanes_of is None else 'lanes '}{word} {cost}".strip()
     line = _group_text(balance) + (f", {cost}" if cost else "") + balance.doubt
     hint = _CLAUSE.split(balance.hint or "")[0]
-    return Verdict(alert.severity, line, short, hint, "w", about=alert.id)
+    return Summary(alert.severity, line, short, hint, "w", about=alert.id)
 
 
-def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
+def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Summary:
     """Return the verdict on an alert, with what to try and the key that shows more."""
     kind = kind_of(alert.id)
     _, label, hint, key = condition_of(alert.id)
@@ -138,7 +138,7 @@ def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
         sentence = clause if has_value and len(clause) <= _LONGEST else why or label
     short = f": {clause}" if has_value and len(clause) <= _SHORT else f" {label}"
     words, short = f"{alert.subject}: {sentence}{doubt}", f"{alert.subject}{short}{doubt}"
-    return Verdict(alert.severity, words, short, hint, key, alert.subject, alert.id)
+    return Summary(alert.severity, words, short, hint, key, alert.subject, alert.id)
 
 
 def _why_down(snapshot: Snapshot, name: str) -> str:
@@ -149,7 +149,7 @@ def _why_down(snapshot: Snapshot, name: str) -> str:
     return next(answer, "")
 
 
-def _standstill_verdict(snapshot: Snapshot) -> Verdict | None:
+def _standstill_verdict(snapshot: Snapshot) -> Summary | None:
     """Return the verdict where an engine holds requests without progress; None if none does."""
     standing = [
         (backend.progress.seconds, backend.name, backend.progress.fact)
@@ -159,10 +159,10 @@ def _standstill_verdict(snapshot: Snapshot) -> Verdict | None:
     if not standing:
         return None
     _, name, fact = max(standing)
-    return Verdict(Severity.INFO, f"{name}: {fact}", f"{name}: {fact}", key="z", subject=name)
+    return Summary(Severity.INFO, f"{name}: {fact}", f"{name}: {fact}", key="z", subject=name)
 
 
-def _verdict_without_alert(snapshot: Snapshot) -> Verdict:
+def _verdict_without_alert(snapshot: Snapshot) -> Summary:
     """Return the verdict where no alert holds: silence, no server, a swing, queues, else the states."""
     backends = snapshot.backends
     silent = _verdict_of_silence(snapshot)
@@ -170,11 +170,11 @@ def _verdict_without_alert(snapshot: Snapshot) -> Verdict:
         return silent
     if not backends:
         result = "no inference server found" if snapshot.searching else "no backend to watch"
-        return Verdict(Severity.INFO, result, "no server")
+        return Summary(Severity.INFO, result, "no server")
     swinging = next((balance for balance in balances_read_first(snapshot.balance) if balance.bad), None)
     if swinging is not None:
         word = swinging.word.value
-        return Verdict(Severity.INFO, _group_text(swinging), word, key="w")
+        return Summary(Severity.INFO, _group_text(swinging), word, key="w")
     awake = (view for view in backends if view.state is not BackendState.ASLEEP)
     queueing = [view for view in awake if view.waiting and not view.in_sweep and not _is_passing(view)]
     if queueing:
@@ -188,7 +188,7 @@ def _is_passing(view: BackendView) -> bool:
     return view.waiting == 1 and running is not None and slots is not None and running < slots
 
 
-def _verdict_of_queues(queueing: list[BackendView], *, alone: bool) -> Verdict:
+def _verdict_of_queues(queueing: list[BackendView], *, alone: bool) -> Summary:
     """Return the verdict where requests wait: at which server, and whether it is full.
 
     The header has their number already. `alone` is True if only one server is watched.
@@ -204,10 +204,10 @@ def _verdict_of_queues(queueing: list[BackendView], *, alone: bool) -> Verdict:
         words, short = f"{name} is full: {running:.0f} of {slots} slots run", f"{name} is full"
     else:
         words, short = f"{'' if alone else 'only '}{name} has a queue", f"{name} has a queue"
-    return Verdict(Severity.INFO, words, short, subject=name)
+    return Summary(Severity.INFO, words, short, subject=name)
 
 
-def _verdict_of_states(snapshot: Snapshot) -> Verdict:
+def _verdict_of_states(snapshot: Snapshot) -> Summary:
     """Return the verdict where nothing is wrong: how many servers have which state, and what is noteworthy.
 
     The order: a sweep, a slow router, a balance that is not known or in doubt, a host without a server, and
@@ -223,21 +223,21 @@ def _verdict_of_states(snapshot: Snapshot) -> Verdict:
     if swept or any(view.in_sweep for view in backends):
         swung = next((balance for balance in balances_read_first(swept) if balance.word.bad), None)
         if swung is None:
-            return Verdict(Severity.INFO, line, line)
+            return Summary(Severity.INFO, line, line)
         # The sweep may load another target than the group's router, which is not named.
         of_group = f" of {swung.group}" if len(groups) > 1 else ""
-        return Verdict(Severity.INFO, f"{line}; balance{of_group} during the sweep: {swung.word.value}", line)
+        return Summary(Severity.INFO, f"{line}; balance{of_group} during the sweep: {swung.word.value}", line)
     for router in snapshot.routers:
         if router.slow is not None and router.failure is None:
-            return Verdict(Severity.INFO, f"{router.name} is slow: {router.slow}", f"{router.name} is slow")
+            return Summary(Severity.INFO, f"{router.name} is slow: {router.slow}", f"{router.name} is slow")
     unsettled = [balance for balance in groups if _is_unsettled(balance)]
     if unsettled and any(view.running for view in backends):
         # What has too few requests lasts, and nothing is wrong: whatever else there is to say comes first.
         return _verdict_of_doubt(min(unsettled, key=lambda balance: balance.too_few), line, is_calm=is_calm)
     if is_calm and not snapshot.searching:
-        return Verdict(None, f"all well: {line}", "all well")
+        return Summary(None, f"all well: {line}", "all well")
     missing = f"no server found on {', '.join(snapshot.searching)} yet" if snapshot.searching else ""
-    return Verdict(Severity.INFO, f"{line}; {missing}" if missing else line, missing or line)
+    return Summary(Severity.INFO, f"{line}; {missing}" if missing else line, missing or line)
 
 
 def _is_unsettled(balance: Balance) -> bool:
@@ -246,7 +246,7 @@ def _is_unsettled(balance: Balance) -> bool:
     return not balance.in_sweep and (is_unknown or balance.word_now.bad)
 
 
-def _verdict_of_doubt(balance: Balance, line: str, *, is_calm: bool) -> Verdict:
+def _verdict_of_doubt(balance: Balance, line: str, *, is_calm: bool) -> Summary:
     """Return the verdict on servers in the states `line`, of which one group's balance is not known.
 
     `is_calm` is whether all states are well.
@@ -255,14 +255,14 @@ def _verdict_of_doubt(balance: Balance, line: str, *, is_calm: bool) -> Verdict:
     if balance.too_few and not doubt.bad:
         head, short = (f"all well: {line}", "all well") if is_calm else (line, line)
         severity = None if is_calm else Severity.INFO
-        return Verdict(severity, f"{head}; {group}: balance {balance.title}", short)
+        return Summary(severity, f"{head}; {group}: balance {balance.title}", short)
     wait_s = balance.known_in_s
     judged = "balance unknown" if wait_s is None else f"balance known in {math.ceil(wait_s)} s"
     judged = f"perhaps {doubt.value}" if doubt.bad else judged
-    return Verdict(Severity.INFO, f"{line}; {group}: {judged}", f"{group}: {judged}", key="w")
+    return Summary(Severity.INFO, f"{line}; {group}: {judged}", f"{group}: {judged}", key="w")
 
 
-def _verdict_of_silence(snapshot: Snapshot) -> Verdict | None:
+def _verdict_of_silence(snapshot: Snapshot) -> Summary | None:
     """Return the verdict where a server or machine does not answer, is stale, loads or stands still."""
     loads = [view for view in snapshot.backends if view.state is BackendState.LOADING]
     failures = [(view.name, view.failure) for view in snapshot.backends if view not in loads and view.failure]
@@ -275,10 +275,10 @@ def _verdict_of_silence(snapshot: Snapshot) -> Verdict | None:
             line = f"{name} is stale"
         else:
             line = f"{name}: {_why_down(snapshot, name)}"
-        return Verdict(Severity.INFO, line, line, key="e")
+        return Summary(Severity.INFO, line, line, key="e")
     if not loads:
         return _standstill_verdict(snapshot)
     words = loads[0].loading.words if loads[0].loading is not None else ""
     line = f"{loads[0].name} loads its model"
     full = f"{line}: {words}" if words else line
-    return Verdict(Severity.INFO, full, line, key="z", subject=loads[0].name)
+    return Summary(Severity.INFO, full, line, key="z", subject=loads[0].name)

@@ -8,10 +8,10 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
-from sparktop.analysis.summary import Verdict, verdict
+from sparktop.analysis.summary import Summary, verdict
 from sparktop.analysis.wall import Top
 from sparktop.browser.page import Kind, Page
-from sparktop.browser.picture import Link, Picture, Section, row_html
+from sparktop.browser.picture import Link, PageSection, Picture, row_html
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.balance import balances_read_first
 from sparktop.model.event import Severity
@@ -45,7 +45,7 @@ _EACH = 2
 """Rows of a link, so that a finger finds it."""
 
 
-def choice_section(page: Page, snapshot: Snapshot, width: int, *, has_lists: bool) -> Section | None:
+def choice_section(page: Page, snapshot: Snapshot, width: int, *, has_lists: bool) -> PageSection | None:
     """Return the links to the lists of a wall, or to the orders of a board, above what was ignored.
 
     Return None where there is nothing to choose: fewer than two servers and two machines.
@@ -65,7 +65,7 @@ def choice_section(page: Page, snapshot: Snapshot, width: int, *, has_lists: boo
         rows, links = _choice_rows("sorted", pages, page.sort.value, _SORT_KEY, width)
     rows += [[(f" {line}", "warn")] for item in words for line in wrap_sentence(item, width - 2)]
     heading = "Lists" if has_lists else "Order"
-    return Section(heading, width, tuple(map(row_html, rows)), tuple(links)) if rows else None
+    return PageSection(heading, width, tuple(map(row_html, rows)), tuple(links)) if rows else None
 
 
 def _choice_rows(
@@ -210,7 +210,7 @@ def draw(page: Page, snapshot: Snapshot, width: int, orders: Orders | None = Non
 
 
 def page_picture(
-    bands: Iterable[tuple[Section, ...]],
+    bands: Iterable[tuple[PageSection, ...]],
     snapshot: Snapshot,
     width: int,
     *,
@@ -232,15 +232,15 @@ def page_picture(
     )
 
 
-def not_found_section(page: Page, width: int) -> Section:
+def not_found_section(page: Page, width: int) -> PageSection:
     """Return the section of a page whose server, machine or result does not exist."""
     return notice_section(f"there is no {page.kind.value} “{clean(page.name, 60)}”", width)
 
 
-def notice_section(words: str, width: int) -> Section:
+def notice_section(words: str, width: int) -> PageSection:
     """Return a section with only a sentence."""
     rows: list[Row] = [[(f" {line}", "muted")] for line in wrap_sentence(words, width - 2)]
-    return Section(words, width, tuple(map(row_html, rows)))
+    return PageSection(words, width, tuple(map(row_html, rows)))
 
 
 def _panel_key(page: Page, snapshot: Snapshot) -> PanelKey | None:
@@ -282,7 +282,7 @@ def _height_alone(key: PanelKey, snapshot: Snapshot) -> int:
     return max(_ALONE_HEIGHT, _AROUND_LINES + min(_MOST_LINES, lines.get(key.kind, 0)))
 
 
-def _neighbours_section(page: Page, snapshot: Snapshot, width: int) -> Section | None:
+def _neighbours_section(page: Page, snapshot: Snapshot, width: int) -> PageSection | None:
     """Return a section that leads to the servers, machines or routers before and after that of a page.
 
     After the last one comes the first. Return None for other pages, and where there is only one.
@@ -303,7 +303,7 @@ def _neighbours_section(page: Page, snapshot: Snapshot, width: int) -> Section |
         Link(Page(page.kind, after).path, f"after: {clean(after, 80)}", half, 0, width - half, 2),
     )
     rows: list[Row] = [[(left, "accent"), (right, "accent")], []]  # two rows, so that a finger finds it
-    return Section("Before and after", width, tuple(map(row_html, rows)), links)
+    return PageSection("Before and after", width, tuple(map(row_html, rows)), links)
 
 
 def _board_height(snapshot: Snapshot, width: int, view: View) -> int:
@@ -321,7 +321,7 @@ def _board_height(snapshot: Snapshot, width: int, view: View) -> int:
     return max(_LEAST_HEIGHT if snapshot.backends else _EMPTY_HEIGHT, min(_MOST_HEIGHT, height))
 
 
-def _events_section(snapshot: Snapshot, width: int) -> Section:
+def _events_section(snapshot: Snapshot, width: int) -> PageSection:
     """Return the section with alerts and events: all of them in full, or the newest ones."""
     rows = events_screen(snapshot, width, _EVENTS_HEIGHT)
     if len(rows) > _MOST_EVENTS:
@@ -332,7 +332,7 @@ def _events_section(snapshot: Snapshot, width: int) -> Section:
 
 def _panel_bands(
     drawn: Iterable[Drawn], page: Page, *, alone: PanelKey | None
-) -> Iterator[tuple[Section, ...]]:
+) -> Iterator[tuple[PageSection, ...]]:
     """Yield the panels as sections, those side by side together; the panel `alone` has no link to itself.
 
     What has no rows of its own is an entry of the list before it, and becomes a link of that list.
@@ -350,7 +350,9 @@ def _panel_bands(
         )
 
 
-def _panel_section(panel: Drawn, entries: Iterable[Drawn], page: Page, *, is_alone: bool = False) -> Section:
+def _panel_section(
+    panel: Drawn, entries: Iterable[Drawn], page: Page, *, is_alone: bool = False
+) -> PageSection:
     place, key = panel.place, panel.key
     title_links = [] if is_alone else [_panel_link(panel.key, 0, 0, place.width, 1)]
     if panel.key.kind in _LOWER_EDGE:
@@ -372,7 +374,7 @@ def _panel_section(panel: Drawn, entries: Iterable[Drawn], page: Page, *, is_alo
         is_of_prometheus = key.kind == "prometheus" and not is_alone
         inner += edge_links(panel.rows, Page(Kind.PROMETHEUS, key.name) if is_of_prometheus else page)
     links = tuple(link for link in (*title_links, *inner) if link is not None)
-    return Section(_heading_of(panel.key), place.width, tuple(map(row_html, panel.rows)), links)
+    return PageSection(_heading_of(panel.key), place.width, tuple(map(row_html, panel.rows)), links)
 
 
 def _panel_link(key: PanelKey, x: int, y: int, width: int, height: int) -> Link | None:
@@ -398,7 +400,7 @@ def _verdict_html(snapshot: Snapshot) -> str:
     return f"{words}{hint}"
 
 
-def _page_of_verdict(judged: Verdict, snapshot: Snapshot) -> Page | None:
+def _page_of_verdict(judged: Summary, snapshot: Snapshot) -> Page | None:
     """Return the page that shows more about the verdict, as its key would in the terminal."""
     if judged.key == "w":
         return Page(Kind.WHY)

@@ -108,7 +108,7 @@ class Link(Struct, frozen=True):
         return f'<a class="over {extent}" href="{escape(self.path)}" aria-label="{label}"{key}></a>'
 
 
-class Section(Struct, frozen=True):
+class PageSection(Struct, frozen=True):
     """A panel: its heading for screen readers, its links, and its rows as HTML."""
 
     heading: str
@@ -141,7 +141,7 @@ class Picture(Struct, frozen=True):
     """The title of the browser's window."""
     columns: int
     """Width in cells."""
-    bands: tuple[tuple[Section, ...], ...]
+    bands: tuple[tuple[PageSection, ...], ...]
     """The sections from top to bottom; those of one band stand side by side."""
     verdict: str = ""
     """The line that says what is wrong, as HTML."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sparktop.browser.drawing import not_found_section, notice_section, page_picture
 from sparktop.browser.page import Kind, Page
-from sparktop.browser.picture import Link, Picture, Section, row_html
+from sparktop.browser.picture import Link, PageSection, Picture, row_html
 from sparktop.errors import SparktopError
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import HistoryRow, SweepView
@@ -82,7 +82,7 @@ class ResultPages:
         bands = [(section,) for section in _result_sections(view, width)]
         return page_picture(bands, snapshot, width, title=view.title)
 
-    async def _list_sections(self, number: int, width: int) -> list[Section]:
+    async def _list_sections(self, number: int, width: int) -> list[PageSection]:
         first_row = min((number - 1) * EACH_PAGE, max(0, (len(self._rows) - 1) // EACH_PAGE * EACH_PAGE))
         rows = self._rows[first_row : first_row + EACH_PAGE]
         if not rows:
@@ -116,7 +116,7 @@ class ResultPages:
             return None
 
 
-def _other_pages_section(number: int, count: int, width: int) -> Section:
+def _other_pages_section(number: int, count: int, width: int) -> PageSection:
     """Return a section with links to newer and older results."""
     pages = -(-count // EACH_PAGE)
     row: Row = [(f" page {number} of {pages}  ", "muted")]
@@ -130,7 +130,7 @@ def _other_pages_section(number: int, count: int, width: int) -> Section:
     return _rows_section("Other results", width, [row], links)
 
 
-def _result_sections(view: SweepView, width: int) -> Iterator[Section]:
+def _result_sections(view: SweepView, width: int) -> Iterator[PageSection]:
     """Yield the sections of a result: its picture with its levels, curves, comparison and findings."""
     height = max(_LEAST + len(all_levels(view)), 2 * _LEAST)
     yield _rows_section(f"Sweep {view.title}", width, sweep_screen(view, width, height))
@@ -145,8 +145,8 @@ def _result_sections(view: SweepView, width: int) -> Iterator[Section]:
         yield _rows_section("Findings", width, notices_screen(view, width, 3))
 
 
-def _rows_section(heading: str, width: int, rows: Sequence[Row], links: Sequence[Link] = ()) -> Section:
+def _rows_section(heading: str, width: int, rows: Sequence[Row], links: Sequence[Link] = ()) -> PageSection:
     *body, edge = rows
     while body and not row_text(body[-1]).strip("│ "):  # empty rows above the lower edge
         body.pop()
-    return Section(heading, width, tuple(map(row_html, [*body, edge])), tuple(links))
+    return PageSection(heading, width, tuple(map(row_html, [*body, edge])), tuple(links))

@@ -14,7 +14,7 @@ from pathlib import Path
 from sparktop import __version__
 from sparktop.analysis.machines_compared import (
     UNREADABLE,
-    Group,
+    MachineGroup,
     MachinesCompared,
     alike_in,
     groups_of,
@@ -363,7 +363,7 @@ def _situation(
     return Situation(0.0, datetime.now(UTC), views, nodes)
 
 
-def _alike_check(group: Group) -> Check:
+def _alike_check(group: MachineGroup) -> Check:
     who = f"{group.engine}: {', '.join(group.names)}" if group.engine is not None else ", ".join(group.names)
     same = ", ".join(alike_in(group))
     if not same:

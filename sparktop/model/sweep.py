@@ -401,7 +401,7 @@ class SweepStatus(StrEnum):
         return self not in {SweepStatus.STARTING, SweepStatus.RUNNING}
 
 
-class Rank(StrEnum):
+class ColumnRank(StrEnum):
     """How a value ranks among the values of its column of the result table."""
 
     BEST = "best"
@@ -462,7 +462,7 @@ class ResultRow(Struct, frozen=True):
     failed: int = 0
     cancelled: int = 0
     marks: tuple[Mark, ...] = ()
-    ranks: Mapping[str, Rank] = {}
+    ranks: Mapping[str, ColumnRank] = {}
     """Rank by column, for values that are the best or not significantly different from the best."""
     rate: str | None = None
     """Name of the token rate by which the sweep's levels are judged; None if no level has one."""

@@ -20,7 +20,7 @@ from sparktop.moments.happened import (
 from sparktop.moments.moment import AROUND_S, Moment, moment_of
 from sparktop.panels.parts.figures import (
     SEVERITY_SIGNS,
-    Section,
+    ViewSection,
     figure,
     label,
     sentence_rows,
@@ -67,7 +67,10 @@ def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> li
     listed = [row for line in lines for row in _line_rows(line, inner)]
     listed += [[label(line)] for line in wrap_sentence(remark, inner)]
     span = f"{_clock(moment.start)} to {_clock(moment.end)}"
-    sections = [Section(title, figures), Section("what happened", listed or [[label("nothing")]], span)]
+    sections = [
+        ViewSection(title, figures),
+        ViewSection("what happened", listed or [[label("nothing")]], span),
+    ]
     head = sentence_rows((f"{_clock(dividing_at)} ", "title"), changes, "title", inner)
     rows = [[label(" "), *row] for row in [*head, *stack(sections, inner, height - 2 - len(head))]]
     return happened_frame(rows, width, height)

@@ -34,7 +34,7 @@ from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
 from sparktop.panels.server.table import ColumnOrder
 from sparktop.store import Store
 from sparktop.ui.remembered import settings_of
-from sparktop.ui.screens.menu import MenuScreen, Setting
+from sparktop.ui.screens.menu import MenuScreen, MenuSetting
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.sweep_desk import Host, SweepDesk
 
@@ -59,9 +59,9 @@ class Configured:
         self._apply = apply
         self._env = env
 
-    def setting(self, option: Option) -> Setting:
+    def setting(self, option: Option) -> MenuSetting:
         """Return the line of the menu for `option`."""
-        return Setting(
+        return MenuSetting(
             option.name,
             lambda: _value_text(option, self.watch),
             lambda step: self._change_option(option, step),
@@ -238,7 +238,7 @@ def menu_screen(app: App[None], host: Host, configured: Configured, place: str =
 def replay_menu_screen(app: App[None], host: Host, speed: Callable[[], int], place: str = "") -> MenuScreen:
     """Return the menu of a recording: what changes its picture, and the `speed` at which it is played."""
     keys = host.overview.key_names
-    play = Setting(
+    play = MenuSetting(
         "speed",
         lambda: f"{speed()} ×",
         lambda step: host.action_interval(step or 1),
@@ -251,7 +251,7 @@ def replay_menu_screen(app: App[None], host: Host, speed: Callable[[], int], pla
     return MenuScreen(pages, lambda: host.role_styles, place=place)
 
 
-def pages(app: App[None], host: Host, configured: Configured) -> dict[str, Sequence[Setting]]:
+def pages(app: App[None], host: Host, configured: Configured) -> dict[str, Sequence[MenuSetting]]:
     """Return the settings of each page of the menu by its title, in their order."""
     option = configured.setting
     return {
@@ -263,7 +263,7 @@ def pages(app: App[None], host: Host, configured: Configured) -> dict[str, Seque
         "program": [
             *_program_settings(host),
             *map(option, RECORDER),
-            Setting(
+            MenuSetting(
                 "save a snapshot",
                 lambda: "in this folder",
                 lambda _: host.action_save_snapshot(),
@@ -275,16 +275,16 @@ def pages(app: App[None], host: Host, configured: Configured) -> dict[str, Seque
     }
 
 
-def _board_settings(app: App[None], host: Host) -> list[Setting]:
+def _board_settings(app: App[None], host: Host) -> list[MenuSetting]:
     overview = host.overview
     keys = overview.key_names
 
-    def box(name: str) -> Setting:
+    def box(name: str) -> MenuSetting:
         def value() -> str:
             return "shown" if getattr(overview.view.boxes, name) else "hidden"
 
         words, key, about = _BOXES[name]
-        return Setting(f"box: {words}", value, lambda _: overview.action_box(name), about, keys[key])
+        return MenuSetting(f"box: {words}", value, lambda _: overview.action_box(name), about, keys[key])
 
     def ask_filter(_: int) -> None:
         if isinstance(app.screen, MenuScreen):
@@ -297,12 +297,12 @@ def _board_settings(app: App[None], host: Host) -> list[Setting]:
     return [
         _view_setting(overview, "view", "preset", list(Preset), _VIEW_HELP, keys["view"]),
         _view_setting(overview, "sorted by", "sort", list(Sort), _SORT, keys["sort"]),
-        Setting("filter", lambda: overview.view.filter or "none", ask_filter, _FILTER, keys["filter"]),
+        MenuSetting("filter", lambda: overview.view.filter or "none", ask_filter, _FILTER, keys["filter"]),
         _view_setting(overview, "graphs", "graphs", list(GraphStyle), _GRAPHS),
         _view_setting(overview, "seconds of the graphs", "window_s", WINDOWS_S, _WINDOW),
         _view_setting(overview, "columns of the list", "columns", list(ColumnOrder), _COLUMNS),
         *(box(name) for name in _BOXES),
-        Setting(
+        MenuSetting(
             THEME.name,
             lambda: app.theme,
             lambda step: host.action_next_theme(step or 1),
@@ -310,13 +310,13 @@ def _board_settings(app: App[None], host: Host) -> list[Setting]:
             keys["theme"],
             file_name="theme",
         ),
-        Setting(_PICTURE_NAME, picture, lambda _: overview.action_freeze(), _PICTURE, keys["freeze"]),
+        MenuSetting(_PICTURE_NAME, picture, lambda _: overview.action_freeze(), _PICTURE, keys["freeze"]),
     ]
 
 
 def _view_setting(
     overview: OverviewScreen, name: str, field: str, choices: Sequence[object], about: str, key: str = ""
-) -> Setting:
+) -> MenuSetting:
     """Return the setting of a field of the view; one that has a `key` shows all panels, as its key does."""
 
     def change(step: int) -> None:
@@ -325,10 +325,12 @@ def _view_setting(
         overview.show_as(replace(overview.view, **{field: choices[choice_index % len(choices)]}))  # type: ignore[arg-type]  # of the field's type
 
     file_name = next((shown_place(option) for option in VIEW if option.name == name), "")
-    return Setting(name, lambda: str(getattr(overview.view, field)), change, about, key, file_name=file_name)
+    return MenuSetting(
+        name, lambda: str(getattr(overview.view, field)), change, about, key, file_name=file_name
+    )
 
 
-def _program_settings(host: Host) -> list[Setting]:
+def _program_settings(host: Host) -> list[MenuSetting]:
     cadence = host.cadence
     keys = host.overview.key_names
 
@@ -336,7 +338,7 @@ def _program_settings(host: Host) -> list[Setting]:
         host.action_interval(step) if step else host.action_next_interval()
 
     return [
-        Setting(
+        MenuSetting(
             INTERVAL.name,
             lambda: f"{cadence.asked_s:g} s",
             interval,
@@ -344,7 +346,7 @@ def _program_settings(host: Host) -> list[Setting]:
             f"{keys['slower']} {keys['faster']}",
             file_name="interval_s",
         ),
-        Setting(
+        MenuSetting(
             LOW_BANDWIDTH.name,
             lambda: "on" if cadence.low_bandwidth else "off",
             lambda _: host.action_low_bandwidth(),
@@ -354,7 +356,7 @@ def _program_settings(host: Host) -> list[Setting]:
     ]
 
 
-def _new_file_setting(app: App[None], host: Host, configured: Configured) -> Setting:
+def _new_file_setting(app: App[None], host: Host, configured: Configured) -> MenuSetting:
     """Return the line that writes a new configuration file; in the file are the targets on the screen."""
 
     def write(_: int) -> None:
@@ -365,4 +367,4 @@ def _new_file_setting(app: App[None], host: Host, configured: Configured) -> Set
     def value() -> str:
         return "exists" if configured.path is not None and configured.path.exists() else "none"
 
-    return Setting("write a configuration", value, write, _FOUND)
+    return MenuSetting("write a configuration", value, write, _FOUND)

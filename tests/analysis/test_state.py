@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.state import JudgedState, LoadFigures, backend_state, limit_to_show
-from sparktop.analysis.summary import Verdict, verdict
+from sparktop.analysis.summary import Summary, verdict
 from sparktop.analysis.wall import Wall, wall_of
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Progress, ProgressView, Severity
@@ -170,7 +170,7 @@ def alert(alert_id: str, severity: Severity = Severity.WARNING, message: str = "
     return Alert(alert_id, severity, alert_id.split(":")[1], message, WHEN)
 
 
-def shown(*alerts: Alert, balance: tuple[Balance, ...] = (), **more: object) -> Verdict:
+def shown(*alerts: Alert, balance: tuple[Balance, ...] = (), **more: object) -> Summary:
     values: dict[str, object] = {"backends": (BackendView("a", "http://a:1", "g", state=BackendState.BUSY),)}
     return verdict(Snapshot(WHEN, 1.0, 1.0, 2.0, alerts=alerts, balance=balance, **(values | more)))  # type: ignore[arg-type]  # each test gives its own
 
@@ -178,7 +178,7 @@ def shown(*alerts: Alert, balance: tuple[Balance, ...] = (), **more: object) -> 
 def test_an_oscillating_router_says_what_it_costs_and_what_to_try() -> None:
     """An oscillating router is shown with its loss, the first clause of the hint, and the key for details."""
     found = shown(alert("balance:proxy:oscillating"), balance=(SWING,))
-    assert found == Verdict(
+    assert found == Summary(
         Severity.WARNING,
         "proxy is oscillating, −26 % tok/s",
         "oscillating −26 % tok/s",
@@ -233,7 +233,7 @@ def test_a_start_that_hangs_comes_before_the_deployment_that_it_fails(
 
 def test_every_alert_has_words_and_a_key() -> None:
     """An alert without a text of its own is named by its condition."""
-    assert shown(alert("backend:a:kv-full", message="98 % of the KV cache or more is used")) == Verdict(
+    assert shown(alert("backend:a:kv-full", message="98 % of the KV cache or more is used")) == Summary(
         Severity.WARNING,
         "a: 98 % of the KV cache or more is used",
         "a KV cache full",
@@ -318,7 +318,7 @@ def test_a_sweep_s_own_load_is_no_verdict_on_the_router() -> None:
     swept = BackendView("a", "http://a:1", "g", state=BackendState.BORED, running=3.0, in_sweep=True)
     starved = replace(SWING, word=BalanceWord.STARVED, word_now=BalanceWord.STARVED, in_sweep=True)
     found = shown(balance=(starved,), backends=(swept,))
-    assert found == Verdict(Severity.INFO, "1 bored; balance during the sweep: starved", "1 bored")
+    assert found == Summary(Severity.INFO, "1 bored; balance during the sweep: starved", "1 bored")
     other = replace(starved, group="q", word=BalanceWord.BALANCED)
     assert "; balance of proxy during" in shown(balance=(starved, other), backends=(swept,)).words
     few = replace(SWING, word=BalanceWord.UNKNOWN, word_now=BalanceWord.UNKNOWN, too_few=True)

@@ -113,7 +113,7 @@ class Layout(Struct, frozen=True):
     height: int
 
 
-class _Form(Struct, frozen=True):
+class _PanelForm(Struct, frozen=True):
     """One way to draw all things of a kind, with its total height in rows."""
 
     kind: str
@@ -125,7 +125,7 @@ class _Form(Struct, frozen=True):
     """Number of rows by which the form can grow with all its panels or entries alike."""
 
 
-_NONE = _Form("", 1, 0)
+_NONE = _PanelForm("", 1, 0)
 
 
 def sweep_height(height: int) -> int:
@@ -209,11 +209,11 @@ _STEPS = (
 )
 """The order in which rows are spent, as (kind, level); read backwards, the order in which panels shrink."""
 
-_Ladder = list[list[_Form]]
+_Ladder = list[list[_PanelForm]]
 """The forms of a kind by level; each level has alternatives, the preferred one first."""
 
 
-def _chosen_forms(ladders: dict[str, _Ladder], room: int) -> dict[str, _Form]:
+def _chosen_forms(ladders: dict[str, _Ladder], room: int) -> dict[str, _PanelForm]:
     """Return the form of each kind for a board with `room` rows."""
     chosen = _smallest_forms(ladders, room)
     for kind, level in _STEPS:
@@ -226,7 +226,7 @@ def _chosen_forms(ladders: dict[str, _Ladder], room: int) -> dict[str, _Form]:
     return chosen
 
 
-def _smallest_forms(ladders: dict[str, _Ladder], room: int) -> dict[str, _Form]:
+def _smallest_forms(ladders: dict[str, _Ladder], room: int) -> dict[str, _PanelForm]:
     """Return the first pair of small forms for nodes and backends that fits; the last pair if none fits."""
     chosen = dict.fromkeys(ladders, _NONE)
     chosen["balance"] = ladders["balance"][0][0]
@@ -242,7 +242,7 @@ def _smallest_forms(ladders: dict[str, _Ladder], room: int) -> dict[str, _Form]:
     return chosen
 
 
-def _spend_left_rows(chosen: dict[str, _Form], room: int) -> None:
+def _spend_left_rows(chosen: dict[str, _PanelForm], room: int) -> None:
     """Grow the forms in `chosen` to fill `room` rows: the backends first, and all panels of a kind alike.
 
     What is less than a row for each panel goes to the balance, the nodes and the router. The frame of a list
@@ -259,15 +259,15 @@ def _spend_left_rows(chosen: dict[str, _Form], room: int) -> None:
         chosen["backends"] = replace(chosen["backends"], height=chosen["backends"].height + left)
 
 
-def _list_form(kind: str, count: int, columns: int, rows_each: int = 1, heading: int = 0) -> _Form:
+def _list_form(kind: str, count: int, columns: int, rows_each: int = 1, heading: int = 0) -> _PanelForm:
     """Return the form of a list: `count` entries of `rows_each` rows of text, below `heading` rows."""
     lines = -(-count // columns)
-    return _Form(kind, columns, 2 + heading + lines * rows_each, lines)
+    return _PanelForm(kind, columns, 2 + heading + lines * rows_each, lines)
 
 
-def _panels_form(kind: str, count: int, columns: int, rows_each: int) -> _Form:
+def _panels_form(kind: str, count: int, columns: int, rows_each: int) -> _PanelForm:
     rows = -(-count // columns)
-    return _Form(kind, columns, rows * rows_each, rows)
+    return _PanelForm(kind, columns, rows * rows_each, rows)
 
 
 def _entries_abreast(width: int, count: int, least: int) -> int:
@@ -298,7 +298,7 @@ def _node_forms(width: int, count: int, height: int) -> _Ladder:
 
 def _backend_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
     if not count:
-        return [[_Form("empty", 1, _EMPTY_HEIGHT)]]
+        return [[_PanelForm("empty", 1, _EMPTY_HEIGHT)]]
     if tiling is Tiling.TABLE:
         return [[_list_form("table", count, 1, 1, 1)]]
     if tiling is Tiling.TILES:
@@ -362,7 +362,7 @@ def _balance_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
     ]
 
 
-def _places_of_form(form: _Form, count: int, y: int, width: int) -> list[Place]:
+def _places_of_form(form: _PanelForm, count: int, y: int, width: int) -> list[Place]:
     """Return the places of `count` panels in the form `form`, or of their list, from row `y` on."""
     if not form.height:
         return []

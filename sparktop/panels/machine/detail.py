@@ -12,7 +12,7 @@ from textwrap import wrap
 from sparktop.analysis.machines_compared import (
     DIFFER,
     SETUP,
-    Group,
+    MachineGroup,
     alike_in,
     groups_of,
     unknown_in,
@@ -67,7 +67,7 @@ from sparktop.panels.machine.processes import ProcessLine, ProcessOrder, detail_
 from sparktop.panels.parts.figures import (
     WIDE_FACTS,
     BarPart,
-    Section,
+    ViewSection,
     bar_row,
     bar_runs,
     failure_role,
@@ -267,7 +267,7 @@ _MOST_WORDS = 6
 """Most lines of the explanation of a speed state; the rest is cut."""
 
 
-def gpu_sections(view: NodeView, width: int) -> list[Section]:
+def gpu_sections(view: NodeView, width: int) -> list[ViewSection]:
     """Return a list with the section on the GPUs: a single GPU with all values, or several as a table.
 
     Without a GPU the section says why there is none.
@@ -276,14 +276,14 @@ def gpu_sections(view: NodeView, width: int) -> list[Section]:
     gpus = sample.gpus if sample is not None else ()
     if not gpus:
         note = sample.gpu_note if sample is not None else None
-        return [Section("GPU", [[label(note or "–")], *lost_rows(view.gpus_lost, width)])]
+        return [ViewSection("GPU", [[label(note or "–")], *lost_rows(view.gpus_lost, width)])]
     if len(gpus) > 1 or view.gpus_lost:
         rows = [*gpu_table(gpus, view.throttled_percent, width), *lost_rows(view.gpus_lost, width)]
-        return [Section(f"GPUs · {fleet_name(gpus)}", rows, NOW)]
-    return [Section(f"GPU · {gpus[0].name or '–'}", _gpu_rows(gpus[0], view, width), NOW)]
+        return [ViewSection(f"GPUs · {fleet_name(gpus)}", rows, NOW)]
+    return [ViewSection(f"GPU · {gpus[0].name or '–'}", _gpu_rows(gpus[0], view, width), NOW)]
 
 
-def speed_section(view: NodeView, width: int) -> list[Section]:
+def speed_section(view: NodeView, width: int) -> list[ViewSection]:
     """Return a list with the section on the GPUs' speed state (rule, cause, remedy); empty without a GPU."""
     speed = view.speed
     if view.sample is not None and not view.sample.gpus:
@@ -294,7 +294,7 @@ def speed_section(view: NodeView, width: int) -> list[Section]:
         rows += _sentence_rows("likely", [], speed.cause, names, width)
     if speed.fix:
         rows += _sentence_rows("→", [], speed.fix, names, width)
-    return [Section("clock under load", rows)]
+    return [ViewSection("clock under load", rows)]
 
 
 def _sentence_rows(name: str, first: Row, text: str, names: int, width: int) -> list[Row]:
@@ -386,7 +386,7 @@ def memory_parts(memory: MemoryReading) -> list[BarPart]:
 
 def memory_section(
     memory: MemoryReading, headroom: Headroom, width: int, holders: Sequence[ProcessLine] = ()
-) -> Section:
+) -> ViewSection:
     """Return all memory values as a section for a column of `width` cells.
 
     `holders` are processes that hold GPU memory, which is named after them where it is the machine's memory.
@@ -423,7 +423,7 @@ def memory_section(
     window = "from huge pages" if memory.huge_pages else "now"
     if memory.overlap_bytes:
         window = f"{numbers.data(memory.overlap_bytes, 9).strip()} overlap, cut"
-    return Section("unified memory" if memory.unified else "memory", rows, window)
+    return ViewSection("unified memory" if memory.unified else "memory", rows, window)
 
 
 def _holder_rows(holders: Sequence[ProcessLine], width: int) -> list[Row]:
@@ -505,17 +505,17 @@ def used_percent_of(link: NetworkReading) -> float | None:
     return 100 * 8 * busier / capacity if busier is not None and capacity else None
 
 
-def network_sections(links: Sequence[NetworkReading], width: int) -> list[Section]:
+def network_sections(links: Sequence[NetworkReading], width: int) -> list[ViewSection]:
     """Return a list with the section of the interfaces, and with that of the RDMA ports if there are any."""
     # Up before down, each in the kernel's order: sorted by traffic, rows would jump.
     order = sorted(links, key=lambda link: link.up is False)
     ports = [link for link in order if link.kind == RDMA]
     others = [link for link in order if link.kind != RDMA]
     shown = _interface_rows(others, width, rdma=False) if others else [[label("no other interface")]]
-    sections = [Section("network", shown, SINCE)]
+    sections = [ViewSection("network", shown, SINCE)]
     if ports:
         window = f"beside the network · {SINCE}" if width >= _WIDE else SINCE
-        sections.append(Section("RDMA", _interface_rows(ports, width, rdma=True), window))
+        sections.append(ViewSection("RDMA", _interface_rows(ports, width, rdma=True), window))
     return sections
 
 
@@ -583,7 +583,7 @@ _TAIL = 22
 """Width in cells of the values to the right of the CPU's bars."""
 
 
-def node_sections(view: NodeView, width: int) -> list[Section]:
+def node_sections(view: NodeView, width: int) -> list[ViewSection]:
     """Return the main sections (GPU, memory, processor) for a column of `width` cells."""
     sample = view.sample or _EMPTY
     cores = sample.cpu.cores or len(sample.cpu.core_percent)
@@ -592,25 +592,25 @@ def node_sections(view: NodeView, width: int) -> list[Section]:
         *findings_section(view.findings, width),
         *gpu_sections(view, width),
         memory_section(sample.memory, view.headroom, width, process_lines(view)),
-        Section(processor, _cpu_rows(sample.cpu, width), "since the last poll"),
+        ViewSection(processor, _cpu_rows(sample.cpu, width), "since the last poll"),
     ]
 
 
-def node_aside(view: NodeView, width: int) -> list[Section]:
+def node_aside(view: NodeView, width: int) -> list[ViewSection]:
     """Return the sections that may stand below a node's graphs: network, sensors, RDMA, power, speed."""
     sample = view.sample or _EMPTY
     rails = two_columns((_rail_cell(rail, width // 2) for rail in sample.rails), width)
     sensors = two_columns((_sensor_cell(sensor, width // 2) for sensor in sample.sensors), width)
     if not sample.network:
-        network, rdma = Section("network", [_empty_row(view, "no interface")]), []
+        network, rdma = ViewSection("network", [_empty_row(view, "no interface")]), []
     else:
         network, *rdma = network_sections(sample.network, width)
     # A wide screen has two columns: the two tall sections first, each with a low one below it.
     return [
         network,
-        Section("sensors", sensors or [_empty_row(view, "none")], "now / critical"),
+        ViewSection("sensors", sensors or [_empty_row(view, "none")], "now / critical"),
         *rdma,
-        *([Section("power rails", rails, "now / since the counter's start")] if rails else []),
+        *([ViewSection("power rails", rails, "now / since the counter's start")] if rails else []),
         *speed_section(view, width),
     ]
 
@@ -847,7 +847,7 @@ def machines_screen(snapshot: Snapshot, width: int, height: int, *, selected: bo
     note = "" if sections else "one machine alone has nothing to be compared with"
     if unknown:
         note = f"{', '.join(unknown)}: set-up unknown (an older agent, or read through a Prometheus)"
-    sections += [Section("not compared", _muted_lines(note, inner))] if note else []
+    sections += [ViewSection("not compared", _muted_lines(note, inner))] if note else []
     rows = [[label(" "), *row] for row in stack(sections, inner, height - 2)]
     return frame_rows(
         rows,
@@ -858,7 +858,7 @@ def machines_screen(snapshot: Snapshot, width: int, height: int, *, selected: bo
     )
 
 
-def _group_sections(snapshot: Snapshot, width: int) -> Iterator[Section]:
+def _group_sections(snapshot: Snapshot, width: int) -> Iterator[ViewSection]:
     """Yield a section for each group of two machines or more; a finding stands in the first that it fits."""
     backends = {backend.name: backend for backend in snapshot.backends}
     nodes = {node.name: node for node in snapshot.nodes}
@@ -879,10 +879,10 @@ def _group_sections(snapshot: Snapshot, width: int) -> Iterator[Section]:
         differing = sum(finding.kind == DIFFER for finding in findings)
         counts = {"differ": differing, "to mend": len(findings) - differing, "alike": len(alike_in(group))}
         summary = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == "alike")
-        yield Section(title, list(_group_rows(group, findings, width)), f"settings: {summary}")
+        yield ViewSection(title, list(_group_rows(group, findings, width)), f"settings: {summary}")
 
 
-def _group_rows(group: Group, findings: Sequence[Finding], width: int) -> Iterator[Row]:
+def _group_rows(group: MachineGroup, findings: Sequence[Finding], width: int) -> Iterator[Row]:
     for section in findings_section(findings, width):
         yield from section.rows
     unknown = [

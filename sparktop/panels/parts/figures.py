@@ -302,7 +302,7 @@ def name_width(width: int) -> int:
     return _WIDE_LABELS if width >= WIDE_FACTS else _LABELS
 
 
-class Section(Struct, frozen=True):
+class ViewSection(Struct, frozen=True):
     """A part of a full-screen view: a title, and rows below it.
 
     `window` says which time the values cover ("now", "over 60 s"). It stands at the right end of the
@@ -333,7 +333,7 @@ def ruled_line(left: Row, window: str, width: int) -> Row:
     return [*left, ("─" * gap, "border"), *right]
 
 
-def stack(sections: Sequence[Section], width: int, height: int) -> list[Row]:
+def stack(sections: Sequence[ViewSection], width: int, height: int) -> list[Row]:
     """Return the rows of all sections, one section below the other.
 
     Blank rows separate the sections if all rows then fit into `height`.
@@ -499,7 +499,7 @@ def calm_note(findings: Sequence[Finding]) -> Row:
     return [*_note_runs("", findings[0], "muted"), *key]
 
 
-def findings_section(findings: Sequence[Finding], width: int) -> list[Section]:
+def findings_section(findings: Sequence[Finding], width: int) -> list[ViewSection]:
     """Return a list with the section of findings for a column of `width` cells; empty without findings."""
     rows: list[Row] = []
     for finding in findings:
@@ -511,7 +511,7 @@ def findings_section(findings: Sequence[Finding], width: int) -> list[Section]:
             first, *rest = wrap_sentence(text, max(10, width - cells)) or ("",)
             rows.append([label(f"  {name}", cells), (first, "text")])
             rows += [[label("", cells), (line, "text")] for line in rest]
-    return [Section("findings", rows)] if rows else []
+    return [ViewSection("findings", rows)] if rows else []
 
 
 def sentence_rows(mark: Run, text: str, role: str, width: int) -> list[Row]:

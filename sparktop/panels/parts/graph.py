@@ -17,7 +17,7 @@ from sparktop.graphics.axes import NOW, ScaleTop, nice_ceiling, time_axis
 from sparktop.graphics.braille import area, clipped_cells, draw_mirrored, draw_stacked
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.series import LATE, Series
-from sparktop.panels.parts.figures import Section, label, stack
+from sparktop.panels.parts.figures import ViewSection, label, stack
 from sparktop.panels.parts.text import (
     Row,
     Run,
@@ -514,7 +514,7 @@ def column_width(width: int) -> int:
     return NARROW_COLUMN if inner - NARROW_COLUMN - 2 >= GRAPH_WIDTH else inner
 
 
-Aside = Callable[[int], Sequence[Section]]
+Aside = Callable[[int], Sequence[ViewSection]]
 """Returns the sections that stand below the graphs, each for a width in cells."""
 
 
@@ -532,7 +532,7 @@ def _aside_rows(aside: Aside, beside: int) -> list[Row]:
 
 def detail_rows(
     lead: Sequence[Row],
-    sections: Sequence[Section],
+    sections: Sequence[ViewSection],
     graphs: Sequence[Graph],
     width: int,
     height: int,

@@ -30,7 +30,7 @@ from sparktop.panels.parts.figures import (
     LONG_FEW,
     VALUE_WIDTH,
     WIDE_FACTS,
-    Section,
+    ViewSection,
     alarm,
     bar_runs,
     count_with_unit,
@@ -99,7 +99,7 @@ def ranks_lead(view: BackendView, width: int) -> list[Row]:
     return [[(line, "bad")] for line in wrap_sentence(f"{note}: {hint}" if hint else note, width)]
 
 
-def ranks_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
+def ranks_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[ViewSection]:
     """Return a list with the section about a backend's ranks, `width` cells wide.
 
     Its table has a row for each rank: how many operations it launched, and what its machine does. The list is
@@ -109,7 +109,7 @@ def ranks_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) 
     if ranks is None:
         if len(view.nodes) < _SEVERAL:
             return []
-        return [Section("ranks", [*_machines(view, nodes, width), [label(_HEAD_HINT)]])]
+        return [ViewSection("ranks", [*_machines(view, nodes, width), [label(_HEAD_HINT)]])]
     verdict = ranks.verdict
     are_apart = verdict.apart is not None  # the rows above everything say it
     sentence, hint = ("", None) if are_apart else (verdict.sentence, verdict.hint)
@@ -124,7 +124,7 @@ def ranks_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) 
     span = f" over {verdict.span_s:.0f} s" if verdict.answers > 1 else ""
     rests = f"{verdict.answers} answer{'' if verdict.answers == 1 else 's'}"
     words = f"{rests}{span}, {numbers.age(ranks.age_s)} ago"
-    return [Section("ranks", [*rows, *table], f"asking {ranks.node} …" if ranks.asking else words)]
+    return [ViewSection("ranks", [*rows, *table], f"asking {ranks.node} …" if ranks.asking else words)]
 
 
 def _table_head(count: str, width: int) -> Row:
@@ -226,7 +226,7 @@ def _busiest_communicator(ranks: RanksView) -> Communicator | None:
 _WINDOWS = {How.RATE: " in 10 s", How.PERCENT: " in 60 s", How.MEAN: " in 60 s", How.COUNT: " since start"}
 
 
-def counter_sections(view: BackendView, width: int) -> list[Section]:
+def counter_sections(view: BackendView, width: int) -> list[ViewSection]:
     """Return the sections of rarely reported values of a backend; empty if it reports none.
 
     They have those values of `COUNTER_FIGURES` that are known. Counts of faults are left out while they are
@@ -244,7 +244,7 @@ def counter_sections(view: BackendView, width: int) -> list[Section]:
             text = numbers.count(value, 6) if is_count else numbers.rate(value, 6)
         shown = fact(reported.title, text, unit, role="warn" if reported.fault else "text")
         cells.setdefault(reported.section, []).append(shown)
-    return [Section(title, facts(rows, width)) for title, rows in cells.items()]
+    return [ViewSection(title, facts(rows, width)) for title, rows in cells.items()]
 
 
 _LATENCY_CELLS = 8
@@ -276,7 +276,7 @@ def window_words(latencies: Sequence[Latency]) -> str:
     return f"over {numbers.duration(longest, 7).strip()}{' so far' if longest < _MINUTE_S[0] else ''}"
 
 
-def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
+def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[ViewSection]:
     """Return the main sections of a backend's full-screen view, the most important first.
 
     They are for a column of `width` cells. Engine cores (lanes) and nodes are separate, see
@@ -286,18 +286,18 @@ def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: in
     window = window_words(latencies)
     return [
         *findings_section(view.findings, width),
-        Section("load", _load_rows(view, width), "now"),
-        Section("throughput", _throughput_rows(view, width), view.rate_note or rate_words(view)),
-        Section("latency", _latency_rows(view, width), window),
-        Section("cache and speculation", _cache_rows(view, width), window),
+        ViewSection("load", _load_rows(view, width), "now"),
+        ViewSection("throughput", _throughput_rows(view, width), view.rate_note or rate_words(view)),
+        ViewSection("latency", _latency_rows(view, width), window),
+        ViewSection("cache and speculation", _cache_rows(view, width), window),
         *counter_sections(view, width),
-        Section("share of the memory bandwidth", _roofline_rows(view, width), rate_words(view)),
-        Section("finished", _finished_rows(view, width), "since its start"),
-        Section("server", _server_rows(view, nodes, width)),
+        ViewSection("share of the memory bandwidth", _roofline_rows(view, width), rate_words(view)),
+        ViewSection("finished", _finished_rows(view, width), "since its start"),
+        ViewSection("server", _server_rows(view, nodes, width)),
     ]
 
 
-def lanes_section(view: BackendView, width: int) -> list[Section]:
+def lanes_section(view: BackendView, width: int) -> list[ViewSection]:
     """Return a list with the section of the engine cores (lanes); empty for a backend with fewer than two."""
     if len(view.lanes) < 2:
         return []
@@ -306,10 +306,10 @@ def lanes_section(view: BackendView, width: int) -> list[Section]:
         f"{'lane':<6}{'run':>5}{'wait':>6}  KV cache", label("share of tokens".rjust(width - 27))
     )
     verdict = "now" if view.lanes_balance is None else f"{lanes_words(view.lanes_balance)} · now"
-    return [Section("lanes", [head, *(_lane_row(lane, total, width) for lane in view.lanes)], verdict)]
+    return [ViewSection("lanes", [head, *(_lane_row(lane, total, width) for lane in view.lanes)], verdict)]
 
 
-def nodes_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
+def nodes_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[ViewSection]:
     """Return a list with the section of a backend's nodes side by side; empty for fewer than two nodes."""
     if len(view.nodes) < 2:
         return []
@@ -320,7 +320,7 @@ def nodes_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) 
     for start in range(0, len(tiles), columns):
         abreast = tiles[start : start + columns]
         rows += side_by_side(abreast, [bar_width] * len(abreast))
-    return [Section("nodes", rows, f"{len(view.nodes)} machines, one engine")]
+    return [ViewSection("nodes", rows, f"{len(view.nodes)} machines, one engine")]
 
 
 def _lane_row(lane: LaneView, total: float, width: int) -> Row:
@@ -559,7 +559,7 @@ def backend_detail(
     is_first = view.progress is not None and column != WIDE_COLUMN
     ranks = ranks_section(view, nodes, column)
 
-    def aside(cells: int) -> list[Section]:
+    def aside(cells: int) -> list[ViewSection]:
         own_ranks = () if is_first else ranks_section(view, nodes, cells)
         return [*own_ranks, *nodes_section(view, nodes, cells), *lanes_section(view, cells)]
 

@@ -16,12 +16,12 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.load import Level, LoadKind
 from sparktop.model.sweep import (
+    ColumnRank,
     ConditionBar,
     LevelState,
     Mark,
     MarkKind,
     PlannedLevel,
-    Rank,
     ResultRow,
     SearchView,
     SweepView,
@@ -532,7 +532,7 @@ def _rank_signs(view: SweepView, width: int | None = None) -> list[tuple[str, st
     columns = columns_of(view, _load_kind(view)) if width is None else columns_for(view, width)
     shown_metrics = {column.metric for column in columns}
     ranks = {rank for row in view.rows for name, rank in row.ranks.items() if name in shown_metrics}
-    signs = ((Rank.BEST, BEST, "best value"), (Rank.LEVEL, ALIKE, "no clear difference from it"))
+    signs = ((ColumnRank.BEST, BEST, "best value"), (ColumnRank.LEVEL, ALIKE, "no clear difference from it"))
     return [(sign, word) for rank, sign, word in signs if rank in ranks]
 
 
@@ -585,7 +585,7 @@ def default_key(view: SweepView) -> Level | None:
 
 def best_key(view: SweepView) -> Level | None:
     """Return the key of the level with the best token rate; None if levels are not ranked."""
-    return next((row.key for row in view.rows if row.ranks.get(row.rate or "") is Rank.BEST), None)
+    return next((row.key for row in view.rows if row.ranks.get(row.rate or "") is ColumnRank.BEST), None)
 
 
 def _newest_begun(levels: Sequence[PlannedLevel]) -> int:
@@ -671,9 +671,9 @@ def _value_cell(row: ResultRow, column: ValueColumn) -> Row:
     sign, role = "", "text"
     if text == numbers.UNKNOWN:
         role = "muted"
-    elif rank is Rank.BEST:
+    elif rank is ColumnRank.BEST:
         sign, role = BEST, "good"
-    elif rank is Rank.LEVEL:
+    elif rank is ColumnRank.LEVEL:
         sign = ALIKE
     if column.heading == "failed" and row.failed:
         role = "bad"

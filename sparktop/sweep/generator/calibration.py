@@ -28,8 +28,8 @@ from sparktop.sweep.generator.exchange import (
     STREAM_OPTIONS,
     BodyForm,
     Exchange,
+    ReadyRequest,
     Recipe,
-    Request,
     RunLog,
     Terms,
 )
@@ -457,7 +457,7 @@ class Calibration:
         output_tokens = max(1, min(output_tokens, command.output_tokens))
         salt = f"{command.id}-{self._requests}"
         content = form.request(self._pool.endpoint, prompt, output_tokens, salt)
-        request = Request(f"{command.id}-{self._requests}", content, None, output_tokens)
+        request = ReadyRequest(f"{command.id}-{self._requests}", content, None, output_tokens)
         connection = self._pool.take() or await self._pool.open()
         self._requests += 1
         freed = asyncio.Event()

@@ -30,7 +30,7 @@ from sparktop.model.load import (
     RunStarted,
 )
 from sparktop.sweep.generator.connection import Connection, ConnectionPool
-from sparktop.sweep.generator.exchange import CACHE_SALT, Exchange, Recipe, Request, RunLog, Terms
+from sparktop.sweep.generator.exchange import CACHE_SALT, Exchange, ReadyRequest, Recipe, RunLog, Terms
 from sparktop.sweep.generator.prompts import BlockPrompts
 from sparktop.sweep.generator.wire import LONG, OpenLoop, RunLoad
 from sparktop.sweep.plan.arrivals import due_times, later_times, parse_pattern
@@ -75,7 +75,7 @@ class LoadClient:
             first_event_is_token=recipe.first_event_is_token,
         )
         self._active: dict[Exchange, asyncio.Future[Exchange]] = {}
-        self._ready: deque[Request] = deque()
+        self._ready: deque[ReadyRequest] = deque()
         self._made = 0
         self._stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[object]] = set()
@@ -160,7 +160,7 @@ class LoadClient:
         if ending is not None:
             ending.cancel()
 
-    async def _send_in_slot(self, delay_s: float, next_request: Callable[[], Request | None]) -> None:
+    async def _send_in_slot(self, delay_s: float, next_request: Callable[[], ReadyRequest | None]) -> None:
         """After `delay_s` seconds, send requests one after the other, each when the previous one has ended.
 
         `next_request` makes the next one. Return when the run is to stop, or when no request is left to send.
@@ -174,7 +174,7 @@ class LoadClient:
             if await self._send_once(request):
                 await self._pause(_FAILED_LEAST_S - (perf_counter() - began))
 
-    async def _send_once(self, request: Request) -> bool:
+    async def _send_once(self, request: ReadyRequest) -> bool:
         """Send a request and wait for its end; return whether it failed."""
         connection = self._pool.take()
         if connection is None:
@@ -196,7 +196,7 @@ class LoadClient:
         return exchange.end is not None and exchange.end.reason is EndReason.ERROR
 
     def _begin_exchange(
-        self, request: Request, connection: Connection, *, resent: bool = False
+        self, request: ReadyRequest, connection: Connection, *, resent: bool = False
     ) -> asyncio.Future[Exchange]:
         exchange = Exchange(request, connection, self._log, self._terms, self._end_exchange, resent=resent)
         freed = self._loop.create_future()
@@ -226,7 +226,7 @@ class LoadClient:
         if not freed.done():
             freed.set_result(exchange)
 
-    def _record_unsent(self, request: Request, failure: RequestFailure | None) -> None:
+    def _record_unsent(self, request: ReadyRequest, failure: RequestFailure | None) -> None:
         """Record that a request, which was never sent, has failed; None: it was cancelled."""
         name, at = request.request_id, perf_counter()
         reason = EndReason.ABORT if failure is None else EndReason.ERROR
@@ -235,7 +235,7 @@ class LoadClient:
         )
         self._log.request_ended(RequestEnded(name, at, reason, failure), array("d"), [], 0)
 
-    def next_request(self) -> Request | None:
+    def next_request(self) -> ReadyRequest | None:
         """Return a request that is ready to be sent; None if none is left."""
         if self._ready:
             return self._ready.popleft()
@@ -245,7 +245,7 @@ class LoadClient:
         limit = self._load.requests
         return limit is None or self._made < limit
 
-    def _make_request(self) -> Request:
+    def _make_request(self) -> ReadyRequest:
         load, number = self._load, self._made
         self._made += 1
         # The prompt depends on run and salt, so that a warm-up does not fill the prefix cache for its level.
@@ -253,7 +253,7 @@ class LoadClient:
         prompt, prompt_tokens = self._prompt(number, salt)
         cache_salt = None if load.cache_salt is None else self._request_salt(f"{load.cache_salt}-{number}")
         content = self._form.request(self._pool.endpoint, prompt, load.output_tokens, cache_salt)
-        return Request(f"{load.id}-{number}", content, prompt_tokens, load.output_tokens)
+        return ReadyRequest(f"{load.id}-{number}", content, prompt_tokens, load.output_tokens)
 
     def _request_salt(self, salt: str | None) -> str | None:
         """Return the salt of a request for the server's prefix cache; None if the server takes none."""
@@ -318,7 +318,7 @@ class ContextClient(LoadClient):
         self._context = load.context
         self._blocks = BlockPrompts(recipe.book, recipe.tokens, load.context.salt)
 
-    def _make_request(self) -> Request:
+    def _make_request(self) -> ReadyRequest:
         load, context, number = self._load, self._context, self._made
         self._made += 1
         keys = (f"{number}#{block}" for block in count())
@@ -330,7 +330,7 @@ class ContextClient(LoadClient):
             tokens = None if prompt_tokens is None else context_tokens + prompt_tokens
         salt = self._request_salt(f"{context.cache_salt}-{number}")
         content = self._form.request(self._pool.endpoint, prompt, load.output_tokens, salt, text)
-        return Request(f"{load.id}-{number}", content, tokens, load.output_tokens)
+        return ReadyRequest(f"{load.id}-{number}", content, tokens, load.output_tokens)
 
 
 class BesideClient(LoadClient):
@@ -384,7 +384,7 @@ class OpenLoopClient(LoadClient):
         self._arrivals = load.open_loop
         super().__init__(load, pool, recipe, log)
         self._turns = asyncio.Semaphore(load.concurrency)
-        self._unsent: dict[str, Request] = {}
+        self._unsent: dict[str, ReadyRequest] = {}
         """Requests that are due and wait in the client, by id."""
         self._measured: set[asyncio.Task[object]] = set()
         """Tasks of measured requests that have not ended."""
@@ -438,7 +438,7 @@ class OpenLoopClient(LoadClient):
             self._measured.add(task)
         task.add_done_callback(self._remove_task)
 
-    async def _send_in_turn(self, request: Request) -> None:
+    async def _send_in_turn(self, request: ReadyRequest) -> None:
         self._unsent[request.request_id] = request
         async with self._turns:
             del self._unsent[request.request_id]
@@ -495,14 +495,14 @@ class ReplayClient(OpenLoopClient):
         self._is_read = False
         self._ended = array("d")
         """When each request ended, in monotonic seconds by its number; NaN before."""
-        self._following: defaultdict[int, list[Request]] = defaultdict(list)
+        self._following: defaultdict[int, list[ReadyRequest]] = defaultdict(list)
         """Requests that wait for the end of another one, by its number."""
         self._last_due = 0.0
 
     def _has_more_requests(self) -> bool:
         return not self._is_read
 
-    def _make_request(self) -> Request:
+    def _make_request(self) -> ReadyRequest:
         """Return the next request of the trace; its content is made when it is due, if it follows another.
 
         At the end of the trace the request is empty.
@@ -513,13 +513,15 @@ class ReplayClient(OpenLoopClient):
             traced = None  # the file was checked before the run, and has changed since
         if traced is None:
             self._is_read = True
-            return Request("", b"", None, 0)
+            return ReadyRequest("", b"", None, 0)
         self._ended.append(math.nan)
-        request = Request(f"{self._load.id}-{traced.number}", b"", traced.prompt_tokens, traced.output_tokens)
+        request = ReadyRequest(
+            f"{self._load.id}-{traced.number}", b"", traced.prompt_tokens, traced.output_tokens
+        )
         self._traced[request.request_id] = traced
         return request if traced.after is not None else self._add_content(request)
 
-    def _add_content(self, request: Request) -> Request:
+    def _add_content(self, request: ReadyRequest) -> ReadyRequest:
         traced = self._traced[request.request_id]
         prompt, tokens = self._blocks.prompt(traced)
         content = self._form.request(
@@ -560,7 +562,7 @@ class ReplayClient(OpenLoopClient):
         at = -math.inf if traced.due_s is None else self._origin + traced.due_s
         return at if traced.after is None else max(at, self._ended[traced.after] + traced.delay_s)
 
-    async def _send_when_due(self, request: Request, due: float) -> None:
+    async def _send_when_due(self, request: ReadyRequest, due: float) -> None:
         """Send a request when it is due; at its end, begin those that follow it."""
         if not request.content:
             request = self._add_content(request)

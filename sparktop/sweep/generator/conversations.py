@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sparktop.model.load import RequestEnded, RunStarted, Turn
 from sparktop.sweep.generator.client import LoadClient
 from sparktop.sweep.generator.connection import ConnectionPool
-from sparktop.sweep.generator.exchange import Exchange, Recipe, Request, RunLog
+from sparktop.sweep.generator.exchange import Exchange, ReadyRequest, Recipe, RunLog
 from sparktop.sweep.generator.prompts import PromptMaker
 from sparktop.sweep.generator.wire import RunLoad
 from sparktop.sweep.plan.conversations import Lane
@@ -250,12 +250,12 @@ class ConversationClient(LoadClient):
             self._end_run_if_done()
         return exchange.end
 
-    def _request(self, turn: Turn, content: bytes) -> Request:
+    def _request(self, turn: Turn, content: bytes) -> ReadyRequest:
         begin, end = self._window
         call = replace(turn.place, measured=begin <= perf_counter() < end)
         self._made += 1
         name = f"{self._load.id}-{self._made}"
-        return Request(name, content, turn.prompt_tokens, turn.output_tokens, call=call)
+        return ReadyRequest(name, content, turn.prompt_tokens, turn.output_tokens, call=call)
 
     def _end_exchange(self, exchange: Exchange) -> None:
         exchange.connection.abort()

@@ -68,7 +68,7 @@ _FAILED_FINISHES = frozenset({"error", "abort"})
 
 
 @hide_in_repr("content")
-class Request(Struct, frozen=True):
+class ReadyRequest(Struct, frozen=True):
     """A completion request that is serialised and ready to be sent."""
 
     request_id: str
@@ -114,7 +114,7 @@ class Exchange:
 
     def __init__(
         self,
-        request: Request,
+        request: ReadyRequest,
         connection: Connection,
         log: RunLog,
         terms: Terms,

@@ -113,7 +113,7 @@ def share_needed(capacity: Capacity, condition: SloCondition) -> float:
     return 1 - share if condition.at_least else share
 
 
-class Pace(Struct, frozen=True):
+class RequestPace(Struct, frozen=True):
     """How long requests take and how often they come, by the levels before."""
 
     median_s: float | None = None
@@ -121,13 +121,15 @@ class Pace(Struct, frozen=True):
     each_per_s: float | None = None
     """Requests per second at a load of 1: of an agent, or of one request at a time; None if unknown."""
 
-    def after(self, median_s: float | None, requests: int, value: float, duration_s: float | None) -> Pace:
+    def after(
+        self, median_s: float | None, requests: int, value: float, duration_s: float | None
+    ) -> RequestPace:
         """Return the pace after `duration_s` seconds with `requests` requests at the load `value`."""
         each = requests / (value * duration_s) if requests and duration_s and value else self.each_per_s
-        return Pace(median_s or self.median_s, each)
+        return RequestPace(median_s or self.median_s, each)
 
 
-def level_plan(plan: Plan, point: LoadPoint, pace: Pace, *, decides: bool = False) -> Plan:
+def level_plan(plan: Plan, point: LoadPoint, pace: RequestPace, *, decides: bool = False) -> Plan:
     """Return the plan for a level at `point`, which lasts as long as a judgement needs.
 
     That is the plan's duration, three times the median E2E of the levels before (six times for a rate),

@@ -24,7 +24,7 @@ from sparktop.sweep.plan.conversations import find_conversations
 from sparktop.sweep.plan.plan import Api, Order, Plan, SweepTarget
 from sparktop.sweep.plan.presets import DEFAULT, STEADY_S, make_plan, replay_of
 from sparktop.sweep.plan.slo import parse_slo
-from sparktop.sweep.plan.traces import FORMAT_NAMES, SPEEDS, Replay, parse_range
+from sparktop.sweep.plan.traces import FORMAT_NAMES, SPEEDS, TraceReplay, parse_range
 from sparktop.sweep.terms.definitions import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
 from sparktop.typed import climbing_numbers, number, number_or_more, seconds, whole_number, whole_numbers
 
@@ -295,7 +295,7 @@ _WITHOUT_FIELDS = (
 """Settings of a preset that have no field: they stay."""
 
 
-FindReplay = Callable[[SweepSpec], Replay | None]
+FindReplay = Callable[[SweepSpec], TraceReplay | None]
 """Returns the traffic of a spec's trace, None while it is being read; raises `UsageError` if it cannot be
 used."""
 
@@ -389,7 +389,7 @@ class _DraftParser:
             fields["trace_format"] = draft.trace_format
         return SweepSpec(**fields)
 
-    def replay(self, spec: SweepSpec, find: FindReplay) -> Replay | None:
+    def replay(self, spec: SweepSpec, find: FindReplay) -> TraceReplay | None:
         """Return the recorded traffic of the draft; None if it has none, or with a problem at its field."""
         if spec.trace is None or "trace_speed" in self.problems or "trace_range" in self.problems:
             return None

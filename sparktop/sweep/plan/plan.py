@@ -18,7 +18,7 @@ from sparktop.model.plain import hide_in_repr
 from sparktop.model.targets import GuardLimits
 from sparktop.sweep.plan.conversations import ConversationPreset
 from sparktop.sweep.plan.own_requests import PromptFile
-from sparktop.sweep.plan.traces import Replay
+from sparktop.sweep.plan.traces import TraceReplay
 from sparktop.sweep.terms.definitions import ERROR_SHARE
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -156,7 +156,7 @@ class Plan(Struct, frozen=True):
     mode: LoadMode = LoadMode.BURST
     arrivals: str = "poisson"
     """Open mode: how the gaps between arrivals vary; see `sparktop.sweep.plan.arrivals`."""
-    trace: Replay | None = None
+    trace: TraceReplay | None = None
     """Open mode: the recorded traffic that is replayed; lengths and duration are then its means."""
     search_rate: bool = False
     """Open mode, without `points`: True to look for the highest rate that a target keeps up with."""

@@ -23,7 +23,7 @@ from sparktop.sweep.plan.own_requests import checked_body, checked_headers, find
 from sparktop.sweep.plan.plan import Api, Order, Plan, SweepTarget, Timeouts, runs_words, timeouts_for
 from sparktop.sweep.plan.slo import parse_slo
 from sparktop.sweep.plan.texts import TEXTS
-from sparktop.sweep.plan.traces import Replay, TraceChoice, TraceFormat, parse_range, read_replay
+from sparktop.sweep.plan.traces import TraceChoice, TraceFormat, TraceReplay, parse_range, read_replay
 
 DEFAULT = "quick"
 """The preset, if none is named."""
@@ -131,7 +131,7 @@ def make_plan(
     targets: Sequence[SweepTarget],
     *,
     guard: GuardLimits | None = None,
-    replay: Replay | None = None,
+    replay: TraceReplay | None = None,
 ) -> Plan:
     """Return the plan of a sweep of `targets`.
 
@@ -174,7 +174,7 @@ _AGENT_TIMEOUTS = Timeouts(first_token_s=1800.0, between_tokens_s=120.0, whole_s
 """Warm-up calls send the pasts of all conversations at once."""
 
 
-def _axis_settings(spec: SweepSpec, replay: Replay | None) -> dict[str, Any]:
+def _axis_settings(spec: SweepSpec, replay: TraceReplay | None) -> dict[str, Any]:
     """Return the settings of a plan that its axis sets, unless that is the concurrency.
 
     Raises:
@@ -212,7 +212,7 @@ def _axis_settings(spec: SweepSpec, replay: Replay | None) -> dict[str, Any]:
     return settings
 
 
-def replay_of(spec: SweepSpec) -> Replay:
+def replay_of(spec: SweepSpec) -> TraceReplay:
     """Read the trace of a spec once and return its traffic; for a long file this takes seconds.
 
     Raises:

@@ -446,7 +446,7 @@ _LONGEST_S = 1e12
 """Largest begin or end of a part, in seconds."""
 
 
-class Replay(Struct, frozen=True):
+class TraceReplay(Struct, frozen=True):
     """The recorded traffic of a sweep: which part of which file, and what a replay of it will send.
 
     Times are at the chosen speed.
@@ -550,7 +550,7 @@ class Replay(Struct, frozen=True):
         }
 
 
-def read_replay(choice: TraceChoice) -> Replay:
+def read_replay(choice: TraceChoice) -> TraceReplay:
     """Read the chosen part of a trace once and return what a replay of it will send.
 
     Raises:
@@ -580,7 +580,7 @@ def read_replay(choice: TraceChoice) -> Replay:
         earliest.append(at_s)
         repeated.add(request, length)
     assert trace.form is not None  # noqa: S101 - a trace without a format raises
-    return Replay(
+    return TraceReplay(
         choice=choice,
         form=trace.form,
         requests=count,

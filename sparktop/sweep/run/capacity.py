@@ -13,7 +13,7 @@ from sparktop.model.instant import TimeRange
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.snapshot import LimitKind
 from sparktop.sweep.compare.ratio import main_rate, rate_ratio
-from sparktop.sweep.plan.capacity import Pace, level_plan, longest_seconds
+from sparktop.sweep.plan.capacity import RequestPace, level_plan, longest_seconds
 from sparktop.sweep.plan.plan import Capacity, Plan, RunBatch, SloCondition
 from sparktop.sweep.plan.slo import plain_words, words_of
 from sparktop.sweep.result.level import LIMITS_OF_STEPS, common_cause, level_result, with_common_cause
@@ -346,7 +346,7 @@ class CapacityLevels(Struct, eq=False):
     """Gets the answer so far after each run."""
     _records: dict[float, LevelRecord] = field(default_factory=dict)
     _levels: dict[float, LevelResult] = field(default_factory=dict)
-    _pace: Pace = field(default_factory=Pace)
+    _pace: RequestPace = field(default_factory=RequestPace)
     _runs: dict[float, list[JudgedRun]] = field(default_factory=dict)
     """The runs of each level by its load, in order."""
     _newest: float | None = None
@@ -364,7 +364,7 @@ class CapacityLevels(Struct, eq=False):
         if fit is not None and capacity.kind is not LoadKind.RATE:
             capacity = replace(capacity, most=min(capacity.most, float(fit)))
         if capacity.kind is LoadKind.RATE and (alone := await self.maker.measure_alone(self.prepared)):
-            first, self._pace = alone, Pace(1 / alone)
+            first, self._pace = alone, RequestPace(1 / alone)
         search = CapacitySearch(capacity, first)
         try:
             while (probe := search.next()) is not None and not self.maker.cancellation.requested:

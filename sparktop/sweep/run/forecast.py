@@ -22,7 +22,7 @@ from sparktop.sweep.plan.conversations import ConversationPreset
 from sparktop.sweep.plan.plan import ENOUGH_S, Capacity, Order, Plan, RunBatch, SweepTarget, run_numbers
 from sparktop.sweep.plan.presets import OPEN_S
 from sparktop.sweep.plan.slo import plain_words, runs_needed, words_of
-from sparktop.sweep.plan.traces import Replay
+from sparktop.sweep.plan.traces import TraceReplay
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.open_loop import tail_s, warm_up_s
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, MOST_SEARCH_RUNS, CapacitySearch
@@ -603,7 +603,7 @@ def _open_forecast(plan: Plan) -> Forecast:
     )
 
 
-def _replay_forecast(plan: Plan, replay: Replay) -> Forecast:
+def _replay_forecast(plan: Plan, replay: TraceReplay) -> Forecast:
     runs = plan.runs * len(plan.targets)
     least_s = runs * (replay.begin_s + replay.duration_s + _REST_S)
     return Forecast(

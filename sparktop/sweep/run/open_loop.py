@@ -9,7 +9,7 @@ from sparktop.model.load import Level
 from sparktop.sweep.generator.wire import OpenLoop
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.presets import OPEN_S
-from sparktop.sweep.plan.traces import Replay
+from sparktop.sweep.plan.traces import TraceReplay
 from sparktop.sweep.result.level import cached_tokens, phases
 from sparktop.sweep.result.measure import RequestTrace, Span
 from sparktop.sweep.result.results import LevelResult, ReplayResult, TracePlan, Validity
@@ -84,7 +84,7 @@ def open_loop_doubts(level: LevelResult) -> Iterator[Validity]:
         yield Validity(code=LATE_SENDS, message=message)
 
 
-def trace_plan(replay: Replay | None) -> TracePlan | None:
+def trace_plan(replay: TraceReplay | None) -> TracePlan | None:
     """Return the recorded traffic of a plan as its result holds it; None for other plans."""
     if replay is None:
         return None
@@ -102,7 +102,7 @@ def trace_plan(replay: Replay | None) -> TracePlan | None:
     )
 
 
-def replay_sentences(replay: Replay) -> Iterator[str]:
+def replay_sentences(replay: TraceReplay) -> Iterator[str]:
     """Yield lines on what a replay will send: requests, duration, rate, tokens, and what is repeated."""
     choice = replay.choice
     speed = "" if choice.speed == 1.0 else f" at {choice.speed:g}×"
@@ -125,7 +125,7 @@ def replay_sentences(replay: Replay) -> Iterator[str]:
         yield "; ".join(left_out)
 
 
-def _token_words(replay: Replay) -> str:
+def _token_words(replay: TraceReplay) -> str:
     texts = f" + {replay.texts:,} prompt{'' if replay.texts == 1 else 's'} as text" if replay.texts else ""
     words = (
         f"{replay.prompt_tokens:,} prompt tokens{texts} + {replay.output_tokens:,} output tokens; "

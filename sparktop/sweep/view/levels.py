@@ -18,10 +18,10 @@ from sparktop.graphics import numbers
 from sparktop.model.load import FirstToken, Level, LoadEvent, LoadMode, RequestEnded, RequestStarted
 from sparktop.model.sweep import (
     BackendShare,
+    ColumnRank,
     LevelEvidence,
     LevelState,
     PlannedLevel,
-    Rank,
     RequestBar,
     ResultRow,
     Timeline,
@@ -280,13 +280,13 @@ def _result_row(key: Level, level: LevelResult, unfinished: set[Level]) -> Resul
 
 def ranks_of(
     figures: Mapping[Level, Mapping[str, Value]], comparison: ComparisonResult | None = None
-) -> dict[Level, dict[str, Rank]]:
+) -> dict[Level, dict[str, ColumnRank]]:
     """Return the ranks of levels by key, then by metric: the best value, and those not clearly worse.
 
     Values are ranked among levels of the same prompt length and depth. Whether two targets differ clearly
     under the same load is taken from `comparison`, so that no table says another thing than the comparison.
     """
-    ranks: dict[Level, dict[str, Rank]] = {key: {} for key in figures}
+    ranks: dict[Level, dict[str, ColumnRank]] = {key: {} for key in figures}
     groups: dict[tuple[int | None, int], list[Level]] = {}
     for key in figures:
         groups.setdefault((key.pp, key.depth), []).append(key)
@@ -299,9 +299,9 @@ def ranks_of(
             best = choose(with_metric, key=lambda key: figures[key][metric].mean)
             for key in with_metric:
                 if key == best:
-                    ranks[key][metric] = Rank.BEST
+                    ranks[key][metric] = ColumnRank.BEST
                 elif _is_clearly_worse(key, best, metric, figures, comparison) is False:
-                    ranks[key][metric] = Rank.LEVEL
+                    ranks[key][metric] = ColumnRank.LEVEL
     return ranks
 
 

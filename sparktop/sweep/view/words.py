@@ -32,10 +32,10 @@ from sparktop.model.judgement import (
 )
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.sweep import (
+    ColumnRank,
     ComparedLevel,
     ComparedMetric,
     MarkKind,
-    Rank,
     ResultRow,
     Topologies,
     short_tokens,
@@ -1135,7 +1135,7 @@ def best_levels(rows: Sequence[ResultRow]) -> Iterator[str]:
     lengths = list(dict.fromkeys(row.key.pp for row in rows))
     for length in lengths:
         ranked = [row for row in rows if row.key.pp == length and key in row.ranks]
-        best = next((row for row in ranked if row.ranks[key] is Rank.BEST), None)
+        best = next((row for row in ranked if row.ranks[key] is ColumnRank.BEST), None)
         if best is not None:
             other_points = [row.key.point.short for row in ranked if row is not best]
             also = f"; no clear lead over {names_in_words(other_points)}" if other_points else ""

@@ -20,7 +20,7 @@ from sparktop.ui.screens.base import Dialog
 from sparktop.ui.styles import RoleStyles, key_hints
 
 
-class Setting(Struct, frozen=True):
+class MenuSetting(Struct, frozen=True):
     """A setting as one line of the menu: its name, its present value and the function that changes it."""
 
     name: str
@@ -109,7 +109,7 @@ class MenuScreen(Dialog[None]):
 
     def __init__(
         self,
-        pages: Mapping[str, Sequence[Setting]],
+        pages: Mapping[str, Sequence[MenuSetting]],
         styles: Callable[[], RoleStyles],
         save: Callable[[], str] | None = None,
         place: str = "",
@@ -154,7 +154,7 @@ class MenuScreen(Dialog[None]):
         return self.query_one(OptionList)
 
     @property
-    def _chosen_setting(self) -> Setting:
+    def _chosen_setting(self) -> MenuSetting:
         return self._pages[self._page][self._option_list.highlighted or 0]
 
     def _fill_page(self, index: int = 0) -> None:
@@ -185,7 +185,7 @@ class MenuScreen(Dialog[None]):
                 about.append(f" · default {chosen.default}", styles["muted"])
         self.query_one("#about", Static).update(about)
 
-    def _setting_line(self, setting: Setting, *, chosen: bool = False) -> Text:
+    def _setting_line(self, setting: MenuSetting, *, chosen: bool = False) -> Text:
         styles = self._styles()
         line = Text(fit(setting.name, _NAME))
         line.append("*" if setting.changed() else " ", Style(color=styles["warn"].color))

@@ -14,7 +14,7 @@ from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint, concurrency_point
 from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.capacity import (
-    Pace,
+    RequestPace,
     arrivals_needed,
     default_capacity,
     find_limits,
@@ -174,9 +174,12 @@ def test_published_limits() -> None:
 def test_levels_last_as_long_as_a_judgement_needs() -> None:
     """Three times the median E2E, enough arrivals at low rates, and exactly what the user says."""
     agents = make_capacity_plan(default_capacity(), [TARGET], SweepSpec())
-    assert level_plan(agents, LoadPoint(LoadKind.AGENTS, 1), Pace(100.0)).duration_s == 300.0
+    assert level_plan(agents, LoadPoint(LoadKind.AGENTS, 1), RequestPace(100.0)).duration_s == 300.0
     rate = make_capacity_plan(default_capacity(LoadKind.RATE), [TARGET], SweepSpec())
-    assert level_plan(rate, LoadPoint(LoadKind.RATE, 0.5), Pace()).duration_s == arrivals_needed(0.95) / 0.5
+    assert (
+        level_plan(rate, LoadPoint(LoadKind.RATE, 0.5), RequestPace()).duration_s
+        == arrivals_needed(0.95) / 0.5
+    )
     assert arrivals_needed(0.95) == 100
     assert 480 < arrivals_needed(0.99) < 520
 

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 import pytest
 
 from sparktop.model.load import LoadKind, LoadMode
-from sparktop.model.sweep import Rank
+from sparktop.model.sweep import ColumnRank
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats.written import sweep_report
@@ -123,7 +123,7 @@ def test_the_best_is_the_best_whatever_warnings_it_has(warned: Sequence[int]) ->
     rates = {4: (262, 263, 264), 8: (343, 344, 345), 16: (308, 309, 310)}
     levels = [throttled(level(at, *runs)) if at in warned else level(at, *runs) for at, runs in rates.items()]
     found = result_view(made_sweep(("a", levels)))
-    assert [row.ranks.get("decode_tps") for row in found.rows] == [None, Rank.BEST, None]
+    assert [row.ranks.get("decode_tps") for row in found.rows] == [None, ColumnRank.BEST, None]
     words = found.headline or ""
     assert words.startswith("best: c = 8, 344.0 tok/s")
     assert ("tok/s (warning: throttled); mean TTFT 100 ms" in words) is (8 in warned)

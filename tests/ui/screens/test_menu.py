@@ -22,7 +22,7 @@ from sparktop.model.targets import ViewSettings, Watch
 from sparktop.panels.board.view import WINDOWS_S, GraphStyle, View
 from sparktop.panels.server.table import ColumnOrder
 from sparktop.ui.remembered import settings_of, with_configured
-from sparktop.ui.screens.menu import MenuScreen, Setting
+from sparktop.ui.screens.menu import MenuScreen, MenuSetting
 from stage.rehearsal import Rehearsal
 from tests.ui.board import SIZES, Board
 
@@ -53,7 +53,7 @@ class Menu(Board):
         return self.screen.query_one(OptionList)
 
     @property
-    def settings(self) -> tuple[Setting, ...]:
+    def settings(self) -> tuple[MenuSetting, ...]:
         """The same, as they are declared."""
         return tuple(self.screen._pages[self.screen._page])
 

@@ -32,7 +32,7 @@ from sparktop.sweep.plan.draft import (
 )
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import replay_of
-from sparktop.sweep.plan.traces import Replay
+from sparktop.sweep.plan.traces import TraceReplay
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.forecast import forecast, pieces, requests_words
 from sparktop.sweep.view.live import plan_forecast
@@ -383,10 +383,10 @@ class TraceReading:
     def __init__(self, read: Callable[[], None]) -> None:
         """Call `read` on the event loop each time a file has been read; it asks again for what it needs."""
         self._read = read
-        self._found: dict[_Choice, Replay | UsageError] = {}
+        self._found: dict[_Choice, TraceReplay | UsageError] = {}
         self._busy = False
 
-    def find(self, spec: SweepSpec) -> Replay | None:
+    def find(self, spec: SweepSpec) -> TraceReplay | None:
         """Return the traffic of a spec's trace; None while it is being read.
 
         Raises:
@@ -404,7 +404,7 @@ class TraceReading:
             read_in_thread(str(path), lambda: replay_of(spec), lambda replay: self._end_reading(spec, replay))
         return replay
 
-    def _end_reading(self, spec: SweepSpec, result: Replay | UsageError) -> None:
+    def _end_reading(self, spec: SweepSpec, result: TraceReplay | UsageError) -> None:
         self._found = {_trace_choice(spec): result}
         self._busy = False
         self._read()

@@ -28,12 +28,12 @@ from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.traces import (
     LONGEST_PAUSE_S,
     FaultError,
-    Replay,
     Trace,
     TraceChoice,
     TracedRequest,
     TraceError,
     TraceFormat,
+    TraceReplay,
     parse_range,
     read_replay,
     recognise,
@@ -332,7 +332,7 @@ def test_an_unknown_line_is_refused(line: str) -> None:
         recognise(line)
 
 
-def replay(name: str, speed: float = 1.0, to_s: float | None = None) -> Replay:
+def replay(name: str, speed: float = 1.0, to_s: float | None = None) -> TraceReplay:
     choice = TraceChoice(str(DATA / name), speed=speed, to_s=to_s)
     return read_replay(choice)
 
