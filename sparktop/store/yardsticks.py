@@ -111,11 +111,10 @@ class YardstickBases:
         if server is None or server.before is None:
             return ()
         (restarted_at, before), now = server.before, self.of(name).facts
-        due_names: Iterable[str] = ()
-        if at - restarted_at >= _SETTLED_S:
-            due_names = before.keys()
-        elif at - restarted_at >= _FRESH_S:
-            due_names = before.keys() & now.keys() - _READ_EACH_MINUTE
+        if at - restarted_at < _FRESH_S:
+            return ()
+        is_settled = at - restarted_at >= _SETTLED_S
+        due_names = before.keys() if is_settled else before.keys() & now.keys() - _READ_EACH_MINUTE
         left = {fact: value for fact, value in before.items() if fact not in due_names}
         server.before = (restarted_at, left) if left else None
         return tuple(changes({fact: before[fact] for fact in due_names}, now))

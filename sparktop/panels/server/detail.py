@@ -396,9 +396,8 @@ def _unknown_yardsticks(view: BackendView) -> str:
         return "expected tok/s not known yet: it takes ten steps of one batch size"
     # No earlier rate of its own is known: else it would be among its yardsticks.
     sticks = server_yardsticks(view, steady, steady.tps, before=-math.inf)
-    unknown = dict.fromkeys(stick.source for stick in sticks if stick.tps is None)
-    missing = (source.removeprefix("not known: ") for source in unknown)
-    return f"expected tok/s not known: {'; '.join(missing)}"
+    missing = "; ".join(dict.fromkeys(stick.source for stick in sticks if stick.tps is None))
+    return f"expected tok/s not known: {missing.replace('not known: ', '')}"
 
 
 def _latency_rows(view: BackendView, width: int) -> list[Row]:

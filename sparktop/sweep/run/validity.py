@@ -399,13 +399,11 @@ def _trend_doubts(level: LevelResult, *, routed: bool) -> Iterator[Validity]:
 
 def _is_split_alike(level: LevelResult, runs: int) -> bool:
     """Return whether each server got about the same share of the requests in each of the `runs` runs."""
-    totals = [sum(split.values()) for split in level.runs_split]
-    if len(totals) != runs or not all(totals):
+    splits = level.runs_split
+    if len(splits) != runs or not all(splits):
         return False
-    by_server = (
-        [split.get(name, 0) / total for split, total in zip(level.runs_split, totals, strict=True)]
-        for name in {name for split in level.runs_split for name in split}
-    )
+    by_run = [{name: count / sum(split.values()) for name, count in split.items()} for split in splits]
+    by_server = [[shares.get(name, 0.0) for shares in by_run] for name in set().union(*splits)]
     return all(max(shares) - min(shares) <= MOST_SHARE_CHANGE for shares in by_server)
 
 
