@@ -388,8 +388,8 @@ class Graph(Struct, frozen=True):
     words: Sequence[Run]
     series: Series
     gradient: str
-    edge: Callable[[float], str]
-    """Formats the value of the graph's upper edge with its unit."""
+    edge: Callable[[float], str] = lambda top: numbers.count(top, 5).strip()
+    """Formats the value of the graph's upper edge, with its unit if the caption has none."""
     least: float = 1.0
     """The lowest value that the upper edge may have; with `fixed`, the upper edge itself."""
     fixed: bool = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -609,33 +609,23 @@ def _state_rows(view: BackendView, width: int) -> list[Row]:
 def _graphs(view: BackendView) -> list[Graph]:
     """Return graphs of the backend's values over time, the most important first."""
     history = view.history
-
-    def tokens(top: float) -> str:
-        return numbers.count(top, 5).strip()
-
     prompt = Graph(
         [label("prompt tok/s "), ("⣿new", "prompt"), ("⡪cached", "generation")],
         history.prompt_tps,
         "prompt",
-        tokens,
-        LEAST_TPS,
+        least=LEAST_TPS,
         over=history.prompt_cached_tps,
         over_gradient="generation",
     )
+    output = [("output", "generation"), label(f" tok/s over {live_words(view)}")]
+    batch = [("batch", "running"), label(" tokens of a step, over 60 s")]
     graphs = [
-        Graph(
-            [("output", "generation"), label(f" tok/s over {live_words(view)}")],
-            history.generation_tps,
-            "generation",
-            tokens,
-            LEAST_TPS,
-        ),
+        Graph(output, history.generation_tps, "generation", least=LEAST_TPS),
         Graph(
             label_row("requests ", ("⣿run", "running"), "+", ("⡪wait", "waiting")),
             history.running,
             "running",
-            tokens,
-            LEAST_LOAD,
+            least=LEAST_LOAD,
             over=history.waiting,
             over_gradient="waiting",
         ),
@@ -648,39 +638,21 @@ def _graphs(view: BackendView) -> list[Graph]:
         percent_graph(
             [("prefix hits", "prompt"), label(" over 60 s")], history.prefix_cache_hit_percent, "prompt"
         ),
-        Graph(
-            [("batch", "running"), label(" tokens of a step, over 60 s")],
-            history.tokens_per_step,
-            "running",
-            tokens,
-        ),
+        Graph(batch, history.tokens_per_step, "running"),
     ]
-    return [*graphs, *_rare_graphs(view, tokens)]
+    return [*graphs, *_rare_graphs(view)]
 
 
-def _rare_graphs(view: BackendView, edge: Callable[[float], str]) -> list[Graph]:
-    """Return the graphs of values that only some servers report; graphs without any value are left out.
-
-    `edge` formats the value at a graph's upper edge.
-    """
+def _rare_graphs(view: BackendView) -> list[Graph]:
+    """Return the graphs of values that only some servers report; graphs without any value are left out."""
     history = view.history
     lately = "10 s" if view.scrape is None else rate_words(view).removeprefix("over ")
-    reads = Graph(
-        [("reads", "load"), label(f" GB/s over {lately}")],
-        history.estimated_read_gb_per_s,
-        "load",
-        edge,
+    reads = [("reads", "load"), label(f" GB/s over {lately}")]
+    preempted = [("preempted", "waiting"), label(f"/s over {lately}")]
+    accepted = [("accepted drafts", "generation"), label(" over 60 s")]
+    graphs = (
+        Graph(reads, history.estimated_read_gb_per_s, "load"),
+        percent_graph(accepted, history.spec_decode_accept_percent, "generation"),
+        Graph(preempted, history.preemptions_per_s, "waiting"),
     )
-    preempted = Graph(
-        [("preempted", "waiting"), label(f"/s over {lately}")],
-        history.preemptions_per_s,
-        "waiting",
-        edge,
-        1.0,
-    )
-    accepted = percent_graph(
-        [("accepted drafts", "generation"), label(" over 60 s")],
-        history.spec_decode_accept_percent,
-        "generation",
-    )
-    return [graph for graph in (reads, accepted, preempted) if graph.series.peak() is not None]
+    return [graph for graph in graphs if graph.series.peak() is not None]
