@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -100,14 +100,11 @@ class CheckpointReader:
         return self._found[key]
 
     def _measure(self, key: tuple[int, int], root: Path, model: str, flags: tuple[str, ...]) -> None:
-        found = self._found[key] = FoundWeights(weights_bytes(root, model))
         with contextlib.suppress(
             OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError
         ):
-            if (folder := _model_path(root, model)) is not None and folder.is_dir():
-                revision = clean(folder.name, 64) or None if folder.parent.name == "snapshots" else None
-                found = self._found[key] = found._replace(revision=revision)
-                self._found[key] = found._replace(step=read_step_weights(folder, flags))
+            for found in read_weights(root, model, flags):
+                self._found[key] = found
 
 
 def _model_path(root: Path, model: str) -> Path | None:
@@ -115,14 +112,22 @@ def _model_path(root: Path, model: str) -> Path | None:
     return root / model.lstrip("/") if model.startswith("/") else hub_folder(root / _HUB_FOLDER, model)
 
 
-def weights_bytes(root: Path, model: str) -> int | None:
-    """Return the bytes of the weights of `model` below `root`; None if they are not found."""
-    try:
-        path = _model_path(root, model)
-        checkpoint = None if path is None else read_checkpoint(path)
-    except (OSError, ValueError):
-        return None
-    return None if checkpoint is None else checkpoint.weights_bytes
+def read_weights(root: Path, model: str, flags: tuple[str, ...] = ()) -> Iterator[FoundWeights]:
+    """Yield what is known of the weights of `model` below `root`, each time more.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: the path is impossible, or a file is not what its format says.
+    """
+    path = _model_path(root, model)
+    if path is None:
+        return
+    revision = clean(path.name, 64) if path.parent.name == "snapshots" else ""
+    yield (found := FoundWeights(revision=revision or None))  # known even where the weights cannot be read
+    if (checkpoint := read_checkpoint(path)) is not None:
+        yield (found := found._replace(size_bytes=checkpoint.weights_bytes))
+    if path.is_dir():
+        yield found._replace(step=read_step_weights(path, flags))
 
 
 def hub_folder(hub: Path, model: str) -> Path | None:

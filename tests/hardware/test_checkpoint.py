@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.hardware.checkpoint import Checkpoint, hub_folder, read_checkpoint, weights_bytes
+from sparktop.hardware.checkpoint import Checkpoint, hub_folder, read_checkpoint, read_weights
 from tests.hardware.conftest import safetensors
 
 
@@ -104,8 +104,9 @@ def test_a_device_or_pipe_for_a_revision_is_ignored(tmp_path: Path, device: str 
 def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
     """A missing folder and a path that cannot be are unknown to a reader, an empty folder has no weights."""
     assert read_checkpoint(tmp_path) is None
-    assert weights_bytes(tmp_path, "/nowhere") is None
-    assert weights_bytes(tmp_path, "/a\0b") is None
+    for path in ("/nowhere", "/a\0b"):
+        with pytest.raises((OSError, ValueError)):
+            list(read_weights(tmp_path, path))
     with pytest.raises(FileNotFoundError):
         read_checkpoint(tmp_path / "nowhere")
 
