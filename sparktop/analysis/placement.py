@@ -6,6 +6,7 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import ip_address
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from sparktop.model.node import GpuReading, NodeIdentity, Workload, Workloads
@@ -140,8 +141,14 @@ Backend = tuple[BackendTarget, str | None]
 """A backend and the name of its engine; None while that is unknown."""
 Machine = tuple[NodeTarget, NodeIdentity, tuple[EngineProcess, ...]]
 """A node, its identity, and the engine processes on its GPUs."""
-_Follower = tuple[str, str, frozenset[Rank]]
-"""(node, engine, ranks) where an engine has workers of higher ranks on a node, but none of rank 0."""
+
+
+class _Follower(NamedTuple):
+    """A node on which an engine has workers of higher ranks, but none of rank 0."""
+
+    node: str
+    engine: str
+    ranks: frozenset[Rank]
 
 
 @lru_cache(maxsize=1024)
@@ -183,14 +190,14 @@ def place_backends(backends: Sequence[Backend], nodes: Sequence[Machine]) -> dic
         leaders = [
             target
             for target, engine in backends
-            if engine == follower[1] and _may_lead(nodes_of[target.name], follower, nodes)
+            if engine == follower.engine and _may_lead(nodes_of[target.name], follower, nodes)
         ]
         if len(leaders) == 1 and not leaders[0].nodes:
             claims.setdefault(leaders[0].name, []).append(follower)
     for name, followers in claims.items():
-        ranks = [rank for *_, follower_ranks in followers for rank in follower_ranks]
+        ranks = [rank for follower in followers for rank in follower.ranks]
         if len(ranks) == len(set(ranks)):  # else two nodes claim the same rank
-            nodes_of[name] = (*nodes_of[name], *(node for node, *_ in followers))
+            nodes_of[name] = (*nodes_of[name], *(follower.node for follower in followers))
     return nodes_of
 
 
@@ -211,10 +218,10 @@ def with_backends(
     """
     result: list[EngineProcess] = []
     for process in processes:
-        mine = [name for name, engine in engines.items() if engine == process.engine]
+        owners = [name for name, engine in engines.items() if engine == process.engine]
         # A backend whose engine is not known yet may own the process.
-        sure = len(mine) == 1 and None not in engines.values() and process.pid not in orphaned
-        result.append(EngineProcess(process.pid, process.name, process.engine, mine[0] if sure else None))
+        sure = len(owners) == 1 and None not in engines.values() and process.pid not in orphaned
+        result.append(EngineProcess(process.pid, process.name, process.engine, owners[0] if sure else None))
     return tuple(result)
 
 
@@ -293,8 +300,8 @@ def _followers(
         for engine in dict.fromkeys(process.engine for process in processes):
             ranks = _ranks(processes, engine)
             if ranks and (0, 0) not in ranks and (node.name, engine) not in placed:
-                followers.append((node.name, engine, ranks))
-    return sorted(followers, key=lambda follower: (min(follower[2]), follower[0]))
+                followers.append(_Follower(node.name, engine, ranks))
+    return sorted(followers, key=lambda follower: (min(follower.ranks), follower.node))
 
 
 def _may_lead(places: tuple[str, ...], follower: _Follower, nodes: Sequence[Machine]) -> bool:
@@ -302,10 +309,9 @@ def _may_lead(places: tuple[str, ...], follower: _Follower, nodes: Sequence[Mach
 
     They can if rank 0 of the engine is on these nodes, and none of the follower's ranks is.
     """
-    _, engine, ranks = follower
-    own_ranks = [_ranks(processes, engine) for node, _, processes in nodes if node.name in places]
+    own_ranks = [_ranks(processes, follower.engine) for node, _, processes in nodes if node.name in places]
     here = frozenset().union(*own_ranks)
-    return (0, 0) in here and not ranks & here
+    return (0, 0) in here and not follower.ranks & here
 
 
 def _ranks(processes: Iterable[EngineProcess], engine: str) -> frozenset[Rank]:

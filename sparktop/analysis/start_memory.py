@@ -1,4 +1,4 @@
-"""Whether a machine's memory suffices for an engine that starts or wakes, and what nobody alive holds of it.
+"""Whether a machine's memory suffices for an engine that starts or wakes, and what nobody accounts for.
 
 What a start needs is taken, in this order, from the newest earlier start with the same options (what its
 machine had less, at most), from the share of memory that the command line asks for, or from the weights, a

@@ -41,7 +41,7 @@ FILTER = "filter"
 _SORT_KEY = "o"
 _GAP = 2
 """Cells between two words to choose from."""
-_EACH = 2
+_LINK_ROWS = 2
 """Rows of a link, so that a finger finds it."""
 
 
@@ -82,12 +82,12 @@ def _choice_rows(
             rows += [[], []]
             end_cell = 1 - _GAP
         end_cell += _GAP
-        y = len(rows) - _EACH
+        y = len(rows) - _LINK_ROWS
         rows[y] += [(" " * (end_cell - sum(cell_width(text) for text, _ in rows[y])), "text")]
         rows[y] += [(word, "accent" if word == now else "text")]
         label = f"{title}: {word}" + (" (now)" if word == now else "")
         hot = key if word == after else ""
-        links.append(Link(page.address, label, end_cell, y, cell_width(word), _EACH, key=hot))
+        links.append(Link(page.address, label, end_cell, y, cell_width(word), _LINK_ROWS, key=hot))
         end_cell += cell_width(word)
     return rows, links
 
@@ -204,8 +204,9 @@ def draw(page: Page, snapshot: Snapshot, width: int, orders: Orders | None = Non
         bands[:0] = [] if chooses is None else [(chooses,)]
     if key is None:
         bands.append((_events_section(snapshot, width),))
-    elif (steps := _neighbours_section(page, snapshot, width)) is not None:
-        bands.append((steps,))
+    else:
+        neighbours = _neighbours_section(page, snapshot, width)
+        bands += [] if neighbours is None else [(neighbours,)]
     return page_picture(bands, snapshot, width, title="" if key is None else _heading_of(key))
 
 
@@ -342,11 +343,12 @@ def _panel_bands(
         if drawn_panel.rows:
             panels.append((drawn_panel, []))
         elif panels:
-            panels[-1][1].append(drawn_panel)
+            _, entries = panels[-1]
+            entries.append(drawn_panel)
     for _, band in groupby(panels, key=lambda panel: panel[0].place.y):
         yield tuple(
-            _panel_section(panel, entries, page, is_alone=panel.key == alone)
-            for panel, entries in sorted(band, key=lambda panel: panel[0].place.x)
+            _panel_section(panel, inner, page, is_alone=panel.key == alone)
+            for panel, inner in sorted(band, key=lambda panel: panel[0].place.x)
         )
 
 

@@ -153,9 +153,11 @@ def with_values(text: str, values: Mapping[Place, Value]) -> str:
     for path, value in values.items():
         before = _parse_or_raise(text)
         text = _with_value(text, path, value)
-        table = before.get(path[0], {})
-        wanted_value = value if len(path) == 1 else isinstance(table, dict) and {**table, path[1]: value}
-        if _parse_or_raise(text) != {**before, path[0]: wanted_value}:
+        wanted: object = value
+        if len(path) == 2:  # noqa: PLR2004 - a table and its key
+            table = before.get(path[0], {})
+            wanted = {**table, path[1]: value} if isinstance(table, dict) else False
+        if _parse_or_raise(text) != {**before, path[0]: wanted}:
             raise ConfigError(
                 f"{'.'.join(path)} could not be changed without changing more: edit the file by hand"
             )

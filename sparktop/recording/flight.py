@@ -328,8 +328,8 @@ def frames_since(begin_s: float, sources: Iterable[Path]) -> Iterator[FrameBytes
         try:
             reader = FrameReader(descriptor)
             offsets = list(reader.frames())
-            for _ in reader.records(offsets[-1]) if offsets else ():
-                pass
+            if offsets:
+                deque(reader.records(offsets[-1]), maxlen=0)  # reads the last frame, to learn where it ends
             end, is_open = reader.good_end, reader.open_frame
             for offset in reversed(offsets):
                 first_record = reader.first(offset)
@@ -386,7 +386,8 @@ def _make_room(folder: Path, wanted: int) -> None:
     """Delete the oldest copies until one more with `wanted` bytes is within the limits."""
     copies = [(path, path.stat(follow_symlinks=False).st_size) for path in parts(folder)]
     while copies and (len(copies) >= MOST_COPIES or sum(size for _, size in copies) + wanted > MOST_BYTES):
-        copies.pop(0)[0].unlink()
+        oldest, _ = copies.pop(0)
+        oldest.unlink()
 
 
 def _is_of_incident(existing: str, name: str, at: datetime) -> bool:
