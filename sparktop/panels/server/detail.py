@@ -381,7 +381,7 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
         ),
         fact("finished", numbers.rate(view.requests_per_s, 6), "/s"),
         fact("in all", numbers.count(done, 6), " finished" if width >= WIDE_FACTS else ""),
-        fact("a step has", numbers.rate(view.tokens_per_step, 6), " tok"),
+        fact("a step has", numbers.rate(view.tokens_per_step if view.steps_per_s else None, 6), " tok"),
         fact("steps", numbers.rate(view.steps_per_s, 6), "/s"),
     ]
     return facts(cells, width)
@@ -441,8 +441,8 @@ def _cache_rows(view: BackendView, width: int) -> list[Row]:
         ),
     ]
     return [
-        percent_bar("cache hits", hits, "prompt", percent_run(hits), width, 5),
-        percent_bar("acceptance", accepted, "generation", percent_run(accepted), width, 5),
+        percent_bar("cache hit", hits, "prompt", percent_run(hits), width, 5),
+        percent_bar("accepted", accepted, "generation", percent_run(accepted), width, 5),
         *(facts(cells, width) if view.spec_drafts_per_s is not None else ()),
         *_acceptance_by_position(view, width),
     ]
@@ -472,6 +472,8 @@ def _roofline_rows(view: BackendView, width: int) -> list[Row]:
     per_token = view.tpot if view.tpot.count else view.itl
     stream = 1 / per_token.mean_s if per_token.mean_s else None
     of_limit = None if stream is None or limit is None else 100 * stream / limit
+    # Its time is that of the latencies, not that of the rates.
+    one_request = f"1 req {per_token.window_s:.0f}s" if per_token.window_s else "1 request"
     below: Row = label_row(
         *percent_run(of_limit),
         figure(numbers.rate(stream, 6)),
@@ -479,7 +481,7 @@ def _roofline_rows(view: BackendView, width: int) -> list[Row]:
     )
     return [
         percent_bar("memory", percent, "load", after, width, 24),
-        percent_bar("1 request", of_limit, "load", below, width, 24),
+        percent_bar(one_request, of_limit, "load", below, width, 24),
     ]
 
 
