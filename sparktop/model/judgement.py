@@ -6,7 +6,7 @@ refers to, and whether the difference is clear. Nothing here computes another pe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
 from typing import Protocol
@@ -14,6 +14,8 @@ from typing import Protocol
 NO_DIFFERENCE = "no clear difference"
 NO_WINNER = "no clear winner"
 """The best target is clearly better than some of the others only."""
+UNFAIR = "no fair comparison"
+"""Requests wait for slots at the next best target alone."""
 NOT_TESTED = "too few runs to test"
 UNPROVEN = "n.s."
 """Not significant, in a cell or behind a lead: a post says once what it means."""
@@ -48,6 +50,10 @@ class Judged(Protocol):
     def significant(self) -> bool | None:
         """Whether `ahead` is clearly better than every other target; None: single runs allow no test."""
 
+    @property
+    def unequal_slots(self) -> Mapping[str, int]:
+        """Slots of `ahead` and `against`, where requests wait at the latter alone; else empty."""
+
 
 class Outcome(StrEnum):
     """What a comparison shows at one level."""
@@ -57,10 +63,13 @@ class Outcome(StrEnum):
     """One target has the best value, but there is no test for single runs."""
     OPEN = NO_DIFFERENCE
     """The best target is not clearly better than every other one."""
+    SLOTS = UNFAIR
 
 
 def outcome(level: Judged) -> Outcome:
     """Return what the comparison shows at a level."""
+    if level.unequal_slots:
+        return Outcome.SLOTS
     if level.winner is not None:
         return Outcome.WON
     if level.significant is None and level.ahead is not None and level.percent is not None:
@@ -71,6 +80,14 @@ def outcome(level: Judged) -> Outcome:
 def open_words(levels: Iterable[Judged]) -> str:
     """Return what is said of levels at which no target is clearly better than every other one."""
     return NO_WINNER if any(level.beats for level in levels) else NO_DIFFERENCE
+
+
+def slots_words(level: Judged, name: Name = str) -> str:
+    """Return the unequal slots of a level: "a has 96 slots, b 48"; "" where they decide nothing."""
+    if not level.unequal_slots:
+        return ""
+    (most, slots), (least, fewer) = level.unequal_slots.items()
+    return f"{name(most)} has {slots} slots, {name(least)} {fewer}"
 
 
 def lead_words(level: Judged, name: Name = str) -> str:
@@ -150,6 +167,9 @@ def _stretches(levels: Sequence[JudgedLevel], name: Name) -> Iterator[str]:
             yield f"{ahead} at {where}{largest_lead(part, name)}"
             continue
         lead = " ".join(filter(None, (percents(part), rivals(part, name))))
+        if kind is Outcome.SLOTS:
+            yield f"{UNFAIR} at {where} ({name(ahead or '')} {lead}; {slots_words(part[0], name)})"
+            continue
         brackets = "; ".join(filter(None, (lead, NOT_TESTED if kind is Outcome.AHEAD else "")))
         yield f"{name(ahead or '')} {kind.value} at {where}" + (f" ({brackets})" if brackets else "")
 

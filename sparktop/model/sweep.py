@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from sparktop.model.instant import TimeRange
 from sparktop.model.judgement import NO_DIFFERENCE
@@ -150,6 +150,8 @@ class ComparedLevel(Struct, frozen=True):
     """Lead of `ahead` over `against`, in percent."""
     significant: bool | None = None
     """Whether `ahead` is significantly better than every other column; None: single runs cannot be tested."""
+    unequal_slots: Mapping[str, int] = field(default_factory=dict)
+    """Slots of `ahead` and `against`, where requests wait at the latter alone; else empty."""
     where: str = ""
     """The level's name within a sentence, such as "c16", with its prompt length where levels differ in it."""
 

@@ -15,10 +15,12 @@ from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import BalanceWord
 from sparktop.model.judgement import (
     NO_DIFFERENCE,
+    UNFAIR,
     Outcome,
     lead_words,
     open_words,
     outcome,
+    slots_words,
     whole_percent_change,
 )
 from sparktop.model.load import Level, LoadKind
@@ -215,6 +217,9 @@ def _winner_cells(level: ComparedLevel, width: int, against: str | None) -> Row:
         words = _first_that_fits(texts if lead_words(level) else texts[1:], width)
         indent = " " * _PERCENT if cell_width(words) <= width - _PERCENT else ""
         return [label(indent + words)]
+    if verdict is Outcome.SLOTS:
+        words = f"{lead_words(level)} ({slots_words(level)})"
+        return [(_first_that_fits([f"{UNFAIR}: {words}", UNFAIR, "not fair"], width), "warn")]
     percent = UNKNOWN if level.percent is None else whole_percent_change(level.percent)
     sign = UNTESTED if level.significant is None else " "
     winner = level.winner or f"{level.ahead} ahead"

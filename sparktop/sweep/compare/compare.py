@@ -46,6 +46,7 @@ from sparktop.sweep.result.results import (
     EnginesLevel,
     IndependentEngines,
     axis_fields,
+    level_of,
 )
 from sparktop.sweep.terms.definitions import MAIN_RATES, METRICS, WARNINGS, Metric
 
@@ -234,7 +235,8 @@ def compare(
     pair = same or _same_address(series)
     floors = {name: _noise_floor_percent(levels, name, pair) for name in METRICS}
     published = {a_series.name: a_series.source for a_series in series if a_series.published}
-    judged = _Table(levels, floors, baseline, table, published)
+    slots = {a_series.name: a_series.slots for a_series in series}
+    judged = _Table(levels, floors, baseline, table, published, slots)
     rows = [row for metric in METRICS.values() for row in _metric_rows(judged, metric)]
     metrics = {row.metric for row in rows}
     return ComparisonResult(
@@ -253,9 +255,25 @@ def compare(
 def comparison_of(stored: ComparisonResult | None, series: Sequence[Series]) -> ComparisonResult:
     """Return a sweep's stored comparison.
 
-    Compute it from `series` if none is stored, or if an older version stored it, which tested each row alone.
+    Compute it from `series` if none is stored, or if an older version stored it, which tested each row alone
+    or named a winner where slots decide.
     """
-    return stored if stored is not None and stored.error_rate_percent is not None else compare(series)
+    if stored is None or stored.error_rate_percent is None:
+        return compare(series)
+    slots = {a_series.name: a_series.slots for a_series in series}
+    has_unfair = any(
+        row.winner and row.against and _unequal_slots(slots, level_of(row), row.winner, row.against)
+        for row in stored.rows
+    )
+    return compare(series) if has_unfair else stored
+
+
+def _unequal_slots(slots: Mapping[str, int | None], load: Level, ahead: str, against: str) -> dict[str, int]:
+    """Return the slots of two targets if requests wait at `against` alone; {} if not, or if unknown."""
+    mine, other = slots.get(ahead), slots.get(against)
+    if mine is None or other is None or not other < min(mine, load.point.concurrency):
+        return {}
+    return {ahead: mine, against: other}
 
 
 class _Table(Struct):
@@ -268,6 +286,8 @@ class _Table(Struct):
     rule: TableRule | None
     published: Mapping[str, str]
     """Source of each published series, by its name."""
+    slots: Mapping[str, int | None]
+    """Slots by target; None if unknown."""
     ranked: Mapping[str, Mapping[Level, Sequence[str]]] = field(default_factory=dict)
     """Targets with a value by metric, then load, the best first; without loads that fewer than two have."""
     proven: Mapping[tuple[str, Pair], Mapping[Level, Ratio]] = field(default_factory=dict)
@@ -364,6 +384,8 @@ def _row_at_load(
     if shown is False:  # the difference that is not clear
         vs, against = "runner-up", next(name for name, value in changes.items() if not value.significant)
     beside = changes[against]
+    is_open = ahead is None or shown is False
+    unequal_slots = {} if is_open or ahead is None else _unequal_slots(table.slots, load, ahead, against)
     return ComparisonRow(
         **axis_fields(load.point.concurrency, load.point),
         metric=metric.name,
@@ -372,7 +394,7 @@ def _row_at_load(
         depth=load.depth,
         values={name: figures[name].mean for name in table.levels if name in figures},
         ranges={name: value.span for name, value in figures.items() if value.span is not None},
-        winner=ahead if shown or stated else None,
+        winner=ahead if (shown or stated) and not unequal_slots else None,
         winner_vs=vs,
         ahead=ahead,
         beats=tuple(name for name, change in changes.items() if change.significant),
@@ -380,6 +402,7 @@ def _row_at_load(
         percent=beside.percent,
         ratio_ci95=beside.ratio_ci95,
         significant=shown,
+        unequal_slots=unequal_slots,
         changes={
             name: table.change(metric.name, load, name, table.baseline)
             for name in figures
@@ -673,7 +696,7 @@ def without_winners(comparison: ComparisonResult) -> ComparisonResult:
     if not unlike_notes(comparison):
         return comparison
     names = ("winner", "winner_vs", "ahead", "against", "percent", "ratio_ci95", "significant")
-    none = {**dict.fromkeys(names), "beats": ()}
+    none: dict[str, object] = {**dict.fromkeys(names), "beats": (), "unequal_slots": {}}
     rows = tuple(row.model_copy(update=none) for row in comparison.rows)
     notes = tuple(note for note in comparison.notes if not note.startswith(NO_TEST))
     return comparison.model_copy(update={"rows": rows, "crossovers": (), "notes": notes})

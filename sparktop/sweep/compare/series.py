@@ -80,6 +80,8 @@ class Series(Struct, frozen=True):
     unknown."""
     refused: Mapping[Level, str] = field(default_factory=dict)
     """Loads that the server refused, with its error message."""
+    slots: int | None = None
+    """How many requests run at once, those of all its servers; None if unknown."""
     prompts: str = ""
     """The user's own prompts, by name and digest; "" for made ones. Series with others share no row."""
     requests: str = ""
@@ -176,6 +178,7 @@ def _series_of_target(result: SweepResult, target: TargetResult, source: str) ->
         address=target.url or None,
         simulated=result.simulated,
         engines=(target.name,) if target.kind is TargetKind.ENGINE else tuple(sorted(servers)),
+        slots=target.slots,
         prompts=""
         if plan.prompts is None
         else f"{plan.prompts.name} {(plan.prompts.digest or '')[:8]}".strip(),

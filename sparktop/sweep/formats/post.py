@@ -13,7 +13,7 @@ from itertools import zip_longest
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.judgement import NOT_TESTED, UNPROVEN, trend, whole_percent_change
+from sparktop.model.judgement import NOT_TESTED, UNFAIR, UNPROVEN, trend, whole_percent_change
 from sparktop.model.load import Level, LoadKind, LoadMode
 from sparktop.model.statistics import P95_FROM
 from sparktop.model.text import names_in_words
@@ -50,6 +50,7 @@ from sparktop.sweep.formats.report import (
 )
 from sparktop.sweep.formats.tables import (
     EVEN_SIGN,
+    SLOTS_SIGN,
     known_columns,
     load_words,
     points_head,
@@ -58,7 +59,7 @@ from sparktop.sweep.formats.tables import (
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult, level_of
 from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, FEW_RUNS, METRICS, Metric, in_sentence
 from sparktop.sweep.view.result import result_view
-from sparktop.sweep.view.words import Choice, choices, incomplete_words, single_machine_words, slots_words
+from sparktop.sweep.view.words import Choice, choices, incomplete_words, single_machine_words
 
 MOST_LINES = 40
 """Tables with too many levels for this are thinned out; the first and the last level stay."""
@@ -73,8 +74,6 @@ _MOST_COMMANDS, _MOST_AGAIN = 3, 2
 _MOST_PUBLISHED = 4
 """Published series of other names that a single target is compared with."""
 _DECODE = "decode_tps"
-_SLOTS_SIGN = " †"
-"""Behind a winner at a level for which the next best target has too few slots."""
 _FIGURES = {
     _DECODE: DECODE_IN_POSTS,
     "prefill_tps": "prompt tokens / (last first token − start of a run), waiting included",
@@ -102,7 +101,7 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     uncommon = _without_common_warnings(result)
     letters = warning_letters(result)
     doubted = _doubted_levels(result, letters)
-    grids = list(_matrix_tables(result, comparison, series, metrics, changes, doubted))
+    grids = list(_matrix_tables(comparison, series, metrics, changes, doubted))
     is_matrix = bool(grids)
     if not grids and metrics:
         grids = [_level_table(result, metrics, changes, doubted)]
@@ -492,7 +491,6 @@ def _is_row(load: Level, other: Level) -> bool:
 
 
 def _matrix_tables(
-    result: SweepResult,
     comparison: ComparisonResult | None,
     series: Sequence[Series],
     metrics: Sequence[Metric],
@@ -505,7 +503,6 @@ def _matrix_tables(
     for metric in metrics:
         of_rows = [row for row in comparison.rows if row.metric == metric.name]
         loads = [level_of(row) for row in of_rows]
-        by_slots = {level_of(row) for row in of_rows if slots_words(result, row)}
         grid = winners(comparison, metric.name, series, signs=True)
         if not grid.rows:
             continue
@@ -513,12 +510,7 @@ def _matrix_tables(
         title = in_sentence(metric.title)
         title += ", waiting included" if metric.name == "prefill_tps" else ""
         heads = (f"{axis} ({title}, {metric.unit})", *names, "Winner")
-        rows = tuple(
-            (*row[:-1], f"({code(cell.name)} {cell.after.strip(' ()')}{_SLOTS_SIGN})")
-            if load in by_slots and isinstance(cell := row[-1], Untrusted)
-            else row
-            for load, row in zip_longest(loads, _with_deviations(grid, loads, series, metric, doubted))
-        )
+        rows = tuple(_with_deviations(grid, loads, series, metric, doubted))
         if all(row[-1] in {UNPROVEN, UNKNOWN} for row in rows):
             heads, rows = heads[:-1], tuple(row[:-1] for row in rows)
         grid = replace(grid, heads=heads, rows=rows)
@@ -695,7 +687,7 @@ def _sign_words(grids: Sequence[Grid]) -> Iterator[str]:
     signs = (
         (UNPROVEN, "not significant: the lead may be chance"),
         (EVEN_SIGN, f"alike: the two best differ by less than {NOISE_FLOOR_PERCENT:.0f} % (95 % CI)"),
-        (_SLOTS_SIGN[-1], "no fair comparison: the next best has fewer slots, so requests wait"),
+        (SLOTS_SIGN, f"{UNFAIR}: the next best has fewer slots, so requests wait"),
         ("*", NOT_TESTED),
     )
     words = [f"{sign} {meaning}" for sign, meaning in signs if sign in ends]

@@ -18,10 +18,12 @@ from msgspec.structs import replace
 from sparktop.graphics.numbers import UNKNOWN, signed
 from sparktop.model.judgement import (
     NO_DIFFERENCE,
+    UNFAIR,
     UNPROVEN,
     Outcome,
     open_words,
     outcome,
+    slots_words,
     whole_percent_change,
 )
 from sparktop.model.load import Level, LoadKind, LoadPoint
@@ -84,6 +86,8 @@ def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
     return Grid(title, (axis, *heads), _in_order_of_load(rows))
 
 
+SLOTS_SIGN = "†"
+"""Behind a lead at a level at which requests wait for slots at the next best target alone."""
 EVEN_SIGN = "≈"
 """In place of a winner, where the two best are alike: their difference is certainly within the noise."""
 
@@ -113,7 +117,9 @@ def winners(
             for column, value in zip(columns, values, strict=True)
         ]
         winner = _winner_cell(row, vs, mark_untested=mark_untested)
-        if signs and winner != UNKNOWN and outcome(row) is Outcome.OPEN:
+        if signs and outcome(row) is Outcome.SLOTS:
+            winner = f"({code(row.ahead or '')} {whole_percent_change(row.percent or 0.0)} {SLOTS_SIGN})"
+        elif signs and winner != UNKNOWN and outcome(row) is Outcome.OPEN:
             floor, lead = comparison.noise_floor_percent.get(metric, 0.0), row.percent or 0.0
             ends = row.ratio_ci95 or (0.0,)
             winner = EVEN_SIGN if all(abs(100 * (end - 1)) <= floor for end in ends) else UNPROVEN
@@ -205,6 +211,8 @@ def _winner_cell(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> 
             else "±0 %"
         )
         return f"{open_words([row])} ({'not clear: ' if row.beats else ''}{lead})"
+    if verdict is Outcome.SLOTS:
+        return f"{UNFAIR} ({code(row.ahead)} {whole_percent_change(row.percent)}; {slots_words(row, code)})"
     mark = "*" if verdict is Outcome.AHEAD or (mark_untested and row.significant is None) else ""
     ahead = " ahead" if verdict is Outcome.AHEAD else ""
     over = _against_words(row) if row.winner_vs != vs else ""

@@ -625,6 +625,9 @@ class ComparisonRow(AxisPart):
     """95 % confidence interval of the ratio of the best target to `against`."""
     significant: bool | None = None
     """True if the best target is significantly better than every other one; None for single runs."""
+    unequal_slots: dict[Text, Count] = Field(default_factory=dict)
+    """Slots of `ahead` and `against`, if requests wait for those of `against` alone: then there is no winner.
+    Else empty."""
 
     changes: dict[Text, Change] = Field(default_factory=dict)
     """The difference from the baseline of every other target, by target; empty without a baseline."""

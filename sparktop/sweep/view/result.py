@@ -110,6 +110,7 @@ def _compared_metric(
                 against=row.against,
                 percent=row.percent,
                 significant=row.significant,
+                unequal_slots=row.unequal_slots,
                 where=where,
             )
             for row, where in zip(rows, _level_names(rows), strict=True)

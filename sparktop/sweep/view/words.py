@@ -7,17 +7,20 @@ The *verdict* has the sentences below it. All figures are those of the tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby, zip_longest
 from statistics import fmean, linear_regression
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.graphics.numbers import milliseconds
 from sparktop.model.judgement import (
     NO_DIFFERENCE,
     NO_WINNER,
     NOT_TESTED,
+    UNFAIR,
     Name,
     Outcome,
     alike_words,
@@ -26,11 +29,12 @@ from sparktop.model.judgement import (
     outcome,
     percents,
     rivals,
+    slots_words,
     trend,
     unproven_words,
     whole_percent_change,
 )
-from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.load import Level, LoadKind, LoadPoint
 from sparktop.model.sweep import (
     ColumnRank,
     ComparedLevel,
@@ -46,7 +50,6 @@ from sparktop.sweep.plan.slo import STREAM, parts_of, plain_words, stored_condit
 from sparktop.sweep.result.results import (
     MOST_CONCURRENCY,
     AgentsResult,
-    ComparisonRow,
     Holds,
     Latency,
     LevelResult,
@@ -784,16 +787,35 @@ def _comparison_headline(result: SweepResult, compared: Topologies, name: Callab
     if metrics[0].metric in DUE_LATENCIES:  # neither decides alone: one that has a winner is the first
         won = [metric for metric in metrics if any(level.winner is not None for level in metric.levels)]
         metrics = won + [metric for metric in metrics if metric not in won]
-    first = metrics[0]
+    unfair = _unfair_levels(metrics, name)
+    fair = [
+        replace(metric, levels=tuple(level for level in metric.levels if level.key not in unfair))
+        for metric in metrics
+    ]
+    word = partial(_level_words, compared=compared)
+    why = [
+        f"{UNFAIR} {_where_words(list(levels), metrics[0].levels, word)}: {words}"
+        for words, levels in groupby(metrics[0].levels, lambda level: unfair.get(level.key))
+        if words is not None
+    ]
+    first = fair[0]
     winners = dict.fromkeys(level.winner for level in first.levels if level.winner is not None)
     if not winners:
-        return _even_headline(result, metrics, compared, name)
-    beside = [metric for metric in metrics[1:] if metric.metric in {"ttft_ms", "e2e_due_ms"}]
-    return "; ".join(
+        even = _even_headline(result, fair, compared, name) if first.levels else ""
+        return "; ".join(filter(None, (even, *why)))
+    beside = [metric for metric in fair[1:] if metric.metric in {"ttft_ms", "e2e_due_ms"}]
+    wins = (
         _win_words(winner, first, beside, compared, name)
         + _level_warnings(result, winner, [level for level in first.levels if level.winner == winner], name)
         for winner in winners
     )
+    return "; ".join((*wins, *why))
+
+
+def _unfair_levels(metrics: Iterable[ComparedMetric], name: Name = str) -> dict[Level, str]:
+    """Return the levels at which slots decide in one of `metrics`, each with these slots in words."""
+    levels = (level for metric in metrics for level in metric.levels)
+    return {level.key: words for level in levels if (words := slots_words(level, name))}
 
 
 _NO_DOUBT_OF_WINS = frozenset({FEW_RUNS, TOO_SHORT, QUEUE_LIMITED})
@@ -818,8 +840,6 @@ def _level_warnings(
     places: dict[str, list[str]] = {}
     for compared in won:
         said_words = set[str]()
-        if words := slots_words(result, compared, name):
-            places.setdefault(words, []).append(compared.point.label)
         for target in dict.fromkeys((winner, compared.against)):
             level = levels.get((target or "", compared.point, compared.key.depth))
             for word in [] if level is None else _warnings(level, _NO_DOUBT_OF_WINS)[:1]:
@@ -848,7 +868,10 @@ def _win_words(
     compared: Topologies,
     name: Callable[[str], str],
 ) -> str:
-    """Return where one target wins and by how much: "a wins from c = 4 up: +24 to +28 % decode against b"."""
+    """Return where one target wins and by how much: "a wins from c = 4 up: +24 to +28 % decode against b".
+
+    `first` and `beside` are metrics without the levels at which slots decide.
+    """
     won = [level for level in first.levels if level.winner == winner]
     won_keys = {level.key for level in won}
     leads = [(first, won)]
@@ -863,8 +886,9 @@ def _win_words(
         " ".join(filter(None, (percents(levels), in_sentence(metric.title), whom)))
         for (metric, levels), whom in zip(leads, against, strict=True)
     ]
-    where = _where_words(won, first.levels, lambda level: _level_words(level, compared))
-    if len(first.levels) == 1 and first.levels[0].point.trace is None:
+    levels = next(metric.levels for metric in compared.metrics if metric.metric == first.metric)
+    where = _where_words(won, levels, partial(_level_words, compared=compared))
+    if len(levels) == 1 and levels[0].point.trace is None:
         where = "at every level"
     return f"{name(winner)} wins {where}: {', '.join(words)}"
 
@@ -950,21 +974,28 @@ def choices(result: SweepResult, compared: Topologies, name: Name = str) -> list
         for level in levels
     }
 
-    def slots_and_winners(level: ComparedLevel) -> tuple[str | None, ...]:
-        slots = (slots_words(result, one, name) for one in judged[level.point])
-        return next(filter(None, slots), ""), *(one.winner for one in judged[level.point])
+    unfair = _unfair_levels(metrics, name)
 
-    if not any(any(slots_and_winners(level)) for level in levels):
+    def slots_and_winners(level: ComparedLevel) -> tuple[str | None, ...]:
+        return unfair.get(level.key, ""), *(one.winner for one in judged[level.point])
+
+    def is_won(level: ComparedLevel) -> bool:
+        return any(slots_and_winners(level))
+
+    if not any(map(is_won, levels)):
         return []
     found = []
     for use, group in groupby(levels, _use):
         of_use = list(group)
         slots, *columns = zip_longest(*map(slots_and_winners, of_use))
         are_alike = len(set(slots)) == 1 and all(len(set(filter(None, each))) <= 1 for each in columns)
-        parts = [of_use] if are_alike else [list(part) for _, part in groupby(of_use, slots_and_winners)]
+        parts = [list(part) for _, part in groupby(of_use, is_won if are_alike else slots_and_winners)]
         places = [" to ".join(dict.fromkeys((part[0].point.short, part[-1].point.short))) for part in parts]
         places[0] = f"{use} ({places[0]})"
-        found += [_choice(result, metrics, *pair, name) for pair in zip(places, parts, strict=True)]
+        found += [
+            _choice(result, metrics, place, part, unfair.get(part[0].key, ""), name)
+            for place, part in zip(places, parts, strict=True)
+        ]
     return found
 
 
@@ -977,27 +1008,27 @@ def _choice(
     metrics: Sequence[ComparedMetric],
     use: str,
     levels: Sequence[ComparedLevel],
+    slots: str,
     name: Name,
 ) -> Choice:
-    """Return the best target at levels, or the best in each metric."""
+    """Return the best target at levels, or the best in each metric; none if `slots` say why it is unfair."""
     points = [level.point for level in levels]
     leads: dict[str, dict[str, str]] = {}
-    unproven, named, slots = [], list[str](), ""
+    unproven, named = [], list[str]()
     for metric in metrics:
         here, title = [level for level in metric.levels if level.point in points], in_sentence(metric.title)
-        won = [level for level in here if level.winner is not None]
+        won = [level for level in here if level.winner or level.unequal_slots]
         if won:
-            slots = slots or slots_words(result, won[0], name)
             words = trend([(level.point.short, level.percent or 0.0) for level in won])
             words += "" if len(won) == len(here) or " at " in words else f" {_where_words(won, levels)}"
-            leads.setdefault(won[0].winner or "", {})[title] = f"{title} {words}"
+            leads.setdefault(won[0].ahead or "", {})[title] = f"{title} {words}"
         elif here:
             unproven.append(f"{title}: {unproven_words(here, name)}")
             named += [level.ahead for level in here if metric is metrics[0] and level.ahead is not None]
     if slots:
         shown = "; ".join(f"{name(winner)} {', '.join(of.values())}" for winner, of in leads.items())
         why = f"{slots}, so requests wait there: measure with equal slots"
-        return Choice(use, "no fair comparison", shown, why, "")
+        return Choice(use, UNFAIR, shown, why, "")
     pick = next(iter(leads), "")
     is_all = len(leads) == 1 and in_sentence(metrics[0].title) in leads[pick]
     ends = {of: "" if is_all else f" for {names_in_words([*titles])}" for of, titles in leads.items()}
@@ -1011,18 +1042,6 @@ def _choice(
     )
 
 
-def slots_words(result: SweepResult, level: ComparedLevel | ComparisonRow, name: Name = str) -> str:
-    """Return the slots of the winner and of the next best: "a has 96 slots, b 48".
-
-    "" unless the next best alone has fewer than the level's requests and than the winner; "" if unknown.
-    """
-    slots = {target.name: target.slots for target in result.targets}
-    mine, other = slots.get(level.winner or ""), slots.get(level.against or "")
-    if mine is None or other is None or not other < min(mine, level.point.concurrency):
-        return ""
-    return f"{name(level.winner or '')} has {mine} slots, {name(level.against or '')} {other}"
-
-
 def single_machine_words(result: SweepResult, compared: Topologies, name: Name = str) -> str:
     """Return what a target on one machine gets of the best rate, at the first and the last level.
 
@@ -1034,11 +1053,12 @@ def single_machine_words(result: SweepResult, compared: Topologies, name: Name =
     if alone is None or max(counts.values()) == 1 or not choices(result, compared):
         return ""
     metrics = main_metrics(compared.metrics)
-    unfair = {level.point for metric in metrics for level in metric.levels if slots_words(result, level)}
-    levels = [level for level in metrics[0].levels if level.point not in unfair]
+    unfair = _unfair_levels(metrics)
+    levels = [level for level in metrics[0].levels if level.key not in unfair]
+    ends = levels[:1] + levels[1:][-1:]
     shares = [
         (f"{100 * own.mean / max(value.mean for value in level.values if value):.0f} %", level.point.short)
-        for level in dict.fromkeys((*levels[:1], *levels[-1:]))
+        for level in ends
         if (own := level.values[alone]) and own.mean
     ]
     of = f" of the best {in_sentence(metrics[0].title)}"

@@ -15,9 +15,11 @@ import pytest
 
 from sparktop.cli import main
 from sparktop.model.load import LoadMode
+from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports.tables import read
 from sparktop.sweep.compare.series import load_reference, published_series, series_of
 from sparktop.sweep.formats.post import MOST_LINES
+from sparktop.sweep.formats.report import comparison_json, comparison_markdown
 from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
 from sparktop.sweep.result.results import (
     Latency,
@@ -31,6 +33,7 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.result.store import save
 from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.view.result import result_view
 from tests.report.html_page import Page
 from tests.sweep.formats.full_results import full_sweep
 from tests.sweep.made_results import made_level, made_series, made_sweep, simulated_level
@@ -506,7 +509,8 @@ def test_each_use_has_its_target() -> None:
 @pytest.mark.parametrize(("slots", "decides"), [(4, True), (2, False), (None, False)])
 def test_a_level_beyond_the_slots_of_a_rival_is_no_win(slots: int | None, *, decides: bool) -> None:
     """The next best lets requests wait: told apart, with a sign in the tables, no advice."""
-    post = post_of(swept(slots, wide=2.0, narrow=1.0))
+    result = swept(slots, wide=2.0, narrow=1.0)
+    post = post_of(result)
     first, *others = picks(post)
     why = "`wide` has 4 slots, `narrow` 2, so requests wait there: measure with equal slots"
     unfair = [["c4", "**no fair comparison**", "`wide` decode +100 %", why]]
@@ -516,6 +520,30 @@ def test_a_level_beyond_the_slots_of_a_rival_is_no_win(slots: int | None, *, dec
     won = ["`wide` (+25 %)", "`wide` (+50 %)", "(`wide` +100 % †)" if decides else "`wide` (+100 %)"]
     assert [row[-1] for row in table(post)[:3]] == won
     assert ("† no fair comparison" in post) is decides
+    same = "no fair comparison at c4 (`wide` +100 % against `narrow`; `wide` has 4 slots, `narrow` 2)"
+    series = series_of(result)
+    told = (
+        (sweep_report(result, "md"), same),
+        (sweep_report(result, "html"), "no fair comparison at c = 4: "),
+        (comparison_markdown(compare(series), series), same),
+        (comparison_json(compare(series), series), '"wide": 4,'),
+        (result_view(result).headline or "", "no fair comparison at c = 4: wide has 4 slots, narrow 2"),
+    )
+    assert [words in text for text, words in told] == [decides] * len(told)
+
+
+def test_levels_without_a_winner_in_any_figure_are_no_part_of_a_use_that_has_one() -> None:
+    """Where no figure has a winner, no target is picked."""
+
+    def level(at: int, decode: float) -> LevelResult:
+        return made_level(at).model_copy(update={"decode_tps": Rate.of_runs((decode, 1.01 * decode, decode))})
+
+    rates = {"a": (20.0, 40.0, 60.0), "b": (10.0, 20.0, 60.0)}
+    targets = {
+        name: [level(at, rate) for at, rate in zip((1, 2, 4), of, strict=True)] for name, of in rates.items()
+    }
+    rows = picks(post_of(made_sweep(*targets.items())))
+    assert [row[:2] for row in rows] == [["One user (c1 to c2)", "**`a`**"], ["c4", "**no clear winner**"]]
 
 
 @pytest.mark.parametrize(("generated", "words"), [(12, "every answer of this length, "), (11, "")])
