@@ -80,11 +80,11 @@ _EMPTY = {
 }
 """What an empty text field shows, by the field's name: what holds without a value, or examples."""
 _EMPTY_OF: dict[tuple[str, str], str] = {
-    (kind, "runs"): "1" for kind in DraftKind if kind is not DraftKind.CONCURRENCY
+    **{(kind, "runs"): "1" for kind in DraftKind if kind is not DraftKind.CONCURRENCY},
+    (DraftKind.RATE, "duration"): "60",
+    (DraftKind.AGENTS, "duration"): "by the workload",
 }
 """The same where it depends on the kind of load, by (kind, field)."""
-_EMPTY_OF[DraftKind.RATE, "duration"] = "60"
-_EMPTY_OF[DraftKind.AGENTS, "duration"] = "by the workload"
 KIND_TITLES: Mapping[str, str] = {
     DraftKind.CONCURRENCY.value: "at once",
     DraftKind.RATE.value: "per second",
