@@ -351,6 +351,10 @@ def with_time_axis(
     return [*rows[:-1], edge]
 
 
+_WITHIN_SENTENCE = re.compile(r" [^·(]")
+"""Matches what follows the beginning of a sentence, but not a further piece or brackets."""
+
+
 def beside_time_axis(width: int, text: Sequence[Run]) -> tuple[tuple[int, ...], Row] | None:
     """Return (first cells of the graphs with labels, `text`) for the lower edge of a panel with a time axis.
 
@@ -362,7 +366,9 @@ def beside_time_axis(width: int, text: Sequence[Run]) -> tuple[tuple[int, ...], 
     if len(starts) > 1 and row_width(text) > starts[0] - 4:
         starts = starts[1:]
     shown = shorten_piece(text, starts[0] - 4) if text and starts else []
-    is_cut = "…" in row_text(shown) and "…" not in row_text(text)
+    kept, whole = row_text(shown).rstrip(), row_text(text).rstrip()
+    rest = whole.removeprefix(kept) if whole.startswith(kept) else ""
+    is_cut = ("…" in kept and "…" not in whole) or _WITHIN_SENTENCE.match(rest)
     return None if is_cut or not starts else (starts, shown)
 
 

@@ -39,7 +39,6 @@ from sparktop.panels.parts.figures import (
     wait_role,
 )
 from sparktop.panels.parts.graph import (
-    GRAPH_HEIGHT,
     LEAST_LOAD,
     LEAST_TPS,
     Graph,
@@ -154,6 +153,8 @@ def limit_note(limit: Limit) -> Row:
 _STANDING_ROLES = {Progress.STILL: "warn", Progress.SUSPECT: "warn", Progress.STUCK: "bad"}
 
 
+_TWO_GRAPHS = 10
+"""Rows inside a panel from which on it has two graphs below each other."""
 _LATENCIES = {"ttft": "TTFT", "itl": "ITL"}
 """Latencies with a graph on the board, by the name of their field."""
 
@@ -568,7 +569,7 @@ def backend_panel(
     figures = [*loads, *figure_rows(view, figures_width(width), inside - len(loads))]
     figures += [[] for _ in range(inside - len(figures))]
     captions = graph_captions(width, scale)
-    low = inside // 2 if inside >= 2 * GRAPH_HEIGHT else 0
+    low = inside // 2 if inside >= _TWO_GRAPHS else 0
     graphs = graph_rows(view, width, max(0, inside - low - 1), window, scale)
     drawn = [[caption, *rows] for caption, rows in zip(captions, graphs, strict=True)]
     if low:

@@ -172,7 +172,7 @@ def test_a_remark_is_not_cut_to_its_sign(playing: Snapshot) -> None:
         assert first.startswith("╰─ · positions 2–5 add 0.50 tokens a step and cost 44 ms")
 
 
-WHY = Limit(LimitKind.UNKNOWN, "loads differ: one server has all the requests")
+WHY = Limit(LimitKind.UNKNOWN, "requests waited in only 45 % of the last 30 s")
 SHORT = Limit(LimitKind.UNKNOWN, "it rests")
 
 
@@ -200,7 +200,7 @@ def test_one_panel_has_the_time_axis(
 
 def test_a_high_panel_has_graphs_of_latencies(playing: Snapshot) -> None:
     """On one scale for all servers of a group; a low panel keeps its rows for token rate and load."""
-    for height, is_high in ((36, False), (50, True)):
+    for height, is_high in ((36, False), (44, True)):
         drawn = Scene(playing, 200, height).draw()
         panels = [panel.rows for panel in drawn if panel.key.kind == "backend"]
         heads = [row_text(row) for rows in panels for row in rows if "⣿p50⡪p95" in row_text(row)]
