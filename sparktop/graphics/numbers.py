@@ -304,7 +304,7 @@ _WIDE = 6.0
 
 
 def forecast_words(least_s: float, most_s: float) -> str:
-    """Format a forecast of a duration: as `range_words`, or of a wide range "about 5, up to 27 min".
+    """Format a forecast of a duration: as `range_words`, or of a wide range "about 5 min, up to 27 min".
 
     The first is the middle of the range on a logarithmic scale.
     """
@@ -313,7 +313,6 @@ def forecast_words(least_s: float, most_s: float) -> str:
     middle_s = math.sqrt(least_s * most_s)
     step_s = 10 if middle_s < _MINUTE_S else _MINUTE_S
     middle = duration_words(step_s * round(middle_s / step_s))
-    middle = middle.removesuffix(" min") if most_s < _HOURS_FROM_S else middle  # the other has it
     return f"about {middle}, {range_words(0.0, most_s)}"
 
 

@@ -243,11 +243,11 @@ def test_the_live_line_has_the_figures_of_the_moment() -> None:
 def test_a_finished_level_is_one_line() -> None:
     """A finished level is one line, with doubts named as on the screen and in reports."""
     assert level_line("solo", LEVEL) == (
-        "solo: c = 16, pp 128 · prefill – tok/s · decode 183.4 tok/s · TTFT mean – · 2 of 48 failed "
-        "· warnings: failed requests"
+        "solo: c = 16, 128 tokens in · prefill – tok/s · decode 183.4 tok/s · mean TTFT – · 2 of 48 failed "
+        "· warning: failed requests"
     )
     without = LEVEL.model_copy(update={"decode_tps": None, "output_tps": Rate(mean=150.2)})
-    assert "prefill – tok/s · output 150.2 tok/s · TTFT mean –" in level_line("solo", without)
+    assert "prefill – tok/s · output 150.2 tok/s · mean TTFT –" in level_line("solo", without)
 
 
 def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:
@@ -369,7 +369,7 @@ def test_the_plan_says_levels_time_and_end() -> None:
         "how many agents (coder-quick)? The largest number for which first token p90 ≤ 2 s and ≥ 15 tok/s "
         "each for 90 % of the requests"
     )
-    assert "1, then twice as much each time until one fails (at most 64), then those between" in second
+    assert "first 1, then twice as much until a level fails (at most 64), then levels between, each" in second
     assert "at most" in second
     assert "ends before 15:" in second
 

@@ -300,7 +300,7 @@ def test_a_range_as_a_person_says_it(ends: tuple[float, float], words: str) -> N
         ((240, 1140), "4 to 19 min"),
         ((2, 100), "about 10 s, up to 2 min"),
         ((600, 7300), "about 35 min, up to 2 h 10 min"),
-        ((40, 960), "about 3, up to 16 min"),
+        ((40, 960), "about 3 min, up to 16 min"),
     ],
 )
 def test_a_forecast_too_wide_to_plan_with_has_its_middle_and_its_end(

@@ -94,7 +94,7 @@ def measure(plan: Plan, watch: Watch, form: str, output: Path | None, render: Re
         stored = None
     keep(result)
     if places := [clean(path, 300) for path in (stored, output) if path is not None]:
-        tell(f"kept in {' and in '.join(places)}")
+        tell(f"result kept in {' and in '.join(places)}")
     if output is None and result.has_levels:
         write = write_markdown if form == "md" else write_out
         write(render(result, form))
@@ -224,7 +224,7 @@ def plan_line(plan: Plan) -> str:
     expected = forecast(plan, ())
     if plan.conversations is None:
         words = (_axis_words(plan, expected.most_concurrency), *plan_result(plan).request_words)
-        return f"{', '.join(words)}: {', '.join(pieces(expected))}"
+        return f"{', '.join(words)}: {'; '.join(pieces(expected))}"
     points, levels = plan.axis, len(plan.axis) * len(plan.targets)
     names = plan.kind.value if len(points) > 1 or points[0].value != 1 else plan.kind.value[:-1]
     time = "" if expected.time is None else f", {range_words(expected.time.least_s, expected.time.most_s)}"
@@ -236,13 +236,17 @@ def plan_line(plan: Plan) -> str:
 def _axis_words(plan: Plan, more: int | None) -> str:
     """Return the levels of a plan: "c = 1, 4", "0.5, 1 requests/s (poisson)"."""
     if plan.search_rate:
-        return f"rates from one request at a time until the server does not keep up ({plan.arrivals})"
+        return (
+            f"rates rise from that of one request at a time until the server falls behind ({plan.arrivals})"
+        )
     levels = ", ".join(dict.fromkeys(point.words for point in plan.axis))  # once for all kinds of text
     match plan.kind:
         case LoadKind.RATE:
             return f"{levels} requests/s ({plan.arrivals})"
         case LoadKind.CONCURRENCY:
-            return f"c = {levels}" + ("" if more is None else f", then up to {more} while tok/s rise")
+            return f"c = {levels} requests at once" + (
+                "" if more is None else f", then up to {more} while tok/s rise"
+            )
         case kind:
             return f"{levels} {kind.value}"
 
@@ -284,7 +288,7 @@ def level_line(target: str, level: LevelResult) -> str:
     """Return a one-line summary of a finished level of the target `target`."""
     loop, ttft, ttft_due = level.open_loop, level.ttft_ms, level.ttft_due_ms
     name = f"{clean(target, 40)}: {level.point.label}" + (f" @ {level.depth:,}" if level.depth else "")
-    name += f", pp {level.pp}" if level.pp and level.agents is None else ""
+    name += f", {level.pp:,} tokens in" if level.pp and level.agents is None else ""
     output = f"output {_rate_words(level.output_tps, 1)}"
     if level.error is not None:
         return f"{name} · ❌ {clean(level.error, 300)}"
@@ -301,7 +305,7 @@ def level_line(target: str, level: LevelResult) -> str:
             name,
             f"prefill {_rate_words(level.prefill_tps, 0)}",
             f"decode {_rate_words(decode, 1)}" if decode or level.output_tps is None else output,
-            f"TTFT mean {numbers.milliseconds(ttft.mean if ttft else None)}",
+            f"mean TTFT {numbers.milliseconds(ttft.mean if ttft else None)}",
         ]
     return " · ".join((*parts, *_doubt_parts(level)))
 
@@ -316,9 +320,9 @@ def _doubt_parts(level: LevelResult) -> list[str]:
     if level.requests.failed:
         parts.append(f"{level.requests.failed} of {level.requests.ended} failed")
     marks = marks_of(level)
-    if doubts := [mark.word for mark in marks if mark.doubt]:
-        parts.append(f"warnings: {', '.join(doubts)}")
+    if doubts := dict.fromkeys(mark.word for mark in marks if mark.doubt):
+        parts.append(f"{'warning' if len(doubts) == 1 else 'warnings'}: {', '.join(doubts)}")
     if slow := [mark.word for mark in marks if mark.kind is MarkKind.SLOW]:
-        parts.append(f"slow: {', '.join(slow)}")
+        parts.append(f"why slow: {', '.join(slow)}")
     parts += [f"note: {mark.word}" for mark in marks if mark.kind is MarkKind.NOTE]
     return parts

@@ -57,7 +57,7 @@ from sparktop.sweep.formats.tables import (
     winners,
 )
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult, level_of
-from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, FEW_RUNS, METRICS, Metric, in_sentence
+from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, FEW_RUNS, METRICS, Metric, in_sentence, shown
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.words import Choice, choices, incomplete_words, single_machine_words
 
@@ -80,11 +80,6 @@ _FIGURES = {
     "ttft_ms": "mean of first token − start of its request",
 }
 """What the figures of most posts are, for readers who know other tools' windows."""
-_MODES = {
-    LoadMode.BURST: " (all of a run at the same moment)",
-    LoadMode.STEADY: " (the next as soon as one ends)",
-}
-"""What modes mean, in words for readers who know other tools."""
 
 
 def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequence[str] = ()) -> str:
@@ -191,7 +186,7 @@ def _choices_grid(picks: Sequence[Choice], targets: int) -> Grid:
     """Return the table of which target to pick for which use, by how much it leads, what is not proven."""
     rival = ", against the next best" if targets > 2 else ""  # noqa: PLR2004 - else there is one only
     heads = [
-        *("Use (c: requests at once)", "Pick", f"By how much{rival}", "Not proven"),
+        *("Use", "Pick", f"By how much{rival}", "Not proven"),
         "Speed of one request (median)",
     ]
     rows = [
@@ -238,12 +233,11 @@ def _with_full_stops(parts: Iterable[str]) -> Iterator[str]:
 
 
 def _metrics(result: SweepResult) -> list[Metric]:
-    """Return the metrics of the post's tables, those that a level has: decode or its like, prefill, TTFT."""
+    """Return the metrics of the post's tables, those that a level has: the main rate, prefill, TTFT."""
     levels = [level for target in result.targets for level in target.levels if level.error is None]
-    decode = "decode_tps" if any(level.rate("decode_tps") for level in levels) else main_rate(levels)
     prefill = "prefill_tps" if any(level.rate("prefill_tps") for level in levels) else None
     latency = next((name for name in _LATENCIES if any(level.latency(name) for level in levels)), None)
-    return [METRICS[name] for name in (decode, prefill, latency) if name is not None]
+    return [METRICS[name] for name in (main_rate(levels), prefill, latency) if name is not None]
 
 
 def _setup_item(result: SweepResult) -> str:
@@ -314,7 +308,7 @@ def _load_item(result: SweepResult) -> str:
         sizes,
         *_condition_words(result),
         *map(escaped, plan.request_words),
-        f"{mode_words(plan)}{_MODES.get(plan.mode, '')}",
+        mode_words(plan),
         effort_words(plan) if not plan.more_runs else _runs_words(result),
         _requests_words(result),
         "" if plan.seed is None else f"seed {plan.seed}",
@@ -360,7 +354,8 @@ def _requests_words(result: SweepResult) -> str:
         return ""
     ends = sorted((level.requests.ok, level.point.short) for level in levels)
     sums = [f"{requests:,} at {where}" for requests, where in dict.fromkeys((ends[0], ends[-1]))]
-    return f"{'' if count == 1 else f'{count:.0f} × '}c requests a run ({', '.join(sums)} in all)"
+    times = "" if count == 1 else f"{count:.0f} × "
+    return f"{times}c requests a run (c: requests at once; {', '.join(sums)} in all runs)"
 
 
 def _why_even(series: Sequence[Series]) -> Iterator[str]:
@@ -465,7 +460,7 @@ def _published_items(beside: Sequence[Series], changes: _Changes) -> Iterator[st
         return
     parts = [_made_words(source) or code(source) for source in dict.fromkeys(one.source for one in beside)]
     unlike = dict.fromkeys(
-        f"Its {in_sentence(METRICS[metric].title)}: {words}."
+        f"Its {in_sentence(METRICS[metric].title)}: {shown(words)}."
         for a_series in beside
         for metric, words in a_series.definitions.items()
         if metric == _DECODE and words != METRICS[metric].definition
@@ -651,7 +646,8 @@ def _how_to_read(
 ) -> str:
     """Return what the figures of the tables are, who wins, and what its signs mean."""
     parts = [
-        f"{in_sentence(metric.title)} = {_FIGURES.get(metric.name, metric.definition)}" for metric in metrics
+        f"{in_sentence(metric.title)} = {shown(_FIGURES.get(metric.name, metric.definition))}"
+        for metric in metrics
     ]
     heads = {head for grid in grids for head in grid.heads}
     cells = [_after(cell) for grid in grids for row in grid.rows for cell in row]

@@ -24,7 +24,7 @@ from sparktop.model.judgement import (
     open_words,
     outcome,
 )
-from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint
+from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, TokenSource
 from sparktop.model.router import LITELLM
 from sparktop.model.series import known_max, known_min
 from sparktop.model.sweep import Mark, MarkKind, SweepView
@@ -61,7 +61,7 @@ from sparktop.sweep.formats.tables import (
     versus,
     winners,
 )
-from sparktop.sweep.plan.plan import TargetKind, runs_words
+from sparktop.sweep.plan.plan import Order, TargetKind, runs_words
 from sparktop.sweep.result.level import run_shares
 from sparktop.sweep.result.results import (
     ComparisonResult,
@@ -81,6 +81,7 @@ from sparktop.sweep.terms.definitions import (
     WARNINGS,
     in_sentence,
     metric_lines,
+    shown,
     term_lines,
 )
 from sparktop.sweep.view.capacity import capacity_sentences, compared_words
@@ -91,7 +92,6 @@ from sparktop.sweep.view.words import (
     beside_words,
     depth_sentences,
     headline,
-    incomplete_words,
     judgements,
     left_words,
     main_sentences,
@@ -169,7 +169,7 @@ def comparison_sections(
             table = by_concurrency(a_series, names, f"{code(a_series.name)}: {title}")
             parts += [Section(table=table)] if names else []
     parts += note_sections(comparison)
-    notes = tuple(f"{code(a_series.name)}: {code(note)}" for a_series in series for note in a_series.notes)
+    notes = tuple(f"{code(a_series.name)}: {escaped(note)}" for a_series in series for note in a_series.notes)
     parts += [Section("Notes", items=notes)] if notes and not comparison.notes else []
     parts += [
         Section(f"What {code(name)} also says", items=tuple(fact_lines(stated)))
@@ -220,7 +220,7 @@ def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
         if crossover.metric in METRICS
     )
     # All notes except `NO_TEST` contain untrusted names.
-    notes = [note if note == NO_TEST else code(note) for note in comparison.notes]
+    notes = [note if note == NO_TEST else escaped(note) for note in comparison.notes]
     lists = {
         "Independent engines at best": engines,
         "Crossovers": crossovers,
@@ -243,12 +243,14 @@ def winner_rules(comparison: ComparisonResult) -> Iterator[str]:
     rate = comparison.error_rate_percent
     if floor is not None and rate is not None and any(row.significant is not None for row in comparison.rows):
         yield (
-            f"a winner is better than every other target by more than the noise of {floor:.1f} %, and the "
-            f"difference is significant: of tables whose targets are all alike, at most {rate:.0f} % would "
-            "name any winner"
+            f"a target wins where it is better than every other by more than {floor:.1f} % (the noise), and "
+            f"significantly: of reports on targets that are all alike, at most {rate:.0f} % name a winner"
         )
         if any(open_words([row]) == NO_WINNER for row in comparison.rows if outcome(row) is Outcome.OPEN):
-            yield f"{NO_WINNER}: one target is clearly better than some others; {NO_DIFFERENCE}: than none"
+            yield (
+                f"{NO_WINNER}: the best target is clearly better than some others, but not than all; "
+                f"{NO_DIFFERENCE}: it is clearly better than none"
+            )
 
 
 def _versus_tables(comparison: ComparisonResult, series: Sequence[Series]) -> Iterator[Section]:
@@ -362,7 +364,7 @@ def _comparison_definitions(
         [name for name in metrics if name not in comparison.definitions and name not in agreed]
     )
     items += [
-        f"{METRICS[name].title} ({METRICS[name].unit}): {own_words[name]}."
+        f"{METRICS[name].title} ({METRICS[name].unit}): {shown(own_words[name])}."
         for name in metrics
         if name in agreed
     ]
@@ -377,7 +379,7 @@ def _definitions_by_source(comparison: ComparisonResult) -> Iterator[str]:
     """
     for metric, text, names in comparison.names_by_definition:
         target_names = ", ".join(code(name) for name in names)
-        yield f"{METRICS[metric].title} ({METRICS[metric].unit}) of {target_names}: {text}."
+        yield f"{METRICS[metric].title} ({METRICS[metric].unit}) of {target_names}: {shown(text)}."
 
 
 TITLE = "sparktop sweep"
@@ -474,7 +476,7 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
     """Yield paragraphs about the plan, about errors, and about reasons to doubt the results."""
     plan = result.plan
     models = list(dict.fromkeys(target.model for target in result.targets if target.model))
-    more = " or more" if result.slo is not None else ""
+    more = " or more" if result.slo is not None and plan.runs is not None else ""
     seed = "" if plan.seed is None else f"prompts chosen with seed {plan.seed}"
     if plan.seed is not None and plan.prompts is None:
         ways = {target.fresh_by for target in result.targets if target.fresh_by is not None}
@@ -488,9 +490,9 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
         f"{lengths_words(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out{mean}",
         *map(escaped, plan.request_words),
         f"{mode_words(plan)}, {effort_words(plan)}{more}",
-        plan.api.value,
-        f"tokens counted from {plan.tokens_from.value}" if plan.tokens_from else "",
-        f"order {plan.order.value}",
+        f"{plan.api.value} API",
+        f"tokens counted by {_TOKENS_FROM[plan.tokens_from]}" if plan.tokens_from else "",
+        "runs of the targets in turns" if plan.order is Order.ABBA else "",
         seed,
         f"{result.started_at:%Y-%m-%d %H:%M} UTC",
         f"sparktop {result.sparktop}",
@@ -525,7 +527,7 @@ def caveats(result: SweepResult, *, in_post: bool = False) -> Iterator[str]:
         yield f"**Failed**: {code(result.stop_reason)}"
     elif result.status != "done":
         because = f": {code(result.stop_reason)}" if result.stop_reason else ""
-        yield f"{incomplete_words(result).replace('not complete', '**Not complete**')}{because}"
+        yield f"**Ended early** ({result.status or 'it was still running'}){because}"
     for target in result.targets:
         if target.error and target.error not in (result.stop_reason or ""):
             is_named = target.error.startswith(target.name)
@@ -550,12 +552,26 @@ def lengths_words(result: SweepResult) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
+_TOKENS_FROM = {
+    TokenSource.TOKEN_IDS: "the token ids in answers",
+    TokenSource.CHUNK_USAGE: "the running totals in answers",
+    TokenSource.USAGE: "the chunks of answers, held against the totals at their ends",
+    TokenSource.CHUNKS: "the chunks of answers, since the server sends no counts",
+}
+"""How tokens were counted."""
+_MODES = {
+    LoadMode.BURST: "all of a run at the same moment",
+    LoadMode.STEADY: "the next as soon as one ends",
+}
+"""What modes mean, in words for readers who know other tools."""
+
+
 def mode_words(plan: PlanResult) -> str:
-    """Return how requests follow one another, such as "steady" or "open loop, poisson arrivals"."""
+    """Return how requests follow one another: "burst (all of a run at the same moment)", "open loop, …"."""
     if plan.mode is LoadMode.AGENTS:
         return plan.load.value
     if plan.mode is not LoadMode.OPEN:
-        return plan.mode.value
+        return f"{plan.mode.value} ({_MODES[plan.mode]})"
     arrivals = "arrivals as recorded" if plan.trace is not None else f"{plan.arrivals or '?'} arrivals"
     return f"open loop, {arrivals}"
 
@@ -656,7 +672,7 @@ def mark_summary(result: SweepResult, letters: Mapping[str, str] | None = None) 
     marks = [
         (target.name if several else "", level.point, mark)
         for target, level in levels
-        for mark in marks_of(level)
+        for mark in {(mark.kind, _mark_kind(mark)): mark for mark in marks_of(level)}.values()  # each once
         if mark.code != REFUSED
     ]
     sentences = []

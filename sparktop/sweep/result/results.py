@@ -894,13 +894,13 @@ class OpenLoopResult(Part):
 
     @property
     def growth_words(self) -> str:
-        """How latencies grow, as text: "TTFT grows 0.80 s per s"; "" unless unstable."""
+        """How latencies grow, as text: "TTFT grows by 0.80 s each second"; "" unless unstable."""
         if not self.unstable:
             return ""
         if self.ttft_growth is not None:
-            return f"TTFT grows {self.ttft_growth:.2f} s per s"
+            return f"TTFT grows by {self.ttft_growth:.2f} s each second"
         if self.queue_growth_per_s is not None:
-            return f"no first token, the queue grows {self.queue_growth_per_s:.2f} requests per s"
+            return f"no first token, the queue grows by {self.queue_growth_per_s:.2f} requests each second"
         return "no first token"
 
 

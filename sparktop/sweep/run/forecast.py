@@ -15,7 +15,7 @@ from sparktop.graphics.numbers import duration_words, forecast_words
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
 from sparktop.model.statistics import P90_FROM
-from sparktop.model.text import clean
+from sparktop.model.text import clean, names_in_words
 from sparktop.sweep.plan.arrivals import mean_per_s
 from sparktop.sweep.plan.capacity import arrivals_needed, longest_seconds, share_needed
 from sparktop.sweep.plan.conversations import ConversationPreset
@@ -512,7 +512,7 @@ def _duration_source(plan: Plan, earlier: Sequence[EarlierSweep | None]) -> str:
     if not plan.targets:
         return "unknown: no target"
     if unknown:
-        no_sweep = f"no earlier sweep of {clean(', '.join(unknown), 80)} with such settings"
+        no_sweep = f"no earlier sweep of {clean(names_in_words(unknown), 80)} has such settings"
         return f"unknown: {no_sweep}" if plan.searches else no_sweep
     sweeps = [sweep for sweep in earlier if sweep is not None]
     times = sorted({sweep.result.started_at for sweep in sweeps})
@@ -549,21 +549,21 @@ def _level_seconds(plan: Plan, level: Level, earlier: EarlierSweep | AssumedPace
 def pieces(expected: Forecast) -> tuple[str, str, str]:
     """Return a forecast as three texts to display: number of requests, number of tokens, duration."""
     least = "at least " if expected.at_least else ""
-    warm = f" + {expected.warm_ups:,} warm-up" if expected.warm_ups else ""
+    warm = f" and {expected.warm_ups:,} to warm up" if expected.warm_ups else ""
     noun = "request" if expected.requests == 1 else "requests"
-    requests = f"as many {noun} as there is time for"
+    requests = f"as many {noun} as fit into the time"
     if expected.requests is not None:
         requests = f"{least}{expected.requests:,} {noun}"
-    tokens = "number of tokens not known before"
+    tokens = "how many tokens is not known before"
     if expected.prompt_tokens is not None and expected.output_tokens is not None:
-        tokens = f"{expected.prompt_tokens:,} prompt + {expected.output_tokens:,} output tokens"
+        tokens = f"{expected.prompt_tokens:,} prompt and {expected.output_tokens:,} output tokens"
     return f"{requests}{warm}", tokens, _time_words(expected)
 
 
 def _time_words(expected: Forecast) -> str:
     if expected.time is None:
         least = "" if expected.seconds is None else f"at least {duration_words(expected.seconds)}"
-        return f"{least or 'time'} {expected.why}"
+        return f"{least or 'duration'} {expected.why}"
     more = expected.most_concurrency
     further = "" if more is None else f", may go on to c = {more}"
     time = forecast_words(expected.time.least_s, expected.time.most_s)
@@ -596,7 +596,7 @@ def _open_forecast(plan: Plan) -> Forecast:
         prompt_tokens=prompts * targets if is_known else None,
         output_tokens=count * plan.tg * targets if is_known else None,
         seconds=runs * each_s,
-        why="by its rates" if is_known else "a guess: the server decides how many",
+        why="by its rates" if is_known else "a guess: the server decides how many levels",
         levels=levels * targets,
         # Beyond a server's limit, the requests of a level take as long again.
         time=TimeRange(runs * each_s, runs * (each_s + tail_s(plan))),
@@ -627,8 +627,9 @@ def requests_words(plan: Plan) -> str:
     assert preset is not None  # noqa: S101 - the caller's reason to ask
     sent_s = lowest.value * (plan.duration_s or preset.duration_s)
     fewest, largest = (round(sent_s / _cycle_s(preset, pace)) for pace in (SLOWEST, FASTEST))
-    few = f"; too few for a 90th percentile, which takes {P90_FROM}" if largest < P90_FROM else ""
-    return f"about {fewest} to {largest} requests at {lowest.label}{few}"
+    few = f": too few for a 90th percentile, which needs {P90_FROM}" if largest < P90_FROM else ""
+    count = f"{fewest} to {largest}" if largest > 1 else "hardly any"
+    return f"about {count} requests are answered at {lowest.label}{few}".replace("about hardly", "hardly")
 
 
 def _cycle_s(preset: ConversationPreset, pace: AssumedPace) -> float:
@@ -679,18 +680,18 @@ def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
     usual_levels, seconds = CapacitySearch(capacity).levels_left(), most_seconds(plan)
     usual_s = usual_levels * LEVEL_OVERHEAD * (plan.duration_s or 0.0) * max(1, len(plan.targets))
     is_rate = capacity.kind is LoadKind.RATE
-    first = "1 ÷ E2E" if is_rate else "1"
+    first = "the rate of one request at a time" if is_rate else "1"
     each = duration_words(plan.duration_s)
     if is_rate:
-        each += f" or {arrivals_needed(capacity.share):.0f} requests, whichever is longer"
+        each += f" or {arrivals_needed(capacity.share):.0f} requests, whichever takes longer"
     end = (now + timedelta(seconds=seconds)).strftime("%H:%M")
     low, high = (-(-duration_s // _MINUTE_S) for duration_s in (usual_s, seconds))
     ends = "usually ends" if is_rate else "ends"
     yield (
-        f"each level is tried for {each}: {first}, then twice as much each time until one fails (at most "
-        f"{capacity.most:g}), then those between. Close results are repeated with other requests. "
-        f"About {usual_levels} runs, {low:.0f} min; "
-        f"at most {MOST_SEARCH_RUNS} runs, {high:.0f} min, {ends} before {end}"
+        f"first {first}, then twice as much until a level fails (at most {capacity.most:g}), then levels "
+        f"between, each for {each}. Close results are repeated with other requests. "
+        f"About {usual_levels} runs in {low:.0f} min; "
+        f"at most {MOST_SEARCH_RUNS} runs in {high:.0f} min: {ends} before {end}"
     )
 
 

@@ -16,7 +16,16 @@ from sparktop.model.load import CallStart, EndReason, LoadKind
 from sparktop.model.statistics import least_values, quantile, unbiased_quantile, wilson
 from sparktop.sweep.plan.capacity import AFTER_HUMAN, AFTER_TOOL, share_needed
 from sparktop.sweep.plan.plan import Capacity, SloCondition
-from sparktop.sweep.plan.slo import LEAST_RUNS, SHARES, STREAM, parts_of, requests_needed, rises, words_of
+from sparktop.sweep.plan.slo import (
+    LEAST_RUNS,
+    SHARES,
+    STREAM,
+    parts_of,
+    plain_words,
+    requests_needed,
+    rises,
+    words_of,
+)
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import LevelResult, Rate
 from sparktop.sweep.terms.definitions import RATES
@@ -123,11 +132,13 @@ def _condition_sentence(
     level: LevelResult,
     ended: int,
 ) -> str:
+    wanted = plain_words(words_of(condition))
     if interval is None:
         few = f"{level.runs} run{'' if level.runs == 1 else 's'}, {ended} requests"
-        return f"{words_of(condition)} cannot be judged: {few} give no interval"
+        return f"{wanted} cannot be judged: {few} give no interval"
     word = {Verdict.HOLDS: "holds", Verdict.UNSURE: "is not sure", Verdict.FAILS: "fails"}[verdict]
-    return f"{words_of(condition)} {word} ({interval[0]:.4g} to {interval[1]:.4g})"
+    unit = " ms" if condition.figure.endswith("_ms") else ""
+    return f"{wanted} {word} (95 % CI {interval[0]:.4g} to {interval[1]:.4g}{unit})"
 
 
 def condition_interval(

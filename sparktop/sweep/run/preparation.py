@@ -14,7 +14,7 @@ from sparktop.model.failure import RequestFailure
 from sparktop.model.load import LoadKind, TokenSource
 from sparktop.model.series import sum_if_all_known
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
-from sparktop.model.text import clean
+from sparktop.model.text import clean, names_in_words
 from sparktop.model.yardsticks import YardstickBasis
 from sparktop.sweep.generator.exchange import CACHE_SALT
 from sparktop.sweep.generator.wire import (
@@ -242,7 +242,8 @@ async def prepare(
     prepared = _with_refused_lengths(_with_servers(calibrations, target, snapshot()), calibrations)
     foreign = [name for name in prepared.backends if name in busy]
     if foreign:
-        note = f"{target.name}: other clients had requests before the first level on {', '.join(foreign)}"
+        where = "" if foreign == [target.name] else f" on {names_in_words(foreign)}"
+        note = f"{target.name}: requests of other clients ran{where} before the first level"
         prepared = replace(prepared, notes=(*prepared.notes, note))
     return prepared
 

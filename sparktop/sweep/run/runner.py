@@ -455,7 +455,7 @@ class SweepRunner:
         judged = judge_level(plan.slo, level, record.traces, plan.max_error_share)
         search.add(level.concurrency, judged)
         self._builder.enter_slo_range(name, search, is_certain=is_certain)
-        words = f"c = {level.concurrency} {_VERDICT_WORDS[judged.both]}: {judged.why}"
+        words = f"with c = {level.concurrency} the SLO {_VERDICT_WORDS[judged.both]}: {judged.why}"
         return judged.both is Verdict.HOLDS, words
 
     async def _measure_searched(

@@ -758,7 +758,7 @@ def next_step(levels: Sequence[LevelResult], limit: int, max_error_share: float)
     if unsure < _MOST_UNSURE and top < limit:
         return min(2 * top, limit), ""
     between = _concurrency_between(with_rate, metric)
-    return between, "" if between is not None else _end_words(with_rate, leader, metric, limit)
+    return between, "" if between is not None else _end_words(with_rate, leader, metric)
 
 
 def top_of(levels: Sequence[LevelResult]) -> LevelResult | None:
@@ -817,13 +817,13 @@ def _last_rising(with_rate: Sequence[LevelResult], metric: str) -> tuple[LevelRe
     return leader, unsure
 
 
-def _end_words(with_rate: Sequence[LevelResult], leader: LevelResult, metric: str, limit: int) -> str:
+def _end_words(with_rate: Sequence[LevelResult], leader: LevelResult, metric: str) -> str:
     """Return why the concurrency grows no further, as text."""
     top = with_rate[-1]
     if leader is top:
         rise = f"tok/s still rise at c = {top.concurrency}"
         rise = rise if is_rising(with_rate, metric) else f"whether {rise} is not certain"
-        return f"{rise}; the limit is {limit}"
+        return f"{rise}, the largest that this sweep tries on it"
     ratio = rate_ratio(top, leader, metric)
     difference = "no value to compare" if ratio is None else f"{signed(ratio.percent, 1)} %"
     if ratio is not None and ratio.ci95 is not None:

@@ -163,7 +163,7 @@ TERMS = {
     "Padding": "share of a batch that is computed for nothing: it runs in the next larger CUDA graph",
     "Of own best": "decode / the best of the server itself, of its version and options, at this concurrency",
     "Of published": "decode / the highest that a table has for model, engine, machine and concurrency",
-    "Of limit": "decode / memory bandwidth x tokens of a step / bytes of weights that it reads",
+    "Of limit": "decode / (memory bandwidth × tokens of a step / bytes of weights that it reads)",
     "J/token": "mean power of all GPUs while they compute / output rate",
     "Accepted": "share of the tokens drafted by speculative decoding that were accepted, by the counters",
     "Cached": "prompt tokens that came from the prefix cache, as the server reports them",
@@ -188,10 +188,16 @@ TERMS = {
 """Meaning of other terms and signs in a report's tables."""
 
 
+def shown(definition: str) -> str:
+    """Return a definition as people read it; files have hyphens for its minus signs."""
+    return definition.replace(" - ", f" {numbers.MINUS} ")
+
+
 def metric_lines(names: Collection[str]) -> list[str]:
     """Return a line of text for each metric in `names`, with title, unit, meaning and definition."""
     return [
-        f"{metric.title} ({metric.unit}): {': '.join(filter(None, (metric.meaning, metric.definition)))}."
+        f"{metric.title} ({metric.unit}): "
+        f"{': '.join(filter(None, (metric.meaning, shown(metric.definition))))}."
         for metric in _ALL
         if metric.name in names
     ]
@@ -290,7 +296,7 @@ WARNINGS = {
             "load generator late",
             "the load generator was late: its loop lagged, it used a whole core, or the machine was busy",
             "run the client on another machine, or with fewer requests at once",
-            brief="generator",
+            brief="client late",
             effect="TTFT and ITL are too long",
         ),
         LevelWarning(
@@ -393,7 +399,7 @@ WARNINGS = {
             "measured too briefly",
             "all runs together lasted less than 10 s, or those of a steady load less than 3 × the median E2E",
             "more runs, or longer answers",
-            brief="briefly",
+            brief="too short",
             effect="less than 10 s",
         ),
         LevelWarning(

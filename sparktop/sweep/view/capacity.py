@@ -198,7 +198,7 @@ def _fails_words(search: CapacityResult, probe: ProbeResult, subject: str) -> st
     if _is_unsure(probe):
         fail = f"probably {fail}"
     if probe.fails_percent is not None and (is_met or _is_unsure(probe)):
-        chance = f" ({probe.fails_percent:.0f} % by all levels)"
+        chance = f" (with a probability of {probe.fails_percent:.0f} %, by all levels)"
     return f"{subject} {fail}{chance}{', though within limits' if is_met else ''}: {why_words(search, probe)}"
 
 
@@ -252,10 +252,10 @@ def why_words(search: CapacityResult, probe: ProbeResult) -> str:
         if together is None or together.met_percent is None:
             return "no request was measured"
         low = together.interval_percent[0] if together.interval_percent else None
-        beside = [] if low is None else [f"95 % sure of {low:.1f} %"]
-        beside += [] if together.needed_percent is None else [f"needs {together.needed_percent:g} %"]
+        beside = [] if together.needed_percent is None else [f"{together.needed_percent:g} % must"]
+        beside += [] if low is None else [f"it is 95 % sure that {low:.1f} % do"]
         share = f"{together.met_percent:.1f} % of {together.requests} requests met the conditions"
-        share += f" ({', '.join(beside)})" if beside else ""
+        share += f" ({'; '.join(beside)})" if beside else ""
         least_met = min(single, key=lambda condition: condition.met_percent or 0.0, default=None)
         return share if least_met is None else f"{share}; {condition_words(least_met)}"
     missed = [condition for condition in single if _is_missed(condition)]
@@ -266,7 +266,7 @@ def why_words(search: CapacityResult, probe: ProbeResult) -> str:
     if met is None or needed is None or (missed and not _is_unsure(probe)):
         return reason
     many = f"{least_met.requests} requests" if least_met.requests else "the requests"
-    return f"{reason}, {met:.0f} % of {many} met it (needs {needed:g} %)"
+    return f"{reason}, {met:.0f} % of {many} met it ({needed:g} % must)"
 
 
 def room_left(condition: ConditionResult) -> float:
@@ -299,7 +299,7 @@ def condition_parts(condition: ConditionResult) -> tuple[str, str, str]:
         return "met all", met, f"{_MINIMUM}{needed:g} %"
     if condition.at_least:
         value = "–" if condition.value is None else f"{condition.value:.1f}{_TPS}"
-        return f"{quantile} stream", value, f"{_MINIMUM}{condition.limit:g}{_TPS}"
+        return f"{quantile} speed", value, f"{_MINIMUM}{condition.limit:g}{_TPS}"
     name, _, _ = condition.figure.removesuffix("_ms").rpartition("_")
     value = "unknown: many unanswered" if condition.value is None else milliseconds(condition.value)
     return f"{quantile} {_NAMES.get(name, name)}", value, milliseconds(condition.limit or 0.0)

@@ -110,9 +110,10 @@ def depth_sentences(result: SweepResult, name: Callable[[str], str] = str) -> It
         first, last, added_ms = levels[0], levels[-1], _added_ms(levels)
         if added_ms is not None and first.tpot_ms is not None and last.tpot_ms is not None:
             begin, end, more = map(METRICS["tpot_ms"].text, (first.tpot_ms.mean, last.tpot_ms.mean, added_ms))
-            ends = f"({begin} ms at a depth of {first.depth:,}, {end} ms at {last.depth:,})"
+            ends = f"({begin} ms after {first.depth:,} tokens of context, {end} ms after {last.depth:,})"
             if added_ms > 0:
-                yield f"{where}, {PER_TOKENS:,} tokens of context add {more} ms to each output token {ends}"
+                slower = f"each output token takes {more} ms more per {PER_TOKENS:,} tokens of context"
+                yield f"{where}, {slower} {ends}"
             else:
                 yield f"{where}, context adds nothing measurable to an output token {ends}"
         for condition in result.plan.depth_slo:
@@ -120,7 +121,7 @@ def depth_sentences(result: SweepResult, name: Callable[[str], str] = str) -> It
 
 
 def _depth_words(levels: Sequence[LevelResult], condition: str) -> str:
-    """Return up to which depth a condition such as "stream_tps ≥ 15" holds, as the end of a sentence."""
+    """Return up to which context a condition such as "stream_tps ≥ 15" holds, as the end of a sentence."""
     stored = stored_condition(condition)
     if stored is None:
         return "cannot be judged"
@@ -132,16 +133,17 @@ def _depth_words(levels: Sequence[LevelResult], condition: str) -> str:
     holds = [value >= limit if at_least else value <= limit for _, value in points]
     if not holds[0]:
         shallowest, value = points[0]
-        return f"does not hold even at a depth of {shallowest:,} ({value:.4g})"
+        return f"does not hold even after {shallowest:,} tokens of context ({value:.4g})"
     for (before, good), (after, bad), is_held in zip(points, points[1:], holds[1:], strict=False):
         if not is_held:  # between the two depths the value is interpolated
             depth = before + (after - before) * (limit - good) / (bad - good)
             about = round(depth, -2) if depth >= PER_TOKENS else round(depth)
             return (
-                f"holds to a depth of about {about:,.0f} ({good:.4g} at {before:,}, {bad:.4g} at {after:,})"
+                f"holds up to about {about:,.0f} tokens of context "
+                f"({good:.4g} after {before:,}, {bad:.4g} after {after:,})"
             )
     deepest, value = points[-1]
-    return f"holds to a depth of {deepest:,} at least ({value:.4g})"
+    return f"holds up to {deepest:,} tokens of context at least ({value:.4g})"
 
 
 def _figure_value(level: LevelResult, figure: str) -> float | None:
@@ -298,8 +300,8 @@ def _is_one_trace(targets: Sequence[TargetResult]) -> bool:
 def rate_sentence(target: TargetResult) -> str | None:
     """Return up to which rate a target keeps up, and how it fails beyond; None if nothing was measured.
 
-    For example "keeps up with 2 /s (237 tok/s, TTFT p90 840 ms from due time), not with 4 /s: TTFT grows 0.43
-    s per s".
+    For example "keeps up with 2 /s (237 tok/s, TTFT p90 840 ms from when a request was due), not with 4 /s:
+    TTFT grows by 0.43 s each second".
     """
     levels = [level for level in target.in_order() if level.error is None and level.open_loop is not None]
     if not levels:
@@ -367,11 +369,11 @@ def _overload_words(level: LevelResult) -> str:
 def _rate_figures(level: LevelResult) -> str:
     parts = []
     if level.output_tps is not None:
-        parts.append(f"{METRICS['output_tps'].text(level.output_tps.mean)} tok/s")
+        parts.append(f"{METRICS['output_tps'].text(level.output_tps.mean)} tok/s output")
     ttft = level.ttft_due_ms
     if ttft is not None and ttft.p50 is not None:
         which, value = ("p90", ttft.p90) if ttft.p90 is not None else ("p50", ttft.p50)
-        parts.append(f"TTFT {which} {METRICS['ttft_due_ms'].text(value)} ms from due time")
+        parts.append(f"TTFT {which} {METRICS['ttft_due_ms'].text(value)} ms from when a request was due")
     if level.replay is not None and level.replay.cached_percent is not None:
         parts.append(f"{level.replay.cached_percent:.0f} % of the prompt tokens cached")
     if too_long := _too_long(level):
@@ -379,7 +381,7 @@ def _rate_figures(level: LevelResult) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-_NONE_FAILED = " at least: no level failed for sure"
+_NONE_FAILED = " at least: it is not sure that any level fails"
 _MORE_RUNS = "more runs narrow this"
 
 
@@ -411,19 +413,19 @@ def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iter
 def _highest_words(holds: Holds) -> str:
     """Return the end of a sentence on the highest concurrency that meets the SLO conditions.
 
-    An example is "to c = 16 and no further". Used if no condition requires a minimum concurrency.
+    An example is "up to c = 16, not beyond". Used if no condition requires a minimum concurrency.
     """
     surely, highest = holds.concurrency, holds.interval[1]
     if surely is None:
         if highest == 0:
             return "at no concurrency"
-        bound = "" if highest is None else f", and surely not beyond c = {highest}"
+        bound = "" if highest is None else f", perhaps up to c = {highest}, not beyond"
         return f"at no concurrency for sure{bound} ({_MORE_RUNS})"
     if highest is None:
-        return f"to c = {surely}{_NONE_FAILED}"
+        return f"up to c = {surely}{_NONE_FAILED}"
     if highest == surely:
-        return f"to c = {surely} and no further"
-    return f"to c = {surely}, surely not beyond {highest} ({_MORE_RUNS})"
+        return f"up to c = {surely}, not beyond"
+    return f"up to c = {surely}, perhaps up to {highest}, not beyond ({_MORE_RUNS})"
 
 
 def _range_words(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
@@ -490,8 +492,9 @@ def _is_level_alike(level: ComparedLevel) -> bool:
 def _experiment_sentences(target: TargetResult) -> Iterator[str]:
     """Yield how long servers go on after a hang-up, where that is longest, and what long prompts did.
 
-    For example "at c = 4 it goes on for 5.1 to 6.1 s after a hang-up, 310 tokens for nobody", and "at c = 1
-    ITL p95 of short requests 31.2 → 84.0 ms while 32k prompts arrive (+152 to +189 %)".
+    For example "at c = 4 it goes on for 5.1 to 6.1 s after its clients hang up and generates 310 tokens
+    for nobody", and "at c = 1 ITL p95 of short requests 31.2 → 84.0 ms while 32k prompts arrive (+152 to
+    +189 %)".
     """
     levels = target.in_order()
     hung_up = [(level.left.goes_on_s or 0.0, level) for level in levels if level.left is not None]
@@ -510,12 +513,15 @@ def left_words(level: LevelResult) -> str:
         return ""
     goes_on_s, idle_s = left.goes_on_s or 0.0, left.idle_s
     if idle_s is None:
-        words = f"still works {goes_on_s:.0f} s after a hang-up"
+        words = f"still works {goes_on_s:.0f} s after its clients hang up"
     elif goes_on_s == 0:
-        words = f"stops within {idle_s:.1f} s of a hang-up"
+        words = f"stops within {idle_s:.1f} s after its clients hang up"
     else:
-        words = f"goes on for {goes_on_s:.1f} to {idle_s:.1f} s after a hang-up"
-    return words + ("" if left.tokens_after is None else f", {left.tokens_after:,.0f} tokens for nobody")
+        words = f"goes on for {goes_on_s:.1f} to {idle_s:.1f} s after its clients hang up"
+    if left.tokens_after is None:
+        return words
+    tokens = "1 token" if round(left.tokens_after) == 1 else f"{left.tokens_after:,.0f} tokens"
+    return f"{words} and generates {tokens} for nobody"
 
 
 def beside_words(level: LevelResult) -> str:
@@ -642,21 +648,18 @@ def _answer_so_far(
     if targets and all(any(level.text is not None for level in target.levels) for target in targets):
         return texts_sentence(targets, name)
     if len(targets) == 1:
-        return _headline_of_target(result, targets[0], "best: ")
+        return _headline_of_target(result, targets[0])
     kinds = {level.load for target in targets for level in target.levels}
     if LoadKind.AGENTS in kinds or (LoadKind.RATE in kinds and not _is_one_trace(targets)):
         compared = None  # how much each one takes is the answer
     if compared is not None and (winners := _comparison_headline(result, compared, name)):
         return winners
-    answers = ((target.name, _headline_of_target(result, target, "at most ")) for target in targets)
+    answers = ((target.name, _headline_of_target(result, target)) for target in targets)
     return "; ".join(f"{name(target)}: {words}" for target, words in answers if words) or None
 
 
-def _headline_of_target(result: SweepResult, target: TargetResult, start: str) -> str | None:
-    """Return the headline of one target; None if no level has a token rate.
-
-    `start` are the first words for its best level.
-    """
+def _headline_of_target(result: SweepResult, target: TargetResult) -> str | None:
+    """Return the headline of one target; None if no level has a token rate."""
     kinds = {level.load for level in target.levels}
     if LoadKind.RATE in kinds:
         return rate_sentence(target)
@@ -679,19 +682,19 @@ def _headline_of_target(result: SweepResult, target: TargetResult, start: str) -
     among = [(length, [level for level in with_rate if level.pp == length]) for length in lengths]
     return "; ".join(
         (f"{length or 0:,} tokens in: " if len(lengths) > 1 else "")
-        + _headline_of_length(result, target, part, metric, start)
+        + _headline_of_length(result, target, part, metric)
         for length, part in among
     ) + drift_words(target)
 
 
 def _headline_of_length(
-    result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], metric: str, start: str
+    result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], metric: str
 ) -> str:
     """Return the headline of one target's levels with the same prompt length, in ascending order."""
     best, alike, is_untested = best_level(levels, metric)
-    words = f"{best.point.label}, {_rate_words(best, metric)}"
+    words = f"{best.point.label}, {_rate_words(best, metric)} {in_sentence(METRICS[metric].title)}"
     if len(levels) > 1:
-        words = f"{start}{words}"
+        words = f"best: {words}"
     parts = [words + _warning(best)]
     if best.ttft_ms is not None:
         parts.append(f"mean TTFT {METRICS['ttft_ms'].text(best.ttft_ms.mean)} ms")
@@ -756,18 +759,18 @@ def _words_beyond_best(
     if top is not best:
         ratio = None if top in alike else rate_ratio(top, best, metric)
         change = "" if ratio is None else f"{whole_percent_change(ratio.percent)}{_warning(top)}"
-        return f"; {top.point.label} gives {change}" if change else ""
+        return f"; at {top.point.label} {change}" if change else ""
     if target.slots is not None and best.concurrency >= target.slots:
         counts = target.slots_each
         are_alike = len(counts) > 1 and len(set(counts)) == 1 and sum(counts) == target.slots
         slots = f"{len(counts)} × {counts[0]}" if are_alike else str(target.slots)
         if best.concurrency > target.slots:
-            return f"; {best.concurrency} requests for {slots} slots"
-        return f"; {best.concurrency} requests = all {slots} slots"
+            return f"; more requests at once than its {slots} slots"
+        return f"; that takes all {slots} slots"
     if not is_rising(levels, metric):
         return ""
     if best.concurrency == result.plan.climb_to:
-        return f"; still rising at the limit of {best.concurrency}"
+        return f"; still rising at c = {best.concurrency}, the largest tried"
     return f"; still rising: try c = {2 * best.concurrency}"
 
 

@@ -157,7 +157,10 @@ def test_a_lead_that_two_share_is_no_win() -> None:
     assert {(row.winner, row.ahead, row.against) for row in found.rows} == {(None, "y", "x")}
     (sentence, *_) = topologies(found, []).sentences
     assert sentence == "Decode: no clear winner at c1–c64"
-    said = "no clear winner: one target is clearly better than some others; no clear difference: than none"
+    said = (
+        "no clear winner: the best target is clearly better than some others, but not than all; "
+        "no clear difference: it is clearly better than none"
+    )
     assert [*winner_rules(found)][1:] == [said]
     wild = two | {"wild": (20.0, 60.0, 180.0)}
     three = [made_series(name, {1: runs}) for name, runs in wild.items()]

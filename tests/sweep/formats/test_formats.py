@@ -139,7 +139,7 @@ def test_markdown_says_what_is_wrong() -> None:
     )
     text = report.sweep_markdown(result.with_target(TargetResult(name="b", url="u", error="refused")))
     assert "## sparktop sweep (simulated)" in text
-    assert "**Not complete** (stopped_by_guard): `GPU at 95 C`" in text
+    assert "**Ended early** (stopped_by_guard): `GPU at 95 C`" in text
     assert "`b`: `refused`" in text
     assert "Warnings: fewer than 3 runs (the only level)." in text
     assert "- `a` c2: fewer than 3 runs (`few_runs`): 2 of 3" in text
@@ -183,9 +183,9 @@ def test_many_marks_are_one_sentence_and_a_line_each() -> None:
         made_sweep(("a", [*levels, made_level(2).model_copy(update={"notes": note})]))
     )
     assert (
-        "Warnings: TTFT overstated by ≤32 %: load generator late (3 of 4 levels, most at c4); "
+        "Warnings: TTFT up to 32 % too long: load generator late (3 of 4 levels, most at c4); "
         "measured too briefly: less than 10 s (3 of 4 levels). "
-        "Small errors: TTFT overstated by ≤0.4 %: load generator late (1 of 4 levels)."
+        "Small errors: TTFT up to 0.4 % too long: load generator late (1 of 4 levels)."
         in " ".join(text.split())
     )
     assert "- c1, c4, c16: measured too briefly (`too_short`): all runs together lasted 3 s" in " ".join(
@@ -409,7 +409,7 @@ def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
     own = "" if mark.word.replace("-", " ") == code.replace("_", " ") else f" (`{code}`)"
     assert f"### Remarks on levels\n\n- c2: {mark.word}{own}: what was seen" in text
     assert next(csv.DictReader(io.StringIO(exports.to_csv(result))))["validity"] == code
-    assert f"warnings: {mark.word}" in level_line("a", marked)
+    assert f"warning: {mark.word}" in level_line("a", marked)
 
 
 @pytest.mark.parametrize(
@@ -438,7 +438,7 @@ def test_why_a_level_is_slow_stands_in_every_report(balance: Tree, word: str, me
     assert message in items
     assert "- c5: 38 % padding: a batch of 5 runs in a CUDA graph of 8" in items
     assert next(csv.DictReader(io.StringIO(exports.to_csv(result))))["why_slow"] == f"padding {word}"
-    assert level_line("a", told).endswith(f" · slow: 38 % padding, {word}")
+    assert level_line("a", told).endswith(f" · why slow: 38 % padding, {word}")
 
 
 def test_the_report_defines_the_words_of_its_tables() -> None:

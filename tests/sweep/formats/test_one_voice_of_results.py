@@ -314,14 +314,14 @@ def check_notes(result: SweepResult, texts: Texts) -> None:
         ttft_error_words(note.ttft_percent) for level in levels for note in level.notes if note.ttft_percent
     }
     for form, text in texts:
-        assert set(re.findall(r"TTFT overstated by ≤[\d.]+ %", " ".join(text.split()))) <= known, form
+        assert set(re.findall(r"TTFT up to [\d.]+ % too long", " ".join(text.split()))) <= known, form
         assert not re.search(r"(?<![\d.+−])95 %(?! CI| sure| of)", text), form
         if not any(level.validity or level.error for level in levels):
             assert "warning" not in text.lower().replace("**warnings:** none", "").replace(
                 "warnings: none", ""
             ), form
     if known:
-        said = {form for form, text in texts if re.search(r"TTFT\s+overstated\s+by", text)}
+        said = {form for form, text in texts if re.search(r"TTFT\s+up\s+to\s+[\d.]+\s+%\s+too\s+long", text)}
         assert {"md", "post", "html", "verdict", "lines"} <= said
 
 

@@ -55,7 +55,7 @@ def page_of(result: SweepResult) -> tuple[str, Page]:
 def test_the_page_holds_everything_that_the_screen_knows() -> None:
     """Answer, plots, tables, machines, split, marks with codes, every level, command and definitions."""
     text, page = page_of(full_sweep())
-    assert "<strong><code>proxy</code>: first token p90 ≤ 2 s holds to c = 4" in text
+    assert "<strong><code>proxy</code>: first token p90 ≤ 2 s holds up to c = 4" in text
     headings = re.findall(r"<(?:h2|summary)[^>]*>(.*?)</(?:h2|summary)>", text)
     assert [re.sub(r"<[^>]*>", "", one) for one in headings] == [
         "Decode (tok/s, higher is better)",
@@ -270,7 +270,7 @@ def picks(post: str) -> list[list[str]]:
     """Return the cells of the rows of a post's table of what to pick, its first."""
     block = post.partition("\n")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()]
-    assert rows[0][:2] == ["Use (c: requests at once)", "Pick"]
+    assert rows[0][:2] == ["Use", "Pick"]
     return rows[2:]
 
 
@@ -447,7 +447,7 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
         "How servers were started is not known: `sparktop agent` on their machines reads it."
     )
     assert "100 tokens in, 4 out (pp100 tg4), " in load
-    assert ", c requests a run (6 at c2 in all); " in load
+    assert ", c requests a run (c: requests at once; 6 at c2 in all runs); " in load
     assert ", each level after a warm-up, burst (all of a run at the same moment), 3 runs a level" in load
     assert "2026-03-22" in load
     assert warnings.startswith("- **Warnings:** none. **Signs:** ≈ alike")

@@ -155,7 +155,7 @@ def test_a_rate_that_was_kept_up_with_once_is_not_certain(before: bool, after: b
         return
     assert words is not None
     assert re.fullmatch(
-        r"it kept up with 2\.5 /s at \d\d:06, not at \d\d:09: TTFT grows 0\.50 s per s", words
+        r"it kept up with 2\.5 /s at \d\d:06, not at \d\d:09: TTFT grows by 0\.50 s each second", words
     ), words
     marks = (Validity(code=DRIFT, message=words),)
     target = TargetResult(name="a", url="", levels=(last.model_copy(update={"validity": marks}),))

@@ -61,10 +61,10 @@ def test_quick_is_63_requests_at_least_and_21_to_warm_up() -> None:
     assert (found.requests, found.warm_ups) == (63, 21)
     assert (found.prompt_tokens, found.output_tokens) == (63 * 128, 63 * 64)
     assert (found.seconds, found.most_concurrency, found.levels) == (None, 256, 3)
-    assert found.why == "no earlier sweep of a with such settings"
+    assert found.why == "no earlier sweep of a has such settings"
     assert pieces(found) == (
-        "at least 63 requests + 21 warm-up",
-        "8,064 prompt + 4,032 output tokens",
+        "at least 63 requests and 21 to warm up",
+        "8,064 prompt and 4,032 output tokens",
         f"3 levels, may go on to c = 256, in about 4, up to 27 min ({found.why})",
     )
 
@@ -80,7 +80,9 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     assert re.fullmatch(
         r"2 levels, may go on to c = 8, in [^(]+ \(estimated from your sweep of .*\)", pieces(found)[2]
     )
-    assert plan_line(plan).startswith("c = 1, 2, then up to 8 while tok/s rise: at least 9 requests + ")
+    assert plan_line(plan).startswith(
+        "c = 1, 2 requests at once, then up to 8 while tok/s rise: at least 9 requests and "
+    )
     assert forecast(replace(PLAN, climb_to=2), [swept()]) == plain
     full = swept()
     full = full.with_target(full.targets[0].model_copy(update={"slots": 4}))
@@ -137,12 +139,10 @@ def test_another_server_or_model_tells_nothing() -> None:
     assert forecast(replace(PLAN, targets=(renamed,)), [swept()]).seconds is not None
     assert forecast(replace(PLAN, targets=(replace(A, model="m"),)), [swept()]).seconds is not None
     assert forecast(replace(PLAN, targets=(replace(A, model="n"),)), [swept()]).seconds is None
-    assert (
-        forecast(replace(PLAN, targets=(A, B)), [swept()]).why == "no earlier sweep of b with such settings"
-    )
+    assert forecast(replace(PLAN, targets=(A, B)), [swept()]).why == "no earlier sweep of b has such settings"
     search = replace(PLAN, targets=(B,), slo=(SloCondition("ttft_p90_ms", 2000.0),))
     assert (forecast(search, []).why, forecast(search, []).time) == (
-        "unknown: no earlier sweep of b with such settings",
+        "unknown: no earlier sweep of b has such settings",
         None,
     )
 
@@ -196,7 +196,7 @@ def test_a_short_level_says_before_that_it_has_too_few_requests() -> None:
     """The plan's line names how many requests the lowest level can have."""
     line = plan_line(plan_of(SweepSpec("a", agents=(1,), duration_s=20.0)))
     assert line.startswith("1 agent (workload coder-quick): 1 level of 20 s, ")
-    assert "too few for a 90th percentile, which takes 36" in line
+    assert "too few for a 90th percentile, which needs 36" in line
     long = plan_line(plan_of(SweepSpec("a", agents=(8, 16), duration_s=600.0)))
     assert "too few" not in long
 
@@ -246,10 +246,13 @@ def test_the_limit_is_kept_and_named() -> None:
     levels = [level(16, 100, 101, 102), level(32, 190, 191, 192)]
     assert climbed(*levels, most=48) == 48
     step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01)
-    assert step == (None, "tok/s still rise at c = 48; the limit is 48")
+    assert step == (None, "tok/s still rise at c = 48, the largest that this sweep tries on it")
     levels[1] = level(32, 150, 190, 310)
     step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01)
-    assert step == (None, "whether tok/s still rise at c = 48 is not certain; the limit is 48")
+    assert step == (
+        None,
+        "whether tok/s still rise at c = 48 is not certain, the largest that this sweep tries on it",
+    )
 
 
 def test_the_gap_below_the_best_level_is_closed() -> None:

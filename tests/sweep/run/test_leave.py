@@ -70,7 +70,7 @@ async def test_what_a_server_does_after_a_hang_up(after_s: float | None) -> None
     assert after_s == 0.0 or 0 < left.goes_on_s < left.idle_s
     assert after_s == 0.0 or left.tokens_after > 0
     words = headline(result, None) or ""
-    assert "goes on for" in words if after_s is None else "hang-up" in words
+    assert "goes on for" in words if after_s is None else "hang up" in words
     assert repeat_command(result).endswith("--leave")
 
 
@@ -79,10 +79,10 @@ async def test_what_a_server_does_after_a_hang_up(after_s: float | None) -> None
     [
         (
             LeftRequests(goes_on_s=0.0, idle_s=0.8, tokens_after=12),
-            "stops within 0.8 s of a hang-up, 12 tokens",
+            "stops within 0.8 s after its clients hang up and generates 12 tokens",
         ),
-        (LeftRequests(goes_on_s=5.0, idle_s=6.0), "goes on for 5.0 to 6.0 s after a hang-up"),
-        (LeftRequests(goes_on_s=120.0), "still works 120 s after a hang-up"),
+        (LeftRequests(goes_on_s=5.0, idle_s=6.0), "goes on for 5.0 to 6.0 s after its clients hang up"),
+        (LeftRequests(goes_on_s=120.0), "still works 120 s after its clients hang up"),
     ],
 )
 def test_the_answer_has_both_bounds(left: LeftRequests, words: str) -> None:

@@ -50,7 +50,7 @@ async def test_a_running_search_shows_what_it_tries_and_the_conditions_so_far() 
     ]
     assert search.ahead == "4 if it holds, and so on up to 4"
     assert search.at.startswith("2 agents, ")
-    assert [one.name for one in search.bars] == ["p90 TTFT", "p10 stream"]
+    assert [one.name for one in search.bars] == ["p90 TTFT", "p10 speed"]
     assert all(one.ratio for one in search.bars)
     assert view.share is None
     assert view.left is not None

@@ -84,23 +84,23 @@ def test_the_best_level_with_its_wait() -> None:
         level(32, 409, 410, 411, ttft_ms=3000),
         level(64, 408, 411, 414, ttft_ms=9000),
     ]
-    best = "best: c = 64, 411.0 tok/s; mean TTFT 9,000 ms"
+    best = "best: c = 64, 411.0 tok/s decode; mean TTFT 9,000 ms"
     assert answered(levels) == f"{best}; no clear lead over c = 32"
 
 
 def test_what_rises_is_said_to_rise() -> None:
     """The best is the last: the limit of a sweep that goes on is named, else the next level is suggested."""
     levels = [level(1, 45, 46, 47), level(4, 150, 151, 152)]
-    best = "best: c = 4, 151.0 tok/s; mean TTFT 100 ms; still rising: try c = 8"
+    best = "best: c = 4, 151.0 tok/s decode; mean TTFT 100 ms; still rising: try c = 8"
     assert answered(levels) == best
-    assert answered(levels, climb_to=4).endswith("; still rising at the limit of 4")
+    assert answered(levels, climb_to=4).endswith("; still rising at c = 4, the largest tried")
     result = made_sweep(("a", levels))
     full = result.with_target(result.targets[0].model_copy(update={"slots": 4}))
-    assert (result_view(full).headline or "").endswith("; 4 requests = all 4 slots")
+    assert (result_view(full).headline or "").endswith("; that takes all 4 slots")
     two = full.with_target(full.targets[0].model_copy(update={"slots_each": (2, 2)}))
-    assert (result_view(two).headline or "").endswith("; 4 requests = all 2 × 2 slots")
+    assert (result_view(two).headline or "").endswith("; that takes all 2 × 2 slots")
     fewer = two.with_target(two.targets[0].model_copy(update={"slots": 3, "slots_each": (1, 2)}))
-    assert (result_view(fewer).headline or "").endswith("; 4 requests for 3 slots")
+    assert (result_view(fewer).headline or "").endswith("; more requests at once than its 3 slots")
 
 
 def test_chance_is_named() -> None:
@@ -126,8 +126,8 @@ def test_the_best_is_the_best_whatever_warnings_it_has(warned: Sequence[int]) ->
     assert [row.ranks.get("decode_tps") for row in found.rows] == [None, ColumnRank.BEST, None]
     words = found.headline or ""
     assert words.startswith("best: c = 8, 344.0 tok/s")
-    assert ("tok/s (warning: throttled); mean TTFT 100 ms" in words) is (8 in warned)
-    assert "c = 16 gives −10 %" in words
+    assert ("tok/s decode (warning: throttled); mean TTFT 100 ms" in words) is (8 in warned)
+    assert "at c = 16 −10 %" in words
 
 
 @pytest.mark.parametrize(
@@ -305,12 +305,12 @@ def said(holds: Holds, *conditions: str) -> str:
 @pytest.mark.parametrize(
     ("concurrency", "interval", "words"),
     [
-        (6, (6, 8), "holds to c = 6, surely not beyond 8 (more runs narrow this)"),
-        (6, (6, None), "holds to c = 6 at least: no level failed for sure"),
+        (6, (6, 8), "holds up to c = 6, perhaps up to 8, not beyond (more runs narrow this)"),
+        (6, (6, None), "holds up to c = 6 at least: it is not sure that any level fails"),
         (
             None,
             (None, 3),
-            "holds at no concurrency for sure, and surely not beyond c = 3 (more runs narrow this)",
+            "holds at no concurrency for sure, perhaps up to c = 3, not beyond (more runs narrow this)",
         ),
     ],
 )
@@ -428,8 +428,9 @@ def test_a_rate_has_its_share_and_the_bound_that_decides() -> None:
         holds=2.83, fails=3.1, complete=True, interval=(2.5, 3.4), probes=(probe,), ran_out=None
     )
     assert _words(answer, AGENTS.model_copy(update={"load": LoadKind.RATE})) == (
-        "best estimate 2.83 requests/s; 3.1 /s fail: 93.0 % of 100 requests met the conditions (95 % sure of "
-        "86.0 %, needs 95 %); p95 TTFT 3,600 ms (limit 2,000 ms); 95 % sure: 2.5 /s hold, 3.4 /s do not"
+        "best estimate 2.83 requests/s; 3.1 /s fail: 93.0 % of 100 requests met the conditions (95 % must; "
+        "it is 95 % sure that 86.0 % do); p95 TTFT 3,600 ms (limit 2,000 ms); 95 % sure: 2.5 /s hold, "
+        "3.4 /s do not"
     )
 
 
@@ -441,20 +442,18 @@ def test_a_level_that_meets_the_conditions_by_a_hair_may_fail() -> None:
         }
     )
     answer = CapacityAnswer(holds=9, fails=10, complete=True, interval=(9, 11), probes=(met,))
-    assert "; 10 probably fail, though within limits: p10 stream 14.2 tok/s (limit 15), 91 %" in _words(
-        answer
-    )
+    assert "; 10 probably fail, though within limits: p10 speed 14.2 tok/s (limit 15), 91 %" in _words(answer)
 
     def with_chance(percent: float) -> str:
         likely = met.model_copy(update={"fails_percent": percent})
         return _words(answer.model_copy(update={"probes": (likely,)}))
 
     assert with_chance(67.3).startswith(
-        "9 agents hold; 10 probably fail (67 % by all levels), though within limits: p10 stream 14.2 tok/s "
-        "(limit 15), 91 % of 120 requests met it (needs 90 %); "
+        "9 agents hold; 10 probably fail (with a probability of 67 %, by all levels), though within limits: p10 speed 14.2 tok/s "
+        "(limit 15), 91 % of 120 requests met it (90 % must); "
     )
     certain = met.model_copy(update={"fails_percent": 98.0, "certain": True})
-    assert "; 10 fail (98 % by all levels), though within limits: p10 stream" in _words(
+    assert "; 10 fail (with a probability of 98 %, by all levels), though within limits: p10 speed" in _words(
         answer.model_copy(update={"probes": (certain,)})
     )
 
@@ -464,8 +463,8 @@ def test_a_level_that_is_not_certain_to_fail_probably_does() -> None:
     answer = CapacityAnswer(holds=9, fails=10, complete=True, interval=(9, 11))
     unsure = answer.model_copy(update={"probes": (FAILING.model_copy(update={"fails_percent": 80.0}),)})
     assert (
-        "; 10 probably fail (80 % by all levels): p90 TTFT after a tool 3,600 ms (limit 2,000 ms), 71 % of "
-        in (_words(unsure))
+        "; 10 probably fail (with a probability of 80 %, by all levels): p90 TTFT after a tool 3,600 ms "
+        "(limit 2,000 ms), 71 % of " in (_words(unsure))
     )
     certain = FAILING.model_copy(update={"fails_percent": 98.0, "certain": True})
     sure = answer.model_copy(update={"probes": (certain,)})
@@ -473,7 +472,7 @@ def test_a_level_that_is_not_certain_to_fail_probably_does() -> None:
         "9 agents hold; 10 fail: p90 TTFT after a tool 3,600 ms (limit 2,000 ms); "
     )
     rate = _words(unsure, AGENTS.model_copy(update={"load": LoadKind.RATE}))
-    assert "; 10 /s probably fail (80 % by all levels): " in rate
+    assert "; 10 /s probably fail (with a probability of 80 %, by all levels): " in rate
 
 
 def level_at_rate(
@@ -497,8 +496,8 @@ def test_the_sentence_names_the_highest_rate_below_the_first_that_failed() -> No
     """A rate beyond a failed one does not count, whatever it shows."""
     growing = level_at_rate(2.0, OpenLoopResult(unstable=True, ttft_growth=0.43))
     found = words(level_at_rate(1.0), growing, level_at_rate(4.0))
-    assert found == "keeps up with 1 /s, not with 2 /s: TTFT grows 0.43 s per s"
-    assert words(growing) == "does not keep up with 2 /s: TTFT grows 0.43 s per s"
+    assert found == "keeps up with 1 /s, not with 2 /s: TTFT grows by 0.43 s each second"
+    assert words(growing) == "does not keep up with 2 /s: TTFT grows by 0.43 s each second"
     assert words(level_at_rate(1.0), level_at_rate(2.0)) == "keeps up with 2 /s, the highest rate measured"
 
 
@@ -567,7 +566,8 @@ def result(**levels: LevelResult) -> SweepResult:
 def test_one_target_keeps_up_with_the_trace() -> None:
     """Its rate, its latency and its cache hits are the answer."""
     assert result_view(result(a=replayed_level(500))).headline == (
-        "keeps up with 2.5 /s of day.csv (100.0 tok/s, TTFT p90 505 ms from due time, 87 % of the "
+        "keeps up with 2.5 /s of day.csv (100.0 tok/s output, TTFT p90 505 ms from when a request was due, "
+        "87 % of the "
         "prompt tokens cached)"
     )
 
@@ -588,7 +588,7 @@ def test_a_target_that_does_not_keep_up_is_named_first_of_all() -> None:
     headline = result_view(result(a=replayed_level(500), b=replayed_level(400, unstable=True))).headline
     assert headline is not None
     assert "a: keeps up with 2.5 /s of day.csv" in headline
-    assert "b: does not keep up with 2.5 /s of day.csv: TTFT grows 0.50 s per s" in headline
+    assert "b: does not keep up with 2.5 /s of day.csv: TTFT grows by 0.50 s each second" in headline
 
 
 def test_requests_beyond_the_context_are_no_lack_of_speed() -> None:
@@ -600,7 +600,8 @@ def test_requests_beyond_the_context_are_no_lack_of_speed() -> None:
         }
     )
     assert result_view(result(a=short)).headline == (
-        "keeps up with 2.5 /s of day.csv (100.0 tok/s, TTFT p90 404 ms from due time, 120 of 1200 "
+        "keeps up with 2.5 /s of day.csv (100.0 tok/s output, TTFT p90 404 ms from when a request was due, "
+        "120 of 1200 "
         "requests beyond its context)"
     )
     headline = result_view(result(a=short, b=replayed_level(500))).headline

@@ -141,8 +141,8 @@ LABELLED = (
     *(target.name for target in TARGETS),
     *("asks first", "[x] spark-a", "1,4,16", "burst", "▸at once per second agents recorded"),
     *(
-        "63 requests + 21 warm-up",
-        "8,064 prompt + 4,032",
+        "63 requests and 21 to warm up",
+        "8,064 prompt and 4,032",
         "no earlier sweep",
         "[ start ] [ cancel ]",
     ),
@@ -167,7 +167,7 @@ async def test_all_of_it_is_in_sight() -> None:
                 field = opened.editor.query_one(f"#field-{name}")
                 assert form.region.contains_region(field.region)
                 assert form.region.bottom <= opened.editor.query_one("#foot").region.y
-                assert "63 requests + 21 warm-up" in opened.words()
+                assert "63 requests and 21 to warm up" in opened.words()
                 assert opened.editor.query_one("#start", Button).region.bottom < size[1]
                 assert ABOUT[name] in opened.words() or size[0] < 80
             if size[0] < 80:
@@ -197,7 +197,7 @@ async def test_what_is_typed_is_checked_while_it_is_typed() -> None:
         assert "requests +" not in opened.words()
         await opened.press("backspace", "2")
         assert opened.wrong() == ""
-        assert opened.cost().startswith("at least 9 requests + 3 warm-up")
+        assert opened.cost().startswith("at least 9 requests and 3 to warm up")
         assert "quick, changed" in opened.words()
         # A change by an earlier letter may arrive after the next letters: these stay.
         opened.editor.query_one("#field-concurrency", Typed).value = "1,4,9"
@@ -290,7 +290,7 @@ async def test_arrows_and_space_choose_targets_presets_and_words() -> None:
         assert "✗ mark at least one" in opened.words()
         await opened.press("end", "space", "home", "space")
         assert opened.draft.targets == ("proxy", "found")
-        assert opened.cost().startswith("at least 126 requests + 42 warm-up")
+        assert opened.cost().startswith("at least 126 requests and 42 to warm up")
         assert "[x] proxy" in opened.words()
         await opened.go("preset", "right")
         draft = opened.draft
@@ -312,7 +312,7 @@ async def test_arrows_and_space_choose_targets_presets_and_words() -> None:
         assert opened.draft == quick
         await opened.go("warmup", "left")
         assert opened.draft.warmup is False
-        assert "warm-up ·" not in opened.cost()
+        assert "warm up ·" not in opened.cost()
 
 
 async def test_the_mouse_does_it_all() -> None:
@@ -414,7 +414,7 @@ async def test_a_trace_is_read_while_the_editor_goes_on(tmp_path: Path) -> None:
         assert "✗ none is not there" in opened.words()
         await opened.fill("trace", str(path))
         await until(lambda: opened.editor.plan is not None)
-        assert opened.cost().startswith("9 requests + 1 warm-up · 450 prompt + 45 output tokens")
+        assert opened.cost().startswith("9 requests and 1 to warm up · 450 prompt and 45 output tokens")
         path.write_text("{}\n", encoding="utf-8")
         await opened.write("trace_speed", "2")
         await until(lambda: "known formats" in opened.words())

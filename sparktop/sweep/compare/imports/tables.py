@@ -47,6 +47,7 @@ _METRICS: tuple[tuple[str, str], ...] = (
     (r"(?<![a-z])(?<!e2e_)itl(?![a-z])|inter.?(token|chunk)", "itl_ms"),
     (r"tpot|time per output token", "tpot_ms"),
     (r"e2e|end.?to.?end|\blatency\b|request latency", "e2e_ms"),
+    (r"sustained", "sustained_tps"),
     (r"prefill|prompt (processing|eval|speed)|\bpp\d*\b|input tok|input_throughput", "prefill_tps"),
     (r"peak", "peak_tps"),
     (r"total.?tok|total (throughput|tps)|total_(token_)?throughput", "total_tps"),
@@ -152,7 +153,8 @@ def read(text: str, name: str, source: str) -> list[Series]:
     if len(targets.levels) > _MOST_TARGETS:
         raise ImportFormatError(f"its tables have more than {_MOST_TARGETS} targets; give those to compare")
     # A post of sparktop says what its figures are: as ours.
-    words = {} if DECODE_IN_POSTS in " ".join(text.split()) else dict.fromkeys(METRICS, _UNKNOWN_WINDOW)
+    plain, said = " ".join(text.split()), (DECODE_IN_POSTS, METRICS["sustained_tps"].definition)
+    words = {} if any(word in plain for word in said) else dict.fromkeys(METRICS, _UNKNOWN_WINDOW)
     all_series = (_series_of_target(target, targets, source, words) for target in targets.levels)
     return [part for series in all_series for part in by_axis(series)]
 

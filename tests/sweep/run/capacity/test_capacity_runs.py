@@ -176,7 +176,7 @@ def test_a_server_that_got_slower_is_named_with_its_figures() -> None:
     found = capacity_result(CAPACITY, {"a": answer})
     words = "; ".join(answer_words(found, answer))
     assert "the server got slower while it was measured: with 7 " in words
-    assert ", p10 stream 17.7 tok/s at" in words
+    assert ", p10 speed 17.7 tok/s at" in words
     assert ", 8.2 tok/s at" in words
     assert "95 % sure" not in words
     assert not any(one.certain for one in answer.probes)

@@ -122,7 +122,7 @@ async def test_every_form_has_the_row(bench: Bench) -> None:
     result, live = await swept(bench)
     refused = result.targets[0].levels[1]
     assert refused.error is not None
-    assert level_line("solo", refused) == f"solo: c = 2, pp 300 · ❌ {refused.error}"
+    assert level_line("solo", refused) == f"solo: c = 2, 300 tokens in · ❌ {refused.error}"
     text = report.sweep_markdown(result)
     lines = text.splitlines()
     assert any(
@@ -204,7 +204,7 @@ async def test_a_level_with_depth_sends_the_context_first() -> None:
 def _check_forms(result: SweepResult) -> None:
     text = " ".join(report.sweep_markdown(result).split())
     assert "c2 @ 512" in text
-    assert "holds to a depth of 512 at least" in text
+    assert "holds up to 512 tokens of context at least" in text
     assert "| In the cache |" in text
     rows = list(csv.DictReader(io.StringIO(exports.to_csv(result))))
     assert [row["depth"] for row in rows] == ["0", "0", "512", "512"]
@@ -282,8 +282,11 @@ def test_a_context_that_was_evicted_is_marked(percent: float | None, code: str |
 @pytest.mark.parametrize(
     ("last_ms", "words"),
     [
-        (25.0, "at c = 1, 10,000 tokens of context add 5.0 ms to each output token (20.0 ms at a depth of "),
-        (19.0, "at c = 1, context adds nothing measurable to an output token (20.0 ms at a depth of 0, "),
+        (25.0, "at c = 1, each output token takes 5.0 ms more per 10,000 tokens of context (20.0 ms after "),
+        (
+            19.0,
+            "at c = 1, context adds nothing measurable to an output token (20.0 ms after 0 tokens of ",
+        ),
     ],
 )
 def test_what_context_costs_is_a_line_over_the_depths(last_ms: float, words: str) -> None:
