@@ -449,8 +449,8 @@ def test_a_level_that_meets_the_conditions_by_a_hair_may_fail() -> None:
         return _words(answer.model_copy(update={"probes": (likely,)}))
 
     assert with_chance(67.3).startswith(
-        "9 agents hold; 10 probably fail (with a probability of 67 %, by all levels), though within limits: p10 speed 14.2 tok/s "
-        "(limit 15), 91 % of 120 requests met it (90 % must); "
+        "9 agents hold; 10 probably fail (with a probability of 67 %, by all levels), though within limits: "
+        "p10 speed 14.2 tok/s (limit 15), 91 % of 120 requests met it (90 % must); "
     )
     certain = met.model_copy(update={"fails_percent": 98.0, "certain": True})
     assert "; 10 fail (with a probability of 98 %, by all levels), though within limits: p10 speed" in _words(
