@@ -565,7 +565,7 @@ def _time_words(expected: Forecast) -> str:
         least = "" if expected.seconds is None else f"at least {duration_words(expected.seconds)}"
         return f"{least or 'duration'} {expected.why}"
     more = expected.most_concurrency
-    further = "" if more is None else f", may go on to c = {more}"
+    further = "" if more is None else f", at most to c = {more}"
     time = forecast_words(expected.time.least_s, expected.time.most_s)
     levels = f"{expected.levels} level{'' if expected.levels == 1 else 's'}"
     return f"{levels}{further}, in {time} ({expected.why})"

@@ -65,7 +65,7 @@ def test_quick_is_63_requests_at_least_and_21_to_warm_up() -> None:
     assert pieces(found) == (
         "at least 63 requests and 21 to warm up",
         "8,064 prompt and 4,032 output tokens",
-        f"3 levels, may go on to c = 256, in about 4, up to 27 min ({found.why})",
+        f"3 levels, at most to c = 256, in about 4, up to 27 min ({found.why})",
     )
 
 
@@ -78,7 +78,7 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     assert found.time is not None
     assert found.time.least_s < found.seconds < found.time.most_s
     assert re.fullmatch(
-        r"2 levels, may go on to c = 8, in [^(]+ \(estimated from your sweep of .*\)", pieces(found)[2]
+        r"2 levels, at most to c = 8, in [^(]+ \(estimated from your sweep of .*\)", pieces(found)[2]
     )
     assert plan_line(plan).startswith(
         "c = 1, 2 requests at once, then up to 8 while tok/s rise: at least 9 requests and "
