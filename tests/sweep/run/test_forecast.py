@@ -65,7 +65,7 @@ def test_quick_is_63_requests_at_least_and_21_to_warm_up() -> None:
     assert pieces(found) == (
         "at least 63 requests and 21 to warm up",
         "8,064 prompt and 4,032 output tokens",
-        f"3 levels, at most to c = 256, in about 4, up to 27 min ({found.why})",
+        f"3 levels, at most to c = 256, in about 4 min, up to 27 min ({found.why})",
     )
 
 
