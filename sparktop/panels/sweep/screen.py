@@ -276,10 +276,12 @@ def _countdown_pieces(countdown: Countdown) -> list[Row]:
 
 
 def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
-    """Draw a sweep's findings, doubts and notices in a frame: `height` rows, or more, which scroll."""
+    """Draw a sweep's answer, findings, doubts and notices in a frame: `height` rows, or more to scroll."""
     inner = width - 4
     rows: list[Row] = []
+    answer = (view.headline,) if view.status.over and view.headline is not None else ()
     for word, sentences, sign in (
+        ("answer", answer, "· "),
         ("findings", view.verdict, "· "),
         ("warnings on the load generator", view.doubts, "! "),
         ("notices, the newest first", tuple(reversed(view.notices)), "· "),

@@ -7,6 +7,7 @@ the search itself concludes from levels on both sides.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, count, repeat
 
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from sparktop.model.load import CallStart, ConversationCall, EndReason, LoadKind
 from sparktop.model.text import clean, names_in_words
 from sparktop.sweep.plan.capacity import AFTER_HUMAN, AFTER_TOOL
 from sparktop.sweep.plan.plan import Capacity
-from sparktop.sweep.plan.slo import STREAM, parts_of
+from sparktop.sweep.plan.slo import parts_of
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import (
     CapacityAnswer,
@@ -26,7 +27,7 @@ from sparktop.sweep.result.results import (
     TargetResult,
 )
 from sparktop.sweep.run.capacity import capacity_answer, capacity_result, unstable_words
-from sparktop.sweep.run.judgement import judge
+from sparktop.sweep.run.judgement import LoadVerdict, judge
 from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.terms.definitions import (
     CACHE_HITS,
@@ -140,36 +141,69 @@ def _answer_of_target(
     capacity: Capacity, levels: Sequence[LevelResult], max_error_share: float, *, late: bool
 ) -> CapacityAnswer:
     """Return the answer of the levels of one target; `late`: the load generator was late in all of them."""
-    doubts = {level.point.value: _why_unusable(level, capacity, late=late) for level in levels}
-    usable = {level.point.value: level for level in levels if not doubts[level.point.value]}
-    left_out = tuple(f"{value:g}: {reason}" for value, reason in doubts.items() if reason)
+    verdicts: dict[float, LoadVerdict] = {}
+    usable: dict[float, LevelResult] = {}
+    failing, others = list[str](), list[str]()
+    for level in levels:
+        value = level.point.value
+        judge_traces = partial(
+            judge, capacity, max_error_share=max_error_share, unstable=unstable_words(level)
+        )
+        verdicts[value] = verdict = judge_traces(stored_traces(level))
+        error_ms = _ttft_error_ms(level)
+        is_exact = error_ms is not None and (
+            judge_traces(stored_traces(level, error_ms)).holds is verdict.holds
+        )
+        if missing := _what_is_missing(level):
+            others.append(f"{value:g}: {missing}")
+        elif not (reason := _why_unusable(level, is_exact=is_exact, late=late)):
+            usable[value] = level
+        elif verdict.holds:
+            others.append(f"{value:g}: {reason}")
+        else:
+            failing.append(f"{value:g}, which fails as measured: {reason}")
+    left_out = (*failing, *others)
     if not usable:
         return CapacityAnswer(left_out=left_out)
     search = CapacitySearch(replace(capacity, most=max(usable)), min(usable))
     for value, level in usable.items():
-        judged = judge(
-            capacity, stored_traces(level), max_error_share=max_error_share, unstable=unstable_words(level)
-        )
-        search.add(value, judged, max(1, level.runs))
+        search.add(value, verdicts[value], max(1, level.runs))
     is_least = capacity.kind is not LoadKind.RATE and search.fails == 1
     answer = capacity_answer(search, usable, complete=search.holds is not None or is_least)
     return answer.model_copy(update={"left_out": left_out})
 
 
-def _why_unusable(level: LevelResult, capacity: Capacity, *, late: bool) -> str:
-    """Return why a level cannot be judged by the conditions; "" if it can."""
-    # A generator of which the lateness of the TTFT is known made nothing else late.
-    rates_only = all(parts_of(condition.figure)[0] in {STREAM, "tpot"} for condition in capacity.conditions)
+def _ttft_error_ms(level: LevelResult) -> float | None:
+    """Return by how many milliseconds first tokens may be late by the load generator; None if unknown.
+
+    A generator of which this is known delayed the rest of an answer as much.
+    """
+    percents = [mark.ttft_percent for mark in level.validity if mark.code == CLIENT_LAG]
+    known = [percent for percent in percents if percent is not None]
+    ttft_ms = None if level.ttft_ms is None else level.ttft_ms.mean
+    if len(known) < len(percents) or (known and ttft_ms is None):
+        return None
+    return max(known, default=0.0) / 100 * (ttft_ms or 0.0)
+
+
+def _why_unusable(level: LevelResult, *, is_exact: bool, late: bool) -> str:
+    """Return why a level cannot be judged; "" if it can.
+
+    `is_exact` is whether the judgement is the same however late the load generator was.
+    """
     marks = [
         mark
         for mark in level.validity
-        if mark.code in _NOT_OF_THE_LOAD and not (rates_only and mark.ttft_percent is not None)
+        if mark.code in _NOT_OF_THE_LOAD and not (is_exact and mark.code == CLIENT_LAG)
     ]
     if marks:
         mark = marks[0]  # the message of a late load generator says that it is
         return mark.message if mark.code == CLIENT_LAG else f"{WARNINGS[mark.code].word}: {mark.message}"
-    if late:
-        return "the load generator was not fast enough to be trusted"
+    return "the load generator was not fast enough to be trusted" if late else ""
+
+
+def _what_is_missing(level: LevelResult) -> str:
+    """Return what of its requests a level lacks, so that it cannot be judged; "" if nothing."""
     uncounted, counts = level.uncounted, level.requests
     missing = counts.failed + counts.cancelled
     if level.each is None or (uncounted is None and missing):
@@ -181,16 +215,19 @@ def _why_unusable(level: LevelResult, capacity: Capacity, *, late: bool) -> str:
     return ""
 
 
-def stored_traces(level: LevelResult) -> list[RequestTrace]:
-    """Return the measured requests of a stored level, with the times that a judgement needs."""
+def stored_traces(level: LevelResult, error_ms: float = 0.0) -> list[RequestTrace]:
+    """Return the measured requests of a stored level, with the times that a judgement needs.
+
+    Their latencies are shorter than measured by `error_ms`.
+    """
     each, others = level.each or RequestColumns(), level.uncounted or RequestColumns()
     missed = [None if word is None else _MISSED[word] for word in others.missed]
     if not missed and level.load is not LoadKind.RATE:  # an older file, with one kind of them only
         reason = EndReason.ERROR if level.requests.failed else EndReason.ABORT
         missed = [None if ok else reason for ok in others.ok]
     return [
-        *_traces_of_part(level.load, each, each.stream_tps, repeat(EndReason.STOP)),
-        *_traces_of_part(level.load, others, repeat(None), missed),
+        *_traces_of_part(level.load, each, each.stream_tps, repeat(EndReason.STOP), error_ms),
+        *_traces_of_part(level.load, others, repeat(None), missed, error_ms),
     ]
 
 
@@ -199,8 +236,12 @@ def _traces_of_part(
     part: RequestColumns,
     rates: Iterable[float | None],
     ends: Iterable[EndReason | None],
+    error_ms: float,
 ) -> Iterator[RequestTrace]:
-    """Yield the requests of a part that have an end in `ends`; `rates` has the token rate of each."""
+    """Yield the requests of a part that have an end in `ends`; `rates` has the token rate of each.
+
+    Their latencies are shorter by `error_ms`.
+    """
     # Files of early versions have no starts: then only the order is known.
     starts = part.start_ms or map(float, count())
     waits, firsts, calls = part.wait_ms or repeat(None), part.ttfr_ms or repeat(None), part.call or repeat("")
@@ -208,8 +249,8 @@ def _traces_of_part(
     for number, (run, start_ms, wait_ms, ttfr_ms, ttft_ms, e2e_ms, call, tps, end) in enumerate(rows):
         if end is None or start_ms is None:
             continue
-        start, name = start_ms / _MS, str(number)
-        first_token_s = start + (ttft_ms or 0.0) / _MS
+        sent, name = start_ms / _MS, str(number)
+        start, first_token_s = sent + error_ms / _MS, sent + (ttft_ms or 0.0) / _MS
         step_s = 1 / tps if tps is not None and tps > 0 else None
         hidden = 0 if ttft_ms is not None else _HIDDEN_TOKENS
         turn, after, compacted = _CALLS.get(call, (1, CallStart.TOOL, True))
@@ -221,12 +262,12 @@ def _traces_of_part(
             call=ConversationCall(0, 0, turn, 0, after, None, 0, 0, compacted=compacted)
             if kind is LoadKind.AGENTS
             else None,
-            first_event=None if ttfr_ms is None else start + ttfr_ms / _MS,
+            first_event=None if ttfr_ms is None else sent + ttfr_ms / _MS,
             arrivals=[
                 *([(first_token_s, 1)] if ttft_ms is not None or step_s is not None else []),
                 *([(first_token_s + step_s, 1)] if step_s is not None else []),
             ],
             ended=None
             if e2e_ms is None
-            else RequestEnded(name, start + e2e_ms / _MS, end, hidden_before=hidden),
+            else RequestEnded(name, sent + e2e_ms / _MS, end, hidden_before=hidden),
         )

@@ -130,7 +130,7 @@ def _stored_range_words(search: CapacityResult, answer: CapacityAnswer) -> Itera
     holds, fails = answer.holds, answer.fails
     next_value = (holds or 0.0) * RATIO if search.load is LoadKind.RATE else (holds or 0.0) + 1
     if answer.at_least:
-        yield "more is unknown: no stored level fails"
+        yield f"more is unknown: no {'level that can be judged' if answer.left_out else 'stored level'} fails"
     elif holds and fails is not None and fails > next_value:
         ends = (amount(search.load, load, bare=True) for load in (holds, fails))
         yield f"unknown between {' and '.join(ends)}: no stored level lies there"

@@ -177,7 +177,8 @@ def test_a_level_that_is_not_trustworthy_is_left_out_with_its_reason() -> None:
         answer_from_levels(result_of(LoadKind.CONCURRENCY, *levels), asked("ttft_p90_ms=1500"))
     )
     assert "a: at least 4 requests at once hold" in text
-    assert f"left out 16: {late.message}" in text
+    assert "more is unknown: no level that can be judged fails" in text
+    assert f"left out 16, which fails as measured: {late.message}" in text
     lost = [one.model_copy(update={"each": None}) for one in levels]
     text = capacity_text(
         answer_from_levels(result_of(LoadKind.CONCURRENCY, *lost), asked("ttft_p90_ms=1500"))
@@ -187,11 +188,13 @@ def test_a_level_that_is_not_trustworthy_is_left_out_with_its_reason() -> None:
 
 
 def test_a_late_first_token_leaves_limits_on_streams_as_they_are() -> None:
-    """A level is left out where what its warning concerns is limited, and where the lateness is unknown."""
+    """A level is left out where its verdict may change by the lateness, and where that is unknown."""
     for percent, slo, is_left_out in (
         (1.6, "stream_tps=5", False),
         (1.6, "tpot_p90_ms=900", False),
-        (1.6, "stream_tps=5,ttft_p90_ms=9000", True),
+        (1.6, "stream_tps=5,ttft_p90_ms=9000", False),
+        (1.6, "ttft_p90_ms=60", False),
+        (60.0, "ttft_p90_ms=700", True),
         (None, "stream_tps=5", True),
     ):
         late = Validity(code=CLIENT_LAG, message="late", ttft_percent=percent)
