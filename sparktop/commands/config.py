@@ -138,12 +138,12 @@ def _check_sweeps(loaded: Config) -> None:
     Raises:
         ConfigError: a preset cannot be used; a line for each fault.
     """
-    from sparktop.config.checks import Problem, config_error
+    from sparktop.config.checks import Mistake, config_error
     from sparktop.sweep.plan.presets import preset_faults
 
     presets = loaded.watch(os.environ).sweeps
     faults = [
-        Problem(
+        Mistake(
             ("sweeps", number, key), message if message.startswith("must") else f"is not usable: {message}"
         )
         for number, preset in enumerate(presets)

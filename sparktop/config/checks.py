@@ -43,7 +43,7 @@ _EXCLUSIVE: tuple[tuple[str, tuple[str, ...]], ...] = (
 """(tables, keys of which each of them has one at most)."""
 
 
-class Problem(Struct, frozen=True):
+class Mistake(Struct, frozen=True):
     """A fault in the configuration file: the path of the key, and a message."""
 
     path: Path
@@ -53,7 +53,7 @@ class Problem(Struct, frozen=True):
     """Path whose line is shown, if that is not `path`."""
 
 
-def config_error(file: str, text: str, problems: Iterable[Problem]) -> ConfigError:
+def config_error(file: str, text: str, problems: Iterable[Mistake]) -> ConfigError:
     """Return an error with a line "file:line: key 'name' message" for each problem, sorted by line.
 
     `file` is the file's name for messages and `text` its content. At most `MOST` problems are listed.
@@ -100,7 +100,7 @@ def _names(data: Mapping[str, object], *keys: str) -> list[str]:
     return [name for name in names if isinstance(name, str)]
 
 
-def _repeated_names(data: Mapping[str, object]) -> Iterator[Problem]:
+def _repeated_names(data: Mapping[str, object]) -> Iterator[Mistake]:
     """Yield a problem for each name that two tables of a kind have."""
     for key in ("nodes", "backends", "routers", "sweeps", "prometheus"):
         first_key: dict[str, Path] = {}
@@ -108,10 +108,10 @@ def _repeated_names(data: Mapping[str, object]) -> Iterator[Problem]:
             name = table.get("name")
             if isinstance(name, str) and first_key.setdefault(name, path) != path:
                 other_key = key_name(first_key[name])
-                yield Problem((*path, "name"), f"repeats {shown_value(name)}, the name of {other_key}")
+                yield Mistake((*path, "name"), f"repeats {shown_value(name)}, the name of {other_key}")
 
 
-def _unknown_names(data: Mapping[str, object]) -> Iterator[Problem]:
+def _unknown_names(data: Mapping[str, object]) -> Iterator[Mistake]:
     """Yield a problem for each name of a node, backend or router that the file does not define."""
     references = (
         ("backends", "nodes", "node", ("nodes",)),
@@ -132,35 +132,35 @@ def _unknown_names(data: Mapping[str, object]) -> Iterator[Problem]:
             for position, name in items:
                 if isinstance(name, str) and name not in defined:
                     near = did_you_mean(name, defined)
-                    yield Problem((*path, field, position), f"names no {noun}: {shown_value(name)}{near}")
+                    yield Mistake((*path, field, position), f"names no {noun}: {shown_value(name)}{near}")
 
 
-def _wrong_access(data: Mapping[str, object]) -> Iterator[Problem]:
+def _wrong_access(data: Mapping[str, object]) -> Iterator[Mistake]:
     """Yield a problem for each address of a node that its `via` needs, or that has no effect with it."""
     unused = (("url", "agent", ("local", "ssh")), ("ssh", "ssh", ("local",)))
     for path, table in _tables(data, "nodes"):
         used = table.get("via", "local")
         for key, via, others in (*unused, ("ssh_bundle", "ssh", ("local", "agent"))):
             if key in table and used in others:
-                yield Problem((*path, key), f"has no effect without via = '{via}'")
+                yield Mistake((*path, key), f"has no effect without via = '{via}'")
             elif key not in table and used == via and key != "ssh_bundle":
-                yield Problem((*path, key), f"is missing: via = '{via}' needs it", (*path, "via"))
+                yield Mistake((*path, key), f"is missing: via = '{via}' needs it", (*path, "via"))
 
 
-def _keys_without_effect(data: Mapping[str, object]) -> Iterator[Problem]:
+def _keys_without_effect(data: Mapping[str, object]) -> Iterator[Mistake]:
     """Yield a problem for each key that needs another one of its table, or conflicts with one."""
     for key, name, other in _NEEDS:
         for path, table in _tables(data, key):
             if name in table and other not in table:
-                yield Problem((*path, name), f"has no effect without {other}")
+                yield Mistake((*path, name), f"has no effect without {other}")
     for key, names in _EXCLUSIVE:
         for path, table in _tables(data, key):
             given_names = [name for name in names if table.get(name)]
             for name in given_names[1:]:
-                yield Problem((*path, name), f"conflicts with {given_names[0]}: keep one")
+                yield Mistake((*path, name), f"conflicts with {given_names[0]}: keep one")
 
 
-def _limits_in_wrong_order(data: Mapping[str, object]) -> Iterator[Problem]:
+def _limits_in_wrong_order(data: Mapping[str, object]) -> Iterator[Mistake]:
     """Yield a problem for each pair of limits of alerts whose critical one is not beyond the other."""
     table = data.get("alerts")
     if not isinstance(table, dict):
@@ -175,21 +175,21 @@ def _limits_in_wrong_order(data: Mapping[str, object]) -> Iterator[Problem]:
         if not limits[critical] < limits[warn]:
             key = critical if critical in table else warn
             words = f"{critical} ({limits[critical]:g}) must be below {warn} ({limits[warn]:g})"
-            yield Problem(("alerts", key), f"crosses another: {words}")
+            yield Mistake(("alerts", key), f"crosses another: {words}")
 
 
-def _keys_beside_an_axis(data: Mapping[str, object]) -> Iterator[Problem]:
+def _keys_beside_an_axis(data: Mapping[str, object]) -> Iterator[Mistake]:
     """Yield a problem for a key of a sweep that has no effect on its axis, or with its mode."""
     for path, table in _tables(data, "sweeps"):
         axis = next((key for key in ("concurrency", *_UNUSED) if table.get(key)), "")
         for key in _UNUSED.get(axis, ()):
             if table.get(key):
-                yield Problem((*path, key), f"has no effect beside {axis}: leave it out")
+                yield Mistake((*path, key), f"has no effect beside {axis}: leave it out")
         if table.get("depths") and table.get("mode") == "steady":
-            yield Problem((*path, "depths"), 'is for bursts: leave out mode = "steady"')
+            yield Mistake((*path, "depths"), 'is for bursts: leave out mode = "steady"')
 
 
-def _faulty_screen_keys(data: Mapping[str, object]) -> Iterator[Problem]:
+def _faulty_screen_keys(data: Mapping[str, object]) -> Iterator[Mistake]:
     """Yield a problem for each key of the screen that cannot be used, of actions and of sweeps."""
     keys = data.get("keys")
     given_keys = (
@@ -199,24 +199,24 @@ def _faulty_screen_keys(data: Mapping[str, object]) -> Iterator[Problem]:
     for name in given_keys:
         if name not in actions:
             near = did_you_mean(name, actions) or f" (known here: {', '.join(actions)})"
-            yield Problem(("keys", name), f"is unknown{near}")
+            yield Mistake(("keys", name), f"is unknown{near}")
     for name, message in wrong_keys(given_keys).items():
-        yield Problem(("keys", name), message)
+        yield Mistake(("keys", name), message)
     tables = list(_tables(data, "sweeps"))
     keys_of_presets = [key if isinstance(key := table.get("key"), str) else None for _, table in tables]
     for index, message in wrong_preset_keys(keys_of_presets, given_keys).items():
-        yield Problem((*tables[index][0], "key"), message)
+        yield Mistake((*tables[index][0], "key"), message)
 
 
-def _hook_without_program(data: Mapping[str, object]) -> Iterator[Problem]:
+def _hook_without_program(data: Mapping[str, object]) -> Iterator[Mistake]:
     """Yield a problem for a hook that does not begin with a program."""
     for path, table in _tables(data, "events"):
         hook = table.get("hook")
         if isinstance(hook, list) and hook and (hook[0] == "" or str(hook[0]).startswith("-")):
-            yield Problem((*path, "hook"), "must begin with a program")
+            yield Mistake((*path, "hook"), "must begin with a program")
 
 
-CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Problem]], ...] = (
+CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Mistake]], ...] = (
     _repeated_names,
     _unknown_names,
     _wrong_access,

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.colors.palette import find_palette, palettes, theme_problems
-from sparktop.config.checks import CHECKS, Problem, config_error, shown_value
+from sparktop.config.checks import CHECKS, Mistake, config_error, shown_value
 from sparktop.config.toml_text import Path as KeyPath
 from sparktop.config.toml_text import key_lines, key_name, line_of
 from sparktop.config.watch import (
@@ -213,12 +213,12 @@ class Kind(Struct, frozen=True):
         """Whether it is a table of settings, or a list or table of such."""
         return self.table is not None or (self.items is not None and self.items.has_settings)
 
-    def read(self, value: Any, path: KeyPath, problems: list[Problem]) -> Any:  # noqa: ANN401 - of any kind
-        """Return a value of the file as it is used; append a `Problem` for each fault in it."""
+    def read(self, value: Any, path: KeyPath, problems: list[Mistake]) -> Any:  # noqa: ANN401 - of any kind
+        """Return a value of the file as it is used; append a `Mistake` for each fault in it."""
         before = len(problems)
         if (message := self._fault(value)) is not None:
             more = f": write [[{path[-1]}]]" if isinstance(value, dict) and list in self.types else ""
-            problems.append(Problem(path, clean(f"{message}{more}", 400)))
+            problems.append(Mistake(path, clean(f"{message}{more}", 400)))
         elif self.table is not None:
             value = _read_table(self.table, value, path, problems)
         elif self.items is not None and isinstance(value, list):
@@ -229,7 +229,7 @@ class Kind(Struct, frozen=True):
             try:
                 value = self.check(value)
             except ValueError as error:
-                problems.append(Problem(path, clean(str(error), 400)))
+                problems.append(Mistake(path, clean(str(error), 400)))
         return value
 
     def _fault(self, value: Any) -> str | None:  # noqa: ANN401 - as above
@@ -281,12 +281,12 @@ class Setting(Struct, frozen=True):
 
 
 def _read_table(
-    table: Mapping[str, Setting], given: Mapping[str, object], path: KeyPath, problems: list[Problem]
+    table: Mapping[str, Setting], given: Mapping[str, object], path: KeyPath, problems: list[Mistake]
 ) -> dict[str, Any]:
-    """Return the values of a table's keys as they are used; append a `Problem` for each fault."""
+    """Return the values of a table's keys as they are used; append a `Mistake` for each fault."""
     read: dict[str, Any] = {}
     needed = (key for key, setting in table.items() if setting.required and key not in given)
-    problems.extend(Problem((*path, key), "is missing") for key in needed)
+    problems.extend(Mistake((*path, key), "is missing") for key in needed)
     for key, value in given.items():
         if key in table:
             read[key] = table[key].kind.read(value, (*path, key), problems)
@@ -294,7 +294,7 @@ def _read_table(
         message = "is unknown" + (did_you_mean(key, table) or f" (known here: {', '.join(table)})")
         if path[:1] == ("sweeps",) and key in _REMOVED:
             message = 'was removed: agents with workload = "chat" read and pause as people'
-        problems.append(Problem((*path, key), clean(message, 400)))
+        problems.append(Mistake((*path, key), clean(message, 400)))
     return read
 
 
@@ -635,7 +635,7 @@ def check(path: Path, text: str) -> Config:
         raise ConfigError(f"{file}:1: is nested too deeply") from None
     except ValueError as error:
         raise ConfigError(_syntax_message(file, text, str(error))) from None
-    problems = list[Problem]()
+    problems = list[Mistake]()
     settings = SETTINGS.read(data, (), problems)
     problems += [problem for check in CHECKS for problem in check(data)]
     if problems:

@@ -30,7 +30,7 @@ _REPEATED = 0.6
 """A column is compressed if at most this share of its values differ: others would hardly take less."""
 
 
-class Page:
+class Block:
     """Successive points of all series of a table: an array of times, and an array of values per series.
 
     Only the newest page of a table grows. All others are packed without loss.
@@ -122,7 +122,7 @@ class Series(Struct, frozen=True, eq=False):
     the pages, and None in what the methods return unless stated otherwise.
     """
 
-    _pages: tuple[Page, ...] = ()
+    _pages: tuple[Block, ...] = ()
     column: int = 1
     """Place of the values in the arrays of a page: the identity of the series in its pages."""
     _start: int = 0
@@ -252,7 +252,7 @@ class HistoryTable:
         self._span_s = span_s
         self._columns = {name: place for place, name in enumerate(dict.fromkeys(names), start=1)}
         self._page_points = max(1, capacity // _PAGES)
-        self._pages: tuple[Page, ...] = (self._new_page(),)
+        self._pages: tuple[Block, ...] = (self._new_page(),)
         self._count = 0
 
     def __len__(self) -> int:
@@ -315,7 +315,7 @@ class HistoryTable:
                 merged[index].append(math.nan if value is None else value)
         size, length = self._page_points, len(merged[0])
         cuts = [[column[at : at + size] for column in merged] for at in range(0, length, size)]
-        self._pages = (*kept, *(Page(arrays) for arrays in cuts))
+        self._pages = (*kept, *(Block(arrays) for arrays in cuts))
         self._count = sum(len(page) for page in self._pages)
         self._trim()
 
@@ -328,8 +328,8 @@ class HistoryTable:
         start = max(0, stop - self.capacity)
         return {name: Series(pages, self._columns[name], start, stop) for name in names or self._columns}
 
-    def _new_page(self) -> Page:
-        return Page([array("d") for _ in range(1 + len(self._columns))])
+    def _new_page(self) -> Block:
+        return Block([array("d") for _ in range(1 + len(self._columns))])
 
     def _oldest_kept_at(self) -> float:
         """Return the time of the oldest of the newest `capacity` points; -infinity if there are fewer."""
@@ -350,7 +350,7 @@ class HistoryTable:
             first -= 1
         return first
 
-    def _join_pages(self, pages: Sequence[Page]) -> Page:
+    def _join_pages(self, pages: Sequence[Block]) -> Block:
         joined = self._new_page()
         for page in pages:
             for whole, part in zip(joined.arrays, page.arrays, strict=True):
@@ -371,7 +371,7 @@ class HistoryTable:
 
 
 def _merge_points(
-    page: Page,
+    page: Block,
     start: int,
     late: Sequence[tuple[float, Mapping[str, float | None]]],
     apart_s: float,

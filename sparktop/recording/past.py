@@ -21,7 +21,7 @@ from msgspec import Struct
 from sparktop.model.event import Event
 from sparktop.model.instant import Countdown
 from sparktop.model.router import Fleet
-from sparktop.model.series import Page
+from sparktop.model.series import Block
 from sparktop.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Chunk:
         return pictures
 
 
-def _page_reference(index: int) -> Page:
+def _page_reference(index: int) -> Block:
     """Stand for a page in the bytes of a chunk; `_Unpickler` calls another function in its place."""
     raise LookupError(index)
 
@@ -111,9 +111,9 @@ class _Pickler(pickle.Pickler):
 
     def __init__(self, file: BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self.pages = pages = list[Page]()
+        self.pages = pages = list[Block]()
 
-        def refer(page: Page) -> _Reduced:  # no method: what refers to this pickler would keep the pictures
+        def refer(page: Block) -> _Reduced:  # no method: what refers to this pickler would keep the pictures
             pages.append(page)
             return _page_reference, (len(pages) - 1,)
 
@@ -126,13 +126,13 @@ class _Pickler(pickle.Pickler):
             return _fleet_reference, (len(fleets) - 1,)
 
         # Not persistent_id, which is called for every number.
-        self.dispatch_table = {**dispatch_table, Page: refer, Fleet: refer_fleet}
+        self.dispatch_table = {**dispatch_table, Block: refer, Fleet: refer_fleet}
 
 
 class _Unpickler(pickle.Unpickler):
     """Reads pictures whose histories are in `pages`, and answers of a Prometheus in `fleets`."""
 
-    def __init__(self, data: bytes, pages: Sequence[Page], fleets: Sequence[bytes]) -> None:
+    def __init__(self, data: bytes, pages: Sequence[Block], fleets: Sequence[bytes]) -> None:
         super().__init__(BytesIO(data))
         self._pages = pages
         self._fleets = fleets

@@ -46,14 +46,14 @@ class RunningBatch:
         self._reserved_step = 0
         """The step up to whose end blocks are allocated: the last completed step, or the one in progress."""
 
-    def in_phase(self, phase: Phase) -> list[EngineSequence]:
+    def in_phase(self, phase: State) -> list[EngineSequence]:
         """Return the requests that decode, or that are still in prefill, longest running first."""
         return [sequence for sequence in self.running.values() if sequence.phase is phase]
 
     @property
     def context_tokens(self) -> int:
         """Number of context tokens whose KV cache entries the next step reads, of all decoding requests."""
-        decoding = self.in_phase(Phase.DECODE)
+        decoding = self.in_phase(State.DECODE)
         return sum(sequence.request.prompt_tokens + self.generated_tokens(sequence) for sequence in decoding)
 
     @property
@@ -62,13 +62,13 @@ class RunningBatch:
 
         Here all blocks of a prompt are reserved when its request is admitted.
         """
-        size, in_prefill = self._block_tokens, self.in_phase(Phase.PREFILL)
+        size, in_prefill = self._block_tokens, self.in_phase(State.PREFILL)
         unused = sum(sequence.blocks - math.ceil(sequence.computed / size) for sequence in in_prefill)
         return self.pool.held - unused
 
     def generated_tokens(self, sequence: EngineSequence) -> int:
         """Return the number of tokens that a request in the batch has generated so far."""
-        return self.steps - sequence.joined_step if sequence.phase is Phase.DECODE else sequence.generated
+        return self.steps - sequence.joined_step if sequence.phase is State.DECODE else sequence.generated
 
     def admit(self, sequence: EngineSequence) -> bool:
         """Move a waiting request into the batch and return True; return False if KV blocks are missing.
@@ -88,7 +88,7 @@ class RunningBatch:
         sequence.offered = len(hits)
         sequence.blocks = len(hits) + wanted
         sequence.computed = len(hits) * size
-        sequence.phase = Phase.PREFILL
+        sequence.phase = State.PREFILL
         self.running[sequence.request.request_id] = sequence
         return True
 
@@ -102,14 +102,14 @@ class RunningBatch:
 
     def begin_decoding(self, sequence: EngineSequence) -> None:
         """Change a request from prefill to decoding: its prompt is computed and its first token generated."""
-        sequence.phase = Phase.DECODE
+        sequence.phase = State.DECODE
         sequence.joined_step = self.steps - sequence.generated
 
     def remove(self, sequence: EngineSequence) -> None:
         """Remove a request that has ended or is preempted from the batch, and release its blocks."""
         size = self._block_tokens
         del self.running[sequence.request.request_id]
-        if sequence.phase is Phase.DECODE:
+        if sequence.phase is State.DECODE:
             sequence.generated = self.generated_tokens(sequence)
             stored = sequence.length - 1  # its newest token is in no block yet
             reserved = stored + self._reserved_step - self.steps  # with its place, if its step is under way
@@ -126,7 +126,7 @@ class RunningBatch:
         each step that stores a token at a block's beginning.
         """
         size, blocks = self._block_tokens, 0
-        for sequence in self.in_phase(Phase.DECODE):
+        for sequence in self.in_phase(State.DECODE):
             # Index of the last stored token: the newest token is not stored, and indices start at 0.
             last = sequence.request.prompt_tokens + self._reserved_step - sequence.joined_step - 2
             blocks += (last + steps) // size - last // size
@@ -161,11 +161,11 @@ class RunningBatch:
 
         At least one request must be decoding.
         """
-        return min(map(self._tokens_left, self.in_phase(Phase.DECODE)))
+        return min(map(self._tokens_left, self.in_phase(State.DECODE)))
 
     def finished(self) -> list[EngineSequence]:
         """Return the decoding requests that have generated their last token."""
-        return [sequence for sequence in self.in_phase(Phase.DECODE) if self._tokens_left(sequence) <= 0]
+        return [sequence for sequence in self.in_phase(State.DECODE) if self._tokens_left(sequence) <= 0]
 
     def _tokens_left(self, sequence: EngineSequence) -> int:
         return sequence.request.output_tokens - self.generated_tokens(sequence)
@@ -203,7 +203,7 @@ Lengths = Callable[[random.Random], tuple[int, int]]
 """Draws (prompt tokens, output tokens) of a request."""
 
 
-class Phase(Enum):
+class State(Enum):
     """State of a request in a simulated engine."""
 
     WAITING = 0
@@ -217,7 +217,7 @@ class EngineSequence(Struct, eq=False):
 
     request: SimulatedRequest
     arrived_s: float
-    phase: Phase = Phase.WAITING
+    phase: State = State.WAITING
     generated: int = 0
     """Number of tokens generated; not updated while it decodes (see `RunningBatch.generated_tokens`)."""
     computed: int = 0
@@ -565,7 +565,7 @@ class Engine:
             self._waiting.append(self._arrivals.popleft())
         while not batch.reserve_step():
             self._preempt()
-        budget = self.profile.max_num_batched_tokens - len(batch.in_phase(Phase.DECODE))
+        budget = self.profile.max_num_batched_tokens - len(batch.in_phase(State.DECODE))
         prefilling = self._schedule_prompts(budget, start_s)
         self._stretch = stretch = self._begin_stretch(start_s, prefilling)
         if not prefilling:
@@ -577,7 +577,7 @@ class Engine:
 
         The time of a step with drafts is divided among the tokens that it generates for a request.
         """
-        profile, decoding = self.profile, len(self._batch.in_phase(Phase.DECODE))
+        profile, decoding = self.profile, len(self._batch.in_phase(State.DECODE))
         # Attention: each token of a part with those before it, half of the part on average.
         pairs = sum(tokens * (sequence.computed - tokens / 2) for sequence, tokens in prefilling)
         rows = decoding + sum(tokens for _, tokens in prefilling)
@@ -613,7 +613,7 @@ class Engine:
             parts.append((sequence, tokens))
             budget -= tokens
 
-        for sequence in batch.in_phase(Phase.PREFILL):
+        for sequence in batch.in_phase(State.PREFILL):
             if budget:
                 compute(sequence)
         # In a step with a preemption `admit` refuses: the preempted request heads the queue, and some of the
@@ -656,7 +656,7 @@ class Engine:
         """Move the newest request of the batch to the front of the queue; its blocks become free."""
         sequence = next(reversed(self._batch.running.values()))
         self._batch.remove(sequence)
-        sequence.phase = Phase.WAITING
+        sequence.phase = State.WAITING
         sequence.preemptions += 1
         self._waiting.appendleft(sequence)
         self.tally.preemptions += 1
@@ -664,7 +664,7 @@ class Engine:
     def _complete_steps(self, stretch: Stretch, steps: int) -> None:
         """Count the steps of a stretch up to its step `steps`, with an event for each token."""
         batch, tally, done = self._batch, self.tally, stretch.done
-        decoding = batch.in_phase(Phase.DECODE)
+        decoding = batch.in_phase(State.DECODE)
         if self._token_events:
             for step in range(done + 1, steps + 1):
                 at = stretch.end_s(step)
@@ -718,7 +718,7 @@ class Engine:
 
     def _end(self, sequence: EngineSequence, at: float, reason: EndReason) -> None:
         request = sequence.request
-        sequence.phase, sequence.ended_s, sequence.reason = Phase.ENDED, at, reason
+        sequence.phase, sequence.ended_s, sequence.reason = State.ENDED, at, reason
         del self._requests[request.request_id]
         self.tally.ended[reason] += 1
         self._outbox.append(

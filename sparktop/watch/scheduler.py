@@ -419,7 +419,7 @@ _STALE_S = 5.0
 """An older load says nothing about now."""
 
 
-class _Server(Struct):
+class _PolledServer(Struct):
     """Load and recent answer times of one server."""
 
     load: float | None = None
@@ -444,12 +444,12 @@ class LoadCadence:
 
     def __init__(self) -> None:
         """Start without any samples."""
-        self._servers: dict[str, _Server] = {}
+        self._servers: dict[str, _PolledServer] = {}
         self._paces: dict[tuple[str, ...], _Pace] = {}
 
     def note(self, name: str, reading: Reading) -> None:
         """Record the load and the answer time in the newest sample or failure of the server `name`."""
-        server = self._servers.setdefault(name, _Server())
+        server = self._servers.setdefault(name, _PolledServer())
         server.load, server.at = None, reading.at
         if isinstance(reading, EngineSample):
             reporting = [lane for lane in reading.lanes if lane.running is not None]
@@ -515,7 +515,7 @@ class LoadCadence:
         elif quick or (pace.turned_at is not None and held_s >= LOADED_FOR_S):
             self._keep_budget(pace, answering, now)
 
-    def _keep_budget(self, pace: _Pace, answering: Sequence[_Server], now: float) -> None:
+    def _keep_budget(self, pace: _Pace, answering: Sequence[_PolledServer], now: float) -> None:
         """Adapt the poll rate to the slowest server of the group, by its answer times.
 
         Polling may keep a server busy for at most a share of the time that depends on the rate

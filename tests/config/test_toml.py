@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.config.checks import Problem
+from sparktop.config.checks import Mistake
 from sparktop.config.options import ALERTS, EVENTS, GUARD, INTERVAL, LOW_BANDWIDTH, RECORDER, STATES
 from sparktop.config.schema import SETTINGS
 from sparktop.config.toml_text import Path, Place, Value, key_lines, with_values
@@ -93,7 +93,7 @@ def test_every_option_is_a_setting_of_the_file() -> None:
     """The schema accepts the first, second and last value of each option."""
     for option in (*ALERTS, *STATES, *EVENTS, *GUARD, *RECORDER, INTERVAL, LOW_BANDWIDTH):
         for value in (*option.choices[:2], option.choices[-1]):
-            problems: list[Problem] = []
+            problems: list[Mistake] = []
             SETTINGS.read(tomllib.loads(with_values("", {option.place: value})), (), problems)
             assert problems == []
 

@@ -16,8 +16,8 @@ from sparktop.simulation.engine import (
     EngineEvent,
     EngineProfile,
     EngineSequence,
-    Phase,
     SimulatedRequest,
+    State,
     StepCost,
 )
 
@@ -129,7 +129,7 @@ def test_slots_and_blocks_are_never_overdrawn(asked: list[Asked], pauses: list[f
         for sequence in batch.running.values():
             stored = sequence.request.prompt_tokens + batch.generated_tokens(sequence) - 1
             stored += batch._reserved_step - batch.steps
-            blocks = -(-stored // 4) if sequence.phase is Phase.DECODE else sequence.blocks
+            blocks = -(-stored // 4) if sequence.phase is State.DECODE else sequence.blocks
             own += blocks - len(sequence.shared)
             shared.update(sequence.shared)
         assert batch.pool.held == own + len(shared)
