@@ -262,13 +262,15 @@ def _judge_counted(
     It clears once the minute is over in which the last one was counted.
     """
     counter, message = _COUNTED[alert_id.rpartition(":")[2]]
-    growth = track.growth(counter, _MINUTE_S)
-    count = round(growth[0]) if growth else 0
+    counted, _ = track.growth(counter, _MINUTE_S) or (0.0, 0.0)
+    count = round(counted)
     if not limit or not count:
         alerts.clear(alert_id, when)
     elif count >= limit or alerts.severity(alert_id):
-        answers = track.growth("http_answers", _MINUTE_S) if counter == "http_5xx" else None
-        share = 100.0 * count / answers[0] if answers and answers[0] else None
+        answers = 0.0
+        if counter == "http_5xx":
+            answers, _ = track.growth("http_answers", _MINUTE_S) or (0.0, 0.0)
+        share = 100.0 * count / answers if answers else None
         requests = f"{count:,} request{'' if count == 1 else 's'}"
         part = "" if share is None else f" ({share:.3g} % of all)"
         values: dict[str, float | str | None] = {counter: count}
@@ -304,14 +306,13 @@ def _judge_aborted(alerts: ActiveAlerts, alert_id: str, track: BackendTrack, whe
     since = when.at - _MINUTE_S
     aborted = track.load.growth_since("aborted", since) or 0.0
     ended = track.load.growth_since("finished", since) or 0.0
-    answered = track.growth("http_generated", _MINUTE_S)
-    arrived = None if answered is None else track.load.arrivals_since(since)
-    if answered is not None and arrived is not None and answered[0] > max(ended, arrived):
-        aborted, ended = aborted + answered[0] - max(ended, arrived), answered[0]
+    answered, _ = track.growth("http_generated", _MINUTE_S) or (0.0, 0.0)
+    arrived = track.load.arrivals_since(since) if answered else None
+    if arrived is not None and answered > max(ended, arrived):
+        aborted, ended = aborted + answered - max(ended, arrived), answered
     share, is_alerted = aborted / ended if ended else 0.0, alerts.severity(alert_id) is not None
-    if share < (_ABORTED_CLEARS_SHARE if is_alerted else _ABORTED_SHARE) or (
-        aborted < _FEWEST_ABORTED and not is_alerted
-    ):
+    least_share = _ABORTED_CLEARS_SHARE if is_alerted else _ABORTED_SHARE
+    if share < least_share or (aborted < _FEWEST_ABORTED and not is_alerted):
         alerts.clear(alert_id, when)
         return
     last = f"in the last {_MINUTE_S:.0f} s"

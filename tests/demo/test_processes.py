@@ -36,16 +36,16 @@ PATIENCE_S = 100.0
 HOLDER = """
 import sys
 from sparktop.demo.command import DemoCluster
-from sparktop.demo.scenario import Plan
-with DemoCluster(Plan(backends=1)) as cluster:
+from sparktop.demo.scenario import DemoPlan
+with DemoCluster(DemoPlan(backends=1)) as cluster:
     print(*cluster.pids, flush=True)
     sys.stdin.read()
 """
 SERVER = """
 import sys
 from sparktop.demo.command import run_demo
-from sparktop.demo.scenario import Plan
-plan = Plan("steady", strategy="least-busy", load=4)
+from sparktop.demo.scenario import DemoPlan
+plan = DemoPlan("steady", strategy="least-busy", load=4)
 sys.exit(run_demo(plan, serve=True, theme=None, interval_s=None, show=lambda watch: 9))
 """
 

@@ -148,8 +148,8 @@ class Calibration:
             models = await self._list_models()
             model = self._choose_model(models)
             form = BodyForm(model, command.target.api, extra=json.loads(command.target.extra_body or "{}"))
-            if (file := command.target.prompts) is not None:
-                return await self._calibrate_own_prompts(form, file, models)
+            if command.target.prompts is not None:
+                return await self._calibrate_own_prompts(form, command.target.prompts, models)
             tokens, adds_up = await self._count_pieces(form)
             form = await self._drop_refused_fields(form, self._make_trial_prompts(tokens))
             try:

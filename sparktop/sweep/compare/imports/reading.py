@@ -185,8 +185,8 @@ def started_at(data: object) -> datetime | None:
 
 def _parse_time(text: str) -> datetime | None:
     compact = _COMPACT.fullmatch(text)
-    plain = "{}-{}-{}T{}:{}:{}".format(*compact.groups()) if compact else text.replace(" ", "T", 1)
+    iso_text = compact.expand(r"\1-\2-\3T\4:\5:\6") if compact else text.replace(" ", "T", 1)
     try:
-        return datetime.fromisoformat(plain).astimezone(UTC)
+        return datetime.fromisoformat(iso_text).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
