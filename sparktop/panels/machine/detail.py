@@ -878,7 +878,7 @@ def _group_sections(snapshot: Snapshot, width: int) -> Iterator[ViewSection]:
         differing = sum(finding.kind == DIFFER for finding in findings)
         counts = {"differ": differing, "to mend": len(findings) - differing, "alike": len(alike_in(group))}
         summary = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == "alike")
-        yield ViewSection(title, list(_group_rows(group, findings, width)), f"settings: {summary}")
+        yield ViewSection(title, list(_group_rows(group, findings, width)), summary)
 
 
 def _group_rows(group: MachineGroup, findings: Sequence[Finding], width: int) -> Iterator[Row]:
