@@ -119,7 +119,9 @@ def _parts(text: str) -> list[str]:
 
 def _doubling_numbers(text: str, least: int, most: int) -> Iterator[int]:
     first, end = split_range(text)
-    value = whole_number(first or text, least, most)
+    if end is not None and "" in {first, end}:
+        raise UsageError(f"a range has two ends, as in 1..8, not '{clean(text, 40)}'")
+    value = whole_number(first, least, most)
     yield value
     if end is None:
         return

@@ -101,7 +101,9 @@ def _report_text(arguments: argparse.Namespace, form: str) -> str:
     if is_recording(Path(first)):
         return _recording_report([Path(source) for source in sources], form, arguments)
     if any(time is not None for time in (arguments.start, arguments.end, arguments.at)):
-        raise UsageError(f"{clean(first, 200)} is no recording: --from, --to and --at are for recordings")
+        raise UsageError(
+            f"{clean(first, 200)} is no recording: --from, --to and --at are times of one, leave them out"
+        )
     from sparktop.sweep.compare.imports.files import choose, is_sweep
     from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
 

@@ -82,7 +82,13 @@ def settings(
             before, comma, part = text.rpartition(",")
             name, sign, value = part.strip().partition("=")
             if not comma or name not in parts or bool(sign) != (parts[name][1] is not None):
-                return {**read(text), **chosen_settings}
+                try:
+                    return {**read(text), **chosen_settings}
+                except UsageError:
+                    if comma and sign and name not in parts:
+                        known = ", ".join(f"{known}=…" for known in parts)
+                        raise UsageError(f"'{clean(part, 40)}' is not known there; only {known} is") from None
+                    raise
             setting, take = parts[name]
             chosen_settings[setting] = True if take is None else take(value)
             text = before
@@ -446,7 +452,7 @@ def _check_axis(spec: SweepSpec) -> None:
     given_options = spec.given
     axes = [name for name in tuple(AXES)[::-1] if name in given_options]
     if len(axes) > 1:
-        raise UsageError(f"a sweep has one axis: give {' or '.join(map(option, axes))}, not both")
+        raise UsageError(f"a sweep varies one kind of load: give {' or '.join(map(option, axes))}, not both")
     for name, reasons in _EXCLUDED.items():
         if name not in given_options:
             continue

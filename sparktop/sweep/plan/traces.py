@@ -247,7 +247,7 @@ def recognise(text: str) -> TraceFormat:
     begins_with_date = "-" in row_cells[0] and _begins_with_digit(row_cells[0])
     if has_header or (len(row_cells) == len(_AZURE) and begins_with_date):
         return TraceFormat.AZURE
-    raise FaultError(f"none of the known formats: {_FORMATS}; choose one with --trace-format")
+    raise FaultError(f"none of the known formats: {_FORMATS}; name one, as in FILE,format=azure")
 
 
 LONGEST_LINE = 64 << 20

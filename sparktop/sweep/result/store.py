@@ -42,7 +42,7 @@ def read_value(path: Path) -> object:
             f"{name}: is over {MOST_BYTES >> 20} MiB; give the summary instead of the raw records"
         )
     if not data.strip():
-        raise UsageError(f"{name}: is empty: the sweep that made it had not finished its first level")
+        raise UsageError(f"{name}: is empty; a sweep writes its file after its first level")
     if is_meant_as_recording(path.name, data):
         raise UsageError(
             f"{name}: is a recording, not the result of a sweep; sparktop report {name} reads it"
@@ -160,7 +160,9 @@ def parse(data: object, where: str) -> SweepResult:
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != SCHEMA:
         stated = f'its schema is "{clean(schema, 40)}"' if isinstance(schema, str) else "it names no schema"
-        raise UsageError(f"{name}: is not a result of a sweep of this version: {stated}, not {SCHEMA}")
+        raise UsageError(
+            f"{name}: is no sweep's result that this version reads: {stated}, wanted is {SCHEMA}"
+        )
     try:
         return SweepResult.model_validate(_without_removed(data))
     except ValidationError as error:

@@ -781,6 +781,23 @@ def test_a_lead_that_may_be_chance_is_told_with_its_use() -> None:
     assert picks(varied)[0][3].endswith("warning: `b` varied ±17 % between runs")
 
 
+def test_a_post_has_the_rate_that_the_headline_judges() -> None:
+    """Of a steady load that is the sustained rate, in report, headline and post alike; it is read back so."""
+
+    def level(at: int, rate: float) -> LevelResult:
+        runs = Rate.of_runs((0.99 * rate, rate, 1.01 * rate))
+        return made_level(at).model_copy(update={"sustained_tps": runs})
+
+    result = made_sweep(("a", [level(at, 20.0) for at in (1, 2)]), ("b", [level(at, 26.0) for at in (1, 2)]))
+    post = post_of(result)
+    assert "`b` wins at every level: +30 % sustained" in sweep_report(result, "md")
+    assert [row[2] for row in picks(post)] == ["sustained +30 %"]
+    assert "| Concurrency (sustained, tok/s) |" in post
+    for series in read(post, "post", "post.md"):
+        assert {"sustained_tps"} <= series.levels[0].figures.keys()
+        assert series.definitions == {}
+
+
 def test_nothing_measured_is_said() -> None:
     """A sweep that failed has a post without table and plot."""
     failed = made_sweep().model_copy(

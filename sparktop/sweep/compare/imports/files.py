@@ -110,7 +110,7 @@ def _read_text(text: str, path: Path, name: str) -> list[Series]:
     try:
         return tables.read(text, clean(path.stem, 60), clean(path.name))
     except ImportFormatError as problem:
-        raise UsageError(f"{name}: is not JSON, and {problem}; or give {_READERS_IN_ORDER}") from None
+        raise UsageError(f"{name}: is not JSON, and {problem}; give {_READERS_IN_ORDER}") from None
 
 
 def is_sweep(path: Path) -> bool:

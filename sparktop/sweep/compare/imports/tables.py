@@ -145,11 +145,11 @@ def read(text: str, name: str, source: str) -> list[Series]:
         _read_table(table, name, pp, tg, targets)
     if not targets.levels:
         what = (
-            "no table"
+            "holds no table"
             if not tables
-            else "no table of it has a column of levels (Concurrency or Load) and a metric"
+            else "none of its tables has a column of levels (Concurrency or Load) and one of a metric"
         )
-        raise ImportFormatError(f"{what}; metrics are named Decode, Prefill, Output, TTFT, ITL, E2E")
+        raise ImportFormatError(f"{what}; metrics are Decode, Prefill, Output, TTFT, ITL, E2E")
     if len(targets.levels) > _MOST_TARGETS:
         raise ImportFormatError(f"its tables have more than {_MOST_TARGETS} targets; give those to compare")
     # A post of sparktop says what its figures are: as ours.

@@ -326,7 +326,7 @@ def test_a_stage_of_inference_perf_is_a_level(tmp_path: Path) -> None:
         ),
         ("Metric,avg,min,max\nTTFT,1,2,3\n", "profile_export_aiperf.json"),
         ("<!DOCTYPE html><html></html>", "benchmarks.json"),
-        ("just a note about speed\n", "is not JSON, and no table"),
+        ("just a note about speed\n", "is not JSON, and holds no table"),
     ],
 )
 def test_other_files_name_the_one_to_give(tmp_path: Path, content: str, words: str) -> None:
