@@ -347,7 +347,7 @@ class Yardsticks:
         if now.at - self._slower_since < _HELD_S:
             return None
         changed = ", ".join(changes(setup.facts, basis.facts))
-        same = ", ".join(sorted(_common(setup.facts, basis.facts)))
+        same = ", ".join(sorted(fact for fact, _ in setup.facts.items() & basis.facts.items()))
         nothing, percent = "nothing known has changed", 100 * (ratio - 1)
         return Finding(
             SLOWER,
@@ -412,10 +412,6 @@ def changes(earlier: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]
 
 _OPTION = " -"
 """What stands before each option of the flags of a setup."""
-
-
-def _common(earlier: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
-    return {name for name in earlier.keys() & now.keys() if earlier[name] == now[name]}
 
 
 def _steps_text(load: SteadyLoad) -> str:

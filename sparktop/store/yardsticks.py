@@ -204,8 +204,8 @@ class YardstickBases:
 
     def _weights(self, view: BackendView, server: Workload | None) -> ModelWeights | None:
         """Return the weights that a step reads: by the configuration, else by the model's files."""
-        read = None if server is None else server.weights
-        read = read if read is not None and read.token_gb > 0 else None  # another machine may say anything
+        known = None if server is None else server.weights
+        read = known if known and known.token_gb > 0 else None  # another machine may report anything
         size_gb = self._models.get(view.model or "", ModelFacts()).bytes_per_token_gb
         if size_gb is None:
             return read
