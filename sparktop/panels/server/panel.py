@@ -572,12 +572,10 @@ def backend_panel(
     low = inside // 2 if inside >= _TWO_GRAPHS else 0
     graphs = graph_rows(view, width, max(0, inside - low - 1), window, scale)
     drawn = [[caption, *rows] for caption, rows in zip(captions, graphs, strict=True)]
-    if low:
-        count, each = graph_columns(width)
-        below = [*_LATENCIES.items()][:count]
-        latencies = [latency_graph(name, view, field, scale.latencies_s.get(field)) for field, name in below]
-        for graph, column in zip(latencies, drawn, strict=True):
-            column.extend(graph.rows(each, low, window.axis(each)))
+    cells = graph_columns(width)[1]
+    for (field, name), column in zip(_LATENCIES.items(), drawn if low else (), strict=False):
+        latency = latency_graph(name, view, field, scale.latencies_s.get(field))
+        column.extend(latency.rows(cells, low, window.axis(cells)))
     rows = [
         panel_row(row, [graph[index] for graph in drawn], width) for index, row in enumerate(figures[:inside])
     ]
