@@ -152,13 +152,6 @@ def merged_levels(levels: Iterable[SeriesLevel]) -> tuple[SeriesLevel, ...]:
     return tuple(by_load.values())
 
 
-def loads(series: Iterable[Series]) -> list[Level]:
-    """Return the distinct loads of all series, sorted by their points on the axis, then by lengths."""
-    return sorted(
-        {level.load for a_series in series for level in a_series.levels}, key=lambda load: load.order
-    )
-
-
 def _series_of_target(result: SweepResult, target: TargetResult, source: str) -> Series:
     """Return the series of a target of a sweep."""
     plan, search = result.plan, result.capacity

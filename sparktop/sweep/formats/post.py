@@ -109,8 +109,6 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     if not picks or topologies is None:
         answer_line, *further_lines = answer(uncommon, view, above_tables=True) or ["Nothing was measured"]
         further_lines = [*(_why_even(series) if is_matrix else ()), *further_lines]
-        if not is_matrix and len(result.targets) == 1:
-            further_lines += _alone_words(result.targets[0], metrics)
         lead = [" ".join([f"**{answer_line}.**", *_with_full_stops([*further_lines, *published])])]
     elif alone := single_machine_words(uncommon, topologies, code):
         about = [f"**One machine alone:** {alone}."]
@@ -427,17 +425,6 @@ def _published_cells(
                 f"{code(source)} left out: none of its targets, {known_names}, is named as one here."
             )
     return {key: changes for key, changes in cells.items() if key[0] in shown_metrics}, left_out
-
-
-def _alone_words(target: TargetResult, metrics: Sequence[Metric]) -> Iterator[str]:
-    """Yield what a request gets that runs alone, where that was measured beside other levels."""
-    alone = [level for level in target.levels if level.concurrency == 1 and level.error is None]
-    if len(alone) != 1 or len(target.levels) == 1:
-        return
-    rate, ttft_ms = alone[0].rate(metrics[0].name) if metrics else None, alone[0].ttft_ms
-    if rate is not None and ttft_ms is not None and metrics[0].unit == "tok/s":
-        words = f"{metrics[0].text(rate.mean)} tok/s, TTFT {METRICS['ttft_ms'].text(ttft_ms.mean)} ms"
-        yield f"One request alone: {words}"
 
 
 def _against_published(changes: _Changes, metrics: Sequence[Metric]) -> Iterator[str]:

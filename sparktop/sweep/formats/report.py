@@ -57,7 +57,6 @@ from sparktop.sweep.formats.tables import (
     level_words,
     phases_grid,
     split_grid,
-    spread,
     versus,
     winners,
 )
@@ -385,7 +384,6 @@ def _definitions_by_source(comparison: ComparisonResult) -> Iterator[str]:
 TITLE = "sparktop sweep"
 _METRICS_FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_due_ms", "e2e_due_ms", "ttft_ms")
 """Metrics that get a table of winners when there are several targets."""
-_PAIR = 2
 _DEPTH = (
     "c16 @ 4,096: 16 requests at once, each after 4,096 tokens of context, which were sent before with a few "
     "more words (see *Context*), so that the server's prefix cache has them. Prefill counts what comes after "
@@ -421,8 +419,6 @@ def sections(
     parts += [Section(paragraphs=tuple(_paragraphs(result))), Section(plots=tuple(plots))]
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
     grids = [] if comparison is None else [winners(comparison, metric, series) for metric in _METRICS_FIRST]
-    if len(series) == _PAIR:
-        grids.append(spread(series[0], series[1]))
     tables = [*(Section(table=grid) for grid in grids), *_target_tables(result)]
     tables = [section for section in tables if section.table is None or section.table.rows]
     parts += tables

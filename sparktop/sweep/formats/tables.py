@@ -33,7 +33,7 @@ from sparktop.model.yardsticks import LIMIT, PUBLISHED, YARDSTICK_KEYS, YARDSTIC
 from sparktop.report.document.document import Cell, Grid, Untrusted
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.ratio import ratio_of
-from sparktop.sweep.compare.series import Series, are_same_row, loads
+from sparktop.sweep.compare.series import Series, are_same_row
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.level import run_shares
 from sparktop.sweep.result.results import (
@@ -169,26 +169,6 @@ def versus(comparison: ComparisonResult, metric: str, ours: Sequence[str], their
     axis = points_head(row.point for row in comparison.rows)
     heads: list[Cell] = ["Source", axis, f"Theirs ({meaning.unit})", *map(Untrusted, ours)]
     return Grid(f"{meaning.title}: theirs and ours", tuple(heads), tuple(rows))
-
-
-def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
-    """Return a table of the standard deviations over runs of two series, in one metric.
-
-    The columns are: Concurrency | first series | second series | ratio of the second to the first.
-    """
-    meaning = METRICS[metric]
-    rows: list[tuple[Cell, ...]] = []
-    for load in loads([first, second]):
-        levels = [level for a_series in (first, second) if (level := a_series.at(load)) is not None]
-        figures = [level.figures.get(metric) for level in levels]
-        stds = [figure.std for figure in figures if figure is not None and figure.std is not None]
-        if len(stds) == 2:  # noqa: PLR2004 - both of them
-            ratio = f"{stds[1] / stds[0]:.1f}×" if stds[0] > 0 else UNKNOWN
-            where = load_words(load, lengths=first.has_lengths)
-            rows.append((where, f"{stds[0]:.2f}", f"{stds[1]:.2f}", ratio))
-    axis = points_head(level.load.point for level in first.levels)
-    heads = (axis, Untrusted(first.name, " std"), Untrusted(second.name, " std"), "Ratio")
-    return Grid(f"{meaning.title} ({meaning.unit}): spread over runs", heads, tuple(rows))
 
 
 def _winner_cell(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:

@@ -159,7 +159,6 @@ def in_sentence(title: str) -> str:
 TERMS = {
     "❌": "the server refused requests of this length",
     "std": "standard deviation over runs",
-    "Ratio": "standard deviation of the second target's runs / that of the first's",
     "Padding": "share of a batch that is computed for nothing: it runs in the next larger CUDA graph",
     "Of own best": "decode / the best of the server itself, of its version and options, at this concurrency",
     "Of published": "decode / the highest that a table has for model, engine, machine and concurrency",
