@@ -339,7 +339,7 @@ def _gpu_rows(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
         energy = figure(energy_text(gpu.energy_j))
         rows.append([label("energy", name_width(width)), energy, label(" since the driver was loaded")])
     reasons = gpu.throttle_reasons
-    words = "not reported by the driver" if reasons is None else ", ".join(reasons) or "none now"
+    words = "not reported by the driver" if reasons is None else ", ".join(reasons) or "not now"
     minute = view.throttled_percent
     of_time = label(" · in the last 60 s:" if minute else "")
     rows.append([label("throttled", name_width(width)), (words, "warn" if reasons else "muted"), of_time])
