@@ -312,15 +312,10 @@ def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
 
 
 def _balance_words(balance: Balance) -> str:
-    """Return the announced verdict as text, with the verdict on the newest time window if that differs.
-
-    If no verdict is announced yet, return the verdict on the newest time window.
-    """
+    """Return the verdict as screens say it; if none is announced yet, that on the newest time window."""
     if tables.awaits_announcement(balance):
         return f"{balance.word_now.said} in the newest window, not announced yet"
-    if balance.word is balance.word_now:
-        return balance.title
-    return f"{balance.word.said} (newest window: {balance.word_now.said})"
+    return f"{balance.title}{balance.doubt}"
 
 
 _WIDEST_NAME = 24

@@ -314,7 +314,7 @@ def test_no_list_explains_another_word_than_the_one_above_it(swinging: Snapshot)
     assert "unknown" not in table
     assert "oscillating" in table
     late = replace(swinging, balance=(replace(one, word_now=BalanceWord.BALANCED),))
-    assert "proxy: oscillating (newest window: balanced)" in " ".join(render(late, 100).split())
+    assert "proxy: oscillating, now perhaps balanced" in " ".join(render(late, 100).split())
     assert (
         max(map(len, (line for line in markdown_snapshot.render(late).splitlines() if line[:1] == "|")))
         <= 100

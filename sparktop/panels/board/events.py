@@ -62,8 +62,6 @@ _PLAIN = {
     "peer": "step compared with {}",
     "running": "requests running",
     "waiting": "requests waiting",
-    "spread_Z": "unevenness",
-    "swing": "regularity",
     "slope": "trend",
     "tokens_since": "{} tokens since",
     "total_gib": "memory in all",
@@ -76,10 +74,10 @@ _PLAIN = {
     "ratio": "{} the step of others",
 }
 """Words for values whose names are terms of the analysis; a value stands behind them, or at "{}"."""
-_ROUNDED = frozenset({"period_s", "window_s", "lost_percent", "nearly_empty_percent"})
-"""Values of a verdict that its sentences have as whole numbers; a period below 10 s has a decimal."""
+_ROUNDED = frozenset({"lost_percent", "nearly_empty_percent"})
+"""Values of a verdict that its sentences have as whole numbers."""
 _DECIMAL_BELOW = 10.0
-"""Periods of fewer seconds, and smaller ratios, have a decimal."""
+"""Fewer seconds, and smaller ratios, have a decimal."""
 _LIMITS = ("limit_", "error_after_", "clears_")
 """Beginnings of the names of limits, which stand behind the figures that they are for, or last."""
 _OF_POLLS = ("failures", "limit_failures", "window_s", "limit_s")
@@ -220,8 +218,7 @@ def value_texts(values: Values, message: str = "") -> Iterator[str]:
             continue
         number = value
         if "rule" in values and not isinstance(value, str) and name in _ROUNDED:
-            short = name == "period_s" and value < _DECIMAL_BELOW
-            number = round(value, 1) if short else float(round(value))
+            number = float(round(value))
         stem, figures = _value_with_unit(name, number)
         words = _PLAIN.get(name) or _PLAIN.get(stem, stem.replace("_", " "))
         text = words.format(figures) if "{}" in words else f"{words} {figures}"
@@ -271,7 +268,7 @@ def _value_with_unit(name: str, value: float | str) -> tuple[str, str]:
     if isinstance(value, str):
         return stem, value
     whole = abs(value) >= (_DECIMAL_BELOW if suffix == "s" else _GROUPED)
-    number = f"{value:,.0f}" if whole else f"{value:.3g}"
+    number = f"{value:,.0f}" if whole else f"{value:.{2 if suffix == 's' else 3}g}"
     if name == "pid" or suffix == "mhz":
         number = f"{value:.0f}"
     elif name.endswith("_bytes"):

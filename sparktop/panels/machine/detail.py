@@ -284,14 +284,13 @@ def gpu_sections(view: NodeView, width: int) -> list[ViewSection]:
 
 
 def speed_section(view: NodeView, width: int) -> list[ViewSection]:
-    """Return a list with the section on the GPUs' speed state (rule, cause, remedy); empty without a GPU."""
+    """Return a list with the section on a slow GPU (rule, cause, remedy); empty where none is slow."""
     speed = view.speed
-    if view.sample is not None and not view.sample.gpus:
-        return []
+    if not speed.cause:
+        return []  # the first rows have the rule
     names = name_width(width)
     rows = _sentence_rows("", [(speed.word, speed_role(speed))], speed.reason, names, width)
-    if speed.cause:
-        rows += _sentence_rows("likely", [], speed.cause, names, width)
+    rows += _sentence_rows("likely", [], speed.cause, names, width)
     if speed.fix:
         rows += _sentence_rows("→", [], speed.fix, names, width)
     return [ViewSection("clock under load", rows)]
