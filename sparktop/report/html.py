@@ -120,8 +120,7 @@ def _all_tables(snapshot: Snapshot) -> Iterator[Table]:
 
 def _word_roles() -> list[tuple[str, list[str]]]:
     """Return (role, CSS selectors) of the words that have that role on the screen."""
-    roles: dict[str, str] = {**_OTHER_WORDS}
-    roles |= {word.value: role for word, role in STATE_ROLES.items()}
+    roles = _OTHER_WORDS | {word.value: role for word, role in STATE_ROLES.items()}
     roles |= {word.said: role for word, role in WORD_ROLES.items()}
     words_of: dict[str, list[str]] = {}
     for word, role in roles.items():

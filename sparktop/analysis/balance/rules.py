@@ -291,8 +291,6 @@ _LOADED = 1.2
 faster."""
 _FULL_PERCENT, _FULL_WINDOW = 90.0, 0.97
 """Percentage of the samples and share of the needed time from which on a window is complete."""
-_FIRST = 2
-"""Position, counted from 1, of the sentence on requests among the reasons, if there are as many."""
 
 
 class RequestShares(Struct, frozen=True):
@@ -399,7 +397,7 @@ def weigh_requests(balance: Balance, shares: RequestShares | None, *, all_told: 
     if not shares.uneven or balance.router is None:
         return updated
     word, sentence = balance.word_now, shares.sentence(balance.window_s)
-    reasons = (*balance.reasons[: _FIRST - 1], sentence, *balance.reasons[_FIRST - 1 :])
+    reasons = (*balance.reasons[:1], sentence, *balance.reasons[1:])
     if word in {BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN}:
         return replace(updated, reasons=reasons)
     if word is BalanceWord.IDLE or not (all_told or _is_full_window(balance)):

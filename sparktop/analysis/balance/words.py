@@ -292,12 +292,12 @@ def herds_sentence(result: Balance) -> str:
     arrivals = result.arrivals
     if arrivals is None:
         return "requests that arrive together go to one backend"
-    every = "" if result.period_s is None else f"; period {short_seconds(result.period_s)}"
     return (
         "requests that arrive together go to one backend: "
         f"in {arrivals.herds} of {arrivals.pieces} intervals of {short_seconds(arrivals.piece_s)} "
         "one backend got far more than its share; "
-        f"{_times_text(arrivals.spread)} as uneven as random routing ({arrivals.requests} requests){every}"
+        f"{_times_text(arrivals.spread)} as uneven as random routing ({arrivals.requests} requests)"
+        f"{_there_and_back(result)}"
     )
 
 
@@ -320,11 +320,8 @@ def _away_sentences(result: Balance) -> list[str]:
 
 
 def _uneven_sentence(result: Balance) -> str:
-    name, skew = result.skew_backend, result.skew or 0.0
-    loads = " · ".join(f"{backend} {_count_text(value)}" for backend, value in result.mean_load.items())
-    mean = f" (mean load {loads})" if len(result.mean_load) <= 4 else ""  # noqa: PLR2004 - one line
-    span = _span_text(result.window_s)
-    return f"{name} always has most: {100 * skew:.0f} % more than its share over {span}{mean}"
+    more = f"{100 * (result.skew or 0.0):.0f} % more than its share over {_span_text(result.window_s)}"
+    return f"{result.skew_backend} always has most: {more}; {_mean_loads_text(result)}"
 
 
 def _starved_sentences(result: Balance) -> list[str]:

@@ -55,7 +55,6 @@ _PLAIN = {
     "kv_cache": "KV cache used",
     "gpu_memory": "GPU memory",
     "margin": "{} left to its thermal limit",
-    "need": "needed {}",
     "free": "{} can be had",
     "free_before_drop": "{} without dropping the file cache",
     "until_limit": "time left",
@@ -65,7 +64,6 @@ _PLAIN = {
     "slope": "trend",
     "tokens_since": "{} tokens since",
     "total_gib": "memory in all",
-    "monitor_connections": "connections of monitors",
     "limit_s": "alert after {}",
     "error_after_s": "critical after {}",
     "limit_failures": "alert at {} failed answers of a deployment",
@@ -74,10 +72,10 @@ _PLAIN = {
     "ratio": "{} the step of others",
 }
 """Words for values whose names are terms of the analysis; a value stands behind them, or at "{}"."""
-_ROUNDED = frozenset({"lost_percent", "nearly_empty_percent"})
-"""Values of a verdict that its sentences have as whole numbers."""
 _DECIMAL_BELOW = 10.0
-"""Fewer seconds, and smaller ratios, have a decimal."""
+"""Smaller ratios have a decimal."""
+_WHOLE_FROM = {"s": 10.0, "percent": 1.0}
+"""Seconds and percentages that are whole numbers, as messages have them."""
 _LIMITS = ("limit_", "error_after_", "clears_")
 """Beginnings of the names of limits, which stand behind the figures that they are for, or last."""
 _OF_POLLS = ("failures", "limit_failures", "window_s", "limit_s")
@@ -216,10 +214,7 @@ def value_texts(values: Values, message: str = "") -> Iterator[str]:
             continue
         if isinstance(value, str) and (value == "unknown" or value in message):
             continue
-        number = value
-        if "rule" in values and not isinstance(value, str) and name in _ROUNDED:
-            number = float(round(value))
-        stem, figures = _value_with_unit(name, number)
+        stem, figures = _value_with_unit(name, value)
         words = _PLAIN.get(name) or _PLAIN.get(stem, stem.replace("_", " "))
         text = words.format(figures) if "{}" in words else f"{words} {figures}"
         limits = [limit for limit, owner in limited.items() if owner == name]
@@ -267,7 +262,7 @@ def _value_with_unit(name: str, value: float | str) -> tuple[str, str]:
     stem = name.removesuffix(f"_{suffix}")
     if isinstance(value, str):
         return stem, value
-    whole = abs(value) >= (_DECIMAL_BELOW if suffix == "s" else _GROUPED)
+    whole = abs(value) >= _WHOLE_FROM.get(suffix, _GROUPED)
     number = f"{value:,.0f}" if whole else f"{value:.{2 if suffix == 's' else 3}g}"
     if name == "pid" or suffix == "mhz":
         number = f"{value:.0f}"

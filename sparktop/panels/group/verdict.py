@@ -180,13 +180,12 @@ def _lost_pieces(balance: Balance) -> list[Row]:
     if balance.router is None or balance.in_sweep or not (balance.lost_words or balance.word.bad):
         return []
     if not balance.lost_words:
+        why = f"because {balance.lost_unknown or 'it is not judged'}"
         if balance.lost_before_percent is None or balance.lost_before_s is None:
-            why = balance.lost_unknown or "it is not judged"
-            return [[label("throughput lost: not known")], [label(f"because {why}")]]
+            return [[label("throughput lost: not known")], [label(why)]]
         before = numbers.percent(balance.lost_before_percent).strip()
-        now = f", because {balance.lost_unknown}" if balance.lost_unknown else ""
         ago = label(f", {numbers.age(balance.lost_before_s)} ago")
-        return [[label("throughput lost: about "), figure(before), ago], [label(f"not known now{now}")]]
+        return [[label("throughput lost: about "), figure(before), ago], [label(f"not known now, {why}")]]
     return [label_row("about ", figure(balance.lost_words), " of throughput lost")]
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from textwrap import wrap
 
 from sparktop.analysis.machines_compared import (
     DIFFER,
@@ -84,6 +83,7 @@ from sparktop.panels.parts.figures import (
     percent_run,
     read_by,
     segmented_bar,
+    sentence_rows,
     share_role,
     stack,
     state_role,
@@ -263,8 +263,6 @@ def _gpu_totals_row(gpus: Sequence[GpuReading], width: int) -> Row:
 
 
 NOW = "now"
-_MOST_WORDS = 6
-"""Most lines of the explanation of a speed state; the rest is cut."""
 
 
 def gpu_sections(view: NodeView, width: int) -> list[ViewSection]:
@@ -288,26 +286,11 @@ def speed_section(view: NodeView, width: int) -> list[ViewSection]:
     speed = view.speed
     if not speed.cause:
         return []  # the first rows have the rule
-    names = name_width(width)
-    rows = _sentence_rows("", [(speed.word, speed_role(speed))], speed.reason, names, width)
-    rows += _sentence_rows("likely", [], speed.cause, names, width)
+    rows = sentence_rows((f"{speed.word}  ", speed_role(speed)), speed.reason, "text", width)
+    rows += sentence_rows(label("likely  "), speed.cause, "text", width)
     if speed.fix:
-        rows += _sentence_rows("→", [], speed.fix, names, width)
+        rows += sentence_rows(label("→ "), speed.fix, "text", width)
     return [ViewSection("clock under load", rows)]
-
-
-def _sentence_rows(name: str, first: Row, text: str, names: int, width: int) -> list[Row]:
-    """Return `text` wrapped into rows, behind the styled text `first` or, if this is empty, the label `name`.
-
-    `names` is the width of the labels in cells.
-    """
-    used = sum(len(run[0]) for run in first)
-    indent = max(names, used + 1) if first else names
-    lines = wrap(text, max(8, width - indent))[:_MOST_WORDS] or [""]
-    head: Row = [*first, label(" " * (indent - used))] if first else [label(name, names)]
-    rows: list[Row] = [[*head, (lines[0], "text")]]
-    rows += [[label(" " * indent), (line, "text")] for line in lines[1:]]
-    return rows
 
 
 def _gpu_rows(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
@@ -317,8 +300,8 @@ def _gpu_rows(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
     hottest = None if heat is None or margin is None else heat + margin
     role = margin_role(margin)
     name = "limit" if gpu.limit_margin_c is not None else "slows at"
-    after_heat: Row = [figure(numbers.count(heat, 6), role), label(" °C")]
-    after_heat.append(label("" if hottest is None else f", {name} {hottest:.0f}"))
+    limit = "" if hottest is None else f", {name} {hottest:.0f}"
+    after_heat: Row = [figure(numbers.count(heat, 6), role), label(f" °C{limit}")]
     watts = figure(numbers.rate(power, 6))
     rows = [
         percent_bar("load", use, "gpu", percent_run(use, 6), width, TAIL),

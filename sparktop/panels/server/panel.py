@@ -277,7 +277,7 @@ def _cache_row(view: BackendView) -> Row:
 def _speculation_row(view: BackendView) -> Row:
     accepted, read = view.spec_decode_accept_percent, view.estimated_read_gb_per_s
     return label_row(
-        "spec accept ", figure(numbers.percent(accepted)), "  reads ", figure(numbers.count(read, 5)), " GB/s"
+        "drafts kept ", figure(numbers.percent(accepted)), "  reads ", figure(numbers.count(read, 5)), " GB/s"
     )
 
 

@@ -125,7 +125,7 @@ def test_a_flat_skew_of_minutes_under_least_busy_is_counter_drift() -> None:
     assert found.word is Is.UNEVEN
     assert (
         found.reasons[0]
-        == "a always has most: 45 % more than its share over 2.4 min (mean load a 24 · b 9.0)"
+        == "a always has most: 45 % more than its share over 2.4 min; on average a 24 · b 9.0 requests"
     )
     assert found.cause == "counter drift: the router believes in requests that are long gone"
     assert found.hint == "restart the proxy, or try simple-shuffle"
