@@ -237,7 +237,7 @@ def _better_length(
         positions = f"position {longer} adds" if best + 1 == longer else f"positions {best + 1}–{longer} add"
         costs = "costs" if best + 1 == longer else "cost"
         # What a narrow screen cuts off comes last.
-        drafts = f"drafts of {best} token{'s' * (best > 1)}"
+        drafts = f"drafts of {best} token{'s' if best > 1 else ''}"
         line = f"{drafts} would give about {100 * share:.0f} % more tok/s: {positions} {lost_tokens:.2f}"
         line += f" tokens a step and {costs} {saved_ms:.0f} ms"
         fix = FINDINGS[KIND].advice("shorter is faster", K=best)

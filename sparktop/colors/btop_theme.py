@@ -156,7 +156,8 @@ def parse_btop(text: str) -> BtopTheme:
     for name in _GRADIENTS:
         start, mid, end = (colors.get(f"{name}_{stage}") for stage in _STAGES)
         if start is not None:
-            gradients[name] = (start,) if end is None else (start, end) if mid is None else (start, mid, end)
+            later_stages = (mid, end) if end is not None else ()
+            gradients[name] = (start, *(color for color in later_stages if color is not None))
     return BtopTheme({key: colors[key] for key in _COLORS if key in colors}, gradients, unusable)
 
 

@@ -203,7 +203,8 @@ def _faulty_screen_keys(data: Mapping[str, object]) -> Iterator[Mistake]:
     for name, message in wrong_keys(given_keys).items():
         yield Mistake(("keys", name), message)
     tables = list(_tables(data, "sweeps"))
-    keys_of_presets = [key if isinstance(key := table.get("key"), str) else None for _, table in tables]
+    keys = [table.get("key") for _, table in tables]
+    keys_of_presets = [key if isinstance(key, str) else None for key in keys]
     for index, message in wrong_preset_keys(keys_of_presets, given_keys).items():
         yield Mistake((*tables[index][0], "key"), message)
 

@@ -257,7 +257,7 @@ def _secrets_of(value: object, env: Mapping[str, str], key: str = "") -> Iterabl
         for name, part in value.items():
             yield from _secrets_of(part, env, key if key in _SECRET_KEYS else str(name))
     elif isinstance(value, list):
-        for part in value[key == "hook" :]:  # its first word is the program
+        for part in value[1:] if key == "hook" else value:  # the first word of a hook is its program
             yield from _secrets_of(part, env, key)
     elif isinstance(value, str):
         if key in _SECRET_KEYS or key == "basic_user":

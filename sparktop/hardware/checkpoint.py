@@ -123,11 +123,14 @@ def read_weights(root: Path, model: str, flags: tuple[str, ...] = ()) -> Iterato
     if path is None:
         return
     revision = clean(path.name, 64) if path.parent.name == "snapshots" else ""
-    yield (found := FoundWeights(revision=revision or None))  # known even where the weights cannot be read
-    if (checkpoint := read_checkpoint(path)) is not None:
-        yield (found := found._replace(size_bytes=checkpoint.weights_bytes))
+    weights = FoundWeights(revision=revision or None)
+    yield weights  # known even where the weights cannot be read
+    checkpoint = read_checkpoint(path)
+    if checkpoint is not None:
+        weights = weights._replace(size_bytes=checkpoint.weights_bytes)
+        yield weights
     if path.is_dir():
-        yield found._replace(step=read_step_weights(path, flags))
+        yield weights._replace(step=read_step_weights(path, flags))
 
 
 def hub_folder(hub: Path, model: str) -> Path | None:

@@ -422,7 +422,8 @@ class Head(Struct, frozen=True):
 
     def _with_target(self, target: Target) -> tuple[SourceKey, Target]:
         """Return (key, target) to add; a backend that is watched already is updated as the store does it."""
-        before = self.targets.get(key := key_of(target))
+        key = key_of(target)
+        before = self.targets.get(key)
         if isinstance(before, BackendTarget) and isinstance(target, BackendTarget):
             return key, before.updated_by(target)
         return key, before or target

@@ -85,8 +85,9 @@ class Checked(Struct):
         lines.append(f"end: {self.end or f'none: {ending}'}")
         listed = self.damage[:_LISTED]
         lines += [f"damaged at byte {part.offset:,}: {clean(part.reason, 100)}" for part in listed]
-        if (more := len(self.damage) - _LISTED) > 0:
-            lines.append(f"damaged at {more}{' or more' * (more + _LISTED >= MOST_DAMAGE)} further places")
+        if len(self.damage) > _LISTED:
+            or_more = " or more" if len(self.damage) >= MOST_DAMAGE else ""
+            lines.append(f"damaged at {len(self.damage) - _LISTED}{or_more} further places")
         if self.torn_bytes:
             lines.append(f"the last {self.torn_bytes:,} bytes are not complete: {ending}")
         if self.unreadable:

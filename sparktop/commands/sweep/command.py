@@ -81,7 +81,9 @@ def settings(
         while True:
             before, comma, part = text.rpartition(",")
             name, sign, value = part.strip().partition("=")
-            if not comma or name not in parts or bool(sign) != (parts[name][1] is not None):
+            setting, take = parts.get(name, (None, None))
+            takes_value = take is not None
+            if not comma or setting is None or bool(sign) != takes_value:
                 try:
                     return {**read(text), **chosen_settings}
                 except UsageError:
@@ -89,7 +91,6 @@ def settings(
                         known = ", ".join(f"{known}=…" for known in parts)
                         raise UsageError(f"'{clean(part, 40)}' is not known there; only {known} is") from None
                     raise
-            setting, take = parts[name]
             chosen_settings[setting] = True if take is None else take(value)
             text = before
 

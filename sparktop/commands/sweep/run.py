@@ -93,7 +93,8 @@ def measure(plan: Plan, watch: Watch, form: str, output: Path | None, render: Re
         stored.unlink(missing_ok=True)
         stored = None
     keep(result)
-    if places := [clean(path, 300) for path in (stored, output) if path is not None]:
+    places = [clean(path, 300) for path in (stored, output) if path is not None]
+    if places:
         tell(f"result kept in {' and in '.join(places)}")
     if output is None and result.has_levels:
         write = write_markdown if form == "md" else write_out
@@ -258,11 +259,10 @@ def progress_line(view: SweepView, width: int) -> str:
     """
     parts, spare, moment = [clean(view.words, 120)], [], view.moment
     if moment is not None and moment.run is not None:
-        failed = f"{moment.failed} failed"
-        spare = [f"TTFT p50 {numbers.milliseconds(moment.ttft_p50_ms)}", f"{moment.in_flight} in flight"]
-        parts += [*_rate_parts(moment), spare[1], f"{numbers.decimal(moment.tps, 1)} tok/s", spare[0], failed]
-        if not moment.failed:
-            spare.insert(0, failed)
+        failed, in_flight = f"{moment.failed} failed", f"{moment.in_flight} in flight"
+        ttft = f"TTFT p50 {numbers.milliseconds(moment.ttft_p50_ms)}"
+        parts += [*_rate_parts(moment), in_flight, f"{numbers.decimal(moment.tps, 1)} tok/s", ttft, failed]
+        spare = [ttft, in_flight] if moment.failed else [failed, ttft, in_flight]
     if view.left is not None:
         parts.append(f"{range_words(view.left.least_s, view.left.most_s)} left")
     while cell_width(" · ".join(parts)) > width and spare:

@@ -370,7 +370,7 @@ def _add_board(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look
         _add_groups(drawn, wall, left, body, look)
         _add_lists_beside(drawn, wall, tops, (left + 1, first_y, width - left - 1, body), look)
         return
-    room = body - len(wall.groups) - 2 - bool(wall.nodes)
+    room = body - len(wall.groups) - 2 - (1 if wall.nodes else 0)
     if room < lines * _LEAST_LISTS:
         _add_groups(drawn, wall, width, body, look)
         return
@@ -389,11 +389,11 @@ def _add_groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look)
     has_machines = bool(wall.nodes) and room > 1
     if room > 1 + has_machines:
         drawn.rows.append(columns.heading)
-    spare_rows = room - 1 - len(wall.groups) - bool(wall.nodes)
+    spare_rows = room - 1 - len(wall.groups) - (1 if wall.nodes else 0)
 
     def spend_on(row: Row) -> list[Row]:
         nonlocal spare_rows
-        spare_rows -= bool(row)
+        spare_rows -= 1 if row else 0
         return [row] if row and spare_rows >= 0 else []
 
     drawn.add_list(

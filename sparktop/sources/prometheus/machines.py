@@ -561,7 +561,8 @@ def _add_series(by_exporter: dict[tuple[Place, str], Gathered], query_name: str,
         by_exporter[key, NODE].machine["percent"] = 100 * min(1.0, max(0.0, value))
     else:
         figure = FIGURES.get(name)
-        gathered = by_exporter[key, figure.kind if figure else SMI if name == SMI_INFO else AGENT]
+        exporter = SMI if name == SMI_INFO else AGENT
+        gathered = by_exporter[key, exporter if figure is None else figure.kind]
         if query_name == "raw":
             gathered.at = max(gathered.at or 0.0, series.samples[-1][0])
         if figure is None:
@@ -674,8 +675,10 @@ def _memory_reading(
         headroom = free - values.get("cma_free_bytes", 0.0)  # a kernel without such an area reports none
     unified = values.get("unified")
     if unified is None and gpus:
-        has_own_memory = any(gpu.memory_total_bytes is not None for gpu in gpus)
-        unified = 0.0 if has_own_memory else 1.0 if all("GB10" in (gpu.name or "") for gpu in gpus) else None
+        if any(gpu.memory_total_bytes is not None for gpu in gpus):
+            unified = 0.0
+        elif all("GB10" in (gpu.name or "") for gpu in gpus):
+            unified = 1.0
     figures = {name: values[name] for name in _MEMORY_FIELDS if name in values}
     swap = values.get("swap_total_bytes")
     if swap is not None and SWAP_FREE in values:

@@ -123,7 +123,7 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     item, shell = _commands(result, commands)
     block = ["```sh", *shell, "```"] if shell else []
     used = 1 + 2 * len(lead) + (len(pick_table.splitlines()) + 1 if picks else 0)
-    used += 1 + bool(grids) + len(item) + (1 + len(block) if block else 0)
+    used += (2 if grids else 1) + len(item) + (1 + len(block) if block else 0)
     about, thin, left = _fitted(about, grids, MOST_LINES - used)
     figures = []
     if thin:
@@ -191,7 +191,7 @@ def _choices_grid(picks: Sequence[Choice], targets: int) -> Grid:
         (one.use, f"**{one.pick}**", one.leads or UNKNOWN, one.open_leads or "nothing", one.speeds or UNKNOWN)
         for one in picks
     ]
-    shown = len(heads) - (not any(one.speeds for one in picks))
+    shown = len(heads) if any(one.speeds for one in picks) else len(heads) - 1  # the last one is of speeds
     return Grid("", tuple(heads[:shown]), tuple(row[:shown] for row in rows), frozenset(range(shown)))
 
 

@@ -941,11 +941,11 @@ def _proof_words(levels: Sequence[EnginesLevel]) -> str:
 
 def _uneven_load_words(levels: Sequence[LevelResult]) -> str:
     """Return what a router whose engines were not measured alone loses to uneven load; "" if unknown."""
-    losses = [
-        (lost, level)
-        for level in levels
-        if isinstance(lost := (level.balance or {}).get("lost_percent"), float)
-    ]
+    losses: list[tuple[float, LevelResult]] = []
+    for level in levels:
+        lost_percent = (level.balance or {}).get("lost_percent")
+        if isinstance(lost_percent, float):
+            losses.append((lost_percent, level))
     if not losses:
         return ""
     lost, level = max(losses, key=lambda pair: pair[0])

@@ -50,7 +50,9 @@ from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
 
 def figure(value: Value | None, metric: Metric) -> str:
     """Return a value without its unit, a range as "low to high"; "–" for None."""
-    return " to ".join(map(metric.text, (value and value.span) or (value.mean if value else None,)))
+    if value is None:
+        return metric.text(None)
+    return " to ".join(map(metric.text, value.span or (value.mean,)))
 
 
 def load_words(load: Level, *, lengths: bool = True) -> str:
