@@ -349,7 +349,8 @@ class SweepScreen(CanvasScreen):
             self._say(str(error))
         else:
             source = stored_source(answers, view.title)
-            self.app.push_screen(SweepScreen(self.canvas.role_styles, source, keys=self.key_table))
+            screen = SweepScreen(self.canvas.role_styles, source, desk=self._desk, keys=self.key_table)
+            self.app.push_screen(screen)
 
     def action_report(self) -> None:
         """Write a report of the sweep into the current folder."""

@@ -254,7 +254,9 @@ async def test_other_limits_are_answered_by_its_levels(stage: SweepStage) -> Non
         await stage.settled()
         assert "at least 4 requests at once" in stage.text or "best estimate 4 requests at once" in stage.text
         assert "nothing was sent: first token p50 ≤ 1.5 s" in " ".join(stage.text.split())
-        await stage.press("escape")
+        await stage.press("h")
+        assert type(stage.top()).__name__ == "HistoryScreen"
+        await stage.press("escape", "escape")
         assert "nothing was sent" not in stage.text
         await stage.press("l", *"speed=9", "enter")
         await stage.settled()
