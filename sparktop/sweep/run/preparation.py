@@ -380,9 +380,7 @@ def _capacity_notes(plan: Plan, target: SweepTarget, longest: int, views: list[B
     highest = plan.highest_concurrency
     slots = sum_if_all_known(view.slots for view in views)
     if slots is not None and highest > slots:
-        first_concurrency = min((count for count in plan.concurrency if count > slots), default=highest)
-        waits = "the rest waits, and latencies include that"
-        yield f"{name}: more than its {slots} slots from c = {first_concurrency} on: {waits}"
+        yield f"{name}: it has {slots} slots: above c = {slots} requests wait, and latencies include that"
     room = sum_if_all_known(view.kv_capacity_tokens for view in views)
     needed = highest * (longest + plan.tg)
     if plan.prompts is None and room is not None and needed > room:
