@@ -98,36 +98,34 @@ class Host(Protocol):
         ...
 
 
-def _levels_words(plan: Plan) -> str:
-    """Return the levels of a plan: ", 1 to 4 requests at once"; "from 1 up to 64 …" if it may go on."""
+def _levels_words(plan: Plan, most: int | None) -> str:
+    """Return the levels of a plan: ", 1 to 4 requests at once"; "from 1 up to 64 …" if it may go on to 64."""
     if plan.texts:
         return f", {', '.join(plan.texts)}"
     ends = list(dict.fromkeys(point.words for point in (*plan.axis[:1], *plan.axis[-1:])))
     if not ends:
         return ""
-    if plan.climb_to is not None:
-        ends = [f"from {ends[0]} up", str(plan.climb_to)]
+    if most is not None:
+        ends = [f"from {ends[0]} up", str(most)]
     return f", {' to '.join(ends)} {plan.axis[0].kind.amount}"
 
 
-def _question(plan: Plan) -> str:
-    """Return what a plan does, as the begin of a question: "Put load on a, 1 to 4 requests at once"."""
-    names = names_in_words([target.name for target in plan.targets])
-    if plan.capacity is None:
-        return f"Put load on {names}{_levels_words(plan)}"
-    return f"Put load on {names} to find the most {plan.capacity.kind.amount}"
+def _question(plan: Plan, snapshot: Snapshot | None) -> str:
+    """Return what a plan does, as a question: "Put load on a, 1 to 4 requests at once, for 2 to 9 min?".
 
-
-def _duration_words(plan: Plan, snapshot: Snapshot | None) -> str:
-    """Return how long a plan lasts on a fast and on a slow server: ", for 2 to 9 min"; "" if unknown.
-
-    It is what the countdown says, too: from the slots of the watched servers.
+    Levels and time are what the countdown says, too: from the slots of the watched servers.
     """
     from sparktop.sweep.run.forecast import forecast
     from sparktop.sweep.view.live import plan_forecast
 
-    time = (forecast(plan, ()) if snapshot is None else plan_forecast(plan, snapshot)).time
-    return "" if time is None else f", for {forecast_words(time.least_s, time.most_s)}"
+    expected = forecast(plan, ()) if snapshot is None else plan_forecast(plan, snapshot)
+    words = f"Put load on {names_in_words([target.name for target in plan.targets])}"
+    if plan.capacity is None:
+        words += _levels_words(plan, expected.most_concurrency)
+    else:
+        words += f" to find the most {plan.capacity.kind.amount}"
+    time = expected.time
+    return f"{words}?" if time is None else f"{words}, for {forecast_words(time.least_s, time.most_s)}?"
 
 
 class SweepDesk:
@@ -379,7 +377,7 @@ class SweepDesk:
             start()
             return
         lines = [note, "", *lines] if note else lines
-        lines.append(f"{_question(plan)}{_duration_words(plan, snapshot)}?")
+        lines.append(_question(plan, snapshot))
         title, yes = (
             ("sweep", "start the sweep") if plan.capacity is None else ("how many?", "start the search")
         )

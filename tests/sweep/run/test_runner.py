@@ -25,7 +25,7 @@ from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
 from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.traces import TraceChoice, read_replay
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.progress import LoadBatch, Notice, PhaseChanged, SweepEvent, SweepPhase
+from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, SweepEvent, SweepPhase
 from sparktop.sweep.run.runner import SweepRunner
 from tests.sweep.stream_server import Asked
 from tests.sweep.trouble_bench import Bench
@@ -112,7 +112,7 @@ async def test_a_level_bounded_by_seconds_fills_them() -> None:
 
 
 async def test_more_requests_than_slots_are_a_queue() -> None:
-    """The level says so if the server's samples have waiting requests; the slots are told before."""
+    """The level says so if the server's samples have waiting requests."""
     slow = replace(QUICK, max_num_seqs=2, cost=replace(QUICK.cost, weights_one_s=0.005, weights_all_s=0.01))
     async with watched(profile=slow) as servers:
         plan = servers.plan(concurrency=(6,), tg=30, warmup=False)
@@ -123,8 +123,6 @@ async def test_more_requests_than_slots_are_a_queue() -> None:
     # Five where a sample falls between the first two to be let in.
     assert level.server.waiting_max in {4, 5}
     assert "queue_limited" in {one.code for one in level.validity}
-    told = [event.message for event in servers.events if isinstance(event, Notice)]
-    assert "spark-a: it has 2 slots: above c = 2 requests wait, and latencies include that" in told
 
 
 async def test_somebody_elses_requests_are_noticed() -> None:

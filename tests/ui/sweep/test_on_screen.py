@@ -221,6 +221,22 @@ async def test_it_asks_before_it_disturbs_requests_of_others(stage: SweepStage) 
             assert stage.countdowns == []
 
 
+async def test_the_question_has_the_highest_level_of_the_countdown(stage: SweepStage) -> None:
+    """Both are the forecast's, by the slots of the servers, not the highest level that a preset allows."""
+    async with stage.on((120, 36)):
+        stage.app.desk.watch = replace(
+            stage.watch, sweeps=(SweepSpec("s", climb_to=256, concurrency=(1, 4)),)
+        )
+        stage.app.desk.start_preset(0, None)
+        await stage.pilot.pause()
+        asked = re.search(r"from 1 up to (\d+) requests at once", str(stage.top().query_one(Static).content))
+        await stage.press("y")
+        told = re.search(r"may go on to c = (\d+)", stage.text)
+        assert asked is not None
+        assert told is not None
+        assert asked[1] == told[1] != "256"
+
+
 async def test_a_sweep_that_its_guard_would_stop_at_once_is_not_offered(stage: SweepStage) -> None:
     """No question and no countdown, but which limit is broken, and where it is set."""
     async with stage.on((120, 30)):
