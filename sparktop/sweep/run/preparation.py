@@ -447,14 +447,15 @@ _GIB = 2**30
 def machines_words(names: Collection[str], snapshot: Snapshot) -> dict[str, str]:
     """Return product, GPUs and driver of each of the machines `names` that reports any of them.
 
-    Such as "NVIDIA DGX Spark, NVIDIA GB10, driver 580.95.05". Processors, memory and operating system replace
-    GPUs that it lacks.
+    Such as "NVIDIA DGX Spark, NVIDIA GB10, driver 580.95.05", of several machines with the RDMA ports between
+    them. Processors, memory and operating system replace GPUs that it lacks.
     """
     views = [view for view in snapshot.nodes if view.name in names]
-    return {view.name: words for view in views if (words := _machine_words(view))}
+    are_linked = len(views) > 1
+    return {view.name: words for view in views if (words := _machine_words(view, are_linked=are_linked))}
 
 
-def _machine_words(view: NodeView) -> str:
+def _machine_words(view: NodeView, *, are_linked: bool) -> str:
     sample, identity = view.sample, view.identity
     gpus = Counter(gpu.name for gpu in (() if sample is None else sample.gpus) if gpu.name)
     parts = [
@@ -463,6 +464,12 @@ def _machine_words(view: NodeView) -> str:
         *(name if count == 1 else f"{count} × {name}" for name, count in gpus.items()),
         None if identity.driver is None else f"driver {identity.driver}",
     ]
+    links = () if sample is None or not are_linked else sample.network
+    rates = [
+        link.link_bits_per_s for link in links if link.kind == "rdma" and link.up and link.link_bits_per_s
+    ]
+    if rates:
+        parts.append(f"{len(rates)} RDMA port{'' if len(rates) == 1 else 's'} of {min(rates) / 1e9:g} Gb/s")
     return ", ".join(filter(None, parts))
 
 

@@ -493,8 +493,8 @@ def _experiment_sentences(target: TargetResult) -> Iterator[str]:
     """Yield how long servers go on after a hang-up, where that is longest, and what long prompts did.
 
     For example "at c = 4 it goes on for 5.1 to 6.1 s after its clients hang up and generates 310 tokens
-    for nobody", and "at c = 1 ITL p95 of short requests 31.2 → 84.0 ms while 32k prompts arrive (+152 to
-    +189 %)".
+    for nobody", and "at c = 1 ITL p95 of short requests goes from 31.2 to 84.0 ms while 32k prompts arrive
+    (+152 to +189 %)".
     """
     levels = target.in_order()
     hung_up = [(level.left.goes_on_s or 0.0, level) for level in levels if level.left is not None]
@@ -548,7 +548,7 @@ def beside_words(level: LevelResult) -> str:
     if beside.significant is False:
         return f"{NO_DIFFERENCE} in {what} {while_they} ({rate_before} and {rate_after} ms)"
     change_text = NOT_TESTED if beside.change_percent is None else _change_words(beside.change_percent)
-    return f"{what} {rate_before} → {rate_after} ms {while_they} ({change_text})"
+    return f"{what} goes from {rate_before} to {rate_after} ms {while_they} ({change_text})"
 
 
 _MANIFOLD_PERCENT = 900.0

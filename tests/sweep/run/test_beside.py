@@ -118,11 +118,11 @@ def beside(
     [
         (
             beside(32768, (30.0, 32.0), (83.0, 85.0), (140.0, 201.6)),
-            "ITL p95 of short requests 31.0 → 84.0 ms while 32k prompts arrive (+140 % to +202 %)",
+            "ITL p95 of short requests goes from 31.0 to 84.0 ms while 32k prompts arrive (+140 % to +202 %)",
         ),
         (
             beside(32768, (18.0, 19.0), (700.0, 702.0), (3520.0, 3800.0)),
-            "ITL p95 of short requests 18.5 → 701.0 ms while 32k prompts arrive (36 to 39 ×)",
+            "ITL p95 of short requests goes from 18.5 to 701.0 ms while 32k prompts arrive (36 to 39 ×)",
         ),
         (
             beside(32768, (30.0, 32.0), (31.0, 33.0)).model_copy(update={"significant": False}),
@@ -130,7 +130,10 @@ def beside(
         ),
         (
             beside(100, (31.0,), (84.0,)),
-            "ITL p95 of short requests 31.0 → 84.0 ms while 100-token prompts arrive (too few runs to test)",
+            (
+                "ITL p95 of short requests goes from 31.0 to 84.0 ms while 100-token prompts arrive "
+                "(too few runs to test)"
+            ),
         ),
         (
             beside(32768, (31.0,), ()),

@@ -29,7 +29,7 @@ from sparktop.model.load import (
     RequestStarted,
     concurrency_point,
 )
-from sparktop.model.node import GpuReading, MemoryReading, NodeIdentity, NodeSample
+from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import NodeView, Snapshot
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
@@ -288,20 +288,32 @@ def test_what_a_router_adds_is_said_with_how_it_is_known() -> None:
 
 
 def test_a_machine_is_its_product_its_gpus_and_its_driver() -> None:
-    """Equal GPUs are counted; a machine of which nothing is known has no words; others are not asked."""
+    """Equal GPUs are counted; no words on an unknown machine; of several also the RDMA ports that are up."""
     spark = NodeIdentity(product="NVIDIA DGX Spark", driver="580.95")
     gpus = tuple(GpuReading(index, name="NVIDIA H100") for index in range(8))
+    ports = tuple(
+        NetworkReading(name, kind, up, link_bits_per_s=200e9)
+        for name, kind, up in (
+            ("r0", "rdma", True),
+            ("r1", "rdma", True),
+            ("r2", "rdma", False),
+            ("e", "ethernet", True),
+        )
+    )
     nodes = (
-        NodeView("a", "ssh", NodeSample(1.0, gpus=(GpuReading(0, name="NVIDIA GB10"),)), spark),
+        NodeView(
+            "a", "ssh", NodeSample(1.0, gpus=(GpuReading(0, name="NVIDIA GB10"),), network=ports), spark
+        ),
         NodeView("b", "ssh", NodeSample(1.0, gpus=gpus)),
         NodeView("c", "ssh"),
         NodeView("other", "ssh", identity=spark),
     )
     snapshot = Snapshot(datetime(2026, 3, 4, tzinfo=UTC), 0.0, 1.0, 2.0, nodes=nodes)
     assert machines_words(("a", "b", "c"), snapshot) == {
-        "a": "NVIDIA DGX Spark, NVIDIA GB10, driver 580.95",
+        "a": "NVIDIA DGX Spark, NVIDIA GB10, driver 580.95, 2 RDMA ports of 200 Gb/s",
         "b": "8 × NVIDIA H100",
     }
+    assert machines_words(("a",), snapshot) == {"a": "NVIDIA DGX Spark, NVIDIA GB10, driver 580.95"}
 
 
 LIVES_S = 2.0
