@@ -248,6 +248,8 @@ def test_a_finished_level_is_one_line() -> None:
     )
     without = LEVEL.model_copy(update={"decode_tps": None, "output_tps": Rate(mean=150.2)})
     assert "prefill – tok/s · output 150.2 tok/s · mean TTFT –" in level_line("solo", without)
+    steady = LEVEL.model_copy(update={"sustained_tps": Rate(mean=170.0)})
+    assert "· sustained 170.0 tok/s ·" in level_line("solo", steady)
 
 
 def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:
