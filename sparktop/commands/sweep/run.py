@@ -31,7 +31,6 @@ from sparktop.model.targets import EventSettings, Watch
 from sparktop.model.text import clean
 from sparktop.stopping import on_signals
 from sparktop.store import Store
-from sparktop.sweep.compare.ratio import main_rate
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.watched_targets import others_load
 from sparktop.sweep.result.results import LevelResult, Rate, SweepResult
@@ -48,10 +47,9 @@ from sparktop.sweep.run.progress import (
 )
 from sparktop.sweep.run.result_builder import plan_result
 from sparktop.sweep.run.runner import SweepRunner
-from sparktop.sweep.terms.definitions import METRICS, in_sentence
 from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.marks import marks_of
-from sparktop.sweep.view.words import conversation_words
+from sparktop.sweep.view.words import conversation_words, main_rate_words
 from sparktop.watch.monitor import Monitor
 from sparktop.watch.state_files import announced_load, announced_loads
 
@@ -302,11 +300,10 @@ def level_line(target: str, level: LevelResult) -> str:
     elif level.agents is not None:
         parts = [name, conversation_words(level.agents), output]
     else:
-        shown = main_rate([level]) or "decode_tps"
         parts = [
             name,
             f"prefill {_rate_words(level.prefill_tps, 0)}",
-            f"{in_sentence(METRICS[shown].title)} {_rate_words(level.rate(shown), 1)}",
+            main_rate_words(level),
             f"mean TTFT {numbers.milliseconds(ttft.mean if ttft else None)}",
         ]
     return " · ".join((*parts, *_doubt_parts(level)))

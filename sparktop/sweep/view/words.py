@@ -774,6 +774,12 @@ def _words_beyond_best(
     return f"; still rising: try c = {2 * best.concurrency}"
 
 
+def main_rate_words(level: LevelResult) -> str:
+    """Return the token rate by which a level is judged: "decode 183.4 tok/s", "– tok/s" if it is unknown."""
+    metric = main_rate([level]) or "decode_tps"
+    return f"{in_sentence(METRICS[metric].title)} {_rate_words(level, metric)}"
+
+
 def _rate_words(level: LevelResult, metric: str) -> str:
     rate = level.rate(metric)
     return f"{METRICS[metric].text(None if rate is None else rate.mean)} tok/s"
