@@ -220,24 +220,29 @@ def result_path(source: str) -> str:
 
 
 def last_stored() -> Path:
-    """Return the path of the newest sweep result in the store that has a measured level.
+    """Return the path of the newest sweep result in the store that has a measured level and does not run now.
 
     Without such a result, return the newest readable one. If standard error is a terminal, print the path
-    there. If newer results are passed over because nothing was measured, print that in any case.
+    there. If newer results are passed over, print that in any case.
 
     Raises:
         UsageError: no stored result can be read.
     """
     from sparktop.sweep.result.store import stored_sweeps, sweeps_folder  # late: as above
+    from sparktop.watch.state_files import results_under_way
 
     folder = sweeps_folder(os.environ)
     readable = [stored for stored in reversed(stored_sweeps(folder)) if stored.result is not None]
-    is_measured = [stored.result is not None and stored.result.is_measured for stored in readable]
+    running = results_under_way()
+    is_measured = [
+        stored.result is not None and stored.result.is_measured and stored.path.resolve() not in running
+        for stored in readable
+    ]
     if readable:
         skipped = is_measured.index(True) if any(is_measured) else 0
-        if skipped:
-            newer = "a newer sweep" if skipped == 1 else f"{skipped} newer sweeps"
-            tell(f"last: {newer} without a measured level passed over ({clean(readable[0].path.name, 120)})")
+        for stored in readable[:skipped]:
+            why = "still runs" if stored.path.resolve() in running else "has no measured level"
+            tell(f"last: {clean(stored.path.name, 120)} {why}: passed over")
         _hint_on_terminal(f"{clean(readable[skipped].path, 300)}")
         return readable[skipped].path
     raise UsageError(f"{clean(folder, 300)}: holds no sweep; make one with sparktop sweep, or name a FILE")

@@ -396,10 +396,12 @@ class SweepStatus(StrEnum):
     FAILED = "failed"
     BROKEN_OFF = "broken off"
     """The result file has no end: the program ended while the sweep ran."""
+    UNDER_WAY = "still running"
+    """What a result file holds of a sweep that its process has not ended yet."""
 
     @property
     def over(self) -> bool:
-        """Whether the sweep has ended, for whatever reason."""
+        """Whether what is shown of the sweep is all that there will be; also of a file read while it runs."""
         return self not in {SweepStatus.STARTING, SweepStatus.RUNNING}
 
 

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from sparktop.errors import OutputError, SparktopError, UsageError
 from sparktop.files import write_whole
 from sparktop.model.load import LoadKind
-from sparktop.model.sweep import HistoryRow
+from sparktop.model.sweep import HistoryRow, SweepStatus
 from sparktop.model.text import clean, reason_of
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import list_at, started_at, text_at
@@ -31,9 +31,11 @@ from sparktop.sweep.compare.ratio import main_rate
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.plan.presets import DEFAULT
 from sparktop.sweep.result.results import LevelResult, SweepResult
-from sparktop.sweep.result.store import StoredSweep, parse, read_value
+from sparktop.sweep.result.store import StoredSweep, named_parts, parse, read_value
 from sparktop.sweep.view.capacity import capacity_title
 from sparktop.sweep.view.result import StoredSource, imported_source, status_of, stored_source
+from sparktop.sweep.view.words import NO_END
+from sparktop.watch.state_files import results_under_way
 
 FRESH: Final = timedelta(minutes=15)
 """Age up to which a result without an end may belong to a running sweep, which writes once per level."""
@@ -98,13 +100,15 @@ class History(Struct, eq=False):
 
     def rows(self) -> list[HistoryRow]:
         """Return the rows of all files read so far, newest first."""
-        entries, now = list(self._known.values()), self.wall()
+        entries, now, running = list(self._known.values()), self.wall(), results_under_way()
         entries.sort(key=_newest_last, reverse=True)
         rows = []
         for entry in entries:
             row = entry.row
             written_at = datetime.fromtimestamp(entry.stamp[0] / 1e9, UTC)
-            if not entry.ended and now - written_at < FRESH:
+            if not entry.ended and self.path(row.key).resolve() in running:
+                row = replace(row, status=SweepStatus.RUNNING.value, problem=None)
+            elif not entry.ended and now - written_at < FRESH:
                 row = replace(row, status=UNFINISHED, problem=None)
             rows.append(row)
         return rows
@@ -148,10 +152,11 @@ class History(Struct, eq=False):
         title = key if row is None else title_of(row)
         result = self.result(key)
         if result is not None:
-            words_instead = None
             if row is not None and row.status == UNFINISHED:
-                words_instead = "no end yet: it still runs, or was broken off; this is what is done"
-            return stored_source(result, title=title, words=words_instead)
+                return stored_source(result, title, words=f"{NO_END}; this is what is done")
+            is_running = row is not None and row.status == SweepStatus.RUNNING.value
+            words = "this is what was done when it was opened" if is_running else ""
+            return stored_source(result, title, SweepStatus.UNDER_WAY if is_running else None, words)
         path = self.path(key)
         tool = "" if row is None else row.name
         return imported_source(read_file(path), title=tool, started_at=started_at(read_value(path)))
@@ -168,7 +173,7 @@ class History(Struct, eq=False):
         with self._lock:
             rows = {row.key: row for row in self.rows()}
             for row in (rows[key] for key in keys if key in rows):
-                if row.status == UNFINISHED:
+                if row.status in {UNFINISHED, SweepStatus.RUNNING.value}:
                     problems.append("not deleted: its sweep may be running still")
                     continue
                 try:
@@ -320,7 +325,8 @@ def stored_row(stored: StoredSweep, key: str) -> HistoryRow:
     """
     result, name = stored.result, clean(stored.path.stem, _NAME_LENGTH)
     if result is None:
-        return HistoryRow(key, None, name, "unreadable", problem=stored.problem)
+        began_at, label = named_parts(stored.path) or (None, name)
+        return HistoryRow(key, began_at, label, "unreadable", problem=stored.problem)
     levels = [level for target in result.targets for level in target.levels]
     models = dict.fromkeys(target.model for target in result.targets if target.model is not None)
     return HistoryRow(

@@ -197,7 +197,7 @@ class Sweeping:
 
     async def _run(self, runner: SweepRunner, source: LiveView, plan: Plan) -> None:
         try:
-            with self._store.loaded_from_here(plan.loaded), announced_load(plan.loaded_urls):
+            with self._store.loaded_from_here(plan.loaded), announced_load(plan.loaded_urls, self.path):
                 await runner.run()
         except SparktopError as error:
             source.failure = str(error)

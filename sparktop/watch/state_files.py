@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from sparktop.analysis.placement import address_of
 from sparktop.files import BaseFolder, find_folder, folder_of, read_own, write_whole
@@ -36,9 +37,12 @@ _MOST_FILES, _MOST_TARGETS = 64, 256
 
 
 @contextmanager
-def announced_load(urls: Iterable[str], env: Mapping[str, str] = os.environ) -> Iterator[None]:
+def announced_load(
+    urls: Iterable[str], result: Path | None, env: Mapping[str, str] = os.environ
+) -> Iterator[None]:
     """Announce in a `with` block that this process loads the servers and routers at `urls`.
 
+    `result` is the file that gets the result; None if it is not kept.
     Nothing is announced where the state folder cannot be written: the load matters more.
     """
     folder = find_folder(env, BaseFolder.STATE)
@@ -49,6 +53,7 @@ def announced_load(urls: Iterable[str], env: Mapping[str, str] = os.environ) -> 
         "started": _start_time(pid),
         "host": socket.gethostname(),
         "targets": sorted({*urls}),
+        "result": None if result is None else str(result.resolve()),
     }
     if path is not None:
         with suppress(OSError):
@@ -62,22 +67,41 @@ def announced_load(urls: Iterable[str], env: Mapping[str, str] = os.environ) -> 
                 path.unlink(missing_ok=True)
 
 
+class _Announcement(Struct, frozen=True):
+    """What a living process of this user on this machine loads."""
+
+    pid: int
+    urls: tuple[str, ...]
+    result: Path | None
+    """The file of the result; None if it is not kept, or was not announced."""
+
+
 def announced_loads(env: Mapping[str, str] = os.environ) -> dict[int, tuple[str, ...]]:
-    """Return the addresses that other living processes of this user load from this machine, by process ID.
+    """Return the addresses that other living processes of this user load from this machine, by process ID."""
+    return {load.pid: load.urls for load in _announcements(env) if load.pid != os.getpid()}
+
+
+def results_under_way(env: Mapping[str, str] = os.environ) -> frozenset[Path]:
+    """Return the result files of sweeps that run now: of this and of other processes of this user here."""
+    return frozenset(load.result for load in _announcements(env) if load.result is not None)
+
+
+def _announcements(env: Mapping[str, str]) -> list[_Announcement]:
+    """Return what living processes announced.
 
     A file of another user, a link, a file that others may write, and one whose process has ended are ignored.
     """
     folder = find_folder(env, BaseFolder.STATE)
     if folder is None:
-        return {}
+        return []
     try:
         paths = sorted((folder / _FOLDER).glob("*.json"))[:_MOST_FILES]
     except OSError:
-        return {}
-    return dict(load for load in map(_read_announced, paths) if load is not None)
+        return []
+    return [load for load in map(_read_announced, paths) if load is not None]
 
 
-def _read_announced(path: Path) -> tuple[int, tuple[str, ...]] | None:
+def _read_announced(path: Path) -> _Announcement | None:
     try:
         content = json.loads(read_own(path, _LONGEST))
     except (OSError, ValueError, RecursionError):
@@ -85,11 +109,13 @@ def _read_announced(path: Path) -> tuple[int, tuple[str, ...]] | None:
     if not isinstance(content, dict):
         return None
     pid, targets = content.get("pid"), content.get("targets")
-    if type(pid) is not int or pid <= 0 or pid == os.getpid() or not isinstance(targets, list):
+    if type(pid) is not int or pid <= 0 or not isinstance(targets, list):
         return None
     if content.get("host") != socket.gethostname() or not _is_alive(pid, content.get("started")):
         return None
-    return pid, tuple(target for target in targets[:_MOST_TARGETS] if isinstance(target, str))
+    urls = tuple(target for target in targets[:_MOST_TARGETS] if isinstance(target, str))
+    result = content.get("result")
+    return _Announcement(pid, urls, Path(result) if isinstance(result, str) else None)
 
 
 def _is_alive(pid: int, started: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from sparktop.cli import main
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
+from sparktop.watch.state_files import announced_load
 from tests.sweep.made_results import BEGAN, made_level, made_sweep
 
 RESULTS = Path(__file__).parent.parent / "data" / "results"
@@ -19,6 +21,7 @@ RESULTS = Path(__file__).parent.parent / "data" / "results"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Use a store of results for this test alone."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return sweeps_folder({"XDG_DATA_HOME": str(tmp_path)})
 
 
@@ -59,7 +62,7 @@ def test_a_post_has_an_option_of_its_own(
 def test_the_last_sweep_is_the_newest_with_a_measured_level(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The word "last" skips a newer sweep without a measured level, with a line on standard error."""
+    """The word "last" skips a newer sweep that still runs or has no level, with a line on standard error."""
     stored(folder, made_sweep(("failed", [])), minutes=2)
     assert main(["report", "last", "--format", "csv"]) == 0
     assert capsys.readouterr().err == ""
@@ -68,8 +71,15 @@ def test_the_last_sweep_is_the_newest_with_a_measured_level(
     assert main(["report", "last", "--format", "csv"]) == 0
     out, err = capsys.readouterr()
     assert "good,engine" in out
-    assert "last: a newer sweep without a measured level passed over (" in err
+    assert re.search(r"last: \S+-sweep.json has no measured level: passed over", err)
     assert err.count("\n") == 1
+    unended = made_sweep(("new", [made_level()])).model_copy(update={"status": None})
+    running = stored(folder, unended, minutes=3)
+    with announced_load(["http://a"], running):
+        assert main(["report", "last", "--format", "csv"]) == 0
+    out, err = capsys.readouterr()
+    assert "good,engine" in out
+    assert re.search(r"last: \S+-sweep.json still runs: passed over\n.*no measured level: passed over", err)
 
 
 def test_results_of_other_tools_and_published_tables_are_written(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,7 @@ def other(env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     """Run a process that announces load on `URL` until its input closes."""
     code = (
         "import sys; from sparktop.watch.state_files import announced_load\n"
-        f"with announced_load(['{URL}']): print('on', flush=True); sys.stdin.read()"
+        f"with announced_load(['{URL}'], None): print('on', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(  # noqa: S603 - our own interpreter
         [sys.executable, "-c", code],

@@ -88,7 +88,7 @@ def measure(plan: Plan, watch: Watch, form: str, output: Path | None, render: Re
         if output is not None:
             write_file(output, render(result, form))
 
-    result = asyncio.run(make_sweep(plan, watch, keep))
+    result = asyncio.run(make_sweep(plan, watch, keep, stored))
     if stored is not None and not result.has_levels:
         stored.unlink(missing_ok=True)
         stored = None
@@ -119,11 +119,13 @@ def _have_answered(store: Store) -> bool:
     return all(view.failure is not None or view.age_s is not None for view in store.snapshot().backends)
 
 
-async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], None]) -> SweepResult:
+async def make_sweep(
+    plan: Plan, watch: Watch, keep: Callable[[SweepResult], None], stored: Path | None
+) -> SweepResult:
     """Run a sweep, with a monitor that polls the targets meanwhile, and return its result.
 
-    `keep` is called with the result so far. A first signal (Ctrl+C, SIGTERM, SIGHUP) cancels the sweep, whose
-    result is then partial; a second one ends the program.
+    `keep` is called with the result so far, and writes it to `stored` unless that is None. A first signal
+    (Ctrl+C, SIGTERM, SIGHUP) cancels the sweep, whose result is then partial; a second one ends the program.
     """
     store = Store(watch)
     monitor = Monitor(watch, store)
@@ -139,7 +141,7 @@ async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], Non
     undo = on_signals(_EXIT_CODES, interrupt)
     await monitor.start()
     try:
-        with store.loaded_from_here(plan.loaded), announced_load(plan.loaded_urls):
+        with store.loaded_from_here(plan.loaded), announced_load(plan.loaded_urls, stored):
             return await runner.run()
     finally:
         await monitor.stop()

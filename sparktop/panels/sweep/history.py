@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.model.sweep import HistoryRow, SweepView
+from sparktop.model.sweep import HistoryRow, SweepStatus, SweepView
 from sparktop.model.text import clean
 from sparktop.panels.parts.figures import heading, label
 from sparktop.panels.parts.text import Column, Row, Run, fit_row
@@ -147,7 +147,8 @@ def _detail_rows(row: HistoryRow, width: int) -> list[Row]:
     rule = heading(clean(row.key, 80), "simulated" if row.simulated else "", width)
     if row.problem is not None:
         return [rule, fit_row([("! ", "bad"), (row.problem.removeprefix(f"{row.key}: "), "bad")], width)]
-    parts: Row = [(", ".join(row.targets) or "no target", "text")]
+    is_begun = row.status == SweepStatus.RUNNING.value and not row.targets
+    parts: Row = [(", ".join(row.targets) or ("no level is done yet" if is_begun else "no target"), "text")]
     if row.model:
         parts.append(label(f"  {row.model}"))
     return [rule, fit_row(parts, width)]

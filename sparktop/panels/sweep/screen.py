@@ -51,6 +51,7 @@ STATUS_ROLES = {
     SweepStatus.STOPPED_BY_GUARD: "bad",
     SweepStatus.FAILED: "bad",
     SweepStatus.BROKEN_OFF: "warn",
+    SweepStatus.UNDER_WAY: "accent",
 }
 """The role (colour) of each status; the status is always written out, too."""
 _BAR = 20

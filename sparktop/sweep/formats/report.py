@@ -88,6 +88,7 @@ from sparktop.sweep.view.levels import level_facts
 from sparktop.sweep.view.marks import PADDING, REFUSED, UNBALANCED, marks_of, ttft_error_words
 from sparktop.sweep.view.result import result_view, topologies
 from sparktop.sweep.view.words import (
+    NO_END,
     beside_words,
     depth_sentences,
     headline,
@@ -523,7 +524,7 @@ def caveats(result: SweepResult, *, in_post: bool = False) -> Iterator[str]:
         yield f"**Failed**: {code(result.stop_reason)}"
     elif result.status != "done":
         because = f": {code(result.stop_reason)}" if result.stop_reason else ""
-        yield f"**Ended early** ({result.status or 'it was still running'}){because}"
+        yield f"**{'Ended early' if result.status else 'Not complete'}** ({result.status or NO_END}){because}"
     for target in result.targets:
         if target.error and target.error not in (result.stop_reason or ""):
             is_named = target.error.startswith(target.name)

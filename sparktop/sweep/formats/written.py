@@ -44,6 +44,7 @@ from sparktop.sweep.result.results import (
 from sparktop.sweep.view.capacity import amount, answer_words, compared_words, condition_words, stored_words
 from sparktop.sweep.view.curves import sweep_plots
 from sparktop.sweep.view.result import result_view
+from sparktop.sweep.view.words import NO_END
 
 PLACE = "http://HOST:PORT"
 """Stands for an address in a command that others repeat."""
@@ -190,7 +191,8 @@ def _capacity_lines(result: SweepResult) -> Iterator[str]:
     for target in result.targets:
         answer = search.answers.get(target.name)
         if answer is None:
-            why = target.error or result.stop_reason or "the reason is unknown"
+            unknown = "the reason is unknown" if result.status else NO_END
+            why = target.error or result.stop_reason or unknown
             yield f"nothing was measured: {with_subject(target.name, why)}"
             continue
         first, *others = answer_words(search, answer)

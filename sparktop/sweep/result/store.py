@@ -128,6 +128,15 @@ def new_file(folder: Path, started_at: datetime, label: str = "sweep") -> Path:
     raise OutputError(f"{clean(folder)}: too many results of one moment; move some away")
 
 
+def named_parts(path: Path) -> tuple[datetime, str] | None:
+    """Return the start time and label that the name of a file has from `new_file`; None of other names."""
+    match = re.fullmatch(r"(\d{8}T\d{6}Z)-(.+?)(-\d+)?", path.stem)
+    try:
+        return match and (datetime.strptime(match[1], "%Y%m%dT%H%M%S%z"), match[2])
+    except ValueError:
+        return None
+
+
 def save(path: Path, result: SweepResult) -> None:
     """Write a result to the file `path` atomically: readers see the old content or the new, never a part.
 

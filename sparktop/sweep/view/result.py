@@ -306,13 +306,15 @@ class StoredSource:
         self._view = replace(self._view, plots=self._plots(references))
 
 
-def stored_source(result: SweepResult, title: str = "", words: str | None = None) -> StoredSource:
-    """Return the source of a stored result; `words` replaces the line about the sweep's end unless None.
+def stored_source(
+    result: SweepResult, title: str = "", status: SweepStatus | None = None, words: str = ""
+) -> StoredSource:
+    """Return the source of a stored result; `status` and `words` are known better than by the file, if given.
 
     Call it in a thread, because it may take long.
     """
     view = result_view(result, title=title)
-    view = view if words is None else replace(view, words=words)
+    view = replace(view, status=status or view.status, words=words or view.words)
     return StoredSource(view, partial(sweep_plots, result), partial(stored_evidence, result), result)
 
 

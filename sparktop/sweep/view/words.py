@@ -608,9 +608,13 @@ def _text_words(target: TargetResult) -> tuple[str, list[LevelResult]]:
     return "; ".join(parts), [level for _, level in ends]
 
 
+NO_END = "it still runs, or was broken off"
+"""Of a result without an end."""
+
+
 def incomplete_words(result: SweepResult) -> str:
     """Return that a sweep is not complete, "not complete (cancelled)"; "" of a complete one."""
-    return "" if result.status == "done" else f"not complete ({result.status or 'it was still running'})"
+    return "" if result.status == "done" else f"not complete ({result.status or NO_END})"
 
 
 def headline(

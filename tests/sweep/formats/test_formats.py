@@ -149,7 +149,7 @@ def test_markdown_says_what_is_wrong() -> None:
 
 @pytest.mark.parametrize(
     ("status", "words"),
-    [(None, "it was still running"), ("cancelled", "cancelled"), ("done", None)],
+    [(None, "it still runs, or was broken off"), ("cancelled", "cancelled"), ("done", None)],
 )
 def test_every_form_of_an_answer_says_first_that_the_sweep_is_not_complete(
     status: str | None, words: str | None

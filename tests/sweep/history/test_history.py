@@ -16,11 +16,13 @@ from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode, concurrency_point
+from sparktop.model.sweep import SweepStatus
 from sparktop.sweep.compare.series import Series
 from sparktop.sweep.history import History, stored_row, title_of
 from sparktop.sweep.result.results import AgentsResult, LevelResult, Rate, SweepResult
-from sparktop.sweep.result.store import StoredSweep, save
+from sparktop.sweep.result.store import StoredSweep, new_file, save
 from sparktop.sweep.view.difference import series_pairs
+from sparktop.watch.state_files import announced_load
 from tests.sweep.made_results import BEGAN, made_level, made_series, made_sweep
 
 RESULTS = Path(__file__).parent.parent.parent / "data" / "results"
@@ -96,6 +98,27 @@ def test_a_sweep_without_an_end_may_be_running(shelf: Shelf) -> None:
     shelf.now += timedelta(hours=1)
     told = {row.key: row.status for row in shelf.history.rows()}
     assert told == {"run.json": "broken off", "new.json": "unreadable"}
+
+
+def test_a_sweep_that_its_process_announces_is_running(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long ago it wrote; before its first level is done, with its name and start."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    new = new_file(shelf.folder, NOW, "quick")
+    shelf.keep("run.json", status=None, finished_at=None, written=NOW - timedelta(hours=9))
+    for running, shown in (
+        (new, ("running", None, "quick", NOW.replace(microsecond=0))),
+        (shelf.folder / "run.json", ("running", None, "quick", BEGAN)),
+    ):
+        with announced_load(["http://a"], running):
+            shelf.listed()
+            row = next(row for row in shelf.history.rows() if row.key == running.name)
+            assert (row.status, row.problem, row.name, row.started_at) == shown
+    with announced_load(["http://a"], shelf.folder / "run.json"):
+        view = shelf.history.source("run.json").view()
+        assert (view.status, view.status.value) == (SweepStatus.UNDER_WAY, "still running")
+        assert "broken off" not in view.words
 
 
 def test_a_sweep_that_may_be_running_is_not_deleted(shelf: Shelf) -> None:
