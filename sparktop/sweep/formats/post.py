@@ -65,7 +65,7 @@ MOST_LINES = 40
 """Tables with too many levels for this are thinned out; the first and the last level stay."""
 _LEAST_LEVELS, _USUAL_LEVELS = 3, 7
 """Levels that a matrix has at least, however long the post, and for which items are joined to have room."""
-_TABLE_LINES, _LEAST_ITEMS = 3, 3
+_TABLE_LINES, _LEAST_ITEMS = 3, 2
 """The heads of a table with the empty line before; items that stay apart as long as prefill has a table."""
 _LATENCIES = ("ttft_due_ms", "ttft_ms")
 """The latency of the last table: that of an open loop is from the time at which a request was due."""
@@ -121,10 +121,13 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
         " ".join([_warnings_words(result, letters), *_sign_words(grids), *left_out]),
     ]
     item, shell = _commands(result, commands)
+    used = 2 + 2 * len(lead) + (len(pick_table.splitlines()) + 1 if picks else 0) + bool(grids) + len(item)
     block = ["```sh", *shell, "```"] if shell else []
-    used = 1 + 2 * len(lead) + (len(pick_table.splitlines()) + 1 if picks else 0)
-    used += (2 if grids else 1) + len(item) + (1 + len(block) if block else 0)
-    about, thin, left = _fitted(about, grids, MOST_LINES - used)
+    fitted = _fitted(about, grids, MOST_LINES - used - (1 + len(block) if block else 0))
+    if block and fitted[2]:  # tables are worth more than commands of a line each
+        block, item = [], [f"{item[0]} {'; '.join(map(code, shell))}."]
+        fitted = _fitted(about, grids, MOST_LINES - used)
+    about, thin, left = fitted
     figures = []
     if thin:
         metrics = metrics[:: len(metrics) - 1] if is_matrix and len(thin) < len(grids) else metrics
