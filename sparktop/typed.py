@@ -162,4 +162,7 @@ def number_or_more(text: str, least: int, most: int) -> tuple[int, bool]:
         UsageError: the text is neither.
     """
     bare = text.strip()
-    return whole_number(bare.removesuffix("+"), least, most), bare.endswith("+")
+    try:
+        return whole_number(bare.removesuffix("+"), least, most), bare.endswith("+")
+    except UsageError as error:
+        raise UsageError(f"{error}; as in 3, or 3+ for at least 3") from None

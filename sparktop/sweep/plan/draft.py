@@ -246,13 +246,14 @@ def with_mode(draft: Draft, mode: str) -> Draft:
 def is_changed(draft: Draft, preset: SweepSpec | None, guard: GuardLimits) -> bool:
     """Return whether the fields differ from those that the preset would fill; True without a preset.
 
-    Targets, model and API are not compared, nor fields without effect on the kind of load.
+    Targets, model and API are not compared, nor fields without effect on the kind of load, nor spaces at the
+    ends of a text.
     """
     if preset is None:
         return True
     filled = draft_of(preset, draft.targets, guard)
     compared = (name for name in FIELDS[draft.kind] if name not in {"model", "api"})
-    return any(getattr(draft, name) != getattr(filled, name) for name in compared)
+    return any(str(getattr(draft, name)).strip() != str(getattr(filled, name)) for name in compared)
 
 
 def _comma_list(values: Sequence[int]) -> str:

@@ -294,6 +294,15 @@ class HistoryScreen(CanvasScreen):
             preview=self._preview(current),
         )
 
+    def _footer(self) -> list[tuple[str, str]]:
+        """Return the keys with an effect: without a result only those that bring one in, or lead back."""
+        idle = set[str]()
+        if self.current is None:
+            idle = {"open", "mark", "report", "path"} | (set() if self._marked else {"compare", "delete"})
+        if not self._all:
+            idle.add("search")
+        return [(key.shown, key.footer) for key in self.key_table if key.footer and key.name not in idle]
+
     def _preview(self, row: HistoryRow | None) -> SweepView | None:
         """Return the view of a result; None if it is not read yet (then begin to read it) or unreadable."""
         if row is None or row.problem is not None:
@@ -508,7 +517,7 @@ class HistoryScreen(CanvasScreen):
         try:
             key = await asyncio.to_thread(self._history.import_file, Path(words))
         except SparktopError as error:
-            self._notify(clean(error, 300))
+            self._say(self._history.short(error))  # a notification would cover the line, which takes keys
             return
         self._close_line()
         self._chosen, self._query = key, ""

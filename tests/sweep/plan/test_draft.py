@@ -151,6 +151,9 @@ def test_another_kind_brings_its_fields() -> None:
     back = with_kind(own, DraftKind.CONCURRENCY)
     assert (back.concurrency, back.runs, back.duration) == (QUICK.concurrency, "3+", "")
     assert not is_changed(back, BUILT_IN[0], GUARD)
+    assert not is_changed(replace(back, runs=" 3+ "), BUILT_IN[0], GUARD)
+    problems = check_draft(replace(back, runs="x"), TARGETS)[1]
+    assert problems["runs"] == "must be a whole number, 1 to 1,000, not 'x'; as in 3, or 3+ for at least 3"
     assert with_kind(back, DraftKind.RATE).rate == "3"
     agents = plan_of(with_kind(QUICK, DraftKind.AGENTS))
     assert [one.label for one in agents.points] == ["1 agent", "4 agents", "16 agents"]
