@@ -360,11 +360,21 @@ def _draw_curves(place: _PlotPlaces, plot: CurvePlot, worst_first: Sequence[int]
         for start, end in pairwise(dots):
             grid.line(start, end, line.place, sparse=line.reference is not None)
     grid.take_turns()
+    lettered: dict[tuple[int, int], int] = {}
     for index in worst_first:
         line = plot.lines[index]
         for point in line.points:
             column, row = place.x(point.point.value) // 2, grid.row_of(place.y(point.value.mean))
             grid.put(column, row, line_letter(line), _MISSED if point.missed else line.place)
+            lettered[column, row] = index
+    hidden = [index for index in worst_first if index not in lettered.values()]
+    for index in hidden:  # others have all cells of its points: its letter stands beside the first
+        line, point = plot.lines[index], plot.lines[index].points[0]
+        column, row = place.x(point.point.value) // 2, grid.row_of(place.y(point.value.mean))
+        cells = ((column + step, row) for step in (1, -1, 2, -2) if 0 <= column + step < grid.width)
+        if (cell := next((cell for cell in cells if cell not in lettered), None)) is not None:
+            grid.put(*cell, line_letter(line), _MISSED if point.missed else line.place)
+            lettered[cell] = index
     # No end of an interval is in the cell of a letter.
     for line in plot.lines:
         for point in line.points:
