@@ -29,7 +29,7 @@ from sparktop.commands.sweep import targets as sweep_targets
 from sparktop.commands.sweep.command import FORMATS, OLD_OPTIONS, add_arguments, ask_first, spec_of
 from sparktop.commands.sweep.run import SweepLine, level_line, progress_line
 from sparktop.commands.sweep.targets import choose_targets
-from sparktop.errors import UsageError
+from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
 from sparktop.model.sweep import SweepMoment, SweepStatus, SweepView
@@ -40,6 +40,7 @@ from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan, preset_
 from sparktop.sweep.result.results import LevelResult, Rate, Requests, Validity
 from sparktop.sweep.run.forecast import plan_sentences
 from sparktop.sweep.run.progress import LevelMeasured, LoadBatch, Notice, PhaseChanged, SweepPhase
+from sparktop.watch.discovery import Found
 
 WATCH = Watch(
     nodes=(NodeTarget("n1", via="agent", url="http://10.0.0.1:9750"),),
@@ -150,6 +151,18 @@ async def test_a_url_of_the_configuration_is_its_entry() -> None:
     (target,), watch = await choose_targets([], [("mine", "http://10.0.0.1:8000/v1")], WATCH, None, {})
     assert (target.name, target.api_key, target.known) == ("mine", "k", True)
     assert [one.name for one in watch.backends] == ["spark-a"]
+
+
+async def test_a_misspelt_name_of_the_configuration_is_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word that is no host either names the configured one that is like it; others name none."""
+
+    async def nothing(hosts: Sequence[str]) -> Found:
+        return Found(notes=(f"{hosts[0]}: the host name does not resolve; is it right?",))
+
+    monkeypatch.setattr(sweep_targets, "discover", nothing)
+    for word, end in (("porxy", r" \(did you mean 'proxy'\?\)$"), ("elsewhere", r"right\?$")):
+        with pytest.raises(UnreachableError, match=f"{word}: the host name does not resolve.*{end}"):
+            await choose_targets([word], [], WATCH, None, {})
 
 
 async def test_without_words_everything_watched_is_meant() -> None:

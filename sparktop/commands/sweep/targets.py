@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sparktop.commands.choice import checked_key, this_machine
 from sparktop.commands.output import tell
-from sparktop.errors import UnreachableError, UsageError
+from sparktop.errors import UnreachableError, UsageError, did_you_mean
 from sparktop.hardware.identity import is_here, own_hosts
 from sparktop.model.router import LITELLM, RouterSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
@@ -108,7 +108,11 @@ async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list
         if isinstance(parsed, NodeTarget):
             raise UsageError(f"{clean(word, 60)}: is a node's agent; a sweep needs a server or a router")
         if isinstance(parsed, str):
-            return await _discover_places(parsed)
+            try:
+                return await _discover_places(parsed)
+            except UnreachableError as error:
+                near = did_you_mean(word, [server.name for server in configured]).removeprefix(": ")
+                raise UnreachableError(f"{error} ({near})" if near else str(error)) from None
         if (note := shortened_message(word, parsed)) is not None:
             tell(note)
         target = next((server for server in configured if server.url == parsed.url), parsed)
