@@ -102,7 +102,7 @@ def test_a_server_without_an_answer_has_no_rate_on_the_page_of_its_machine() -> 
     for backend, said in ((server, "a busy · 109 tok/s"), (failed, "a unreachable · – tok/s")):
         text = text_of(node_detail(view, (backend,), 118, 34, AXIS)[0])
         assert said in text
-        assert "none now" in text
+        assert "not now" in text
 
 
 def test_panels_of_like_machines_read_alike_and_name_one_judgement() -> None:
