@@ -83,19 +83,24 @@ def hang_after_the_first_level(server: StreamServer) -> None:
 
 
 async def test_json_is_all_there_is_on_standard_output(command: Command) -> None:
-    """The result in its schema; messages on standard error; the same result in the store."""
+    """The result in its schema; messages on standard error; the same result in the store.
+
+    The next sweep has its duration from it.
+    """
     async with watched() as servers:
         url = servers.targets[0].url
         words = ["--target", f"solo={url}", "-c", "1,2", *SMALL, "--seed", "7"]
         code, out, err = await command.run(*words)
+        (kept,) = stored_sweeps(command.folder)
+        _, _, again = await command.run(*words)
     assert code == 0, err
+    assert ("no earlier sweep of solo" in err, "estimated from your sweep of" in again) == (True, True)
     told = json.loads(out)
     assert (told["schema"], told["status"], told["plan"]["seed"]) == ("sparktop.sweep/1", "done", 7)
     assert [one["name"] for one in told["targets"]] == ["solo"]
     assert [level["concurrency"] for level in told["targets"][0]["levels"]] == [1, 2]
     assert "\x1b" not in err
     assert "solo: c = 2" in err
-    (kept,) = stored_sweeps(command.folder)
     assert kept.result is not None
     assert told["headline"].startswith(("best: c = ", "TTFT p90 stays", "every TTFT"))
     assert kept.result.to_json() == {**told, "headline": None}

@@ -50,6 +50,8 @@ _PROMPTS_HELP = (
 )
 _INTERRUPTED = 130
 """Exit code after Ctrl+C."""
+_EARLIER = 8
+"""Newest results from which the duration is estimated."""
 _LEAST_PROMPT_SHARE = 0.5
 """Share of a prompt (0 to 1) that a server must count, so that its level is not as one that it refused."""
 
@@ -502,9 +504,12 @@ def ask_first(plan: Plan, watch: Watch, *, is_sure: bool) -> None:
 def _make(plan: Plan, watch: Watch, form: str, output: Path | None) -> int:
     """Run the sweep, write its result, and return the exit code."""
     from sparktop.commands.sweep.run import measure, plan_line  # late: as above
+    from sparktop.sweep.result.store import stored_sweeps, sweeps_folder
     from sparktop.sweep.view.result import result_view
 
-    for line in plan_line(plan).splitlines():
+    stored = stored_sweeps(sweeps_folder(os.environ), _EARLIER)
+    earlier = [sweep.result for sweep in stored if sweep.result is not None]
+    for line in plan_line(plan, earlier).splitlines():
         tell(line)
     result = measure(plan, watch, form, output, render)
     _draw(result)

@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
@@ -217,14 +217,14 @@ class SweepLine:
             self.stream = None
 
 
-def plan_line(plan: Plan) -> str:
+def plan_line(plan: Plan, earlier: Sequence[SweepResult] = ()) -> str:
     """Return what a sweep is about to do: concurrencies, number of requests and least duration.
 
-    That is one line, for recorded traffic a few.
+    That is one line, for recorded traffic a few. The duration is by `earlier` results where these fit.
     """
     if plan.trace is not None:
         return "\n".join((*replay_sentences(plan.trace), pieces(forecast(plan, ()))[2]))
-    expected = forecast(plan, ())
+    expected = forecast(plan, earlier)
     if plan.conversations is None:
         words = (_axis_words(plan, expected.most_concurrency), *plan_result(plan).request_words)
         return f"{', '.join(words)}: {'; '.join(pieces(expected))}"
