@@ -31,7 +31,7 @@ waits for several such switches; the usual 5 ms delayed its answer among hundred
 def run(watch: Watch, *, simulated: bool = False) -> int:
     """Run the interface on `watch` until the user quits; return the exit code.
 
-    `simulated` marks snapshots as such.
+    `simulated` marks snapshots as such, and keeps the view of a demo out of that of real servers.
 
     Raises:
         ConfigError: there is no theme of the configured name.
@@ -46,7 +46,7 @@ def run(watch: Watch, *, simulated: bool = False) -> int:
         interval_s=watch.interval_s,
         low_bandwidth=watch.low_bandwidth,
         keys=watch.keys,
-        state=state_file(os.environ),
+        state=None if simulated else state_file(os.environ),
         watch=watch,
         env=os.environ,
     )
