@@ -303,6 +303,8 @@ class ConditionBar(Struct, frozen=True):
     ratio: float | None = None
     """How far the limit is used: value ÷ limit, or limit ÷ value of a minimum; above 1 it is not met. None if
     unknown."""
+    over_limit: bool = False
+    """Whether the value is known to be over the limit alone, since too many requests have no answer."""
     at_least: bool = False
     """Whether the limit is a minimum."""
     met_percent: float | None = None

@@ -297,7 +297,7 @@ def columns_of(view: SweepView, kind: LoadKind) -> tuple[ValueColumn, ...]:
     return (rate_column, *COLUMNS[1:])
 
 
-_LEAST_CONDITION, _MOST_CONDITION = 6, 12
+_LEAST_CONDITION = 6
 
 
 def search_columns(view: SweepView) -> tuple[ValueColumn, ...]:
@@ -335,12 +335,8 @@ def search_columns(view: SweepView) -> tuple[ValueColumn, ...]:
 
 
 def _bar_value_text(bar: ConditionBar) -> str:
-    """Return the value of a condition in few cells: a rate without its unit.
-
-    Where hardly any request has a value, which is said in many words, it is more than the limit: "> 2 s".
-    """
-    value = bar.value.removesuffix(" tok/s")
-    return value if len(value) <= _MOST_CONDITION else f"> {bar.limit}"
+    """Return the value of a condition in few cells: a rate without its unit, "> 2 s" if over the limit."""
+    return f"> {bar.limit}" if bar.over_limit else bar.value.removesuffix(" tok/s")
 
 
 BEST, ALIKE = "◆", "◇"

@@ -187,13 +187,15 @@ def _probe_result(
     It is certain by all levels together only if its own requests do not say the opposite.
     """
     by_all = search.certainty(value) is (Verdict.HOLDS if holds else Verdict.FAILS)
-    agrees = judged.holds is holds or not any(shares.count for shares in judged.shares)
+    has_requests = any(shares.count for shares in judged.shares)
+    is_judged = has_requests or bool(judged.trouble)
+    agrees = judged.holds is holds or not has_requests
     return ProbeResult(
         value=value,
         runs=search.runs[value],
         holds=holds,
         certain=by_all and agrees and steady,
-        fails_percent=round(_PERCENT * search.fails_chance(value), 1),
+        fails_percent=round(_PERCENT * search.fails_chance(value), 1) if is_judged else None,
         trouble=judged.trouble or None,
         requests=judged.requests,
         conditions=tuple(map(condition_result, judged.shares)),

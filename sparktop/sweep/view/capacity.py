@@ -213,7 +213,7 @@ def _is_met(probe: ProbeResult) -> bool:
     """Return whether a level met all conditions, so that only the levels beside it say that it fails."""
     deciding = [condition for condition in probe.conditions if condition.met_percent is not None]
     together = [condition for condition in deciding if condition.figure is None] or deciding
-    return probe.trouble is None and not any(map(_is_missed, together))
+    return probe.trouble is None and bool(together) and not any(map(_is_missed, together))
 
 
 def _is_missed(condition: ConditionResult) -> bool:
@@ -301,8 +301,14 @@ def condition_parts(condition: ConditionResult) -> tuple[str, str, str]:
         value = "–" if condition.value is None else f"{condition.value:.1f}{_TPS}"
         return f"{quantile} speed", value, f"{_MINIMUM}{condition.limit:g}{_TPS}"
     name, _, _ = condition.figure.removesuffix("_ms").rpartition("_")
-    value = "unknown: many unanswered" if condition.value is None else milliseconds(condition.value)
+    value = "unknown: many unanswered" if _is_unanswered(condition) else milliseconds(condition.value)
     return f"{quantile} {_NAMES.get(name, name)}", value, milliseconds(condition.limit or 0.0)
+
+
+def _is_unanswered(condition: ConditionResult) -> bool:
+    """Return whether a time is unknown since too many requests have no answer: it is over its limit."""
+    is_time = condition.figure is not None and not condition.at_least
+    return is_time and condition.value is None and condition.met_percent is not None
 
 
 def certainty_words(search: CapacityResult, answer: CapacityAnswer) -> str:
@@ -579,6 +585,7 @@ def _condition_bar(condition: ConditionResult) -> ConditionBar:
     return ConditionBar(
         *condition_parts(condition),
         ratio,
+        over_limit=_is_unanswered(condition),
         at_least=condition.at_least,
         met_percent=condition.met_percent,
         needed_percent=condition.needed_percent,

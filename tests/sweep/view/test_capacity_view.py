@@ -10,7 +10,7 @@ from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.targets import SweepSpec
 from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.curves import curve_rows, legend_rows
-from sparktop.panels.sweep.table import columns_for
+from sparktop.panels.sweep.table import columns_for, search_columns
 from sparktop.simulation.calibration import SOLO
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
 from sparktop.sweep.plan.plan import Plan
@@ -79,24 +79,52 @@ async def test_an_answer_is_the_same_from_its_file() -> None:
     assert f"{columns[1].text(row)} " in f"{search.tried[0].bars[0].value} "
 
 
+@pytest.mark.parametrize(
+    ("met_percent", "value", "words", "cell"),
+    [
+        (None, None, "–", "–"),
+        (70.0, None, "unknown: many unanswered", "> 2,000 ms"),
+        (70.0, 3000.0, "3,000 ms", "3,000 ms"),
+    ],
+)
+async def test_a_time_without_an_answer_is_over_the_limit_only_if_requests_say_so(
+    met_percent: float | None, value: float | None, words: str, cell: str
+) -> None:
+    """A level without a measured request has no value at all."""
+    sweep, plan = rehearsed(1.0)
+    await sweep.play(plan)
+    assert sweep.result is not None
+    assert sweep.result.capacity is not None
+    found = LATE.model_copy(update={"met_percent": met_percent, "value": value})
+    probe = ProbeResult(value=1, holds=False, certain=False, conditions=(found,))
+    answers = {"spark-a": CapacityAnswer(fails=1, probes=(probe,))}
+    search = sweep.result.capacity.model_copy(update={"answers": answers})
+    view = result_view(sweep.result.model_copy(update={"capacity": search}))
+    assert view.searches[0].bars[0].value == words
+    assert search_columns(view)[1].text(view.rows[0]) == cell
+    assert search_columns(view)[0].text(view.rows[0]) == "–"
+
+
+LATE = ConditionResult(
+    condition="ttft_p90_ms ≤ 2000",
+    figure="ttft_p90_ms",
+    limit=2000.0,
+    value=1500.0,
+    needed_percent=90.0,
+    met_percent=92.0,
+)
+
+
 def test_points_that_miss_the_condition_have_the_colour_of_failing() -> None:
     """The plot shows the quantile, not the mean."""
-    late = ConditionResult(
-        condition="ttft_p90_ms ≤ 2000",
-        figure="ttft_p90_ms",
-        limit=2000.0,
-        value=1500.0,
-        needed_percent=90.0,
-        met_percent=92.0,
-    )
-    missed = late.model_copy(update={"value": 3000.0, "met_percent": 70.0})
+    missed = LATE.model_copy(update={"value": 3000.0, "met_percent": 70.0})
     probes = tuple(
-        ProbeResult(value=load, holds=one is late, certain=True, conditions=(one,))
-        for load, one in ((1, late), (2, late), (4, missed))
+        ProbeResult(value=load, holds=one is LATE, certain=True, conditions=(one,))
+        for load, one in ((1, LATE), (2, LATE), (4, missed))
     )
     answers = {"spark": CapacityAnswer(holds=2, fails=4, probes=probes)}
     (plot,) = condition_plots(
-        CapacityResult(load=LoadKind.AGENTS, conditions=(late.condition,), answers=answers)
+        CapacityResult(load=LoadKind.AGENTS, conditions=(LATE.condition,), answers=answers)
     )
     rows = curve_rows(plot, 60, 12)
     assert row_text(rows[0]).endswith("─ lower is better ─")

@@ -19,6 +19,7 @@ from sparktop.model.load import CallStart, ConversationCall, EndReason, LoadKind
 from sparktop.sweep.plan.capacity import RATIO, parse_conditions
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.measure import RequestTrace
+from sparktop.sweep.run.capacity import capacity_answer
 from sparktop.sweep.run.judgement import LoadVerdict, Shares, judge
 from sparktop.sweep.run.search import CapacitySearch, independent_requests
 
@@ -247,3 +248,13 @@ def test_an_unstable_rate_says_where_the_border_is() -> None:
     probe = search.next()
     assert probe is not None
     assert 2.0 < probe.point.value < 3.6
+
+
+def test_a_level_without_a_request_has_no_probability() -> None:
+    """What other levels make likely is not a figure of its own."""
+    search = CapacitySearch(Capacity(LoadKind.AGENTS, CONDITIONS))
+    search.add(1.0, judged(0, 0))
+    search.add(2.0, judged(100))
+    none, some = capacity_answer(search, {}, complete=False).probes
+    assert (none.fails_percent, none.requests, none.conditions[0].met_percent) == (None, 0, None)
+    assert some.fails_percent is not None
