@@ -657,16 +657,27 @@ def moment_of(last: PastPicture, past: Past | None = None) -> Moment:
     pictures = chain(past.pictures_between(start, last.at) if past else (), (last,))
     first_picture = next(pictures)
     collector = MomentBuilder(max(start, _first_reading(first_picture.snapshot)), end)
-    sweeps: dict[datetime, SweepSpan] = {}
+    sweeps: list[SweepSpan] = []
     for picture in chain((first_picture,), pictures):
         collector.add(part(picture.snapshot))
-        sweep = picture.sweep
-        if sweep is not None:
-            started = sweep.started_at or picture.wall
-            ended_at = picture.wall if sweep.status.over else None
-            before = sweeps.get(started, SweepSpan(started, ended_at, ""))
-            sweeps[started] = SweepSpan(started, before.end or ended_at, f"{sweep.title}: {sweep.words}")
-    return replace(collector.moment(sweeps=sweeps.values()), omission=omission(last.snapshot, _BESIDE))
+        _add_shown_sweep(sweeps, picture)
+    return replace(collector.moment(sweeps=sweeps), omission=omission(last.snapshot, _BESIDE))
+
+
+def _add_shown_sweep(sweeps: list[SweepSpan], picture: PastPicture) -> None:
+    """Begin a sweep in `sweeps`, give the last one new words, or end it, as `picture` shows it.
+
+    A running sweep knows its start only after its first level: until then it began at its first picture.
+    """
+    sweep, goes_on = picture.sweep, bool(sweeps) and sweeps[-1].end is None
+    if sweep is not None and not sweep.status.over and not goes_on:
+        sweeps.append(SweepSpan(sweep.started_at or picture.wall, None, ""))
+    elif not goes_on:
+        return  # it ended before the first picture, or its end is known
+    last = sweeps[-1]
+    words = last.words if sweep is None else f"{sweep.title}: {sweep.words}"
+    over = sweep is None or sweep.status.over
+    sweeps[-1] = replace(last, end=picture.wall if over else None, words=words)
 
 
 def _reduction_to_worst(last: Snapshot) -> Callable[[Snapshot], Snapshot]:

@@ -17,7 +17,14 @@ from sparktop.model.node import NodeIdentity
 from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, Loading, NodeView, Snapshot
 from sparktop.model.sweep import SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.moments.happened import PAGE_LINES, compare_minutes, pivot, share_words, what_happened
+from sparktop.moments.happened import (
+    PAGE_LINES,
+    compare_minutes,
+    pivot,
+    share_words,
+    weightiest,
+    what_happened,
+)
 from sparktop.moments.moment import (
     BACKEND,
     NODE,
@@ -26,11 +33,13 @@ from sparktop.moments.moment import (
     MomentBuilder,
     Readings,
     SweepSpan,
+    moment_of,
     read_moment,
 )
 from sparktop.moments.page import happened_screen
 from sparktop.moments.report import moment_report
 from sparktop.panels.parts.text import row_text
+from sparktop.recording.past import Past
 from sparktop.recording.player import Recording, Span
 from sparktop.recording.recorder import Recorder
 from sparktop.store import SourceKey, Store
@@ -327,6 +336,26 @@ def test_a_sweep_that_began_before_the_page_is_on_it_while_it_runs(tmp_path: Pat
     recording.close()
     assert starts == {200: [at(100)], 350: [], 1500: [at(400)]}
     assert "**09:25:20 `sweep`: quick: c = 4" in text
+
+
+def test_a_sweep_on_the_screen_is_a_cause_until_it_ends() -> None:
+    """All its pictures are one sweep, though it knows its start only after the first level."""
+    past, begin_s, first_level_s, end_s = Past(), 100, 150, 200
+    for second in range(0, 301, 10):
+        view: SweepView | None = None
+        if second >= end_s:
+            view = SweepView("quick", SweepStatus.DONE, "done", started_at=at(begin_s))
+        elif second >= begin_s:
+            known = at(begin_s) if second >= first_level_s else None
+            view = SweepView("quick", SweepStatus.RUNNING, f"run {second}", started_at=known)
+        past.add(Snapshot(at(second), float(second), 1.0, 2.0), lambda shown=view: shown)
+    sweep = SweepSpan(at(begin_s), at(end_s), "quick: done")
+    assert past.newest is not None
+    found = moment_of(past.newest, past)
+    assert found.sweeps == (sweep,)
+    lines, _ = what_happened(found)
+    assert [one.label for one in weightiest(lines, at(end_s - 50), 30)] == ["sweep"]
+    assert weightiest(lines, at(end_s + 90), 30) == ()
 
 
 @pytest.mark.parametrize(
