@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -341,14 +342,14 @@ def test_a_sweep_that_began_before_the_page_is_on_it_while_it_runs(tmp_path: Pat
 def test_a_sweep_on_the_screen_is_a_cause_until_it_ends() -> None:
     """All its pictures are one sweep, though it knows its start only after the first level."""
     past, begin_s, first_level_s, end_s = Past(), 100, 150, 200
+    views: dict[int, SweepView] = {}
     for second in range(0, 301, 10):
-        view: SweepView | None = None
+        known = at(begin_s) if second >= first_level_s else None
         if second >= end_s:
-            view = SweepView("quick", SweepStatus.DONE, "done", started_at=at(begin_s))
+            views[second] = SweepView("quick", SweepStatus.DONE, "done", started_at=known)
         elif second >= begin_s:
-            known = at(begin_s) if second >= first_level_s else None
-            view = SweepView("quick", SweepStatus.RUNNING, f"run {second}", started_at=known)
-        past.add(Snapshot(at(second), float(second), 1.0, 2.0), lambda shown=view: shown)
+            views[second] = SweepView("quick", SweepStatus.RUNNING, f"run {second}", started_at=known)
+        past.add(Snapshot(at(second), float(second), 1.0, 2.0), partial(views.get, second))
     sweep = SweepSpan(at(begin_s), at(end_s), "quick: done")
     assert past.newest is not None
     found = moment_of(past.newest, past)
