@@ -896,7 +896,9 @@ class OverviewScreen(CanvasScreen):
         self._close_line("filter")
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Apply the filter words typed so far."""
+        """Apply the filter words typed so far; drop a refusal, which covers the time that is typed."""
+        if event.input.id == "time":
+            self.app.clear_notifications()
         if event.input.id == "filter" and event.input.has_class("asking"):
             self._first_row = 0
             if not self.acts_on_processes:

@@ -149,6 +149,8 @@ async def test_keys_typed_times_and_clicks_choose_the_moment(stage: Stage) -> No
         assert stage.shown.at == pytest.approx(20, abs=1)
         refusal = await stage.refused("g", *"soon", "enter")
         assert refusal.startswith("'soon' is not a time: write it like 10m ago")
+        await stage.press("backspace")
+        assert stage.notes == []  # it would cover what is typed
         await stage.press("escape")
         assert "is before what is kept" in await stage.refused("g", *"2h", "enter")
         await stage.press("escape")
