@@ -164,5 +164,6 @@ def number_or_more(text: str, least: int, most: int) -> tuple[int, bool]:
     bare = text.strip()
     try:
         return whole_number(bare.removesuffix("+"), least, most), bare.endswith("+")
-    except UsageError as error:
-        raise UsageError(f"{error}; as in 3, or 3+ for at least 3") from None
+    except UsageError:
+        words = f"""must be a whole number from {least:,} to {most:,}, or 3+ for "at least 3", not """
+        raise UsageError(f"{words}'{clean(text, 40)}'") from None

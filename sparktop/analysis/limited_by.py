@@ -407,8 +407,8 @@ def _turns_words(higher: float, lower: float, peer: str | None) -> str:
     """
     which = "" if peer is None else f" (this one and {peer})"
     if round(lower):
-        return f"one server has {higher:.0f} requests, the other {lower:.0f}{which}, in turns"
-    return f"one server has all {higher:.0f} requests, the other none{which}, in turns"
+        return f"two servers take turns{which}: {higher:.0f} requests at one, {lower:.0f} at the other"
+    return f"all requests go to one server, then to the other{which}"
 
 
 def _simultaneous_polls(mine: Sequence[Poll], others: Sequence[Poll]) -> list[tuple[Poll, Poll]]:

@@ -140,7 +140,7 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(running=16, swing=-16),
         {**ROUTED, "split": UNEVEN, "peers": peer(running=0, swing=16)},
         Is.ROUTER,
-        "one server has all 16 requests, the other none, in turns; even would be 8 each",
+        "all requests go to one server, then to the other; even would be 8 each",
     ),
     "too few requests for a balance: no culprit": (
         Served(running=7),

@@ -950,7 +950,7 @@ def _uneven_load_words(levels: Sequence[LevelResult]) -> str:
     if not losses:
         return ""
     lost, level = max(losses, key=lambda pair: pair[0])
-    words = f"loses about {lost:.0f} % of the tokens to uneven load at {level.point.short}"
+    words = f"uneven load costs about {lost:.0f} % of throughput at {level.point.short}"
     return ": ".join(filter(None, (words, _cause(level))))
 
 

@@ -427,7 +427,7 @@ class _DraftParser:
             self.problems.setdefault("runs", "write how many, or give seconds or requests")
         for name in given_bounds[1:]:
             first, second = _BOUNDS[given_bounds[0]], _BOUNDS[name]
-            self.problems.setdefault(name, f"a burst level ends by {first} or by {second}: empty one of them")
+            self.problems.setdefault(name, f"set {first} or {second}, not both")
 
     def check_search(self) -> None:
         """Add a message to `problems` if another field rules out a search with the SLO conditions."""

@@ -512,8 +512,8 @@ def _duration_source(plan: Plan, earlier: Sequence[EarlierSweep | None]) -> str:
     if not plan.targets:
         return "unknown: no target"
     if unknown:
-        no_sweep = f"no earlier sweep of {clean(names_in_words(unknown), 80)} has such settings"
-        return f"unknown: {no_sweep}" if plan.searches else no_sweep
+        of = f" of {clean(names_in_words(unknown), 80)}" if len(unknown) < len(plan.targets) else ""
+        return f"{'unknown' if plan.searches else 'rough'}: no earlier sweep{of} with these settings"
     sweeps = [sweep for sweep in earlier if sweep is not None]
     times = sorted({sweep.result.started_at for sweep in sweeps})
     when = " and ".join(f"{time.astimezone():%-d %b %H:%M}" for time in times[-2:])
@@ -625,11 +625,11 @@ def requests_words(plan: Plan) -> str:
     """
     preset, lowest = plan.conversations, min(plan.axis)
     assert preset is not None  # noqa: S101 - the caller's reason to ask
-    sent_s = lowest.value * (plan.duration_s or preset.duration_s)
+    sent_s = lowest.value * plan.runs * (plan.duration_s or preset.duration_s)
     fewest, largest = (round(sent_s / _cycle_s(preset, pace)) for pace in (SLOWEST, FASTEST))
     few = f": too few for a 90th percentile, which needs {P90_FROM}" if largest < P90_FROM else ""
-    count = f"{fewest} to {largest}" if largest > 1 else "hardly any"
-    return f"about {count} requests are answered at {lowest.label}{few}".replace("about hardly", "hardly")
+    count = f"about {fewest} to {largest}" if largest > 1 else "hardly any"
+    return f"{lowest.label} make{'s' if lowest.value == 1 else ''} {count} requests a level{few}"
 
 
 def _cycle_s(preset: ConversationPreset, pace: AssumedPace) -> float:

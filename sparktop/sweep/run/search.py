@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from sparktop.graphics.numbers import signed
 from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
-from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, is_rising, main_rate, rate_ratio
+from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, Ratio, is_rising, main_rate, rate_ratio
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_ARRIVALS, MOST_RATE
 from sparktop.sweep.plan.capacity import FINE_SHARE, FINE_TO, RATIO
 from sparktop.sweep.plan.plan import Capacity, Plan
@@ -809,11 +809,10 @@ def _last_rising(with_rate: Sequence[LevelResult], metric: str) -> tuple[LevelRe
         tested = ratio.is_significant(NOISE_FLOOR_PERCENT)
         # Single runs have no test: their means decide.
         rises = ratio.percent > 0 and (tested if tested is not None else ratio.percent >= WORTH_PERCENT)
-        ruled_out = ratio.ci95 is not None and ratio.ci95[1] < 1 + WORTH_PERCENT / 100
         if rises:
             leader, unsure = level, 0
         else:
-            unsure += _MOST_UNSURE if ruled_out else 1
+            unsure += 1 if ratio.ci95 is None or _may_rise(ratio) else _MOST_UNSURE
     return leader, unsure
 
 
@@ -829,7 +828,14 @@ def _end_words(with_rate: Sequence[LevelResult], leader: LevelResult, metric: st
     if ratio is not None and ratio.ci95 is not None:
         low, high = (100 * (end - 1) for end in ratio.ci95)
         difference += f", 95 % CI {signed(low, 1)} to {signed(high, 1)} %"
-    return f"c = {top.concurrency} gives no more tok/s than c = {leader.concurrency} ({difference})"
+    more = "not certainly more" if ratio is None or _may_rise(ratio) else "no more"
+    return f"c = {top.concurrency} gives {more} tok/s than c = {leader.concurrency} (so far {difference})"
+
+
+def _may_rise(ratio: Ratio) -> bool:
+    """Return whether a rate may be more than another by `WORTH_PERCENT`; of single runs the means decide."""
+    most_percent = ratio.percent if ratio.ci95 is None else 100 * (ratio.ci95[1] - 1)
+    return most_percent >= WORTH_PERCENT
 
 
 def saturation(levels: Sequence[LevelResult], metric: str) -> LevelResult:

@@ -169,20 +169,23 @@ def _client_lag(level: LevelResult, facts: LevelFacts, *, grave: bool) -> Iterat
     percent: float | None = None
     reasons: list[tuple[str, bool]] = []
     lags = [run_health.loop_lag_ms for run_health in facts.health if run_health.loop_lag_ms]
-    error_ms, which, because = _possible_ttft_error(facts.health)
+    error_ms, is_usual = _possible_ttft_error(facts.health)
     ttft_ms = None if level.ttft_ms is None else level.ttft_ms.mean
-    if ttft_ms is not None and error_ms > min(MOST_OFF_MS, max(LEAST_OFF_MS, MOST_OFF_SHARE * ttft_ms)):
-        share = 100 * error_ms / max(error_ms, ttft_ms)
-        words = f"{which} TTFT are at most {error_ms:.1f} ms too high{because}"
-        reasons.append((words, share >= WARN_PERCENT))
-        percent = share
+    is_long = ttft_ms is not None and error_ms > min(MOST_OFF_MS, max(LEAST_OFF_MS, MOST_OFF_SHARE * ttft_ms))
     p99 = max((lag["p99"] for lag in lags), default=0.0)
-    if p99 > MOST_LAG_MS:
-        words = f"the load generator's timers fired up to {p99:.1f} ms late (p99)"
-        is_grave = ttft_ms is None or 100 * p99 >= WARN_PERCENT * ttft_ms
-        reasons.append((words, is_grave))
-        if is_grave and ttft_ms:
-            percent = max(percent or 0.0, min(100.0, 100 * p99 / ttft_ms))
+    if ttft_ms is None and p99 > MOST_LAG_MS:
+        reasons.append((f"the load generator's timers fired up to {p99:.1f} ms late (p99)", True))
+    elif ttft_ms is not None and (is_long or p99 > MOST_LAG_MS):
+        most_ms = max(error_ms if is_long else 0.0, p99 if p99 > MOST_LAG_MS else 0.0)
+        percent = 100 * most_ms / max(most_ms, ttft_ms)
+        if most_ms > error_ms:
+            often = f"; in 9 of 10 by at most {error_ms:.1f} ms" if is_usual else ""
+            words = f"TTFT is too long by up to {most_ms:.1f} ms{often}: the load generator was late"
+        elif is_usual:
+            words = f"9 of 10 TTFT are too long by at most {error_ms:.1f} ms: the load generator was late"
+        else:
+            words = f"some TTFT are too long by {error_ms:.1f} ms: the load generator waited for a CPU core"
+        reasons.append((words, percent >= WARN_PERCENT))
     mean = max((lag["mean"] for lag in lags), default=0.0)
     tpot = level.tpot_ms.p50 if level.tpot_ms is not None else None
     if tpot and mean > MOST_LAG_SHARE * tpot:
@@ -198,16 +201,14 @@ def _client_lag(level: LevelResult, facts: LevelFacts, *, grave: bool) -> Iterat
         yield Validity(code=CLIENT_LAG, message=message, ttft_percent=percent)
 
 
-def _possible_ttft_error(health: Sequence[ClientHealth]) -> tuple[float, str, str]:
-    """Return (ms by which the generator's own lag may lengthen a TTFT, which TTFT, why), in words."""
+def _possible_ttft_error(health: Sequence[ClientHealth]) -> tuple[float, bool]:
+    """Return (most ms by which the generator's own lag lengthens a TTFT, whether this holds for 9 of 10)."""
     lags = [run_health.loop_lag_ms for run_health in health if run_health.loop_lag_ms]
     late = max((lag["p90"] for lag in lags), default=None)
     waits = known_max(run_health.core_wait_ms for run_health in health) or 0.0
     # The lag leaves out the millisecond to which timers are rounded, which it may well be.
     by_lag = 0.0 if late is None else late + TIMER_MS
-    if by_lag >= waits:
-        return by_lag, "9 of 10", ": the load generator was late"
-    return waits, "some", ": the load generator waited that long for a CPU core"
+    return max(by_lag, waits), by_lag >= waits
 
 
 def _queue_doubts(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:

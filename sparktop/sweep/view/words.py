@@ -770,7 +770,7 @@ def _words_beyond_best(
         slots = f"{len(counts)} × {counts[0]}" if are_alike else str(target.slots)
         if best.concurrency > target.slots:
             return f"; more requests at once than its {slots} slots"
-        return f"; that takes all {slots} slots"
+        return f"; {best.point.label} fills all {slots} slots"
     if not is_rising(levels, metric):
         return ""
     if best.concurrency == result.plan.climb_to:

@@ -98,7 +98,7 @@ def a_level(rng: random.Random, concurrency: int, *, kind: str, tie: float | Non
     level = made_level(min(concurrency, 4)).model_copy(update={"concurrency": concurrency} | figures)
     if kind == "late generator":
         share = round(rng.uniform(0.04, 2.9), 2)
-        message = f"9 of 10 TTFT are at most {share} % too long: the load generator was late"
+        message = f"9 of 10 TTFT are too long by at most {share} %: the load generator was late"
         note = Validity(code="client_lag", message=message, ttft_percent=share)
         return level.model_copy(update={"notes": (note,)})
     if kind == "missing figures":

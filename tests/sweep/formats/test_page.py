@@ -729,7 +729,7 @@ def test_what_a_router_costs_is_said_where_it_is_known() -> None:
     assert "**Router:**" not in post_of(alone)
     lossy = routed_sweep({"verdict": "starved", "lost_percent": 11.6})
     post = post_of(lossy.model_copy(update={"targets": lossy.targets[:1]}))
-    assert "loses about 12 % of the tokens to uneven load at c2: starved" in post
+    assert "uneven load costs about 12 % of throughput at c2: starved" in post
 
 
 @pytest.mark.parametrize(("step", "faster"), [(0.1, False), (0.09, True)])

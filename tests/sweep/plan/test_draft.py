@@ -153,7 +153,7 @@ def test_another_kind_brings_its_fields() -> None:
     assert not is_changed(back, BUILT_IN[0], GUARD)
     assert not is_changed(replace(back, runs=" 3+ "), BUILT_IN[0], GUARD)
     problems = check_draft(replace(back, runs="x"), TARGETS)[1]
-    assert problems["runs"] == "must be a whole number, 1 to 1,000, not 'x'; as in 3, or 3+ for at least 3"
+    assert problems["runs"] == "must be a whole number from 1 to 1,000, or 3+ for \"at least 3\", not 'x'"
     assert with_kind(back, DraftKind.RATE).rate == "3"
     agents = plan_of(with_kind(QUICK, DraftKind.AGENTS))
     assert [one.label for one in agents.points] == ["1 agent", "4 agents", "16 agents"]
@@ -239,7 +239,7 @@ def test_what_a_preset_adds_to_each_request_stays(tmp_path: Path) -> None:
 
 def test_how_levels_end_is_said_once() -> None:
     """Ends that contradict each other, or are missing, are named at the later field; others make a plan."""
-    words = "a burst level ends by runs or by seconds: empty one of them"
+    words = "set runs or seconds, not both"
     assert problems(duration="5") == {"duration": words}
     assert list(problems(duration="5", requests="9")) == ["duration", "requests"]
     assert plan_of(replace(QUICK, runs="", requests="40")).requests == 40

@@ -61,7 +61,7 @@ def test_quick_is_63_requests_at_least_and_21_to_warm_up() -> None:
     assert (found.requests, found.warm_ups) == (63, 21)
     assert (found.prompt_tokens, found.output_tokens) == (63 * 128, 63 * 64)
     assert (found.seconds, found.most_concurrency, found.levels) == (None, 256, 3)
-    assert found.why == "no earlier sweep of a has such settings"
+    assert found.why == "rough: no earlier sweep with these settings"
     assert pieces(found) == (
         "at least 63 requests and 21 to warm up",
         "8,064 prompt and 4,032 output tokens",
@@ -139,10 +139,13 @@ def test_another_server_or_model_tells_nothing() -> None:
     assert forecast(replace(PLAN, targets=(renamed,)), [swept()]).seconds is not None
     assert forecast(replace(PLAN, targets=(replace(A, model="m"),)), [swept()]).seconds is not None
     assert forecast(replace(PLAN, targets=(replace(A, model="n"),)), [swept()]).seconds is None
-    assert forecast(replace(PLAN, targets=(A, B)), [swept()]).why == "no earlier sweep of b has such settings"
+    assert (
+        forecast(replace(PLAN, targets=(A, B)), [swept()]).why
+        == "rough: no earlier sweep of b with these settings"
+    )
     search = replace(PLAN, targets=(B,), slo=(SloCondition("ttft_p90_ms", 2000.0),))
     assert (forecast(search, []).why, forecast(search, []).time) == (
-        "unknown: no earlier sweep of b has such settings",
+        "unknown: no earlier sweep with these settings",
         None,
     )
 
@@ -228,7 +231,15 @@ def test_it_stops_where_a_rise_is_ruled_out() -> None:
     levels = [level(8, 100, 101, 102), level(16, 100, 101, 102), level(32, 100.5, 101.5, 102)]
     concurrency, words = next_step(levels, MOST, 0.01)
     assert concurrency is None
-    assert words.startswith("c = 32 gives no more tok/s than c = 8 (+0.3 %, 95 % CI −")
+    assert words.startswith("c = 32 gives no more tok/s than c = 8 (so far +0.3 %, 95 % CI −")
+
+
+def test_a_rise_that_is_not_certain_is_not_denied() -> None:
+    """Two levels whose runs differ by more than their gain: a rise may be, and the reason says so."""
+    levels = [level(8, 60, 61, 62), level(16, 40, 80, 120), level(32, 40, 80, 120)]
+    concurrency, words = next_step(levels, MOST, 0.01)
+    assert concurrency is None
+    assert words.startswith("c = 32 gives not certainly more tok/s than c = 8 (so far +31.1 %, 95 % CI −")
 
 
 def test_an_unsure_level_costs_one_more_not_two() -> None:

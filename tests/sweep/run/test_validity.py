@@ -250,8 +250,17 @@ def test_a_lag_that_may_lengthen_a_ttft_is_told(
     assert ["TTFT" in one.message for one in notes] == [True] * (noted == "note")
     if noted and (wait_ms or 0.0) < 1.0:
         (mark,) = (*warnings, *notes)
-        assert re.match(r"9 of 10 TTFT are at most [\d.]+ ms too high", mark.message)
+        assert re.match(r"9 of 10 TTFT are too long by at most [\d.]+ ms", mark.message)
         assert mark.ttft_percent == pytest.approx(100 * ((p90 or 0.0) + 1) / ttft_ms)
+
+
+def test_the_worst_lag_and_the_usual_one_are_one_sentence() -> None:
+    """The percentage of the label is that of the larger of the two figures, which comes first."""
+    lag = {"mean": 0.01, "p50": 0.0, "p90": 3.0, "p99": 14.0, "max": 14.0}
+    level = GOOD.model_copy(update={"ttft_ms": Latency(mean=350.0, count=8)})
+    (mark,) = judge(PLAN, level, replace(FACTS, health=[ClientHealth("uvloop", 10.0, lag, 0.5, None)]))
+    words = "TTFT is too long by up to 14.0 ms; in 9 of 10 by at most 4.0 ms: the load generator was late"
+    assert (mark.message, mark.ttft_percent) == (words, pytest.approx(4.0))
 
 
 def test_one_full_server_of_two_is_a_queue() -> None:

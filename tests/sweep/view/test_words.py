@@ -96,9 +96,9 @@ def test_what_rises_is_said_to_rise() -> None:
     assert answered(levels, climb_to=4).endswith("; still rising at c = 4, the largest tried")
     result = made_sweep(("a", levels))
     full = result.with_target(result.targets[0].model_copy(update={"slots": 4}))
-    assert (result_view(full).headline or "").endswith("; that takes all 4 slots")
+    assert (result_view(full).headline or "").endswith("; c = 4 fills all 4 slots")
     two = full.with_target(full.targets[0].model_copy(update={"slots_each": (2, 2)}))
-    assert (result_view(two).headline or "").endswith("; that takes all 2 × 2 slots")
+    assert (result_view(two).headline or "").endswith("; c = 4 fills all 2 × 2 slots")
     fewer = two.with_target(two.targets[0].model_copy(update={"slots": 3, "slots_each": (1, 2)}))
     assert (result_view(fewer).headline or "").endswith("; more requests at once than its 3 slots")
 

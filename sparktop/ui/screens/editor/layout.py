@@ -32,7 +32,7 @@ _LEFT: Fields = {
     "tg": ("output tokens", "tokens that each request generates"),
     "runs": ("runs", "runs of each level; 3+: at least 3, and more until 10 s are measured"),
     "duration": ("seconds", "seconds of each level, if it shall end by time"),
-    "requests": ("requests", "requests of each run; at least as many as are in flight"),
+    "requests": ("requests", "requests of each level, in place of runs; with steady those of each run"),
 }
 """Fields in the left column."""
 _RIGHT: Fields = {
@@ -71,11 +71,11 @@ _EMPTY = {
     "tg": "64",
     "runs": "till the time is up",
     "duration": "no limit",
-    "requests": "from runs",
+    "requests": "follows from runs",
     "depth": "none; 0,4k,16k: before each prompt",
     "model": "the server's only or first one",
-    "headroom": "8 unified, 0: off",
-    "gpu": "92 unified, 0: off",
+    "headroom": "8 if unified; 0: off",
+    "gpu": "92 if unified; 0: off",
     "slo": "none; ttft_p90_ms=2000: the highest level that keeps it",
 }
 """What an empty text field shows, by the field's name: what holds without a value, or examples."""

@@ -56,7 +56,14 @@ from sparktop.ui.styles import key_hints
 
 EDITOR_KEYS = (
     Key("start", ("ctrl+s",), "ctrl+s", "start", "start the sweep", "start"),
-    Key("close", ("escape",), "esc", "close", "close without a sweep; the fields are remembered", "close"),
+    Key(
+        "close",
+        ("escape",),
+        "esc",
+        "close",
+        "close without a sweep; the last valid fields are remembered",
+        "close",
+    ),
     Key("next", ("tab", "down"), "tab ↓", "app.focus_next", "next field", "next"),
     Key("previous", ("shift+tab", "up"), "↑", "app.focus_previous", "the field before"),
     Key("mark", (), "space", "", "mark a target, or take its mark away", "mark"),
@@ -173,7 +180,7 @@ class SweepEditor(Dialog[Draft]):
         """
         super().__init__()
         self._targets = tuple(targets)
-        self._draft = draft
+        self._draft = self._last_valid = draft
         self._presets = presets
         self._guard = guard
         self._known = tuple(known)
@@ -300,6 +307,7 @@ class SweepEditor(Dialog[Draft]):
         preset = self._presets.get(draft.preset)
         self._made, self._problems = check_draft(draft, self._targets, find=self._traces.find, preset=preset)
         problems = self._problems
+        self._last_valid = self._last_valid if problems else draft
         changed = is_changed(draft, preset, self._guard)
         fields = shown_fields(draft)
         for name, field in self._fields.items():
@@ -355,8 +363,8 @@ class SweepEditor(Dialog[Draft]):
         self.dismiss(self._draft)
 
     def action_close(self) -> None:
-        """Close without a sweep; the draft is kept for the next time."""
-        self._keep(self._draft)
+        """Close without a sweep; the last draft without an error is kept for the next time."""
+        self._keep(self._last_valid)
         self.dismiss(None)
 
 
