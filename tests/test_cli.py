@@ -114,6 +114,8 @@ WRONG = [
     ("sweep a --agents 2,foo=3", "'foo=3' is not known there; only workload=… is"),
     ("report last -o x.pdf", "x.pdf: the ending .pdf names no format: end the name in one of .json, .md, "),
     ("sweep a -c 8-1", "the limit after '..' must be 8 or more"),
+    ("sweep 127.0.0.1:1 -c 2 --runs 3 --duration 10", "ends by --runs or by --duration: leave out one"),
+    ("sweep 127.0.0.1:1 -c 2 --runs 3+ --requests 9", "ends by --runs or by --requests: leave out one"),
     ("sweep a --duration 10x", "seconds (units: ms, s, m, h)"),
     ("sweep 127.0.0.1:1 --order abba --duration 5", "--runs"),
     ("sweep 127.0.0.1:1 127.0.0.1:2 --format llama-benchy", "holds one target"),

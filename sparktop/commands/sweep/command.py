@@ -254,7 +254,8 @@ def _add_runs(group: argparse._ActionsContainer) -> None:
         dest="duration_s",
         type=seconds(LEAST_S, MOST_S),
         metavar="TIME",
-        help="of each level, as in 90, 90s or 2m",
+        help="of each level, in place of --runs, as in 90, 90s or 2m; with --mode steady, --rate and "
+        "--agents that of each run",
     )
     group.add_argument(
         "--mode", choices=("burst", "steady"), help="all at once, or a constant number in flight"
@@ -356,11 +357,12 @@ def run(arguments: argparse.Namespace) -> int:
     spec = find_preset(arguments.preset or DEFAULT, watch.sweeps) | spec_of(arguments)
     guard = GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard
     plan = make_plan(spec, (), guard=guard)
-    if plan.mode is LoadMode.BURST and None not in {arguments.runs, arguments.requests}:
-        raise UsageError(
-            "--requests of a burst level decide how many runs it has: leave out --runs or --requests "
-            "(with --mode steady, --requests are those of each run)"
-        )
+    for end, value in (("requests", arguments.requests), ("duration", arguments.duration_s)):
+        if plan.mode is LoadMode.BURST and None not in {arguments.runs, value}:
+            raise UsageError(
+                f"a burst level ends by --runs or by --{end}: leave out one of them "
+                f"(with --mode steady, --{end} is that of each run)"
+            )
     named = [named_target(text) for text in (*filter(is_named, arguments.targets), *arguments.target)]
     words = [word for word in arguments.targets if not is_named(word)]
     given = [*words, *(text for pair in named for text in pair)]
