@@ -756,7 +756,7 @@ def _why_unclear(evidence: Evidence, cost: StepFit, flat: float | None) -> str |
         ending = (
             "; other sizes are needed" if reads is None else f", which read {reads:.0f} % of the bandwidth"
         )
-        return sizes + ending if alike else "step times do not show what a further request adds"
+        return sizes + ending if alike else "steps do not show how much longer a further request makes them"
     if _STEEP < flat < _FLAT:
         grows = 100 * (1 - flat)
         return f"memory bandwidth or compute, both fit: {grows:.0f} % of a step grows with its requests"
@@ -886,7 +886,7 @@ def _unknown_while_unbalanced(evidence: Evidence) -> Limit | None:
         return None  # a sweep chose what each server has
     if split.word is not BalanceWord.UNKNOWN or split.window_s >= split.needed_s:
         return None
-    return Limit(LimitKind.UNKNOWN, "balance unknown; no verdict yet")
+    return Limit(LimitKind.UNKNOWN, f"{split.group}'s balance is not judged yet")
 
 
 def _limit_inside(evidence: Evidence, load: Load) -> Limit:

@@ -221,7 +221,7 @@ def _best_stick(
     if best is None or not best.tps:
         earlier = "" if before == math.inf else "earlier "
         what = "this batch, version and flags" if basis.setups else "this server"
-        return Yardstick(BEST, f"not known: no {earlier}rate is kept of {what}")
+        return Yardstick(BEST, f"not known: no {earlier}rate of {what} is kept")
     return _stick(BEST, f"{best.running:.0f} running, {day(best.at)}", tps, best.tps)
 
 

@@ -346,16 +346,21 @@ class Balance(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """The announced verdict in words: of "unknown" for lack of requests, that these are too few."""
+        """The announced verdict in words; of "unknown" for lack of requests, that these are too few."""
+        if self.word is BalanceWord.UNKNOWN is not self.word_now:
+            return "no verdict yet"
         few = self.too_few and self.word is BalanceWord.UNKNOWN is self.word_now
         return f"{self.word.said}, too few requests" if few else self.word.said
 
     @property
     def doubt(self) -> str:
-        """The newest window's verdict, where another one is announced: ", now perhaps balanced"; else ""."""
-        if self.word_now is BalanceWord.UNKNOWN and self.word is not BalanceWord.UNKNOWN:
+        """The newest window's verdict, where it is not the announced one: ", now perhaps balanced"; else ""."""
+        if self.word is self.word_now:
+            return ""
+        if self.word_now is BalanceWord.UNKNOWN:
             return ", unknown now"
-        return "" if self.word is self.word_now else f", now perhaps {self.word_now.said}"
+        first = self.word is BalanceWord.UNKNOWN
+        return f"{'; so far' if first else ', now perhaps'} {self.word_now.said}"
 
     @property
     def unrouted(self) -> str:

@@ -345,7 +345,8 @@ def _summary_line(moment: Moment) -> str:
     words += [f"no answer of {', '.join(down)} at the end"] if down else []
     critical = sum(alert.severity is Severity.CRITICAL for alert in moment.shown.alerts)
     count = len(moment.shown.alerts)
-    words += [f"{_count_words(count, 'alert')}{f', {critical} critical' if critical else ''} at the end"]
+    of_these = "critical" if critical == count == 1 else f"{critical} of them critical"
+    words += [f"{_count_words(count, 'alert')} at the end{f', {of_these}' if critical else ''}"]
     return "; ".join(words)
 
 

@@ -312,9 +312,7 @@ def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
 
 
 def _balance_words(balance: Balance) -> str:
-    """Return the verdict as screens say it; if none is announced yet, that on the newest time window."""
-    if tables.awaits_announcement(balance):
-        return f"{balance.word_now.said} in the newest window, not announced yet"
+    """Return the verdict as screens say it."""
     return f"{balance.title}{balance.doubt}"
 
 

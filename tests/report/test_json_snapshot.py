@@ -308,7 +308,7 @@ def test_no_list_explains_another_word_than_the_one_above_it(swinging: Snapshot)
     one = swinging.balance[0]
     early = replace(swinging, balance=(replace(one, word=BalanceWord.UNKNOWN),))
     text = " ".join(render(early, 100).split())
-    assert "balance of proxy: oscillating in the newest window, not announced yet" in text
+    assert "balance of proxy: no verdict yet; so far oscillating" in text
     assert "unknown" not in text.partition("balance of")[2]
     table = markdown_snapshot.render(early).partition("### Balance")[2].partition("###")[0]
     assert "unknown" not in table

@@ -53,7 +53,7 @@ def test_a_servers_rate_beside_the_published_and_the_limit() -> None:
     of_published, of_limit = f"{tps / 2:.0f} %", f"{found.values['limit_percent']:.0f} %"
     assert found.line == f"{of_published} of the best published rate, {of_limit} of the bandwidth limit"
     rows = dict(found.evidence)
-    assert rows["own best"] == "not known: no earlier rate is kept of this batch, version and flags"
+    assert rows["own best"] == "not known: no earlier rate of this batch, version and flags is kept"
     assert rows["published"].endswith("%: t: one")
     snapshot = server.store.snapshot()
     assert found.line in render(snapshot, 200)
@@ -87,7 +87,7 @@ def test_what_changed_is_whole_on_a_small_board() -> None:
     shown = (*snapshot.backends, replace(snapshot.backends[0], name="c", findings=()))
     drawn = Scene(replace(snapshot, backends=shown), 80, 24).draw()
     assert any(row_text(panel.rows[-1]).startswith(f"╰─ · {line} enter ") for panel in drawn)
-    assert "no earlier rate is kept" in dict(compared(server).evidence)["own best"]
+    assert "no earlier rate of this batch" in dict(compared(server).evidence)["own best"]
 
 
 def test_with_prompts_only_the_own_best_is_compared() -> None:

@@ -648,7 +648,7 @@ def rhythm_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             swing.score,
             least,
             "the score says how clearly one period repeats; chance alone gives more than 0 once in 5,000 "
-            f"times{raised and f'; more is needed here, as {raised}'}",
+            f"times{raised and f'; {least:g} is needed here, as {raised}'}",
             digits=1,
             but=_first_unmet(
                 (returns, "loads do not come back after a period"),
@@ -664,7 +664,7 @@ def _why_more_is_needed(balance: Balance) -> str:
     """Return the first reason of `least_score` for a limit above 0, in words."""
     arrivals = balance.arrivals
     return _first_unmet(
-        (arrivals is None or arrivals.spread >= DEALT_SPREAD, "requests are split as by chance"),
+        (arrivals is None or arrivals.spread >= DEALT_SPREAD, "requests are split as evenly as by chance, or more evenly"),
         (bool(balance.e2e_s), "the E2E is not known"),
         (not comes_and_goes(balance.convoys), "the number of requests changes much"),
         (len(balance.backends) <= PAIR, "of several backends chance often moves one"),
@@ -684,7 +684,7 @@ def turns_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             "turning spread",
             balance.turning_spread,
             spread,
-            "the spread says how far the loads move to and fro: chance alone gives 0, a steady split less",
+            f"0: as chance would; below 0: steadier than chance; from {spread:g}: loads move to and fro",
             digits=2,
             but=_first_unmet(
                 (turned >= least, f"turns from full to empty: {turned}, {least:g} are needed"),
@@ -722,7 +722,7 @@ def convoys_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     return (
         RuleCheck(
             "convoys",
-            "Half the requests ended: are the rest on one backend?",
+            "Is the last half of a burst on one backend?",
             "half-load spread",
             None if split is None else split.part_spread,
             CONVOY_PART,

@@ -393,7 +393,7 @@ def _unknown_yardsticks(view: BackendView) -> str:
     if not view.ok or not view.running or view.yardsticks:
         return ""
     if steady is None or not steady.tps:
-        return "expected tok/s not known yet: it takes ten steps of one batch size"
+        return "expected tok/s not known yet: it needs ten steps with the same number of requests"
     # No earlier rate of its own is known: else it would be among its yardsticks.
     sticks = server_yardsticks(view, steady, steady.tps, before=-math.inf)
     missing = "; ".join(dict.fromkeys(stick.source for stick in sticks if stick.tps is None))

@@ -298,6 +298,7 @@ def group(word: BalanceWord, now: BalanceWord, router: str | None = "proxy", **m
         (BalanceWord.BALANCED, BalanceWord.UNEVEN, "proxy", ("balanced, now perhaps uneven", "warn")),
         (BalanceWord.BALANCED, BalanceWord.OSCILLATING, None, ("balanced, now perhaps oscillating", "text")),
         (BalanceWord.BALANCED, BalanceWord.IDLE, "proxy", ("balanced, now perhaps nothing to split", "text")),
+        (BalanceWord.UNKNOWN, BalanceWord.BALANCED, "proxy", ("no verdict yet; so far balanced", "text")),
         (BalanceWord.STARVED, BalanceWord.BALANCED, "proxy", ("▲ starved, now perhaps balanced", "bad")),
     ],
 )
