@@ -354,7 +354,7 @@ class Balance(Struct, frozen=True):
 
     @property
     def doubt(self) -> str:
-        """The newest window's verdict, where it is not the announced one: ", now perhaps balanced"; else ""."""
+        """The newest window's verdict, if not the announced one: ", now perhaps balanced"; else ""."""
         if self.word is self.word_now:
             return ""
         if self.word_now is BalanceWord.UNKNOWN:

@@ -107,25 +107,15 @@ class SlowSteps:
             return True
         self._against_peers = True
         ratio, peer = min(compared, key=lambda pair: abs(pair[0] - middle))
-        allowed = _allowed_text(view, peer, ratio)
+        peer_needs_ms = (view.step_ms or 0.0) / ratio
         message = (
-            f"slow steps: {view.step_ms:,.0f} ms each at {view.running:.0f} requests, {ratio:.1f} × as long "
-            f"as those of {peer.name} ({peer.step_ms:,.0f} ms at {peer.running:.0f} requests{allowed}): look "
-            "at the machine's clock, power and other work"
+            f"slow steps: {view.step_ms:,.0f} ms each at {view.running:.0f} requests; {peer.name} would need "
+            f"about {peer_needs_ms:,.0f} ms for such a batch: {ratio:.1f} × as long; look at the machine's "
+            "clock, power and other work"
         )
-        values = _alert_values(view, "peer_ms", peer.step_ms)
+        values = _alert_values(view, "peer_needs_ms", peer_needs_ms)
         limits = {"ratio": middle, "limit_ratio": PEER_RATIO, "clears_below_ratio": _CLEARS_AT}
         return message, {**values, **limits, "peer": peer.name}
-
-
-def _allowed_text(view: BackendView, peer: BackendView, ratio: float) -> str:
-    """Return the factor that was allowed for more requests or tokens a step, in words; "" for none."""
-    allowed = (view.step_ms or 0.0) / (peer.step_ms or math.inf) / ratio
-    return f", {allowed:.2f} × that for a batch as large" if allowed >= _ALLOWED else ""
-
-
-_ALLOWED = 1.005
-"""Factor for a larger batch below which it would be shown as 1."""
 
 
 def _alert_values(view: BackendView, name: str, usual_ms: float | None) -> Values:

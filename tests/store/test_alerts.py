@@ -159,12 +159,12 @@ def stepping(at: float, step_ms: float, running: float = 8.0, batch: float = 8.0
     ("slow", "slow_batch", "alerted"),
     [
         (170.0, 8.0, ""),
-        (500.0, 8.0, "500 ms each at 8 requests, 8.3 × as long as those of b (60 ms at 8 requests): look"),
+        (500.0, 8.0, "500 ms each at 8 requests; b would need about 60 ms for such a batch: 8.3 × as long"),
         (500.0, 256.0, ""),
         (
             2000.0,
             16.0,
-            "23.6 × as long as those of b (60 ms at 8 requests, 1.41 × that for a batch as large)",
+            "2,000 ms each at 8 requests; b would need about 85 ms for such a batch: 23.6 × as long",
         ),
     ],
 )

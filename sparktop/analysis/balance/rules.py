@@ -664,7 +664,10 @@ def _why_more_is_needed(balance: Balance) -> str:
     """Return the first reason of `least_score` for a limit above 0, in words."""
     arrivals = balance.arrivals
     return _first_unmet(
-        (arrivals is None or arrivals.spread >= DEALT_SPREAD, "requests are split as evenly as by chance, or more evenly"),
+        (
+            arrivals is None or arrivals.spread >= DEALT_SPREAD,
+            "requests are split as evenly as by chance, or more evenly",
+        ),
         (bool(balance.e2e_s), "the E2E is not known"),
         (not comes_and_goes(balance.convoys), "the number of requests changes much"),
         (len(balance.backends) <= PAIR, "of several backends chance often moves one"),

@@ -58,7 +58,7 @@ _PLAIN = {
     "free": "{} can be had",
     "free_before_drop": "{} without dropping the file cache",
     "until_limit": "time left",
-    "peer": "step compared with {}",
+    "peer_needs": "would need about {}",
     "running": "requests running",
     "waiting": "requests waiting",
     "slope": "trend",
@@ -182,11 +182,16 @@ def _entry(event: Alert | Event) -> _Entry:
     values = tuple(value_texts(event.values, f"{event.subject} {event.message}"))
     if isinstance(event, Alert):
         since = f"since {_time_of_day(event.since)}"
-        now = tuple(f"now {value}" for value in values[:1])
-        return [sign, (f"{event.subject}: ", "title")], event.message, role, (since, *now, *values[1:])
+        return [sign, (f"{event.subject}: ", "title")], event.message, role, (since, *_of_now(values))
     # The last values of what has ended are from before the end, and would contradict it.
     head: Row = [sign, label(f"{_time_of_day(event.at)} "), (f"{event.subject}: ", "text")]
     return head, event.message, "muted", () if event.phase is Phase.END else values
+
+
+def _of_now(values: Sequence[str]) -> Iterator[str]:
+    """Yield the texts of values, of which the first says that it is of now, unless it is only a time span."""
+    for number, value in enumerate(values):
+        yield value if number or value.startswith("in the last ") else f"now {value}"
 
 
 def _time_of_day(time: datetime) -> str:

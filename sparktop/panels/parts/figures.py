@@ -22,7 +22,7 @@ from sparktop.model.text import with_units_joined
 from sparktop.model.yardsticks import YARDSTICKS
 from sparktop.panels.parts.text import Row, Run, fit_row, row_width
 
-LATENCY_WIDTH = 9
+LATENCY_WIDTH = 8
 """Width in cells of a latency with its sign: ">9.99 s" or " 1234 ms", padded."""
 _RATES_S = 10.0
 """Seconds of the usual window of rates."""
@@ -75,8 +75,6 @@ def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:
     return fit(sign + numbers.duration(edge_s, width - 1).strip(), width, "right")
 
 
-_DATED, _DATED_FROM = 10, 38
-"""Cells of a name with its seconds, and least width of a row that has them."""
 LONG_FEW = "a few were very long"
 """What a mean at or above the p95 shows, which reads as a mistake without a word."""
 
@@ -91,7 +89,7 @@ def none_seen(latency: Latency) -> str:
 def latency_row(name: str, latency: Latency, width: int) -> Row:
     """Return a row with the label `name` and a latency's p50 and p95; also its mean if `width` allows it.
 
-    Behind the name stand the seconds that they cover, where these fit. Where the mean has no room, it
+    Behind them stand the seconds that they cover, where these fit. Where the mean has no room, it
     replaces a p50 of the same bucket as the p95, which says nothing more; not a mean above that, which needs
     more words.
     With too few observations for quantiles the row has the mean and the reason. Without any observation it
@@ -99,11 +97,10 @@ def latency_row(name: str, latency: Latency, width: int) -> Row:
     """
     if not latency.count:
         return [label(name, 6), (none_seen(latency), "muted")]
-    dated = f"{name} {latency.window_s:.0f} s" if latency.window_s and not latency.note else name
-    has_room = len(name) < len(dated) <= _DATED and width >= _DATED_FROM
-    row: Row = [label(dated, _DATED + 1) if has_room else label(name, 6)]
+    row: Row = [label(name, 6)]
     if latency.p50 is None and latency.mean_s is not None:
-        few = latency.note or f"of only {latency.count:.0f}"
+        span = f" in {latency.window_s:.0f} s" if latency.window_s else ""
+        few = latency.note or f"of only {latency.count:.0f}{span}"
         return [*row, *_named_value("mean", numbers.duration(latency.mean_s, 8), 8), (f"  {few}", "muted")]
     is_wide = width >= row_width(row) + 13 + 14 + 16
     is_one_bucket = quantile_text(latency.p50) == quantile_text(latency.p95)
@@ -116,7 +113,8 @@ def latency_row(name: str, latency: Latency, width: int) -> Row:
         row += _named_value("  mean", numbers.duration(latency.mean_s, 9), 9)
         few = f" ({LONG_FEW})"
         row += [label(few)] if latency.has_long_few and row_width(row) + len(few) <= width else []
-    return row
+    span = f" ({latency.window_s:.0f} s)" if latency.window_s else ""
+    return [*row, label(span)] if row_width(row) + len(span) <= width else row
 
 
 def latency_role(latency: Latency, quantile: Quantile | None) -> str:
