@@ -386,17 +386,14 @@ def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
 
 def rows_below(view: NodeView, width: int, height: int) -> list[Row]:
     """Return `height` rows or fewer with what `figure_rows` has after GPU and memory."""
-    if height < 1:
-        return []
-    if height > 1:
-        return figure_rows(view, width, height + 2)[2:]
-    sample = view.sample or _EMPTY
-    cpu = [label("CPU", 4), *_percent_bar(sample.cpu.percent, "cpu", length=_TABLE_BAR)]
-    return [
-        fit_row(
-            [*cpu, *label_row("  headroom ", figure(numbers.data(sample.memory.headroom_bytes, 8)))], width
-        )
-    ]
+    rows = figure_rows(view, width, height + 2)[2:]
+    if height in {1, 2}:  # too few for a row of the headroom alone
+        sample = view.sample or _EMPTY
+        row = [label("CPU", 4), *_percent_bar(sample.cpu.percent, "cpu", length=_TABLE_BAR)]
+        row += label_row("  headroom ", figure(numbers.data(sample.memory.headroom_bytes, 8)))
+        load = label_row("  load ", figure(numbers.rate(sample.cpu.load1, 5)))
+        rows[0] = fit_row(row if row_width([*row, *load]) > width else [*row, *load], width)
+    return rows
 
 
 def _panel_graphs(view: NodeView, since: float, power_top: float) -> list[Graph]:
@@ -594,7 +591,7 @@ def node_entry(
     view: NodeView, shape: LineShape, width: int, height: int, window: TimeWindow, *, selected: bool = False
 ) -> list[Row]:
     """Return one node as `height` rows of a list of `width` cells: values, and graphs beside them."""
-    line = node_line(view, shape)
+    line = node_line(view, shape, has_cpu_below=height > 1)
     further = _failure_rows(view, line, shape.width - 2, height - 1)
     if view.failure is None:
         further = rows_below(view, shape.width - 2, height - 1)
@@ -642,7 +639,7 @@ def short_node(view: NodeView, shape: LineShape, *, selected: bool = False) -> R
     return row if view.failure is None else [row[0], *in_role(row[1:], failure_role(view))]
 
 
-def node_line(view: NodeView, shape: LineShape) -> Row:
+def node_line(view: NodeView, shape: LineShape, *, has_cpu_below: bool = False) -> Row:
     """Return a node's values in one row: name, GPU, memory, and what is wrong with it.
 
     Values that do not fit are left out, the least important first.
@@ -656,7 +653,8 @@ def node_line(view: NodeView, shape: LineShape) -> Row:
         return fit_row([*row, (shown_text, failure_role(view))], width)
     if view.sample is None:
         return fit_row([*row, label("connecting")], width)
-    for piece in _value_pieces(view, shape.bar):
+    pieces = _value_pieces(view, shape.bar)
+    for piece in pieces[:-1] if has_cpu_below else pieces:
         cells = sum(len(text) for text, _ in piece)
         if cells <= room:
             row += piece

@@ -436,15 +436,20 @@ def test_a_row_says_in_words_why_a_machine_cannot_be_read(
     assert title == f"{broken.name}: {words}" or words == "no answer"
 
 
-def test_the_headroom_of_a_machine_with_two_rows_is_in_gib() -> None:
-    """In 80 columns, beside its CPU use: the percentage above it does not say what a model would find."""
-    shown = named(2, in_cluster)
+@pytest.mark.parametrize(("width", "each"), [(80, 2), (80, 3), (200, 2), (200, 3), (200, 4)])
+def test_a_machine_with_several_rows_has_its_headroom_in_gib_and_its_cpu_use_once(
+    width: int, each: int
+) -> None:
+    """The percentage of its memory does not say what a model would find."""
+    shown = named(2, "n{}".format)
     sample = shown.nodes[0].sample
     assert sample is not None
     assert sample.memory.headroom_bytes is not None
     left = numbers.data(sample.memory.headroom_bytes, 8).strip()
     assert left.endswith(" GiB")
-    assert f" headroom {left} " in " ".join(drawn(shown, 80, each=2)[2].split())
+    figures = " ".join(" ".join(drawn(shown, width, each)[1 : 1 + each]).split())
+    assert f" headroom {left} " in figures
+    assert figures.count("CPU ") == 1
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])
