@@ -164,7 +164,7 @@ class Plan(Struct, frozen=True):
     """Agents mode: what the agents do."""
     duration_s: float | None = None
     """Steady mode: duration of a run. Open and agents mode: of the measured part of a run. Burst mode: time
-    after which no further run of a level begins."""
+    that the runs of a level last together at least."""
     requests: int | None = None
     """Steady mode: requests per run, instead of a duration. Burst mode: minimum number of requests in a
     level, which decides its number of runs."""

@@ -145,6 +145,8 @@ def use_watched_names(events: list[LoadEvent], prepared: PreparedTarget) -> list
     ]
 
 
+_MOST_STRETCH = 2.0
+"""Most time from the first run of a level to its last, pauses included, divided by the planned duration."""
 _TOO_FEW_SENT = {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER}
 """Limits that mean that the servers could have done more."""
 
@@ -194,6 +196,8 @@ class LevelRecord(Struct, eq=False):
     """Events of a measured run that was cancelled or interrupted."""
     traces: list[RequestTrace] = field(default_factory=list)
     """Requests of completed measured runs, collected from `events`."""
+    lasted_s: float = 0.0
+    """Seconds that the completed runs lasted together, from the first start to the last end of each."""
     warm_ups: list[RequestTrace] = field(default_factory=list)
     contexts: list[RequestTrace] = field(default_factory=list)
     """Requests that sent contexts alone, before the measured runs."""
@@ -225,11 +229,6 @@ class LevelRecord(Struct, eq=False):
         """Number of measured runs that were completed."""
         return len(self.facts.run_s)
 
-    @property
-    def lasted_s(self) -> float:
-        """Seconds that the completed runs lasted together, from the first start to the last end of each."""
-        return sum(run_duration_s(run) for run in by_run(self.traces))
-
     def add_run(self, record: RunRecord, events: list[LoadEvent], phase: SweepPhase) -> None:
         """Add a load run of a phase, completed or interrupted.
 
@@ -247,6 +246,7 @@ class LevelRecord(Struct, eq=False):
         if end is not None and not end.cancelled:
             self.events += events
             self.traces += traces
+            self.lasted_s += sum(map(run_duration_s, by_run(traces)))
             self.facts.run_s.append(end.ended_at - end.started_at)
         else:
             self.partial += events
@@ -771,9 +771,9 @@ class LevelMaker(Struct, eq=False):
                 yield run
                 run += 1
             return
-        end = self.clock() + (self.plan.duration_s or 0.0)
-        run = 0
-        while run == 0 or self.clock() < end:
+        # Pauses between runs do not count, but a level of hardly more than pauses must end.
+        needed_s, begun_at, run = self.plan.duration_s or 0.0, self.clock(), 0
+        while run == 0 or (record.lasted_s < needed_s and self.clock() - begun_at < _MOST_STRETCH * needed_s):
             yield run
             run += 1
 

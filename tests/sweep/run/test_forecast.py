@@ -363,3 +363,13 @@ async def test_the_winner_that_is_shown_is_the_models_own() -> None:
     assert [one.ahead for one in decode.levels if one.key.point.concurrency == LEVELS[-1]] == [ROUTER]
     drawn = "\n".join(row_text(row) for row in table_rows(view, 120, 12))
     assert f"c{best[1]}" in drawn
+
+
+async def test_runs_of_a_duration_last_that_long_together() -> None:
+    """Pauses between bursts are not measured, so they do not count."""
+    sweep = RehearsedSweep(backends=1)
+    spec = SweepSpec(concurrency=(1, 8), prompt_lengths=(64,), tg=8, duration_s=3.0)
+    live = await sweep.play(make_plan(spec, [sweep.targets["spark-a"]]))
+    assert live.result is not None
+    for level in live.result.targets[0].levels:
+        assert 3.0 <= level.duration_s < 3.0 + 2 * level.duration_s / level.runs
