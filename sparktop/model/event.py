@@ -37,7 +37,7 @@ _ALERTS: Mapping[str, Condition] = {
     "absent-model": Condition(
         "model not served", "asks for a model that is not served", "correct its deployment"
     ),
-    "kv-full": Condition("KV cache full", hint="fewer or shorter requests", key="z"),
+    "kv-full": Condition("KV cache full", hint="fewer requests at once, or shorter ones", key="z"),
     "preempting": Condition(summary="preempts requests", hint="fewer requests at once", key="z"),
     "refused": Condition(summary="refuses requests", hint="fewer requests at once"),
     "http-errors": Condition(summary="answers with HTTP 5xx", hint="read its log"),

@@ -80,10 +80,11 @@ STATES: Mapping[BackendState, Explained] = {
     ),
     BackendState.PREEMPTING: Explained(
         f"requests were evicted from the KV cache in {_WINDOW}: their tokens are computed again",
-        "fewer or shorter requests at once, or more memory for the KV cache",
+        "fewer requests at once, shorter ones, or more memory for the KV cache",
     ),
     BackendState.KV_FULL: Explained(
-        f"the KV cache is at least {_STATE.kv_full_percent:.0f} % full", "fewer or shorter requests at once"
+        f"the KV cache is at least {_STATE.kv_full_percent:.0f} % full",
+        "fewer requests at once, or shorter ones",
     ),
     BackendState.QUEUEING: Explained(
         f"requests waited for {100 * _STATE.queueing_share:.0f} % of {_WINDOW} or more",
@@ -113,7 +114,8 @@ STATES: Mapping[BackendState, Explained] = {
 LIMITS: Mapping[LimitKind, Explained] = {
     LimitKind.KV: Explained(
         "requests wait for room in the KV cache, or are evicted from it: those that run hold too many tokens",
-        "fewer or shorter requests; --gpu-memory-utilization, an fp8 KV cache, or a second server",
+        "fewer requests at once, or shorter ones; --gpu-memory-utilization, an fp8 KV cache, or a second "
+        "server",
     ),
     LimitKind.SLOTS: Explained(
         "requests wait because all slots are taken",

@@ -233,15 +233,17 @@ def test_a_start_that_hangs_comes_before_the_deployment_that_it_fails(
 
 def test_every_alert_has_words_and_a_key() -> None:
     """An alert without a text of its own is named by its condition."""
-    assert shown(alert("backend:a:kv-full", message="98 % of the KV cache or more is used")) == Summary(
+    full = shown(alert("backend:a:kv-full", message="98 % of the KV cache or more is used"))
+    assert full == Summary(
         Severity.WARNING,
         "a: 98 % of the KV cache or more is used",
         "a KV cache full",
-        "fewer or shorter requests",
+        "fewer requests at once, or shorter ones",
         "z",
         "a",
         about="backend:a:kv-full",
     )
+    assert full.short_hint == "fewer requests at once"
     falls = "headroom reaches its limit of 8 GiB in 2 min (falls by 5.4 GiB/min)"
     left = [("headroom-limit", falls), ("headroom", "7.5 GiB of memory left; kexec handover holds 9.1 GiB")]
     tops = [shown(alert(f"node:n:{kind}", message=message)) for kind, message in left]
