@@ -229,8 +229,8 @@ def _window_pieces(balance: Balance) -> list[Row]:
     return pieces
 
 
-# "needs 12 s more data": the number changes each second.
-_SECONDS_MORE = re.compile(r"^needs \d+ s more data")
+# "needs 12 s more data: a verdict takes 45 s".
+_SECONDS_MORE = re.compile(r"^needs \d+ s more data: a verdict takes \d+ s")
 
 
 def samples_apart(balance: Balance) -> str:
@@ -253,7 +253,7 @@ def reason_rows(balance: Balance, width: int, height: int | None = None) -> list
     if balance.cause:
         sentences.append(sentence_rows(label("cause  "), balance.cause, "text", width))
     for index, reason in enumerate(balance.reasons):
-        # The seconds to go stand beside it, and each picture counts them anew.
+        # The seconds to go stand beside it: they include the repetition that announces a verdict.
         text = reason if balance.known_in_s is None else _SECONDS_MORE.sub("needs more data", reason)
         sentences.append(sentence_rows(("· ", "muted"), text, "muted" if index else "text", width))
     if balance.hint and height is not None and 0 < height < len(sentences[0]):

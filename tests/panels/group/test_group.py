@@ -329,10 +329,12 @@ def test_unknown_says_why() -> None:
     early = group(BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, window_s=14.0, needed_s=45.0, reasons=(reason,))
     assert "14 of 45 s" in row_text(verdict_line(early, 76))
     assert reason not in row_text(verdict_line(early, 76))
-    needs = "needs 31 s more data: a verdict takes 45 s"
+    needs = "needs 31 s more data: a verdict takes 45 s; watched anew since a came back 14 s ago"
     pending = replace(early, known_in_s=36.4, reasons=(needs,))
     assert row_text(verdict_line(pending, 76)).endswith(" 37 s to go")
-    assert [row_text(row) for row in reason_rows(pending, 76)] == ["· needs more data: a verdict takes 45 s"]
+    assert [row_text(row) for row in reason_rows(pending, 76)] == [
+        "· needs more data; watched anew since a came back 14 s ago"
+    ]
 
 
 def test_the_load_of_a_sweep_is_named_without_advice() -> None:
