@@ -8,6 +8,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import EMPTY, fit, segments
 from sparktop.model.event import Progress
 from sparktop.model.router import LITELLM, UNKNOWN_KIND, Deployment, RouterView
+from sparktop.model.series import sum_if_all_known
 from sparktop.panels.parts.figures import figure, label, label_row, part_role
 from sparktop.panels.parts.text import Row, Run, fit_row, frame_role, frame_rows, in_role, name_tab, row_width
 
@@ -138,13 +139,13 @@ def _shares_row(view: RouterView, width: int) -> Row:
         words = ", ".join(_own_counts(view)) or "no backend that is watched is behind it"
         return [head, (words, "muted")]
     loads = list(parts.values())
-    total = sum(load for load in loads if load is not None)
+    total = sum_if_all_known(loads)
     key = _parts_legend(parts, total)
     *last_part, _gap_behind = key[-1]
     key[-1] = last_part
     room = width - row_width([head]) - 2 - sum(row_width(part) for part in key)
     length = min(_BAR_MAX, max(_BAR_MIN, 3 * len(key), room))
-    track = EMPTY if any(load is not None for load in loads) else numbers.UNKNOWN
+    track = numbers.UNKNOWN if total is None else EMPTY
     bar: Row = [(track * length, "bar_empty")]
     if total:
         widths = segments([load or 0.0 for load in loads], total, length)
@@ -166,7 +167,7 @@ def _part_sign(index: int) -> str:
     return _FILLS[index % len(_FILLS)]
 
 
-def _parts_legend(parts: Mapping[str, float | None], total: float) -> list[Row]:
+def _parts_legend(parts: Mapping[str, float | None], total: float | None) -> list[Row]:
     return [
         label_row(
             (_part_sign(index), part_role(index)),

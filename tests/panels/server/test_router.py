@@ -83,13 +83,15 @@ def test_it_tells_who_it_is_and_where_it_sends(routed: Snapshot) -> None:
 
 
 def test_nothing_running_and_nothing_known_differ() -> None:
-    """An idle group has an empty bar and zeros; a group without reported counts has dashes."""
+    """An idle group has an empty bar and zeros; one whose counts are not all known has no shares."""
     idle = panel(replace(router(), running={"spark-a": 0.0, "spark-b": 0.0}))[1]
     dumb = panel(replace(router(), running={"spark-a": None, "spark-b": None}))[1]
     assert "····" in idle
     assert "0" in idle
     assert "––––" in dumb
     assert "0" not in dumb
+    partly = panel(replace(router(), running={"spark-a": None, "spark-b": 32.0}))[1]
+    assert " ".join(partly.split("––––")[-1].split()).endswith("■ spark-a – – ▬ spark-b 32 – │")
 
 
 def test_a_router_that_is_down_says_since_when_and_why() -> None:
