@@ -118,15 +118,17 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
         _setup_item(result),
         *([f"**Router:** {costs}"] if costs else []),
         _load_item(result),
-        " ".join([_warnings_words(result, letters), *_sign_words(grids), *left_out]),
+        " ".join([_warnings_words(result, letters, doubted), *_sign_words(grids), *left_out]),
     ]
-    item, shell = _commands(result, commands)
-    used = 2 + 2 * len(lead) + (len(pick_table.splitlines()) + 1 if picks else 0) + bool(grids) + len(item)
-    block = ["```sh", *shell, "```"] if shell else []
+    known_commands = _commands(result, commands)
+    used = 2 + 2 * len(lead) + (len(pick_table.splitlines()) + 1 if picks else 0) + bool(grids)
+    shell = [f"{line}  # {words}" if line else f"# {words}" for words, line in known_commands]
+    block, item = (["```sh", *shell, "```"] if shell else []), list[str]()
     fitted = _fitted(about, grids, MOST_LINES - used - (1 + len(block) if block else 0))
     if block and fitted[2]:  # tables are worth more than commands of a line each
-        block, item = [], [f"{item[0]} {'; '.join(map(code, shell))}."]
-        fitted = _fitted(about, grids, MOST_LINES - used)
+        lines = (f"{words}: {code(line)}" if line else words for words, line in known_commands)
+        block, item = [], [f"**Commands:** {'; '.join(lines)}."]
+        fitted = _fitted(about, grids, MOST_LINES - used - len(item))
     about, thin, left = fitted
     figures = []
     if thin:
@@ -188,7 +190,7 @@ def _choices_grid(picks: Sequence[Choice], targets: int) -> Grid:
     rival = ", against the next best" if targets > 2 else ""  # noqa: PLR2004 - else there is one only
     heads = [
         *("Use", "Pick", f"By how much{rival}", "Not proven"),
-        "Speed of one request (median)",
+        "tok/s that one user sees (median)",
     ]
     rows = [
         (one.use, f"**{one.pick}**", one.leads or UNKNOWN, one.open_leads or "nothing", one.speeds or UNKNOWN)
@@ -248,7 +250,7 @@ def _setup_item(result: SweepResult) -> str:
     )
     servers = list(server_facts(result))
     if any(" slots" in facts for facts in servers):
-        servers.append("Slots: requests that run at once (vLLM: max-num-seqs)")
+        servers.append("Slots: requests that run at once (vLLM: max-num-seqs), as the servers report it")
     machines = "; ".join(machine_facts(result)) or "machines not known"
     known = launches(result)
     started = [
@@ -264,28 +266,30 @@ def _setup_item(result: SweepResult) -> str:
     return f"**Set-up:** {' '.join(_with_full_stops(parts))}"
 
 
-def _commands(result: SweepResult, again: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return (the item on the commands below; the lines of a shell's block); empty without commands.
+def _commands(result: SweepResult, again: Sequence[str]) -> list[tuple[str, str]]:
+    """Return (what a command does, the command) of each command; the last may be "".
 
-    The lines are the servers' command lines as their processes show them, `again`, which repeats the sweep,
-    and the command that compares with the post.
+    They are the servers' command lines as their processes show them, `again`, which repeats the sweep, and
+    the command that compares with the post.
     """
     known = [(words, names) for words, names, is_command in launches(result) if is_command]
-    lines = [f"{line}  # {', '.join(names)}" for line, names in known[:_MOST_COMMANDS]]
-    parts = []
-    if lines:
-        hidden = ", … for what may be secret" if any("…" in line for line in lines) else ""
-        parts.append(f"the servers, as their processes show it{hidden}{_more_words(known, _MOST_COMMANDS)}")
+    found = []
+    for line, names in known[:_MOST_COMMANDS]:
+        shown = "as its process shows it" if len(names) == 1 else "as their processes show it"
+        hidden = ", … for what may be secret" if "…" in line else ""
+        found.append((f"{', '.join(names)}, {shown}{hidden}", line))
+    if len(known) > _MOST_COMMANDS and found:
+        found[-1] = (f"{found[-1][0]}{_more_words(known, _MOST_COMMANDS)}", found[-1][1])
     if again:
-        load = "the same load again, with your addresses (`make install` in sparktop's repository)"
-        parts += [
-            f"{load}{_more_words(again, _MOST_AGAIN)}",
-            "your newest sweep beside this post, saved as post.md",
-        ]
-        lines += [*_without_repeated_options(again[:_MOST_AGAIN]), "sparktop report last post.md"]
-    few = any(mark.code == FEW_RUNS for level in _levels(result) for mark in level.validity)
-    runs = " With `--runs 3` leads can be tested." if few and again else ""
-    return [f"**Commands:** {'; '.join(parts)}.{runs}"] if parts else [], lines
+        few = any(mark.code == FEW_RUNS for level in _levels(result) for mark in level.validity)
+        runs = "; with --runs 3 leads can be tested" if few else ""
+        load = "the same load again, with your addresses (make install in sparktop's repository)"
+        words = f"{load}{_more_words(again, _MOST_AGAIN)}{runs}"
+        for command in _without_repeated_options(again[:_MOST_AGAIN]):
+            found.append((command.removeprefix("# "), "") if command.startswith("# ") else (words, command))
+            words = "the same again"
+        found.append(("your newest sweep beside this post, saved as post.md", "sparktop report last post.md"))
+    return found
 
 
 def _more_words(shown: Sequence[object], most: int) -> str:
@@ -310,8 +314,7 @@ def _load_item(result: SweepResult) -> str:
         *_condition_words(result),
         *map(escaped, plan.request_words),
         mode_words(plan),
-        effort_words(plan) if not plan.more_runs else _runs_words(result),
-        _requests_words(result),
+        f"{effort_words(plan) if not plan.more_runs else _runs_words(result)}{_requests_words(result)}",
         "" if plan.seed is None else f"seed {plan.seed}",
     ]
     made_by = f"{result.started_at:%Y-%m-%d}, sparktop {result.sparktop}"
@@ -356,7 +359,8 @@ def _requests_words(result: SweepResult) -> str:
     ends = sorted((level.requests.ok, level.point.short) for level in levels)
     sums = [f"{requests:,} at {where}" for requests, where in dict.fromkeys((ends[0], ends[-1]))]
     times = "" if count == 1 else f"{count:.0f} × "
-    return f"{times}c requests a run (c: requests at once; {', '.join(sums)} in all runs)"
+    sums[0] = sums[0].replace(" at", " requests in all at", 1)
+    return f", each run of {times}c requests: {', '.join(sums)}"
 
 
 def _why_even(series: Sequence[Series]) -> Iterator[str]:
@@ -368,13 +372,15 @@ def _why_even(series: Sequence[Series]) -> Iterator[str]:
         yield f"The runs of a level differ too much to tell (decode: std up to {widest:.0f} % of the mean)"
 
 
-def _warnings_words(result: SweepResult, letters: Mapping[str, str]) -> str:
+def _warnings_words(result: SweepResult, letters: Mapping[str, str], doubted: _Doubted) -> str:
     """Return all that limits the result; the `letters` of warnings mark the levels in the tables."""
     words = " ".join(_with_full_stops([*caveats(result, in_post=True), *one_sided_routers(result)]))
     if not words or words.startswith(SMALL_ERRORS):
         return f"**Warnings:** none. {words}".strip()
-    of = ": behind a value, of its target; behind a level, of all" if len(result.targets) > 1 else ""
-    where = f" (letters in tables{of})" if letters else ""
+    names = {name for name, _ in doubted}
+    places = ["behind a value, of its target"] if names - {""} and len(result.targets) > 1 else []
+    places += ["behind a level, of all targets"] if "" in names else []
+    where = f" (letters in tables{': ' if places else ''}{'; '.join(places)})" if letters else ""
     return f"**Warnings{where}:** {words.removeprefix('Warnings: ')}"
 
 
@@ -461,11 +467,12 @@ def _published_items(beside: Sequence[Series], changes: _Changes) -> Iterator[st
 
 
 def _made_words(source: str) -> str:
-    """Return where a published table is from and how it was made: tool, runs, machines; "" of a file."""
+    """Return where a published table is from, and its tool, runs, machines and switches; "" of a file."""
     if not source.startswith(PREFIX):
         return ""
     table = load_reference(source)
     details = [table.tool or "", f"{table.runs} runs" if table.runs else "", table.hardware]
+    details += [f"--{name.replace('_', '-')}" for name, value in table.settings.items() if value is True]
     origin = ", ".join(map(escaped, filter(None, (table.source, table.url))))
     return f"{origin} ({escaped(', '.join(filter(None, details)))})"
 
@@ -671,12 +678,12 @@ def _sign_words(grids: Sequence[Grid]) -> Iterator[str]:
     cells = [_after(cell) for grid in grids for row in grid.rows for cell in row]
     ends = {cell.rpartition(" ")[2].removesuffix(")") for cell in cells} | {cell[-1:] for cell in cells}
     signs = (
-        (UNPROVEN, "not significant: the lead may be chance"),
-        (EVEN_SIGN, f"alike: the two best differ by less than {NOISE_FLOOR_PERCENT:.0f} % (95 % CI)"),
+        (UNPROVEN, f"the lead is over {NOISE_FLOOR_PERCENT:.0f} % and may be chance"),
+        (EVEN_SIGN, f"the lead is under {NOISE_FLOOR_PERCENT:.0f} %"),
         (SLOTS_SIGN, f"{UNFAIR}: the next best has fewer slots, so requests wait"),
         ("*", NOT_TESTED),
     )
-    words = [f"{sign} {meaning}" for sign, meaning in signs if sign in ends]
+    words = [f"{sign}: {meaning}" for sign, meaning in signs if sign in ends]
     if words:
         yield f"**Signs:** {'; '.join(words)}."
 

@@ -123,8 +123,7 @@ def winners(
             winner = f"({code(row.ahead or '')} {whole_percent_change(row.percent or 0.0)} {SLOTS_SIGN})"
         elif signs and winner != UNKNOWN and outcome(row) is Outcome.OPEN:
             floor, lead = comparison.noise_floor_percent.get(metric, 0.0), row.percent or 0.0
-            ends = row.ratio_ci95 or (0.0,)
-            winner = EVEN_SIGN if all(abs(100 * (end - 1)) <= floor for end in ends) else UNPROVEN
+            winner = UNPROVEN if row.percent is None or abs(lead) > floor else EVEN_SIGN
             if row.ahead is not None and abs(lead) > floor:
                 known_values = sorted(filter(None, row.values.values()), reverse=meaning.more_is_better)
                 is_next = row.values.get(row.against or "") in known_values[:2]

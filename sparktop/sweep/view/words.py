@@ -1051,7 +1051,9 @@ def _choice(
         ", ".join(f"{name(of)}{end}" for of, end in ends.items()) or NO_WINNER,
         "; ".join(words for of in leads.values() for words in of.values()),
         "; ".join([*unproven, *filter(None, [warning.strip(" ()")])]),
-        _speed_words(result, dict.fromkeys((*leads, *named)), levels, name),
+        _speed_words(
+            result, dict.fromkeys((*leads, *named)), levels, name if named or len(leads) > 1 else None
+        ),
     )
 
 
@@ -1080,9 +1082,12 @@ def single_machine_words(result: SweepResult, compared: Topologies, name: Name =
 
 
 def _speed_words(
-    result: SweepResult, picks: Collection[str], levels: Sequence[ComparedLevel], name: Name
+    result: SweepResult, picks: Collection[str], levels: Sequence[ComparedLevel], name: Name | None
 ) -> str:
-    """Return the median rate of a request of `picks` at the first and the last of `levels`; "" if unknown."""
+    """Return the median rate of a request of `picks` at the first and the last of `levels`; "" if unknown.
+
+    Without `name` the only one of `picks` is not named.
+    """
     ends = dict.fromkeys((levels[0].point, levels[-1].point))
     parts = []
     for target in filter(None, map(result.target, picks)):
@@ -1094,7 +1099,7 @@ def _speed_words(
             if rate
         ]
         if texts:
-            parts.append(f"{f'{name(target.name)} ' if len(picks) > 1 else ''}{', '.join(texts)}")
+            parts.append(f"{f'{name(target.name)} ' if name else ''}{', '.join(texts)}")
     return "; ".join(parts)
 
 

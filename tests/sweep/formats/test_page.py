@@ -335,6 +335,7 @@ def test_a_post_of_many_levels_loses_some_in_the_middle() -> None:
     assert (rows[0][0], rows[-1][0]) == ("c1", "c256")
     assert "\n- **Load:** " in post
     assert "Left out here: 6 more levels of prefill and 2 levels." in post
+    assert "; your newest sweep beside this post, saved as post.md: `sparktop report last post.md`." in post
 
 
 def test_a_post_is_read_back_as_the_figures_that_it_shows() -> None:
@@ -364,6 +365,7 @@ def test_published_values_are_a_column() -> None:
     published_item = next(line for line in post.splitlines() if "**Published:**" in line)
     assert "Topology Benchmark on DGX Spark" in published_item
     assert "llama-benchy 0.3.5, 50 runs" in published_item
+    assert "--enforce-eager)" in published_item
     assert "Its decode" not in published_item
     assert re.search(r"Against published values: `solo` decode [+−±]\d+ %", post)
     pasted = read(post, "post", "post.md")
@@ -424,8 +426,7 @@ def test_launch_options_and_versions_of_servers() -> None:
     only = result.model_copy(update={"targets": (known,)})
     assert post_of(only).count("Linux 6.14") == 1
     started = "vllm serve m --port 8000 --enforce-eager --api-key …"
-    assert shell(post_of(only))[0] == f"{started}  # fast"
-    assert "the servers, as their processes show it, … for what may be secret; the same" in post_of(only)
+    assert shell(post_of(only))[0].startswith(f"{started}  # fast, as its process shows it, … for")
     assert f"Started, as the processes show it: `fast` with `{started}`" in sweep_report(only, "md")
     assert "vllm serve" not in post_of(only, privacy=SweepPrivacy(anonymous=True))
     assert "How servers were started is not known: `sparktop agent`" in post_of(
@@ -452,13 +453,13 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
         "How servers were started is not known: `sparktop agent` on their machines reads it."
     )
     assert "100 tokens in, 4 out (pp100 tg4), " in load
-    assert ", c requests a run (c: requests at once; 6 at c2 in all runs); " in load
-    assert ", each level after a warm-up, burst (all of a run at the same moment), 3 runs a level" in load
+    assert ", 3 runs a level, each run of c requests: 6 requests in all at c2; " in load
+    assert ", each level after a warm-up, burst (all of a run at the same moment), 3 runs" in load
     assert "2026-03-22" in load
-    assert warnings.startswith("- **Warnings:** none. **Signs:** ≈ alike")
+    assert warnings.startswith("- **Warnings:** none. **Signs:** ≈: the lead is under 3 %.")
     assert figures.startswith("- **Figures:** decode = (output tokens − one per request)")
     assert table(post)[0][-1] == "`fast` (+50 %)"
-    assert shell(post)[-1] == "sparktop report last post.md"
+    assert shell(post)[-1].startswith("sparktop report last post.md  # your newest sweep beside")
     assert shell(post)[0].startswith("sparktop sweep fast=http://HOST:PORT slow=http://HOST:PORT -c ")
 
 
@@ -524,7 +525,7 @@ def test_a_level_beyond_the_slots_of_a_rival_is_no_win(slots: int | None, *, dec
     assert first[2].startswith("decode +25 %")
     won = ["`wide` (+25 %)", "`wide` (+50 %)", "(`wide` +100 % †)" if decides else "`wide` (+100 %)"]
     assert [row[-1] for row in table(post)[:3]] == won
-    assert ("† no fair comparison" in post) is decides
+    assert ("†: no fair comparison" in post) is decides
     same = "no fair comparison at c4 (`wide` +100 % against `narrow`; `wide` has 4 slots, `narrow` 2)"
     series = series_of(result)
     told = (
@@ -565,21 +566,21 @@ def test_what_was_warm_and_as_long_as_asked_is_in_the_line_of_the_load(generated
     assert "prefix cache hits up to 41 %" in post_of(made_sweep(("solo", [cached])))
 
 
-def test_a_table_that_shows_nothing_has_no_column_of_winners() -> None:
-    """All leads may be chance; where a level has a winner, others have a sign."""
+def test_a_small_lead_has_its_sign_whether_another_level_has_a_winner_or_not() -> None:
+    """However much the runs differ."""
     unsure = {"decode_tps": Rate.of_runs((6.0, 10.0, 8.0))}
     levels = [made_level(at).model_copy(update=unsure) for at in (1, 2)]
     alike = post_of(made_sweep(("a", levels), ("b", levels)))
-    assert [len(row) for row in table(alike)[:2]] == [3] * 2
+    assert [row[-1] for row in table(alike)[:2]] == ["≈"] * 2
     faster = [levels[0], made_level(2, step=0.01)]
     assert [row[-1] for row in table(post_of(made_sweep(("a", levels), ("b", faster))))[:2]] == [
-        "n.s.",
+        "≈",
         "`b` (>+999 %)",
     ]
 
 
 @pytest.mark.parametrize(
-    ("code", "why"), [("few_runs", "With `--runs 3` leads can be tested."), ("late", "differ too much")]
+    ("code", "why"), [("few_runs", "with --runs 3 leads can be tested"), ("late", "differ too much")]
 )
 def test_a_post_without_a_winner_says_why(code: str, why: str) -> None:
     """Too few runs, or runs that differ."""
@@ -597,11 +598,11 @@ def test_a_lead_that_is_not_clear_stands_beside_the_sign() -> None:
     )
     post = post_of(made_sweep(("a", slow), ("b", fast)))
     assert re.fullmatch(r"– \(`b` \+\d+ %, n\.s\.\)", table(post)[1][-1])
-    assert post.count("n.s. not significant") == 1
+    assert post.count("n.s.: the lead is over 3 % and may be chance") == 1
 
 
-def test_alike_is_not_the_same_as_not_significant() -> None:
-    """Alike: the interval of the difference lies within the noise; else the level shows nothing."""
+def test_a_lead_under_the_noise_is_no_lead() -> None:
+    """Under 3 %: one sign, which the post explains, and none of those that it does not use."""
 
     def levels(*means: float) -> list[LevelResult]:
         rates = [Rate.of_runs((0.999 * mean, mean, 1.001 * mean)) for mean in means]
@@ -609,8 +610,8 @@ def test_alike_is_not_the_same_as_not_significant() -> None:
         return [made_level(at).model_copy(update={"decode_tps": rate}) for at, rate in rows]
 
     post = post_of(made_sweep(("a", levels(20.0, 30.0, 40.0)), ("b", levels(20.1, 30.9, 60.0))))
-    assert [row[-1] for row in table(post)[:3]] == ["≈", "n.s.", "`b` (+50 %)"]
-    assert "n.s. not significant: the lead may be chance; ≈ alike: the two best differ by less" in post
+    assert [row[-1] for row in table(post)[:3]] == ["≈", "≈", "`b` (+50 %)"]
+    assert "**Signs:** ≈: the lead is under 3 %." in post
 
 
 def test_figures_are_found_in_llama_benchys_table() -> None:
@@ -674,7 +675,7 @@ def test_doubts_name_their_levels() -> None:
     doubted = fast[0].model_copy(update={"validity": (Validity(code="throttled", message="x"),)})
     result = made_sweep(("fast", [doubted, fast[1]]), ("slow", [made_level(at, step=0.3) for at in (2, 4)]))
     post = post_of(result)
-    where = "letters in tables: behind a value, of its target; behind a level, of all"
+    where = "letters in tables: behind a value, of its target"
     assert f"- **Warnings ({where}):** ᵃ throttled." in post
     assert [[cell.endswith("ᵃ") for cell in row[:3]] for row in table(post)[:2]] == [
         [False, True, False],
@@ -705,6 +706,10 @@ def test_a_warning_of_all_targets_at_a_level_is_a_sign_of_the_level() -> None:
         for step, marks in ((0.2, short), (0.3, hot))
     )
     post = post_of(made_sweep(("fast", fast), ("slow", slow)))
+    assert (
+        "**Warnings (letters in tables: behind a value, of its target; behind a level, of all targets):**"
+        in post
+    )
     first, second = table(post)[:2]
     assert [cell[-1] for cell in first[:3]] == ["ᵃ", first[1][-1], "ᵇ"]
     assert first[1][-1].isascii()
@@ -780,6 +785,9 @@ def test_a_lead_that_may_be_chance_is_told_with_its_use() -> None:
     assert (pick, lead) == ("**`a` for TTFT**", "TTFT −50 %")
     assert not_proven == "decode: `b` +17 to +20 % against `a`, n.s.; prefill: no lead"
     assert re.fullmatch("`a` [^;]+; `b` [^;]+", speed)
+    few_users = [[level(2, runs, 100), late[1]] for runs, late in (((40, 50, 60), a), ((50, 60, 70), b))]
+    open_use = picks(post_of(made_sweep(("a", few_users[0]), ("b", few_users[1]))))[0]
+    assert re.fullmatch("`b` [^;]+", open_use[-1])
     rival = b[0].model_copy(update={"validity": changed})
     varied = post_of(made_sweep(("a", [level(8, (400, 401, 402), 100)]), ("b", [rival])))
     assert picks(varied)[0][3].endswith("warning: `b` varied ±17 % between runs")
