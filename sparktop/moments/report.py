@@ -293,7 +293,11 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
             *(table for kind in (BACKEND, NODE) for table in _figures_table(moment, kind, on_page=on_page)),
         ),
         *_table_sections(width, _states_table(moment)),
-        *([] if weightiest_event is None else [_around_section(moment, weightiest_event.at)]),
+        *(
+            []
+            if weightiest_event is None
+            else [_around_section(moment, weightiest_event.at, weightiest_event)]
+        ),
         _events_section(moment, _MOST_ON_PAGE if on_page else PAGE_LINES),
         Section(
             "Marks", items=tuple(f"{_time_words(moment, at)} {escaped(word)}" for at, word in moment.marks)
@@ -497,18 +501,26 @@ def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
     yield _events_section(moment, PAGE_LINES)
 
 
-def _around_section(moment: Moment, when: datetime) -> Section:
-    """Return a table of the figures that moved from the minute before `when` to the minute after it."""
+def _around_section(moment: Moment, when: datetime, event: Event | None = None) -> Section:
+    """Return a table of the figures that moved from the minute before `when` to the minute after it.
+
+    Below it stands the `event` of that time.
+    """
     moved, why_none = compare_minutes(moment, when)
     title = f"The minute before and after {_time_words(moment, when)}"
+    words = (
+        (f"At {_time_words(moment, when)} {code(event.subject)}: {escaped(clean(event.message, _LONG))}",)
+        if event is not None
+        else ()
+    )
     if not moved:
-        return Section(title, (why_none,))
+        return Section(title, (*words, why_none))
     rows = tuple(
         (change.title, Untrusted(change.subject), change.before, change.after, share_words(change.share))
         for change in moved
     )
     columns = ("Figure", "Of", "Before", "After", "Change")
-    return Section(table=Grid(title, columns, rows, frozenset({0, 1}), width=WIDTH))
+    return Section(table=Grid(title, columns, rows, frozenset({0, 1}), width=WIDTH), items=words)
 
 
 def _time_words(moment: Moment, time: datetime) -> str:

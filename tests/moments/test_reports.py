@@ -72,6 +72,7 @@ def test_markdown_fits_a_forum_and_says_everything(moment: Moment) -> None:
         "### Figures of the servers",
         "| Generated tok/s | `spark-a` |",
         "### The minute before and after",
+        "- At 09:",
         "**critical** `spark-a`: ",
         "### Marks",
         "``new `prompt` <b>``",
@@ -82,6 +83,25 @@ def test_markdown_fits_a_forum_and_says_everything(moment: Moment) -> None:
     ):
         assert words in re.sub(r"\s+", " ", text), words
     assert "p50 (s):" not in text  # beside figures in ms
+
+
+@pytest.mark.parametrize(
+    ("severities", "words"),
+    [
+        ([Severity.CRITICAL], "1 alert at the end, critical**"),
+        ([Severity.CRITICAL, Severity.WARNING], "2 alerts at the end, 1 of them critical**"),
+        ([Severity.WARNING], "1 alert at the end**"),
+    ],
+)
+def test_the_summary_says_how_many_alerts_are_critical(
+    moment: Moment, severities: Sequence[Severity], words: str
+) -> None:
+    """Of a single one it reads as its property, not as a second alert."""
+    alerts = tuple(
+        Alert(f"a:{number}", severity, "spark-a", "x", moment.end)
+        for number, severity in enumerate(severities)
+    )
+    assert words in moment_report(replace(moment, shown=replace(moment.shown, alerts=alerts)), "md")
 
 
 def test_the_average_counts_a_server_that_is_gone_as_nothing(recorded: Recorded) -> None:

@@ -52,6 +52,15 @@ def test_spare_rows_show_everything() -> None:
     assert "…" not in text
 
 
+def test_a_time_span_alone_is_not_called_now() -> None:
+    """An alert whose only value is the time that it covers says that; a measured value is of now."""
+    for values, words in (({"window_s": 60.0}, "· in the last 60 s"), (VALUES, "· now headroom 7.9 GiB")):
+        alert = Alert("backend:b:aborted", Severity.INFO, "b", "many ended", NOON, values)
+        picture = Snapshot(NOON, 100.0, 1.0, 2.0, alerts=(alert,))
+        text = " ".join(row_text(row) for row in events_screen(picture, 120, 5))
+        assert words in text
+
+
 def everything(width: int, subject: str, height: int = 20) -> str:
     alert = Alert("node:n:headroom", Severity.CRITICAL, subject, LONG, NOON, VALUES)
     picture = Snapshot(NOON, 100.0, 1.0, 2.0, alerts=(alert,) * 9)
