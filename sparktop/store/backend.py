@@ -130,6 +130,8 @@ class BackendTrack:
         self._gpu_percent: float | None = None
         self.loaded_until = -math.inf
         """Monotonic time until which the backend shows the load of a sweep of this program."""
+        self.loaded_since = -math.inf
+        """Monotonic time at which the newest such sweep began."""
         self.view = BackendView(
             target.name,
             target.url,

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from sparktop.analysis.evidence import Evidence, MachineEvidence, Peer
+from sparktop.analysis.evidence import Evidence, MachineEvidence, Peer, Poll
 from sparktop.analysis.speed_state import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.state import limit_to_show
 from sparktop.model.balance import Balance, BalanceWord, balance_cost
@@ -123,7 +123,7 @@ class ServerLimits:
             judged, split = self._states[name], splits.get(name)
             judged.judged_at, judged.split = at, _said_of(split)
             track, limit, gpu_percent = backends[name], None, None
-            if track.health.failure is None and track.work.polls:
+            if track.health.failure is None and _polls_of_one_load(track):
                 from sparktop.analysis.limited_by import gpu_at_work, limited_by  # late: comes after seconds
 
                 others = (other for node in track.view.nodes for other in running.get(node, ()))
@@ -175,7 +175,7 @@ def _evidence(
     capacity = view.kv_capacity_tokens
     reads = view.estimated_read_gb_per_s
     return Evidence(
-        tuple(track.work.polls),
+        _polls_of_one_load(track),
         slots=view.slots,
         kv_capacity_tokens=None if capacity is None else capacity / lanes,
         swa_percent=view.counter_figures.get("swa_pool_percent"),
@@ -202,6 +202,11 @@ def _evidence(
         speculates=bool(view.spec_drafts_per_s),
         slow_link=slow_link,
     )
+
+
+def _polls_of_one_load(track: BackendTrack) -> tuple[Poll, ...]:
+    """Return the polls since the newest sweep began: the load before it was another one."""
+    return tuple(poll for poll in track.work.polls if poll.at >= track.loaded_since)
 
 
 def _peers(

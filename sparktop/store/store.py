@@ -337,8 +337,8 @@ class Store:
 
     def begin_own_load(self, names: frozenset[str]) -> None:
         """Suppress alerts about load and balance of these backends and routers until `end_own_load`."""
-        self._record_call(Change.BEGIN_OWN_LOAD, names)
-        self._tracks.set_own_load(names, math.inf)
+        began_at = self._record_call(Change.BEGIN_OWN_LOAD, names).at
+        self._tracks.set_own_load(names, math.inf, since=began_at)
         self.balance.begin_own_load(names)
 
     def end_own_load(self, names: frozenset[str]) -> None:

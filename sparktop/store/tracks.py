@@ -262,10 +262,14 @@ class Tracks:
         track.accept_failure(Failure(FailureKind.LATE, message, at), instant.wall, None)
         return True
 
-    def set_own_load(self, names: Iterable[str], until: float) -> None:
-        """Record until when (monotonic seconds) the backends among `names` show a sweep of this program."""
+    def set_own_load(self, names: Iterable[str], until: float, since: float | None = None) -> None:
+        """Record until when (monotonic seconds) the backends among `names` show a sweep of this program.
+
+        `since` is when it began; None if it has begun before.
+        """
         for name in self.backends.keys() & set(names):
             self.backends[name].loaded_until = until
+            self.backends[name].loaded_since = self.backends[name].loaded_since if since is None else since
 
     def poll_ms(self) -> dict[str, float]:
         """Return the duration of the newest poll in ms, by the label of the source; unknown ones left out."""

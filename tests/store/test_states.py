@@ -120,6 +120,16 @@ def test_a_verdict_needs_some_seconds(full: LimitedRun) -> None:
     )
 
 
+def test_a_limit_in_a_sweep_covers_no_time_before_it(full: LimitedRun) -> None:
+    """The load before was another one; other servers are compared at the same times."""
+    full.play(30)
+    full.store.begin_own_load(frozenset({"server-1"}))
+    (found,) = full.play(15)
+    assert found is not None
+    assert found.window_s is not None
+    assert found.window_s <= 15
+
+
 def test_a_server_that_does_not_answer_has_no_limit(full: LimitedRun) -> None:
     """Its last verdict does not count any more."""
     full.play(30)
