@@ -694,22 +694,24 @@ def _headline_of_target(result: SweepResult, target: TargetResult) -> str | None
 def _headline_of_length(
     result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], metric: str
 ) -> str:
-    """Return the headline of one target's levels with the same prompt length, in ascending order."""
+    """Return the headline of one target's levels with the same prompt length, in ascending order.
+
+    Where the best has no clear lead, the lowest of the levels that may be as good is named: it is enough.
+    """
     best, alike, is_untested = best_level(levels, metric)
-    words = f"{best.point.label}, {_rate_words(best, metric)} {in_sentence(METRICS[metric].title)}"
-    if len(levels) > 1:
-        words = f"best: {words}"
-    parts = [words + _warning(best)]
-    if best.ttft_ms is not None:
-        parts.append(f"mean TTFT {METRICS['ttft_ms'].text(best.ttft_ms.mean)} ms")
-    if alike:
-        other_concurrencies = names_in_words([f"c = {level.concurrency}" for level in alike])
-        parts.append(f"no clear lead over {other_concurrencies}")
+    named, *others = sorted((best, *alike), key=lambda level: level.concurrency)
+    best_word = "best: " if len(levels) > 1 else ""
+    which = f"{named.point.label} is enough:" if others else f"{best_word}{named.point.label},"
+    rate_text = f"{_rate_words(named, metric)} {in_sentence(METRICS[metric].title)}"
+    parts = [f"{which} {rate_text}{_warning(named)}"]
+    if named.ttft_ms is not None:
+        parts.append(f"mean TTFT {METRICS['ttft_ms'].text(named.ttft_ms.mean)} ms")
+    if others:
+        other_concurrencies = names_in_words([f"c = {level.concurrency}" for level in others])
+        parts.append(f"no clear gain at {other_concurrencies}")
     parts += [NOT_TESTED] if is_untested else []
-    words = "; ".join(parts)
-    return (
-        words if len(levels) == 1 else words + _words_beyond_best(result, target, levels, best, alike, metric)
-    )
+    beyond = _words_beyond_best(result, target, levels, named, others, metric) if len(levels) > 1 else ""
+    return "; ".join(parts) + beyond
 
 
 def _warning(level: LevelResult, but: Collection[str] = (DRIFT,)) -> str:
@@ -757,7 +759,7 @@ def _words_beyond_best(
 ) -> str:
     """Return what is known of loads above the best: ", still rising: try c = 64"; "" if nothing.
 
-    `alike` are the levels not clearly below the best.
+    `best` is the level that the headline names, `alike` are those above it that may be as good.
     """
     top = levels[-1]
     if top is not best:

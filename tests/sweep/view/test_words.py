@@ -77,15 +77,15 @@ def answered(levels: Sequence[LevelResult], **changes: object) -> str:
 
 
 def test_the_best_level_with_its_wait() -> None:
-    """The level with the most tokens, what its requests wait, and which level is not clearly below it."""
+    """The lowest level below no clearly higher one, what its requests wait, and which have no clear gain."""
     levels = [
         level(1, 45, 46, 47),
         level(16, 300, 301, 302, ttft_ms=1500),
         level(32, 409, 410, 411, ttft_ms=3000),
         level(64, 408, 411, 414, ttft_ms=9000),
     ]
-    best = "best: c = 64, 411.0 tok/s decode; mean TTFT 9,000 ms"
-    assert answered(levels) == f"{best}; no clear lead over c = 32"
+    best = "c = 32 is enough: 410.0 tok/s decode; mean TTFT 3,000 ms"
+    assert answered(levels) == f"{best}; no clear gain at c = 64"
 
 
 def test_what_rises_is_said_to_rise() -> None:
@@ -106,8 +106,10 @@ def test_what_rises_is_said_to_rise() -> None:
 def test_chance_is_named() -> None:
     """A lower level that may be as good makes the best one uncertain; single runs always are."""
     unsure = [level(4, 80, 100, 120), level(8, 90, 110, 130)]
-    assert answered(unsure).startswith("best: c = 8, 110.0 tok/s")
-    assert answered(unsure).endswith("; no clear lead over c = 4")
+    assert answered(unsure).startswith("c = 4 is enough: 100.0 tok/s")
+    assert answered(unsure).endswith("; no clear gain at c = 8")
+    lower = [*unsure, level(16, 50, 51, 52)]
+    assert answered(lower).endswith("; no clear gain at c = 8; at c = 16 −49 %")
     single = [level(4, 100), level(8, 110)]
     assert "; too few runs to test; still rising" in answered(single)
 
