@@ -16,6 +16,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
 from typing import IO, cast
 
 from msgspec import Struct, field
@@ -225,6 +226,15 @@ class _Series(Struct):
     last_ms: int | None = None
 
 
+class _Unused(Enum):
+    """Why the samples of a series are not written."""
+
+    UNWANTED = auto()
+    """Of a family that was not asked for."""
+    REFUSED = auto()
+    """With labels that cannot be read, or of another type than its family."""
+
+
 class Collector:
     """Collects the samples of records and writes them family by family."""
 
@@ -240,7 +250,7 @@ class Collector:
         self._every_s = every_s
         self._families: dict[str, tuple[str, dict[str, MetricSamples]]] = {}
         """By name of a metric family its type, and its metrics by their labels."""
-        self._series: dict[tuple[str, bytes, bytes], _Series | None] = {}
+        self._series: dict[tuple[str, bytes, bytes], _Series | _Unused] = {}
         self._by_start: dict[bytes, _Series] = {}
         self._typed: dict[str, dict[str, str]] = {}
         self._identities: dict[str, NodeIdentity] = {}
@@ -276,7 +286,7 @@ class Collector:
                 self._identify(key, identity)
         elif record.kind == Kind.IDENTITY and (call := call_of(record)) is not None:
             self._identify(*cast("tuple[SourceKey, object]", call.arguments))
-        elif in_span and record.kind in _SAMPLED and self._is_due(record):
+        elif in_span and record.kind in _SAMPLED and self._take_if_due(record):
             add = self._add_page if record.kind == Kind.PAGE else self._add_node
             add(record)
 
@@ -284,7 +294,8 @@ class Collector:
         if isinstance(identity, NodeIdentity):
             self._identities[key.name] = identity
 
-    def _is_due(self, record: Record) -> bool:
+    def _take_if_due(self, record: Record) -> bool:
+        """Return whether `record` is used; with `every_s`, its source's next one is due that much later."""
         source, wall = record.source or "", record.instant.wall.timestamp()
         due = self._every_s is None or wall >= self._taken.get(source, -math.inf) + self._every_s
         if due:
@@ -340,9 +351,13 @@ class Collector:
                     continue
                 self._series[key] = self._new_series(label, source, name.decode(), block, types)
             series, written = self._series[key], _spell_value(value)
-            if series is None:
+            if series is _Unused.UNWANTED:
                 continue
-            if written is None or (series.last_ms is not None and time_ms <= series.last_ms):
+            if (
+                series is _Unused.REFUSED
+                or written is None
+                or (series.last_ms is not None and time_ms <= series.last_ms)
+            ):
                 self.unused_samples += 1
                 continue
             series.last_ms = time_ms
@@ -350,30 +365,29 @@ class Collector:
 
     def _new_series(
         self, label: str, source: str, name: str, block: bytes, types: dict[str, str]
-    ) -> _Series | None:
-        """Return the series of a name and its labels; None if it is not wanted or cannot be written."""
+    ) -> _Series | _Unused:
+        """Return the series of a name and its labels, or why its samples are not written."""
         family_name, kind = family_of(name, types)
         if self._wanted and family_name not in self._wanted:
-            return None
+            return _Unused.UNWANTED
         pairs = parse_labels(block or b"{}")
         family_kind, metrics = self._families.setdefault(family_name, (kind, {}))
         if pairs is None or family_kind != kind or any(label_name == "__name__" for label_name, _ in pairs):
-            self.unused_samples += 1
-            return None
+            return _Unused.REFUSED
         labels = {label: clean(source.partition(":")[2])}
         labels |= {
             f"exported_{label_name}" if label_name == label else label_name: value
             for label_name, value in pairs
         }
         written = {label_name: _escape_label(value) for label_name, value in labels.items()}
-        of_metric = _label_block(
+        metric_labels = _label_block(
             {label_name: value for label_name, value in written.items() if label_name not in _WITHIN}
         )
-        if of_metric not in metrics:
-            metrics[of_metric] = self._buffer.metric()
+        if metric_labels not in metrics:
+            metrics[metric_labels] = self._buffer.metric()
         start = f"{name}{_label_block(written)} ".encode()
         # Two blocks of labels can be one series: in another order, or once they are clean.
-        return self._by_start.setdefault(start, _Series(metrics[of_metric], start))
+        return self._by_start.setdefault(start, _Series(metrics[metric_labels], start))
 
     def text(self) -> Iterator[bytes]:
         """Yield the text family by family, ended by "# EOF"."""
@@ -396,9 +410,8 @@ def family_of(name: str, types: dict[str, str]) -> tuple[str, str]:
         base = name.removesuffix(suffix)
         if base == name:
             continue
-        kind = types.get(base) or types.get(f"{base}_total")
-        if suffix == "_total":
-            kind = types.get(name) or types.get(base)
+        names = (name, base) if suffix == "_total" else (base, f"{base}_total")
+        kind = next((types[typed] for typed in names if typed in types), None)
         if kind in kinds:
             return base, kind
     kind = types.get(name, "unknown")

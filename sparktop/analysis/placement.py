@@ -84,8 +84,9 @@ def match_deployments(
 def is_same_machine(watched: NodeTarget, target: NodeTarget) -> bool:
     """Return whether the agent `target` by discovery runs on the watched node `watched`.
 
-    True where both have the same URL, or where `watched` is read on this machine and the agent's host is
-    localhost or the node's name.
+    An agent that is reached through ssh does if its host is the name of `watched`, or the host of its ssh
+    target or URL. Another one does if its host is localhost or the name of `watched`, where that is read on
+    this machine; else if both have the same URL.
     """
     if target.ssh is not None:
         host = bare_host(target.ssh.rpartition("@")[2])
@@ -104,7 +105,8 @@ def is_same_machine(watched: NodeTarget, target: NodeTarget) -> bool:
 def bare_host(host: str) -> str:
     """Return a host in lower case without brackets, loopback addresses as "localhost".
 
-    Discovery compares these, so that it polls each machine only once.
+    Discovery compares these, so that it polls each machine only once. `_normal_host` also makes equal the
+    spellings of an address, and a name with and without ".local".
     """
     host = host.strip("[]").lower()
     return "localhost" if host in {"127.0.0.1", "::1"} else host

@@ -213,4 +213,5 @@ class PageRenderer:
         except Exception:  # noqa: BLE001 - a bug in one panel must not end the pages of all viewers
             _log.exception("the page %s could not be drawn", page.path)
             words = f"this page could not be drawn: a bug in sparktop {__version__}; its log has more"
-            return page_picture(((notice_section(words, width),),), snapshot, width, title="not drawn")
+            band = (notice_section(words, width),)
+            return page_picture([band], snapshot, width, title="not drawn")

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "a backend or router of the configuration, a host, host:port or URL; with none, all that the "
         "configuration holds, else this machine's usual ports",
-        "--agents",
+        agents="--agents",
     )
     group.add_argument("--api", choices=("chat", "completions"), help="default: chat")
     _add_search(parser.add_argument_group("what is counted, and the conditions"))
@@ -175,7 +175,7 @@ def _stored_answer(arguments: argparse.Namespace) -> SweepResult:
     kind = kind_of(arguments) if asks_load else result.plan.load
     share = ERROR_SHARE if arguments.max_errors is None else arguments.max_errors
     return answer_from_levels(
-        result, _conditions(arguments, kind), None if arguments.pp is None else arguments.pp[0], share
+        result, _search_of(arguments, kind), None if arguments.pp is None else arguments.pp[0], share
     )
 
 
@@ -209,10 +209,10 @@ def capacity_of(arguments: argparse.Namespace) -> Capacity:
     for option, value, kinds in of_kinds:
         if value is not None and kind not in kinds:
             raise UsageError(f"{option} goes with {' or '.join(f'--{kind.value}' for kind in kinds)}")
-    return _conditions(arguments, kind)
+    return _search_of(arguments, kind)
 
 
-def _conditions(arguments: argparse.Namespace, kind: LoadKind) -> Capacity:
+def _search_of(arguments: argparse.Namespace, kind: LoadKind) -> Capacity:
     """Return a search for the largest load of this kind under the conditions that the arguments set.
 
     Raises:
@@ -240,7 +240,7 @@ def _conditions(arguments: argparse.Namespace, kind: LoadKind) -> Capacity:
         kind,
         parse_conditions(conditions, kind),
         share=share,
-        most=largest if kind is LoadKind.RATE else float(int(largest)),
+        most=largest if kind is LoadKind.RATE else float(int(largest)),  # whole agents or requests
         limits=arguments.preset,
         fixed_s=arguments.duration is not None,
     )

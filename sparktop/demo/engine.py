@@ -98,8 +98,8 @@ class EngineServer:
     async def _convert_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Pass a request to `handler`, and convert errors to vLLM's format; return the response.
 
-        Those that only look at the server are not reported to `visitors`, nor counted as an answer, as by
-        vLLM; it counts those with the list of models.
+        Requests other than POST are not reported to `visitors`. Like vLLM, only those for the list of models
+        are counted as answers.
         """
         observes = request.method != "POST"
         with nullcontext() if observes else self._visitors.report_request(request.headers):
@@ -128,9 +128,8 @@ class EngineServer:
                 return await self._stream(request, answer, reply)
             return web.json_response(reply.whole(await _wait_for_end(answer)))
         finally:
-            if self._aborts:
-                # For a client that has disconnected; a request that has ended is ignored.
-                self.live.cancel(reply.request_id)
+            # For a client that has disconnected; the core ignores a request that has ended.
+            self.live.end(reply.request_id, aborts=self._aborts)
 
     def _submit(self, asked: CompletionRequest) -> tuple[Answer, TokenReply]:
         """Submit a request to the engine; return what the engine makes, and how that is written.
@@ -300,7 +299,7 @@ class EngineSite:
         await web.TCPSite(self._runner, HOST, self.port, reuse_address=True).start()
         _, port, *_ = self._runner.addresses[0]
         self.port = int(port)
-        if not self._server.aborts:
+        if not self._server.aborts:  # viewers compare its requests with the connections of this port
             self._readers[0].port = self.port
 
     def _make_core(self, rank: int, seed: str, now: float) -> LiveEngine:
@@ -522,11 +521,12 @@ class LiveCores:
         self._core_of[request.request_id] = core
         return answer
 
-    def cancel(self, request_id: str) -> None:
-        """Record that the answer to a request has ended; abort the request if its core still has it."""
+    def end(self, request_id: str, *, aborts: bool = True) -> None:
+        """Record that the answer to a request has ended; with `aborts`, abort it if its core still has it."""
         core = self._core_of.pop(request_id, None)
         if core is not None:
-            self._cores[core].cancel(request_id)
+            if aborts:
+                self._cores[core].cancel(request_id)
             self._router.record_end(core, self._clock())
 
     def catch_up(self) -> None:

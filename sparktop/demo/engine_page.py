@@ -17,7 +17,7 @@ KV_TOKEN_BYTES = 73_728
 _ACTIVE_PARAMETERS = 5.1e9
 """Weights of gpt-oss-120b that compute a token; each takes two operations."""
 _HYBRID_BLOCK = 256
-"""Tokens of a block from which on the model is a hybrid one, whose page says how its cache is configured."""
+"""Block size in tokens from which on the model is a hybrid one: only its page tells the cache's settings."""
 _HTTP_SHARE = 0.3
 """CPU seconds of a server's HTTP process for each second of its engine's steps."""
 _END_REASONS = ("stop", "length", "abort", "error", "repetition")
@@ -158,7 +158,7 @@ Answers = Mapping[tuple[str, str, str], int]
 """Number of HTTP answers by (handler, method, status)."""
 
 
-def _bytes_read(engine: Engine, _: EngineHistograms) -> float:
+def _bytes_read_per_gpu(engine: Engine, _: EngineHistograms) -> float:
     cost = engine.profile.cost
     return sum(steps * cost.read_bytes(rows) for rows, steps in engine.tally.work.items())
 
@@ -203,7 +203,7 @@ _METRICS: tuple[_Metric, ...] = (
         "",
         lambda engine, _: 2 * _ACTIVE_PARAMETERS * _rows_per_node(engine),
     ),
-    ("counter", "estimated_read_bytes_per_gpu", "", _bytes_read),
+    ("counter", "estimated_read_bytes_per_gpu", "", _bytes_read_per_gpu),
     (
         "counter",
         "estimated_write_bytes_per_gpu",

@@ -77,18 +77,18 @@ def workloads_at(
     `compilers` the number of compiler processes.
     """
     age_s = _AGE_S + at if age_s is None else age_s
-    solo = "sparkrun_5d1c0ffee5aa_"
-    part = "worker" if rank else "head"
-    box = ("5d1c0ffee5aa", solo + ("solo" if rank is None else part))
+    container = "5d1c0ffee5aa"
+    container_role = "solo" if rank is None else ("worker" if rank else "head")
+    container_name = f"sparkrun_{container}_{container_role}"
     worker = Workload(
         ENGINE_PID,
         "vllm",
-        "engine core" if rank is None else "worker",
-        None if rank is None else f"TP{rank}",
-        MODEL,
-        None,
-        SERVER_PID if not rank else None,
-        *box,
+        role="engine core" if rank is None else "worker",
+        rank=None if rank is None else f"TP{rank}",
+        model=MODEL,
+        server=SERVER_PID if not rank else None,
+        container=container,
+        container_name=container_name,
         age_s=age_s,
         memory_bytes=5310 * _MIB,
         cpu_percent=cpu_percent,
@@ -99,12 +99,11 @@ def workloads_at(
     server = Workload(
         SERVER_PID,
         "vllm",
-        "server",
-        None,
-        MODEL,
-        None,
-        SERVER_PID,
-        *box,
+        role="server",
+        model=MODEL,
+        server=SERVER_PID,
+        container=container,
+        container_name=container_name,
         age_s=age_s + 2,
         memory_bytes=1480 * _MIB,
         cpu_percent=2.0,
@@ -161,11 +160,22 @@ def setup_of(
 ) -> MachineSetup:
     """Return the set-up of a machine; those of one engine should have the same."""
     rail = Rail(
-        "rocep1s0f0", "enp1s0f0np0", "Ethernet", "28.45.4028", mtu, 2, 4, 4, 32.0, ("192.168.100.0/24",)
+        "rocep1s0f0",
+        netdev="enp1s0f0np0",
+        link_layer="Ethernet",
+        firmware="28.45.4028",
+        mtu=mtu,
+        carrier_changes=2,
+        lanes=4,
+        lanes_max=4,
+        lane_gt_per_s=32.0,
+        subnets=("192.168.100.0/24",),
     )
     library = "/opt/venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"
     engine = EngineSetup(ENGINE_PID, library, nccl, f"build {build}", {"NCCL_IB_HCA": "rocep1s0f0"}, memlock)
-    return MachineSetup("5.36", "9A.0B.18.00.2D", "", 0, (rail,), (engine,))
+    return MachineSetup(
+        bios="5.36", gpu_firmware="9A.0B.18.00.2D", kho="", huge_pages=0, rails=(rail,), engines=(engine,)
+    )
 
 
 class SimulatedMachine(Struct, frozen=True):
@@ -438,9 +448,10 @@ def _rails(at: float, gpu_w: float, cpu_percent: float, gpu_j: float | None) -> 
     """
     energy_j = gpu_w * at if gpu_j is None else _ENERGY_BEFORE_J + gpu_j
 
-    def rails(gpu: float, big: float, little: float, other_share: float) -> dict[str, float]:
-        package = gpu + big + little + 3.5 * other_share
-        total = package + 17.0 * other_share
+    def rails(gpu: float, big: float, little: float, *, watt: float) -> dict[str, float]:
+        """Return each rail's value in watts or joules; `watt` is the value of a constant draw of 1 W."""
+        package = gpu + big + little + 3.5 * watt
+        total = package + 17.0 * watt
         return {
             "sys_total": total,
             "soc_pkg": package,
@@ -450,9 +461,9 @@ def _rails(at: float, gpu_w: float, cpu_percent: float, gpu_j: float | None) -> 
             "dc_input": total / 0.94,
         }
 
-    watts = rails(gpu_w, 1.2 + 0.35 * cpu_percent, 0.6 + 0.08 * cpu_percent, 1.0)
+    watts = rails(gpu_w, 1.2 + 0.35 * cpu_percent, 0.6 + 0.08 * cpu_percent, watt=1.0)
     big_w, little_w = _MEAN_CPU_W
-    joules = rails(energy_j, big_w * at, little_w * at, at)
+    joules = rails(energy_j, big_w * at, little_w * at, watt=at)
     return tuple(PowerRail(name, round(watts[name], 1), round(joules[name], 0)) for name in watts)
 
 
@@ -618,7 +629,7 @@ class MachineReader:
     def begin_start(self, takes_s: float, *, hangs: bool = False) -> None:
         """Show a server that starts now; `attach` is called with its engine after `takes_s` seconds.
 
-        One that `hangs` comes to its last phase as one that takes `_USUAL_S`, and stays there.
+        With `hangs`, it reaches its last phase as if it took at most `_USUAL_S`, and stays there.
         """
         self._start = (self._clock(), min(takes_s, _USUAL_S) if hangs else takes_s)
         self._hangs = hangs
@@ -675,6 +686,8 @@ class MachineReader:
 
     def _condition_since_last(self, now: float) -> LoadEffects:
         thermal, engine = self.thermal, self._engine
+        if engine is None and self._start is not None:
+            return self._condition_of_start(now, *self._start)
         took_s = now - self._at
         if took_s < _SHORTEST_S:
             in_step = thermal.clock_mhz(now) > IDLE_CLOCK_MHZ
@@ -691,20 +704,18 @@ class MachineReader:
         symptoms = self.symptoms
         holds_memory = engine is not None and not symptoms.engine_gone
         engine_bytes = ENGINE_BYTES if symptoms.engine_bytes is None else symptoms.engine_bytes
-        if engine is None and self._start is not None:
-            return self._condition_of_start(now, *self._start)
         return LoadEffects(
             busy,
             power_w,
             thermal.temperature_c(now),
             thermal.load_clock_mhz(now) if busy else IDLE_CLOCK_MHZ,
-            min(1.0, throttled),
-            pair,
-            engine_bytes if holds_memory else 0,
-            symptoms,
-            None if self._start is None else now - self._start[0],
-            min(1.0, host),
-            thermal.energy_j(now),
+            throttled_share=min(1.0, throttled),
+            pair_bytes_per_s=pair,
+            engine_bytes=engine_bytes if holds_memory else 0,
+            symptoms=symptoms,
+            age_s=None if self._start is None else now - self._start[0],
+            host_share=min(1.0, host),
+            energy_j=thermal.energy_j(now),
         )
 
     def _condition_of_start(self, now: float, started_at: float, takes_s: float) -> LoadEffects:

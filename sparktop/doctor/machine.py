@@ -116,8 +116,8 @@ def _check_memory(reading: NodeSample, identity: NodeIdentity) -> Check:
     memory = reading.memory
     total = numbers.data(memory.total_bytes, 12).strip()
     notes = [clean(gpu.memory_note, 200) for gpu in reading.gpus if gpu.memory_note]
-    if memory.handover_cause is not None:
-        message = f"{total}; {memory.handover_cause.partition(':')[0]}, which no program can use"
+    if memory.handover_words is not None:  # of a kernel with kexec handover (KHO)
+        message = f"{total}; {memory.handover_words}, which no program can use"
         advice = "kho=off on the kernel's command line: RDMA registration can fail with ENOMEM"
         return Check(name, Status.WARN, message, advice)
     if notes:
@@ -245,8 +245,9 @@ def _check_folder(folder: Path, watch: Watch, env: Mapping[str, str]) -> Check:
     default = folder_of(env, BaseFolder.STATE) / "flight"
     moved = f"; not in {clean(default, 200)}, which is on a network file system" if default != folder else ""
     kept_text = _size_kept(folder)
-    message = f"{where}: {kept_text} of at most {watch.flight_mib} MiB{moved}"
-    if kept_text is None:
+    if kept_text is not None:
+        message = f"{where}: {kept_text} of at most {watch.flight_mib} MiB{moved}"
+    else:
         message = (
             "the viewer's own recorder has nothing yet; it keeps at most "
             f"{watch.flight_mib} MiB in {where}{moved}"
@@ -323,7 +324,8 @@ def check_compared(
         status = Status.WARN if finding.severity is not None else Status.SKIP
         checks.append(Check(f"{_COMPARED} {finding.subject}", status, finding.said, finding.fix or ""))
     groups = [group for group in groups_of(now) if len(group.machines) > 1]
-    checks += [] if checks else [_alike_check(group) for group in groups]
+    if not checks:
+        checks = [_alike_check(group) for group in groups]
     advice = "run the reader there as that user, or as root"
     return checks + [
         Check(_COMPARED, Status.SKIP, f"not readable on {', '.join(hidden)}: {UNREADABLE}", advice)
@@ -341,7 +343,10 @@ def _situation(
     """
     nodes = {
         target.name: NodeView(
-            *(target.name, target.via, sample, identity),
+            target.name,
+            target.via,
+            sample,
+            identity,
             age_s=0.0,
             engine_processes=engine_processes(sample.gpus),
         )

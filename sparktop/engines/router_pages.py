@@ -26,7 +26,7 @@ from functools import partial
 
 from sparktop.engines.document import entries, field, parse, words
 from sparktop.engines.exposition import Family, Reader
-from sparktop.engines.lanes import label, of_label, requests
+from sparktop.engines.lanes import label, requests, where
 from sparktop.model.router import Deployment, RouterSample
 from sparktop.model.text import clean
 
@@ -93,6 +93,8 @@ _WORKER_RUNNING = ("running_requests", "worker_requests_active", "worker_load")
 _WORKER_HEALTH = "worker_health"
 _BREAKERS, _OUTCOMES = ("cb_state", "worker_cb_state"), ("cb_outcomes_total", "worker_cb_outcomes_total")
 _ERRORS = ("request_errors_total", "router_request_errors_total")
+_NO_WORKER = "no_"
+"""Beginning of the error types of requests that the router refused: "no_available_workers"."""
 _WORKER_PREFIXES: Mapping[str, tuple[str, ...]] = {
     VLLM_ROUTER: ("vllm_router_",),
     SGLANG_GATEWAY: ("smg_", "sgl_router_"),
@@ -226,7 +228,7 @@ def read_router_page(body: bytes) -> RouterSample | None:
 
 def _read_dynamo(families: Mapping[str, Family]) -> RouterSample:
     stages = families.get(_DYNAMO_STAGES)
-    queued = of_label("stage", *_BEFORE_WORKER, combine=_sum_or_none)(stages) if stages else None
+    queued = _sum_or_none(where(stages, "stage", *_BEFORE_WORKER)) if stages else None
     note = None
     if queued is None:
         queued = _sum_or_none(families.get(_DYNAMO_PENDING, {}))
@@ -301,7 +303,7 @@ def _read_workers(kind: str, families: Mapping[str, Family]) -> RouterSample:
     refused = [
         number
         for labels, number in family_of(*_ERRORS).items()
-        if (label(labels, "error_type") or "").startswith("no_") and 0 <= number < math.inf
+        if (label(labels, "error_type") or "").startswith(_NO_WORKER) and 0 <= number < math.inf
     ]
     names = list(dict.fromkeys((*health, *breakers, *running, *_values_by_worker(outcomes))))
     names = names[:_MOST_DEPLOYMENTS]

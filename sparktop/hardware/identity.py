@@ -224,24 +224,22 @@ class IdentityReader:
         `now` is in seconds, `driver` the NVIDIA driver's version, `cpu` the one-line description of the
         processors, `setup` what has its own reader.
         """
-        before = self._identity
-        after = before or read_identity(self._root)
+        before = self._identity or read_identity(self._root)
         # When the driver goes away, its last known version is kept.
         after = replace(
-            after,
-            driver=driver or after.driver,
-            cpu=cpu or after.cpu,
-            setup=setup or after.setup,
-            last_boot=after.last_boot or self._last_boot.read(),
+            before,
+            driver=driver or before.driver,
+            cpu=cpu or before.cpu,
+            setup=setup or before.setup,
+            last_boot=before.last_boot or self._last_boot.read(),
         )
-        if before is None or self._read_at is None:
+        if self._read_at is None:
             self._read_at = now
         elif not 0 <= now - self._read_at < _READ_AGAIN_S:
             self._read_at = now
             after = replace(after, hostname=_hostname(self._root), addresses=read_addresses(self._root))
-        if before is None or after != before:
-            self._identity = before = after
-        return before
+        self._identity = before if after == before else after
+        return self._identity
 
 
 def read_identity(root: Path = Path("/")) -> NodeIdentity:

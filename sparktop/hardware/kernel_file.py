@@ -104,8 +104,12 @@ def entries(folder: Path) -> tuple[str, ...]:
 
 def by_number(name: str) -> tuple[int, str]:
     """Return a sort key (number in the name, name), by which hwmon10 comes after hwmon9."""
-    digits = "".join(char for char in name if char in "0123456789")
-    return int(digits or 0), name
+    return number_in(name), name
+
+
+def number_in(name: str) -> int:
+    """Return the digits of a name as a number: 10 of hwmon10; 0 without any."""
+    return int("".join(char for char in name if char in "0123456789") or 0)
 
 
 Key = TypeVar("Key", bound=Hashable)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from sparktop.hardware.kernel_file import by_number, entries, read_int, read_text
+from sparktop.hardware.kernel_file import by_number, entries, number_in, read_int, read_text
 from sparktop.model.node import PowerRail, SensorReading
 from sparktop.model.text import clean
 
@@ -69,8 +69,8 @@ def _read_sensors(root: Path) -> tuple[SensorReading, ...]:
             celsius, critical_c = _read_celsius(f"{stem}_input"), _read_celsius(f"{stem}_crit")
             if celsius is not None:
                 reading_name = clean(f"{chip_name} {label}" if label else chip_name, 64)
-                above = critical_c if critical_c is not None and critical_c > 0 else None
-                readings.append(SensorReading(reading_name, celsius, above))
+                critical_c = critical_c if critical_c and critical_c > 0 else None
+                readings.append(SensorReading(reading_name, celsius, critical_c))
     names = Counter(reading.name for reading in readings)
     numbers: Counter[str] = Counter()
     for index, reading in enumerate(readings):
@@ -138,7 +138,7 @@ def _read_rails(folder: Path) -> tuple[PowerRail, ...]:
         names = [name for name in names if name.startswith(("power", "energy"))]
         for name in sorted(names, key=lambda name: (name.startswith("energy"), by_number(name))):
             stem = f"{folder}/{chip}/{name.removesuffix('_input')}"
-            label = clean(read_text(f"{stem}_label") or "", 64) or f"rail {by_number(name)[0]}"
+            label = clean(read_text(f"{stem}_label") or "", 64) or f"rail {number_in(name)}"
             value = _read_millionths(f"{stem}_input")
             rail = rails.get(label, PowerRail(label))
             if name.startswith("energy"):

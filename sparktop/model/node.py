@@ -320,12 +320,17 @@ class MemoryReading(Struct, frozen=True):
         return beyond if beyond >= _LEAST_HANDOVER_BYTES else None
 
     @property
-    def handover_cause(self) -> str | None:
-        """What keeps `handover_bytes`, and what gives them back, in words; None without such pages."""
+    def handover_words(self) -> str | None:
+        """Size and owner of `handover_bytes` in words; None without such pages."""
         if self.handover_bytes is None:
             return None
-        size = f"{self.handover_bytes / GIB:.1f} GiB"
-        return f"{size} are scratch memory of kexec handover (KHO): kho=off on the kernel's command line"
+        return f"{self.handover_bytes / GIB:.1f} GiB are scratch memory of kexec handover (KHO)"
+
+    @property
+    def handover_cause(self) -> str | None:
+        """`handover_words`, and what gives these pages back; None without such pages."""
+        words = self.handover_words
+        return None if words is None else f"{words}: kho=off on the kernel's command line"
 
 
 class GpuProcess(Struct, frozen=True):

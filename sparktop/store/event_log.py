@@ -106,7 +106,9 @@ class EventLog:
             if event.at_s is None or event.about is None:
                 continue
             repeats = self._repeats.setdefault(event.about, _Repeats(event.at_s))
-            repeats.changed_s = event.at_s + (event.duration_s or 0.0 if event.count > 1 else 0.0)
+            # A folded line has the time of its last begin, and its end may have followed; others, their own.
+            lasted_s = event.duration_s or 0.0 if event.count > 1 else 0.0
+            repeats.changed_s = event.at_s + lasted_s
             if event.count > 1 or event.phase in {None, Phase.BEGIN}:
                 count = min(event.count, _MOST_COUNTED)
                 step_s = (event.span_s or 0.0) / max(1, count - 1)

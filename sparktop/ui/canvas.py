@@ -53,10 +53,12 @@ def _sgr_change(before: _SgrParts | None, after: _SgrParts) -> str:
     """
     if before == after:
         return ""
-    fresh = before is None or before[0] != after[0]
-    fresh = fresh or any(had and not has for had, has in zip(before or (), after, strict=False))
-    if fresh or before is None:
-        return f"\x1b[{';'.join(['0', *(part for part in after if part)])}m"
+    reset = f"\x1b[{';'.join(['0', *(part for part in after if part)])}m"
+    if before is None:
+        return reset
+    loses_a_colour = any(had and not has for had, has in zip(before, after, strict=True))
+    if before[0] != after[0] or loses_a_colour:
+        return reset
     return f"\x1b[{';'.join(new for old, new in zip(before, after, strict=True) if old != new)}m"
 
 
@@ -199,10 +201,11 @@ def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
     while common_runs < min(len(old), len(new)) and old[common_runs] == new[common_runs]:
         start += new_widths[common_runs]
         common_runs += 1
-    last, end = 1, sum(new_widths)
-    while last <= min(len(old), len(new)) - common_runs and old[-last] == new[-last]:
-        end -= new_widths[-last]
-        last += 1
+    common_end, end = 0, sum(new_widths)
+    most = min(len(old), len(new)) - common_runs
+    while common_end < most and old[-1 - common_end] == new[-1 - common_end]:
+        end -= new_widths[-1 - common_end]
+        common_end += 1
     if end > start:
         yield start, end
 

@@ -18,6 +18,7 @@ from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
 from sparktop.demo.load import Driver, ExternalClients, LoadPause
 from sparktop.demo.scenario import SCENARIOS, Restarts, Scenario
 from sparktop.simulation.calibration import SOLO
+from sparktop.simulation.routers import Router, make_router
 from tests.demo.quick_engines import live_engine
 
 pytestmark = pytest.mark.outside
@@ -43,9 +44,13 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 @asynccontextmanager
 async def served(
-    live: LiveEngine, visitors: ExternalClients | None = None, *, aborts: bool = True
+    live: LiveEngine,
+    visitors: ExternalClients | None = None,
+    *,
+    aborts: bool = True,
+    router: Router | None = None,
 ) -> AsyncIterator[str]:
-    server = EngineServer(LiveCores([live]), started_unix_s=0.0, visitors=visitors, aborts=aborts)
+    server = EngineServer(LiveCores([live], router), started_unix_s=0.0, visitors=visitors, aborts=aborts)
     http = TestServer(server.application(), handler_cancellation=True)
     await http.start_server()
     yield str(http.make_url("")).rstrip("/")
@@ -128,14 +133,18 @@ async def test_no_request_runs_while_a_server_gets_another_engine() -> None:
 
 
 async def test_an_engine_may_go_on_for_clients_that_have_hung_up() -> None:
-    """In a scenario whose servers do not abort, requests stay in flight when the load rests."""
-    live = live_engine(time.monotonic)
-    async with served(live, aborts=False) as url, loaded(url, LONG) as driver:
+    """In a scenario whose servers do not abort, requests stay in flight when the load rests.
+
+    The server's choice of a core no longer counts them.
+    """
+    live, router = live_engine(time.monotonic), make_router("least-busy", 1)
+    async with served(live, aborts=False, router=router) as url, loaded(url, LONG) as driver:
         await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
         driver._begin_rest()
         await until(lambda: not driver._in_flight)
         async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as page:
             assert b'num_requests_running{engine="0",model_name="openai/gpt-oss-120b"} 3' in await page.read()
+        await until(lambda: router.counts(time.monotonic()) == (0,))
 
 
 async def test_a_load_in_waves_has_as_many_requests_as_its_turn() -> None:

@@ -87,10 +87,11 @@ def _states_by_share(counts: Mapping[str, int], width: int) -> list[str]:
     shown_counts = dict(list(counts.items())[:width])
     exact = {state: width * count / sum(shown_counts.values()) for state, count in shown_counts.items()}
     cells = {state: max(1, int(share)) for state, share in exact.items()}
-    while (left := width - sum(cells.values())) > 0:
-        cells[max(cells, key=lambda cell: exact[cell] - cells[cell])] += 1
-    for _ in range(-left):  # rare states that were rounded up cost the most frequent ones a cell each
-        cells[max(cells, key=lambda cell: cells[cell])] -= 1
+    while sum(cells.values()) < width:
+        cells[max(cells, key=lambda state: exact[state] - cells[state])] += 1
+    excess = sum(cells.values()) - width
+    for _ in range(excess):  # rare states that were rounded up cost the most frequent ones a cell each
+        cells[max(cells, key=lambda state: cells[state])] -= 1
     return [state for state, count in cells.items() for _ in range(count)]
 
 
@@ -126,6 +127,7 @@ def trend_axis(at: float, interval_s: float) -> TimeAxis:
 
 def trend_row(group: WallGroup, axis: TimeAxis) -> Row:
     """Return the token rate of a group over time in `CELLS` cells; its largest sum is as high as the row."""
+    # A cell has the braille dots of an even slot and of the odd one after it, which may be still to come.
     count = 2 * CELLS - (1 - axis.end_slot % 2)
     slots = range(axis.end_slot - count + 1, axis.end_slot + 1)
     views = [stated.server for stated in group.servers if isinstance(stated.server, BackendView)]
@@ -209,7 +211,7 @@ class Lines(Struct, frozen=True):
         figures: Row = []
         for column in self.shown:
             text, role = column.cell(entry)
-            if column.align == "right":
+            if column.is_figure:
                 text = text.strip() if is_current else numbers.UNKNOWN
             figures.append((f" {fit(text, column.width - 1, column.align)}", role))
         return figures
@@ -253,17 +255,17 @@ def machine_columns(nodes: Sequence[FleetNode], width: int) -> Lines:
         if any(column.cell(node)[0] != numbers.UNKNOWN for node in nodes)
     ]
 
-    def name() -> int:
+    def name_width() -> int:
         """Return the cells of a name beside the columns that are shown."""
         room = width - 3 - 1 - _STATE - sum(column.width for column in shown)
         return max(_LEAST_NAME, min(longest, room))
 
-    while shown and not are_distinct(names, name()):
+    while shown and not are_distinct(names, name_width()):
         shown.pop()
-    used = 3 + name() + 1 + _STATE + sum(column.width for column in shown)
+    used = 3 + name_width() + 1 + _STATE + sum(column.width for column in shown)
     has_room = any(node.backends for node in nodes) and width >= used + 2 + len(_SERVERS)
-    fitted = fitted_names(names, name())
-    return Lines("machine", width, name(), 0, tuple(shown), fitted, _SERVERS if has_room else "")
+    fitted = fitted_names(names, name_width())
+    return Lines("machine", width, name_width(), 0, tuple(shown), fitted, _SERVERS if has_room else "")
 
 
 _COUNT, _FIGURES = 6, 35
@@ -314,7 +316,7 @@ def group_columns(wall: Wall, width: int, trend: TimeAxis | None = None) -> Grou
     if judged and width >= _NARROW:
         verdict = _WORD if width < _WIDE else _VERDICT
     trend = trend if width >= _TREND_FROM else None
-    room = width - 2 - _COUNT - _FIGURES - (verdict and verdict + 2) - (CELLS + 1 if trend else 0)
+    room = width - 2 - _COUNT - _FIGURES - (verdict + 2 if verdict else 0) - (CELLS + 1 if trend else 0)
     longest = max((cell_width(group_name(group.name)) for group in wall.groups), default=0)
     name = max(8, min(longest, _LINES_LONGEST_NAME, (room * 3) // 5))
     largest = max([len(wall.nodes), *(len(group.servers) for group in wall.groups)])
@@ -322,7 +324,7 @@ def group_columns(wall: Wall, width: int, trend: TimeAxis | None = None) -> Grou
 
 
 def group_name(name: str) -> str:
-    """Return a group's name, of a model's name without its owner."""
+    """Return a group's name as it is shown: of a model's name, "OWNER/MODEL", only the model."""
     owner, slash, model = name.partition("/")
     return model if slash and " " not in owner and "/" not in model and model else name
 
@@ -477,21 +479,22 @@ _SERVER_COLUMNS = (
 def server_columns(servers: Sequence[Stated], width: int, *, grouped: bool) -> Lines:
     """Return how `servers` are drawn in lines of `width` cells; `grouped` if their groups are named too."""
     longest = max((cell_width(server.server.name) for server in servers), default=8)
-    groups = (
-        max((cell_width(group_name(server.server.group)) for server in servers), default=8) if grouped else 0
-    )
     room = width - 3 - _STATE - 1 - _FIGURES
-    group = min(groups, max(8, room * 2 // 5)) if grouped else 0
-    name = min(longest, max(_LEAST_SERVER, min(2 * _LINES_LONGEST_NAME, room - (group and group + 1))))
-    left = width - 3 - name - 1 - (group and group + 1) - _STATE
+    group_width = 0
+    if grouped:
+        longest_group = max((cell_width(group_name(server.server.group)) for server in servers), default=8)
+        group_width = min(longest_group, max(8, room * 2 // 5))
+    beside_group = group_width + 1 if group_width else 0
+    name_width = min(longest, max(_LEAST_SERVER, min(2 * _LINES_LONGEST_NAME, room - beside_group)))
+    room_left = width - 3 - name_width - 1 - beside_group - _STATE
     shown: list[Column] = []
     for column in _SERVER_COLUMNS:
-        if column.width > left:
+        if column.width > room_left:
             break
         shown.append(column)
-        left -= column.width
-    names = fitted_names(tuple(server.server.name for server in servers), name)
-    return Lines("server", width, name, group, tuple(shown), names)
+        room_left -= column.width
+    names = fitted_names(tuple(server.server.name for server in servers), name_width)
+    return Lines("server", width, name_width, group_width, tuple(shown), names)
 
 
 KEY = "l"

@@ -30,6 +30,11 @@ class Column(Struct, frozen=True):
     """Returns the text and role of an entry's cell."""
     align: Literal["left", "right"] = "right"
 
+    @property
+    def is_figure(self) -> bool:
+        """Whether its cells are figures, which stand on the right."""
+        return self.align == "right"
+
 
 def row_width(row: Iterable[Run]) -> int:
     """Return the width of a row in terminal cells."""

@@ -257,5 +257,5 @@ async def test_a_page_has_a_lane_for_each_core_and_requests_are_spread(
     assert sorted(running(cores)) == ["0", "1"]
     assert sorted(one or 0.0 for one in running(cores).values()) == shares
     for number in range(6):
-        cores.cancel(f"r{number}")
+        cores.end(f"r{number}")
     assert running(cores) == {"0": 0.0, "1": 0.0}
