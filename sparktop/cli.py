@@ -153,12 +153,19 @@ def _parse_and_run(parser: Parser, command: str, words: list[str]) -> int:
     add_arguments: Callable[[Parser], None] = module.add_arguments
     run: Callable[[object], int] = module.run
     add_arguments(parser)
-    arguments = parser.parse_intermixed_args(words)
+    arguments, unknown = parser.parse_known_intermixed_args(words)
     targets = getattr(arguments, "targets", [])
     if command == _VIEWER and targets and targets[0] in COMMANDS:
         # An option came first. Taking a command for a host would start an unintended search.
-        word = targets[0]
-        raise UsageError(f"'{word}' is a command: write it first; a host of that name is written {word}:8000")
+        import shlex  # late: only here
+
+        word, rest = targets[0], [clean(one, 80) for one in words if one != targets[0]]
+        raise UsageError(
+            f"write the command first: sparktop {shlex.join([word, *rest])}; "
+            f"a host of that name is written {word}:8000"
+        )
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     return run(arguments)
 
 

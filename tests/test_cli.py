@@ -77,7 +77,11 @@ WRONG = [
         "argument --interval: must be 0.25 to 60 seconds (units: ms, s, m, h), not '[31m'",
     ),
     ("--theme spark-drak", "there is no theme 'spark-drak': did you mean 'spark-dark'?"),
-    ("--interval 2 snapshot", "'snapshot' is a command: write it first"),
+    ("--interval 2 snapshot", "write the command first: sparktop snapshot --interval 2; a host of that name"),
+    (
+        "--config f sweep proxy -c 2,8",
+        "write the command first: sparktop sweep --config f proxy -c 2,8; a host",
+    ),
     ("--follow FILE", "--follow was removed: watch the servers while it runs"),
     ("swep", "did you mean 'sweep'"),
     ("watch", "there is no command 'watch': did you mean 'sparktop TARGET'? A host of that name is written"),
