@@ -352,7 +352,7 @@ def _load_rows(view: BackendView, width: int) -> list[Row]:
             f"/{per}",
             role=alarm(view, "bad" if view.preemptions_per_s else "text"),
         ),
-        fact("KV-waiting", numbers.count(view.waiting_for_capacity, 5)),
+        fact("for room", numbers.count(view.waiting_for_capacity, 5)),
     ]
     percent, capacity = view.kv_cache_percent, view.kv_capacity_tokens
     used = None if percent is None or capacity is None else capacity * percent / 100
@@ -409,7 +409,7 @@ def _latency_rows(view: BackendView, width: int) -> list[Row]:
     for name, field in _LATENCIES:
         rows.append([label(name, 7), *_latency_cells(getattr(view, field), shown)])
     long = [name for name, field in _LATENCIES if getattr(view, field).has_long_few]
-    rows += [[label("queue, prefill, decode, E2E: of ended requests")]] if view.prefill.count else []
+    rows += [[label("E2E, queue, prefill, decode: of ended requests")]] if view.prefill.count else []
     return [*rows, *([[label(f"{', '.join(long)}: mean beyond p95, as {LONG_FEW}")]] if long else [])]
 
 
