@@ -372,4 +372,5 @@ async def test_runs_of_a_duration_last_that_long_together() -> None:
     live = await sweep.play(make_plan(spec, [sweep.targets["spark-a"]]))
     assert live.result is not None
     for level in live.result.targets[0].levels:
+        assert level.duration_s is not None
         assert 3.0 <= level.duration_s < 3.0 + 2 * level.duration_s / level.runs
