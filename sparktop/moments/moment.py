@@ -588,13 +588,14 @@ def _read_beside_polls(
     Sweeps that ran at `start` are among them, if they began or were shown in the `WARM_UP_S` seconds before.
     """
     marks, sweeps, dropped = list[tuple[datetime, str]](), list[SweepSpan](), 0
+    loaded = set[str]()
     read = Span(start - timedelta(seconds=WARM_UP_S), end)
     for record in records_in(recording, read):
         wall = record.instant.wall
         if not read.holds(wall):
             continue
         if record.kind == Kind.SWEEP:
-            _add_to_sweeps(sweeps, wall, record.fields)
+            _add_to_sweeps(sweeps, loaded, wall, record.fields)
         elif record.kind == Kind.SWEEP_VIEW:
             _add_view_to_sweeps(sweeps, record, read)
         elif wall >= start and record.kind == Kind.MARK:
@@ -624,13 +625,24 @@ def _add_view_to_sweeps(sweeps: list[SweepSpan], record: Record, read: Span) -> 
         sweeps[-1] = replace(sweeps[-1], words=f"{view.title}: {view.words}")
 
 
-def _add_to_sweeps(sweeps: list[SweepSpan], wall: datetime, fields: Mapping[str, object]) -> None:
-    """Begin a sweep in `sweeps`, or end the last one, as the fields of a record say."""
-    names = fields.get(Change.BEGIN_OWN_LOAD)
-    if isinstance(names, list):
-        sweeps.append(SweepSpan(wall, None, f"load on {', '.join(clean(name, 60) for name in names[:8])}"))
-    elif sweeps:
-        sweeps[-1] = replace(sweeps[-1], end=wall)
+def _add_to_sweeps(
+    sweeps: list[SweepSpan], loaded: set[str], wall: datetime, fields: Mapping[str, object]
+) -> None:
+    """Begin a sweep in `sweeps`, or end the last one: it lasts while `loaded`, the names under load, has any.
+
+    The fields of a record say which names join or leave them; of one sweep they may come in several records.
+    """
+    begun, ended = fields.get(Change.BEGIN_OWN_LOAD), fields.get(Change.END_OWN_LOAD)
+    goes_on = bool(sweeps) and sweeps[-1].end is None
+    if isinstance(begun, list):
+        names = [clean(name, 60) for name in begun]
+        loaded.update(names)
+        if not goes_on:
+            sweeps.append(SweepSpan(wall, None, f"load on {', '.join(names[:8])}"))
+    elif isinstance(ended, list) and goes_on:
+        loaded.difference_update(clean(name, 60) for name in ended)
+        if not loaded:
+            sweeps[-1] = replace(sweeps[-1], end=wall)
 
 
 def read_again(paths: Sequence[Path], start: datetime | None, end: datetime) -> Moment:

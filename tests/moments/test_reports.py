@@ -298,7 +298,8 @@ def test_sweeps_dropped_readings_and_odd_records(tmp_path: Path, capsys: pytest.
     records = [page(float(at), PAGE.format(at)) for at in range(1, 31)]
     odd: tuple[tuple[Kind, dict[str, object]], ...] = (
         (Kind.SWEEP, {"begin_own_load": ["a", "b"]}),
-        (Kind.SWEEP, {"end_own_load": ["a", "b"]}),
+        (Kind.SWEEP, {"begin_own_load": ["c"]}),  # more of what the sweep loads is watched now
+        (Kind.SWEEP, {"end_own_load": ["a", "b", "c"]}),
         (Kind.SWEEP, {"begin_own_load": {"a": 1}}),
         (Kind.SWEEP, {"begin_own_load": [None, ["x"]]}),
         (Kind.LAG, {"dropped": 7}),
