@@ -58,8 +58,8 @@ def span_of(recording: Recording, start: str | None, end: str | None) -> Span:
     if span.start is not None and span.end is not None and span.start > span.end:
         raise UsageError("--from is later than --to")
     if span.start is not None and _TIME_OF_DAY.fullmatch((start or "").strip()):
-        is_today = span.start.astimezone().date() == last.astimezone().date()
-        return span if is_today else Span(require_within(span.start, recorded), span.end)
+        is_last_day = span.start.astimezone().date() == last.astimezone().date()
+        return span if is_last_day else Span(require_within(span.start, recorded), span.end)
     return span
 
 

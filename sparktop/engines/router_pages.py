@@ -94,7 +94,7 @@ _WORKER_HEALTH = "worker_health"
 _BREAKERS, _OUTCOMES = ("cb_state", "worker_cb_state"), ("cb_outcomes_total", "worker_cb_outcomes_total")
 _ERRORS = ("request_errors_total", "router_request_errors_total")
 _NO_WORKER = "no_"
-"""Beginning of the error types of requests that the router refused: "no_available_workers"."""
+"""Beginning of the error types of requests that the router refused: "no_workers", "no_available_workers"."""
 _WORKER_PREFIXES: Mapping[str, tuple[str, ...]] = {
     VLLM_ROUTER: ("vllm_router_",),
     SGLANG_GATEWAY: ("smg_", "sgl_router_"),

@@ -411,7 +411,7 @@ class ColumnRank(StrEnum):
     """How a value ranks among the values of its column of the result table."""
 
     BEST = "best"
-    LEVEL = "level"
+    TIED = "tied"
     """Not significantly different from the best value."""
 
 

@@ -200,7 +200,8 @@ class SharedSession:
         except aiohttp.ConnectionTimeoutError as error:
             raise timeout_error(where, _CONNECT_S, answering=False, body_bytes=0) from forget_frames(error)
         except TimeoutError as error:
-            if response is not None and response.status != OK:  # which counts without its words, too
+            # An error status is an answer even if its body is late.
+            if response is not None and response.status != OK:
                 return Response(response.status, b"", at, response.headers)
             forget_frames(error)
             if response is None and (url.raw_host, url.port) in self._resolver.pending:
@@ -400,12 +401,12 @@ def _transport_error(error: Exception, where: str) -> AnswerError:
     forget_frames(error)
     match error:
         case aiohttp.ClientConnectorDNSError():
-            failed = failure.transport_error(UnicodeError(), where)
+            failed = failure.unresolved(where)
         case aiohttp.ClientConnectorCertificateError():
             failed = failure.transport_error(error.certificate_error, where)
         case aiohttp.ClientSSLError():
-            is_tls = isinstance(error.os_error, ssl.SSLError)
-            failed = failure.transport_error(error.os_error if is_tls else ssl.SSLError(), where)
+            cause = error.os_error if isinstance(error.os_error, ssl.SSLError) else None
+            failed = failure.tls_failed(where, cause)
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
             failed = failure.unusable_address(where)
         case aiohttp.ClientResponseError():

@@ -179,12 +179,16 @@ def transport_error(error: Exception, where: str) -> AnswerError:
     forget_frames(error)
     match error:
         case socket.gaierror() | UnicodeError():
-            kind, message = FailureKind.DNS, f"the host name of {where} does not resolve: is it right?"
+            return unresolved(where)
         case ssl.SSLError():
-            kind, message = FailureKind.TLS, _tls_message(error, where)
+            return tls_failed(where, error)
         case _:
-            kind, message = _os_error(error, where)
-    return AnswerError(kind, message)
+            return AnswerError(*_os_error(error, where))
+
+
+def unresolved(where: str) -> AnswerError:
+    """Return the error for a host name that has no address."""
+    return AnswerError(FailureKind.DNS, f"the host name of {where} does not resolve: is it right?")
 
 
 def forget_frames(error: BaseException) -> BaseException:
@@ -199,13 +203,16 @@ def forget_frames(error: BaseException) -> BaseException:
     return error
 
 
-def _tls_message(error: ssl.SSLError, where: str) -> str:
+def tls_failed(where: str, error: ssl.SSLError | None = None) -> AnswerError:
+    """Return the error for a failure of TLS; `error` is its cause, None where that is unknown."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = clean(error.verify_message, WORDS_LIMIT) or "not trusted"
         remedy = f": {HOW_TO_TRUST}" if error.verify_code in _UNKNOWN_SIGNERS else ""
-        return f"the certificate of {where} cannot be verified: {why}{remedy}"
-    reason = clean(getattr(error, "reason", None) or "no TLS", 60).replace("_", " ").lower()
-    return f"TLS with {where} failed ({reason}): if it speaks plain HTTP, write http:// in its URL"
+        message = f"the certificate of {where} cannot be verified: {why}{remedy}"
+    else:
+        reason = clean(getattr(error, "reason", None) or "no TLS", 60).replace("_", " ").lower()
+        message = f"TLS with {where} failed ({reason}): if it speaks plain HTTP, write http:// in its URL"
+    return AnswerError(FailureKind.TLS, message)
 
 
 def _os_error(error: Exception, where: str) -> tuple[FailureKind, str]:

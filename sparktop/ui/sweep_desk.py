@@ -99,15 +99,19 @@ class Host(Protocol):
 
 
 def _levels_words(plan: Plan, most: int | None) -> str:
-    """Return the levels of a plan: ", 1 to 4 requests at once"; "from 1 up to 64 …" if it may go on to 64."""
+    """Return the levels of a plan in words: ", 1 to 4 requests at once".
+
+    If it may go on to `most`, they are ", from 1 up to 64 requests at once".
+    """
     if plan.texts:
         return f", {', '.join(plan.texts)}"
-    ends = list(dict.fromkeys(point.words for point in (*plan.axis[:1], *plan.axis[-1:])))
-    if not ends:
+    if not plan.axis:
         return ""
+    first, last = plan.axis[0].words, plan.axis[-1].words
+    levels = first if first == last else f"{first} to {last}"
     if most is not None:
-        ends = [f"from {ends[0]} up", str(most)]
-    return f", {' to '.join(ends)} {plan.axis[0].kind.amount}"
+        levels = f"from {first} up to {most}"
+    return f", {levels} {plan.axis[0].kind.amount}"
 
 
 def _question(plan: Plan, snapshot: Snapshot | None) -> str:
@@ -151,7 +155,7 @@ class SweepDesk:
         """What is watched, with the present settings."""
         self._store = store
         self.env = env
-        self._choice = None if state is None else state.with_name("sweep.json")
+        self._draft_file = None if state is None else state.with_name("sweep.json")
         self.sweeping: Sweeping | None = None
         """The sweep session; None until the first sweep."""
         self._asked_at = float("-inf")
@@ -286,14 +290,14 @@ class SweepDesk:
     def _why_not_all(
         self, targets: Sequence[SweepTarget], names: Sequence[str], selected: PanelKey | None
     ) -> str:
-        """Return why one key does not load `names`, which are too many; else ""."""
+        """Return why the targets `names`, which one key would load, are too many; "" if they are not."""
         from sparktop.sweep.plan.watched_targets import why_too_many
 
         kind = "" if selected is None else selected.kind
         return why_too_many(targets, names, kind=kind, shown=self._host.overview.left_by_filter)
 
     def _targets_to_load(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
-        """Return what `targets` does, however many there are."""
+        """Return the targets as `targets` does, but without a limit of their number."""
         sweeping = self._session()
         if sweeping is None:
             return None
@@ -402,12 +406,13 @@ class SweepDesk:
         names_to_load = self._names_to_load(targets, (), selected)
         if self._why_not_all(targets, names_to_load, selected):
             names_to_load = ()  # the user chooses some
-        draft = (self._choice and recall(self._choice)) or draft_of(presets[DEFAULT], names_to_load, guard)
+        recalled = None if self._draft_file is None else recall(self._draft_file)
+        draft = recalled or draft_of(presets[DEFAULT], names_to_load, guard)
         draft = without_missing(draft, presets, {target.name for target in targets})
         draft = draft if draft.targets else replace(draft, targets=names_to_load)
 
         def keep(draft: Draft) -> None:
-            problem = remember(self._choice, draft) if self._choice is not None else None
+            problem = remember(self._draft_file, draft) if self._draft_file is not None else None
             if problem:
                 self.say(f"the choice is not remembered: {clean(problem)}", Severity.WARNING)
 
@@ -478,8 +483,8 @@ class SweepDesk:
     def compare(self, source: SweepSource) -> None:
         """Show the stored results, from which the user chooses one to compare with `source`."""
         sweeping = self.sweeping
-        is_running = sweeping is not None and source is sweeping.source and sweeping.path is not None
-        self.history((sweeping.path.name,) if is_running and sweeping and sweeping.path else ())
+        path = sweeping.path if sweeping is not None and source is sweeping.source else None
+        self.history(() if path is None else (path.name,))
         self.say("mark a result with space and go to the other one; c compares them")
 
     def ask_to_leave(self) -> bool:

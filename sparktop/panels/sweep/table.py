@@ -528,7 +528,7 @@ def _rank_signs(view: SweepView, width: int | None = None) -> list[tuple[str, st
     columns = columns_of(view, _load_kind(view)) if width is None else columns_for(view, width)
     shown_metrics = {column.metric for column in columns}
     ranks = {rank for row in view.rows for name, rank in row.ranks.items() if name in shown_metrics}
-    signs = ((ColumnRank.BEST, BEST, "best value"), (ColumnRank.LEVEL, ALIKE, "no clear difference from it"))
+    signs = ((ColumnRank.BEST, BEST, "best value"), (ColumnRank.TIED, ALIKE, "no clear difference from it"))
     return [(sign, word) for rank, sign, word in signs if rank in ranks]
 
 
@@ -669,7 +669,7 @@ def _value_cell(row: ResultRow, column: ValueColumn) -> Row:
         role = "muted"
     elif rank is ColumnRank.BEST:
         sign, role = BEST, "good"
-    elif rank is ColumnRank.LEVEL:
+    elif rank is ColumnRank.TIED:
         sign = ALIKE
     if column.heading == "failed" and row.failed:
         role = "bad"

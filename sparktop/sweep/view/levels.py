@@ -111,9 +111,9 @@ class LevelProgress:
         if key is None or state is None:
             return
         before = self._levels.get(key) or self._new_level(key)
-        left = None if self.present is None else self._levels.get(self.present)
-        if left is not None and left.key != key and left.state in _IN_PROGRESS:
-            self._levels[left.key] = replace(left, state=LevelState.PART)
+        previous = None if self.present is None else self._levels.get(self.present)
+        if previous is not None and previous.key != key and previous.state in _IN_PROGRESS:
+            self._levels[previous.key] = replace(previous, state=LevelState.PART)
         self.present = key
         self._began_at = now if event.phase is SweepPhase.RUNNING else None
         self._store_level(replace(before, state=state, runs=event.runs or before.runs))
@@ -239,17 +239,19 @@ def result_rows(
 
     `comparison` is the comparison of the sweep's targets, if it has several.
     """
-    more = set(unfinished)
+    incomplete = set(unfinished)
     levels = {
         level_of(level, target.name, result.plan): level
         for target in result.targets
         for level in target.in_order()
     }
+    # A level whose server counted another prompt length than was asked for wins nothing among the others. If
+    # all are such levels, they are ranked among themselves.
     as_asked = {key: level.figures for key, level in levels.items() if not level.has_other_prompt}
     ranks = ranks_of(as_asked or {key: level.figures for key, level in levels.items()}, comparison)
     rate = main_rate([level for level in levels.values() if level.error is None])
     return tuple(
-        replace(_result_row(key, level, more), ranks=ranks.get(key, {}), rate=rate)
+        replace(_result_row(key, level, incomplete), ranks=ranks.get(key, {}), rate=rate)
         for key, level in levels.items()
     )
 
@@ -301,7 +303,7 @@ def ranks_of(
                 if key == best:
                     ranks[key][metric] = ColumnRank.BEST
                 elif _is_clearly_worse(key, best, metric, figures, comparison) is False:
-                    ranks[key][metric] = ColumnRank.LEVEL
+                    ranks[key][metric] = ColumnRank.TIED
     return ranks
 
 

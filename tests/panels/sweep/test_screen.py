@@ -279,7 +279,7 @@ def test_every_size_is_filled_exactly() -> None:
 def test_a_finished_sweep_on_the_board_explains_its_signs() -> None:
     """What is best and what is alike stands at the edge, where marks of doubt are explained, too."""
     view = done()
-    assert {ColumnRank.BEST, ColumnRank.LEVEL} <= {rank for row in view.rows for rank in row.ranks.values()}
+    assert {ColumnRank.BEST, ColumnRank.TIED} <= {rank for row in view.rows for rank in row.ranks.values()}
     for size in ((80, 9), (120, 13), (200, 18)):
         edge = row_text(sweep_band(view, *size)[-1])
         assert "◆ best" in edge
