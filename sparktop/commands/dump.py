@@ -24,7 +24,7 @@ FORMATS = ("jsonl", "csv", "openmetrics")
 _UNIX_S = re.compile(r"[0-9]{8,12}(?:\.[0-9]{1,9})?")
 """Unix seconds."""
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?")
-"""A time that means the last such one before the recording's end: one after the end is on the day before."""
+"""A time without its day: after the recording's end it is a mistake, while another span may be empty."""
 _LISTED_S, _LISTED_EVERY_S = 60.0, 5.0
 """Seconds at the end of the span that are read to list the names, and between two snapshots there."""
 
@@ -58,8 +58,7 @@ def span_of(recording: Recording, start: str | None, end: str | None) -> Span:
     if span.start is not None and span.end is not None and span.start > span.end:
         raise UsageError("--from is later than --to")
     if span.start is not None and _TIME_OF_DAY.fullmatch((start or "").strip()):
-        is_last_day = span.start.astimezone().date() == last.astimezone().date()
-        return span if is_last_day else Span(require_within(span.start, recorded), span.end)
+        require_within(max(span.start, recorded.start), recorded)
     return span
 
 

@@ -138,7 +138,7 @@ def test_the_list_from_a_time_is_that_of_the_span(
         (["--from", "1e300"], "not a time"),
         (["--from", "999999999999"], "not a time"),
         (["--from", "end", "--to", "start"], "later than"),
-        (["--from", f"{(START + timedelta(hours=1)).astimezone():%H:%M}"], "is before what is kept"),
+        (["--from", f"{(START + timedelta(hours=1)).astimezone():%H:%M}"], "is after what is kept"),
         (["--every", "0"], "must be"),
         (["-o", "/nowhere/a.csv"], "no folder"),
     ],

@@ -34,10 +34,11 @@ class LateCores(LiveCores):
         super().__init__(cores)
         self._after_s = after_s
 
-    def cancel(self, request_id: str) -> None:
+    def end(self, request_id: str, *, aborts: bool = True) -> None:
         """Abort a request later."""
         if self._after_s is not None:
-            asyncio.get_running_loop().call_later(self._after_s, super().cancel, request_id)
+            later = partial(super().end, aborts=aborts)
+            asyncio.get_running_loop().call_later(self._after_s, later, request_id)
 
 
 async def hung_up(after_s: float | None) -> tuple[LeftRequests, SweepResult]:
