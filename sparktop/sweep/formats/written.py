@@ -41,7 +41,14 @@ from sparktop.sweep.result.results import (
     SweepResult,
     TracePlan,
 )
-from sparktop.sweep.view.capacity import amount, answer_words, compared_words, condition_words, stored_words
+from sparktop.sweep.view.capacity import (
+    amount,
+    answer_words,
+    compared_words,
+    condition_words,
+    requests_words,
+    stored_words,
+)
 from sparktop.sweep.view.curves import sweep_plots
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.words import NO_END
@@ -220,8 +227,9 @@ def _tried_words(probe: ProbeResult) -> str:
     fails, chance = probe.fails_percent, "but not certain"
     if fails is not None:
         chance = f"with a probability of {100 - fails if probe.holds else fails:.0f} %"
-    unsure = "" if probe.certain else f", {'holds' if probe.holds else 'fails'} {chance}"
-    return f"{'; '.join(parts)} ({probe.requests} requests{runs}{unsure})"
+    is_judged = probe.requests > 0 or fails is not None
+    unsure = "" if probe.certain or not is_judged else f", {'holds' if probe.holds else 'fails'} {chance}"
+    return f"{'; '.join(parts)} ({requests_words(probe.requests)}{runs}{unsure})"
 
 
 _FIXED = re.compile(

@@ -180,8 +180,13 @@ def _held_words(search: CapacityResult, answer: CapacityAnswer) -> str:
 
 
 def _holds_words(search: CapacityResult, answer: CapacityAnswer, holds: float) -> str:
-    """Return how much holds: "9 agents hold", or "best estimate 9 agents" where fewer are certain to hold."""
-    load = amount(search.load, holds)
+    """Return how much holds: "9 agents hold", or "best estimate 9 agents" where fewer are certain to hold.
+
+    "perhaps 9 agents" where none are.
+    """
+    load, probe = amount(search.load, holds), answer.probe(holds)
+    if answer.interval == (None, None) and probe is not None and not probe.certain:
+        return f"{'' if answer.complete else 'so far '}perhaps {load}{' or more' if answer.at_least else ''}"
     if answer.interval != (None, None) and (answer.interval[0] or 0.0) < holds:
         so_far = "" if answer.complete else " so far"
         return f"best estimate{so_far} {load}{' or more' if answer.at_least else ''}"
@@ -238,6 +243,11 @@ def amount(kind: LoadKind, value: float, *, bare: bool = False) -> str:
     return f"{value:.0f} {unit}"
 
 
+def requests_words(count: int) -> str:
+    """Return a number of measured requests as text: "no request", "1 request", "17 requests"."""
+    return f"{count or 'no'} request{'s' if count > 1 else ''}"
+
+
 def why_words(search: CapacityResult, probe: ProbeResult) -> str:
     """Return why a level fails, as text: the condition that is farthest from being met."""
     if probe.trouble is not None:
@@ -254,7 +264,7 @@ def why_words(search: CapacityResult, probe: ProbeResult) -> str:
         low = together.interval_percent[0] if together.interval_percent else None
         beside = [] if together.needed_percent is None else [f"{together.needed_percent:g} % must"]
         beside += [] if low is None else [f"it is 95 % sure that {low:.1f} % do"]
-        share = f"{together.met_percent:.1f} % of {together.requests} requests met the conditions"
+        share = f"{together.met_percent:.1f} % of {requests_words(together.requests)} met the conditions"
         share += f" ({'; '.join(beside)})" if beside else ""
         least_met = min(single, key=lambda condition: condition.met_percent or 0.0, default=None)
         return share if least_met is None else f"{share}; {condition_words(least_met)}"
@@ -265,7 +275,7 @@ def why_words(search: CapacityResult, probe: ProbeResult) -> str:
     met, needed, reason = least_met.met_percent, least_met.needed_percent, condition_words(least_met)
     if met is None or needed is None or (missed and not _is_unsure(probe)):
         return reason
-    many = f"{least_met.requests} requests" if least_met.requests else "the requests"
+    many = requests_words(least_met.requests) if least_met.requests else "the requests"
     return f"{reason}, {met:.0f} % of {many} met it ({needed:g} % must)"
 
 
@@ -444,7 +454,7 @@ def _search_view(
     view = SearchView(target, tried)
     if last is not None:
         single = (condition for condition in last.conditions if condition.figure is not None)
-        at = f"{amount(search.load, last.value)}, {last.requests} requests"
+        at = f"{amount(search.load, last.value)}, {requests_words(last.requests)}"
         view = replace(view, bars=tuple(map(_condition_bar, single)), at=at)
     if most is not None:
         return replace(view, ahead=_next_loads_words(search, answer, load_now, most))

@@ -22,7 +22,7 @@ from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.sweep import ColumnRank
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
-from sparktop.sweep.formats.written import sweep_report
+from sparktop.sweep.formats.written import capacity_text, sweep_report
 from sparktop.sweep.plan.slo import plain_words
 from sparktop.sweep.result.results import (
     AgentsResult,
@@ -458,6 +458,31 @@ def test_a_level_that_meets_the_conditions_by_a_hair_may_fail() -> None:
     assert "; 10 fail (with a probability of 98 %, by all levels), though within limits: p10 speed" in _words(
         answer.model_copy(update={"probes": (certain,)})
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "perhaps 8 agents"),
+        ({"complete": False}, "so far perhaps 8 agents"),
+        ({"at_least": True}, "perhaps 8 agents or more"),
+    ],
+)
+def test_a_level_that_is_not_certain_to_hold_perhaps_does(changes: dict[str, bool], words: str) -> None:
+    """Where no smaller one is certain to hold; of one request, in the singular."""
+    probe = FAILING.model_copy(update={"value": 8.0, "holds": True, "fails_percent": 40.0, "requests": 1})
+    answer = CapacityAnswer(holds=8, complete=True, probes=(probe,)).model_copy(update=changes)
+    told = _words(answer)
+    assert told.partition("; ")[0] == words
+    assert "not certain: too few requests" in told
+    result = made_sweep(("a", [])).model_copy(
+        update={"capacity": AGENTS.model_copy(update={"answers": {"a": answer}})}
+    )
+    assert result_view(result).searches[0].at == "8 agents, 1 request"
+    (tried,) = (line for line in capacity_text(result).splitlines() if line.startswith("  ?"))
+    assert tried.endswith(" (1 request, holds with a probability of 60 %)")
+    certain = answer.model_copy(update={"probes": (probe.model_copy(update={"certain": True}),)})
+    assert "perhaps" not in _words(certain)
 
 
 def test_a_level_that_is_not_certain_to_fail_probably_does() -> None:

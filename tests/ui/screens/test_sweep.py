@@ -252,7 +252,8 @@ async def test_other_limits_are_answered_by_its_levels(stage: SweepStage) -> Non
         await done_and_open(stage)
         await stage.press("l", *"ttft_p50_ms=1500", "enter")
         await stage.settled()
-        assert "at least 4 requests at once" in stage.text or "best estimate 4 requests at once" in stage.text
+        told = ("at least", "best estimate", "perhaps")
+        assert any(f"{words} 4 requests at once" in stage.text for words in told)
         assert "nothing was sent: first token p50 ≤ 1.5 s" in " ".join(stage.text.split())
         await stage.press("h")
         assert type(stage.top()).__name__ == "HistoryScreen"
