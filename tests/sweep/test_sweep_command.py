@@ -94,7 +94,7 @@ async def test_json_is_all_there_is_on_standard_output(command: Command) -> None
         (kept,) = stored_sweeps(command.folder)
         _, _, again = await command.run(*words)
     assert code == 0, err
-    assert ("no earlier sweep of solo" in err, "estimated from your sweep of" in again) == (True, True)
+    assert ("no earlier sweep with" in err, "estimated from your sweep of" in again) == (True, True)
     told = json.loads(out)
     assert (told["schema"], told["status"], told["plan"]["seed"]) == ("sparktop.sweep/1", "done", 7)
     assert [one["name"] for one in told["targets"]] == ["solo"]
