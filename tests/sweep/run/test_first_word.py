@@ -156,6 +156,6 @@ async def test_requests_of_others_are_waited_for_and_said_once() -> None:
     await running
     waits = [one for one in stage.notices if "other clients" in one]
     assert waits == [
-        "spark-a: other clients had requests before the first level on spark-a",
-        "proxy: other clients had requests before the first level on spark-b",
+        "spark-a: requests of other clients ran before the first level",
+        "proxy: requests of other clients ran on spark-b before the first level",
     ]
