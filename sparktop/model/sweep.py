@@ -411,7 +411,7 @@ class ColumnRank(StrEnum):
     """How a value ranks among the values of its column of the result table."""
 
     BEST = "best"
-    TIED = "tied"
+    TIED = "level"  # as recordings of 1.x have it
     """Not significantly different from the best value."""
 
 
