@@ -259,9 +259,11 @@ def _counts(use: PrefixUse) -> _Counts:
 
 
 def _counts_between(before: PrefixUse, use: PrefixUse) -> _Counts:
-    """Return what came; of a server that does not count prompts, one wherever tokens came."""
+    """Return what came; where prompts are not counted, or not yet, one wherever tokens came."""
     grown = _Counts(*map(sub, _counts(use), _counts(before)))
-    return grown if use.prompts is not None else grown._replace(prompts=float(grown.tokens > 0))
+    if before.prompts is None or use.prompts is None:
+        return grown._replace(prompts=float(grown.tokens > 0))
+    return grown
 
 
 def _option(view: BackendView, cache: PrefixCache) -> str:

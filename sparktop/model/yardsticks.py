@@ -166,6 +166,7 @@ class YardstickBasis(Struct, frozen=True):
     bandwidth_gb_per_s: float | None = None
     """Of all its machines together; None where it is not known."""
     machines: int = 1
+    """Machines that its engine is on."""
     cores: int = 1
     """Its engine cores, each of which reads the weights."""
     steady: SteadyLoad | None = None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.prefix_cache import HARDLY_PERCENT, PrefixCacheRule, turns
+from sparktop.analysis.prefix_cache import HARDLY_PERCENT, PrefixCacheRule, _counts_between, turns
 from sparktop.engines import sglang, vllm
 from sparktop.model.engine import EngineIdentity, Histogram, LaneSample, PrefixCache
 from sparktop.model.event import Finding, Severity, Sure
@@ -40,6 +40,12 @@ def found(prompts: list[float], view: BackendView = VIEW, cache: PrefixCache = H
 
 def growing(start: float, by: float, count: int = 30) -> list[float]:
     return [start + by * index for index in range(count)]
+
+
+def test_a_counter_of_prompts_that_comes_later_counts_none_twice() -> None:
+    """Its first value is of all prompts since the start, not of those since the poll before."""
+    before, use = PrefixUse(HYBRID, None, 100.0, 100.0, 0.0), PrefixUse(HYBRID, 20.0, 150.0, 150.0, 0.0)
+    assert _counts_between(before, use).prompts == 1.0
 
 
 def test_labels_say_how_the_cache_is_configured() -> None:

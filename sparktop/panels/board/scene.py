@@ -57,7 +57,14 @@ from sparktop.panels.parts.text import (
     name_tab,
     row_width,
 )
-from sparktop.panels.server.panel import GroupScale, backend_panel, group_scale, has_time_axis, widest_scale
+from sparktop.panels.server.panel import (
+    GroupScale,
+    backend_panel,
+    group_scale,
+    has_latency_graphs,
+    has_time_axis,
+    widest_scale,
+)
 from sparktop.panels.server.router import router_panel
 from sparktop.panels.server.table import ColumnOrder, ServerTable, entry_names, short_entry
 
@@ -573,7 +580,10 @@ class Scene:
         if group not in self._scales:
             width = max(1, graph_columns(self.width)[1])
             views = [view for view in self.snapshot.backends if view.group == group]
-            self._scales[group] = group_scale(views, self._window.axis(width), width)
+            heights = [place.height for place in self.layout.places if place.kind == "backend"]
+            self._scales[group] = group_scale(
+                views, self._window.axis(width), width, with_latencies=any(map(has_latency_graphs, heights))
+            )
         return self._scales[group]
 
     def keys(self) -> list[PanelKey]:

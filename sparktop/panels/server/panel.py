@@ -165,14 +165,21 @@ class GroupScale(Struct, frozen=True):
     generation_tps: ScaleTop
     load: ScaleTop
     latencies_s: Mapping[str, float] = {}
-    """By the name of the latency."""
+    """By the name of the latency; empty where no panel has room for their graphs."""
 
 
-def group_scale(backends: list[BackendView], axis: TimeAxis, width: int) -> GroupScale:
+def has_latency_graphs(height: int) -> bool:
+    """Return whether the panel of a backend with `height` rows has graphs of latencies too."""
+    return height - 2 >= _TWO_GRAPHS
+
+
+def group_scale(
+    backends: list[BackendView], axis: TimeAxis, width: int, *, with_latencies: bool
+) -> GroupScale:
     """Return common upper ends for the graphs of a group's backends, in tokens/s and in requests.
 
     The scales include all values of the backends in the time that a graph of `width` cells shows, except for
-    short spikes.
+    short spikes. Those of latencies are computed only `with_latencies`.
     """
     histories = [backend.history for backend in backends]
     rates = [axis.values(history.generation_tps, width) for history in histories]
@@ -185,7 +192,8 @@ def group_scale(backends: list[BackendView], axis: TimeAxis, width: int) -> Grou
         ]
         for history in histories
     ]
-    latencies_s = {field: _latency_top(backends, field, axis, width) for field in _LATENCIES}
+    shown_latencies = _LATENCIES if with_latencies else ()
+    latencies_s = {field: _latency_top(backends, field, axis, width) for field in shown_latencies}
     return GroupScale(
         top_without_spikes(rates, LEAST_TPS), top_without_spikes(loads, LEAST_LOAD), latencies_s
     )
@@ -569,7 +577,7 @@ def backend_panel(
     figures = [*loads, *figure_rows(view, figures_width(width), inside - len(loads))]
     figures += [[] for _ in range(inside - len(figures))]
     captions = graph_captions(width, scale)
-    low = inside // 2 if inside >= _TWO_GRAPHS else 0
+    low = inside // 2 if has_latency_graphs(height) else 0
     graphs = graph_rows(view, width, max(0, inside - low - 1), window, scale)
     drawn = [[caption, *rows] for caption, rows in zip(captions, graphs, strict=True)]
     cells = graph_columns(width)[1]
