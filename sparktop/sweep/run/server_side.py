@@ -654,7 +654,8 @@ def queue_reason(
 def are_all_sampled(plan: Plan, snapshot: Snapshot, log: ServerLog) -> bool:
     """Return whether each server, router and machine of the plan has a sample or a failed poll.
 
-    A server's sample must be in `log`, which has only those from after the start of the sweep.
+    A server's sample must be in `log`, which has only those from after the start of the sweep. Where the plan
+    chooses its workload by the servers' context, which is asked for beside the first samples, that too.
     """
     backends, nodes = set(), set()
     for target in plan.targets:
@@ -665,6 +666,9 @@ def are_all_sampled(plan: Plan, snapshot: Snapshot, log: ServerLog) -> bool:
         backend for backend in snapshot.backends if backend.name in backends and backend.failure is None
     ]
     if any(log.newest(server.name) is None and log.silence(server.name) is None for server in servers):
+        return False
+    by_context = plan.conversations is not None and plan.capacity is not None
+    if by_context and any(server.max_model_len is None for server in servers):
         return False
     answers = [
         *((node.failure, node.age_s) for node in snapshot.nodes if node.name in nodes),
