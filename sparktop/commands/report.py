@@ -198,7 +198,7 @@ def _recording_report(paths: list[Path], form: str, arguments: argparse.Namespac
         moment_at = span_of(recording, arguments.at, None).start
         span = span if moment_at is None else span_around(moment_at, span)
         source = "" if arguments.anonymous else ", ".join(path.name for path in paths)
-        moment = read_moment(recording, span, source=source, on_progress=_hint_on_terminal)
+        moment = read_moment(recording, span, source=source, at=moment_at, on_progress=_hint_on_terminal)
         ends = (recording.frames[0], recording.frames[-1])
         targets = [target for frame in ends for target in frame.head.targets.values()]
     except OverflowError:

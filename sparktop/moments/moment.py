@@ -20,7 +20,7 @@ from sparktop.errors import UsageError
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.event import Event, Severity
+from sparktop.model.event import Event
 from sparktop.model.figures import Figure, Of, Where, figures
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendState, BackendView, LimitKind, NodeView, Snapshot, SpeedState
@@ -127,8 +127,6 @@ class Readings(Struct, frozen=True):
     """Readings that the recorder dropped, because the disk did not keep up."""
     unreadable: int = 0
     """Records that could not be used."""
-    events_left_out: int = 0
-    """Events of a long range around which nothing was replayed, because there were too many."""
 
 
 class Moment(Struct, frozen=True):
@@ -159,7 +157,7 @@ class Moment(Struct, frozen=True):
 
     @property
     def is_long(self) -> bool:
-        """Whether the range was replayed only in part: its last minutes and the times around events."""
+        """Whether the range was replayed only in part: its last minutes, and around one event before them."""
         return self.detail > self.start
 
     def figures(self, kind: str, *, names: Iterable[str]) -> list[tuple[Figure, str, Stats]]:
@@ -461,12 +459,10 @@ _SLACK_S = 1.0
 STEP_S = 5.0
 """Seconds between two snapshots: verdicts are judged as often."""
 AROUND_S = 60.0
-"""Of a long range, the time before and after an event that is replayed, too."""
+"""Of a long range, the time before and after its weightiest event that is replayed, too."""
 NEAR_S = 300.0
 """Seconds before and after a moment that a page on it covers."""
 _EVENT_WARM_UP_S = 300.0
-MOST_PARTS = 12
-"""Most parts of a long range that are replayed around events; each takes some seconds."""
 
 
 def default_start(end: datetime) -> datetime:
@@ -491,12 +487,14 @@ def read_moment(
     span: Span,
     *,
     source: str = "",
+    at: datetime | None = None,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> Moment:
     """Return the report data of a span of a recording; without a start, of the 15 minutes before its end.
 
-    `source` is the recording's name in the report. `on_progress` receives a line for the user before a long
-    replay.
+    Of a longer span the last 15 minutes are replayed, and those around `at`, the minute that a page is on, or
+    around the weightiest event. `source` is the recording's name in the report. `on_progress` receives a line
+    for the user before a long replay.
 
     Raises:
         UsageError: the recording has nothing in this span.
@@ -510,11 +508,12 @@ def read_moment(
     detail = start if is_short else default_start(end)
     collector = MomentBuilder(start, end, detail)
     player = Player(recording)
-    left_out = 0
     if not is_short:
-        parts, left_out = _parts_around_events(_add_minutes(collector, recording, start, end), start, detail)
-        on_progress(f"replaying {len(parts) + 1} parts of {time_words(start)} to {time_words(end)}")
-        for part in parts:
+        turn = _add_minutes(collector, recording, start, end) if at is None else at
+        on_progress(f"replaying parts of {time_words(start)} to {time_words(end)}")
+        if turn is not None and turn < detail:
+            around = timedelta(seconds=AROUND_S)
+            part = max(start, turn - around), min(detail, turn + (around if at is None else 2 * around))
             _replay_part(player, collector, *part, warm_up_s=_EVENT_WARM_UP_S)
     _replay_part(player, collector, detail, end, warm_up_s=WARM_UP_S)
     marks, sweeps, dropped = _read_beside_polls(recording, detail, end)
@@ -524,7 +523,6 @@ def read_moment(
         damage=tuple(dict.fromkeys(f"byte {part.offset:,}: {part.reason}" for _, part in recording.damage)),
         dropped=dropped,
         unreadable=player.unreadable,
-        events_left_out=left_out,
     )
     marks += [(instant.wall, word) for instant, word in player.marks]
     return collector.moment(marks, readings, sweeps)
@@ -543,41 +541,19 @@ def _replay_part(
 
 def _add_minutes(
     collector: MomentBuilder, recording: Recording, start: datetime, end: datetime
-) -> Iterator[datetime]:
+) -> datetime | None:
     """Add the heads of all frames from `start` to `end` to `collector`.
 
-    Yield the time of each warning, critical event and mark of the user in them, once each.
+    Return the time of the most severe event in them, of equal ones the first; None without an event.
     """
     frames: list[FrameStart] = [frame for frame in recording.frames if start <= frame.instant.wall <= end]
-    listed: set[tuple[datetime, str]] = set()
+    events: list[Event] = []
     for frame in frames:
         announced = frame.head.announced
         collector.add_minute(frame.instant.wall, announced)
-        for event in announced.events:
-            key = (event.at, event.subject)
-            if key not in listed and (event.severity is not Severity.INFO or event.subject == MARK):
-                listed.add(key)
-                yield event.at
-
-
-def _parts_around_events(
-    events: Iterator[datetime], start: datetime, detail: datetime
-) -> tuple[list[tuple[datetime, datetime]], int]:
-    """Return (start and end of each part around events before `detail`, number of events left out).
-
-    Parts that touch are one. Of more than `MOST_PARTS` the newest are kept.
-    """
-    around = timedelta(seconds=AROUND_S)
-    parts: list[tuple[datetime, datetime, int]] = []
-    for event_at in sorted(event for event in events if start <= event < detail):
-        begin, end = max(start, event_at - around), min(detail, event_at + around)
-        last_begin, last_end, count = parts[-1] if parts else (begin, begin, 0)
-        if parts and begin <= last_end:
-            parts[-1] = (last_begin, end, count + 1)
-        else:
-            parts.append((begin, end, 1))
-    left_out = parts[:-MOST_PARTS]
-    return [(begin, end) for begin, end, _ in parts[-MOST_PARTS:]], sum(count for *_, count in left_out)
+        events += [event for event in announced.events if start <= event.at <= end]
+    weightiest = min(events, key=lambda event: (-event.severity.rank, event.at), default=None)
+    return None if weightiest is None else weightiest.at
 
 
 def _read_beside_polls(

@@ -19,7 +19,6 @@ from sparktop import __version__
 from sparktop.analysis.balance.rules import RULES
 from sparktop.errors import UsageError
 from sparktop.graphics import numbers
-from sparktop.graphics.cells import cell_width, fit, sparkrow
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Event, Severity
@@ -61,16 +60,7 @@ from sparktop.report import cell, tables
 from sparktop.report.cell import time_of
 from sparktop.report.document.document import Grid, Section, Untrusted, escaped, grid_of, to_markdown, to_page
 from sparktop.report.document.drawing import sheet
-from sparktop.report.document.time_plot import (
-    MOST_LINES,
-    Point,
-    Points,
-    TimeLine,
-    TimeMark,
-    TimePlot,
-    bin_points,
-    time_drawing,
-)
+from sparktop.report.document.time_plot import Point, TimeLine, TimeMark, TimePlot, time_drawing
 from sparktop.report.json_snapshot import balance_json
 from sparktop.report.markdown import WIDTH, code
 from sparktop.report.privacy import ROUTER, Privacy
@@ -270,13 +260,12 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
     """
     if at is not None:
         parts = [*around_sections(moment, at), _alerts_section(moment)]
-        parts += _plot_sections(moment, time_plots(moment)) if form == "html" else []
+        parts += _plot_sections(moment) if form == "html" else []
         parts.append(Section(paragraphs=(_about_line(moment), *_missing_sentences(moment))))
         return [part for part in parts if part != Section(part.title)]
     on_page = form == "html"
     width = None if on_page else WIDTH
-    plots = time_plots(moment)
-    tests = tuple(test_sections(moment, on_page=on_page))
+    tests = tuple(test_sections(moment)) if on_page else ()
     met = {state for shares in moment.states.values() for state in shares}
     states = (f"{state}: {STATES[state].meaning}" for state in STATES if state in met)
     words = (*_figure_sentences(moment), *_DEFINITIONS, *((_BALANCE_DEFINITION,) if tests else ()), *states)
@@ -284,10 +273,9 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
     parts = [
         Section(paragraphs=(f"**{_summary_line(moment)}**",)),
         Section(paragraphs=(_about_line(moment), *_missing_sentences(moment))),
-        *(_plot_sections(moment, plots) if on_page else [Section(sketch=sketch(plots))]),
+        *(_plot_sections(moment) if on_page else ()),
         _alerts_section(moment),
         verdict_section(moment),
-        *(() if on_page else tests),
         *_table_sections(
             width,
             *(table for kind in (BACKEND, NODE) for table in _figures_table(moment, kind, on_page=on_page)),
@@ -303,18 +291,19 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
             "Marks", items=tuple(f"{_time_words(moment, at)} {escaped(word)}" for at, word in moment.marks)
         ),
         Section("Sweeps", items=tuple(_sweep_lines(moment))),
-        *(tests if on_page else ()),
+        *tests,
         *_table_sections(width, *_watched_tables(moment)),
         Section("Words", items=words, folded=True),
     ]
     return [part for part in parts if part != Section(part.title)]
 
 
-def _plot_sections(moment: Moment, plots: Sequence[TimePlot]) -> Iterator[Section]:
+def _plot_sections(moment: Moment) -> Iterator[Section]:
     """Yield a section with the plots.
 
     For a long range, yield two: the plots of the whole range, then those of the last minutes.
     """
+    plots = time_plots(moment)
     whole_span = [plot for plot in plots if plot.start < moment.detail]
     detailed = [plot for plot in plots if plot.start >= moment.detail]
     titled = [("", whole_span), ("The last minutes", detailed)] if moment.is_long else [("", detailed)]
@@ -397,13 +386,7 @@ def _missing_sentences(moment: Moment) -> Iterator[str]:
         yield moment.omission
     if moment.is_long:
         last = seconds_words((moment.end - moment.detail).total_seconds())
-        yield (
-            "The first plots have one-minute summaries of the whole range. "
-            f"Figures and states are those of the last {last}, verdicts and events those of the whole range."
-        )
-    if readings.events_left_out:
-        left_out = _count_words(readings.events_left_out, "earlier event")
-        yield f"Nothing was replayed around {left_out}: too many."
+        yield f"Figures and states are those of the last {last}; verdicts and events are of the whole range."
     if gaps:
         texts = (f"{cell.time_of(start)} to {cell.time_of(end)}" for start, end in gaps[:_MOST_GAPS])
         listed = ", ".join(texts)
@@ -539,15 +522,12 @@ def _watched_tables(moment: Moment) -> Sequence[Table]:
     """Return the tables of what was watched: engines and models, machines, routers."""
     columns = [Column(title, Kind.NAME) for title in ("Machine", "Product", "GPU", "Driver")]
     rows = tuple(_machine_row(node) for node in moment.shown.nodes)
-    # A table of their own: long names of kernels are not cut for the width of the other.
-    systems = tuple((cell.name(node.name), cell.name(node.identity.os)) for node in moment.shown.nodes)
     urls = tuple(
         (cell.name(backend.name), cell.name(backend.url)) for backend in moment.shown.backends if backend.url
     )
     return (
         tables.backend_servers(moment.shown.backends, detailed=False),
         Table("Machines", (*columns, Column("Memory")), rows),
-        Table("Operating systems", (columns[0], Column("System", Kind.NAME)), systems),
         tables.routers(without_stale(moment.shown)),
         Table("Addresses", (_SERVER, Column("URL", Kind.NAME)), urls),
     )
@@ -599,14 +579,11 @@ def verdict_section(moment: Moment) -> Section:
     return Section("Verdicts", items=(*items, *map(_verdict_line, shown[-_MOST_SPELLS:])))
 
 
-def test_sections(moment: Moment, *, on_page: bool) -> Iterator[Section]:
-    """Yield for each group a table of the tests behind its last bad verdict, else behind its last verdict.
-
-    With `on_page` (HTML), the table is folded and has every rule that holds; in Markdown only the first.
-    """
+def test_sections(moment: Moment) -> Iterator[Section]:
+    """Yield for each group a table of the tests behind its last bad verdict, else behind its last verdict."""
     for spell in _last_verdicts(moment):
         if spell.balance is not None:
-            yield Section(table=_tests_grid(spell, spell.balance, on_page=on_page), folded=on_page)
+            yield Section(table=_tests_grid(spell, spell.balance), folded=True)
 
 
 def seconds_words(seconds: float) -> str:
@@ -659,11 +636,8 @@ def _evidence_sentences(spell: Spell) -> Iterator[str]:
     yield from (f"{label}{text}" for label, text in labelled if text)
 
 
-def _tests_grid(spell: Spell, balance: Balance, *, on_page: bool) -> Grid:
-    """Return a table of the checks on whether there is enough data, then of the rules that hold.
-
-    In Markdown (`on_page` False), only the first rule that holds is included.
-    """
+def _tests_grid(spell: Spell, balance: Balance) -> Grid:
+    """Return a table of the checks on whether there is enough data, then of the rules that hold."""
     rule_titles, *others = (rule(balance) for rule in RULES)
     holding = [rule for rule in others if all(check.holds for check in rule)]
     rows = tuple(
@@ -674,11 +648,10 @@ def _tests_grid(spell: Spell, balance: Balance, *, on_page: bool) -> Grid:
             limit_text(check),
             "yes" if check.holds else "no",
         )
-        for rule in [rule_titles, *(holding if on_page else holding[:1])]
+        for rule in [rule_titles, *holding]
         for number, check in enumerate(rule)
     )
     names = ", ".join(rule[0].code for rule in holding)
-    names += " (pages have the tests of all)" if len(holding) > 1 and not on_page else ""
     when = f"the {balance.window_s:.0f} s before {time_of(spell.end)} UTC"
     note = (
         f"in {when}; rules that hold: {names}" if holding else f"in {when} no rule for an uneven load holds"
@@ -687,7 +660,7 @@ def _tests_grid(spell: Spell, balance: Balance, *, on_page: bool) -> Grid:
     return Grid(title, ("Rule", "Test", "Value", "Limit", "Holds"), rows, frozenset({0, 1, 4}), (note,))
 
 
-# The plots of a report on a time span: as values for SVG drawings, and as rows of text for Markdown.
+# The plots of a report on a time span.
 
 
 _INTERVALS = 3.0
@@ -699,8 +672,6 @@ _CLOSE_FROM_S = 150.0
 _MS_BELOW_S = 2.0
 _MS = 1000.0
 _OF_ALL = "all"
-_NAME, _CELLS, _RANGE = 18, 52, 16
-"""Widths of a sketch: name, curve, and smallest and largest value."""
 
 
 def time_plots(moment: Moment) -> list[TimePlot]:
@@ -787,84 +758,6 @@ def _plot_in_ms(plot: TimePlot) -> TimePlot:
 
     lines = (replace(line, points=[*map(in_ms, line.points)]) for line in plot.lines)
     return replace(plot, unit="ms", lines=tuple(lines))
-
-
-def sketch(plots: Sequence[TimePlot]) -> str:
-    """Return plots as rows of text: for each curve its name, a row of bars, smallest and largest value.
-
-    Plots of another range than the first have a time axis of their own.
-    """
-    rows: list[str] = []
-    span = None
-    for plot in plots:
-        if span != (plot.start, plot.end):
-            span = (plot.start, plot.end)
-            rows += ["", *_axis_rows(plot)] if rows else _axis_rows(plot)
-        rows += _sketch_rows(plot)
-    return "\n".join(row.rstrip() for row in rows)
-
-
-def _sketch_rows(plot: TimePlot) -> Iterator[str]:
-    yield f"{plot.title} ({plot.unit})"
-    drawable = [line for line in plot.lines if line.known]
-    for line in drawable[: 2 * MOST_LINES]:
-        if line.second and all(point.high == 0 for point in line.known):
-            continue
-        low, high = min(entry.low for entry in line.known), max(entry.high for entry in line.known)
-        what = f", {plot.dashed}" if line.second else ""
-        name = _last_cells(clean(line.name), _NAME - cell_width(what)) + what
-        row = sparkrow(_curve_cells(line.points, plot), _CELLS, plot.top)
-        yield f"{fit(name, _NAME)} {row} {f'{_number_text(low)} to {_number_text(high)}'.rjust(_RANGE)}"
-
-
-def _last_cells(name: str, width: int) -> str:
-    """Return the last `width` cells of a name: addresses differ in their ends."""
-    while cell_width(name) > width:
-        name = f"…{name[2:]}" if name.startswith("…") else f"…{name[1:]}"
-    return name
-
-
-def _number_text(value: float) -> str:
-    return numbers.rate(value, 7).strip()
-
-
-def _curve_cells(points: Points, plot: TimePlot) -> list[float | None]:
-    """Return the value for each of the `_CELLS` character cells of a curve's row; None in gaps.
-
-    Cells between two connected points have the value of the earlier point.
-    """
-    start, end = plot.start.timestamp(), plot.end.timestamp()
-    width = max(end - start, 1e-9) / _CELLS
-    cells: list[float | None] = [None] * _CELLS
-    before: int | None = None
-    for point in bin_points(points, start, end, _CELLS):
-        if point is None:
-            before = None
-            continue
-        index = min(_CELLS - 1, int((point.at - start) / width))
-        if before is not None:
-            cells[before:index] = [cells[before]] * (index - before)
-        cells[index], before = point.value, index
-    return cells
-
-
-def _axis_rows(plot: TimePlot) -> Iterator[str]:
-    """Yield the text row of times of day above the curves, then a row with the signs of events, if any."""
-    middle = plot.start + (plot.end - plot.start) / 2
-    days = plot.start.date() != plot.end.date()
-    time_format = "%m-%d %H:%M" if days else "%H:%M:%S"
-    left, centre, right = (f"{time.astimezone(UTC):{time_format}}" for time in (plot.start, middle, plot.end))
-    row = f"{left}{centre.center(_CELLS - len(left) - len(right))}{right}"
-    yield f"{fit('UTC', _NAME)} {row}{'min to max'.rjust(_RANGE + 1)}"
-    signs = [" "] * _CELLS
-    width = max((plot.end - plot.start).total_seconds(), 1e-9) / _CELLS
-    rank = {"▲": 1, "M": 2, "✖": 3}
-    for mark in plot.marks:
-        index = min(_CELLS - 1, int((mark.at - plot.start.timestamp()) / width))
-        if rank.get(mark.sign, 0) > rank.get(signs[index], 0):
-            signs[index] = mark.sign
-    if any(sign != " " for sign in signs):
-        yield f"{fit('events', _NAME)} {''.join(signs)}"
 
 
 # Removes from the data of a report what it may not show; every format is written from the result.

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
+from sparktop.model.event import Severity
 from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.moments import moment as reading
@@ -106,10 +107,10 @@ def test_verdicts_have_times_and_evidence(recorded: Recorded) -> None:
     assert sum(moment.states["spark-a"].values()) == pytest.approx(1)
 
 
-def test_a_long_range_has_summaries_and_replays_only_its_end_and_events(
+def test_a_long_range_has_summaries_and_replays_only_its_end_and_one_event(
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A long range has a point with extremes per frame; its end and the time around events are replayed."""
+    """A long range has a point with extremes per frame; its end and the weightiest event are replayed."""
     monkeypatch.setattr(reading, "SHORT_S", 20.0)
     monkeypatch.setattr(reading, "AROUND_S", 5.0)
     moment = recorded.moment(0)
@@ -122,11 +123,16 @@ def test_a_long_range_has_summaries_and_replays_only_its_end_and_events(
             value is not None and low <= value <= high
             for (_, value), (low, high) in zip(moment.series[key], moment.ranges[key], strict=True)
         )
-    begun = next(event.at for event in moment.events if event.about and event.about.startswith("balance:"))
-    times = [at - begun.timestamp() for at, _ in moment.series[BACKEND, "spark-b", "running"]]
-    near = [at for at in times if at <= 5]
-    assert (min(near), max(near)) == pytest.approx((-5, 5), abs=1.5)
-    assert len(times) < 60
+    outage = next(event.at for event in moment.events if event.severity is Severity.CRITICAL)
+    for at, until_s in ((outage, 5), (wall(60), 10)):
+        if at is not outage:  # of a page, around its minute instead
+            recording = Recording([recorded.path])
+            moment = read_moment(recording, Span(wall(0)), at=at)
+            recording.close()
+        times = [time - at.timestamp() for time, _ in moment.series[BACKEND, "spark-b", "running"]]
+        near = [time for time in times if time <= until_s]
+        assert (min(near), max(near)) == pytest.approx((-5, until_s), abs=1.5)
+        assert len(times) < 60
     swing = next(one for one in moment.spells if one.word == "oscillating")
     assert swing.start == recorded.live[100].balance[0].since
 

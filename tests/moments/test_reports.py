@@ -66,9 +66,7 @@ def test_markdown_fits_a_forum_and_says_everything(moment: Moment) -> None:
     assert len(text) < 20_000
     for words in (
         "2026-01-15 09:00:01 to 09:02:40 UTC (2 min 39 s) · 2 servers, 2 machines, 1 router",
-        "Generated (tok/s)",
         "- `proxy`: **oscillating**, 09:00:50 to",
-        "### Tests behind `proxy`: oscillating",
         "### Figures of the servers",
         "| Generated tok/s | `spark-a` |",
         "### The minute before and after",
@@ -123,6 +121,7 @@ def test_a_page_has_plots_with_units_names_and_lines_at_events(moment: Moment) -
     assert not re.search(r"(?:src|href|url)\s*[=(]", text)
     titles = re.findall(r'class="title">([^<]*)<', text)
     assert titles[:2] == ["Generated (tok/s)", "Running (requests)"]
+    assert "Tests behind <code>proxy</code>: oscillating" in text
     assert all(re.search(r"\([^)]+\)$", title) for title in titles)
     first = text[text.index("<figure>") : text.index("</figure>")]
     assert re.findall(r'class="label">([^<]*)<', first) == ["spark-a", "spark-b"]
@@ -197,7 +196,7 @@ def test_hostile_names_stay_text(recorded: Recorded) -> None:
         "softbreak",
     }
     assert {token.type for token in READER.parse(text)}.isdisjoint({"html_block"})
-    assert sum(token.type == "fence" for token in READER.parse(text)) == 1
+    assert not any(token.type == "fence" for token in READER.parse(text))
     found = Page(moment_report(moment, "html"))
     assert found.tags.isdisjoint({"script", "img"})
     assert not any(name.startswith("on") for name, _ in found.attributes)

@@ -205,8 +205,6 @@ class Section(Struct, frozen=True):
     paragraphs: tuple[str, ...] = ()
     plots: tuple[str, ...] = ()
     """SVG elements; Markdown leaves them out."""
-    sketch: str = ""
-    """Lines of plots drawn with characters, which only Markdown shows."""
     table: Grid | None = None
     items: tuple[str, ...] = ()
     """Items of a list."""
@@ -233,8 +231,6 @@ def _section_blocks(section: Section) -> Iterable[str]:
     if section.title:
         yield f"{'#' * section.rank} {section.title}"
     yield from map(paragraph, section.paragraphs)
-    if section.sketch:
-        yield f"```text\n{section.sketch}\n```"
     if section.table is not None:
         yield in_markdown(section.table)
     if section.items:
