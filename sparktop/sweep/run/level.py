@@ -689,8 +689,6 @@ class LevelMaker(Struct, eq=False):
             if run.finished is None or self.cancellation.requested:
                 break
             record.facts.health.append(run.finished.health)
-            took_s = run.finished.ended_at - run.finished.started_at
-            self.estimate.learn_beside(batch.level, took_s)
             traces += collect(run.events())
         self._emit_load(batch, LevelEnded(self.clock()))
         if not self.cancellation.requested:

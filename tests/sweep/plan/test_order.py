@@ -41,24 +41,15 @@ def test_a_level_bounded_by_requests_has_as_many_runs_as_that_takes() -> None:
     assert replace(PLAN, duration_s=20.0).runs_of(4) is None
 
 
-def test_runs_beside_long_prompts_are_expected_as_long_as_the_last_were() -> None:
-    """Where steps take seconds, these runs go on beyond their time, and the sweep takes longer."""
-    plan = replace(PLAN, mode=LoadMode.STEADY, duration_s=10.0, beside=32768, warmup=False)
-    estimate, left = Estimate(plan), list(run_batches(plan))
-    before = estimate.left_s(left)
-    assert before is not None
-    estimate.learn_beside(plan.level("a", concurrency_point(1)), 25.0)
-    assert estimate.left_s(left) == pytest.approx(before * (1 + 2.5) / 2)
-
-
 def test_what_is_left_counts_runs_and_warm_ups() -> None:
     """With every level known it is their times added up, a warm-up for each level that begins."""
     estimate = Estimate(PLAN)
     for target in ("a", "b"):
         estimate.learn_run(PLAN.level(target, concurrency_point(1)), 1.0)
         estimate.learn_run(PLAN.level(target, concurrency_point(4)), 2.0)
+    estimate.learn_pause(0.0)
     left = list(run_batches(PLAN))
     assert estimate.left_s(left) == pytest.approx(2 * (4 * 1.0 + 4 * 2.0))
     assert estimate.left_s(left[1:]) == pytest.approx(4 * 2.0 + 4 * 1.0 + 4 * 2.0)
-    estimate.learn_pause(0.5)
+    estimate.learn_pause(1.0)
     assert estimate.left_s(left) == pytest.approx(24.0 + 4 * 0.5)
