@@ -5,7 +5,6 @@ Forums break lines themselves, so each paragraph and each item is one line. Ever
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -19,7 +18,7 @@ from sparktop.model.statistics import P95_FROM
 from sparktop.model.text import names_in_words
 from sparktop.report.document.document import Cell, Grid, Untrusted, bullets, escaped, rows_in_markdown
 from sparktop.report.markdown import code
-from sparktop.sweep.compare.compare import compare, comparison_of
+from sparktop.sweep.compare.compare import compare, comparison_of, engines_sentences
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate
 from sparktop.sweep.compare.series import (
     PREFIX,
@@ -41,7 +40,6 @@ from sparktop.sweep.formats.report import (
     machine_facts,
     mode_words,
     one_sided_routers,
-    router_costs,
     server_facts,
     varies_in_length,
     version_facts,
@@ -59,14 +57,14 @@ from sparktop.sweep.formats.tables import (
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult, level_of
 from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, FEW_RUNS, METRICS, Metric, in_sentence, shown
 from sparktop.sweep.view.result import result_view
-from sparktop.sweep.view.words import Choice, choices, incomplete_words, single_machine_words
+from sparktop.sweep.view.words import Choice, choices, incomplete_words
 
 MOST_LINES = 40
 """Tables with too many levels for this are thinned out; the first and the last level stay."""
 _LEAST_LEVELS, _USUAL_LEVELS = 3, 7
-"""Levels that a matrix has at least, however long the post, and for which items are joined to have room."""
-_TABLE_LINES, _LEAST_ITEMS = 3, 2
-"""The heads of a table with the empty line before; items that stay apart as long as prefill has a table."""
+"""Levels that a matrix has at least, and for which the table of prefill gives way to the others."""
+_TABLE_LINES = 3
+"""The heads of a table with the empty line before."""
 _LATENCIES = ("ttft_due_ms", "ttft_ms")
 """The latency of the last table: that of an open loop is from the time at which a request was due."""
 _MOST_COMMANDS, _MOST_AGAIN = 3, 2
@@ -93,96 +91,72 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     result = result.model_copy(update={"comparison": comparison})
     metrics = _metrics(result)
     changes, left_out = _published_cells(result, beside, metrics)
-    uncommon = _without_common_warnings(result)
     letters = warning_letters(result)
     doubted = _doubted_levels(result, letters)
     grids = list(_matrix_tables(comparison, series, metrics, changes, doubted))
-    is_matrix = bool(grids)
     if not grids and metrics:
         grids = [_level_table(result, metrics, changes, doubted)]
-    view = result_view(uncommon)
-    topologies, published = view.topologies, list(_against_published(changes, metrics))
-    picks = [] if topologies is None else choices(uncommon, topologies, code)
+    view = result_view(result)
+    picks = [] if view.topologies is None else choices(result, view.topologies, code)
     incomplete = incomplete_words(result).capitalize()
     lead = [f"**{incomplete}.**"] if incomplete else []
-    about = list[str]()
-    if not picks or topologies is None:
-        answer_line, *further_lines = answer(uncommon, view, above_tables=True) or ["Nothing was measured"]
-        further_lines = [*(_why_even(series) if is_matrix else ()), *further_lines]
-        lead = [" ".join([f"**{answer_line}.**", *_with_full_stops([*further_lines, *published])])]
-    elif alone := single_machine_words(uncommon, topologies, code):
-        about = [f"**One machine alone:** {alone}."]
+    if not picks:
+        answer_line, *further_lines = answer(result, view, above_tables=True) or ["Nothing was measured"]
+        further_lines += _against_published(changes, metrics)
+        lead = [" ".join([f"**{answer_line}.**", *_with_full_stops(further_lines)])]
     pick_table = rows_in_markdown(_choices_grid(picks, len(series))) if picks else ""
-    costs = " ".join(_with_full_stops(router_costs(uncommon, comparison)))
-    about += [
+    engines = () if comparison is None else engines_sentences(comparison.independent_engines)
+    routers = " ".join(_with_full_stops(map(escaped, engines)))
+    about = [
         _setup_item(result),
-        *([f"**Router:** {costs}"] if costs else []),
+        *([f"**Router:** {routers}"] if routers else []),
         _load_item(result),
-        " ".join([_warnings_words(result, letters, doubted), *_sign_words(grids), *left_out]),
+        " ".join([_warnings_words(result, letters), *_sign_words(grids), *left_out]),
     ]
-    known_commands = _commands(result, commands)
-    used = 2 + 2 * len(lead) + (len(pick_table.splitlines()) + 1 if picks else 0) + bool(grids)
-    shell = [f"{line}  # {words}" if line else f"# {words}" for words, line in known_commands]
-    block, item = (["```sh", *shell, "```"] if shell else []), list[str]()
-    fitted = _fitted(about, grids, MOST_LINES - used - (1 + len(block) if block else 0))
-    if block and fitted[2]:  # tables are worth more than commands of a line each
-        lines = (f"{words}: {code(line)}" if line else words for words, line in known_commands)
-        block, item = [], [f"**Commands:** {'; '.join(lines)}."]
-        fitted = _fitted(about, grids, MOST_LINES - used - len(item))
-    about, thin, left = fitted
+    used = 3 + 2 * len(lead) + (len(pick_table.splitlines()) + 1 if picks else 0) + len(about)
+    room = MOST_LINES - used
+    commands_block, commands_item = _commands(result, commands)
+    block_lines = len(commands_block) + 1 if commands_block else 0
+    thin, lost = _fitted(grids, room - block_lines)
+    if lost and commands_block:  # tables are worth more than commands of a line each
+        commands_block = []
+        thin, lost = _fitted(grids, room - 1)
     figures = []
     if thin:
-        metrics = metrics[:: len(metrics) - 1] if is_matrix and len(thin) < len(grids) else metrics
+        metrics = metrics[::2] if "prefill" in lost else metrics
         words = f"**Figures:** {_how_to_read(result, comparison, metrics, grids)}"
-        lost_words = [f"Left out here: {names_in_words(left)}."] if left else []
+        lost_words = [f"Left out here: {names_in_words(lost)}."] if lost else []
         figures = [" ".join([words, *_published_items(beside, changes), *lost_words])]
-    blocks = [*lead, pick_table, bullets(about), *map(rows_in_markdown, thin), bullets([*figures, *item])]
-    blocks.append("\n".join(block))
+    last = [*figures, *([commands_item] if commands_item and not commands_block else [])]
+    blocks = [*lead, pick_table, bullets(about), *map(rows_in_markdown, thin), bullets(last)]
+    blocks.append("\n".join(commands_block))
     return f"## {_title(result)}\n" + "\n\n".join(filter(None, blocks)) + "\n"
 
 
-def _fitted(items: list[str], grids: list[Grid], lines: int) -> tuple[list[str], list[Grid], list[str]]:
-    """Return (items, tables, what was left out of them) that fit together into so many lines.
+def _fitted(grids: Sequence[Grid], lines: int) -> tuple[list[Grid], list[str]]:
+    """Return (tables that fit into so many lines, what was left out of them).
 
-    First items are joined as long as some stay apart, then prefill, the second of three tables, gives way,
-    then the other items are joined, and last levels are left out.
+    Prefill, the second of three tables, gives way to the others.
     """
-    has_prefill = len(grids) == len(_FIGURES)
-    left = []
-
-    def room() -> int:
-        return lines - len(items) - _TABLE_LINES * len(grids)
-
-    def is_full() -> bool:
-        usual = [min(len(grid.rows), _USUAL_LEVELS) for grid in grids]
-        return room() < sum(usual) - (max(0, usual[1] - _LEAST_LEVELS) if has_prefill else 0)
-
-    while is_full() and len(items) > 1:
-        if has_prefill and len(items) <= _LEAST_ITEMS:
-            has_prefill, left, grids = False, ["prefill"], grids[::2]
-        else:
-            items = [" ".join(items[:2]), *items[2:]]
-    sizes = _rows_shown([len(grid.rows) for grid in grids], room(), has_prefill=has_prefill)
-    lost = [len(grid.rows) - size for grid, size in zip(grids, sizes, strict=True)]
-    if has_prefill and lost[1] > lost[0]:
-        left.append(f"{lost[1] - lost[0]} {'' if lost[0] == 0 else 'more '}levels of prefill")
-    left += [f"{lost[0]} level{'' if lost[0] == 1 else 's'}"] if any(lost[:1]) else []
+    if not grids:
+        return [], []
+    levels, lost = len(grids[0].rows), []
+    room, has_prefill = lines - _TABLE_LINES * len(grids), len(grids) == len(_FIGURES)
+    if has_prefill and room < 2 * min(levels, _USUAL_LEVELS) + _LEAST_LEVELS:
+        grids, lost, has_prefill = grids[::2], ["prefill"], False
+        room += _TABLE_LINES
+    of_prefill = max(_LEAST_LEVELS, min(levels, room - 2 * levels)) if has_prefill else 0
+    each = max(_LEAST_LEVELS, (room - of_prefill) // (2 if has_prefill else len(grids)))
+    if has_prefill and of_prefill < levels:
+        lost.append(f"{levels - of_prefill} level{'' if levels - of_prefill == 1 else 's'} of prefill")
+    if each < levels:
+        lost.append(f"{levels - each} level{'' if levels - each == 1 else 's'}")
+    sizes = [each, of_prefill, each] if has_prefill else [each] * len(grids)
     thin = [
         replace(grid, rows=tuple(_evenly_spaced(grid.rows, size)))
         for grid, size in zip(grids, sizes, strict=True)
     ]
-    return items, thin, left
-
-
-def _rows_shown(counts: Sequence[int], room: int, *, has_prefill: bool) -> list[int]:
-    """Return how many rows of each table are shown, together at most `room`; prefill gives way first."""
-    sizes = list(counts)
-    if has_prefill:
-        sizes[1] = max(_LEAST_LEVELS, min(sizes[1], sizes[1] - (sum(sizes) - room)))
-    if sum(sizes) > room:
-        each = (room - sizes[1]) // 2 if has_prefill else room // len(sizes)
-        sizes = [min(size, max(_LEAST_LEVELS, each)) for size in sizes]
-    return sizes
+    return thin, lost
 
 
 def _choices_grid(picks: Sequence[Choice], targets: int) -> Grid:
@@ -198,25 +172,6 @@ def _choices_grid(picks: Sequence[Choice], targets: int) -> Grid:
     ]
     shown = len(heads) if any(one.speeds for one in picks) else len(heads) - 1  # the last one is of speeds
     return Grid("", tuple(heads[:shown]), tuple(row[:shown] for row in rows), frozenset(range(shown)))
-
-
-def _without_common_warnings(result: SweepResult) -> SweepResult:
-    """Return a result whose levels lack the warnings that all of them have, which are said once."""
-    levels = list(_levels(result))
-    common = (
-        set.intersection(*({mark.code for mark in level.validity} for level in levels)) if levels else set()
-    )
-    if not common or len(levels) == 1:
-        return result
-
-    def without(level: LevelResult) -> LevelResult:
-        uncommon_marks = tuple(mark for mark in level.validity if mark.code not in common)
-        return level.model_copy(update={"validity": uncommon_marks})
-
-    targets = (
-        target.model_copy(update={"levels": tuple(map(without, target.levels))}) for target in result.targets
-    )
-    return result.model_copy(update={"targets": tuple(targets)})
 
 
 def _title(result: SweepResult) -> str:
@@ -266,8 +221,8 @@ def _setup_item(result: SweepResult) -> str:
     return f"**Set-up:** {' '.join(_with_full_stops(parts))}"
 
 
-def _commands(result: SweepResult, again: Sequence[str]) -> list[tuple[str, str]]:
-    """Return (what a command does, the command) of each command; the last may be "".
+def _commands(result: SweepResult, again: Sequence[str]) -> tuple[list[str], str]:
+    """Return the commands of a post as the lines of a block, and as an item in its place.
 
     They are the servers' command lines as their processes show them, `again`, which repeats the sweep, and
     the command that compares with the post.
@@ -275,25 +230,21 @@ def _commands(result: SweepResult, again: Sequence[str]) -> list[tuple[str, str]
     known = [(words, names) for words, names, is_command in launches(result) if is_command]
     found = []
     for line, names in known[:_MOST_COMMANDS]:
-        shown = "as its process shows it" if len(names) == 1 else "as their processes show it"
         hidden = ", … for what may be secret" if "…" in line else ""
-        found.append((f"{', '.join(names)}, {shown}{hidden}", line))
-    if len(known) > _MOST_COMMANDS and found:
-        found[-1] = (f"{found[-1][0]}{_more_words(known, _MOST_COMMANDS)}", found[-1][1])
+        found.append((f"{', '.join(names)}, as the process shows it{hidden}", line))
+    if len(known) > _MOST_COMMANDS:
+        words, line = found[-1]
+        found[-1] = (f"{words} ({len(known) - _MOST_COMMANDS} more in the report)", line)
     if again:
         few = any(mark.code == FEW_RUNS for level in _levels(result) for mark in level.validity)
         runs = "; with --runs 3 leads can be tested" if few else ""
-        load = "the same load again, with your addresses (make install in sparktop's repository)"
-        words = f"{load}{_more_words(again, _MOST_AGAIN)}{runs}"
-        for command in _without_repeated_options(again[:_MOST_AGAIN]):
-            found.append((command.removeprefix("# "), "") if command.startswith("# ") else (words, command))
-            words = "the same again"
+        words = f"the same load again, with your addresses (make install in sparktop's repository){runs}"
+        found += [(words, command) for command in again[:_MOST_AGAIN]]
         found.append(("your newest sweep beside this post, saved as post.md", "sparktop report last post.md"))
-    return found
-
-
-def _more_words(shown: Sequence[object], most: int) -> str:
-    return f" ({len(shown) - most} more in the report)" if len(shown) > most else ""
+    if not found:
+        return [], ""
+    item = "; ".join(f"{words}: {code(line)}" for words, line in found)
+    return ["```sh", *(f"{line}  # {words}" for words, line in found), "```"], f"**Commands:** {item}."
 
 
 def _levels(result: SweepResult) -> Iterator[LevelResult]:
@@ -314,7 +265,7 @@ def _load_item(result: SweepResult) -> str:
         *_condition_words(result),
         *map(escaped, plan.request_words),
         mode_words(plan),
-        f"{effort_words(plan) if not plan.more_runs else _runs_words(result)}{_requests_words(result)}",
+        effort_words(plan),
         "" if plan.seed is None else f"seed {plan.seed}",
     ]
     made_by = f"{result.started_at:%Y-%m-%d}, sparktop {result.sparktop}"
@@ -341,51 +292,17 @@ def _condition_words(result: SweepResult) -> Iterator[str]:
         yield "every prompt new to the prefix cache"
 
 
-def _runs_words(result: SweepResult) -> str:
-    """Return how many runs the levels have: "3 to 5 runs a level"."""
-    counts = [level.runs for level in _levels(result) if level.error is None] or [0]
-    low, high = min(counts), max(counts)
-    return f"{low if low == high else f'{low} to {high}'} runs a level"
-
-
-def _requests_words(result: SweepResult) -> str:
-    """Return how many requests a run has, where that is one multiple of the concurrency at all levels."""
-    levels = [level for level in _levels(result) if level.error is None]
-    if any(not level.concurrency or not level.runs for level in levels):
-        return ""
-    counts = {level.requests.ok / (level.runs * level.concurrency) for level in levels if level.concurrency}
-    if len(counts) != 1 or not (count := counts.pop()).is_integer():
-        return ""
-    ends = sorted((level.requests.ok, level.point.short) for level in levels)
-    sums = [f"{requests:,} at {where}" for requests, where in dict.fromkeys((ends[0], ends[-1]))]
-    times = "" if count == 1 else f"{count:.0f} × "
-    sums[0] = sums[0].replace(" at", " requests in all at", 1)
-    return f", each run of {times}c requests: {', '.join(sums)}"
-
-
-def _why_even(series: Sequence[Series]) -> Iterator[str]:
-    """Yield why no target wins, where that is the spread of the runs."""
-    figures = [level.figures.get(_DECODE) for a_series in series for level in a_series.levels]
-    stds = [100 * figure.std / figure.mean for figure in figures if figure and figure.mean and figure.std]
-    widest = max(stds, default=0.0)
-    if widest > NOISE_FLOOR_PERCENT:
-        yield f"The runs of a level differ too much to tell (decode: std up to {widest:.0f} % of the mean)"
-
-
-def _warnings_words(result: SweepResult, letters: Mapping[str, str], doubted: _Doubted) -> str:
+def _warnings_words(result: SweepResult, letters: Mapping[str, str]) -> str:
     """Return all that limits the result; the `letters` of warnings mark the levels in the tables."""
     words = " ".join(_with_full_stops([*caveats(result, in_post=True), *one_sided_routers(result)]))
     if not words or words.startswith(SMALL_ERRORS):
         return f"**Warnings:** none. {words}".strip()
-    names = {name for name, _ in doubted}
-    places = ["behind a value, of its target"] if names - {""} and len(result.targets) > 1 else []
-    places += ["behind a level, of all targets"] if "" in names else []
-    where = f" (letters in tables{': ' if places else ''}{'; '.join(places)})" if letters else ""
+    where = " (letters in tables)" if letters else ""
     return f"**Warnings{where}:** {words.removeprefix('Warnings: ')}"
 
 
 _Doubted = Mapping[tuple[str, Level], str]
-"""Letters of the warnings of levels, by (name of the target, "" for all of them; load)."""
+"""Letters of the warnings of levels, by (name of the target; load)."""
 _Changes = Mapping[tuple[str, str], Mapping[Level, tuple[str, float]]]
 """(The published value with what the target has more; the same in percent) by load, by metric and by name of
 the target, of a single one by that of the series."""
@@ -514,8 +431,7 @@ def _with_deviations(
 ) -> Iterator[tuple[Cell, ...]]:
     """Yield the rows of a matrix with the standard deviation of the runs behind each value.
 
-    A value of a level with a warning, which `doubted` has by target, has its letter; the level itself, where
-    these have the name "".
+    A value of a level with a warning, which `doubted` has, has its letter.
     """
     names = [head.name for head in grid.heads if isinstance(head, Untrusted)]
     for load, row in zip_longest(loads, grid.rows):
@@ -531,7 +447,7 @@ def _with_deviations(
         for name, cell in zip(names, cells, strict=True):
             std, mark = stds.get(name), marks.get(name, "")
             texts.append(f"{cell}{'' if std is None or cell == UNKNOWN else f' ± {metric.text(std)}'}{mark}")
-        yield (f"{load_cell}{marks.get('', '')}", *texts, winner)
+        yield (load_cell, *texts, winner)
 
 
 def _with_changes(
@@ -581,21 +497,13 @@ def _level_table(
 
 
 def _doubted_levels(result: SweepResult, letters: Mapping[str, str]) -> _Doubted:
-    """Return the letters of each level's warnings; those that all targets have there have the name ""."""
-    words: dict[Level, dict[str, set[str]]] = {}
-    for target in result.targets:
-        for level in target.levels:
-            words.setdefault(level_of(level), {})[target.name] = letters.keys() & doubts_of(level)
-    doubted: dict[tuple[str, Level], str] = {}
-    for load, by_target in words.items():
-        common = set.intersection(*by_target.values()) if len(by_target) > 1 else set()
-        uncommon = {"": common} | {name: marks - common for name, marks in by_target.items()}
-        doubted |= {
-            (name, load): "".join(sorted(letters[word] for word in marks))
-            for name, marks in uncommon.items()
-            if marks
-        }
-    return doubted
+    """Return the letters of each level's warnings."""
+    return {
+        (target.name, level_of(level)): "".join(sorted(letters[word] for word in letters.keys() & words))
+        for target in result.targets
+        for level in target.levels
+        if (words := set(doubts_of(level)))
+    }
 
 
 def _level_row(target: TargetResult, level: LevelResult, main: Metric, doubted: _Doubted) -> tuple[Cell, ...]:
@@ -603,7 +511,7 @@ def _level_row(target: TargetResult, level: LevelResult, main: Metric, doubted: 
     where = load_words(level_of(level), lengths=len({level.pp for level in target.levels}) > 1)
     if level.error is not None:
         return where, Untrusted(target.name), "refused", *[UNKNOWN] * 5
-    where += "".join(doubted.get((name, level_of(level)), "") for name in (target.name, ""))
+    where += doubted.get((target.name, level_of(level)), "")
     stream_tps, ttft_ms = level.stream_tps, level.ttft_due_ms or level.ttft_ms
     ttft = METRICS["ttft_ms"]
     return (
@@ -686,13 +594,3 @@ def _sign_words(grids: Sequence[Grid]) -> Iterator[str]:
     words = [f"{sign}: {meaning}" for sign, meaning in signs if sign in ends]
     if words:
         yield f"**Signs:** {'; '.join(words)}."
-
-
-def _without_repeated_options(commands: Sequence[str]) -> Iterator[str]:
-    """Yield commands as lines of a shell; of one with the options of that before, only a comment."""
-    before = ""
-    for command in commands:
-        targets = re.findall(r"\S+=https?://\S+", command)
-        options = re.sub(r"\S+=https?://\S+ ?", "", command)
-        yield f"# the same for {' '.join(targets)}" if options == before else command
-        before = options

@@ -18,13 +18,11 @@ from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.judgement import (
     NO_DIFFERENCE,
     NO_WINNER,
-    NOT_TESTED,
-    UNPROVEN,
     Outcome,
     open_words,
     outcome,
 )
-from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, TokenSource
+from sparktop.model.load import Level, LoadKind, LoadMode, TokenSource
 from sparktop.model.router import LITELLM
 from sparktop.model.series import known_max, known_min
 from sparktop.model.sweep import Mark, MarkKind, SweepView
@@ -40,7 +38,6 @@ from sparktop.sweep.compare.compare import (
     unlike_notes,
     without_winners,
 )
-from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT
 from sparktop.sweep.compare.series import (
     Series,
     SeriesLevel,
@@ -64,8 +61,6 @@ from sparktop.sweep.plan.plan import Order, TargetKind, runs_words
 from sparktop.sweep.result.level import run_shares
 from sparktop.sweep.result.results import (
     ComparisonResult,
-    EnginesLevel,
-    IndependentEngines,
     LevelResult,
     NodeSide,
     PlanResult,
@@ -78,14 +73,13 @@ from sparktop.sweep.terms.definitions import (
     METRICS,
     QUEUE_LIMITED,
     WARNINGS,
-    in_sentence,
     metric_lines,
     shown,
     term_lines,
 )
 from sparktop.sweep.view.capacity import capacity_sentences, compared_words
 from sparktop.sweep.view.levels import level_facts
-from sparktop.sweep.view.marks import PADDING, REFUSED, UNBALANCED, marks_of, ttft_error_words
+from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of, ttft_error_words
 from sparktop.sweep.view.result import result_view, topologies
 from sparktop.sweep.view.words import (
     NO_END,
@@ -612,7 +606,7 @@ def answer(result: SweepResult, view: SweepView, *, above_tables: bool = False) 
         if above_tables:
             sentences += list(depth_sentences(result, code))[1:]
         else:
-            sentences += judgements(result, view.rows, view.topologies, code)
+            sentences += judgements(result, view.topologies, code)
     first, *others = (sentence[:1].upper() + sentence[1:] for sentence in sentences) if sentences else ("",)
     # The headline may say the same with fewer words.
     return [
@@ -631,10 +625,6 @@ def _refusal_sentences(result: SweepResult) -> Iterator[str]:
             yield f"{code(target.name)} refused the prompts"
         if lengths:
             yield f"{code(target.name)} refused {', '.join(f'{pp:,}' for pp in lengths)} tokens in"
-
-
-_MarkOfLevel = tuple[str, LoadPoint, Mark]
-"""(Name of the target, "" for the only one; point on the axis; mark) of a mark of a level."""
 
 
 SMALL_ERRORS = "Small errors"
@@ -659,27 +649,23 @@ def doubts_of(level: LevelResult) -> list[str]:
 
 
 def mark_summary(result: SweepResult, letters: Mapping[str, str] | None = None) -> str | None:
-    """Return sentences that state how many levels have each reason to doubt, and each reason to be slow.
+    """Return sentences with the reasons to doubt levels and to be slow, and how many levels have each.
 
     Return None if no level has such a reason (a "mark"). A post, which has `letters`, has only reasons to
-    doubt, those of some levels with their letter in place of the levels.
+    doubt, those of some levels with their letter in place of the number.
     """
-    several = len(result.targets) > 1
-    levels = [(target, level) for target in result.targets for level in target.in_order()]
-    marks = [
-        (target.name if several else "", level.point, mark)
-        for target, level in levels
-        for mark in {(mark.kind, _mark_kind(mark)): mark for mark in marks_of(level)}.values()  # each once
-        if mark.code != REFUSED
-    ]
+    levels = [marks_of(level) for target in result.targets for level in target.in_order()]
     sentences = []
     titles = {MarkKind.WARNING: "Warnings", MarkKind.SLOW: "Why levels are slow", MarkKind.NOTE: SMALL_ERRORS}
     for kind in titles if letters is None else (MarkKind.WARNING, MarkKind.NOTE):
-        title, chosen = titles[kind], [mark for mark in marks if mark[2].kind is kind]
-        words = dict.fromkeys(_mark_kind(mark) for _, _, mark in chosen)
+        having: dict[str, list[Mark]] = {}
+        for marks in levels:
+            of_kind = [mark for mark in marks if mark.kind is kind and mark.code != REFUSED]
+            for word, mark in {_mark_kind(mark): mark for mark in of_kind}.items():  # each once
+                having.setdefault(word, []).append(mark)
         signs = letters or {} if kind is MarkKind.WARNING else {}
-        parts = [_mark_part(word, chosen, len(levels), signs.get(word, "")) for word in words]
-        sentences += [f"{title}: {'; '.join(parts)}."] if parts else []
+        parts = [_mark_part(word, marks, len(levels), signs.get(word, "")) for word, marks in having.items()]
+        sentences += [f"{titles[kind]}: {'; '.join(parts)}."] if parts else []
     return " ".join(sentences) or None
 
 
@@ -693,35 +679,22 @@ def _mark_kind(mark: Mark) -> str:
     return PADDING if mark.code == PADDING else mark.word
 
 
-def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int, letter: str) -> str:
-    """Return which levels have the mark `word`, as text: "NAME (3 of 8 levels: `a` c4, c8; `b` c8)".
+def _mark_part(word: str, having: Sequence[Mark], count: int, letter: str) -> str:
+    """Return a mark as text: "NAME (3 of 8 levels)"; with the `letter` of its levels "LETTER NAME".
 
-    Where tables mark the levels with a `letter`, it is "LETTER NAME".
-
-    A mark is a reason to doubt a level, or why it is slow. `marks` are all marks of all levels, `count` is
-    the number of levels. Reasons why levels are slow, and doubts of most levels, have the count alone.
+    `having` are the marks of this name, of `count` levels. A TTFT has its largest error.
     """
-    having = [mark for mark in marks if _mark_kind(mark[2]) == word]
+    worst = max(mark.ttft_percent or 0.0 for mark in having)
+    warning = WARNINGS.get(having[0].code)
+    named = escaped(word)
+    if worst:
+        named = f"{ttft_error_words(worst)}: {named}"
+    elif warning is not None and warning.effect:
+        named = f"{named}: {warning.effect}"
+    if letter:
+        return f"{letter} {named}"
     where = f"all {count} levels" if len(having) == count > 1 else f"{len(having)} of {count} levels"
-    if count == 1:
-        where = "the only level"
-    elif having[0][2].doubt and len(having) <= count / 2:
-        points: dict[str, dict[str, None]] = {}
-        for name, point, _ in having:
-            points.setdefault(name, {})[point.short] = None
-        by_target = (f"{code(name) if name else ''} {', '.join(of)}".strip() for name, of in points.items())
-        where += f": {'; '.join(by_target)}"
-    percents = {point: mark.ttft_percent for _, point, mark in having if mark.ttft_percent}
-    if percents:
-        worst = max(percents, key=percents.__getitem__)
-        most = f", most at {worst.short}" if len(having) > 1 else ""
-        where = most.removeprefix(", ") if letter else f"{where}{most}"
-        named = f"{ttft_error_words(percents[worst])}: {escaped(word)}{f' ({where})' if where else ''}"
-        return f"{letter} {named}".strip()
-    warning = WARNINGS.get(having[0][2].code)
-    effect = "" if warning is None or not warning.effect else f": {warning.effect}"
-    named = f"{escaped(word)}{effect}"
-    return f"{letter} {named}" if letter else f"{named} ({where})"
+    return f"{named} ({'the only level' if count == 1 else where})"
 
 
 def mark_details(result: SweepResult) -> Iterator[str]:
@@ -859,107 +832,14 @@ _ONE_SIDED_PERCENT = 90.0
 """Share of each run's requests from which on a router used a single server."""
 
 
-def router_costs(result: SweepResult, comparison: ComparisonResult | None) -> Iterator[str]:
-    """Yield a sentence of Markdown for each router whose loss or distribution of requests is known."""
-    compared = () if comparison is None else comparison.independent_engines
-    for target in result.targets:
-        alone = next((engines for engines in compared if engines.routed == target.name), None)
-        levels = [level for level in target.in_order() if level.error is None]
-        if target.kind is not TargetKind.ROUTER or not levels:
-            continue
-        words = [_uneven_load_words(levels) if alone is None else _share_of_engines_words(levels, alone)]
-        if shares := _run_shares(target):
-            even = 100 / len(_servers(target))
-            words.append(f"one server got {_ends(shares)} % of a run's requests (even: {even:.0f} %)")
-        if comparison is not None and alone is not None and _is_one_sided(target):
-            words[-1] += _no_faster_words(comparison, alone)
-        if any(words):
-            yield f"{code(target.name)}: {'; '.join(filter(None, words))}."
-
-
 def one_sided_routers(result: SweepResult) -> Iterator[str]:
     """Yield a warning for each router that sent all requests, or nearly all, to one of its servers."""
-    for target in filter(_is_one_sided, result.targets):
-        yield f"{code(target.name)} sent {_ends(_run_shares(target))} % of each run's requests to one server"
-
-
-def _servers(target: TargetResult) -> set[str]:
-    return {name for level in target.levels for name in level.known_servers}
-
-
-def _run_shares(target: TargetResult) -> list[float]:
-    """Return the percentages of `run_shares` of all levels, ascending; none for a single server."""
-    shares = (share for level in target.levels for share in run_shares(level.runs_split))
-    return sorted(shares) if len(_servers(target)) > 1 else []
-
-
-def _is_one_sided(target: TargetResult) -> bool:
-    return min(_run_shares(target), default=0.0) >= _ONE_SIDED_PERCENT
-
-
-def _ends(percents: Sequence[float]) -> str:
-    """Return the first and the last of ascending percentages: "75 to 95"."""
-    return " to ".join(dict.fromkeys(f"{percents[at]:.0f}" for at in (0, -1)))
-
-
-def _no_faster_words(comparison: ComparisonResult, engines: IndependentEngines) -> str:
-    """Return that a router is nowhere faster than one of its engines alone; "" if it is, or unknown."""
-    rows = [row.values for row in comparison.rows if row.metric == engines.metric]
-    pairs = [(row.get(engines.routed), row.get(engines.alone[0])) for row in rows]
-    ratios = [routed / alone for routed, alone in pairs if routed and alone]
-    is_no_faster = ratios and 100 * (max(ratios) - 1) <= NOISE_FLOOR_PERCENT
-    words = f": {in_sentence(METRICS[engines.metric].title)} no faster than {code(engines.alone[0])} alone"
-    return words if is_no_faster else ""
-
-
-def _share_of_engines_words(levels: Sequence[LevelResult], engines: IndependentEngines) -> str:
-    """Return how much a router makes of what its engines make alone, and why; "" if not measured."""
-    reached = [(level.percent, level) for level in engines.levels if level.percent is not None]
-    if not reached:
-        return ""
-    names, count = list(dict.fromkeys(engines.alone)), len(engines.alone)
-    alone = names_in_words([code(name) for name in names])
-    if len(names) < count:
-        alone = f"{count} × {alone}"
-    title = in_sentence(METRICS[engines.metric].title)
-    share = f"{title} {_ends(sorted(percent for percent, _ in reached))} % of {alone}"
-    words = f"{share}, each with 1/{count} of the requests{_proof_words([level for _, level in reached])}"
-    lossy = [pair for pair in reached if pair[1].significant is not False]
-    worst_concurrency = min(lossy, key=lambda pair: pair[0])[1].concurrency if lossy else None
-    causes = (_cause(level) for level in levels if level.concurrency == worst_concurrency)
-    return next((f"{words}; worst at c{worst_concurrency}: {cause}" for cause in causes if cause), words)
-
-
-def _proof_words(levels: Sequence[EnginesLevel]) -> str:
-    """Return at which levels a difference is not proven, in brackets; "" if it is proven at all."""
-    proven = [f"c{level.concurrency}" for level in levels if level.significant]
-    if len(proven) == len(levels):
-        return ""
-    if all(level.significant is None for level in levels):
-        return f" ({NOT_TESTED})"
-    return f" ({UNPROVEN}{f' except at {names_in_words(proven)}' if proven else ''})"
-
-
-def _uneven_load_words(levels: Sequence[LevelResult]) -> str:
-    """Return what a router whose engines were not measured alone loses to uneven load; "" if unknown."""
-    losses: list[tuple[float, LevelResult]] = []
-    for level in levels:
-        lost_percent = (level.balance or {}).get("lost_percent")
-        if isinstance(lost_percent, float):
-            losses.append((lost_percent, level))
-    if not losses:
-        return ""
-    lost, level = max(losses, key=lambda pair: pair[0])
-    words = f"uneven load costs about {lost:.0f} % of throughput at {level.point.short}"
-    return ": ".join(filter(None, (words, _cause(level))))
-
-
-def _cause(level: LevelResult) -> str:
-    """Return the word for uneven load at a level, with the swing's period and cause; "" if it has none."""
-    balance, words = level.balance or {}, [mark.word for mark in marks_of(level) if mark.code == UNBALANCED]
-    period, cause = balance.get("period_s"), balance.get("cause")
-    words += [f"a swing every {period:.0f} s"] if words and isinstance(period, float) else []
-    return ", ".join([*words, *([escaped(cause)] if isinstance(cause, str) else [])])
+    for target in result.targets:
+        shares = sorted(share for level in target.levels for share in run_shares(level.runs_split))
+        servers = {name for level in target.levels for name in level.known_servers}
+        if len(servers) > 1 and min(shares, default=0.0) >= _ONE_SIDED_PERCENT:
+            ends = " to ".join(dict.fromkeys(f"{share:.0f}" for share in (shares[0], shares[-1])))
+            yield f"{code(target.name)} sent {ends} % of each run's requests to one server"
 
 
 _MACHINE = ("Target", "Machine", "GPU max", "Power", "Clock", "Throttled", "Least headroom")

@@ -36,7 +36,6 @@ from sparktop.model.judgement import (
 )
 from sparktop.model.load import Level, LoadKind, LoadPoint
 from sparktop.model.sweep import (
-    ColumnRank,
     ComparedLevel,
     ComparedMetric,
     MarkKind,
@@ -1059,30 +1058,6 @@ def _choice(
     )
 
 
-def single_machine_words(result: SweepResult, compared: Topologies, name: Name = str) -> str:
-    """Return what a target on one machine gets of the best rate, at the first and the last level.
-
-    Such as "`a`: 79 % of the best decode at c1, 66 % at c32"; "" if none has more machines, or no choice is
-    made. Levels at which the slots of targets decide are left out.
-    """
-    counts = {target.name: len(target.machines) for target in result.targets}
-    alone = next((at for at, column in enumerate(compared.columns) if counts.get(column) == 1), None)
-    if alone is None or max(counts.values()) == 1 or not choices(result, compared):
-        return ""
-    metrics = main_metrics(compared.metrics)
-    unfair = _unfair_levels(metrics)
-    levels = [level for level in metrics[0].levels if level.key not in unfair]
-    ends = levels[:1] + levels[1:][-1:]
-    shares = [
-        (f"{100 * own.mean / max(value.mean for value in level.values if value):.0f} %", level.point.short)
-        for level in ends
-        if (own := level.values[alone]) and own.mean
-    ]
-    of = f" of the best {in_sentence(metrics[0].title)}"
-    words = (f"{share}{of if at == 0 else ''} at {where}" for at, (share, where) in enumerate(shares))
-    return f"{name(compared.columns[alone])}: {', '.join(words)}" if shares else ""
-
-
 def _speed_words(
     result: SweepResult, picks: Collection[str], levels: Sequence[ComparedLevel], name: Name | None
 ) -> str:
@@ -1112,7 +1087,7 @@ def verdict(
 
     They are those of `judgements`, the warnings with their levels, and the largest of small errors.
     """
-    sentences = judgements(result, rows, compared, name)
+    sentences = judgements(result, compared, name)
     if sentences or result.status is not None:
         sentences += mark_sentences([row for row in rows if row.error is None], name)
     return tuple(sentences)
@@ -1148,43 +1123,10 @@ def mark_sentences(rows: Sequence[ResultRow], name: Name = str) -> Iterator[str]
         yield f"note: {ttft_error_words(percent) if percent else mark.message}{where}{why}"
 
 
-def judgements(
-    result: SweepResult, rows: Sequence[ResultRow], compared: Topologies | None, name: Name = str
-) -> list[str]:
-    """Return in sentences where which target, or which level of the only target, is the best.
+def judgements(result: SweepResult, compared: Topologies | None, name: Name = str) -> list[str]:
+    """Return in sentences what context costs beyond the headline, and which target is the best.
 
-    `rows` are the rows of the result table, `compared` is the comparison of several targets. `name` escapes
-    names for the output format.
+    `compared` is the comparison of several targets. `name` escapes names for the output format.
     """
-    sentences: list[str] = list(depth_sentences(result, name))[1:]  # the first is the headline
-    if compared is not None:
-        sentences += main_sentences(compared.metrics, name)
-    elif sum(bool(target.levels) for target in result.targets) == 1:
-        sentences += best_levels(rows)
-    return sentences
-
-
-def best_levels(rows: Sequence[ResultRow]) -> Iterator[str]:
-    """Yield for each prompt length of one target which level has the highest token rate, with its interval.
-
-    It is the level that the table of levels marks as the best.
-    """
-    key = next((row.rate for row in rows if row.rate is not None), None)
-    if key is None or any(row.key.depth for row in rows):
-        return  # the highest rate is that without context
-    lengths = list(dict.fromkeys(row.key.pp for row in rows))
-    for length in lengths:
-        ranked = [row for row in rows if row.key.pp == length and key in row.ranks]
-        best = next((row for row in ranked if row.ranks[key] is ColumnRank.BEST), None)
-        if best is not None:
-            other_points = [row.key.point.short for row in ranked if row is not best]
-            also = f"; no clear lead over {names_in_words(other_points)}" if other_points else ""
-            among = f" of {length:,} in" if len(lengths) > 1 and length is not None else ""
-            metric, figure = METRICS[key], best.figures[key]
-            interval = NOT_TESTED
-            if any(mark.code == FEW_RUNS for mark in best.marks) and best.runs > 1:
-                interval = f"{best.runs} runs: too few for an interval"
-            elif figure.low is not None and figure.high is not None:
-                interval = f"95 % CI {metric.text(figure.low)} to {metric.text(figure.high)}"
-            words = f"{metric.text(figure.mean)} {metric.unit} ({interval})"
-            yield f"most {in_sentence(metric.title)}{among} at {best.key.point.short}: {words}{also}"
+    sentences = list(depth_sentences(result, name))[1:]  # the first is the headline
+    return sentences if compared is None else [*sentences, *main_sentences(compared.metrics, name)]

@@ -123,14 +123,6 @@ def test_the_line_of_the_memory_bandwidth_names_its_target_where_there_are_sever
     ]
 
 
-def test_the_verdict_names_the_best_level_with_its_interval() -> None:
-    """A single target's sentence has the level, the figure, and the ones that are as good."""
-    result = made_sweep(("a", (rated(1, 99, 100, 101), rated(4, 216, 217, 218), rated(8, 217, 218, 219))))
-    assert result_view(result).verdict[0] == (
-        "most decode at c8: 218.0 tok/s (95 % CI 217.0 to 219.0); no clear lead over c4"
-    )
-
-
 def test_a_shown_change_has_its_verdict() -> None:
     """Twice as fast at c4 and the same at c1 is said in one sentence."""
     before = made_series("x", {1: (50.0, 51.0, 49.0), 4: (100.0, 101.0, 99.0)})
