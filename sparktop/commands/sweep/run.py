@@ -35,7 +35,7 @@ from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.watched_targets import others_load
 from sparktop.sweep.result.results import LevelResult, Rate, SweepResult
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
-from sparktop.sweep.run.forecast import forecast, pieces, requests_words
+from sparktop.sweep.run.forecast import forecast, pieces
 from sparktop.sweep.run.open_loop import replay_sentences
 from sparktop.sweep.run.progress import (
     GuardSet,
@@ -233,7 +233,7 @@ def plan_line(plan: Plan, earlier: Sequence[SweepResult] = ()) -> str:
     time = "" if expected.time is None else f", {range_words(expected.time.least_s, expected.time.most_s)}"
     what = f"{', '.join(point.words for point in points)} {names} (workload {plan.conversations.name})"
     noun = "level" if levels == 1 else "levels"
-    return f"{what}: {levels} {noun} of {plan.duration_s or 0.0:g} s{time}; {requests_words(plan)}"
+    return f"{what}: {levels} {noun} of {plan.duration_s or 0.0:g} s{time}"
 
 
 def _axis_words(plan: Plan, more: int | None) -> str:

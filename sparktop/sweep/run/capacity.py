@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -14,10 +14,9 @@ from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.snapshot import LimitKind
 from sparktop.sweep.compare.ratio import main_rate, rate_ratio
 from sparktop.sweep.plan.capacity import RequestPace, level_plan, longest_seconds
-from sparktop.sweep.plan.plan import Capacity, Plan, RunBatch, SloCondition
-from sparktop.sweep.plan.slo import plain_words, words_of
+from sparktop.sweep.plan.plan import Capacity, Plan, RunBatch
+from sparktop.sweep.plan.slo import words_of
 from sparktop.sweep.result.level import LIMITS_OF_STEPS, common_cause, level_result, with_common_cause
-from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import (
     CapacityAnswer,
@@ -32,8 +31,6 @@ from sparktop.sweep.run.judgement import (
     LoadVerdict,
     Shares,
     Verdict,
-    condition_interval,
-    condition_verdict,
     judge,
 )
 from sparktop.sweep.run.level import LevelMaker, LevelRecord, LevelRefusedError, TargetFailedError
@@ -41,7 +38,7 @@ from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.progress import SearchJudged
 from sparktop.sweep.run.result_builder import ResultBuilder
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, CapacitySearch, Probe, keeps_up
-from sparktop.sweep.terms.definitions import METRICS, RATES
+from sparktop.sweep.terms.definitions import METRICS
 
 # The answer of a capacity search as its result file stores it, and what ran out first.
 
@@ -229,9 +226,6 @@ _MOST_P = 0.01
 _LEAST_PERCENT = 5.0
 """Smallest change of a token rate that is one: a smaller one alters no answer."""
 
-_UNITS = {True: "tok/s", False: "ms"}
-"""Units of conditions on single requests, by whether they ask for a minimum."""
-
 Value = TypeVar("Value", int, float)
 """A load: a number of requests or agents, or a rate."""
 
@@ -254,18 +248,15 @@ class Twice(Struct, frozen=True):
 
     first: LevelResult
     last: LevelResult
-    first_requests: Sequence[RequestTrace]
-    last_requests: Sequence[RequestTrace]
     first_at: datetime
     last_at: datetime
 
     @classmethod
     def of(cls, first: LevelResult, record: LevelRecord, first_at: datetime, last_at: datetime) -> Twice:
         """Return a level with the result `first`, to whose `record` further runs were added since."""
-        before = [trace for trace in record.traces if trace.run < first.runs]
         again = [trace for trace in record.traces if trace.run >= first.runs]
         spans = {run: span for run, span in windows(record.events, again).items() if run >= first.runs}
-        return cls(first, level_result(record.level, again, spans), before, again, first_at, last_at)
+        return cls(first, level_result(record.level, again, spans), first_at, last_at)
 
     @property
     def times(self) -> tuple[str, str]:
@@ -288,26 +279,6 @@ def rate_drift(twice: Twice) -> str | None:
         if (rate := level.rate(metric)) is not None
     )
     return f"{changed_words(slower=ratio.percent < 0)}: {shown.title.lower()} {before}, {after}"
-
-
-def slo_drift(twice: Twice, conditions: Iterable[SloCondition]) -> str | None:
-    """Return how the answer to a condition changed, by intervals that do not overlap; else None."""
-    for condition in conditions:
-        before = condition_interval(condition, twice.first, twice.first_requests)
-        after = condition_interval(condition, twice.last, twice.last_requests)
-        if before is None or after is None or not (after[0] > before[1] or after[1] < before[0]):
-            continue
-        if condition_verdict(condition, before) is condition_verdict(condition, after):
-            continue  # it holds, or fails, both times
-        slower = (after[1] < before[0]) is condition.at_least
-        unit = METRICS[condition.figure].unit if condition.figure in RATES else _UNITS[condition.at_least]
-        values = (
-            f"{low:.4g} to {high:.4g} {unit} at {at}"
-            for (low, high), at in zip((before, after), twice.times, strict=True)
-        )
-        what = plain_words(words_of(condition))
-        return f"{changed_words(slower=slower)} ({what}): {', '.join(values)}"
-    return None
 
 
 def pace_drift(twice: Twice, max_error_share: float) -> str | None:

@@ -13,11 +13,9 @@ from msgspec import Struct
 from sparktop.graphics.numbers import duration_words, forecast_words
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
-from sparktop.model.statistics import P90_FROM
 from sparktop.model.text import clean, names_in_words
 from sparktop.sweep.plan.arrivals import mean_per_s
 from sparktop.sweep.plan.capacity import arrivals_needed, longest_seconds, share_needed
-from sparktop.sweep.plan.conversations import ConversationPreset
 from sparktop.sweep.plan.plan import ENOUGH_S, Capacity, Plan, RunBatch, SweepTarget, run_batches, run_numbers
 from sparktop.sweep.plan.presets import OPEN_S
 from sparktop.sweep.plan.slo import plain_words, runs_needed, words_of
@@ -475,30 +473,6 @@ def _replay_forecast(plan: Plan, replay: TraceReplay) -> Forecast:
         prompt_tokens=None if replay.texts else replay.prompt_tokens * runs,
         output_tokens=replay.output_tokens * runs,
     )
-
-
-def requests_words(plan: Plan) -> str:
-    """Return how many requests the lowest level of agents may have, and whether these are too few.
-
-    They are the numbers on a slow and on a fast server, on which nothing waits.
-    """
-    preset, lowest = plan.conversations, min(plan.axis)
-    assert preset is not None  # noqa: S101 - the caller's reason to ask
-    sent_s = lowest.value * plan.runs * (plan.duration_s or preset.duration_s)
-    fewest, largest = (round(sent_s / _cycle_s(preset, pace)) for pace in (SLOWEST, FASTEST))
-    few = f": too few for a 90th percentile, which needs {P90_FROM}" if largest < P90_FROM else ""
-    count = f"about {fewest} to {largest}" if largest > 1 else "hardly any"
-    return f"{lowest.label} make{'s' if lowest.value == 1 else ''} {count} requests a level{few}"
-
-
-def _cycle_s(preset: ConversationPreset, pace: AssumedPace) -> float:
-    """Return the mean seconds from a call of a conversation to the next; the prefix cache has its past."""
-    calls = preset.calls
-    humans = max(1.0, preset.human_requests.typical)
-    new = preset.new_tokens.typical + preset.own_tokens.typical / calls
-    model_s = new / pace.prefill_tps + preset.output_tokens.typical / pace.decode_tps
-    pauses_s = humans * preset.human_pause_s.typical + (calls - humans) * preset.tool_pause_s.typical
-    return model_s + pauses_s / calls
 
 
 def _conversation_forecast(plan: Plan) -> Forecast:

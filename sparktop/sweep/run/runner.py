@@ -10,7 +10,6 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from time import monotonic
 
 from sparktop.errors import SparktopError, UsageError
@@ -25,14 +24,7 @@ from sparktop.sweep.plan.plan import Plan, RunBatch, run_batches, run_numbers
 from sparktop.sweep.plan.slo import LEAST_RUNS, MOST_CONCURRENCY, rises, runs_needed
 from sparktop.sweep.result.level import refused_level
 from sparktop.sweep.result.results import LevelResult, SweepResult, level_of
-from sparktop.sweep.run.capacity import (
-    CapacityLevels,
-    Twice,
-    pace_drift,
-    rate_drift,
-    slo_drift,
-    value_to_repeat,
-)
+from sparktop.sweep.run.capacity import CapacityLevels, Twice, pace_drift, rate_drift, value_to_repeat
 from sparktop.sweep.run.forecast import Estimate
 from sparktop.sweep.run.guard import Cancellation, GuardWatch, guard_words
 from sparktop.sweep.run.judgement import Verdict, judge_level
@@ -282,7 +274,7 @@ class SweepRunner:
         if not batch.last:
             return
         if (first := self._repeated.pop(batch.level, None)) is not None:
-            await self._enter_drift(batch.level.target, first, record, rate_drift)
+            await self._enter_drift(batch.level.target, first, record)
         else:
             self._add_level(batch.level)
 
@@ -344,9 +336,7 @@ class SweepRunner:
         more = tuple(best.runs + run for run in runs)
         self._todo.insert(0, RunBatch(level, more, first=False))
 
-    async def _enter_drift(
-        self, name: str, first: LevelResult, record: LevelRecord, drift_in: Callable[[Twice], str | None]
-    ) -> bool:
+    async def _enter_drift(self, name: str, first: LevelResult, record: LevelRecord) -> bool:
         """Store and report how a level differs from its `first` result, now that it was measured again.
 
         Return whether it does. It does not if no run was added to its `record`, or the sweep was stopped.
@@ -355,7 +345,8 @@ class SweepRunner:
             return False
         began = [record.spans[run][0] for run in (0, first.runs)]
         times = [self._now() - timedelta(seconds=self._clock() - at) for at in began]
-        words = drift_in(Twice.of(first, record, *times))
+        twice, max_error_share = Twice.of(first, record, *times), self._plan.max_error_share
+        words = pace_drift(twice, max_error_share) if self._plan.search_rate else rate_drift(twice)
         target = self.result.target(name)
         levels = () if target is None else target.levels
         level = next((level for level in levels if level_of(level) == level_of(first)), None)
@@ -388,7 +379,7 @@ class SweepRunner:
         changed meanwhile.
         """
         name = prepared.target.name
-        search, drift_in = await self._begin_search(maker, prepared)
+        search = await self._begin_search(maker, prepared)
         held: dict[float, bool] = {}
         best: tuple[LevelResult, LevelRecord] | None = None  # one record: each has the times of all tokens
         while not self._is_stopped():
@@ -408,30 +399,25 @@ class SweepRunner:
             first, record = best
             measured = await self._measure_searched(maker, prepared, first.point, record)
             if measured is not None:
-                is_same = not await self._enter_drift(name, first, record, drift_in)
+                is_same = not await self._enter_drift(name, first, record)
                 self._judge_searched(name, search, *measured, is_certain=is_same)
         if isinstance(search, RateSearch):
             self._emit(Notice(f"{name}: {search.words()}"))
 
-    async def _begin_search(
-        self, maker: LevelMaker, prepared: PreparedTarget
-    ) -> tuple[SloSearch | RateSearch, Callable[[Twice], str | None]]:
-        """Return (the search of the plan, what says how a level changed that was measured twice).
+    async def _begin_search(self, maker: LevelMaker, prepared: PreparedTarget) -> SloSearch | RateSearch:
+        """Return the search of the plan.
 
         A search for a rate begins at that of requests sent one after the other, which is measured.
         """
         plan, name = self._plan, prepared.target.name
         if plan.search_rate:
-            alone = await maker.measure_alone(prepared)
-            drift_in = partial(pace_drift, max_error_share=plan.max_error_share)
-            return RateSearch(alone, most_per_s(plan)), drift_in
+            return RateSearch(await maker.measure_alone(prepared), most_per_s(plan))
         limit = min(MOST_CONCURRENCY, maker.worker.most_connections or MOST_CONCURRENCY)
         if plan.runs < LEAST_RUNS:
             few = f"each level gets {LEAST_RUNS} runs: fewer have no interval to judge by"
             self._emit(Notice(f"{name}: {few}"))
         of_server = [rises(condition) for condition in plan.slo]
-        search = SloSearch(plan.concurrency, limit, falls=not all(of_server), rises=any(of_server))
-        return search, partial(slo_drift, conditions=plan.slo)
+        return SloSearch(plan.concurrency, limit, falls=not all(of_server), rises=any(of_server))
 
     def _judge_searched(
         self,

@@ -418,10 +418,6 @@ class CapacitySearch:
 _FINE_SHARE = 1 / 16
 """An end of the range is known well enough when the nearest levels on both sides of it differ by at most this
 share of the lower level, or by one request."""
-_OUTER_SHARE = 1 / 4
-"""The same for the border between levels that may hold and levels that fail: less precise, to save levels."""
-_FARTHEST = 4
-"""Where no level fails, the search goes up to this multiple of the highest concurrency that holds."""
 _PLATEAU_GROWTH = 1.05
 """A metric that grows by less than this factor when concurrency doubles has reached its maximum."""
 
@@ -503,12 +499,11 @@ class SloSearch:
         return self.holds_to
 
     def next_point(self) -> LoadPoint | None:
-        """Return the next level to measure as a point of the axis; None when the search is over."""
-        concurrency = self.next()
+        """Return the next concurrency to measure; None when the search for the range is over."""
+        concurrency = self._next()
         return None if concurrency is None else concurrency_point(concurrency)
 
-    def next(self) -> int | None:
-        """Return the next concurrency to measure; None when the search for the range is over."""
+    def _next(self) -> int | None:
         # A level need not be measured where the falling conditions do not certainly hold at a lower one.
         # Without any, a lower one failed only if too many of its requests did.
         worst = Verdict.UNSURE if self._falls else Verdict.FAILS
@@ -533,16 +528,7 @@ class SloSearch:
             return None if holding is None or holding >= self._limit else min(2 * holding, self._limit)
         if holding is None:
             return bad // 2 or None
-        inner = _midpoint(holding, bad, _FINE_SHARE)
-        if inner is not None:
-            return inner
-        fails = min((level for level, verdict in judged.items() if verdict is Verdict.FAILS), default=None)
-        if fails is None:
-            top = max(judged)
-            is_far = top >= min(self._limit, _FARTHEST * holding)
-            return None if is_far else min(2 * top, self._limit)
-        unsure = max((level for level in judged if level < fails), default=holding)
-        return _midpoint(unsure, fails, _OUTER_SHARE)
+        return _midpoint(holding, bad, _FINE_SHARE)
 
     def _next_below(self) -> int | None:
         """Return the next concurrency to measure for the lower end of the range in which conditions hold.
@@ -554,14 +540,7 @@ class SloSearch:
         if surely is None:
             return self._double_until_plateau()
         bad = max((level for level in _levels_not_holding(rising) if level < surely), default=0)
-        inner = _midpoint(bad, surely, _FINE_SHARE) if bad else surely // 2 or None
-        if inner is not None:
-            return inner
-        fails = max((level for level, verdict in rising.items() if verdict is Verdict.FAILS), default=0)
-        unsure = min((level for level in rising if level > fails), default=surely)
-        if fails == 0:
-            return unsure // 2 or None
-        return _midpoint(fails, unsure, _OUTER_SHARE)
+        return _midpoint(bad, surely, _FINE_SHARE) if bad else surely // 2 or None
 
     def _double_until_plateau(self) -> int | None:
         """Return twice the highest measured concurrency, at most the maximum; None to stop doubling.

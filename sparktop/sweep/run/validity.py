@@ -17,7 +17,6 @@ from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT
 from sparktop.sweep.generator.wire import ClientHealth, ConversationLoad
 from sparktop.sweep.generator.worker import TIMER_MS
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
-from sparktop.sweep.result.level import split_words
 from sparktop.sweep.result.results import LevelResult, NodeSide, TargetResult, Validity, level_of
 from sparktop.sweep.run.depth import TEMPLATE_TOKENS, context_doubts
 from sparktop.sweep.run.open_loop import open_loop_doubts
@@ -81,8 +80,6 @@ LEAST_RUNS = 3
 """Least number of runs for an interval: with two, Student's t is 12.7 standard errors wide."""
 LEAST_KEPT_SHARE = 0.8
 """Share of the rate of the faster half of a level's runs that the slower half must have."""
-MOST_SHARE_CHANGE = 0.05
-"""Share of a run's requests by which the runs of one server may differ where a router chose alike."""
 MOST_THROTTLED_PERCENT = 1.0
 """Percent of a level's time for which a machine may be throttled."""
 MOST_CLOCK_SHIFT = 0.03
@@ -389,22 +386,9 @@ def _trend_doubts(level: LevelResult, *, routed: bool) -> Iterator[Validity]:
         is_apart = min(high) > max((*middle, *low)) and max(low) < min((*middle, *high))
         if is_apart and fmean(low) < LEAST_KEPT_SHARE * fmean(high):
             change = f"from {fmean(first):.3g} to {fmean(last):.3g} tok/s"
-            cause = f"{'its servers' if routed else 'the server'} changed meanwhile"
-            if routed and not _is_split_alike(level, len(values)):
-                split = split_words(level)
-                cause = f"the servers changed, or what the router gave each{f' ({split})' if split else ''}"
+            cause = "the servers changed, or what the router gave each" if routed else "the server changed"
             message = f"its rate went {change} over {len(values)} runs: {cause}"
             yield Validity(code=SPEED_CHANGED, message=message)
-
-
-def _is_split_alike(level: LevelResult, runs: int) -> bool:
-    """Return whether each server got about the same share of the requests in each of the `runs` runs."""
-    splits = level.runs_split
-    if len(splits) != runs or not all(splits):
-        return False
-    by_run = [{name: count / sum(split.values()) for name, count in split.items()} for split in splits]
-    by_server = [[shares.get(name, 0.0) for shares in by_run] for name in set().union(*splits)]
-    return all(max(shares) - min(shares) <= MOST_SHARE_CHANGE for shares in by_server)
 
 
 def _machine_doubts(facts: LevelFacts) -> Iterator[Validity]:

@@ -114,14 +114,12 @@ async def test_a_climb_says_that_the_server_got_slower() -> None:
 
 
 async def test_a_search_for_limits_is_not_certain_of_a_server_that_changed() -> None:
-    """No end of the range is certain then, and the intervals at both times are named."""
+    """No end of the range is certain then, and the rates at both times are named."""
     result, target = await searched("slo", 2)
     assert result.slo is not None
     held = result.slo.holds_to["spark-a"]
     (change,) = changes(target)
-    assert re.match(
-        r"the server got slower while it was measured \(time per output token mean ≤ 40 ms\): ", change
-    )
+    assert change.startswith("the server got slower while it was measured: ")
     assert held.interval == (None, None)
     words = headline(result, None) or ""
     assert words.endswith(f"; not certain: {change}")
@@ -149,7 +147,7 @@ def test_a_rate_that_was_kept_up_with_once_is_not_certain(before: bool, after: b
     """It is said if the server kept up with a rate at first and not at the end, with both times."""
     at = datetime(2026, 1, 1, 7, 6, tzinfo=UTC)
     first, last = rate_level(keeps_up=before), rate_level(keeps_up=after)
-    words = pace_drift(Twice(first, last, (), (), at, at + timedelta(minutes=3)), 0.01)
+    words = pace_drift(Twice(first, last, at, at + timedelta(minutes=3)), 0.01)
     if (before, after) != (True, False):
         assert words is None
         return
@@ -184,7 +182,7 @@ def climb_with(rng: random.Random, spread: float) -> str | None:
         return None
     at = datetime(2026, 1, 1, 7, 6, tzinfo=UTC)
     again = made_level(best.concurrency, rng, spread)
-    return rate_drift(Twice(best, again, (), (), at, at + timedelta(minutes=3)))
+    return rate_drift(Twice(best, again, at, at + timedelta(minutes=3)))
 
 
 @pytest.mark.parametrize("spread", [0.01, 0.1])

@@ -193,15 +193,6 @@ def test_the_duration_of_a_sweep_of_agents_is_that_of_its_levels() -> None:
     assert (found.time.least_s, found.time.most_s) == (3 * 113.0, 3 * 213.0)
 
 
-def test_a_short_level_says_before_that_it_has_too_few_requests() -> None:
-    """The plan's line names how many requests the lowest level can have."""
-    line = plan_line(plan_of(SweepSpec("a", agents=(1,), duration_s=20.0)))
-    assert line.startswith("1 agent (workload coder-quick): 1 level of 20 s, ")
-    assert "too few for a 90th percentile, which needs 36" in line
-    long = plan_line(plan_of(SweepSpec("a", agents=(8, 16), duration_s=600.0)))
-    assert "too few" not in long
-
-
 MOST = 256
 
 

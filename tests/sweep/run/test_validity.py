@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from random import Random
 
 import pytest
 from msgspec.structs import replace
@@ -169,58 +168,15 @@ def test_a_level_has_these_reasons_and_no_other(
     assert [one.code for one in judge(plan, GOOD.model_copy(update=dict(level)), made)] == codes
 
 
-def routed_level(random: Random, *, in_turn: bool = False, slower: float = 1.0) -> LevelResult:
-    """Return a level of two servers of one speed; the last half of its runs takes `slower` times as long.
-
-    A router chooses by chance, or in turn. A step takes a base, and a part for each request.
-    """
-    runs, in_flight = random.choice((3, 4, 6)), random.choice((2, 4, 8, 16))
-    base, each = random.uniform(5, 15), random.uniform(2, 8)
-    split, values = [], []
-    for run in range(runs):
-        left = in_flight // 2 if in_turn else sum(random.random() < 0.5 for _ in range(in_flight))
-        counts = {"a": left, "b": in_flight - left}
-        late = slower if 2 * run >= runs else 1.0
-        step_ms = max(base + each * count for count in counts.values()) * late
-        values.append(1000 * in_flight / step_ms * random.gauss(1.0, 0.01))
-        split.append({name: count for name, count in counts.items() if count})
-    return GOOD.model_copy(update={"runs_split": tuple(split), "runs": runs, **rates(*values)})
-
-
-def test_a_change_of_speed_behind_a_router_is_the_servers_only_if_their_shares_stay() -> None:
-    """400 levels each: of chance no server is accused, of servers that got slower at equal shares all."""
-    found = {}
-    for in_turn, slower in ((False, 1.0), (True, 1.4)):
-        levels = [routed_level(Random(seed), in_turn=in_turn, slower=slower) for seed in range(400)]  # noqa: S311 - a simulation
-        made = [judge(PLAN, level, replace(FACTS, routed=True)) for level in levels]
-        marks = [mark for of_level in made for mark in of_level if mark.code == "speed_changed"]
-        found[in_turn] = [mark.message.partition(": ")[2] for mark in marks]
-    assert len(found[False]) > 20
-    assert all(
-        said.startswith("the servers changed, or what the router gave each (") for said in found[False]
-    )
-    assert len(found[True]) > 300
-    assert set(found[True]) == {"its servers changed meanwhile"}
-
-
 @pytest.mark.parametrize(
-    ("split", "said"),
-    [
-        ((), ""),
-        (
-            ({"a": 5, "b": 5}, {"a": 5, "b": 5}, {"a": 9, "b": 1}, {"b": 10}),
-            " (50 to 100 % of each run's requests on one server)",
-        ),
-    ],
+    ("routed", "cause"),
+    [(False, "the server changed"), (True, "the servers changed, or what the router gave each")],
 )
-def test_what_a_router_gave_each_server_is_unknown_or_said(
-    split: tuple[Mapping[str, int], ...], said: str
-) -> None:
-    """A change of speed then is of the servers or of the router."""
-    level = GOOD.model_copy(update={**rates(55.0, 56.0, 22.0, 23.0), "runs_split": split})
-    (mark,) = judge(PLAN, level, replace(FACTS, routed=True))
-    change = "its rate went from 55.5 to 22.5 tok/s over 4 runs"
-    assert mark.message == f"{change}: the servers changed, or what the router gave each{said}"
+def test_a_change_of_speed_behind_a_router_may_be_the_routers(routed: bool, cause: str) -> None:  # noqa: FBT001 - cases
+    """Which of the two it was is not known."""
+    level = GOOD.model_copy(update=rates(55.0, 56.0, 22.0, 23.0))
+    (mark,) = judge(PLAN, level, replace(FACTS, routed=routed))
+    assert mark.message == f"its rate went from 55.5 to 22.5 tok/s over 4 runs: {cause}"
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import replay_of
 from sparktop.sweep.plan.traces import TraceReplay
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.forecast import forecast, pieces, requests_words
+from sparktop.sweep.run.forecast import forecast, pieces
 from sparktop.sweep.view.live import plan_forecast
 from sparktop.ui.keys import bindings
 from sparktop.ui.screens.base import Dialog, read_in_thread
@@ -341,8 +341,7 @@ class SweepEditor(Dialog[Draft]):
             else:
                 expected = plan_forecast(plan, snapshot, known_results)
             requests, tokens, time = pieces(expected)
-            load = f"{requests} · {tokens}" if plan.conversations is None else requests_words(plan)
-            cost.update(Text(f"{load}\n{time}"))
+            cost.update(Text(f"{requests} · {tokens}\n{time}"))
         self.query_one("#wrong", Problem).report(_why_not_startable(problems) if problems else None)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
