@@ -251,6 +251,7 @@ class Generator:
             mode=mode,
             duration_s=duration_s,
             ramp_s=0.1,
+            prompt_salt=f"run{self._runs}",
             cache_salt=f"run{self._runs}",
             timeouts=_LIMITS,
         )

@@ -37,7 +37,6 @@ from sparktop.sweep.generator.prompts import (
     NewPrompt,
     PassageSearch,
     PromptMaker,
-    PromptRefusedError,
     PromptTokens,
     book_of,
     pieces,
@@ -53,6 +52,7 @@ from sparktop.sweep.terms.request_errors import (
     TIMEOUT_CONNECT,
     WORDS_LIMIT,
     WRONG_MODEL,
+    RequestFailedError,
     body_failure,
     connect_failure,
     faulty_fields,
@@ -94,15 +94,6 @@ _BEFORE = "the"
 """Text in front of a word or punctuation mark while its tokens are counted."""
 _CHECKED = 3
 """Number of complete prompts that are counted to check that the token counts of single words add up."""
-
-
-class CalibrationError(Exception):
-    """The server cannot process completion requests at all; `failure` has the reason."""
-
-    def __init__(self, failure: RequestFailure) -> None:
-        """Keep `failure`, and use its message as the message of this exception."""
-        super().__init__(failure.message)
-        self.failure = failure
 
 
 class Calibration:
@@ -152,13 +143,10 @@ class Calibration:
                 return await self._calibrate_own_prompts(form, command.target.prompts, models)
             tokens, adds_up = await self._count_pieces(form)
             form = await self._drop_refused_fields(form, self._make_trial_prompts(tokens))
-            try:
-                prompt, length, is_exact, tokens = await self._measure_length(form, tokens, adds_up=adds_up)
-            except PromptRefusedError as error:
-                raise CalibrationError(error.failure) from None
+            prompt, length, is_exact, tokens = await self._measure_length(form, tokens, adds_up=adds_up)
             first_has_token = await self._sends_first_event_with_token(form, prompt)
             recipe = Recipe(self._without_running_totals(form), prompt, self._book, tokens, first_has_token)
-        except CalibrationError as error:
+        except RequestFailedError as error:
             failure = error.failure
         except OSError as error:
             where = self._pool.endpoint.where
@@ -176,12 +164,12 @@ class Calibration:
         The shortest one is tried: a server may refuse some of them as too long.
 
         Raises:
-            CalibrationError: the file has changed, or the server cannot be used.
+            RequestFailedError: the file has changed, or the server cannot be used.
         """
         try:
             shortest = min(read_prompts(file), key=letters)
         except UsageError as error:
-            raise CalibrationError(request_failure(MALFORMED, str(error), perf_counter())) from None
+            raise RequestFailedError(request_failure(MALFORMED, str(error), perf_counter())) from None
 
         def trial(_number: int, _salt: str) -> tuple[Prompt, None]:
             return shortest, None
@@ -274,7 +262,7 @@ class Calibration:
         if failure is None or failure.status in _NO_LIST:
             message = f"{where} does not list the models it serves: name one (--model)"
             failure = request_failure(WRONG_MODEL, message, perf_counter())
-        raise CalibrationError(failure)
+        raise RequestFailedError(failure)
 
     async def _wait_if_busy(self, failure: RequestFailure) -> bool:
         """Wait as long as a server that refused a request asks for; return False to give up instead.
@@ -311,7 +299,7 @@ class Calibration:
         """Return `form` without the optional fields that the server refuses, found by trial requests.
 
         Raises:
-            CalibrationError: the server refuses the request even without optional fields.
+            RequestFailedError: the server refuses the request even without optional fields.
         """
         refusal: RequestFailure | None = None  # the first that names no field: then all optional ones go
         while True:
@@ -321,14 +309,14 @@ class Calibration:
                 self._tried = exchange
                 return await self._restore_accepted_fields(form, prompt)
             if refusal is not None or not _may_be_due_to_a_field(end):
-                raise CalibrationError(refusal or end.error)
+                raise RequestFailedError(refusal or end.error)
             body = bytes(exchange.words)
             refused_fields = faulty_fields(body, form.droppable)
             words = server_words(body.strip().removeprefix(b"data:"), self._terms.secrets)
             if not refused_fields:  # each field that the server takes alone comes back at the end
                 refused_fields, refusal = frozenset(OPTIONAL_FIELDS) - form.dropped, end.error
                 if not refused_fields:
-                    raise CalibrationError(end.error)
+                    raise RequestFailedError(end.error)
             elif STREAM_OPTIONS in refused_fields and CHUNK_USAGE not in form.dropped:
                 # `stream_options` is older and more widely supported than `continuous_usage_stats` within it.
                 refused_fields = refused_fields - {STREAM_OPTIONS} | {CHUNK_USAGE}
@@ -413,7 +401,7 @@ class Calibration:
         )
         passage, counted_tokens, exact = await search.find()
         if search.refusal is not None and not exact:
-            raise CalibrationError(search.refusal)
+            raise RequestFailedError(search.refusal)
         if passage is None:
             return self._prompt_function(one_each, asked_tokens), None, False, one_each
         estimate = tokens or PromptTokens(otherwise=search.tokens_per_piece)
@@ -426,11 +414,11 @@ class Calibration:
         """Return the prompt tokens that the server reports for a prompt; None if it reports none.
 
         Raises:
-            PromptRefusedError: the server refuses the prompt as too long.
+            RequestFailedError: the server refuses the prompt as too long.
         """
         end = (await self._send_trial(form, prompt, 1)).end
         if end is not None and end.error is not None and is_refusal(end.error):
-            raise PromptRefusedError(end.error)
+            raise RequestFailedError(end.error)
         return self._reported_length()
 
     def _reported_length(self) -> int | None:

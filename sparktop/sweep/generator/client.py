@@ -248,9 +248,7 @@ class LoadClient:
     def _make_request(self) -> ReadyRequest:
         load, number = self._load, self._made
         self._made += 1
-        # The prompt depends on run and salt, so that a warm-up does not fill the prefix cache for its level.
-        salt = load.prompt_salt or f"{load.seed}/{load.id}/{load.cache_salt}"
-        prompt, prompt_tokens = self._prompt(number, salt)
+        prompt, prompt_tokens = self._prompt(number, load.prompt_salt)
         cache_salt = None if load.cache_salt is None else self._request_salt(f"{load.cache_salt}-{number}")
         content = self._form.request(self._pool.endpoint, prompt, load.output_tokens, cache_salt)
         return ReadyRequest(f"{load.id}-{number}", content, prompt_tokens, load.output_tokens)
@@ -326,7 +324,7 @@ class ContextClient(LoadClient):
         prompt: Prompt = _TINY
         tokens: int | None = context_tokens
         if not context.alone:
-            prompt, prompt_tokens = self._prompt(number, load.prompt_salt or f"{load.seed}/{load.id}")
+            prompt, prompt_tokens = self._prompt(number, load.prompt_salt)
             tokens = None if prompt_tokens is None else context_tokens + prompt_tokens
         salt = self._request_salt(f"{context.cache_salt}-{number}")
         content = self._form.request(self._pool.endpoint, prompt, load.output_tokens, salt, text)
@@ -488,7 +486,7 @@ class ReplayClient(OpenLoopClient):
         """
         assert load.trace is not None  # noqa: S101 - it is why this class is chosen
         super().__init__(load, pool, recipe, log)
-        self._blocks = BlockPrompts(recipe.book, recipe.tokens, load.prompt_salt or str(load.seed))
+        self._blocks = BlockPrompts(recipe.book, recipe.tokens, load.prompt_salt)
         self._trace: Iterator[TracedRequest] = iter(Trace(load.trace))
         self._traced: dict[str, TracedRequest] = {}
         """The requests that were read and have not begun, by id."""

@@ -27,7 +27,6 @@ from msgspec import Struct
 
 from sparktop import __version__
 from sparktop.files import raise_open_files
-from sparktop.model.failure import RequestFailure
 from sparktop.model.plain import hide_in_repr
 from sparktop.model.targets import server_path
 from sparktop.model.text import host_port
@@ -37,6 +36,7 @@ from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.terms.request_errors import (
     TLS,
     UNREACHABLE,
+    RequestFailedError,
     connect_failure,
     request_failure,
 )
@@ -219,25 +219,21 @@ class ConnectionPool:
                 return connection
         raise problem
 
-    async def fill(self, count: int) -> list[OSError]:
-        """Replace all idle connections by `count` new ones; return the errors of those that did not open."""
+    async def fill(self, count: int) -> None:
+        """Replace all idle connections by `count` new ones, less those that do not open."""
         self.close()
         turn = asyncio.Semaphore(_AT_ONCE)
 
-        async def add() -> OSError | None:
+        async def add() -> None:
             async with turn:
-                return await self.add()
+                await self.add()
 
-        errors = await asyncio.gather(*(add() for _ in range(count)))
-        return [error for error in errors if error is not None]
+        await asyncio.gather(*(add() for _ in range(count)))
 
-    async def add(self) -> OSError | None:
-        """Open an idle connection; return the error if it does not open."""
-        try:
+    async def add(self) -> None:
+        """Open an idle connection, if that is possible."""
+        with suppress(OSError):
             self._idle.append(await self.open())
-        except OSError as error:
-            return error
-        return None
 
     def has_fresh(self) -> bool:
         """Return whether `take` would return a connection; close those that are too old for it."""
@@ -282,15 +278,6 @@ _PATH_CHARACTERS = "/:@!$&'()*+,;=-._~%"
 """Characters of a path that are sent as they are; others are percent-encoded."""
 
 
-class EndpointError(Exception):
-    """A URL or API key cannot be used, or a host name does not resolve; `failure` has the reason."""
-
-    def __init__(self, failure: RequestFailure) -> None:
-        """Keep `failure`, and use its message as the message of this exception."""
-        super().__init__(failure.message)
-        self.failure = failure
-
-
 @hide_in_repr("api_key", "headers")
 class Endpoint(Struct, frozen=True):
     """A server's address, ready to connect to."""
@@ -331,13 +318,13 @@ async def resolve(target: WorkerTarget, at: float) -> Endpoint:
     `at` is the present time, which becomes the time of a failure.
 
     Raises:
-        EndpointError: the URL, the key or the certificate file cannot be used, or the name does not resolve.
+        RequestFailedError: the URL, key or certificate file cannot be used, or the name does not resolve.
     """
     url = target.url
     where = host_and_port(url)
     problem = key_problem(target.api_key)
     if problem is not None:
-        raise EndpointError(request_failure(UNREACHABLE, problem, at))
+        raise RequestFailedError(request_failure(UNREACHABLE, problem, at))
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -346,7 +333,7 @@ async def resolve(target: WorkerTarget, at: float) -> Endpoint:
         parts = urlsplit("")
     if host is None or parts.scheme not in {"http", "https"}:
         message = f"{where} is not a usable address: write http://host:port or https://host:port"
-        raise EndpointError(request_failure(UNREACHABLE, message, at))
+        raise RequestFailedError(request_failure(UNREACHABLE, message, at))
     is_tls = parts.scheme == "https"
     port = port or (443 if is_tls else 80)
     loop = asyncio.get_running_loop()
@@ -354,11 +341,11 @@ async def resolve(target: WorkerTarget, at: float) -> Endpoint:
         name = host if host.isascii() else host.encode("idna").decode("ascii")
         addresses = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise EndpointError(connect_failure(error, at, where=where)) from None
+        raise RequestFailedError(connect_failure(error, at, where=where)) from None
     try:
         tls = (Trust(target.tls_ca, where).context() or ssl.create_default_context()) if is_tls else None
     except AnswerError as error:
-        raise EndpointError(request_failure(TLS, error.message, at)) from None
+        raise RequestFailedError(request_failure(TLS, error.message, at)) from None
     path = quote(server_path(parts.path), safe=_PATH_CHARACTERS)
     return Endpoint(
         where=where,

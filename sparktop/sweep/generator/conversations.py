@@ -146,8 +146,7 @@ class ConversationClient(LoadClient):
     async def prepare(self) -> None:
         """Write the past of all conversations, so that this is not part of the measurement."""
         load, plan = self._load, self._conversations
-        salt = load.prompt_salt or f"{load.seed}/{load.id}/{load.cache_salt}"
-        texts = Texts(self._maker, self._form.api, salt, plan.preset.shared_tokens)
+        texts = Texts(self._maker, self._form.api, load.prompt_salt, plan.preset.shared_tokens)
         for number in range(load.concurrency):
             dialogue = Dialogue(texts, Lane(plan.preset, plan.seed, number, plan.max_model_len))
             self._dialogues.append(dialogue)

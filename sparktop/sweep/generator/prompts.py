@@ -16,6 +16,7 @@ from msgspec import Struct
 from sparktop.model.failure import RequestFailure
 from sparktop.sweep.plan.own_requests import Prompt
 from sparktop.sweep.plan.traces import TracedRequest
+from sparktop.sweep.terms.request_errors import RequestFailedError
 
 # Words that prompts are made of: common English, each a single token in most tokenizers.
 
@@ -77,22 +78,6 @@ PLACES = (
     "between two houses",
     "along the beach",
 )
-OPENINGS = (
-    "In the morning",
-    "Late at night",
-    "One day",
-    "Many years ago",
-    "Before the war",
-    "After the rain",
-    "In those days",
-    "At first",
-    "For a while",
-    "Some time later",
-    "On the other hand",
-    "To everyone's surprise",
-    "In the end",
-    "As usual",
-)
 
 
 # Prompts of natural-looking English with an exact number of tokens, no two of them equal.
@@ -105,7 +90,7 @@ OPENINGS = (
 
 OPENING_WORD = "Notes"
 """First word of every prompt."""
-_SMALL_WORDS = ("the", "The", "a", "and", "but", "Nobody", "knew", "why")
+_SMALL_WORDS = ("the", "The", "but", "Nobody", "knew", "why")
 """Words of the sentences that are not drawn."""
 _LEAST_PIECES = 60_000
 """Minimum number of pieces (words and punctuation marks) in the book, which then has about 5,000
@@ -139,7 +124,6 @@ class WordKind(StrEnum):
 
 Part = tuple[WordKind, str]
 """A piece of a sentence (word or punctuation mark) with its grammatical role."""
-_COMMA: Part = (WordKind.FIXED, ",")
 
 
 class PromptTokens:
@@ -257,7 +241,7 @@ def pieces() -> list[str]:
 
     Words include the space before them.
     """
-    words = {piece for part in (OPENINGS, PLACES) for phrase in part for piece in _pieces_of(phrase)}
+    words = {piece for phrase in PLACES for piece in _pieces_of(phrase)}
     words |= {f" {word}" for word in (*_NAMES, *VERBS, *ADVERBS, *_SMALL_WORDS)}
     return sorted(words | {FILLER, ".", ",", ":"})
 
@@ -272,7 +256,7 @@ def _first_line(number: int, random: Random) -> list[str]:
 
 
 def _sentence(random: Random) -> list[Part]:
-    """Return a random sentence of one of three forms, as a list of (grammatical role, text).
+    """Return a random sentence of one of two forms, as a list of (grammatical role, text).
 
     Each text is a word with the space before it, or a punctuation mark.
     """
@@ -280,16 +264,12 @@ def _sentence(random: Random) -> list[Part]:
     verb, adverb = _picker(random, WordKind.VERB, VERBS), _picker(random, WordKind.ADVERB, ADVERBS)
     subject = [(WordKind.FIXED, " the"), adjective(), noun()]
     location = _fixed_pieces(random.choice(PLACES))
-    match random.randrange(3):
-        case 0:
-            body = [(WordKind.FIXED, " The"), *subject[1:], verb(), adverb(), *location]
-        case 1:
-            other = [(WordKind.FIXED, " a"), noun(), verb()]
-            opening = _fixed_pieces(random.choice(OPENINGS))
-            body = [*opening, _COMMA, *subject, verb(), _COMMA, (WordKind.FIXED, " and"), *other, *location]
-        case _:
-            other = [*_fixed_pieces("but the"), noun(), verb(), adverb()]
-            body = [*_fixed_pieces("Nobody knew why"), *subject, verb(), *location, _COMMA, *other]
+    if random.randrange(2):
+        body = [(WordKind.FIXED, " The"), *subject[1:], verb(), adverb(), *location]
+    else:
+        other = [*_fixed_pieces("but the"), noun(), verb(), adverb()]
+        comma = (WordKind.FIXED, ",")
+        body = [*_fixed_pieces("Nobody knew why"), *subject, verb(), *location, comma, *other]
     return [*body, (WordKind.FIXED, ".")]
 
 
@@ -392,16 +372,7 @@ def _shuffle_quickly(words: list[str], random: Random) -> list[str]:
 
 Count = Callable[[str], Awaitable[int | None]]
 """Sends a prompt and returns its length in tokens as the server reports it; None if the server reports
-none. Raises `PromptRefusedError` if the server refuses it as too long."""
-
-
-class PromptRefusedError(Exception):
-    """The server refuses a prompt because it is too long for its context; `failure` has its words."""
-
-    def __init__(self, failure: RequestFailure) -> None:
-        """Keep `failure`."""
-        super().__init__(failure.message)
-        self.failure = failure
+none. Raises `RequestFailedError` if the server refuses it as too long."""
 
 
 class _CountedPassage(Struct):
@@ -575,7 +546,7 @@ class PassageSearch:
         prompt, _ = self._passage(pieces, tail, 0).prompt(self._counted, "length")
         try:
             return await self._count_prompt(prompt)
-        except PromptRefusedError as error:
+        except RequestFailedError as error:
             self.refusal = error.failure
             known_pieces, tokens = self._known
             more = self._with_names(pieces) - known_pieces

@@ -159,9 +159,8 @@ class RunLoad(_Line, frozen=True):
     """Steady mode: seconds over which the first requests are started; None: a tenth of the duration, at most
     5 s."""
     seed: int = 0
-    prompt_salt: str | None = None
-    """Text that determines the prompts of this run: equal salts give equal prompts. None: a salt is made of
-    `seed`, `id` and `cache_salt`."""
+    prompt_salt: str = ""
+    """Text that determines the prompts of this run: equal salts give equal prompts."""
     cache_salt: str | None = None
     """Salt for the servers' prefix caches, to which each request appends its number. None: no salt is
     sent."""

@@ -33,7 +33,6 @@ from sparktop.sweep.generator.client import (
 )
 from sparktop.sweep.generator.connection import (
     ConnectionPool,
-    EndpointError,
     limit_message,
     raise_limit,
     resolve,
@@ -59,7 +58,7 @@ from sparktop.sweep.generator.wire import (
     encode_line,
 )
 from sparktop.sweep.plan.texts import text_at
-from sparktop.sweep.terms.request_errors import CANCELLED, DESCRIPTORS, request_failure
+from sparktop.sweep.terms.request_errors import CANCELLED, DESCRIPTORS, RequestFailedError, request_failure
 
 
 def new_client(load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> LoadClient:
@@ -148,7 +147,7 @@ class Worker:
             return
         try:
             endpoint = await resolve(command.target, perf_counter())
-        except EndpointError as error:
+        except RequestFailedError as error:
             self.say(Refused(command.id, error.failure))
             return
         pool = ConnectionPool(endpoint, command.timeouts.connect_s)

@@ -126,6 +126,15 @@ def request_failure(word: str, message: str, at: float, status: int | None = Non
     return RequestFailure(kind, clean(message), at, word, status)
 
 
+class RequestFailedError(Exception):
+    """A server cannot be used, or refuses a request; `failure` has the reason."""
+
+    def __init__(self, failure: RequestFailure) -> None:
+        """Keep `failure`, and use its message as the message of this exception."""
+        super().__init__(failure.message)
+        self.failure = failure
+
+
 def error_word(failure: RequestFailure) -> str:
     """Return the error code under which result files count a failure, such as `timeout:connect`."""
     return failure.word or failure.kind.value

@@ -62,7 +62,7 @@ async def test_a_burst_starts_all_before_any_answer(in_process: InProcess) -> No
 
 async def test_never_more_than_the_concurrency(in_process: InProcess) -> None:
     """No more requests are in flight than asked for, as the client and as the server see it."""
-    loaded = await in_process.load(mode=LoadMode.STEADY, concurrency=5, requests=23, ramp_s=0.0)
+    loaded = await in_process.load(mode=LoadMode.STEADY, concurrency=5, requests=23)
     assert in_process.server.most_in_flight <= 5
     assert most_at_once(list(loaded.events)) == 5
     assert len(loaded.ends) == 23
@@ -70,7 +70,7 @@ async def test_never_more_than_the_concurrency(in_process: InProcess) -> None:
 
 async def test_a_failing_server_is_not_hammered(in_process: InProcess) -> None:
     """In a steady run a slot whose request failed at once waits half a second before the next."""
-    loaded = await in_process.load(_refuse, mode=LoadMode.STEADY, concurrency=2, duration_s=0.3, ramp_s=0.0)
+    loaded = await in_process.load(_refuse, mode=LoadMode.STEADY, concurrency=2, duration_s=0.3)
     assert count_errors(loaded.events) == {"http:500": 2}
 
 
@@ -148,11 +148,11 @@ async def test_what_a_body_asks_for(in_process: InProcess) -> None:
         assert body["stream_options"] == {"include_usage": True}
 
 
-async def test_the_same_seed_gives_the_same_prompts(in_process: InProcess) -> None:
-    """Seed, run and salt decide the prompts; another run has others."""
+async def test_the_same_salt_gives_the_same_prompts(in_process: InProcess) -> None:
+    """Seed and salt decide the prompts; a run with another salt has others."""
     runs = []
-    for run_id in ("a", "a", "b"):
-        await in_process.load(id=run_id)
+    for salt in ("a", "a", "b"):
+        await in_process.load(prompt_salt=salt)
         runs.append(sorted(str(body["messages"]) for body in in_process.server.bodies))
     assert runs[0] == runs[1]
     assert not set(runs[0]) & set(runs[2])
@@ -343,7 +343,7 @@ async def test_a_connection_that_waited_for_its_first_request_may_be_closed(
     """Connections are opened in advance: a server that closes idle ones may close them before a request."""
     monkeypatch.setattr(connection, "_NEW_S", 0.0)
     requests = 3 if mode is LoadMode.STEADY else None
-    loaded = await in_process.load(break_off, mode=mode, concurrency=3, requests=requests, ramp_s=0.0)
+    loaded = await in_process.load(break_off, mode=mode, concurrency=3, requests=requests)
     assert [end.error for end in loaded.ends] == [None] * 3
     assert in_process.server.asked == 4
 

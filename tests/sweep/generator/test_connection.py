@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.sweep.generator.connection import ConnectionPool, EndpointError, resolve
+from sparktop.sweep.generator.connection import ConnectionPool, resolve
 from sparktop.sweep.generator.wire import WorkerTarget
+from sparktop.sweep.terms.request_errors import RequestFailedError
 
 
 class Noting:
@@ -92,7 +93,7 @@ async def test_a_head_holds_what_a_server_needs() -> None:
 )
 async def test_what_cannot_be_used_is_told(url: str, key: str | None, word: str) -> None:
     """A wrong scheme, port or key, and a name that cannot exist, end in one line each."""
-    with pytest.raises(EndpointError) as caught:
+    with pytest.raises(RequestFailedError) as caught:
         await resolve(WorkerTarget(url, api_key=key), 0.0)
     assert caught.value.failure.word == word
     assert caught.value.failure.message.isprintable()
