@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -143,43 +142,16 @@ def _verdict_of_rows(rows: Sequence[DifferenceRow]) -> str:
     chosen_title = next(title for title in titles if any(row.title == title for row in compared))
     chosen = [row for row in compared if row.title == chosen_title]
     if all(row.significant is None for row in chosen):
-        spans = _percent_range(chosen)
-        return f"{in_sentence(chosen[0].title)} {spans}: single runs, no test possible"
-    better = [row for row in chosen if row.better is True]
-    worse = [row for row in chosen if row.better is False]
-    parts = [
-        f"{word} at {_level_names(rows_of_word, lengths=lengths)} ({_percent_range(rows_of_word)})"
-        for word, rows_of_word in (("faster", better), ("slower", worse))
-        if rows_of_word
-    ]
-    undecided = Counter(row.undecided for row in chosen if row.undecided is not None)
-    also, elsewhere = "", [row for row in compared if row.better is not None]
-    if not parts and elsewhere:
-        also = f"; but {elsewhere[0].title} changed at {_level_names(elsewhere, lengths=lengths)}"
-    elif parts and chosen[0].more_is_better:
-        also = _first_token_words(compared, lengths=lengths)
-    parts += [_undecided_words(undecided, "more" if parts else "level")] if undecided else []
-    return f"{in_sentence(chosen[0].title)}: {', '.join(parts)}{also}"
-
-
-def _first_token_words(rows: Sequence[DifferenceRow], *, lengths: bool) -> str:
-    """Return where the time to the first token changed, as the end of a sentence; "" without such a level."""
+        return f"{in_sentence(chosen_title)} {_percent_range(chosen)}: single runs, no test possible"
     parts = []
-    for word, better in (("better", True), ("worse", False)):
-        changed = [row for row in rows if row.title == METRICS["ttft_ms"].title and row.better is better]
+    for word, better in (("faster", True), ("slower", False)):
+        changed = [row for row in chosen if row.better is better]
         if changed:
-            span = _percent_range(changed)
-            parts.append(f"{word} at {_level_names(changed, lengths=lengths)} ({span})")
-    return f"; {METRICS['ttft_ms'].title}: {', '.join(parts)}" if parts else ""
-
-
-def _undecided_words(undecided: Mapping[str, int], what: str) -> str:
-    """Return at how many levels a change is not decided, by its words; `what` is "more" or "level"."""
-    order = (NOT_CERTAIN, WITHIN_NOISE, NO_DIFFERENCE)
-    counts = [(words, undecided[words]) for words in order if undecided.get(words)]
-    return ", ".join(
-        f"{words} at {count} {what}{'s' if what == 'level' and count > 1 else ''}" for words, count in counts
-    )
+            parts.append(f"{word} at {_level_names(changed, lengths=lengths)} ({_percent_range(changed)})")
+    for word in (NOT_CERTAIN, WITHIN_NOISE, NO_DIFFERENCE):
+        undecided = [row for row in chosen if row.undecided == word]
+        parts += [f"{word} at {_level_names(undecided, lengths=lengths)}"] if undecided else []
+    return f"{in_sentence(chosen_title)}: {', '.join(parts)}"
 
 
 def _level_names(rows: Sequence[DifferenceRow], *, lengths: bool) -> str:

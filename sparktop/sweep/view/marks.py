@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,8 +33,6 @@ _WHOLE_FROM = 10.0
 """Percent from which on an error is written without decimals."""
 _IN_BUNCHES = "sent in bunches"
 """Label of a level whose requests went to the same server too often in a row."""
-# "needs 12 s more data: a verdict takes 60 s, 8 × the median E2E".
-_MORE_DATA = re.compile(r"needs \d+ s more data: a verdict takes (\d+ s)(?:, (8 × [^;]*))?")
 _WORST_BALANCE = {word.value for word in BalanceWord if word.bad}
 
 
@@ -169,18 +166,6 @@ def balance_reasons(level: LevelResult) -> tuple[str, ...]:
     balance = level.balance or {}
     reasons = balance.get("reasons")
     sentences = [reason for reason in reasons if isinstance(reason, str)] if isinstance(reasons, list) else []
-    measured_s = balance.get("window_s")
-    if isinstance(measured_s, float):
-        # The level is over: no more data will come.
-        sentences = [
-            _MORE_DATA.sub(
-                lambda needs: (
-                    f"{measured_s:.0f} s measured, {needs[1]} needed" + (f" ({needs[2]})" if needs[2] else "")
-                ),
-                reason,
-            )
-            for reason in sentences
-        ]
     test = balance.get("runs_test")
     sentence = test.get("sentence") if isinstance(test, dict) else None
     if isinstance(sentence, str):

@@ -8,7 +8,6 @@ The *verdict* has the sentences below it. All figures are those of the tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import groupby, zip_longest
 from statistics import fmean, linear_regression
 
@@ -38,7 +37,6 @@ from sparktop.model.load import Level, LoadKind, LoadPoint
 from sparktop.model.sweep import (
     ComparedLevel,
     ComparedMetric,
-    MarkKind,
     ResultRow,
     Topologies,
     short_tokens,
@@ -64,14 +62,12 @@ from sparktop.sweep.terms.definitions import (
     METRICS,
     QUEUE_LIMITED,
     RATES,
-    SPEED_CHANGED,
     TOO_SHORT,
-    WARNINGS,
     in_sentence,
     judging_metrics,
 )
 from sparktop.sweep.view.capacity import capacity_sentences
-from sparktop.sweep.view.marks import drift_words, marks_of, ttft_error_words
+from sparktop.sweep.view.marks import drift_words, marks_of
 
 _PAIR = 2
 PER_TOKENS = 10_000
@@ -401,8 +397,6 @@ def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iter
             answer = _highest_words(holds)
         else:
             answer = _range_words(holds, *holds.from_interval)
-            if holds.concurrency is None and measured is not None:
-                answer += "".join(_highest_rates(measured, result.slo.conditions))
         verb = "hold" if len(result.slo.conditions) > 1 else "holds"
         drift = drift_words(measured) if measured is not None else ""
         answer = answer.removesuffix(_NONE_FAILED) if drift else answer
@@ -438,32 +432,12 @@ def _range_words(holds: Holds, may_from: int | None, surely_from: int | None) ->
     first, last = holds.from_concurrency, holds.concurrency
     if first is not None and last is not None:
         earlier = f" (perhaps from {least})" if least < first else ""
-        if highest is None:
-            return f"from c = {first}{earlier} to {last}, the largest tried"
-        perhaps = f" (perhaps to {highest})" if highest > last else ""
-        return f"from c = {first}{earlier} to {last}{perhaps}"
-    if highest is not None and highest < least:
-        return f"never all at once: some need c ≥ {least}, others c ≤ {highest}"
+        later = f" (perhaps to {highest})" if highest is not None and highest > last else ""
+        return f"from c = {first}{earlier} to {last}{', the largest tried' if highest is None else later}"
     takes = f"c = {least} at least" if surely_from is None else f"c = {least} to {surely_from}"
-    bound = "" if highest is None else f", and {highest} at most"
-    return f"at no concurrency for sure: it takes {takes}{bound}"
-
-
-def _highest_rates(target: TargetResult, conditions: tuple[str, ...]) -> Iterator[str]:
-    """Yield, for each rate that an SLO condition limits, a text with the highest mean rate of all levels.
-
-    The text also names the concurrency of the level that reached this mean.
-    """
-    for name in (condition.split()[0] for condition in conditions):
-        rates = [
-            (rate.mean, level.concurrency)
-            for level in target.levels
-            if name in RATES and (rate := level.rate(name)) is not None
-        ]
-        if rates:
-            value, concurrency = max(rates)
-            metric = METRICS[name]
-            yield f"; most {metric.title.lower()}: {metric.text(value)} {metric.unit} at c = {concurrency}"
+    return (
+        f"at no concurrency for sure: it takes {takes}{'' if highest is None else f', and {highest} at most'}"
+    )
 
 
 def main_metrics(metrics: Sequence[ComparedMetric]) -> list[ComparedMetric]:
@@ -565,46 +539,39 @@ def _change_words(ends: tuple[float | None, float | None]) -> str:
 def texts_sentence(targets: Sequence[TargetResult], name: Callable[[str], str]) -> str | None:
     """Return on which kind of text most and fewest drafts are accepted; None if nothing was measured.
 
-    For example "code 81 % of drafts accepted, 96 tok/s; prose 44 %, 61 tok/s". A warning is said once, with
-    the levels that have it. `name` escapes the names of targets, which are said if there are several.
+    For example "code 81 % of drafts accepted, 96 tok/s; prose 44 %, 61 tok/s". `name` escapes the names of
+    targets, which are said if there are several.
     """
-    parts: list[str] = []
-    levels_by_text: list[tuple[str, LevelResult]] = []
-    for target in targets:
-        target_name = name(target.name) if len(targets) > 1 else ""
-        words, levels = _text_words(target)
-        parts += [": ".join(filter(None, (target_name, words + drift_words(target))))] if words else []
-        levels_by_text += [(f"{target_name} {level.text}".strip(), level) for level in levels]
-    return "; ".join(parts) + _warnings_by_level(levels_by_text) if parts else None
+    sentences = {name(target.name): _text_words(target) for target in targets}
+    parts = [f"{of}: {words}" if len(targets) > 1 else words for of, words in sentences.items() if words]
+    return "; ".join(parts) or None
 
 
-def _text_words(target: TargetResult) -> tuple[str, list[LevelResult]]:
-    """Return (what a target does with kinds of text at its lowest concurrency, levels that this names).
+def _text_words(target: TargetResult) -> str:
+    """Return what a target does with kinds of text at its lowest concurrency; "" without a token rate.
 
-    Where no level has a share of accepted drafts, the token rates are the answer. ("", []) without a rate.
+    Where no level has a share of accepted drafts, the token rates are the answer.
     """
     levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
     metric = main_rate(levels)
     levels = [level for level in levels if metric is not None and level.rate(metric) is not None]
     if metric is None or not levels:
-        return "", []
+        return ""
     levels = [level for level in levels if level.concurrency == levels[0].concurrency]
     shares = [(level.server.spec_accept_percent if level.server else None, level) for level in levels]
     ranked = sorted(
         ((share, level) for share, level in shares if share is not None), key=lambda pair: -pair[0]
     )
     if not ranked:
-        return "; ".join(f"{level.text} {_rate_words(level, metric)}" for level in levels), levels
-    fastest, slowest = ranked[0], ranked[-1]
-    ends = [fastest, slowest] if len(ranked) > 1 else [fastest]
-    units = ("% of drafts accepted", "%")
+        return "; ".join(f"{level.text} {_rate_words(level, metric)}{_warning(level)}" for level in levels)
+    ends = [ranked[0], ranked[-1]] if len(ranked) > 1 else ranked
     parts = [
-        f"{level.text} {share:.0f} {unit}, {_rate_words(level, metric)}"
-        for (share, level), unit in zip(ends, units, strict=False)
+        f"{level.text} {share:.0f} {unit}, {_rate_words(level, metric)}{_warning(level)}"
+        for (share, level), unit in zip(ends, ("% of drafts accepted", "%"), strict=False)
     ]
     if unknown := [level.text or "" for share, level in shares if share is None]:
         parts.append(f"unknown for {names_in_words(unknown)}")
-    return "; ".join(parts), [level for _, level in ends]
+    return "; ".join(parts) + drift_words(target)
 
 
 NO_END = "it still runs, or was broken off"
@@ -675,13 +642,6 @@ def _headline_of_target(result: SweepResult, target: TargetResult) -> str | None
     if metric is None or not with_rate:
         return None
     lengths = list(dict.fromkeys(level.pp for level in with_rate))
-    if len(lengths) > 1 and len({level.point for level in with_rate}) == 1:
-        ends = (with_rate[0], with_rate[-1])
-        parts = (
-            f"{_rate_words(level, metric)} with {level.pp or 0:,} tokens in{_warning(level)}"
-            for level in ends
-        )
-        return f"{METRICS[metric].title.lower()} at {with_rate[0].point.label}: {', '.join(parts)}"
     among = [(length, [level for level in with_rate if level.pp == length]) for length in lengths]
     return "; ".join(
         (f"{length or 0:,} tokens in: " if len(lengths) > 1 else "")
@@ -722,15 +682,6 @@ def _warning(level: LevelResult, but: Collection[str] = (DRIFT,)) -> str:
     return f" (warning: {words[0]})" if words else ""
 
 
-def _warnings_by_level(levels: Sequence[tuple[str, LevelResult]]) -> str:
-    """Return the gravest warning of each of `levels`, which have names, in brackets; "" if there is none."""
-    places: dict[str, list[str]] = {}
-    for level_name, level in levels:
-        for word in _warnings(level, {DRIFT})[:1]:
-            places.setdefault(word, []).append(level_name)
-    return _warning_words(places, len(levels))
-
-
 def _warning_words(places: Mapping[str, Sequence[str]], count: int) -> str:
     """Return warnings in brackets, with the levels that have them unless all `count` have all of them.
 
@@ -766,12 +717,9 @@ def _words_beyond_best(
         change = "" if ratio is None else f"{whole_percent_change(ratio.percent)}{_warning(top)}"
         return f"; at {top.point.label} {change}" if change else ""
     if target.slots is not None and best.concurrency >= target.slots:
-        counts = target.slots_each
-        are_alike = len(counts) > 1 and len(set(counts)) == 1 and sum(counts) == target.slots
-        slots = f"{len(counts)} × {counts[0]}" if are_alike else str(target.slots)
         if best.concurrency > target.slots:
-            return f"; more requests at once than its {slots} slots"
-        return f"; {best.point.label} fills all {slots} slots"
+            return f"; more requests at once than its {target.slots} slots"
+        return f"; {best.point.label} fills all {target.slots} slots"
     if not is_rising(levels, metric):
         return ""
     if best.concurrency == result.plan.climb_to:
@@ -806,16 +754,15 @@ def _comparison_headline(result: SweepResult, compared: Topologies, name: Callab
         replace(metric, levels=tuple(level for level in metric.levels if level.key not in unfair))
         for metric in metrics
     ]
-    word = partial(_level_words, compared=compared)
     why = [
-        f"{UNFAIR} {_where_words(list(levels), metrics[0].levels, word)}: {words}"
+        f"{UNFAIR} {_where_words(list(levels), metrics[0].levels)}: {words}"
         for words, levels in groupby(metrics[0].levels, lambda level: unfair.get(level.key))
         if words is not None
     ]
     first = fair[0]
     winners = dict.fromkeys(level.winner for level in first.levels if level.winner is not None)
     if not winners:
-        even = _even_headline(result, fair, compared, name) if first.levels else ""
+        even = _even_headline(result, fair, name) if first.levels else ""
         return "; ".join(filter(None, (even, *why)))
     beside = [metric for metric in fair[1:] if metric.metric in {"ttft_ms", "e2e_due_ms"}]
     wins = (
@@ -858,21 +805,10 @@ def _level_warnings(
             level = levels.get((target or "", compared.point, compared.key.depth))
             for word in [] if level is None else _warnings(level, _NO_DOUBT_OF_WINS)[:1]:
                 of_target = "" if target == winner else f" of {name(target or '')}"
-                words = f"{word}{of_target}"
-                if level is not None and word == WARNINGS[SPEED_CHANGED].word:
-                    words = f"{of_target.removeprefix(' of ')} {_spread_words(level) or word}".strip()
                 if word not in said_words:
-                    places.setdefault(words, []).append(compared.point.label)
+                    places.setdefault(f"{word}{of_target}", []).append(compared.where)
                 said_words.add(word)
     return _warning_words(places, len(won))
-
-
-def _spread_words(level: LevelResult) -> str:
-    """Return how far the runs of a level are apart: "varied ±13 % between runs"; "" if unknown."""
-    rate = level.rate(main_rate([level]) or "")
-    if rate is None or not rate.std or not rate.mean:
-        return ""
-    return f"varied ±{100 * rate.std / rate.mean:.0f} % between runs"
 
 
 def _win_words(
@@ -901,20 +837,16 @@ def _win_words(
         for (metric, levels), whom in zip(leads, against, strict=True)
     ]
     levels = next(metric.levels for metric in compared.metrics if metric.metric == first.metric)
-    where = _where_words(won, levels, partial(_level_words, compared=compared))
+    where = _where_words(won, levels)
     if len(levels) == 1 and levels[0].point.trace is None:
         where = "at every level"
     return f"{name(winner)} wins {where}: {', '.join(words)}"
 
 
-def _where_words(
-    some: Sequence[ComparedLevel],
-    levels: Sequence[ComparedLevel],
-    word: Callable[[ComparedLevel], str] = lambda level: level.point.short,
-) -> str:
+def _where_words(some: Sequence[ComparedLevel], levels: Sequence[ComparedLevel]) -> str:
     """Return where `some` of `levels` lie: "at c4", "at c4 to c16", "from c8 up", "at c1 and c64"."""
     order = [level.key for level in levels]
-    names = [word(level) for level in some]
+    names = [level.where for level in some]
     places = [order.index(level.key) for level in some]
     if len(places) == len(levels) > 1:
         return "at every level"
@@ -923,16 +855,7 @@ def _where_words(
     return f"at {names_in_words(names)}"
 
 
-def _level_words(level: ComparedLevel, compared: Topologies) -> str:
-    """Return the name of a level: its concurrency, its prompt length where levels differ in it, or both."""
-    length = f"{level.key.pp or 0:,} tokens in" if compared.several_lengths else ""
-    alone = len({level.point for metric in compared.metrics for level in metric.levels}) == 1
-    return length if length and alone else " of ".join(filter(None, (level.point.label, length)))
-
-
-def _even_headline(
-    result: SweepResult, metrics: Sequence[ComparedMetric], compared: Topologies, name: Callable[[str], str]
-) -> str:
+def _even_headline(result: SweepResult, metrics: Sequence[ComparedMetric], name: Callable[[str], str]) -> str:
     """Return the headline where no target wins in the first of `metrics`, the main token rate.
 
     It names the largest lead in that rate, and the metrics in which the targets do not differ clearly.
@@ -942,7 +865,7 @@ def _even_headline(
     level = max(ahead, key=lambda level: abs(level.percent or 0.0), default=None)
     if level is not None and abs(level.percent or 0.0) > first.noise_floor_percent:
         lead = f"{percents([level])} {in_sentence(first.title)} {rivals([level], name)}"
-        where = f"at {_level_words(level, compared)} ({NOT_TESTED})"
+        where = f"at {level.where} ({NOT_TESTED})"
         warning = _level_warnings(result, level.ahead or "", [level], name)
         return f"{name(level.ahead or '')} {lead} {where}{warning}"
     even = [metric for metric in metrics if all(level.winner is None for level in metric.levels)]
@@ -1085,7 +1008,7 @@ def verdict(
 ) -> tuple[str, ...]:
     """Return the sentences that explain a sweep's headline; empty if there is nothing to report yet.
 
-    They are those of `judgements`, the warnings with their levels, and the largest of small errors.
+    They are those of `judgements`, and the warnings with their levels.
     """
     sentences = judgements(result, compared, name)
     if sentences or result.status is not None:
@@ -1094,13 +1017,11 @@ def verdict(
 
 
 def mark_sentences(rows: Sequence[ResultRow], name: Name = str) -> Iterator[str]:
-    """Yield the warnings of measured levels with the levels that have them, and the largest small error."""
+    """Yield a sentence with the warnings of measured levels, and the levels that have each."""
     several = len({row.key.target for row in rows}) > 1
-    names = [
-        f"{name(row.key.target)} {row.key.point.short}" if several else row.key.point.short for row in rows
-    ]
     places: dict[str, list[str]] = {}
-    for row, level in zip(rows, names, strict=True):
+    for row in rows:
+        level = f"{name(row.key.target)} {row.key.point.short}" if several else row.key.point.short
         for mark in row.marks:
             if mark.doubt:
                 places.setdefault(mark.word, []).append(level)
@@ -1110,17 +1031,6 @@ def mark_sentences(rows: Sequence[ResultRow], name: Name = str) -> Iterator[str]
             for word, of in places.items()
         )
         yield f"{'warning' if len(places) == 1 else 'warnings'}: {'; '.join(parts)}"
-    notes = [
-        (mark.ttft_percent or 0.0, level, mark)
-        for row, level in zip(rows, names, strict=True)
-        for mark in row.marks
-        if mark.kind is MarkKind.NOTE
-    ]
-    if notes:
-        percent, level, mark = max(notes, key=lambda note: note[0])
-        where = f" (at {level}, elsewhere less)" if len(notes) > 1 else ""
-        why = f": {WARNINGS[mark.code].word}" if percent else ""
-        yield f"note: {ttft_error_words(percent) if percent else mark.message}{where}{why}"
 
 
 def judgements(result: SweepResult, compared: Topologies | None, name: Name = str) -> list[str]:

@@ -76,13 +76,6 @@ def test_a_measured_level_shows_what_was_judged_of_it_alone(played: PlayedSweep)
     assert "order of requests: sent in bunches: 3 runs where 10 were to be expected" in said
 
 
-def test_a_finished_level_waits_for_no_more_data() -> None:
-    """A balance that was not judged says how long was measured, and how long a verdict takes."""
-    kept = {"verdict": "unknown", "window_s": 36.2, "reasons": ["needs 54 s more data: a verdict takes 90 s"]}
-    fields = balance_fields(made_level().model_copy(update={"balance": kept}))
-    assert fields["balance_reasons"] == ("36 s measured, 90 s needed",)
-
-
 @pytest.mark.parametrize(
     "odd",
     [{"verdict": 3}, {"verdict": ["even"], "cause": 4, "hint": {}, "reasons": "x"}],
