@@ -148,9 +148,11 @@ def _verdict_of_rows(rows: Sequence[DifferenceRow]) -> str:
         changed = [row for row in chosen if row.better is better]
         if changed:
             parts.append(f"{word} at {_level_names(changed, lengths=lengths)} ({_percent_range(changed)})")
+    is_alone = not parts
     for word in (NOT_CERTAIN, WITHIN_NOISE, NO_DIFFERENCE):
-        undecided = [row for row in chosen if row.undecided == word]
-        parts += [f"{word} at {_level_names(undecided, lengths=lengths)}"] if undecided else []
+        count = sum(row.undecided == word for row in chosen)
+        what = f"level{'s' if count > 1 else ''}" if is_alone else "more"
+        parts += [f"{word} at {count} {what}"] if count else []
     return f"{in_sentence(chosen_title)}: {', '.join(parts)}"
 
 

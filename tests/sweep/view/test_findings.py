@@ -128,7 +128,7 @@ def test_a_shown_change_has_its_verdict() -> None:
     before = made_series("x", {1: (50.0, 51.0, 49.0), 4: (100.0, 101.0, 99.0)})
     after = made_series("x", {1: (50.2, 51.0, 49.1), 4: (200.0, 202.0, 198.0)})
     found = difference(before, after)
-    assert found.verdict == "decode: faster at c4 (+100 %), no clear difference at c1"
+    assert found.verdict == "decode: faster at c4 (+100 %), no clear difference at 1 more"
     assert (found.before, found.after) == ("x before", "x after")
     assert [row.better for row in found.rows] == [None, True]
     low, high = found.rows[1].low_percent, found.rows[1].high_percent
