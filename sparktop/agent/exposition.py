@@ -1,9 +1,8 @@
 """Pages for Prometheus: metrics as families with help and units, and the page of a node's reading.
 
-A page is in text format 0.0.4, or OpenMetrics on request. Names begin with `sparktop_`, those of a node's
-page with `sparktop_node_`, and use base units (https://prometheus.io/docs/practices/naming/): bytes, seconds,
-celsius, watts, joules, hertz, and ratios from 0 to 1 where the rest of sparktop has percent. Unknown values
-have no series. In OpenMetrics each family whose name ends with a base unit declares it.
+A page is in text format 0.0.4. Names begin with `sparktop_`, those of a node's page with `sparktop_node_`,
+and use base units (https://prometheus.io/docs/practices/naming/): bytes, seconds, celsius, watts, joules,
+hertz, and ratios from 0 to 1 where the rest of sparktop has percent. Unknown values have no series.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.core import Metric as Family
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from sparktop import __version__
@@ -48,14 +46,6 @@ PREFIX = "sparktop_"
 """Begins the name of every metric."""
 LABEL_LIMIT = 120
 """Most characters of a label's value."""
-_ACCEPT_LIMIT = 1000
-"""Characters of an Accept header that are read."""
-_UNITS = (
-    *("bytes_per_second", "packets_per_second", "tokens_per_second", "requests_per_second"),
-    *("seconds", "bytes", "ratio", "hertz", "celsius", "watts", "joules"),
-)
-"""Units that end a metric's name, the longer one first where two fit."""
-
 Part = TypeVar("Part")
 Labels = Mapping[str, str]
 
@@ -90,20 +80,15 @@ def single(
     return Metric(name, text, lambda part: (((), read(part)),), is_counter=is_counter)
 
 
-def encode_page(families: Callable[[], Iterable[Family]], accept: str | None) -> tuple[bytes, str]:
-    """Return the page of the families that `families` returns, and its content type.
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""The content type of a page."""
 
-    The format is the one that the Accept header `accept` prefers.
-    """
+
+def encode_page(families: Callable[[], Iterable[Family]]) -> bytes:
+    """Return the page of the families that `families` returns."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_FamilyCollector(families))
-    encode, content_type = choose_encoder(_supported_formats(accept))
-    return encode(registry), content_type
-
-
-def content_type_of(accept: str | None) -> str:
-    """Return the content type of the page that `encode_page` returns for the Accept header `accept`."""
-    return choose_encoder(_supported_formats(accept))[1]
+    return generate_latest(registry)
 
 
 class _FamilyCollector(Collector):
@@ -121,28 +106,6 @@ class _FamilyCollector(Collector):
         return self._families()
 
 
-def unit_of(name: str) -> str:
-    """Return the base unit at the end of a metric's name, such as "bytes_per_second"; "" if there is none."""
-    return next((unit for unit in _UNITS if name.endswith(f"_{unit}")), "")
-
-
-def _supported_formats(accept: str | None) -> str:
-    """Return an Accept header reduced to the formats that this page supports.
-
-    This is needed because the encoders copy any requested version into the Content-Type.
-    """
-    kept: list[str] = []
-    for part in (accept or "")[:_ACCEPT_LIMIT].lower().split(","):
-        kind, *settings = (word.strip() for word in part.split(";"))
-        versions = [word.removeprefix("version=") for word in settings if word.startswith("version=")]
-        if kind == "application/openmetrics-text" and versions in ([], ["0.0.1"], ["1.0.0"]):
-            kept.append(f"{kind};version=1.0.0")
-        elif kind == "text/plain" and versions in ([], ["0.0.4"]):
-            kept.append(f"{kind};version=0.0.4")
-            break  # later entries are less preferred
-    return ",".join(kept)
-
-
 def families(metrics: Iterable[Metric[Part]], parts: Sequence[tuple[Labels, Part]]) -> Iterator[Family]:
     """Yield a family for each of `metrics` that has a finite value in at least one part.
 
@@ -151,8 +114,7 @@ def families(metrics: Iterable[Metric[Part]], parts: Sequence[tuple[Labels, Part
     """
     for metric in metrics:
         make = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
-        name = f"{PREFIX}{metric.name}"
-        family = make(name, metric.text, unit=unit_of(name))
+        family = make(f"{PREFIX}{metric.name}", metric.text)
         for labels, part in parts:
             taken: set[tuple[str, ...]] = set()
             for values, number in metric.read(part):
@@ -186,14 +148,12 @@ def label_parts(
     return labelled
 
 
-def page(
-    identity: NodeIdentity | None, sample: NodeSample | None, *, accept: str | None, simulated: bool = False
-) -> tuple[bytes, str]:
-    """Return the Prometheus page for a sample and its content type, which fits the Accept header `accept`.
+def page(identity: NodeIdentity | None, sample: NodeSample | None, *, simulated: bool = False) -> bytes:
+    """Return the Prometheus page for a sample.
 
     If `sample` is None, the page holds only the identity and whether the machine is simulated.
     """
-    return encode_page(lambda: node_families(identity, sample, simulated=simulated), accept)
+    return encode_page(lambda: node_families(identity, sample, simulated=simulated))
 
 
 def node_families(

@@ -259,7 +259,7 @@ class AgentServer(WebServer):
         if path == "/v1/ranks" and request.method == "GET":
             return await self._answer_ranks(request)
         if path == "/metrics":
-            return await self._metrics(request)
+            return await self._metrics()
         return text(404, "not found", close=True)
 
     async def _answer_ranks(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -290,16 +290,15 @@ class AgentServer(WebServer):
         )
         return json_bytes(encode(reply))
 
-    async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
-        from sparktop.agent.exposition import page as node_page  # late: many agents are never scraped
+    async def _metrics(self) -> web.StreamResponse:
+        from sparktop.agent.exposition import CONTENT_TYPE  # late: many agents are never scraped
+        from sparktop.agent.exposition import page as node_page
 
         answer = await self._sampler.ask(Ask(interval_s=_SCRAPE_INTERVAL_S), fresh_s=_SCRAPE_FRESH_S)
         if isinstance(answer, Failure):
             return text(503, answer.message)
-        accept = request.headers.get("Accept")
         newest = answer[-1] if answer else None
-        body, kind = node_page(self._sampler.identity, newest, accept=accept, simulated=self._simulated)
-        return page(body, kind)
+        return page(node_page(self._sampler.identity, newest, simulated=self._simulated), CONTENT_TYPE)
 
 
 async def serve(service: Service, names: Collection[str] | None, *, ready: Callable[[], None]) -> int:

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_timeout(parser)
     LISTENING.add_options(parser, client="Prometheus", insecure="answer others without a token")
     parser.epilog = (
-        "The page is /metrics, as text or OpenMetrics. docs/figures.md in the repository\n"
+        "The page is /metrics, in Prometheus' text format. docs/figures.md in the repository\n"
         "lists its metrics; rules for Prometheus and a dashboard for Grafana are beside it."
     )
 

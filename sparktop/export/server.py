@@ -16,7 +16,7 @@ from pathlib import Path
 from aiohttp import web
 
 from sparktop.agent.access import Service
-from sparktop.agent.exposition import content_type_of, encode_page
+from sparktop.agent.exposition import CONTENT_TYPE, encode_page
 from sparktop.agent.server import WebServer, page, text
 from sparktop.export.metrics import EventCounts, NewestSweep, page_families
 from sparktop.model.targets import Watch
@@ -26,7 +26,7 @@ from sparktop.watch.reachable import reporting
 
 FRESH_S = 0.5
 """A page that is at most this many seconds old is sent again: any number of clients causes two pages a
-second in each format."""
+second."""
 _LEVEL = 1
 """Compression level of gzip: a higher one saves little and costs more time of the event loop."""
 _GZIP = re.compile(r"(?i)(?:^|,)\s*gzip\s*(?:,|$|;(?!\s*q=0(?:\.0*)?\s*(?:,|$)))")
@@ -52,8 +52,8 @@ class ExportServer(WebServer):
         self._store = store
         self._sweep = sweep
         self._events = EventCounts()
-        self._pages: dict[str, tuple[float, bytes, bytes]] = {}
-        """By content type: time and content of the newest page, plain and as gzip."""
+        self._newest: tuple[float, bytes, bytes] | None = None
+        """Time and content of the newest page, plain and as gzip."""
         self._end_listening = store.listen_events(self._events.add)
 
     async def close(self) -> None:
@@ -65,27 +65,21 @@ class ExportServer(WebServer):
         """Respond to a request for the route `path`; an unknown one gets 404."""
         if path != "/metrics":
             return text(404, "not found: the page is /metrics", close=True)
-        kind, plain, zipped = self._page(request.headers.get("Accept", ""))
+        plain, zipped = self._page()
         if not _GZIP.search(request.headers.get("Accept-Encoding", "")):
-            return page(plain, kind)
-        response = page(zipped, kind)
+            return page(plain, CONTENT_TYPE)
+        response = page(zipped, CONTENT_TYPE)
         response.headers.update({"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
         return response
 
-    def _page(self, accept: str) -> tuple[str, bytes, bytes]:
-        """Return the type of the page, which the Accept header `accept` chooses, and its content.
-
-        The content is returned plain and as gzip, about a tenth of it.
-        """
+    def _page(self) -> tuple[bytes, bytes]:
+        """Return the page, plain and as gzip, which is about a tenth of it."""
         now = self._clock()
-        kind = content_type_of(accept)
-        at, body, zipped = self._pages.get(kind, (None, b"", b""))
-        if at is None or now - at >= FRESH_S:
+        if self._newest is None or now - self._newest[0] >= FRESH_S:
             families = page_families(self._store.snapshot(), self._events.items(), self._sweep.levels)
-            body, _ = encode_page(lambda: families, accept)
-            zipped = gzip.compress(body, _LEVEL, mtime=0)
-            self._pages[kind] = (now, body, zipped)
-        return kind, body, zipped
+            body = encode_page(lambda: families)
+            self._newest = (now, body, gzip.compress(body, _LEVEL, mtime=0))
+        return self._newest[1:]
 
 
 async def serve(

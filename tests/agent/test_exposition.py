@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.metrics_core import Metric
-from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
 from sparktop.agent.exposition import page
@@ -30,10 +29,6 @@ from tests.hardware.fake_driver import GIB, FakeDriver, h100, h200, mig_slice, p
 from tests.hardware.gb10_root import TOTAL_KIB, advance, build
 from tests.sources.installed import installed
 
-OPENMETRICS = "application/openmetrics-text;version=1.0.0"
-TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-openmetrics_families: Callable[[str], Iterable[Metric]] = openmetrics.text_string_to_metric_families
 Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
@@ -65,9 +60,7 @@ def values(families: list[Metric]) -> Values:
 
 
 def text_values(sample: NodeSample | None, identity: NodeIdentity = IDENTITY) -> Values:
-    body, kind = page(identity, sample, accept=None)
-    assert kind == TEXT_TYPE
-    return values(list(text_families(body.decode())))
+    return values(list(text_families(page(identity, sample).decode())))
 
 
 def key(series: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
@@ -120,44 +113,16 @@ def test_what_is_not_known_has_no_series() -> None:
     assert not [value for value in found.values() if math.isnan(value)]
 
 
-def test_openmetrics_says_the_same(whole: NodeSample) -> None:
-    """On request the page is OpenMetrics, is valid for the format's own parser, and has the same values."""
-    for sample in (whole, None):
-        body, kind = page(IDENTITY, sample, accept=OPENMETRICS)
-        assert kind.startswith("application/openmetrics-text; version=1.0.0; charset=utf-8")
-        assert body.endswith(b"# EOF\n")
-        assert values(list(openmetrics_families(body.decode()))) == text_values(sample)
-
-
-@pytest.mark.parametrize(
-    ("accept", "kind"),
-    [
-        (None, "text/plain"),
-        ("text/html,application/xhtml+xml", "text/plain"),
-        (f"{OPENMETRICS};q=0.5,text/plain;version=0.0.4;q=0.3", "application/openmetrics-text"),
-        ("text/plain;version=0.0.4,application/openmetrics-text;version=1.0.0;q=0.1", "text/plain"),
-        ("application/openmetrics-text;version=7.0.0", "text/plain"),
-    ],
-)
-def test_accept_chooses_the_format(accept: str | None, kind: str) -> None:
-    """The format is text 0.0.4 unless OpenMetrics 1.0 is requested; no other version is claimed."""
-    told = page(IDENTITY, None, accept=accept)[1]
-    assert told.split(";")[0] == kind
-    assert "version=0.0.4" in told if kind == "text/plain" else "version=1.0.0" in told
-
-
 HOSTILE = st.text(max_size=30) | st.sampled_from(['"', "\\", "\n", "a\x1b[31m", "\u202e", "#", "{}"])
 
 
 @given(st.lists(HOSTILE, max_size=6), HOSTILE)
 def test_hostile_names_stay_labels(names: list[str], cpu: str) -> None:
-    """Names from outside cannot break out of their label in either format, and none is lost."""
+    """Names from outside cannot break out of their label, and none is lost."""
     sample = NodeSample(1.0, sensors=tuple(SensorReading(name, 1.0) for name in names))
     identity = NodeIdentity(cpu=cpu)
-    for accept, parse in ((None, text_families), (OPENMETRICS, openmetrics_families)):
-        body, _ = page(identity, sample, accept=accept)
-        found = values(list(parse(body.decode())))
-        assert len([name for name, _ in found if name == "sensor_temperature_celsius"]) == len(names)
+    found = text_values(sample, identity)
+    assert len([name for name, _ in found if name == "sensor_temperature_celsius"]) == len(names)
 
 
 @pytest.mark.outside
@@ -165,7 +130,7 @@ async def test_promtool_finds_nothing_to_say(whole: NodeSample) -> None:
     """Debian's promtool reports no problem for a whole sample, for none and for this machine."""
     promtool = installed("promtool", "prometheus")
     for sample in (whole, await this_machine(), None):
-        body, _ = page(IDENTITY, sample, accept=None)
+        body = page(IDENTITY, sample)
         done = await asyncio.to_thread(
             subprocess.run, [promtool, "check", "metrics"], input=body, capture_output=True, timeout=300
         )

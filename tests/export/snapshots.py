@@ -34,7 +34,6 @@ from sparktop.model.yardsticks import YARDSTICKS
 NOW = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
 MODEL = "openai/gpt-oss-120b"
 URL = "http://user:secret@10.0.0.1:8000"
-OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 SHARES = {"own_best_percent": 62.0, "published_percent": 71.0, "limit_percent": 40.0}
 LATENCY = Latency(p50=Quantile(0.25), p95=Quantile(2.0, above=True), count=9.0, window_s=60.0)
 Series = tuple[str, frozenset[tuple[str, str]]]
@@ -130,12 +129,10 @@ def snapshot(**more: object) -> Snapshot:
     return Snapshot(NOW, 100.0, 1.0, 2.0, **{**parts, **more})  # type: ignore[arg-type]  # fields of Snapshot
 
 
-def text(
-    found: Snapshot, levels: tuple[SweptLevel, ...] = (), accept: str | None = None, stuck: int = 3
-) -> str:
+def text(found: Snapshot, levels: tuple[SweptLevel, ...] = (), stuck: int = 3) -> str:
     """Return the page; `stuck` is the number of events of the kind "stuck"."""
     families = page_families(found, [("stuck", stuck)], levels)
-    return encode_page(lambda: families, accept)[0].decode()
+    return encode_page(lambda: families).decode()
 
 
 def values(page: str) -> dict[Series, float]:

@@ -6,7 +6,6 @@ import math
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client.metrics_core import Metric as Family
-from prometheus_client.openmetrics import parser as openmetrics
 
 from sparktop.agent.exposition import LABEL_LIMIT, Metric
 from sparktop.export.metrics import (
@@ -47,7 +44,6 @@ from sparktop.sweep.result.store import save
 from tests.export.snapshots import (
     MODEL,
     NOW,
-    OPENMETRICS,
     URL,
     alert,
     backend,
@@ -62,7 +58,6 @@ from tests.export.snapshots import (
 )
 from tests.sources.installed import installed
 
-openmetrics_families: Callable[[str], Iterable[Family]] = openmetrics.text_string_to_metric_families
 SERVERS = {"group": "spark-a", "scope": "servers"}
 
 
@@ -229,30 +224,13 @@ def test_alerts_and_kinds_of_events_are_bounded() -> None:
 
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_hostile_names_stay_labels(first: str, second: str) -> None:
-    """Hostile names cannot break out of their label in either format, and no series is repeated."""
+    """Hostile names cannot break out of their label, and no series is repeated."""
     found = snapshot(
         backends=(backend(first), backend(second)),
         balance=(group(members=(first, second)),),
         nodes=(node(first),),
     )
     assert values(text(found))
-    assert list(openmetrics_families(text(found, accept=OPENMETRICS)))
-
-
-def test_openmetrics_states_units_and_the_same_values() -> None:
-    """OpenMetrics names that end with a base unit declare it; the values are those of the text format."""
-    page = text(snapshot(), accept=OPENMETRICS)
-    assert "# UNIT sparktop_backend_step_seconds seconds\n" in page
-    assert "# UNIT sparktop_backend_read_bytes_per_second bytes_per_second\n" in page
-    assert "# UNIT sparktop_node_headroom_bytes bytes\n" in page
-    assert "# UNIT sparktop_group_lost_ratio ratio\n" in page
-    assert page.endswith("# EOF\n")
-    parsed = {
-        (one.name.removeprefix("sparktop_"), frozenset(one.labels.items())): one.value
-        for family in openmetrics_families(page)
-        for one in family.samples
-    }
-    assert parsed == values(text(snapshot()))
 
 
 def test_the_table_has_each_metric_once_with_its_help() -> None:

@@ -51,7 +51,7 @@ def known_names() -> set[str]:
     from sparktop.export.metrics import SweptLevel
 
     pages = text(snapshot(), (SweptLevel("t", level(8), 512),))
-    body, _ = node_page(IDENTITY, node_sample(100.0, 1.0), accept=None)
+    body = node_page(IDENTITY, node_sample(100.0, 1.0))
     return set(re.findall(r"^(sparktop_\w+)[ {]", pages + body.decode(), re.MULTILINE))
 
 

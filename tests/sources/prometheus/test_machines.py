@@ -90,7 +90,7 @@ async def test_the_page_of_an_agent_becomes_the_sample_that_it_was_made_of() -> 
         energy_j=12.5,
     )
     truth = NodeSample(105.0, CpuReading(12.5, (), 20, 3.5), memory, (reading,))
-    text = page(None, truth, accept=None)[0].decode()
+    text = page(None, truth).decode()
     added = {"job": "agent", "instance": "h:9750"}
     series = [
         Series({**sample.labels, "__name__": sample.name, **added}, [(5.0, repr(sample.value))])

@@ -16,7 +16,6 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import (
     CpuReading,
     GpuReading,
-    LastBoot,
     NodeIdentity,
     NodeSample,
     ProcessReading,
@@ -79,9 +78,8 @@ def test_a_number_that_is_none_becomes_null() -> None:
 
 def test_texts_and_refusals_arrive_as_they_left() -> None:
     """Text that is not UTF-8, and a refusal with its kind."""
-    boot = LastBoot(clean=True, last_line="a\udc80b")
-    identity = json.loads(encode(Reply("1", identity=NodeIdentity(last_boot=boot))))["identity"]
-    assert identity["last_boot"]["last_line"] == "a?b"
+    identity = json.loads(encode(Reply("1", identity=NodeIdentity(hostname="a\udc80b"))))["identity"]
+    assert identity["hostname"] == "a?b"
     with pytest.raises(WireError, match="the driver hangs") as refused:
         decode(encode_error(FailureKind.TIMEOUT, "the driver hangs"))
     assert refused.value.kind is FailureKind.TIMEOUT

@@ -75,7 +75,7 @@ def agent_text(host: str, **gpu: float) -> str:
     )
     sample = NodeSample(1.0, CpuReading(percent=12.0, cores=20, load1=2.0), memory, (reading,))
     identity = NodeIdentity(hostname=host, product="NVIDIA DGX Spark", os="DGX OS 7")
-    body, _ = agent_page(identity, sample, accept=None)
+    body = agent_page(identity, sample)
     return body.decode()
 
 
