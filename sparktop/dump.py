@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from sparktop.agent.exposition import page as node_page
 from sparktop.engines.exposition import number, parse_labels
 from sparktop.engines.registry import ENGINES
-from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
+from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean, spreadsheet_text
 from sparktop.recording.frames import Kind, Record, RecordError
@@ -202,8 +202,7 @@ _SUFFIXES = {
     "_gsum": ("gaugehistogram",),
     "_info": ("info",),
 }
-_MEMORY = b"sparktop_node_memory_"
-_SAMPLED = frozenset({Kind.PAGE, Kind.NODE, Kind.MEMORY})
+_SAMPLED = frozenset({Kind.PAGE, Kind.NODE})
 _WITHIN = frozenset({"le", "quantile"})
 """Labels that distinguish the samples of one metric."""
 # "# TYPE vllm:num_requests_running gauge": name and kind of a metric.
@@ -316,16 +315,8 @@ class Collector:
         call = call_of(record)
         if call is None:
             return
-        key, sample, _ = cast("tuple[SourceKey, NodeSample | MemorySample, float | None]", call.arguments)
-        whole = sample if isinstance(sample, NodeSample) else NodeSample(sample.at, memory=sample.memory)
-        body, _ = node_page(
-            self._identities.get(key.name),
-            whole,
-            accept="application/openmetrics-text",
-            simulated=self._simulated,
-        )
-        if whole is not sample:  # nothing else was read
-            body = b"".join(line for line in body.splitlines(keepends=True) if _MEMORY in line)
+        key, sample, _ = cast("tuple[SourceKey, NodeSample, float | None]", call.arguments)
+        body = node_page(self._identities.get(key.name), sample, simulated=self._simulated)
         self._add_samples("node", record, body, round(record.instant.wall.timestamp() * 1000))
 
     def _add_samples(self, label: str, record: Record, body: bytes, time_ms: int) -> None:

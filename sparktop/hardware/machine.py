@@ -15,7 +15,7 @@ from sparktop.hardware.network import NetworkReader, RdmaReader
 from sparktop.hardware.processes import ContainerReader, ProcessTableReader, WorkloadReader
 from sparktop.hardware.sensors import PowerRailReader, SensorReader
 from sparktop.hardware.setup import SetupReader
-from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeSample
+from sparktop.model.node import NodeIdentity, NodeSample
 
 _MILLI = 1000.0
 _COMPUTING_ROLES = frozenset({"engine core", "worker", "scheduler"})
@@ -45,11 +45,7 @@ class Machine:
         self._clock = clock
         self._cpu = CpuReader(root)
         self._memory = MemoryReader(root)
-        self._quick_memory = MemoryReader(root)
-        """Counts swap between quick readings; `_memory` between samples."""
         self._gpu = GpuReader(root, nvml)
-        self._gpu_bytes: list[int] = []
-        """Sizes of the memory of GPUs that have their own."""
         self._network = NetworkReader(root)
         self._rdma = RdmaReader(root)
         self._sensors = SensorReader(root)
@@ -83,8 +79,8 @@ class Machine:
         if machine_bytes is not None:
             machine_bytes -= sum(node["MemTotal"] for node in nodes)
         driver = self._gpu.read(now, machine_bytes, has_own_node=bool(nodes))
-        self._gpu_bytes = [gpu.memory_total_bytes for gpu in driver.gpus if gpu.memory_total_bytes]
-        meminfo, gpu_nodes_bytes = without_gpus(meminfo, nodes, self._gpu_bytes)
+        gpu_bytes = [gpu.memory_total_bytes for gpu in driver.gpus if gpu.memory_total_bytes]
+        meminfo, gpu_nodes_bytes = without_gpus(meminfo, nodes, gpu_bytes)
         memory = self._memory.read(
             now,
             meminfo,
@@ -117,23 +113,6 @@ class Machine:
             kernel=self._kernel.read(now),
             cost_ms=(self._clock() - now) * _MILLI,
         )
-
-    def read_memory(self, last: MemoryReading) -> MemorySample:
-        """Read the memory alone, without NVML; what only NVML reports is taken from `last`.
-
-        May be called while `read` runs in another thread.
-        """
-        now = self._clock()
-        nodes = read_cpuless_nodes(self._root) if last.gpu_nodes_bytes else ()
-        meminfo, gpu_nodes_bytes = without_gpus(read_meminfo(self._root), nodes, self._gpu_bytes)
-        memory = self._quick_memory.read(
-            now,
-            meminfo,
-            unified=last.unified,
-            gpu_processes_bytes=last.gpu_processes_bytes,
-            gpu_nodes_bytes=gpu_nodes_bytes,
-        )
-        return MemorySample(now, memory)
 
     def close(self) -> None:
         """Close the NVIDIA driver's library; a later `read` opens it again."""

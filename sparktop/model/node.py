@@ -537,14 +537,6 @@ class NodeSample(Struct, frozen=True):
         return sum(powers) if powers else None
 
 
-class MemorySample(Struct, frozen=True):
-    """A reading of a machine's memory alone, taken several times a second while free memory falls steeply."""
-
-    at: float
-    """Monotonic time in seconds, on the clock of the machine that holds this record."""
-    memory: MemoryReading
-
-
 # The set-up of a machine: what an operator chose or a reboot may change, and what machines of one engine
 # should have in common.
 

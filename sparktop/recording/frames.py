@@ -47,8 +47,6 @@ class Kind(StrEnum):
     PAGE = "page"
     """A metrics page as received."""
     NODE = "node"
-    MEMORY = "memory"
-    """The memory of a node alone, between two samples, while it falls steeply."""
     ROUTER = "router"
     FLEET = "fleet"
     """The servers that a Prometheus scrapes, by its aggregates."""

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 WARM_UP_S = 900.0
 """Seconds replayed before a moment, so that graphs, windows and verdicts there are as they were."""
 
-_READINGS = frozenset({Kind.PAGE, Kind.NODE, Kind.MEMORY, Kind.ROUTER, Kind.TICK})
+_READINGS = frozenset({Kind.PAGE, Kind.NODE, Kind.ROUTER, Kind.TICK})
 """Kinds of records that cost time to apply, and that later ones replace."""
 
 

@@ -28,7 +28,7 @@ from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.failure import Failure
 from sparktop.model.instant import Instant
 from sparktop.model.load import REMOVED_KINDS
-from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
+from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReading
 from sparktop.model.router import Fleet, RouterSample
 from sparktop.model.series import Series
@@ -67,7 +67,6 @@ TARGET_KINDS: Mapping[str, type[Target]] = {
 }
 _READINGS: Mapping[type[Any], Kind] = {
     NodeSample: Kind.NODE,
-    MemorySample: Kind.MEMORY,
     RouterSample: Kind.ROUTER,
     RanksReading: Kind.RANKS,
     Fleet: Kind.FLEET,

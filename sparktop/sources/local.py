@@ -15,7 +15,7 @@ from sparktop.hardware.gpu import NvmlModule
 from sparktop.hardware.machine import Machine
 from sparktop.hardware.ras import RasReader
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeSample
+from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReply
 from sparktop.stopping import timeout
 
@@ -78,13 +78,6 @@ class LocalSource:
         finally:
             answer.cancel()  # the thread finishes its read, but the sample is dropped
         return sample or self._timeout_failure(f"reading this machine took longer than {deadline_s:g} s")
-
-    async def read_memory(self, last: MemoryReading) -> MemorySample:
-        """Return a reading of the memory alone, which costs little and waits for no driver.
-
-        What only the driver reports is taken from `last`.
-        """
-        return await asyncio.to_thread(self._machine.read_memory, last)
 
     async def ask_ranks(self, deadline_s: float) -> RanksReply | Failure:
         """Return what NCCL on this machine answers about the ranks of a job, within `deadline_s` seconds.

@@ -35,7 +35,6 @@ from sparktop.model.node import (
     LastBoot,
     LostGpu,
     MemoryReading,
-    MemorySample,
     NetworkReading,
     NodeIdentity,
     NodeSample,
@@ -167,12 +166,6 @@ class NodeTrack:
         if fresh:
             self._judge(newest, interval_s)
         return bool(fresh)
-
-    def accept_memory(self, reading: MemorySample) -> None:
-        """Show a newer reading of the memory in the newest sample; histories and alerts do not change."""
-        newest = self.view.sample
-        if newest is not None and reading.at > newest.at:
-            self.view = replace(self.view, sample=structs.replace(newest, memory=reading.memory))
 
     def judge_steps(self, steps: tuple[StepPace, ...]) -> None:
         """Update the node's speed state with `steps`, the step time comparison of the backend on the node."""

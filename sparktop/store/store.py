@@ -20,7 +20,7 @@ from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.failure import Failure
 from sparktop.model.instant import Instant
-from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
+from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReading
 from sparktop.model.router import Fleet, RouterSample, SelfView
 from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Kept, NodeView, Situation, Snapshot
@@ -111,7 +111,7 @@ class Journals:
             journal.write(instant, call)
 
 
-Reading = EngineSample | NodeSample | MemorySample | RouterSample | RanksReading | Fleet | Failure
+Reading = EngineSample | NodeSample | RouterSample | RanksReading | Fleet | Failure
 """The result of polling a source: a sample or a failure."""
 Hear = Callable[[SourceKey, Reading], None]
 """A listener, called with the source and the result of each poll; must not raise."""
@@ -264,8 +264,6 @@ class Store:
             self._events.add(*self.ranks.add(key, reading, when))
         elif isinstance(track, NodeTrack) and isinstance(reading, NodeSample):
             self._accept_node(key, track, reading, took_ms, when)
-        elif isinstance(track, NodeTrack) and isinstance(reading, MemorySample):
-            track.accept_memory(reading)
         elif isinstance(track, RouterTrack) and isinstance(reading, RouterSample):
             track.accept_sample(reading, when.wall, took_ms)
             judge_health(self._alerts, key, track.health, when)

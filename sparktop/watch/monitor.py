@@ -10,7 +10,6 @@ import gc
 import importlib
 import logging
 import math
-from collections import deque
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -23,7 +22,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -31,7 +30,6 @@ from msgspec.structs import replace
 from sparktop.analysis.placement import address_of, bare_host, is_same_machine
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import MemoryReading, MemorySample, NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import NODE_INTERVALS
 from sparktop.model.targets import (
@@ -101,8 +99,6 @@ class Monitor:
         self._cadence: LoadCadence | None = None
         """Created in `start`, because its module is imported late."""
         self._backend_groups: list[PollGroup] = []
-        self._node_groups: list[PollGroup] = []
-        self._memory = MemoryWatch(lambda name, memory: store.accept(SourceKey.node(name), memory), sleep)
         self._quickened_at = -math.inf
         self._backends: dict[str, BackendTarget] = {}
         """All polled backends by name."""
@@ -133,7 +129,6 @@ class Monitor:
             group.set_interval(interval_s * multiple)
         if self._cadence is not None:
             self._cadence.forget()
-        self._memory.falling.clear()  # the groups have forgotten it, too
         self._set_up_nodes()
 
     def show_processes(self, names: Collection[str]) -> None:
@@ -196,9 +191,7 @@ class Monitor:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(group.close() for group, _ in self._groups))
         self._tasks.clear()
-        await self._memory.stop()
-        groups = (self._groups, self._backend_groups, self._node_groups)
-        for kept in (*groups, self._sources, self._backends, self._routers):
+        for kept in (self._groups, self._backend_groups, self._sources, self._backends, self._routers):
             kept.clear()
         self._tried.clear()
         self._identities.clear()
@@ -218,9 +211,7 @@ class Monitor:
     def _poll_nodes(self, name: str, targets: Sequence[NodeTarget]) -> None:
         """Start to poll these nodes as one group; a node that does not answer delays no other node."""
         sources = [self._ways.node(target) for target in targets]
-        group = self._poll(name, SourceKind.NODE, sources, NODE_INTERVALS)
-        if group is not None:
-            self._node_groups.append(group)
+        self._poll(name, SourceKind.NODE, sources, NODE_INTERVALS)
         self._set_up_nodes()
 
     def _set_up_nodes(self) -> None:
@@ -231,7 +222,7 @@ class Monitor:
                 if hasattr(source, "show_processes"):
                     source.show_processes = key.name in self._processes_of | self._store.progress.nodes_asked
                 if hasattr(source, "interval_s"):
-                    source.interval_s = self._memory.interval_s(key.name, NODE_INTERVALS * self._interval_s)
+                    source.interval_s = NODE_INTERVALS * self._interval_s
 
     def _poll(
         self, name: str, kind: SourceKind, sources: Sequence[Source], multiple: float
@@ -266,11 +257,6 @@ class Monitor:
         self._store.accept(key, reading, took_ms)
         if key.kind is SourceKind.BACKEND:
             self._quicken(name, reading)
-        elif isinstance(reading, NodeSample):
-            # Polled faster while its memory falls steeply, if only polls can show it.
-            if self._memory.add(name, self._sources.get(key), reading):
-                self._memory.quicken(self._node_groups)
-                self._set_up_nodes()
         elif isinstance(reading, RouterSample):
             self._try_behind_router(name, reading)
 
@@ -482,115 +468,3 @@ async def maintain_memory(sleep: Callable[[float], Awaitable[object]]) -> None:
                 ctypes.CDLL(None).malloc_trim(0)
     finally:
         gc.set_threshold(*thresholds)
-
-
-# Reads the memory of a node several times a second while it falls so steeply that it may soon be used up.
-#
-# The last seconds before the kernel kills processes are then in the recordings.
-
-
-EVERY_S = 0.2
-"""Seconds between two readings of a local node while its memory falls steeply."""
-REMOTE_S = 0.25
-"""Seconds between two polls of any other node then: agents take at most four samples a second."""
-USED_UP_WITHIN_S = 60.0
-"""The memory falls steeply if nothing would be left after this many seconds at the present rate."""
-WINDOW_S = 5.0
-"""The rate is that of the samples of this many seconds, but at least of two samples."""
-
-
-@runtime_checkable
-class ReadsMemory(Protocol):
-    """A source of node samples that can read the memory alone."""
-
-    async def read_memory(self, last: MemoryReading) -> MemorySample:
-        """Return a reading of the memory; what only a driver reports is taken from `last`."""
-        ...
-
-
-class MemoryFall:
-    """The recent free memory of one node."""
-
-    def __init__(self) -> None:
-        """Start without samples."""
-        self._points: deque[tuple[float, int]] = deque()
-
-    def add(self, at: float, memory: MemoryReading) -> None:
-        """Add a sample of the time `at` (monotonic seconds); it is ignored unless newer than all others."""
-        left, points = memory.left_bytes, self._points
-        newest_at, _ = points[-1] if points else (-math.inf, 0)
-        if left is None or at <= newest_at:
-            return
-        points.append((at, left))
-        while len(points) > 2 and points[0][0] < at - WINDOW_S:  # noqa: PLR2004 - a slope needs two
-            points.popleft()
-
-    @property
-    def is_steep(self) -> bool:
-        """Whether the memory would be used up within `USED_UP_WITHIN_S` at its present rate."""
-        if len(self._points) < 2:  # noqa: PLR2004 - a slope needs two
-            return False
-        (first_at, first), (last_at, last) = self._points[0], self._points[-1]
-        return first > last and last * (last_at - first_at) <= USED_UP_WITHIN_S * (first - last)
-
-
-class MemoryWatch:
-    """Finds the nodes whose memory falls steeply, and reads the memory of the local node while it does."""
-
-    def __init__(
-        self, deliver: Callable[[str, MemorySample], None], sleep: Callable[[float], Awaitable[None]]
-    ) -> None:
-        """Pass readings of the memory, with the node's name, to `deliver`; `sleep` waits between them."""
-        self._deliver = deliver
-        self._sleep = sleep
-        self.falling: set[str] = set()
-        """Names of the nodes whose memory falls steeply and that only polls can show."""
-        self._falls: dict[str, MemoryFall] = {}
-        self._reading: dict[str, asyncio.Task[None]] = {}
-
-    def add(self, name: str, source: object, sample: NodeSample) -> bool:
-        """Add a sample of the node `name`, polled from `source`; return whether `falling` has changed.
-
-        If the memory falls steeply and `source` can read it alone, begin to do so.
-        """
-        fall = self._falls.setdefault(name, MemoryFall())
-        for reading in (*sample.missed, sample):
-            fall.add(reading.at, reading.memory)
-        was_falling = name in self.falling
-        self.falling.discard(name)
-        if fall.is_steep:
-            if not isinstance(source, ReadsMemory):
-                self.falling.add(name)
-            elif name not in self._reading:
-                task = asyncio.get_running_loop().create_task(self._read(name, source, sample.memory))
-                self._reading[name] = task
-                task.add_done_callback(lambda _: self._reading.pop(name, None))
-        is_falling = name in self.falling
-        return is_falling is not was_falling
-
-    def interval_s(self, name: str, usual_s: float) -> float:
-        """Return the seconds between two polls of the node `name`: `usual_s`, or less if in `falling`."""
-        return min(usual_s, REMOTE_S) if name in self.falling else usual_s
-
-    def quicken(self, groups: Iterable[PollGroup]) -> None:
-        """Poll the nodes in `falling` every `REMOTE_S` seconds, and the other nodes of `groups` as usual."""
-        for group in groups:
-            group.quicken(dict.fromkeys(self.falling, max(1, int(group.interval_s / REMOTE_S))))
-
-    async def _read(self, name: str, source: ReadsMemory, memory: MemoryReading) -> None:
-        """Read and deliver the node's memory until it no longer falls steeply."""
-        fall = self._falls[name]
-        while fall.is_steep:
-            await self._sleep(EVERY_S)
-            sample = await source.read_memory(memory)
-            fall.add(sample.at, sample.memory)
-            self._deliver(name, sample)
-
-    async def stop(self) -> None:
-        """End all readings and forget all samples."""
-        tasks = list(self._reading.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._falls.clear()
-        self.falling.clear()

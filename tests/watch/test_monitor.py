@@ -10,7 +10,7 @@ import pytest
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import MemoryReading, NodeSample
+from sparktop.model.node import MemoryReading
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import (
     ARGUMENTS,
@@ -22,10 +22,8 @@ from sparktop.model.targets import (
     Watch,
 )
 from sparktop.sources.source import Reading, Source
-from sparktop.store import SourceKey
 from sparktop.watch.discovery import Found
 from sparktop.watch.monitor import (
-    REMOTE_S,
     TRY_AGAIN_S,
     Monitor,
 )
@@ -297,26 +295,3 @@ GIB = 1 << 30
 def memory(left_gib: float) -> MemoryReading:
     """Return a reading with this much headroom."""
     return MemoryReading(total_bytes=128 * GIB, headroom_bytes=int(left_gib * GIB))
-
-
-async def test_other_nodes_are_polled_faster_while_memory_falls() -> None:
-    """The source requests more samples from the agent, the group polls more often, and both end again."""
-    left = [100.0]
-    ways = FakeWays(node_reading=lambda: NodeSample(time.monotonic(), memory=memory(left[0])))
-    target = NodeTarget("n", via="agent", url="http://n:9750")
-    watch = Watch(nodes=(target,), interval_s=1.0)
-    store = WatchedStore(watch)
-    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
-    await monitor.start()
-    await store.until(lambda: store.snapshot().nodes[0].ok)
-    source, key = ways.made[0], SourceKey.node("n")
-    assert source.interval_s == 2.0
-    now = time.monotonic()
-    for step, level in enumerate((80, 60, 40)):
-        monitor._deliver(key, NodeSample(now + 2 + 2 * step, memory=memory(level)), 1.0)
-    (group,) = monitor._node_groups
-    assert (source.interval_s, group._slots[0].parts) == (REMOTE_S, 8)
-    for step in range(5):
-        monitor._deliver(key, NodeSample(now + 8 + 2 * step, memory=memory(40)), 1.0)
-    assert (source.interval_s, group._slots[0].parts) == (2.0, 1)
-    await monitor.stop()
