@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from sparktop.hardware.kernel_file import read_bytes, read_int, read_text
+from sparktop.hardware.kernel_file import read_bytes, read_int
 from sparktop.model.node import CoreGroup, CpuReading
 from sparktop.model.text import clean
 
@@ -18,9 +18,6 @@ _MOST_DESIGNS = 8
 """Upper limit of designs distinguished."""
 _LONGEST_NAME = 64
 """Most characters of a design's name."""
-_HYBRID = {"cpu_core": "P-cores", "cpu_atom": "E-cores", "cpu_lowpower": "LP E-cores"}
-"""Folders in /sys/devices of the performance counters of hybrid x86 processors, and the vendor's name for the
-cores."""
 _ARM, _NVIDIA = 0x41, 0x4E
 """Implementers in MIDR_EL1: "A" for Arm, "N" for NVIDIA."""
 _DESIGNS = {
@@ -56,8 +53,7 @@ def read_cores(root: Path = Path("/")) -> tuple[tuple[CoreGroup, ...], str | Non
     capacities = _read_core_files(root, cores, "cpu_capacity")
     kilohertz = _read_core_files(root, cores, "cpufreq/cpuinfo_max_freq")
     clocks = {core: khz // _KHZ_PER_MHZ for core, khz in kilohertz.items() if khz >= _KHZ_PER_MHZ}
-    by_midr = _group_by_midr(cores)
-    groups = by_midr or _group_by_type(root, cores)
+    groups = _group_by_midr(cores)
     designs = [
         CoreGroup(
             clean(name, _LONGEST_NAME),
@@ -73,7 +69,7 @@ def read_cores(root: Path = Path("/")) -> tuple[tuple[CoreGroup, ...], str | Non
         return capacity, design.max_mhz or 0, design.name.startswith("Cortex-X"), design.name
 
     designs.sort(key=speed_rank, reverse=True)
-    if by_midr:
+    if groups:
         counted = [(design.name, len(design.cores)) for design in designs]
     else:
         models = (model or (_design_name(midr) if midr else "") for midr, model in cores.values())
@@ -134,19 +130,6 @@ def _design_name(midr: tuple[int, int]) -> str:
     return name or f"{maker} part {midr[1]:#x}"
 
 
-def _group_by_type(root: Path, numbers: Collection[int]) -> dict[str, set[int]]:
-    """Return the core numbers of a hybrid x86 processor by type, "P-cores" and "E-cores".
-
-    Return {} for other processors.
-    """
-    groups: dict[str, set[int]] = {}
-    for folder, word in _HYBRID.items():
-        listed = _parse_core_list(read_text(str(root / "sys/devices" / folder / "cpus")))
-        if members := listed.intersection(numbers):
-            groups[word] = members
-    return groups if len(groups) > 1 else {}
-
-
 def _read_core_files(root: Path, numbers: Iterable[int], entry: str) -> dict[int, int]:
     """Return, by core number, the integer in the file `entry` of the core's folder.
 
@@ -154,21 +137,6 @@ def _read_core_files(root: Path, numbers: Iterable[int], entry: str) -> dict[int
     """
     sizes = {core: read_int(f"{root}/{_CPUS}/cpu{core}/{entry}") for core in numbers}
     return {core: size for core, size in sizes.items() if size is not None and size > 0}
-
-
-def _parse_core_list(text: str | None) -> set[int]:
-    """Parse a list of core numbers such as `0-3,8`; invalid parts are skipped."""
-    cores: set[int] = set()
-    for part in (text or "").split(","):
-        start, _, end = part.partition("-")
-        try:
-            low = int(start)
-            high = int(end) if end else low
-        except ValueError:
-            continue
-        if 0 <= low <= high <= low + 65_536:  # no machine has more cores; bounds the cost of a malformed list
-            cores.update(range(low, high + 1))
-    return cores
 
 
 _FIELDS = 8

@@ -458,9 +458,6 @@ class ThrottleShares:
         """
         self._fields = fields
         self._rates: CounterRates[str] = CounterRates()
-        self._first: dict[str, tuple[float, int]] = {}
-        """By reason: time and value of the counter's first reading, to check the counter's unit against
-        elapsed time."""
 
     def read(self, gpu: Gpu) -> dict[str, float | None]:
         """Return the throttled percentage of the time since the previous reading, by throttle reason.
@@ -478,26 +475,13 @@ class ThrottleShares:
             if answer.fieldId in self._fields and answer.nvmlReturn == 0 and answer.valueType in _LONG_TYPES
         }
         rates = self._rates.step(counters, gpu.now)
-        return {
-            reason: self._percent_of_time(reason, count, rates[reason], gpu.now)
-            for reason, count in counters.items()
-        }
+        return {reason: _percent_of_time(rates[reason]) for reason in counters}
 
-    def _percent_of_time(self, reason: str, count: int, per_second: float | None, now: float) -> float | None:
-        """Return the percentage (0 to 100) of time that was throttled for `reason`.
 
-        `count` is the value of the reason's counter, `per_second` its increase per second since the previous
-        reading. Return None if `per_second` is None or the percentage is implausible.
-        """
-        first_at, first = self._first.setdefault(reason, (now, count))
-        if count < first:
-            self._first[reason] = (now, count)
-        elif (
-            now > first_at and _PERCENT_PER_NS_PER_S * (count - first) / (now - first_at) > _SHARE_MAX_PERCENT
-        ):
-            return None
-        percent = None if per_second is None else _PERCENT_PER_NS_PER_S * per_second
-        return None if percent is None or percent > _SHARE_MAX_PERCENT else min(100.0, percent)
+def _percent_of_time(ns_per_s: float | None) -> float | None:
+    """Return a share of time in percent (0 to 100); None if it is unknown or implausible."""
+    percent = None if ns_per_s is None else _PERCENT_PER_NS_PER_S * ns_per_s
+    return None if percent is None or percent > _SHARE_MAX_PERCENT else min(100.0, percent)
 
 
 _ATS = 2
@@ -636,9 +620,6 @@ _ENABLED = 1
 _MARK = " MIG "
 """Separates the GPU's name from the profile name in an instance's name: "NVIDIA H100 80GB HBM3 MIG
 1g.10gb"."""
-_MIB = 1024**2
-_MEMORY_EIGHTHS = 8
-"""A profile's memory is counted in eighths of the GPU's memory, rounded up."""
 
 
 class MigSlice(Struct, frozen=True):
@@ -660,10 +641,8 @@ class MigReader:
         self._again_at = -math.inf
         """Time of the next read of the instances."""
 
-    def read(self, gpu_bytes: int | None) -> tuple[bool | None, tuple[MigSlice, ...]]:
+    def read(self) -> tuple[bool | None, tuple[MigSlice, ...]]:
         """Return whether MIG mode is on (None: the GPU does not support it), and the GPU's MIG instances.
-
-        `gpu_bytes` is the GPU's memory.
 
         Raises:
             GpuLostError: the GPU itself is lost.
@@ -675,10 +654,10 @@ class MigReader:
             return (None if mode is None else False), ()
         if now >= self._again_at:
             self._again_at = now + _MIG_AGAIN_S
-            self._slices = self._list_instances(gpu_bytes)
+            self._slices = self._list_instances()
         return True, self._slices
 
-    def _list_instances(self, gpu_bytes: int | None) -> tuple[MigSlice, ...]:
+    def _list_instances(self) -> tuple[MigSlice, ...]:
         """Return the GPU's current MIG instances.
 
         NVML asks for instances by numbers from 0 up to a maximum; numbers in between may be without an
@@ -692,11 +671,7 @@ class MigReader:
             if handle is None:
                 continue
             gpu = Gpu(self._gpu.nvml, self._gpu.index, handle, index)
-            name = clean(self._ask(gpu.ask, "nvmlDeviceGetName") or "") or None
-            if name is None or _MARK not in name:
-                name = profile_name(self._ask(gpu.ask, "nvmlDeviceGetAttributes"), gpu_bytes) or name
-            else:
-                name = name.rpartition(_MARK)[2]
+            name = clean(self._ask(gpu.ask, "nvmlDeviceGetName") or "").rpartition(_MARK)[2] or None
             uuid = clean(self._ask(gpu.ask, "nvmlDeviceGetUUID") or "", 96) or None
             ids = [self._ask(gpu.ask, f"nvmlDeviceGet{kind}InstanceId") for kind in ("Gpu", "Compute")]
             pair = None if None in ids else (int(ids[0]), int(ids[1]))
@@ -716,24 +691,6 @@ class MigReader:
         except GpuLostError:
             self._again_at = self._gpu.now
             return None
-
-
-def profile_name(attributes: Any, gpu_bytes: int | None) -> str | None:  # noqa: ANN401 - the library's own structure
-    """Return the profile name, such as "1c.3g.40gb", of a MIG instance with these NVML attributes.
-
-    The name states how many slices of the GPU the instance has, and its memory in GB. The memory is rounded
-    to eighths of the GPU's memory (`gpu_bytes`), as in NVIDIA's device plugin. None if an attribute is
-    missing.
-    """
-    slices = int(getattr(attributes, "gpuInstanceSliceCount", 0))
-    compute = int(getattr(attributes, "computeInstanceSliceCount", 0))
-    held_bytes = int(getattr(attributes, "memorySizeMB", 0)) * _MIB
-    if not slices or not held_bytes or not gpu_bytes:
-        return None
-    eighths = math.ceil(held_bytes / gpu_bytes * _MEMORY_EIGHTHS)
-    gigabytes = round(eighths / _MEMORY_EIGHTHS * math.ceil(gpu_bytes / GIB))
-    part = f"{compute}c." if compute and compute != slices else ""
-    return f"{part}{slices}g.{gigabytes}gb"
 
 
 _COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
@@ -928,7 +885,7 @@ class GpuReader:
             self._unified = any(unified)
         return GpuReadings(
             gpus=tuple(readings),
-            note=self._nvml.note or _silent_note(readings),
+            note=self._nvml.note,
             lost=tuple(
                 LostGpu(index, *self._named.get(index, (None, None)), reason)
                 for index, reason in sorted(self._nvml.lost.items())
@@ -950,7 +907,7 @@ class GpuReader:
         gpu = device.gpu
         name = clean(gpu.ask_seldom("nvmlDeviceGetName") or "") or None
         memory = device.memory.read(name, machine_bytes, has_own_node=self._has_own_node)
-        mig, slices = device.mig.read(memory.total_bytes)
+        mig, slices = device.mig.read()
         processes = self._processes.read(gpu, slices)
         if not slices and processes is not None:
             memory = device.memory.correct(memory, _sum_bytes(processes), machine_bytes)
@@ -1031,20 +988,6 @@ def _energy_j(millijoules: int | None) -> float | None:
     values.
     """
     return None if _in_range("energy", millijoules) is None or millijoules is None else millijoules / _MILLI
-
-
-def _silent_note(readings: Sequence[GpuReading]) -> str | None:
-    """Return a note that names the GPUs for which no current value was read; None if there are none."""
-    silent = [
-        str(gpu.index)
-        for gpu in readings
-        if gpu.utilization_percent is gpu.temperature_c is gpu.power_w is gpu.sm_clock_mhz is None
-        and gpu.throttle_reasons is None
-        and gpu.processes is None
-    ]
-    return (
-        f"GPU {', '.join(silent)} reports nothing: the driver answers no query about it" if silent else None
-    )
 
 
 def _sum_bytes(processes: tuple[GpuProcess, ...]) -> int:

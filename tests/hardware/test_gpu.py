@@ -166,14 +166,6 @@ def test_names_of_processes_are_cleaned(spark: Path) -> None:
     assert names == ["[31mred [bold]x[/bold]", "from-proc", "pid 9"]
 
 
-def test_a_gpu_that_answers_nothing_is_said() -> None:
-    """A GPU of which only name and UUID are known gets a note, rather than a row of dashes only."""
-    silent = {"nvmlDeviceGetName": "NVIDIA GB10", "nvmlDeviceGetUUID": "GPU-1"}
-    picture = GpuReader(NOWHERE, FakeDriver(h200(), silent)).read(0.0)
-    assert [gpu.name for gpu in picture.gpus] == ["NVIDIA H200", "NVIDIA GB10"]
-    assert picture.note == "GPU 1 reports nothing: the driver answers no query about it"
-
-
 SECOND_NS = 10**9
 
 
@@ -192,10 +184,9 @@ def shares(
 
 
 def test_a_counter_in_another_unit_has_no_share() -> None:
-    """A counter that grows by more than 100 % has another unit, and is unknown from then on."""
+    """A counter that grows by more than 100 % of the time has another unit: there is no share."""
     picoseconds = SECOND_NS * 1000
-    readings = [(0.0, 0), (1.0, picoseconds), (2.0, picoseconds + picoseconds // 4000)]
-    assert shares(list(readings)) == [None, None, None]
+    assert shares([(0.0, 0), (1.0, picoseconds)]) == [None, None]
 
 
 @pytest.mark.parametrize(

@@ -78,19 +78,6 @@ def test_shares_are_of_the_time_between_readings(tmp_path: Path) -> None:
     assert (reading.percent, reading.core_percent) == (50.0, (100.0,))
 
 
-def test_a_hybrid_x86_processor_has_its_makers_words(tmp_path: Path) -> None:
-    """A hybrid x86 processor has P-cores and E-cores, by its performance counters."""
-    write(tmp_path, "proc/cpuinfo", "".join(X86.format(core) for core in range(6)))
-    write(tmp_path, "sys/devices/cpu_core/cpus", "0-3\n")
-    write(tmp_path, "sys/devices/cpu_atom/cpus", "4-5\n")
-    for core in range(6):
-        folder = f"sys/devices/system/cpu/cpu{core}/cpufreq"
-        write(tmp_path, f"{folder}/cpuinfo_max_freq", "5200000\n" if core < 4 else "4600000\n")
-    cores = read_cores(tmp_path)
-    assert designs(cores) == [("P-cores", [0, 1, 2, 3], 5200), ("E-cores", [4, 5], 4600)]
-    assert cores[1] == "6 x Core Ultra 7"
-
-
 _content = st.binary(max_size=200) | st.text("processor: 0x41\nCPUpart-cpu1", max_size=200).map(str.encode)
 
 

@@ -111,12 +111,11 @@ def _split(gpu: int, seconds: int) -> str:
         "nvmlDeviceGetComputeInstanceId": "0",
     }
     second = {
-        "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3",
+        "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3 MIG 3g.40gb",
         "nvmlDeviceGetUUID": "MIG-bbbbbbbb-0000-0000-0000-000000000000",
         "nvmlDeviceGetMemoryInfo": f"{40 * GIB} {GIB}",
         "nvmlDeviceGetGpuInstanceId": "2",
         "nvmlDeviceGetComputeInstanceId": "0",
-        "nvmlDeviceGetAttributes_v2": f"3 3 {40 * 1024}",
     }
     slices = _lines(f"{gpu}.0", first) + _lines(f"{gpu}.2", second)
     return discrete(gpu, seconds=seconds, **whole) + slices
