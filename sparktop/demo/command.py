@@ -9,10 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from types import FrameType
 from typing import Self
 
 import msgspec
@@ -32,6 +31,8 @@ _LOOKS_AT_REST = 3
 its next request only after two polls with equal results."""
 _SERVE_CODES: dict[int, int] = {signal.SIGINT: 130, signal.SIGTERM: 0, signal.SIGHUP: 129}
 """Exit code of `demo --serve` by the signal that ended it."""
+_TERMINAL_CHECK_S = 0.5
+"""Seconds between two checks whether the terminal is still there."""
 
 
 def run_demo(
@@ -115,55 +116,43 @@ def _serve(watch: Watch) -> int:
         OutputError: standard output cannot be written.
         SparktopError: a process of the simulated servers ended.
     """
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-
-    def note(number: int, _: FrameType | None) -> None:
-        if number in _SERVE_CODES:
-            ENDING.begin(_SERVE_CODES[number])
-        with suppress(BlockingIOError):
-            os.write(writing, bytes([number]))
-
     signals = [
         code for code in (*_SERVE_CODES, signal.SIGCHLD) if signal.getsignal(code) is not signal.SIG_IGN
     ]
-    before = {code: signal.signal(code, note) for code in signals}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     # Before anything is printed: a terminal that goes away after that is not a terminal any more.
     terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
     try:
-        try:
-            sys.stdout.write(as_toml(watch))
-            sys.stdout.flush()
-        except OSError as error:
-            raise OutputError(f"standard output: {reason_of(error)}") from None
-        count = len(watch.backends)
-        servers = "1 simulated server is" if count == 1 else f"{count} simulated servers are"
-        sys.stderr.write(f"sparktop demo: {servers} ready; Ctrl+C ends\n")
-        sys.stderr.flush()
-        received = _first_signal(reading, terminal)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        os.close(reading)
-        os.close(writing)
+        sys.stdout.write(as_toml(watch))
+        sys.stdout.flush()
+    except OSError as error:
+        raise OutputError(f"standard output: {reason_of(error)}") from None
+    count = len(watch.backends)
+    servers = "1 simulated server is" if count == 1 else f"{count} simulated servers are"
+    sys.stderr.write(f"sparktop demo: {servers} ready; Ctrl+C ends\n")
+    sys.stderr.flush()
+    received = _first_signal(signals, terminal)
     if received == signal.SIGCHLD:
         raise SparktopError("the simulated servers ended")
+    ENDING.begin(_SERVE_CODES[received])
     return _SERVE_CODES[received]
 
 
-def _first_signal(noted: int, terminal: int | None) -> int:
-    """Wait for a signal and return its number.
+def _first_signal(signals: Collection[int], terminal: int | None) -> int:
+    """Wait for one of `signals`, which are blocked, and return its number.
 
-    The signal handler writes the number to a pipe, which is read through the file descriptor `noted`. If
-    the terminal with the descriptor `terminal` is closed, even before this call, return SIGHUP.
+    If the terminal with the descriptor `terminal` is closed, even before this call, return SIGHUP.
     """
     ends = select.poll()
-    ends.register(noted, select.POLLIN)
     if terminal is not None:
         # A session leader that waits for this process, such as make, does not pass the hang-up on.
         ends.register(terminal, 0)
-    ready = [descriptor for descriptor, _ in ends.poll()]
-    return os.read(noted, 1)[0] if noted in ready else signal.SIGHUP
+    while True:
+        received = signal.sigtimedwait(signals, _TERMINAL_CHECK_S)
+        if received is not None:
+            return received.si_signo
+        if ends.poll(0):
+            return signal.SIGHUP
 
 
 _START_S = 30.0

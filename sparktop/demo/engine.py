@@ -90,8 +90,7 @@ class EngineServer:
         app.router.add_get(_MODELS, self._respond_models)
         app.router.add_get("/metrics", self._respond_metrics)
         app.router.add_get("/version", self._respond_version)
-        for path in ("/health", "/ping"):
-            app.router.add_get(path, self._respond_health)
+        app.router.add_get("/health", self._respond_health)
         return app
 
     @web.middleware
@@ -187,7 +186,7 @@ class EngineServer:
     async def _respond_tokenize(self, request: web.Request) -> web.Response:
         body = read_body(await request.read())
         check_model(body, self._profile.model)
-        tokens = read_prompt(body, chat="messages" in body)
+        tokens = read_prompt(body, chat=body.messages is not None)
         content = {"count": len(tokens), "max_model_len": self._profile.max_model_len}
         return web.json_response({**content, "tokens": list(tokens), "token_strs": None})
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 from zlib import crc32
 
+import msgspec
 from msgspec import Struct, field
 
 from sparktop.model.load import RequestEnded
 from sparktop.model.text import clean
 
-Value = TypeVar("Value", int, bool, str)
 BAD_REQUEST, NOT_FOUND = 400, 404
 _COMPLETION_TOKENS = 16
 """Tokens that /v1/completions generates when max_tokens is not given (the API's own default)."""
@@ -62,59 +62,82 @@ class CompletionRequest(Struct, frozen=True):
     seed: int | None = None
 
 
-def read_body(body: bytes) -> dict[str, Any]:
-    """Parse a request body as a JSON object.
+class Message(Struct, frozen=True):
+    """A message of a chat."""
+
+    role: str = "user"
+    content: str | list[dict[str, Any]] | None = None
+    """The text, or parts with a "type" each."""
+
+    @property
+    def text(self) -> str:
+        """The text, or that of all parts that are text, joined."""
+        if self.content is None or isinstance(self.content, str):
+            return self.content or ""
+        texts = (part.get("text") for part in self.content if part.get("type") == "text")
+        return "".join(text for text in texts if isinstance(text, str))
+
+
+class RequestBody(Struct, frozen=True):
+    """The fields of a request that the simulated server reads, as clients send them."""
+
+    model: str | None = None
+    messages: list[Message] | None = None
+    prompt: str | list[int] | None = None
+    """Text or token ids."""
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    """Of a chat, in place of `max_tokens`."""
+    min_tokens: int | None = None
+    n: int | None = None
+    ignore_eos: bool | None = None
+    stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
+    return_token_ids: bool | None = None
+    cache_salt: str | None = None
+    seed: int | None = None
+
+
+def read_body(body: bytes) -> RequestBody:
+    """Parse a request body.
 
     Raises:
-        RefusedError: the body is not a JSON object.
+        RefusedError: the body is not a JSON object, or a field of it has another type.
     """
     try:
-        fields = json.loads(body)
+        return msgspec.json.decode(body, type=RequestBody)
     except (ValueError, RecursionError) as error:
-        raise RefusedError(f"JSON decode error: {clean(error, 100)}", kind="Bad Request") from None
-    if not isinstance(fields, dict):
-        raise RefusedError(
-            "1 validation error:\n  {'type': 'model_attributes_type', 'loc': ('body',), "
-            "'msg': 'Input should be a valid dictionary or object to extract fields from'}",
-            kind="Bad Request",
-        )
-    return fields
+        raise RefusedError(f"1 validation error: {clean(error, 100)}", kind="Bad Request") from None
 
 
-def check_model(body: Mapping[str, Any], served: str) -> None:
+def check_model(body: RequestBody, served: str) -> None:
     """Check that a request names the model `served`, or no model.
 
     Raises:
         RefusedError: the request names another model.
     """
-    model = body.get("model")
-    if model is not None and model != served:
-        raise RefusedError(
-            f"The model `{clean(model, 200)}` does not exist.",
-            status=NOT_FOUND,
-            kind="NotFoundError",
-            param="model",
-        )
+    if body.model not in {None, served}:
+        message = f"The model `{clean(body.model, 200)}` does not exist."
+        raise RefusedError(message, status=NOT_FOUND, kind="NotFoundError", param="model")
 
 
-def read_prompt(body: Mapping[str, Any], *, chat: bool) -> tuple[int, ...]:
+def read_prompt(body: RequestBody, *, chat: bool) -> tuple[int, ...]:
     """Return the token ids of the prompt or, with `chat`, of the messages.
 
     Raises:
-        RefusedError: the request has no prompt, or its prompt cannot be parsed.
+        RefusedError: the request has no prompt.
     """
-    key = "messages" if chat else "prompt"
-    prompt = body.get(key)
-    if prompt is None:
-        raise _validation_error(key, "Field required")
-    tokens = tokenize_chat(_roles_and_texts(prompt)) if chat else _prompt_tokens(prompt)
-    if not tokens:
-        raise RefusedError("The decoder prompt cannot be empty", param=None)
+    if chat:
+        tokens = tokenize_chat([(message.role, message.text) for message in body.messages or ()])
+    else:
+        tokens = tokenize(body.prompt) if isinstance(body.prompt, str) else body.prompt or []
+    if not tokens or (chat and not body.messages):
+        raise RefusedError("The decoder prompt cannot be empty")
     return tuple(tokens)
 
 
-def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) -> CompletionRequest:
-    """Parse a request to /v1/completions or, with `chat`, to /v1/chat/completions.
+def read_completion(body: RequestBody, *, chat: bool, max_model_len: int) -> CompletionRequest:
+    """Return what a request to /v1/completions or, with `chat`, to /v1/chat/completions asks for.
 
     `max_model_len` is the model's context length in tokens.
 
@@ -122,9 +145,6 @@ def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) 
         RefusedError: the request cannot be served; the message has the reason.
     """
     prompt = read_prompt(body, chat=chat)
-    most_tokens = _value(body, "max_tokens", int)
-    if chat and (most_completion_tokens := _value(body, "max_completion_tokens", int)) is not None:
-        most_tokens = most_completion_tokens
     room = max_model_len - len(prompt)
     if room < 0:
         count = max_model_len + 1  # vLLM 0.32 does not count beyond the first token that does not fit
@@ -134,86 +154,32 @@ def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) 
             "reduce the length of the input prompt."
         )
         raise _parameter_error("input_tokens", count, message)
+    most_tokens = body.max_tokens
+    if chat and body.max_completion_tokens is not None:
+        most_tokens = body.max_completion_tokens
     default = room if chat else _COMPLETION_TOKENS
     # Tokens that do not fit behind the prompt are silently cut off, as in vLLM; no room at all is an error.
     max_tokens = min(room, default if most_tokens is None else most_tokens)
-    min_tokens = max(0, _value(body, "min_tokens", int) or 0)
     if max_tokens < 1:
         raise _parameter_error("max_tokens", max_tokens, f"max_tokens must be at least 1, got {max_tokens}.")
-    if min_tokens > max_tokens:
-        raise RefusedError(
-            f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {min_tokens}."
-        )
-    if _value(body, "n", int) not in {None, 1}:
+    if body.n not in {None, 1}:
         raise RefusedError("the simulated engine gives one choice: n must be 1", param="n")
-    salt = _value(body, "cache_salt", str)
-    if salt == "":
-        raise RefusedError("Parameter 'cache_salt' must be a non-empty string if provided.")
-    options = body.get("stream_options")
     return CompletionRequest(
         chat=chat,
         prompt=prompt,
         max_tokens=max_tokens,
-        min_tokens=min_tokens,
-        ignore_eos=bool(_value(body, "ignore_eos", bool)),
-        stream=bool(_value(body, "stream", bool)),
-        include_usage=isinstance(options, dict) and bool(_value(options, "include_usage", bool)),
-        return_token_ids=bool(_value(body, "return_token_ids", bool)),
-        cache_salt=salt and salt[:_MOST_SALT],
-        seed=_value(body, "seed", int),
+        min_tokens=min(max_tokens, max(0, body.min_tokens or 0)),
+        ignore_eos=bool(body.ignore_eos),
+        stream=bool(body.stream),
+        include_usage=bool((body.stream_options or {}).get("include_usage")),
+        return_token_ids=bool(body.return_token_ids),
+        cache_salt=body.cache_salt and body.cache_salt[:_MOST_SALT],
+        seed=body.seed,
     )
-
-
-def _roles_and_texts(messages: object) -> list[tuple[str, str]]:
-    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-        raise _validation_error("messages", "Input should be a valid list")
-    return [(str(message.get("role", "user")), _content_text(message.get("content"))) for message in messages]
-
-
-def _content_text(content: object) -> str:
-    """Return the text of a message's content: the string, or all parts of type "text" joined."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    if not isinstance(content, list):
-        raise _validation_error("messages", "Input should be a valid string")
-    texts = (part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text")
-    return "".join(text for text in texts if isinstance(text, str))
-
-
-def _prompt_tokens(prompt: object) -> list[int]:
-    """Return the token ids of a prompt.
-
-    The prompt is a string, a list of token ids, or a list whose only element is one of these.
-
-    Raises:
-        RefusedError: the prompt has another form or an invalid token id.
-    """
-    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
-        prompt = prompt[0]
-    if isinstance(prompt, str):
-        return tokenize(prompt)
-    if not isinstance(prompt, list) or not all(type(token) is int for token in prompt):
-        raise _validation_error("prompt", "Input should be a valid string or one list of tokens")
-    if prompt and not 0 <= min(prompt) <= max(prompt) < VOCABULARY:
-        raise RefusedError(f"Token id {max(prompt)} is out of vocabulary")
-    return prompt
-
-
-def _value(body: Mapping[str, Any], key: str, kind: type[Value]) -> Value | None:
-    """Return the value of a key, None if it is null or missing."""
-    value: Value | None = body.get(key)
-    if value is not None and type(value) is not kind:
-        raise _validation_error(key, f"Input should be a valid {kind.__name__}")
-    return value
 
 
 def _parameter_error(name: str, value: int, message: str) -> RefusedError:
     return RefusedError(f"{message} (parameter={name}, value={value})", param=name)
-
-
-def _validation_error(key: str, message: str) -> RefusedError:
-    detail = f"1 validation error:\n  {{'loc': ('body', '{key}'), 'msg': '{message}'}}"
-    return RefusedError(detail, kind="Bad Request")
 
 
 DONE = b"data: [DONE]\n\n"

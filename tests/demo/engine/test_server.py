@@ -19,7 +19,13 @@ from msgspec.structs import replace
 
 from sparktop.demo.engine import LiveCores
 from sparktop.demo.engine_page import engine_page
-from sparktop.demo.engine_requests import RefusedError, read_body, read_completion, tokenize
+from sparktop.demo.engine_requests import (
+    CompletionRequest,
+    RefusedError,
+    read_body,
+    read_completion,
+    tokenize,
+)
 from sparktop.engines import read_page
 from sparktop.model.load import EndReason
 from sparktop.simulation.engine import SimulatedRequest
@@ -168,13 +174,8 @@ async def test_an_answer_that_is_sent_back_is_found_in_the_prefix_cache(
     assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == stored // block * block
 
 
-LENGTH = 100
-
-
-def refusal(body: dict[str, object], *, chat: bool = False) -> RefusedError:
-    with pytest.raises(RefusedError) as caught:
-        read_completion(body, chat=chat, max_model_len=LENGTH)
-    return caught.value
+def read(body: str, *, chat: bool = False) -> CompletionRequest:
+    return read_completion(read_body(body.encode()), chat=chat, max_model_len=100)
 
 
 def too_long(count: str, value: int) -> str:
@@ -189,9 +190,6 @@ def too_long(count: str, value: int) -> str:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"min_tokens": 20}, "min_tokens must be less than or equal to max_tokens=16, got 20."),
-        ({"cache_salt": ""}, "Parameter 'cache_salt' must be a non-empty string if provided."),
-        ({"prompt": [1, 10**9]}, "Token id 1000000000 is out of vocabulary"),
         ({"n": 2}, "the simulated engine gives one choice: n must be 1"),
         ({"prompt": [1] * 101}, too_long("at least 101", 101)),
         ({"prompt": [1] * 100}, "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)"),
@@ -199,7 +197,9 @@ def too_long(count: str, value: int) -> str:
 )
 def test_refusals_have_vllms_words(body: dict[str, object], words: str) -> None:
     """An invalid request gets 400 with vLLM's own sentence."""
-    error = refusal({"prompt": "a", **body})
+    with pytest.raises(RefusedError) as refused:
+        read(json.dumps({"prompt": "a", **body}))
+    error = refused.value
     assert (error.status, str(error)) == (400, words)
     assert error.body() == {
         "error": {"message": words, "type": "BadRequestError", "param": error.param, "code": 400}
@@ -228,12 +228,12 @@ KEYS = (
 def test_any_object_is_read_or_refused(body: dict[str, object], *, chat: bool) -> None:
     """Any JSON object is refused, or gives a request that fits into the model's context."""
     try:
-        asked = read_completion(read_body(json.dumps(body).encode()), chat=chat, max_model_len=LENGTH)
+        asked = read(json.dumps(body), chat=chat)
     except RefusedError:
         return
     assert asked.max_tokens >= 1
     assert asked.min_tokens <= asked.max_tokens
-    assert len(asked.prompt) + asked.max_tokens <= LENGTH
+    assert len(asked.prompt) + asked.max_tokens <= 100
 
 
 def running(cores: LiveCores) -> dict[str, float | None]:
