@@ -80,8 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     own_checks = [
         *check_versions(),
         *file_checks,
-        # With JSON, standard output must hold nothing else, so the terminal is not queried.
-        *check_terminal(read_terminal(os.environ, ask=arguments.form == "txt")),
+        *check_terminal(read_terminal(os.environ)),
         check_open_files(*open_file_limits(), highest_concurrency),
         *check_recorder(watch, os.environ),
     ]

@@ -6,7 +6,7 @@ import os
 import platform
 import resource
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -22,7 +22,6 @@ from sparktop.analysis.machines_compared import (
 )
 from sparktop.analysis.placement import engine_processes, place_backends
 from sparktop.doctor.check import Check, Status
-from sparktop.files import BaseFolder, folder_of
 from sparktop.graphics import numbers
 from sparktop.hardware.gpu import NvmlModule
 from sparktop.model.failure import Failure
@@ -30,7 +29,7 @@ from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
 from sparktop.model.snapshot import BackendView, NodeView, Situation
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.model.text import clean, reason_of
-from sparktop.recording.flight import flight_folder, incident_folder, is_network, make_folder, parts
+from sparktop.recording.flight import flight_folder, is_network, make_folder, parts
 from sparktop.sources.local import LocalSource
 from sparktop.sources.source import Reading
 
@@ -135,10 +134,7 @@ def _check_memory(reading: NodeSample, identity: NodeIdentity) -> Check:
     return Check(name, Status.OK, f"{total}; the GPU has memory of its own")
 
 
-_TEXTUAL_MAJOR = "8"
-"""The major version of Textual that is required: the screen relies on behaviour that may change in a later
-one."""
-_OTHERS = ("aiohttp", "httpx", "nvidia-ml-py", "pydantic")
+_LIBRARIES = ("aiohttp", "httpx", "nvidia-ml-py", "pydantic")
 """Libraries whose versions are shown."""
 
 
@@ -150,29 +146,14 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-def check_versions(version_of: Callable[[str], str | None] = installed_version) -> list[Check]:
-    """Return the checks of the versions of sparktop, Textual and the other libraries.
-
-    `version_of` returns the version of a package, or None if it is not installed.
-    """
+def check_versions() -> list[Check]:
+    """Return what versions of sparktop, Textual and the other libraries run."""
     ours = f"sparktop {__version__}, Python {platform.python_version()}, {platform.machine()}"
-    textual = version_of("textual")
-    if textual is None:
-        screen = Check("textual", Status.FAIL, "missing: no screen can be drawn", "install sparktop again")
-    elif textual.partition(".")[0] != _TEXTUAL_MAJOR:
-        advice = f"install sparktop again: it is made for Textual {_TEXTUAL_MAJOR}"
-        screen = Check("textual", Status.WARN, f"Textual {textual}", advice)
-    else:
-        screen = Check("textual", Status.OK, f"Textual {textual}")
-    others = {name: version_of(name) for name in _OTHERS}
-    missing = [name for name, version in others.items() if version is None]
-    shown = ", ".join(f"{name} {version}" for name, version in others.items() if version is not None)
+    libraries = ", ".join(f"{name} {installed_version(name) or 'missing'}" for name in _LIBRARIES)
     return [
         Check("version", Status.OK, ours),
-        screen,
-        Check("libraries", Status.FAIL, f"missing: {', '.join(missing)}", "install sparktop again")
-        if missing
-        else Check("libraries", Status.OK, shown),
+        Check("textual", Status.OK, f"Textual {installed_version('textual')}"),
+        Check("libraries", Status.OK, libraries),
     ]
 
 
@@ -213,8 +194,6 @@ def check_open_files(soft: int | None, hard: int | None, wanted: int = 0) -> Che
 
 _TITLE = "recorder"
 """Name of the check of the recorder; the next are of the hook and of the comparison."""
-_HOUR_S = 3600.0
-"""Seconds of an hour."""
 
 
 def check_recorder(watch: Watch, env: Mapping[str, str]) -> list[Check]:
@@ -222,7 +201,7 @@ def check_recorder(watch: Watch, env: Mapping[str, str]) -> list[Check]:
     if not watch.flight:
         return [Check(_TITLE, Status.SKIP, "the flight recorder is off ([recorder] flight = false)")]
     folder = flight_folder(env)
-    checks = [_check_folder(folder, watch, env)]
+    checks = [_check_folder(folder, watch)]
     if any(node.via == "local" for node in watch.nodes):
         message = (
             "should this machine hang, its own recording lacks the last seconds; sparktop record on another "
@@ -232,7 +211,7 @@ def check_recorder(watch: Watch, env: Mapping[str, str]) -> list[Check]:
     return checks
 
 
-def _check_folder(folder: Path, watch: Watch, env: Mapping[str, str]) -> Check:
+def _check_folder(folder: Path, watch: Watch) -> Check:
     """Return the check of the recorder's folder: where it is, what it holds, whether it is fast."""
     where = clean(folder, 200)
     try:
@@ -242,37 +221,12 @@ def _check_folder(folder: Path, watch: Watch, env: Mapping[str, str]) -> Check:
         return Check(_TITLE, Status.WARN, f"{where}: {reason_of(error)}", advice)
     if not os.access(folder, os.W_OK | os.X_OK):
         return Check(_TITLE, Status.WARN, f"{where}: not writable", "nothing is recorded in the background")
-    default = folder_of(env, BaseFolder.STATE) / "flight"
-    moved = f"; not in {clean(default, 200)}, which is on a network file system" if default != folder else ""
-    kept_text = _size_kept(folder)
-    if kept_text is not None:
-        message = f"{where}: {kept_text} of at most {watch.flight_mib} MiB{moved}"
-    else:
-        message = (
-            "the viewer's own recorder has nothing yet; it keeps at most "
-            f"{watch.flight_mib} MiB in {where}{moved}"
-        )
+    held = numbers.data(sum(file.stat().st_size for file in parts(folder)), 12).strip()
+    message = f"{where}: {held} of at most {watch.flight_mib} MiB"
     if is_network(folder):
         advice = "each second of recording waits for the network: set XDG_STATE_HOME to a local disk"
         return Check(_TITLE, Status.WARN, f"{message}; on a network file system", advice)
     return Check(_TITLE, Status.OK, message)
-
-
-def _size_kept(folder: Path) -> str | None:
-    """Return a part of a message: size and hours of the recorded files, and the number of saved incidents.
-
-    None if nothing is recorded.
-
-    The hours are those between the last writes of the oldest and the newest file.
-    """
-    files = [file.stat() for file in parts(folder)]
-    size = numbers.data(sum(file.st_size for file in files), 12).strip()
-    if not files:
-        return None
-    hours = (max(file.st_mtime for file in files) - min(file.st_mtime for file in files)) / _HOUR_S
-    saved = len(parts(incident_folder(folder)))
-    incidents = f", {saved} {'incident' if saved == 1 else 'incidents'} saved" if saved else ""
-    return f"{size} over {hours:.1f} h{incidents},"
 
 
 _HOOK = "hook"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from email.utils import parsedate_to_datetime
 from statistics import median
 
 from msgspec.structs import replace
@@ -20,7 +19,6 @@ from sparktop.doctor.network import Network, host_port_of, shown_address
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, read_page
 from sparktop.engines.registry import EngineKind
 from sparktop.engines.router_pages import LISTS, TITLES, router_kind
-from sparktop.graphics import numbers
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import Workloads
@@ -107,13 +105,11 @@ async def check_backend(
                 _check_slots(target, replace(identity, slots=identity.slots or sample.slots), launched),
             ]
         checks += await visit.check_health(engine)
-    if visit.answered:
-        checks.append(check_clock(target.name, visit.dated or Response(_OK, b"", 0.0, {})))
     return checks
 
 
 async def check_router(target: RouterTarget, network: Network) -> list[Check]:
-    """Return the checks of a router: its port, its liveness route or metrics page, and its clock.
+    """Return the checks of a router: its port, and its liveness route or metrics page.
 
     If the port or the route does not answer, the checks after it are left out.
     """
@@ -132,13 +128,12 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
         kind = await _listing_kind(lambda path: network.get(target.url + path, tls_ca=target.tls_ca))
     if kind is not None:
         alive = Check(name, Status.OK, f"{TITLES[kind]}, answered in {page.answer_ms:.0f} ms")
-        return [reach, alive, check_clock(target.name, page)]
+        return [reach, alive]
     if not is_known:
         seen = f"answers {LIVELINESS} with HTTP status {reply.status}: no router that is known, or not well"
         advice = "look at its log; of other routers only the backends behind them are watched"
-        return [reach, Check(name, Status.WARN, seen, advice), check_clock(target.name, reply)]
-    alive = Check(name, Status.OK, f"alive, answered in {reply.answer_ms:.0f} ms")
-    return [reach, alive, check_clock(target.name, reply)]
+        return [reach, Check(name, Status.WARN, seen, advice)]
+    return [reach, Check(name, Status.OK, f"alive, answered in {reply.answer_ms:.0f} ms")]
 
 
 async def _listing_kind(get: Callable[[str], Awaitable[Response]]) -> str | None:
@@ -183,9 +178,6 @@ class _Visit:
     """Sends the requests that the checks of one server need."""
 
     def __init__(self, target: BackendTarget, network: Network) -> None:
-        self.dated: Response | None = None
-        """The fastest response so far that has a Date header: it shows the server's clock most precisely."""
-        self.answered = False
         self._target = target
         self._network = network
         self._pages = EnginePages(target.engine, self._answer)
@@ -259,11 +251,6 @@ class _Visit:
         """
         api_key = self._target.api_key
         reply = await self._network.get(self._target.url + path, api_key=api_key, tls_ca=self._target.tls_ca)
-        if reply.headers.get("date") and (
-            self.dated is None or _round_trip_s(reply) < _round_trip_s(self.dated)
-        ):
-            self.dated = reply
-        self.answered = True
         if reply.status != _OK:
             words = server_words(reply.body, api_key)
             raise status_error(
@@ -275,10 +262,6 @@ class _Visit:
                 by_proxy=is_of_proxy(reply.body),
             )
         return reply
-
-
-def _round_trip_s(reply: Response) -> float:
-    return reply.at - reply.asked_at
 
 
 def _check_version(target: BackendTarget, engine: EngineKind, identity: EngineIdentity) -> Check:
@@ -311,43 +294,6 @@ def _check_slots(target: BackendTarget, identity: EngineIdentity, launched: int 
         return Check(name, Status.OK, f"{launched}, by --max-num-seqs of its process")
     advice = "put slots = N (vLLM's --max-num-seqs) into its [[backends]]"
     return Check(name, Status.WARN, "not reported, so 8 running requests count as busy", advice)
-
-
-WARN_ABOVE_S = 2.0
-"""Seconds; a smaller difference is not significant: the header has whole seconds, and servers may renew it
-only once a second."""
-_HALF_SECOND = 0.5
-"""Mean of what a Date header leaves out."""
-_CLOCK_ADVICE = "set both clocks (timedatectl set-ntp true): times and uptimes of this server are off by that"
-
-
-def clock_skew_s(reply: Response) -> float | None:
-    """Return by how many seconds (±1) the server's clock is ahead of this machine's.
-
-    None if the response has no valid Date header. This header has whole seconds: half a second is added to
-    it, and the result is compared with the time halfway between request and response.
-    """
-    date = reply.headers.get("date")
-    if not date:
-        return None
-    try:
-        server_s = parsedate_to_datetime(date[:64]).timestamp()
-    except (ValueError, TypeError, IndexError, OverflowError, OSError):
-        return None
-    return server_s + _HALF_SECOND - (reply.asked_at + reply.at) / 2
-
-
-def check_clock(name: str, reply: Response) -> Check:
-    """Return the check of the clock of the server `name`, from one of its responses."""
-    title = f"{name} clock"
-    skew_s = clock_skew_s(reply)
-    if skew_s is None:
-        return Check(title, Status.SKIP, "its answers have no Date that can be read")
-    slack_s = (reply.at - reply.asked_at) / 2
-    if abs(skew_s) <= WARN_ABOVE_S + slack_s:
-        return Check(title, Status.OK, f"within {WARN_ABOVE_S:g} s of this machine's")
-    way = "ahead of" if skew_s > 0 else "behind"
-    return Check(title, Status.WARN, f"{numbers.age(abs(skew_s))} {way} ours", _CLOCK_ADVICE)
 
 
 _PROMETHEUS_ADVICE = {

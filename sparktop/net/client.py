@@ -107,8 +107,6 @@ class Response(Struct, frozen=True):
     """(host, port) of this program's end of the connection."""
     answer_ms: float = 0.0
     """Milliseconds from the request to the last byte, as far as a source measures it."""
-    asked_at: float = 0.0
-    """Just before the request, on the clock of `at`; of single requests only."""
 
     @property
     def age_s(self) -> float | None:

@@ -111,7 +111,7 @@ async def _send(
     if body is not None:
         headers["Content-Type"] = "application/json"
     status: int | None = None
-    began, asked_at = time.monotonic(), time.time()
+    began = time.monotonic()
     try:
         async with (
             asyncio.timeout(deadline_s),
@@ -127,7 +127,6 @@ async def _send(
                 answered_at,
                 response.headers,
                 answer_ms=(time.monotonic() - began) * 1000,
-                asked_at=asked_at,
             )
     except AnswerError as error:  # about the body, so the headers arrived
         raise UnreadReplyError(error, status or 0) from error

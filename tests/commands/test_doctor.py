@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import pty
 import re
 import socket
 import subprocess
@@ -115,32 +113,3 @@ def test_the_bundle_is_a_private_file_whose_path_is_printed(
     assert (body["schema"], body["doctor"]["failed"], body["log"]) == ("sparktop.bundle/1", 1, [])
     assert "planted-key-77" not in text
     assert main(["doctor", "--bundle", "--start", "vllm serve x"]) == 2
-
-
-@pytest.mark.process
-def test_on_a_terminal_it_is_asked(tmp_path: Path, closed: str) -> None:
-    """On a terminal the width of braille is queried and reported, and the query is erased."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(  # noqa: S603 - our own program
-        [sys.executable, "-m", "sparktop", "doctor", closed],
-        env=environment(tmp_path, TERM="xterm-256color", LANG="C.UTF-8"),
-        cwd=tmp_path,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    ) as process:
-        os.close(theirs)
-        out = b""
-        while b"\x1b[6n" not in out:
-            out += os.read(ours, 4096)
-        os.write(ours, b"\x1b[9;2R")
-        while True:
-            try:
-                out += os.read(ours, 4096)
-            except OSError:  # the other end is closed
-                break
-        process.wait(timeout=20)
-    os.close(ours)
-    assert b"\x1b[32mok\x1b[0m    braille: one cell wide" in out
-    assert out.startswith(b"\r\xe2\xa3\xbf\x1b[6n\r\x1b[K")

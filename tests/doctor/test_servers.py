@@ -6,18 +6,15 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from email.utils import formatdate
 from pathlib import Path
 
 import pytest
 from aiohttp import web
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sparktop.doctor.check import Check, Status, to_text
 from sparktop.doctor.examination import read_listed, soften_failures
 from sparktop.doctor.network import Network, check_names, open_network
-from sparktop.doctor.servers import check_backend, check_clock, check_prometheus, check_router, clock_skew_s
+from sparktop.doctor.servers import check_backend, check_prometheus, check_router
 from sparktop.engines.tables import RUNNING
 from sparktop.model.node import Workload, Workloads
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget, Watch
@@ -37,15 +34,14 @@ async def test_a_healthy_server_passes(serve: Serve, network: Network) -> None:
     """A healthy server passes with port, page, version, model and configured slots, without advice."""
     server = await serve(VLLM)
     checks = by_name(await check_backend(BackendTarget("b", server.url, slots=8), network))
-    assert {name: check.message for name, check in checks.items() if name not in {"metrics", "clock"}} == {
+    assert {name: check.message for name, check in checks.items() if name != "metrics"} == {
         "port": f"127.0.0.1:{server.port} takes connections",
         "version": "vLLM 0.32.0",
         "model": "tiny, max_model_len 4096",
         "slots": "8, from the configuration",
     }
     assert checks["metrics"].message.startswith("vLLM, 0.1 kB in ")
-    assert checks["clock"].status is Status.SKIP
-    assert {check.status for name, check in checks.items() if name != "clock"} == {Status.OK}
+    assert {check.status for check in checks.values()} == {Status.OK}
     assert all(head.startswith(b"GET ") for head in server.heads)
     assert set(server.paths) == {
         *("/props", "/metrics", "/version", "/v1/models"),
@@ -88,17 +84,6 @@ async def test_what_fails_beside_good_answers(
     checks = by_name(await check_backend(BackendTarget("b", server.url, engine="vllm"), network))
     assert [one for one, check in checks.items() if check.status is Status.FAIL] == [name]
     assert words in checks[name].message
-
-
-async def test_a_clock_that_is_off_is_told(serve: Serve, network: Network) -> None:
-    """The clock is checked by the Date header of any response, also of a refusal."""
-    date = f"Date: {formatdate(time.time() - 5430, usegmt=True)}"
-    server = await serve({path: answer(b"no", "401 Unauthorized", date) for path in VLLM})
-    checks = by_name(await check_backend(BackendTarget("b", server.url), network))
-    assert checks["metrics"].status is Status.FAIL
-    assert "api_key_env" in checks["metrics"].advice
-    assert checks["clock"].status is Status.WARN
-    assert checks["clock"].message.startswith("1 h 30 min behind")
 
 
 @pytest.mark.parametrize(
@@ -198,45 +183,6 @@ async def test_a_router_known_by_its_page_is_alive(serve: Serve, network: Networ
     checks = by_name(await check_backend(BackendTarget("b", server.url), network))
     assert checks["metrics"].status is Status.FAIL
     assert "[[routers]]" in checks["metrics"].advice
-
-
-NOW = 1_768_467_600.4
-
-
-def at(skew_s: float, took_s: float = 0.02) -> Response:
-    """Return the response of a server whose clock is ahead by `skew_s`."""
-    date = formatdate(NOW + took_s / 2 + skew_s, usegmt=True)
-    return Response(200, b"", NOW + took_s, {"date": date}, asked_at=NOW)
-
-
-@given(st.floats(3.0, 1e6), st.booleans())
-def test_large_skews_are_told(size_s: float, ahead: bool) -> None:  # noqa: FBT001 - given by hypothesis
-    """A skew above the limit is a warning that states its direction."""
-    reply = at(size_s if ahead else -size_s)
-    check = check_clock("b", reply)
-    assert check.status is Status.WARN
-    assert ("ahead of" if ahead else "behind") in check.message
-    skew_s = clock_skew_s(reply)
-    assert skew_s is not None
-    assert abs(abs(skew_s) - size_s) <= 1.0
-
-
-@pytest.mark.parametrize(
-    "date",
-    [
-        None,
-        "",
-        "yesterday",
-        "\x00",
-        "Thu, 99 Foo 2026 99:99:99 GMT",
-        "Mon, 01 Jan 9999999 00:00:00 GMT",
-        "1" * 9999,
-    ],
-)
-def test_a_date_that_cannot_be_read_is_skipped(date: str | None) -> None:
-    """Without a valid date the check is skipped."""
-    check = check_clock("b", Response(200, b"", NOW, {} if date is None else {"date": date}, asked_at=NOW))
-    assert check.status is Status.SKIP
 
 
 NAMES = {
@@ -348,7 +294,7 @@ async def test_what_is_no_llm_server_is_not_called_one(page: bytes) -> None:
     """Ray lists exporters of its own: they answer, and nothing has to be done about them."""
     network = FakeNetwork(other=Response(200, page, 0.0, {}))
     checks = soften_failures(await check_backend(BackendTarget("h:1", "http://h:1"), network))
-    assert {one.name: one.status for one in checks if one.name != "h:1 clock"} == {
+    assert {one.name: one.status for one in checks} == {
         "h:1 port": Status.OK,
         "h:1 metrics": Status.SKIP,
     }
