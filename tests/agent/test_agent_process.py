@@ -5,28 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from sparktop.cli import main
 from sparktop.sources.decode import decode
-from tests.agent.agent_process import environment, running
+from tests.agent.agent_process import running
 from tests.agent.raw_client import ask
 
 pytestmark = pytest.mark.process
 TOKEN = "a-token-of-more-than-16-characters"  # noqa: S105 - known to the tests only
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 HEAVY = ("textual", "httpx", "rich", "plotext", "sparktop.ui", "sparktop.store", "sparktop.config.schema")
-LOADED = f"""
-import sys
-from sparktop.agent import reader, server
-from sparktop.sources import local
-import sparktop.agent.exposition
-print([name for name in {HEAVY!r} if name in sys.modules])
-"""
 
 
 async def test_a_process_answers_about_this_machine(tmp_path: Path) -> None:
@@ -82,16 +73,3 @@ def test_what_cannot_work_is_one_line_and_exit_code_2(
     assert err.startswith("sparktop: ")
     assert err.count("\n") == 1
     assert says in err
-
-
-def test_it_loads_no_screen(tmp_path: Path) -> None:
-    """The agent imports neither the user interface nor any other module that only a viewer needs."""
-    done = subprocess.run(  # noqa: S603 - this interpreter, a script of this file
-        [sys.executable, "-c", LOADED],
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
-    assert done.stdout == "[]\n"

@@ -120,25 +120,6 @@ def test_a_setting_without_a_mark_is_not_harmless(monkeypatch: pytest.MonkeyPatc
     assert setting == "line 1: theme = spark-light: does what a found file may not do"
 
 
-def test_a_list_of_plain_values_without_a_mark_is_not_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its items are no settings, so the list itself needs the approval; in a list of tables, too."""
-    table = dict(SETTINGS.table or {})
-    kind = table["backends"].kind
-    assert kind.items is not None
-    backend = dict(kind.items.table or {})
-    for name in ("nodes", "cudagraph_capture_sizes"):
-        backend[name] = replace(backend[name], reach=Reach.UNKNOWN)
-    kind = replace(kind, items=replace(kind.items, table=backend))
-    table["backends"] = replace(table["backends"], kind=kind)
-    monkeypatch.setattr(schema, "SETTINGS", replace(SETTINGS, table=table))
-    text = f'{BACKEND}nodes = ["n"]\ncudagraph_capture_sizes = [1, 2]\n{NODE.replace("x", "n")}'
-    sensitive = check(Path("x.toml"), text).sensitive_settings()
-    assert [setting.partition(": ")[2] for setting in sensitive] == [
-        "backends[0].nodes = n: does what a found file may not do",
-        "backends[0].cudagraph_capture_sizes: does what a found file may not do",
-    ]
-
-
 def test_addresses_and_looks_need_nothing(env: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     """A found file with URLs and looks is used, but its servers are no configuration for a sweep."""
     write(URLS)

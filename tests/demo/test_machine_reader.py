@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import socket
-
-import pytest
-
 from sparktop.analysis.ranks import judge_ranks
 from sparktop.demo.faults import FAULTS
-from sparktop.demo.machine import NO_SYMPTOMS, MachineHeat, MachineReader, SimulatedMachine, Symptoms
+from sparktop.demo.machine import MachineHeat, MachineReader, SimulatedMachine, Symptoms
 from sparktop.demo.ras import DEAD_AFTER_S, SimulatedJob
 from sparktop.model.failure import Failure
-from sparktop.model.node import NodeSample, end_marks
+from sparktop.model.node import NodeSample
 from sparktop.model.ranks import RanksReading, RanksVerdict, RanksWord
 from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
 from sparktop.simulation.engine import Engine, SimulatedRequest
@@ -43,23 +39,6 @@ class Bench:
             self.engine.advance(self.clock.now)
             sample = self.reader.sample()
         return sample
-
-
-def test_a_loaded_machine_warms_up_and_slows_down(clock: Clock) -> None:
-    """At 64 streams the temperature rises for minutes to over 80 °C, which costs clock and time."""
-    bench = Bench(clock)
-    early = bench.load(64, 20).gpus[0]
-    late = bench.load(64, 400).gpus[0]
-    assert early.temperature_c is not None
-    assert late.temperature_c is not None
-    assert early.temperature_c < 60
-    assert 80 <= late.temperature_c <= 90
-    assert late.utilization_percent == 97
-    assert 55 <= (late.power_w or 0) <= 80
-    assert (late.sm_clock_mhz or 0) < (early.sm_clock_mhz or 0)
-    assert late.throttle_reasons == ("software thermal",)
-    assert (late.throttled_percent["software thermal"] or 0) > 0
-    assert late.limit_margin_c == 94 - late.temperature_c
 
 
 def test_a_start_shows_its_phases(clock: Clock) -> None:
@@ -97,21 +76,6 @@ async def test_a_machine_that_reboots_is_silent_and_comes_back_with_another_boot
     assert before is not None
     assert reader.identity is not None
     assert (before.boot_id, reader.identity.boot_id) == ("simulated-a", "simulated-a-2")
-
-
-@pytest.mark.outside
-def test_connections_of_a_server_are_those_at_its_port(clock: Clock) -> None:
-    """With a port, the kernel's list of this program's connections is part of the sample."""
-    reader = Bench(clock).reader
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        reader.port = listener.getsockname()[1]
-        with socket.create_connection(("127.0.0.1", reader.port)) as client:
-            loads = reader.sample().workloads
-            assert loads is not None
-            (server,) = [one for one in loads.processes if one.role == "server"]
-            assert server.port == reader.port
-            assert server.sockets is not None
-            assert end_marks(*client.getsockname()) in server.sockets.clients
 
 
 class Cluster:
@@ -167,14 +131,3 @@ def test_a_dead_rank_is_held_to_be_dead_after_a_minute() -> None:
     assert cluster.job.report().communicators[0].missing[0].dead
     found = cluster.verdict()
     assert (found.word, [one.rank for one in found.missing]) == (RanksWord.MISSING, [1])
-
-
-def test_a_fault_that_ends_leaves_nothing_behind() -> None:
-    """After a fault, all ranks answer with equal counts."""
-    cluster = Cluster()
-    cluster.show(FAULTS["dead-rank"].symptoms)
-    cluster.job.report()
-    cluster.show((NO_SYMPTOMS,))
-    report = cluster.job.report()
-    assert report.timeouts == 0
-    assert not any(comm.missing for comm in report.communicators)

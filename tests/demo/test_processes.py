@@ -15,18 +15,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from sparktop.config.schema import load as load_config
-from sparktop.config.watch import DEMO_KEY, DEMO_KEY_VARIABLE
-from sparktop.demo.command import DemoCluster, as_toml, demo_sweeps
+from sparktop.config.watch import DEMO_KEY
+from sparktop.demo.command import DemoCluster
 from sparktop.demo.scenario import DemoPlan
 from sparktop.engines import read_page
 from sparktop.errors import SparktopError
-from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSpec, Watch
+from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.sources.decode import decode
 
 pytestmark = pytest.mark.outside
@@ -162,48 +159,6 @@ def test_serving_prints_a_configuration_and_stops_on_a_signal() -> None:
     ]
     assert DEMO_KEY not in json.dumps(config)
     assert process.returncode == 130
-
-
-def test_the_configuration_says_the_same_as_the_watch(tmp_path: Path) -> None:
-    """The watch written as TOML is read back the same, also with quotes and backslashes in names."""
-    name = 'the "big" one \\ übung'
-    node = NodeTarget(name, via="agent", url="http://127.0.0.1:2")
-    backend = BackendTarget(name, "http://127.0.0.1:1", engine="vllm", slots=16, nodes=(name,))
-    graphs = replace(backend, name="graphs", capture_sizes=(1, 2, 4))
-    eager = replace(backend, name="eager", capture_sizes=())
-    router = RouterTarget("proxy", "http://127.0.0.1:3", "least-busy", (name,), api_key=DEMO_KEY)
-    sweeps = (
-        *demo_sweeps((backend,), (router,)),
-        SweepSpec(
-            name,
-            concurrency=(1, 4),
-            prompt_lengths=(8, 16),
-            tg=3,
-            runs=2,
-            climb_to=128,
-            more_runs=True,
-            mode="steady",
-            duration_s=7.5,
-            requests=100,
-            order="abba",
-        ),
-        SweepSpec("bare"),
-    )
-    watch = Watch(
-        nodes=(node,),
-        backends=(backend, graphs, eager),
-        routers=(router,),
-        interval_s=0.5,
-        sweeps=sweeps,
-        sweep_routers=(replace(router, name="only swept"),),
-        models={name: ModelFacts(2.55)},
-    )
-    path = tmp_path / "sparktop.toml"
-    path.write_text(as_toml(watch), encoding="utf-8")
-    config = load_config(path)
-    for env in ({}, {DEMO_KEY_VARIABLE: DEMO_KEY}):
-        assert replace(config.watch(env), source=watch.source) == watch
-        assert config.warnings(env) == []
 
 
 def test_servers_that_cannot_start_are_one_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
-from typing import Self, cast
 
 import aiohttp
 import pytest
@@ -99,19 +98,6 @@ async def test_the_load_pauses_for_a_stranger_and_comes_back(
     assert driver.failed == 0
 
 
-async def test_two_aborts_at_once_are_one() -> None:
-    """Requests that are being aborted already are left alone, and the load goes on."""
-    live = live_engine(time.monotonic)
-    way = LoadPause()
-    async with served(live) as url, loaded(url, way=way) as driver:
-        await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
-        way.on_abort()
-        await asyncio.sleep(0)
-        way.on_abort()
-        before = driver.done
-        await until(lambda: driver.done >= before + 6)
-
-
 async def test_requests_that_a_rest_aborts_have_not_failed() -> None:
     """A scenario that rests ends its own requests; only what the server breaks off counts."""
     live = live_engine(time.monotonic)
@@ -145,57 +131,3 @@ async def test_an_engine_may_go_on_for_clients_that_have_hung_up() -> None:
         async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as page:
             assert b'num_requests_running{engine="0",model_name="openai/gpt-oss-120b"} 3' in await page.read()
         await until(lambda: router.counts(time.monotonic()) == (0,))
-
-
-async def test_a_load_in_waves_has_as_many_requests_as_its_turn() -> None:
-    """Clients beyond that number wait for the next turn."""
-    live = live_engine(time.monotonic)
-    async with served(live) as url, loaded(url, replace(SCENARIO, waves=(2,))) as driver:
-        await until(lambda: driver.done >= 20)
-        assert len(driver._in_flight) <= 2
-
-
-class SplitEnd:
-    """A session whose answer comes in two parts, divided within its last line."""
-
-    status = 200
-
-    def post(self, *_: object, **__: object) -> Self:
-        """Return the answer, which is also its own context and content."""
-        return self
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
-    @property
-    def content(self) -> Self:
-        """The body of the answer."""
-        return self
-
-    async def iter_any(self) -> AsyncIterator[bytes]:
-        """Yield the two parts."""
-        yield b'data: {"choices": []}\n\ndata: [DO'
-        yield b"NE]\n\n"
-
-
-async def test_an_answer_whose_end_comes_in_two_parts_is_complete() -> None:
-    """Where a response is divided says nothing."""
-    driver = Driver("http://127.0.0.1:1", SCENARIO, seed=1)
-    answer = await driver._request_answer(cast("aiohttp.ClientSession", SplitEnd()), {})
-    assert answer == ""
-
-
-async def test_a_load_that_nobody_pauses_any_more_loses_no_patience(pipe: tuple[int, int]) -> None:
-    """When all servers have closed the pipe, the load goes on, and its requests are not aborted later."""
-    heard, told = pipe
-    way = LoadPause(quiet_s=LONG_S, patience_s=LONG_S)
-    way.read_reports(heard)
-    os.write(told, b"+")
-    await until(lambda: way.paused)
-    os.close(told)
-    await until(lambda: not way.paused)
-    assert way._abort_timer is not None
-    assert way._abort_timer.cancelled()

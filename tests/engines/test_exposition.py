@@ -166,15 +166,6 @@ def test_openmetrics_exemplars_are_passed_over() -> None:
     }
 
 
-def test_pages_with_exemplars_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are not cached, so they take no place among the caches of layouts either."""
-    caches = exposition._PageCaches()
-    monkeypatch.setattr(exposition, "_PAGES", caches)
-    for count in range(5):
-        Reader(WANTED).read(EXEMPLARS + b"vllm:a 1\n" * count)
-    assert not caches._alike
-
-
 # Histograms from buckets are right or None.
 
 INF = math.inf

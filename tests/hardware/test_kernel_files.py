@@ -40,8 +40,6 @@ from tests.hardware.gb10_root import (
     write,
 )
 
-X86 = "processor\t: {}\nvendor_id\t: GenuineIntel\nmodel name\t: Core Ultra 7\nflags\t\t: fpu\n\n"
-
 
 def designs(cores: tuple[tuple[CoreGroup, ...], str | None]) -> list[tuple[str, list[int], int | None]]:
     return [(design.name, list(design.cores), design.max_mhz) for design in cores[0]]

@@ -138,18 +138,6 @@ def test_a_list_of_devices_that_was_cut_misses_none() -> None:
     assert judged((view, machine(2))) == []
 
 
-def test_titles_of_several_things_have_a_plural_verb() -> None:
-    """Huge pages and RDMA ports differ; each other fact differs."""
-    changed = with_setup(machine(2), huge_pages=64)
-    changed = replace(changed, identity=replace(changed.identity, driver="590.1"))
-    assert changed.identity.setup is not None
-    fewer = with_setup(changed, rails=(changed.identity.setup.rails or ())[:1])
-    lines = {one.key: one.line for one in judged((machine(1), fewer))}
-    assert lines["huge-pages"] == "huge pages differ: 0 on spark-1; 64 on spark-2"
-    assert lines["ports"] == "RDMA ports up differ: 2 on spark-1; 1 on spark-2"
-    assert lines["driver"].startswith("NVIDIA driver differs: ")
-
-
 def test_a_later_difference_counts_once_it_lasts() -> None:
     """Machines are read a minute apart: a difference that begins is named after 75 s, and goes at once."""
     rule, healthy = MachinesCompared(), [machine(1), machine(2)]

@@ -5,13 +5,9 @@ from __future__ import annotations
 from functools import cache
 from itertools import pairwise
 
-from msgspec.structs import replace
-
 from sparktop.model.event import Event, Severity
-from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.recording.past import (
-    FEW_SCRAPED,
     Chunk,
     Past,
     PastPicture,
@@ -57,28 +53,6 @@ def test_the_newest_are_close_together_and_all_are_bounded() -> None:
     assert 1795 <= times[-1] - times[0] <= 1870
     assert set(gaps[-299:]) == {1.0}
     assert set(gaps[:-430]) == {5.0}
-
-
-def test_pictures_share_the_answers_of_a_prometheus() -> None:
-    """Each answer is compressed once for all pictures that show it, and every picture has its own one."""
-    servers = [
-        tuple(FleetServer(f"s{at}", f"http://s{at}", "g", running=float(turn)) for at in range(FEW_SCRAPED))
-        for turn in range(4)
-    ]
-    answers = [
-        Fleet(15.0 * turn, 15.0, some, nodes=(FleetNode("n", state="busy", gpus=1),))
-        for turn, some in enumerate(servers)
-    ]
-    past = Past()
-    for at in range(60):
-        view = FleetView("main", "http://p", answers[at // 15])
-        past.add(replace(snapshot(float(at)), fleets=(view,)))
-    for at in (0, 14, 15, 44, 59):
-        picture = past.at(float(at))
-        assert picture is not None
-        assert [view.fleet for view in picture.snapshot.fleets] == [answers[at // 15]]
-    packed = {id(fleet) for chapter in past._sparse for fleet in chapter._fleets}
-    assert len(packed) == len(answers)
 
 
 def test_a_moment_is_found_by_either_clock() -> None:

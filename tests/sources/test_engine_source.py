@@ -206,14 +206,6 @@ async def test_a_page_that_moved_by_its_last_slash_is_read(location: str, serve:
     assert all(b"Bearer k" in head for head in server.heads)
 
 
-@pytest.mark.parametrize("url", ["ftp://127.0.0.1:1", "http://127.0.0.1:99999", "http://[::1"])
-async def test_an_unusable_address_is_a_failure(url: str, watch: Make) -> None:
-    """An invalid address costs one line instead of ending the program."""
-    source = watch(BackendTarget("server", url))
-    failure = await fail(source)
-    assert failure.kind is FailureKind.UNSUPPORTED
-
-
 @pytest.mark.parametrize("outage", [True, False])
 async def test_the_identity_is_asked_again_after_a_restart(outage: bool, serve: Serve, watch: Make) -> None:  # noqa: FBT001 - a case
     """After an outage, or when the start time changed, the identity is asked again."""

@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from sparktop.demo.engine_page import EngineHistograms, engine_page
-from sparktop.demo.engine_requests import VOCABULARY, block_hashes, tokenize
+from sparktop.demo.engine_requests import block_hashes
 from sparktop.engines import read_page
 from sparktop.model.load import EndReason
 from sparktop.simulation.calibration import SOLO
@@ -102,24 +102,6 @@ def test_gauges_and_counters_say_what_the_engine_holds(page: dict[str, Metric]) 
     assert values["vllm:time_to_first_token_seconds_count"] == 12
     assert values["process_start_time_seconds"] == 5.0
     assert sum(histograms.ended.values()) == 10
-
-
-def test_a_rehearsals_page_tells_viewers_the_same() -> None:
-    """The page of a rehearsal gives the same sample as that of a server, but for what HTTP counts."""
-    core = played()
-    short = read_page(engine_page([core], 5.0), at=0.0, answer_ms=1.0)
-    whole = read_page(engine_page([core], 5.0, {}), at=0.0, answer_ms=1.0)
-    lanes = tuple(replace(lane, counts={}) for lane in whole.lanes)
-    assert replace(short, page_bytes=whole.page_bytes) == replace(whole, lanes=lanes)
-
-
-@given(text=st.text(max_size=200))
-def test_every_text_has_tokens_of_the_vocabulary(text: str) -> None:
-    """Any text gives tokens of the vocabulary, at most one per character, and none only if it is empty."""
-    tokens = tokenize(text)
-    assert len(tokens) <= len(text)
-    assert bool(tokens) == bool(text)
-    assert all(0 <= token < VOCABULARY for token in tokens)
 
 
 @given(

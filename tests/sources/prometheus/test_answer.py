@@ -89,11 +89,3 @@ def test_what_is_no_answer_is_refused(text: str) -> None:
     """A fault within the list of series or around it, and an unknown type, in one line."""
     with pytest.raises(AnswerError, match="not one of the Prometheus HTTP API"):
         answer_of(text.encode())
-
-
-def test_members_in_another_order_are_read() -> None:
-    """Also the result before its type, with a mark for the order of bytes."""
-    one = {"metric": {"a": "b"}, "value": [1, "2"]}
-    body = json.dumps({"data": {"result": [one], "resultType": "vector"}, "status": "success"})
-    for found in (answer_of(body.encode()), answer_of(body.encode("utf-8-sig"))):
-        assert [one.value for one in found.series] == [2.0]
