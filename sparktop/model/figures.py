@@ -224,8 +224,6 @@ class Of(StrEnum):
 class Where(StrEnum):
     """An output, or a part of one, that shows only some figures."""
 
-    TEXT = "text"
-    """The tables of a report as plain text."""
     LOAD = "load"
     """The first table of a report, on the load of servers or the memory of machines."""
     WORK = "work"
@@ -245,8 +243,6 @@ class Figure(Struct, frozen=True):
     unit: str = ""
     help: str = ""
     where: frozenset[Where] = frozenset()
-    short: str = ""
-    """A shorter heading for tables of plain text, whose cells have no unit."""
     metric: str = ""
     """Its name on the page of `sparktop export`, without "sparktop_", in base units; "" if not there."""
     rare: bool = False
@@ -266,7 +262,7 @@ class Figure(Struct, frozen=True):
 
 
 _BASE_UNITS = {"%": 0.01, "ms": 1e-3, "GB/s": 1e9, "/min": 1 / 60}
-_LOAD, _WORK = frozenset({Where.LOAD, Where.TEXT}), frozenset({Where.WORK})
+_LOAD, _WORK = frozenset({Where.LOAD}), frozenset({Where.WORK})
 _SPAN = frozenset({Where.SPAN})
 _DECODE = "Decode rate while the batch stands, as a share of"
 
@@ -286,11 +282,11 @@ def _exported(of: Of, name: str, metric: str, meaning: str, unit: str = "") -> F
 
 FIGURES = (
     Figure(Of.SERVER, "generation_tps", "gen tok/s", "tok/s", where=_LOAD),
-    Figure(Of.SERVER, "prompt_tps", "prompt tok/s", "tok/s", where=_LOAD, short="prompt"),
-    Figure(Of.SERVER, "running", "running", "requests", where=_LOAD, short="run"),
-    Figure(Of.SERVER, "waiting", "waiting", "requests", where=_LOAD, short="wait"),
-    Figure(Of.SERVER, "kv_cache_percent", "KV", "%", where=_LOAD, short="KV %"),
-    Figure(Of.SERVER, "requests_per_s", "req/s", "/s", where=frozenset({Where.LOAD})),
+    Figure(Of.SERVER, "prompt_tps", "prompt tok/s", "tok/s", where=_LOAD),
+    Figure(Of.SERVER, "running", "running", "requests", where=_LOAD),
+    Figure(Of.SERVER, "waiting", "waiting", "requests", where=_LOAD),
+    Figure(Of.SERVER, "kv_cache_percent", "KV", "%", where=_LOAD),
+    Figure(Of.SERVER, "requests_per_s", "req/s", "/s", where=_LOAD),
     _exported(
         Of.SERVER,
         "progress.seconds",
@@ -417,7 +413,7 @@ FIGURES = (
         "Share of the time in which a member had a free slot while requests waited at another.",
         "%",
     ),
-    Figure(Of.MACHINE, "sample.cpu.percent", "CPU", "%", where=_LOAD, short="CPU %"),
+    Figure(Of.MACHINE, "sample.cpu.percent", "CPU", "%", where=_LOAD),
     Figure(Of.MACHINE, "sample.cpu.load1", "load", where=_LOAD),
     Figure(Of.MACHINE, "sample.memory.used_bytes", "memory", "bytes", where=_LOAD),
     Figure(Of.MACHINE, "sample.memory.total_bytes", "memory total", "bytes", where=_LOAD),
@@ -430,7 +426,7 @@ FIGURES = (
         _LOAD,
         metric="node_headroom_bytes",
     ),
-    Figure(Of.MACHINE, "sample.memory.swap_used_bytes", "swap", "bytes", where=frozenset({Where.LOAD})),
+    Figure(Of.MACHINE, "sample.memory.swap_used_bytes", "swap", "bytes", where=_LOAD),
     _exported(
         Of.MACHINE,
         "headroom.slope_bytes_per_s",

@@ -105,9 +105,3 @@ def figure(measured: Figure, view: object) -> str:
     """Format a figure of a view with its unit, unless its title has that."""
     forms = {"%": percent, "s": duration, "bytes": data, "requests": count}
     return forms.get(measured.unit, rate)(measured.value(view))
-
-
-def plain_figure(measured: Figure, view: object) -> str:
-    """Format a figure of a view for plain text: percentages and counts as whole numbers without unit."""
-    is_count = measured.unit in {"%", "requests"}
-    return numbers.count(measured.value(view), 5).strip() if is_count else figure(measured, view)

@@ -7,7 +7,6 @@ or to run scripts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from sparktop.model.plain import json_time
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import STATE_ROLES, WORD_ROLES
 from sparktop.report import tables
-from sparktop.report.tables import Kind, Table, ranks_table, without_stale
+from sparktop.report.tables import Kind, Table, without_stale
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -55,8 +54,6 @@ def page(name: str, **values: object) -> str:
     return templates("sparktop.report").get_template(name).render(colors=Markup(COLORS), **values)  # noqa: S704 - text of this package
 
 
-_EVENTS, _PROCESSES = 500, 25
-"""Rows of the tables of events, and of processes for each machine."""
 _OTHER_WORDS = {"critical": "bad", "warning": "warn", "alive": "good"}
 """The roles of words that are no state of a backend and no verdict on a group."""
 
@@ -66,8 +63,6 @@ def render(snapshot: Snapshot, screen: str) -> str:
     from markupsafe import Markup
 
     snapshot = without_stale(snapshot)
-    overview = (tables.groups_table(snapshot), tables.worst_table(snapshot))
-    tables_shown = [*overview, *_all_tables(tables.keep_worst(snapshot))]
     headline = tables.headline(snapshot)
     return page(
         "snapshot.html",
@@ -78,44 +73,10 @@ def render(snapshot: Snapshot, screen: str) -> str:
         totals=tables.totals(snapshot),
         screen=Markup(screen.strip()),  # noqa: S704 - a picture of ours
         omission=tables.omission(snapshot),
-        tables=[_table_values(shown_table) for shown_table in tables_shown if shown_table.rows],
+        tables=[_table_values(shown) for shown, _ in tables.snapshot_tables(snapshot, detailed=True)],
         rate_windows=tables.rate_windows(snapshot.backends),
         word_roles=_word_roles(),
     )
-
-
-def _all_tables(snapshot: Snapshot) -> Iterator[Table]:
-    """Yield all tables of the page in order: problems first."""
-    backends, nodes = snapshot.backends, snapshot.nodes
-    yield tables.alerts(snapshot)
-    yield tables.troubles(snapshot)
-    yield tables.standstills(snapshot)
-    yield tables.findings(snapshot)
-    yield tables.backend_load(backends)
-    yield tables.limits(backends)
-    yield tables.latencies(backends)
-    yield tables.backend_work(backends)
-    yield tables.also_reported(backends)
-    yield ranks_table(backends)
-    yield tables.backend_lanes(backends)
-    yield tables.backend_servers(backends, detailed=True)
-    yield tables.backend_counters(backends)
-    yield tables.routers(snapshot)
-    yield tables.fleets_table(snapshot.fleets)
-    yield tables.scraped_groups_table(snapshot.fleets)
-    yield tables.balances(snapshot)
-    yield tables.shares(snapshot)
-    yield tables.reasons(snapshot)
-    yield tables.machines(nodes)
-    yield tables.trends(nodes)
-    yield tables.memory_parts(nodes)
-    yield tables.gpus(nodes, detailed=True)
-    yield tables.speeds(nodes)
-    yield tables.links(nodes)
-    yield tables.sensors(nodes)
-    yield tables.rails(nodes)
-    yield tables.processes(nodes, _PROCESSES)
-    yield tables.events(snapshot, _EVENTS)
 
 
 def _word_roles() -> list[tuple[str, list[str]]]:

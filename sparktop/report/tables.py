@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
@@ -25,7 +25,7 @@ from sparktop.model.router import FleetServer, FleetView, RouterView, Sum
 from sparktop.model.series import known_max
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Snapshot
 from sparktop.panels.machine.processes import ProcessLine, ProcessOrder, chosen_processes, process_lines
-from sparktop.panels.parts.figures import START_KINDS
+from sparktop.panels.parts.figures import START_KINDS, slow_page
 from sparktop.panels.server.panel import failure_words
 from sparktop.report import cell
 
@@ -85,14 +85,11 @@ def figure(title: str, read: Callable[[Thing], str]) -> Filled[Thing]:
     return Column(title), read
 
 
-def registry_columns(of: Of, where: Where, *, plain: bool = False) -> list[Filled[object]]:
-    """Return the columns of figures of the registry; `plain` is with short titles and cells without unit."""
+def registry_columns(of: Of, where: Where) -> list[Filled[object]]:
+    """Return the columns of figures of the registry."""
 
     def column(known_figure: Figure) -> Filled[object]:
-        text_of = cell.plain_figure if plain else cell.figure
-        return figure(
-            (plain and known_figure.short) or known_figure.title, lambda thing: text_of(known_figure, thing)
-        )
+        return figure(known_figure.title, lambda thing: cell.figure(known_figure, thing))
 
     return [column(known_figure) for known_figure in figures(of, where)]
 
@@ -211,17 +208,6 @@ def limits(backends: Sequence[BackendView]) -> Table:
     )
 
 
-def also_reported_words(view: BackendView) -> str:
-    """Return the role and metrics of a backend that only some servers report, as one line; "" without any.
-
-    Metrics of one section stand together, such as "LMCache: hits 62 %, filled 31 %".
-    """
-    parts: dict[str, list[str]] = {} if view.role is None else {"role": [view.role]}
-    for reported, value in also_reported_figures(view.counter_figures):
-        parts.setdefault(reported.section, []).append(f"{reported.title} {counter_figure(reported, value)}")
-    return " · ".join(f"{section}: {', '.join(words)}" for section, words in parts.items())
-
-
 def counter_figure(reported: CounterFigure, value: float) -> str:
     """Return the value of a metric with its unit, such as "12.3 MB/s"."""
     if reported.is_percent:
@@ -288,22 +274,19 @@ def backend_counters(backends: Sequence[BackendView]) -> Table:
     )
 
 
-def latencies(
-    backends: Sequence[BackendView],
-    which: Container[str] = LATENCIES,
-    quantiles: Sequence[str] = ("p50", "p90", "p95", "p99"),
-) -> Table:
+def latencies(backends: Sequence[BackendView], *, detailed: bool) -> Table:
     """Return a table with one row per backend and latency, where at least one request was measured.
 
-    `which` has the titles (keys of `LATENCIES`) to include, `quantiles` the names of the quantiles to show.
+    `detailed` adds the parts of a request's time, and p90.
     """
 
     def of_quantile(level: str) -> Filled[tuple[str, str, Latency]]:
         return figure(level, lambda row: cell.quantile(getattr(row[2], level)))
 
-    fields = {title: field for title, field in LATENCIES.items() if title in which}
+    titles = LATENCIES if detailed else ("TTFT", "ITL", "E2E", "queue")
+    quantiles = ("p50", "p90", "p95", "p99") if detailed else ("p50", "p95", "p99")
     latencies: list[tuple[str, str, Latency]] = [
-        (view.name, title, getattr(view, field)) for view in backends for title, field in fields.items()
+        (view.name, title, getattr(view, LATENCIES[title])) for view in backends for title in titles
     ]
     rows = [(name, title, latency) for name, title, latency in latencies if latency.count]
     return table(
@@ -341,18 +324,6 @@ def ranks_table(backends: Sequence[BackendView]) -> Table:
     )
 
 
-def ranks_words(view: BackendView) -> str:
-    """Return the verdict on a backend's ranks in one line; "" if NCCL was not asked.
-
-    Its sentence is left out where it stands in the reason of the backend's standstill.
-    """
-    if view.ranks is None:
-        return ""
-    verdict = view.ranks.verdict
-    said = view.progress is not None and verdict.sentence in view.progress.why
-    return f"ranks (NCCL): {verdict.word.value if said else verdict.sentence} ({_answers_words(view.ranks)})"
-
-
 def _answers_words(view: RanksView) -> str:
     verdict = view.verdict
     span = f" over {cell.seconds(verdict.span_s)} s" if verdict.answers > 1 else ""
@@ -363,37 +334,15 @@ def _answers_words(view: RanksView) -> str:
 
 
 def balances(snapshot: Snapshot) -> Table:
-    """Return a table with the balance of each group: announced verdict and metrics, one row per group.
-
-    The metrics are those of the newest judged time window. If any group's verdict on that window differs from
-    the announced verdict, a column with the newer verdicts replaces the lead changes per minute.
-    """
-    differ = any(balance.word is not balance.word_now for balance in snapshot.balance)
-    now: Filled[Balance] = (
-        word("now", lambda judged: judged.word_now.said)
-        if differ
-        else figure(
-            "lead changes/min",
-            lambda judged: (
-                UNKNOWN
-                if judged.word_now is BalanceWord.UNKNOWN or judged.lead_changes_per_min is None
-                else f"{judged.lead_changes_per_min:.1f}"
-            ),
-        )
-    )
+    """Return a table with the balance of each group: its verdict in the words of screens, and its metrics."""
     return table(
         "Balance",
         snapshot.balance,
         name("group", lambda judged: judged.group),
         (Column("router", Kind.NAME), _router_words),
-        word("balance", lambda judged: UNKNOWN if awaits_announcement(judged) else judged.word.said),
-        now,
-        figure(
-            "since",
-            lambda judged: (
-                UNKNOWN if judged.since is None or awaits_announcement(judged) else cell.time_of(judged.since)
-            ),
-        ),
+        word("balance", lambda judged: f"{judged.title}{judged.doubt}"),
+        figure("since", lambda judged: cell.time_or_unknown(judged.since)),
+        figure("polled", lambda judged: judged.polled_words or UNKNOWN),
         figure("period", lambda judged: cell.duration(judged.period_s)),
         figure(
             "throughput lost",
@@ -439,14 +388,6 @@ def reasons(snapshot: Snapshot) -> Table:
         name("group", lambda row: row[0]),
         name("why", lambda row: row[1], 500),
     )
-
-
-def awaits_announcement(balance: Balance) -> bool:
-    """Return whether there is a verdict on the newest time window, but no announced verdict yet.
-
-    A verdict is announced once two evaluations in a row agree on it.
-    """
-    return balance.word is BalanceWord.UNKNOWN and balance.word_now is not BalanceWord.UNKNOWN
 
 
 def sentences(balance: Balance) -> Iterator[str]:
@@ -512,17 +453,28 @@ def routers(snapshot: Snapshot) -> Table:
         word("state", lambda router: router.state),
         name("kind", lambda router: " ".join(filter(None, (router.sample.kind, router.sample.version)))),
         name("strategy", lambda router: router.strategy),
-        name("backends", lambda router: ", ".join(router.backends)),
+        name("backends", lambda router: ", ".join(router.backends), _LONG),
         figure("not watched", unwatched),
         figure("queued", lambda router: cell.count(router.sample.queued)),
         figure("in flight", lambda router: cell.count(router.sample.in_flight)),
     )
 
 
-def router_words(router: RouterView) -> str:
-    """Return what the router counts itself, such as "queued 3, in flight 12"; "" if it counts nothing."""
-    counted = (("queued", router.sample.queued), ("in flight", router.sample.in_flight))
-    return ", ".join(f"{title} {cell.count(value)}" for title, value in counted if value is not None)
+def notes(snapshot: Snapshot) -> Table:
+    """Return a table of what else there is to say of a server, a router or a Prometheus, one row each."""
+    said: list[tuple[str, str | None]] = []
+    for view in snapshot.backends:
+        said += [(view.name, slow_page(view)), (view.name, view.page_note)]
+    for router in snapshot.routers:
+        said += [(router.name, text) for text in (*router.trouble_sentences, router.sample.note)]
+        said += [(router.name, f"{backend}: {words}") for backend, words in router.stuck.items()]
+    said += [(server.name, server.fleet.note) for server in snapshot.fleets if server.fleet is not None]
+    return table(
+        "Notes",
+        [row for row in said if row[1]],
+        name("about", lambda row: row[0]),
+        name("note", lambda row: row[1], _LONG),
+    )
 
 
 def troubles(snapshot: Snapshot) -> Table:
@@ -951,4 +903,81 @@ def worst_table(snapshot: Snapshot) -> Table:
         name("name", lambda row: row[1]),
         figure("figure", lambda row: row[2]),
         name("group", lambda row: row[3]),
+    )
+
+
+# The tables of a report on a snapshot, in the order of all formats.
+
+
+EVENTS, _ALL_EVENTS, _PROCESSES = 10, 500, 25
+"""Events that are listed, the same in a report with everything, and processes of each machine there."""
+
+
+def snapshot_tables(snapshot: Snapshot, *, detailed: bool = False) -> Iterator[tuple[Table, bool]]:
+    """Yield the tables that have rows, problems first, with whether each reads better as a list.
+
+    Of many servers and machines, those of the worst. With `detailed`, all that is known is in them.
+    """
+    overview = (groups_table(snapshot), worst_table(snapshot))
+    snapshot = keep_worst(snapshot)
+    backends, nodes, fleets = snapshot.backends, snapshot.nodes, snapshot.fleets
+    problems = (
+        alerts(snapshot),
+        troubles(snapshot),
+        standstills(snapshot),
+        findings(snapshot),
+        ranks_table(backends),
+        speeds(nodes, only_slow=not detailed),
+        notes(snapshot),
+    )
+    measured = (
+        backend_load(backends),
+        latencies(backends, detailed=detailed),
+        *((backend_work(backends), backend_lanes(backends)) if detailed else ()),
+        also_reported(backends),
+        backend_servers(backends, detailed=detailed),
+        *((backend_counters(backends),) if detailed else ()),
+        routers(snapshot),
+        fleets_table(fleets),
+        scraped_groups_table(fleets),
+        balances(snapshot),
+        shares(snapshot),
+        machines(nodes),
+        trends(nodes),
+        gpus(nodes, detailed=detailed),
+    )
+    further = (memory_parts(nodes), links(nodes), sensors(nodes), rails(nodes), processes(nodes, _PROCESSES))
+    reasoned = (limits(backends), reasons(snapshot), events(snapshot, _ALL_EVENTS if detailed else EVENTS))
+    parts = ((overview, False), (problems, True), (measured, False), (further if detailed else (), False))
+    for shown, as_list in (*parts, (reasoned, True)):
+        yield from ((part, as_list) for part in shown if part.rows)
+
+
+def list_items(shown: Table, quote: Callable[[str], str]) -> Iterator[str]:
+    """Yield each row of a table as a sentence: its cells, figures with the title of their column.
+
+    `quote` returns text from outside as the format shows it.
+    """
+    for row in shown.rows:
+        words: list[str] = []
+        for column, text in zip(shown.columns, row, strict=True):
+            if column.kind is Kind.FIGURE and column.title != "time":
+                words.append(f"{column.title} {text}")
+            elif column.kind is Kind.NAME and text != UNKNOWN:
+                words.append(quote(text))
+            elif column.kind is Kind.FIGURE or text != UNKNOWN:
+                words.append(text)
+        yield ", ".join(words)
+
+
+def nothing_watched(snapshot: Snapshot) -> str:
+    """Return a sentence where no server, machine or router is watched; else ""."""
+    return "" if _all_sources(snapshot) else "Nothing is watched."
+
+
+def legend(snapshot: Snapshot) -> str:
+    """Return which times the figures of a report cover, and its signs."""
+    return (
+        f"Token rates {rate_windows(snapshot.backends)}, latencies over the time in column 'over'; "
+        '– is unknown, <, > and "to" are bounds.'
     )

@@ -124,7 +124,7 @@ def test_a_part_of_the_memory_has_one_name(queueing: Snapshot) -> None:
     parts = queueing.nodes[0].sample.memory.parts if queueing.nodes[0].sample else ()
     assert len(parts) > 5
     for form, text in forms(queueing).items():
-        if form.startswith("machine") or form in {"text", "html"}:
+        if form.startswith("machine") or form == "html":
             assert [part.title for part in parts if part.title not in text] == [], form
     assert {part.title for part in parts}.isdisjoint({"unattributed", "programs and kernel"})
     assert all(len(part.title) <= 9 for part in parts)

@@ -77,8 +77,8 @@ def paragraph(text: str) -> str:
 # Tables whose cells may contain untrusted names, and their conversion to safe Markdown.
 
 
-_NARROWEST = 26
-"""Cells below which no column of names is cut: the table is split in two instead."""
+_WIDEST = 44
+"""Cells to which a quoted name is cut, so that a table that is split keeps it whole."""
 
 
 class Untrusted(Struct, frozen=True):
@@ -144,11 +144,11 @@ def _row_line(cells: Sequence[str], widths: Sequence[int], left: frozenset[int])
     return f"| {' | '.join(padded)} |"
 
 
-def grid_of(table: Table, width: int | None = None, *, longest: int | None = None) -> Grid:
+def grid_of(table: Table, width: int | None = None) -> Grid:
     """Return a table of names, words and figures as a grid of at most `width` cells; None is any width.
 
-    Without `longest`, names are cut until the grid fits `width`. With it, names are cut to `longest` cells,
-    and a grid that is still too wide is split when it is written.
+    With a width, names are cut to `_WIDEST` cells, and a grid that is still too wide is split when it is
+    written.
     """
     heads = tuple(column.title for column in table.columns)
     names = [number for number, column in enumerate(table.columns) if column.kind is Kind.NAME]
@@ -160,25 +160,9 @@ def grid_of(table: Table, width: int | None = None, *, longest: int | None = Non
         for row in table.rows
     )
     if width is not None:
-        widths = _markdown_widths(heads, rows)
-        if longest is None:
-            _narrow_names(widths, names, width)
-        widest = [min(cells, longest or cells) for cells in widths]
-        rows = tuple(tuple(map(_cut_name, row, widest)) for row in rows)
+        rows = tuple(tuple(_cut_name(cell, _WIDEST) for cell in row) for row in rows)
     left = (number for number, column in enumerate(table.columns) if column.kind is not Kind.FIGURE)
     return Grid(table.title, heads, rows, frozenset(left), width=width)
-
-
-def _narrow_names(widths: list[int], names: Sequence[int], width: int) -> None:
-    """Reduce the widths of the columns `names`, the widest first, until a table has at most `width` cells.
-
-    No column becomes narrower than `_NARROWEST`.
-    """
-    while names and sum(widths) + 3 * len(widths) + 1 > width:
-        widest = max(names, key=lambda number: widths[number])
-        if widths[widest] <= _NARROWEST:
-            return
-        widths[widest] -= 1
 
 
 def _cut_name(cell: Cell, width: int) -> Cell:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -289,7 +290,7 @@ def test_no_router_is_judged_on_the_load_of_a_sweep_that_does_not_pass_it(throug
             found = seen.balance[0]
             assert (found.word, found.word_now, found.title) == (Is.UNKNOWN, Is.UNKNOWN, "unknown")
         assert found.reasons == ("loaded by a sweep, not through proxy",)
-        assert "  loaded by a sweep, not through proxy\n" in render(seen, 200)
+        assert "- proxy, loaded by a sweep, not through proxy\n" in render(seen, 200)
         page = [row_text(row) for row in evidence_screen(found, seen, 100, 40)]
         assert any("loaded by a sweep, not through proxy" in row for row in page)
         assert not any("drained" in row for row in page)
@@ -359,7 +360,7 @@ def test_every_form_says_that_no_router_is_known(taking_turns: list[Snapshot]) -
     seen = taking_turns[-1]
     (found,) = json.loads(json.dumps(to_json(seen)))["balance"]
     assert (found["verdict"], found["router"], found["hint"]) == ("uneven", None, None)
-    assert "balance of m: uneven · its router is not known" in render(seen, 100)
+    assert re.search(r"^m +unknown +uneven ", render(seen, 100), re.MULTILINE)
     row = next(line for line in markdown_snapshot.render(seen).splitlines() if "uneven" in line)
     assert [cell.strip() for cell in row.split("|")[1:4]] == ["`m`", "`unknown`", "uneven"]
     band = [row_text(row) for row in balance_band(seen.balance[0], seen, 80, 4, TimeWindow(seen.at, 60.0))]
@@ -444,8 +445,7 @@ def test_a_router_that_the_requests_do_not_pass_is_not_blamed() -> None:
     assert balance(last).router is None
     assert balance(last).hint is None
     assert "by proxy's own counts their requests do not pass it" in balance(last).reasons
-    assert "· requests do not pass proxy ·" in render(last, 200)
-    assert "its router is not known" not in "".join(render(one, 200) for one in shown)
+    assert " not proxy " in render(last, 200)
     early = [balance(one) for one in shown if one.at < shown[0].at + 30]
     assert {one.router for one in early} == {"proxy"}
     assert LimitKind.ROUTER not in {view.limited_by.kind for view in last.backends if view.limited_by}
