@@ -434,7 +434,7 @@ class Mark(Struct, frozen=True):
     kind: MarkKind = MarkKind.WARNING
     brief: str = ""
     ttft_percent: float | None = None
-    """Percent of the mean TTFT by which a TTFT may be too long, where that is what the mark is about."""
+    """Percent of the mean TTFT by which one may be too high, where that is what the mark is about."""
 
     @property
     def doubt(self) -> bool:

@@ -17,7 +17,7 @@ from sparktop.panels.parts.figures import (
     sentence_rows,
     wrap_sentence,
 )
-from sparktop.panels.parts.text import Row, fit_row, side_by_side
+from sparktop.panels.parts.text import Row, Run, fit_row, side_by_side
 from sparktop.panels.sweep.live import means, timeline_rows
 from sparktop.panels.sweep.table import MARK_SIGNS, framed_sweep, page_title
 
@@ -74,8 +74,8 @@ def _mark_rows(evidence: LevelEvidence, width: int) -> list[Row]:
     rows: list[Row] = []
     for mark in evidence.row.marks:
         role = "muted" if mark.kind is MarkKind.NOTE else "warn"
-        words = mark.message if mark.kind is MarkKind.NOTE else f"{mark.word}: {mark.message}"
-        rows += sentence_rows((f"{MARK_SIGNS[mark.kind]} ", role), words, "text", width)
+        sign: Run = (f"{MARK_SIGNS[mark.kind]} ", role)
+        rows += sentence_rows(sign, f"{mark.word}: {mark.message}", "text", width)
     return [fit_row(row, width) for row in rows]
 
 

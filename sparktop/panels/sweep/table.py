@@ -501,9 +501,12 @@ def side_by_side_tables(view: SweepView, width: int, height: int) -> list[Row]:
 def marks_key(view: SweepView, room: int) -> Row:
     """Return the meaning of the marks of a sweep's levels in at most `room` cells, for a frame's lower edge.
 
-    The words of the marks stand behind each sign where they fit, else what the sign means.
+    The words of the marks stand behind each sign where they fit, else what the sign means. Of errors of the
+    TTFT the largest is named.
     """
     marks = [mark for row in view.rows for mark in row.marks]
+    largest = max((mark.ttft_percent for mark in marks if mark.ttft_percent is not None), default=None)
+    marks = [mark for mark in marks if mark.ttft_percent in {None, largest}]
     meanings = [
         (sign, list(dict.fromkeys(mark.word for mark in marks if mark.kind is kind)), kind.value)
         for kind, sign in MARK_SIGNS.items()
@@ -512,7 +515,7 @@ def marks_key(view: SweepView, room: int) -> Row:
     for complete, short in ((True, False), (False, False), (False, True)):
         row: Row = []
         for sign, word in _rank_signs(view):
-            row += [(f" {sign}", "good"), label(f" {'alike' if short and sign == ALIKE else word} ")]
+            row += [(f" {sign}", "good"), label(f" {'unclear' if short and sign == ALIKE else word} ")]
         for sign, words, meaning in meanings:
             row += [
                 (f" {sign}", "warn"),

@@ -79,7 +79,7 @@ from sparktop.sweep.terms.definitions import (
 )
 from sparktop.sweep.view.capacity import capacity_sentences, compared_words
 from sparktop.sweep.view.levels import level_facts
-from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of, ttft_error_words
+from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
 from sparktop.sweep.view.result import result_view, topologies
 from sparktop.sweep.view.words import (
     NO_END,
@@ -684,11 +684,11 @@ def _mark_part(word: str, having: Sequence[Mark], count: int, letter: str) -> st
 
     `having` are the marks of this name, of `count` levels. A TTFT has its largest error.
     """
-    worst = max(mark.ttft_percent or 0.0 for mark in having)
-    warning = WARNINGS.get(having[0].code)
+    worst = max(having, key=lambda mark: mark.ttft_percent or 0.0)
+    warning = WARNINGS.get(worst.code)
     named = escaped(word)
-    if worst:
-        named = f"{ttft_error_words(worst)}: {named}"
+    if worst.ttft_percent:
+        named = f"{worst.word}: {named}"
     elif warning is not None and warning.effect:
         named = f"{named}: {warning.effect}"
     if letter:

@@ -1032,7 +1032,7 @@ class Validity(Part):
     code: Text
     message: Text
     ttft_percent: Number = None
-    """Percent of the mean TTFT by which a TTFT may be too long, of the code "client_lag"; None if unknown."""
+    """Percent of the mean TTFT by which one may be too high, of the code "client_lag"; None if unknown."""
 
 
 class LeftRequests(Part):

@@ -175,13 +175,11 @@ def _client_lag(level: LevelResult, facts: LevelFacts, *, grave: bool) -> Iterat
     elif ttft_ms is not None and (is_long or p99 > MOST_LAG_MS):
         most_ms = max(error_ms if is_long else 0.0, p99 if p99 > MOST_LAG_MS else 0.0)
         percent = 100 * most_ms / max(most_ms, ttft_ms)
+        words = f"measured TTFT include up to {most_ms:.1f} ms of the load generator's "
         if most_ms > error_ms:
-            often = f"; in 9 of 10 by at most {error_ms:.1f} ms" if is_usual else ""
-            words = f"TTFT is too long by up to {most_ms:.1f} ms{often}: the load generator was late"
-        elif is_usual:
-            words = f"9 of 10 TTFT are too long by at most {error_ms:.1f} ms: the load generator was late"
+            words += "own delay" + (f" (9 of 10 requests: at most {error_ms:.1f} ms)" if is_usual else "")
         else:
-            words = f"some TTFT are too long by {error_ms:.1f} ms: the load generator waited for a CPU core"
+            words += "own delay in 9 of 10 requests" if is_usual else "wait for a CPU core"
         reasons.append((words, percent >= WARN_PERCENT))
     mean = max((lag["mean"] for lag in lags), default=0.0)
     tpot = level.tpot_ms.p50 if level.tpot_ms is not None else None

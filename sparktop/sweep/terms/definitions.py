@@ -296,7 +296,7 @@ WARNINGS = {
             "the load generator was late: its loop lagged, it used a whole core, or the machine was busy",
             "run the client on another machine, or with fewer requests at once",
             brief="client late",
-            effect="TTFT and ITL are too long",
+            effect="measured TTFT and ITL are too high",
         ),
         LevelWarning(
             CACHE_HITS,

@@ -58,10 +58,10 @@ def _mark_of(reason: Validity, level: LevelResult, kind: MarkKind) -> Mark:
 
 
 def ttft_error_words(percent: float) -> str:
-    """Return by how much a TTFT may be too long, rounded up: "TTFT up to 0.3 % too long"."""
+    """Return by how much a TTFT may be too high, rounded up: "measured TTFT up to 0.3 % too high"."""
     decimals = 1 if percent < _WHOLE_FROM else 0
     bound = math.ceil(round(percent * 10**decimals, 6)) / 10**decimals
-    return f"TTFT up to {max(bound, 0.1):.{decimals}f} % too long"
+    return f"measured TTFT up to {max(bound, 0.1):.{decimals}f} % too high"
 
 
 def _mark_words(reason: Validity, level: LevelResult) -> tuple[str, str]:

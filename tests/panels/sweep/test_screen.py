@@ -23,6 +23,8 @@ from sparktop.model.sweep import (
     HistoryRow,
     LevelSpan,
     LiveSeries,
+    Mark,
+    MarkKind,
     SearchView,
     SweepStatus,
     SweepView,
@@ -41,7 +43,7 @@ from sparktop.panels.sweep.screen import (
     sweep_band,
     sweep_screen,
 )
-from sparktop.panels.sweep.table import capacity_rows, table_rows
+from sparktop.panels.sweep.table import capacity_rows, marks_key, table_rows
 from sparktop.panels.sweep.topology import difference_screen, topology_screen
 from sparktop.sweep.compare.series import Series, SeriesLevel, series_of
 from sparktop.sweep.history import stored_row
@@ -286,6 +288,18 @@ def test_a_finished_sweep_on_the_board_explains_its_signs() -> None:
         assert "◇ no clear difference" in edge
     plain = replace(view, rows=tuple(replace(row, ranks={}, marks=()) for row in view.rows))
     assert not set("◆◇!▾") & set(row_text(table_rows(plain, 120, 12)[-1]))
+    narrow = row_text(marks_key(view, 50))
+    assert "◇ unclear" in narrow  # where it is not shown that values are alike
+    notes = [Mark("client_lag", f"too high by {at}", "", MarkKind.NOTE, ttft_percent=at) for at in (0.4, 1.4)]
+    marked = replace(plain, rows=tuple(replace(row, marks=tuple(notes)) for row in plain.rows))
+    assert "note: too high by 1.4 " in row_text(marks_key(marked, 100))
+
+
+def test_a_note_on_a_level_says_what_is_wrong_before_why() -> None:
+    """Of a small error, too, its size comes first."""
+    shown, note = evidence(), Mark("client_lag", "too high", "the generator was late", MarkKind.NOTE)
+    rows = evidence_screen(replace(shown, row=replace(shown.row, marks=(note,))), 120, 36)
+    assert "too high: the generator was late" in "\n".join(texts(rows))
 
 
 def test_a_running_sweep_fills_its_column_on_the_board() -> None:

@@ -183,9 +183,9 @@ def test_many_marks_are_one_sentence_and_a_line_each() -> None:
         made_sweep(("a", [*levels, made_level(2).model_copy(update={"notes": note})]))
     )
     assert (
-        "Warnings: TTFT up to 32 % too long: load generator late (3 of 4 levels); "
+        "Warnings: measured TTFT up to 32 % too high: load generator late (3 of 4 levels); "
         "measured too briefly: less than 10 s (3 of 4 levels). "
-        "Small errors: TTFT up to 0.4 % too long: load generator late (1 of 4 levels)."
+        "Small errors: measured TTFT up to 0.4 % too high: load generator late (1 of 4 levels)."
         in " ".join(text.split())
     )
     assert "- c1, c4, c16: measured too briefly (`too_short`): all runs together lasted 3 s" in " ".join(
