@@ -50,7 +50,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 @pytest.fixture
 def history(home: dict[str, str]) -> History:
-    shelf = History(sweeps_folder(home), wall=lambda: WRITTEN)
+    shelf = History(sweeps_folder(home))
     shelf.find_changes()
     while shelf.read():
         pass

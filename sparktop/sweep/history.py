@@ -10,9 +10,9 @@ from __future__ import annotations
 import filecmp
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
@@ -34,34 +34,20 @@ from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.result.store import StoredSweep, named_parts, parse, read_value
 from sparktop.sweep.view.capacity import capacity_title
 from sparktop.sweep.view.result import StoredSource, imported_source, status_of, stored_source
-from sparktop.sweep.view.words import NO_END
 from sparktop.watch.state_files import results_under_way
-
-FRESH: Final = timedelta(minutes=15)
-"""Age up to which a result without an end may belong to a running sweep, which writes once per level."""
 
 Stamp = tuple[int, int]
 """(time of modification in nanoseconds, size in bytes) of a file."""
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-class _ReadFile(Struct, frozen=True):
-    """What is stored of a file that was read: its row in the history, valid until the file changes."""
-
-    stamp: Stamp
-    row: HistoryRow
-    ended: bool
-    """False if the file has no end of the sweep: the sweep is running, or was killed."""
+_ReadFile = tuple[Stamp, HistoryRow]
+"""(Stamp of a file that was read, its row in the history, which is valid until the file changes)."""
 
 
 class History(Struct, eq=False):
     """All results in one folder: list, search and change them. Methods may be called from any thread."""
 
     folder: Path
-    wall: Callable[[], datetime] = _now
     _known: dict[str, _ReadFile] = field(default_factory=dict)
     _unread: list[tuple[str, Stamp]] = field(default_factory=list)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -79,7 +65,7 @@ class History(Struct, eq=False):
             changed = [
                 (key, stamp)
                 for key, stamp in files.items()
-                if key not in self._known or self._known[key].stamp != stamp
+                if key not in self._known or self._known[key][0] != stamp
             ]
             # `read` pops from the end, so the newest is last.
             self._unread = sorted(changed, key=itemgetter(1))
@@ -100,18 +86,12 @@ class History(Struct, eq=False):
 
     def rows(self) -> list[HistoryRow]:
         """Return the rows of all files read so far, newest first."""
-        entries, now, running = list(self._known.values()), self.wall(), results_under_way()
-        entries.sort(key=_newest_last, reverse=True)
-        rows = []
-        for entry in entries:
-            row = entry.row
-            written_at = datetime.fromtimestamp(entry.stamp[0] / 1e9, UTC)
-            if not entry.ended and self.path(row.key).resolve() in running:
-                row = replace(row, status=SweepStatus.RUNNING.value, problem=None)
-            elif not entry.ended and now - written_at < FRESH:
-                row = replace(row, status=UNFINISHED, problem=None)
-            rows.append(row)
-        return rows
+        folder, status = self.folder.resolve(), SweepStatus.RUNNING.value
+        running = {path.name for path in results_under_way() if path.parent == folder}
+        entries = sorted(self._known.values(), key=_newest_last, reverse=True)
+        return [
+            replace(row, status=status, problem=None) if row.key in running else row for _, row in entries
+        ]
 
     def path(self, key: str) -> Path:
         """Return the path of the file of the result `key`."""
@@ -152,8 +132,6 @@ class History(Struct, eq=False):
         title = key if row is None else title_of(row)
         result = self.result(key)
         if result is not None:
-            if row is not None and row.status == UNFINISHED:
-                return stored_source(result, title, words=f"{NO_END}; this is what is done")
             is_running = row is not None and row.status == SweepStatus.RUNNING.value
             words = "this is what was done when it was opened" if is_running else ""
             return stored_source(result, title, SweepStatus.UNDER_WAY if is_running else None, words)
@@ -166,15 +144,15 @@ class History(Struct, eq=False):
     def delete(self, keys: Iterable[str]) -> str:
         """Remove the files of the results `keys`; return a line of text about the outcome.
 
-        Results of sweeps that may still be running are not deleted.
+        Results of running sweeps are not deleted.
         """
         deleted: list[HistoryRow] = []
         problems: list[str] = []
         with self._lock:
             rows = {row.key: row for row in self.rows()}
             for row in (rows[key] for key in keys if key in rows):
-                if row.status in {UNFINISHED, SweepStatus.RUNNING.value}:
-                    problems.append("not deleted: its sweep may be running still")
+                if row.status == SweepStatus.RUNNING.value:
+                    problems.append("not deleted: its sweep is running")
                     continue
                 try:
                     self.path(row.key).unlink(missing_ok=True)
@@ -223,14 +201,11 @@ class History(Struct, eq=False):
         try:
             data = read_value(path)
             if _is_foreign(key, data):
-                return _ReadFile(stamp, imported_row(key, read_file(path), started_at(data)), ended=True)
-            result = parse(_without_requests(data), str(path))
+                return stamp, imported_row(key, read_file(path), started_at(data))
+            stored = StoredSweep(path, parse(_without_requests(data), str(path)))
         except UsageError as error:
-            row = stored_row(StoredSweep(path, None, self.short(error)), key)
-            # A sweep reserves an empty file before its first level is done.
-            return _ReadFile(stamp, row, ended=stamp[1] > 0)
-        is_ended = result.status is not None or key.startswith(f"{IMPORTS}/")
-        return _ReadFile(stamp, stored_row(StoredSweep(path, result), key), ended=is_ended)
+            stored = StoredSweep(path, None, self.short(error))
+        return stamp, stored_row(stored, key)
 
     def short(self, error: SparktopError) -> str:
         """Return the text of an error with the path of the folder of results removed."""
@@ -274,8 +249,9 @@ def _newest_last(entry: _ReadFile) -> tuple[float, str]:
 
     It is (start time or, if unknown, the file's modification time; key of the result).
     """
-    began = entry.row.started_at
-    return (entry.stamp[0] / 1e9 if began is None else began.timestamp()), entry.row.key
+    (modified_ns, _), row = entry
+    began = row.started_at
+    return (modified_ns / 1e9 if began is None else began.timestamp()), row.key
 
 
 IMPORTS: Final = "imported"
@@ -312,8 +288,6 @@ def copy_in(path: Path, folder: Path) -> Path:
 
 IMPORTED = "imported"
 """Status of another tool's result, whose file does not state how the measurement ended."""
-UNFINISHED = "unfinished"
-"""Status of a recently written result without an end: its sweep may still be running."""
 _NAME_LENGTH = 60
 """Most characters of a name in the list."""
 

@@ -18,7 +18,6 @@ TOP = 2
 """Rows above the first result: the frame and the heading."""
 _ROLES = {status.value: role for status, role in STATUS_ROLES.items()} | {
     "unreadable": "bad",
-    "unfinished": "accent",
     "imported": "text",
 }
 _SIGNS, _WHEN, _STATUS = 3, 16, 10

@@ -21,7 +21,6 @@ from sparktop.graphics.axes import PlotAxis, centred_labels, nice_ceiling, time_
 from sparktop.graphics.braille import DotGrid
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.load import concurrency_point
 from sparktop.model.series import known_max, known_mean
 from sparktop.model.sweep import (
     LETTERS,
@@ -60,14 +59,9 @@ from sparktop.panels.parts.text import (
 GUTTER = 17
 """Width in cells of the column at the left of each track, for its name, its current value and its scale."""
 in_gutter = partial(beside_rows, width=GUTTER)
-_STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
-"""Possible numbers of time slots per dot column: few, so that the picture is seldom rescaled and drawn
-anew."""
 _LEAST_COLUMN_S = 0.4
 """Least seconds per dot column: shorter ones would show single steps of the engine, since tokens come in
 bursts."""
-_STRETCHES = (8, 7, 6, 5, 4.5, 4, 3.5, 3, 2.7, 2.4, 2.1, 1.9, 1.7, 1.5, 1.35, 1.25, 1.12)
-"""Possible numbers of dot columns per value, so close that most of each graph is in use."""
 _LEAST_DRAWN = 12
 """Values for which a graph has room at least, so that its scale does not change with every value."""
 _LABELS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400)
@@ -86,7 +80,7 @@ class SweepAxis(Struct, frozen=True, eq=False):
     """Width of each graph in cells."""
     slots: int
     """Number of time slots (of `live`) per value that is drawn."""
-    stretch: float = 1
+    stretch: int = 1
     """Number of dot columns per value that is drawn; a cell is two dot columns wide."""
 
     @property
@@ -96,14 +90,8 @@ class SweepAxis(Struct, frozen=True, eq=False):
 
     def columns(self, values: Slots) -> list[float | None]:
         """Return the mean of `values` for each dot column of a graph; None right of the newest value."""
-        drawn = means(values, self.slots)
-        if self.stretch > 1:
-            drawn = [drawn[int(column / self.stretch)] for column in range(self.first(len(drawn)))]
+        drawn = [value for value in means(values, self.slots) for _ in range(self.stretch)]
         return drawn + [None] * (2 * self.width - len(drawn))
-
-    def first(self, index: int) -> int:
-        """Return the first dot column of the value that is drawn as number `index`."""
-        return math.ceil(index * self.stretch)
 
     def cells(self, values: Slots) -> list[float | None]:
         """Return the mean of `values` for each cell of a graph; None right of the newest value."""
@@ -125,11 +113,8 @@ class SweepAxis(Struct, frozen=True, eq=False):
 def sweep_axis(live: LiveSeries, width: int) -> SweepAxis:
     """Return the time axis with the least time per cell on which the sweep so far fits into `width` cells."""
     least = max(1, -(-live.count // (2 * max(1, width))))
-    fine = max(least, round(_LEAST_COLUMN_S / live.step_s))
-    slots = next((step for step in _STEPS if step >= fine), fine)
-    drawn = -(-live.count // slots)
-    stretch = next((wide for wide in _STRETCHES if wide * max(drawn, _LEAST_DRAWN) <= 2 * width), 1)
-    return SweepAxis(live, width, slots, stretch)
+    slots = max(least, round(_LEAST_COLUMN_S / live.step_s))
+    return SweepAxis(live, width, slots, max(1, 2 * width // max(_LEAST_DRAWN, -(-live.count // slots))))
 
 
 def means(values: Slots, size: int) -> list[float | None]:
@@ -201,22 +186,23 @@ def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row
     adds the prompt length to the names of levels.
     """
     places = list(_spans_on_axis(axis))
-    words = _level_spellings(places, names, lengths=lengths)
+    before = None
     row: Row = []
     used = 0
-    for (span, start, stop), (letter, name) in zip(places, words, strict=True):
+    for span, start, stop in places:
         row.append((" " * (start - used), "text"))
         target = span.key.target
-        # A letter has the colour of its target's curve.
-        letter_role = part_role(list(names).index(target)) if target in names else "muted"
+        name = level_name(span.key, lengths=lengths)
+        # The letter of a target stands where it changes, in the colour of its curve.
+        letter = f"{names[target]} " if len(names) > 1 and target in names and target != before else ""
+        letter_role, before = part_role(list(names).index(target)) if letter else "muted", target
         text: Row = [(letter, letter_role)] if letter else []
         text.append((name, "accent" if span.ended_at is None else "muted"))
         room, cells = stop - start - 1, row_width(text)
         shown_text = text if cells <= room else []
         row += [("▏", "border"), *shown_text, ("─" * (room - row_width(shown_text)), "border")]
         used = stop
-    unit = " c =" if any(name.isdigit() for _, name in words) else ""
-    return merge_runs([*fit_row([label(f"levels{unit}")], GUTTER), *fit_row(row, axis.width)])
+    return merge_runs([*fit_row([label("levels")], GUTTER), *fit_row(row, axis.width)])
 
 
 def _spans_on_axis(axis: SweepAxis) -> Iterator[tuple[LevelSpan, int, int]]:
@@ -232,31 +218,6 @@ def _spans_on_axis(axis: SweepAxis) -> Iterator[tuple[LevelSpan, int, int]]:
         if start < axis.width and stop > start:
             yield span, start, stop
             used = stop
-
-
-def _level_spellings(
-    places: Sequence[tuple[LevelSpan, int, int]], names: dict[str, str], *, lengths: bool
-) -> list[tuple[str, str]]:
-    """Return (letter of the target, name of the level) for each of `places`.
-
-    Of three spellings, the first one is used that most levels have room for: "A c4" for all; the letter only
-    where the target changes; and "A 4", "16" for concurrencies.
-    """
-    keys = [span.key for span, _, _ in places]
-    full = [level_name(key, lengths=lengths) for key in keys]
-    names_of = [f"{names[key.target]} " if len(names) > 1 and key.target in names else "" for key in keys]
-    pairs = zip([None, *names_of], names_of, strict=False)
-    words_once = [word if word != before else "" for before, word in pairs]
-    spellings = [list(zip(names_of, full, strict=True)), list(zip(words_once, full, strict=True))]
-    plain = all(key.point == concurrency_point(key.point.concurrency) and not key.depth for key in keys)
-    if plain and not lengths:
-        spellings.append([(word, key.point.words) for word, key in zip(words_once, keys, strict=True)])
-
-    def fitting_count(words: list[tuple[str, str]]) -> int:
-        rooms = (stop - start - 1 for _, start, stop in places)
-        return sum(len(letter + name) <= room for (letter, name), room in zip(words, rooms, strict=True))
-
-    return max(spellings, key=fitting_count)
 
 
 def time_row(axis: SweepAxis) -> Row:
@@ -680,8 +641,8 @@ def _ttft_graph(axis: SweepAxis, height: int) -> list[Row]:
         slots = live.ttft_ms[column * axis.slots : (column + 1) * axis.slots]
         # A set: points on the same dot are drawn once.
         heights = {int(zero + scale * math.log(value)) for points in slots for value in points if value > 0}
-        for slot in range(axis.first(column), axis.first(column + 1)):
-            grid.dots(slot, heights, 0)
+        for drawn_column in range(column * axis.stretch, (column + 1) * axis.stretch):
+            grid.dots(drawn_column, heights, 0)
     for column, median in enumerate(axis.cells(live.ttft_p50_ms)):
         if median is not None and median > 0:
             y = int(zero + scale * math.log(min(high, max(low, median))))

@@ -5,7 +5,6 @@ The full screen has graphs over time or curves by concurrency, and the table of 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -57,8 +56,8 @@ STATUS_ROLES = {
 _BAR = 20
 _CORNERS = 6
 """Cells of an upper edge that are no text."""
-_LAST_CLAUSE = re.compile(r"(, | and | for )(?!.*(, | and | for )).*$")
-"""The end of a text from its last comma, "and" or "for" on."""
+_LEAST_PLAN = 12
+"""Least cells of the words on a plan."""
 
 
 def status_run(view: SweepView) -> Row:
@@ -71,20 +70,11 @@ def status_run(view: SweepView) -> Row:
 
 
 def _title_beside(status: Row, sweep: SweepView | Countdown, width: int) -> Row:
-    """Return title and plan for the upper edge of a frame, as far as `status` has room: without last clauses.
-
-    A list in it that has lost an entry ends with "…".
-    """
+    """Return title and plan for the upper edge of a frame, as far as `status` has room."""
     name = name_tab("sweep", fit(sweep.title, min(30, cell_width(sweep.title))))
     simulated = len("simulated ") if sweep.simulated else 0
-    room = width - _CORNERS - row_width(name) - simulated - row_width(status)
-    words = sweep.plan_words
-    while words and cell_width(words) + 2 > room:
-        full_words = words.removesuffix(", …")
-        shorter = _LAST_CLAUSE.sub("", full_words)
-        words = f"{shorter}, …" if ": " in shorter else shorter
-        if shorter == full_words:
-            words = ""
+    room = width - _CORNERS - row_width(name) - simulated - row_width(status) - 2
+    words = fit(sweep.plan_words, min(room, cell_width(sweep.plan_words))) if room > _LEAST_PLAN else ""
     return [*name, label(f" {words} " if words else "")]
 
 
@@ -161,34 +151,16 @@ def guard_rows(view: SweepView, width: int) -> list[Row]:
 def headline_rows(view: SweepView, width: int, most_rows: int | None = None) -> list[Row]:
     """Return rows with the answer of a finished sweep; empty while it runs, and without measured levels.
 
-    Of an answer that needs more than `most_rows` rows, only the first clauses are returned, at least one. Of
-    a capacity search what holds stands out, and its reasons follow.
+    Of an answer that needs more than `most_rows` rows, only the first clauses are returned, at least one.
     """
     if not view.status.over or view.headline is None:
         return []
-    lead, further = _split_headline(view, view.headline)
-    first = [[(line, "title")] for line in wrap_sentence(lead, width)]
-    clauses = further.split("; ")
-    lines = wrap_sentence(further, width)
-    while most_rows is not None and len(first) + len(lines) > most_rows and clauses:
+    clauses = view.headline.split("; ")
+    lines = wrap_sentence(view.headline, width)
+    while most_rows is not None and len(lines) > most_rows and len(clauses) > 1:
         clauses.pop()
         lines = wrap_sentence("; ".join(clauses), width)
-    if lead:
-        return [*first, *([(line, "text")] for line in lines)]
-    return [[(line, "title")] for line in lines or wrap_sentence(further.split("; ")[0], width)]
-
-
-def _split_headline(view: SweepView, headline: str) -> tuple[str, str]:
-    """Return (the first part of a capacity search's answer, the rest); ("", headline) for other sweeps."""
-    if len(view.searches) > 1:
-        lead, _, further = headline.partition("; ")
-        return lead, further
-    lead = next((search.answer[0] for search in view.searches if search.answer), "")
-    return (
-        (lead, headline.removeprefix(lead).removeprefix("; "))
-        if headline.startswith(lead)
-        else ("", headline)
-    )
+    return [[(line, "title")] for line in lines]
 
 
 def word_rows(view: SweepView, width: int, most_rows: int) -> list[Row]:

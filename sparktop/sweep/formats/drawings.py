@@ -1,14 +1,12 @@
-"""Draws metrics and single requests of sweeps as SVG.
+"""Draws metrics of sweeps against the load: as SVG, and as text for a plain terminal.
 
-Curves of metrics against the load have 95 % confidence intervals and the name of the target at their end.
-Single requests have the time to first token of each.
+Curves of SVG have 95 % confidence intervals and the name of the target at their end.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import median
 
 from msgspec.structs import replace
 
@@ -28,7 +26,6 @@ from sparktop.report.document.drawing import (
     series_class,
 )
 from sparktop.sweep.compare.series import Series, SeriesLevel
-from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import METRICS, Metric
 from sparktop.sweep.view.curves import by_depth, by_text, curve_plots
 
@@ -195,89 +192,6 @@ def _point_words(point: CurvePoint, metric: Metric) -> str:
     if value.low is None or value.high is None:
         return words
     return f"{words} ({metric.text(value.low)} to {metric.text(value.high)})"
-
-
-_MOST_DOTS = 400
-"""Maximum dots of one level; of more requests every second, third and so on is drawn."""
-_LEAST_DOTS = 10
-"""Requests that one level at least must have for a plot of single requests to show more than the curves."""
-_GOLDEN_RATIO = 0.6180339887
-"""Golden ratio: multiples of it spread dots evenly whatever their number."""
-_LOGARITHMIC_FROM = 10.0
-"""Ratio of the highest to the lowest value from which on an axis is logarithmic."""
-_Dots = dict[float, list[float]]
-"""Milliseconds of single requests, by place on the horizontal axis."""
-
-
-def request_drawings(result: SweepResult) -> Iterator[Drawing]:
-    """Yield the plot of the times to first token of single requests, if the result has enough."""
-    levels = [level for target in result.targets for level in target.levels]
-    lengths = {level.pp for level in levels}
-    axis = LENGTH if len(lengths) > 1 else axis_title(level.load for level in levels)
-    dots: dict[str, _Dots] = {}
-    for target in result.targets:
-        for level in target.in_order():
-            times = level.each.ttft_ms if level.each is not None else ()
-            known_ms = [time for time in times if time is not None and time > 0]
-            position = level.pp if axis == LENGTH else level.point.value
-            if known_ms and position:
-                dots.setdefault(target.name, {}).setdefault(position, []).extend(known_ms)
-    # Requests of several lengths at several concurrencies would be one cloud.
-    is_clear = len(lengths) == 1 or len({level.point for level in levels}) == 1
-    if is_clear and any(
-        len(times) >= _LEAST_DOTS for of_target in dots.values() for times in of_target.values()
-    ):
-        yield _requests_drawing(dots, axis)
-
-
-def _requests_drawing(dots: dict[str, _Dots], axis: str) -> Drawing:
-    """Draw the time to first token of every request as a dot, by target and by `axis`.
-
-    `axis` is the title of the horizontal axis, concurrency or prompt length.
-    """
-    values = [time for places in dots.values() for times in places.values() for time in times]
-    low, high = min(values), nice_ceiling(max(values))
-    logarithmic = high >= _LOGARITHMIC_FROM * low
-    places = sorted({position for places in dots.values() for position in places})
-    frame = Frame(
-        title="TTFT of each request (ms)",
-        subtitle=f"a dot is a request{', logarithmic' if logarithmic else ''}",
-        places=places,
-        x_title=axis,
-        y_axis=PlotAxis(_round_below(low) if logarithmic else 0.0, high, 1, ratios=logarithmic),
-        inset=min(24.0, 75.0 / len(places)),
-        margin=label_width(list(dots)),
-    )
-    width = frame.inset * 1.7 / len(dots)
-    groups = [
-        svg.element("g", _dots_path(frame, places, number, width, len(dots)), class_=series_class(number))
-        for number, places in enumerate(dots.values())
-    ]
-    ends = [(name, max(of_target), median(of_target[max(of_target)])) for name, of_target in dots.items()]
-    body = "".join([*frame.svg_elements(), *groups, *frame.names(ends)])
-    words = f"{len(values)} requests of {', '.join(map(clean, dots))}, from {low:.0f} to {max(values):.0f} ms"
-    return Drawing("Time to first token of each request", words, body, frame.height)
-
-
-def _dots_path(frame: Frame, places: _Dots, number: int, width: float, count: int) -> str:
-    """Return an SVG path with the dots of the target `number` of `count` targets.
-
-    At each place of the axis, dots are spread over `width` beside the dots of the other targets.
-    """
-    begin = (number - count / 2) * width
-    parts = []
-    for position, times in sorted(places.items()):
-        step = math.ceil(len(times) / _MOST_DOTS)
-        for index, time in enumerate(times[::step]):
-            x = frame.x(position) + begin + width * (0.1 + 0.8 * (index * _GOLDEN_RATIO % 1))
-            parts.append(f"M{svg.short(x)} {svg.short(frame.y(time))}h0")
-    return svg.element("path", d="".join(parts), class_="dots")
-
-
-def _round_below(value: float) -> float:
-    """Return the largest number that is 1, 2 or 5 times a power of ten and not above `value`."""
-    power = 10.0 ** math.floor(math.log10(value))
-    return max(step * power for step in (1, 2, 5) if step * power <= value)
 
 
 PLOTTED = ("decode_tps", "sustained_tps", "output_tps", "prefill_tps", "ttft_due_ms", "ttft_ms")

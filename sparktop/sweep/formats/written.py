@@ -28,7 +28,7 @@ from sparktop.report.privacy import BACKEND, ROUTER, Privacy
 from sparktop.sweep.compare.compare import compare, compared_targets
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats import exports, post, report
-from sparktop.sweep.formats.drawings import curve_drawings, request_drawings
+from sparktop.sweep.formats.drawings import curve_drawings
 from sparktop.sweep.plan.capacity import DEFAULT_S, NAME
 from sparktop.sweep.plan.conversations import BUILT_IN
 from sparktop.sweep.plan.plan import TargetKind
@@ -364,7 +364,7 @@ def sweep_report(
         replace(other, name=f"{other.name} (ref)") if other.name in target_names else other
         for other in others
     ]
-    drawings = [*curve_drawings(series_of(result), named, sweep_plots(result)), *request_drawings(result)]
+    drawings = list(curve_drawings(series_of(result), named, sweep_plots(result)))
     names = ", ".join(target.name for target in result.targets)
     about = f"{names} · {result.started_at:%Y-%m-%d %H:%M} UTC"
     if form == "svg":

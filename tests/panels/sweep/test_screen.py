@@ -224,18 +224,9 @@ def test_the_countdown_has_its_size_and_says_how_to_stop_it(
     assert any("esc stops it" in row_text(row) for row in rows)
 
 
-def test_a_list_that_lost_an_entry_in_the_title_says_so() -> None:
-    """Where there is no room for all kinds of text, the list ends with "…"."""
-    words = "built-in texts: code, prose, table, agent → 256 tokens, bursts"
-    view = replace(COUNTDOWN, title="kinds", plan_words=words, simulated=True)
-    edges = [row_text(countdown_band(view, width, 8)[0]) for width in (86, 140)]
-    assert ", … " in edges[0]
-    assert words in edges[1]
-
-
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_a_long_plan_leaves_the_frame_of_the_countdown_whole(width: int) -> None:
-    """Its last clauses are left out; what the sweep is called, and that it is simulated, never are."""
+    """Its end is cut; what the sweep is called, and that it is simulated, never are."""
     words = "32 conversations of 5 turns, 6,000 tokens at first, 400 more each turn, 300 out, 60 s each"
     edge = row_text(countdown_band(replace(COUNTDOWN, plan_words=words, simulated=True), width, 8)[0])
     assert "┐sweep quick┌" in edge

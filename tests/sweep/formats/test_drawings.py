@@ -14,7 +14,7 @@ import pytest
 from sparktop.colors.mixing import contrast
 from sparktop.report.document.drawing import ON_DARK, ON_LIGHT, STYLE, Drawing, sheet
 from sparktop.sweep.compare.series import Series, load_reference, published_series, series_of
-from sparktop.sweep.formats.drawings import curve_drawings, plots, request_drawings
+from sparktop.sweep.formats.drawings import curve_drawings, plots
 from sparktop.sweep.view.curves import sweep_plots
 from tests.colors.test_colors_apart import SIGHT, seen_as
 from tests.sweep.formats.full_results import full_sweep
@@ -79,7 +79,7 @@ def test_a_hostile_name_is_text(name: str) -> None:
 
 def test_a_sheet_holds_all_plots_and_both_colour_schemes() -> None:
     """One file; it asks for nothing."""
-    drawings = [*drawn(made_series("a", {1: (1, 2, 3), 2: (3, 4, 5)})), *request_drawings(full_sweep())]
+    drawings = drawn(made_series("a", {1: (1, 2, 3), 2: (3, 4, 5)}))
     text = sheet(drawings, "all")
     assert text.count('class="plot"') == len(drawings)
     assert "prefers-color-scheme: dark" in text

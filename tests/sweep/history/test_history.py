@@ -32,10 +32,9 @@ LONG_AGO = NOW - timedelta(hours=5)
 
 @dataclass
 class Shelf:
-    """A folder with results, and its history with a clock that the test sets."""
+    """A folder with results, and its history."""
 
     folder: Path
-    now: datetime = NOW
     history: History = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,7 +42,7 @@ class Shelf:
 
     def restart(self) -> None:
         """Restart the history, as another program would."""
-        self.history = History(self.folder, wall=lambda: self.now)
+        self.history = History(self.folder)
 
     def keep(self, name: str, *, days: int = 0, written: datetime = LONG_AGO, **changes: object) -> str:
         """Save a small result that began `days` after the first one."""
@@ -85,21 +84,6 @@ def test_results_are_listed_by_their_start_whatever_their_names(shelf: Shelf) ->
     assert shelf.listed() == ["a.json", "b.json", "c.json"]
 
 
-def test_a_sweep_without_an_end_may_be_running(shelf: Shelf) -> None:
-    """Written minutes ago it is unfinished; written hours ago it was broken off. So is an empty file."""
-    shelf.keep("run.json", status=None, finished_at=None, written=NOW - timedelta(minutes=14))
-    (shelf.folder / "new.json").touch()
-    shelf.touch("new.json", NOW - timedelta(minutes=1))
-    shelf.listed()
-    assert {row.key: (row.status, row.problem) for row in shelf.history.rows()} == {
-        "run.json": ("unfinished", None),
-        "new.json": ("unfinished", None),
-    }
-    shelf.now += timedelta(hours=1)
-    told = {row.key: row.status for row in shelf.history.rows()}
-    assert told == {"run.json": "broken off", "new.json": "unreadable"}
-
-
 def test_a_sweep_that_its_process_announces_is_running(
     shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,16 +103,8 @@ def test_a_sweep_that_its_process_announces_is_running(
         view = shelf.history.source("run.json").view()
         assert (view.status, view.status.value) == (SweepStatus.UNDER_WAY, "still running")
         assert "broken off" not in view.words
-
-
-def test_a_sweep_that_may_be_running_is_not_deleted(shelf: Shelf) -> None:
-    """Its program would write the file again: the other ones are deleted, and the message says so."""
-    shelf.keep("run.json", status=None, finished_at=None, written=NOW)
-    shelf.keep("old.json")
-    shelf.listed()
-    told = shelf.history.delete(["run.json", "old.json"])
-    assert "may be running still" in told
-    assert shelf.listed() == ["run.json"]
+        assert shelf.history.delete(["run.json"]) == "not deleted: its sweep is running"
+    assert next(row for row in shelf.history.rows() if row.key == "run.json").status == "broken off"
 
 
 def test_a_file_that_cannot_be_removed_is_a_line(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
