@@ -75,8 +75,9 @@ def _compare_files(arguments: argparse.Namespace) -> str:
             raise UsageError(f"--same needs two different names, not '{clean(first, 60)}' twice")
         same = (first, second)
     comparison = compare(series, baseline=baseline, table=rule if baseline is None else None, same=same)
-    write = comparison_json if arguments.form == "json" else comparison_markdown
-    return write(comparison, series, facts)
+    if arguments.form == "json":
+        return comparison_json(comparison, series, facts)
+    return comparison_markdown(comparison, series)
 
 
 def _check_name(name: str | None, names: Collection[str]) -> str | None:

@@ -176,21 +176,6 @@ class ComparedMetric(Struct, frozen=True):
     """Differences up to this many percent of the smaller value never count as significant."""
 
 
-class SplitRow(Struct, frozen=True):
-    """How a router distributed the requests of one level over its backends."""
-
-    key: Level
-    requests: Mapping[str, int]
-    """Number of requests by backend, summed over all runs."""
-    overhead: str | None = None
-    """The latency that the router adds, in words that also state how it is known."""
-    batches: Mapping[str, float] = {}
-    """Mean batch size of each backend during the time in which it computed anything."""
-    runs: str | None = None
-    """How uneven the distribution was in single runs, in words; None where that is unknown."""
-    balance_word: str | None = None
-
-
 class Topologies(Struct, frozen=True):
     """The comparison of targets of one sweep, or of series of files and publications."""
 
@@ -198,7 +183,6 @@ class Topologies(Struct, frozen=True):
     metrics: tuple[ComparedMetric, ...]
     crossovers: tuple[str, ...] = ()
     """Sentences on the concurrencies at which the best target changes."""
-    splits: tuple[SplitRow, ...] = ()
     engines: tuple[str, ...] = ()
     """The best values that independent engines could reach, in sentences."""
     sentences: tuple[str, ...] = ()
@@ -211,8 +195,7 @@ class Topologies(Struct, frozen=True):
     @property
     def several_lengths(self) -> bool:
         """Whether the compared levels differ in prompt length."""
-        levels = (level.key.pp for metric in self.metrics for level in metric.levels)
-        return have_several_lengths(levels) or have_several_lengths(split.key.pp for split in self.splits)
+        return have_several_lengths(level.key.pp for metric in self.metrics for level in metric.levels)
 
 
 class DifferenceRow(Struct, frozen=True):

@@ -303,7 +303,7 @@ _LEAST_CONDITION = 6
 def search_columns(view: SweepView) -> tuple[ValueColumn, ...]:
     """Return the columns of a capacity search: probability that a level holds, then each condition.
 
-    The condition that decides is the first one. Empty for other sweeps.
+    Empty for other sweeps.
     """
     tried = {
         (search.target, load.point): load for search in view.searches for load in search.tried if load.point

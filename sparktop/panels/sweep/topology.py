@@ -12,7 +12,6 @@ from itertools import groupby
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.balance import BalanceWord
 from sparktop.model.judgement import (
     NO_DIFFERENCE,
     UNFAIR,
@@ -31,7 +30,6 @@ from sparktop.model.sweep import (
     CurvePlot,
     Difference,
     DifferenceRow,
-    SplitRow,
     Topologies,
     Value,
     have_several_lengths,
@@ -114,7 +112,7 @@ def _plots_below(plots: Sequence[CurvePlot], width: int, height: int) -> list[Ro
 
 
 def words_rows(compared: Topologies, width: int) -> list[Row]:
-    """Return rows with all text of a comparison of targets: judgement, crossovers, splits, spreads, notes."""
+    """Return rows with all text of a comparison of targets: judgement, crossovers, engines, notes."""
     return [*judgement_rows(compared, width), *rest_rows(compared, width)]
 
 
@@ -247,14 +245,8 @@ def judgement_rows(compared: Topologies, width: int) -> list[Row]:
 
 
 def rest_rows(compared: Topologies, width: int) -> list[Row]:
-    """Return the rows below tables and judgement: crossovers, requests by server, spreads, notes."""
+    """Return the rows below tables and judgement: crossovers, what engines make alone, notes."""
     rows = _sentences_below_title("crossovers", ("⇄ ", "accent"), compared.crossovers, "text", width)
-    if compared.splits:
-        rows.append(heading("requests and batch per backend", "", width))
-        levels = [level_name(split.key, lengths=compared.several_lengths) for split in compared.splits]
-        longest = max(map(len, levels))
-        for split, level in zip(compared.splits, levels, strict=True):
-            rows += _split_rows(split, fit(level, max(5, longest)), width)
     rows += _sentences_below_title(
         "independent engines at best", ("· ", "muted"), compared.engines, "text", width
     )
@@ -273,33 +265,6 @@ def _sentences_below_title(
     for sentence in sentences:
         rows += sentence_rows(mark, sentence, role, width)
     return rows
-
-
-def _split_rows(split: SplitRow, level: str, width: int) -> list[Row]:
-    """Return rows on one level with a target's requests by server, its batch sizes and the router's overhead.
-
-    `level` is the text for the level.
-    """
-    name = max(6, min(14, cell_width(split.key.target)))
-    indent = name + cell_width(level) + 2
-    pieces: list[Row] = []
-    # Without the colours of servers: here colours are those of the targets.
-    for backend, count in sorted(split.requests.items()):
-        pieces.append([(backend, "text"), label(f" {count}")])
-    if split.runs is not None:
-        pieces.append([(split.runs, "title")])
-    if split.batches:
-        ran = " | ".join(f"{mean:.1f}" for _, mean in sorted(split.batches.items()))
-        pieces.append([label("batch "), (ran, "title")])
-    if split.overhead is not None:
-        pieces.append([label("router adds "), (split.overhead, "title")])
-    if split.balance_word not in {None, BalanceWord.UNKNOWN.value}:
-        pieces.append([label("balance "), (split.balance_word or "", "text")])
-    start: Row = [(f"{fit(split.key.target, name)} ", "text"), (f"{level} ", "title")]
-    return [
-        fit_row([*(start if not index else [label(" " * indent)]), *row], width)
-        for index, row in enumerate(flow_pieces(pieces, max(20, width - indent)))
-    ]
 
 
 _DIFFERENCE_LOAD, _VALUE, _CHANGE = 5, 11, 10

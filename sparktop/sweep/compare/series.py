@@ -404,39 +404,6 @@ def published_series(reference: Reference) -> tuple[Series, ...]:
     return tuple(_table_series(reference, target) for target in reference.targets)
 
 
-def fact_lines(facts: Mapping[str, object]) -> list[str]:
-    """Return one line "NAME: VALUE" for each fact that a reference states in addition to its table."""
-    return [": ".join(_named_fact(name, value)) for name, value in facts.items()]
-
-
-_PAIR = 2
-"""Values of a list that are before and after."""
-_UNITS = {"_gb_per_s": " (GB/s)", "_gb": " (GB)", "_tps": " (tok/s)", "_ms": " (ms)", "_tokens": " (tokens)"}
-"""Units by the ends of the names of facts."""
-
-
-def _named_fact(name: str, value: object) -> tuple[str, str]:
-    """Return (name of a fact for display: "total_gb" becomes "total (GB)", its value as text)."""
-    unit = next((end for end in _UNITS if name.endswith(end)), "")
-    return name.removesuffix(unit).replace("_", " ") + _UNITS.get(unit, ""), _fact_words(value)
-
-
-def _fact_words(value: object) -> str:
-    """Return the value of a fact as text: "–" for None, "NAME VALUE; NAME VALUE" for an object.
-
-    A list of two values becomes "before → after". Any other list becomes its values and, in parentheses, its
-    length.
-    """
-    if isinstance(value, dict):
-        return "; ".join(" ".join(_named_fact(name, part)) for name, part in value.items())
-    if isinstance(value, list):
-        words = [_fact_words(part) for part in value]
-        return " → ".join(words) if len(words) == _PAIR else f"{', '.join(words)} ({len(words)})"
-    if value is None:
-        return "–"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
 def _table_series(file: Reference, target: TableTarget) -> Series:
     """Return the series of a target of a published table."""
     shapes = {"burst": LoadMode.BURST, "closed loop": LoadMode.STEADY}

@@ -43,7 +43,6 @@ from sparktop.sweep.compare.series import (
     SeriesLevel,
     align_rows,
     are_comparable,
-    fact_lines,
     other_load_words,
     series_of,
 )
@@ -115,16 +114,12 @@ def comparison_json(
     return json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def comparison_markdown(
-    comparison: ComparisonResult, series: Sequence[Series], facts: Facts | None = None
-) -> str:
+def comparison_markdown(comparison: ComparisonResult, series: Sequence[Series]) -> str:
     """Return a comparison as Markdown."""
-    return to_markdown(COMPARISON_TITLE, comparison_sections(comparison, series, facts))
+    return to_markdown(COMPARISON_TITLE, comparison_sections(comparison, series))
 
 
-def comparison_sections(
-    comparison: ComparisonResult, series: Sequence[Series], facts: Facts | None = None
-) -> list[Section]:
+def comparison_sections(comparison: ComparisonResult, series: Sequence[Series]) -> list[Section]:
     """Return a comparison as sections of a report: one table per metric, crossovers, notes and definitions.
 
     If a metric of a series cannot be compared at every level of the series, the report also has a table of
@@ -165,11 +160,6 @@ def comparison_sections(
     parts += note_sections(comparison)
     notes = tuple(f"{code(a_series.name)}: {escaped(note)}" for a_series in series for note in a_series.notes)
     parts += [Section("Notes", items=notes)] if notes and not comparison.notes else []
-    parts += [
-        Section(f"What {code(name)} also says", items=tuple(fact_lines(stated)))
-        for name, stated in (facts or {}).items()
-        if stated
-    ]
     listed = [name for name in METRICS if name in metrics or any(name in names for names in lone.values())]
     parts += _comparison_definitions(comparison, listed, series)
     answers = [] if unlike else main_sentences(topologies(comparison, series).metrics, code)

@@ -297,7 +297,7 @@ class Columns(Struct, frozen=True):
             )
             for level in levels
         )
-        notes = (*_refusal_lines(levels), *_yardstick_lines(levels)) if self.notes else _meaning_lines(shown)
+        notes = (*_refusal_lines(levels), *_yardstick_lines(levels)) if self.notes else ()
         left = {number for number, column in enumerate(shown, start=1) if column.head == "Remarks"}
         return Grid(title, ("Load", *(column.head for column in shown)), rows, frozenset({0, *left}), notes)
 
@@ -314,21 +314,6 @@ class Columns(Struct, frozen=True):
         return [
             column for column in self.columns if any(column.cell(level) != UNKNOWN for level in target.levels)
         ]
-
-
-def _meaning_lines(shown: Sequence[LevelColumn]) -> tuple[str, ...]:
-    """Return a line with what the rates of a table mean, and one that says which latencies are means."""
-    metrics = [(METRICS[column.metric], column.head) for column in shown if column.metric is not None]
-    rates = [
-        f"{metric.title}: {metric.meaning}"
-        for metric, head in metrics
-        if metric.meaning and metric.title == head
-    ]
-    means = [head for metric, head in metrics if metric.unit == "ms" and metric.title == head]
-    return (
-        *(["; ".join(rates)] if rates else ()),
-        *([f"{', '.join(means)}: the mean"] if means and len(means) < len(metrics) else ()),
-    )
 
 
 def known_columns(grid: Grid, without: Collection[int] = ()) -> Grid:
@@ -423,7 +408,7 @@ def _marks_text(level: LevelResult) -> str:
     """Return the names of a level's most serious marks, and how many others there are; "–" without marks.
 
     A mark is a reason to doubt the level's metrics, or a reason why it is slow. At most `_MOST_MARKS` are
-    named, among them a reason why the level is slow if there is one; the report's list of marks has all.
+    named; the report's list of marks has all.
     Padding and refusals are left out, because the table shows them elsewhere, and notes on small errors.
     """
     marks = [
@@ -431,10 +416,8 @@ def _marks_text(level: LevelResult) -> str:
         for mark in marks_of(level)
         if mark.code not in {PADDING, REFUSED} and mark.kind is not MarkKind.NOTE
     ]
-    named_marks, unnamed_count = marks[:_MOST_MARKS], marks[_MOST_MARKS:]
-    if unnamed_count and not unnamed_count[-1].doubt and all(mark.doubt for mark in named_marks):
-        named_marks[-1] = unnamed_count[-1]
-    more = f", {len(unnamed_count)} more" if unnamed_count else ""
+    named_marks, unnamed_marks = marks[:_MOST_MARKS], marks[_MOST_MARKS:]
+    more = f", {len(unnamed_marks)} more" if unnamed_marks else ""
     words = ", ".join(mark.word for mark in named_marks)
     if len(words) + len(more) > _MOST_MARK_CELLS:
         words = ", ".join(dict.fromkeys(mark.brief or mark.word for mark in named_marks))

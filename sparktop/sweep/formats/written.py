@@ -392,7 +392,7 @@ def comparison_report(
 ) -> str:
     """Return the report on compared series, or on a single series, in the format `form`.
 
-    `facts` are further facts that published tables state.
+    `facts` are further facts that published tables state, for JSON.
 
     Raises:
         UsageError: the format is only for sweeps, or there is nothing to draw.
@@ -400,7 +400,7 @@ def comparison_report(
     if form == "json":
         return report.comparison_json(comparison, series, facts)
     if form == "md":
-        return report.comparison_markdown(comparison, series, facts)
+        return report.comparison_markdown(comparison, series)
     if form == "csv":
         return exports.series_to_csv(series)
     if form in {"llama-benchy", "post"}:
@@ -411,7 +411,7 @@ def comparison_report(
     names = ", ".join(dict.fromkeys(a_series.source for a_series in series))
     if form == "svg":
         return _svg_sheet(drawings, f"sparktop report, {names}")
-    first, *others = report.comparison_sections(comparison, series, facts)
+    first, *others = report.comparison_sections(comparison, series)
     parts = [first, Section(plots=tuple(drawing.element() for drawing in drawings)), *others]
     return to_page("sparktop report", names, parts, simulated=any(a_series.simulated for a_series in series))
 

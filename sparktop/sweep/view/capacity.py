@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import milliseconds
 from sparktop.model.judgement import NO_DIFFERENCE
-from sparktop.model.load import LoadKind, RequestEnded
+from sparktop.model.load import LoadKind
 from sparktop.model.snapshot import LimitKind
 from sparktop.model.sweep import (
     ConditionBar,
@@ -26,7 +25,6 @@ from sparktop.sweep.compare.compare import compared_targets
 from sparktop.sweep.plan.capacity import RATIO
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.plan.slo import plain_words
-from sparktop.sweep.result.measure import RequestTrace, collect_into
 from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityComparison,
@@ -36,9 +34,7 @@ from sparktop.sweep.result.results import (
     ProbeResult,
     SweepResult,
 )
-from sparktop.sweep.run.capacity import changed_words, condition_result, times_apart
-from sparktop.sweep.run.judgement import judge
-from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, SearchJudged, SweepEvent, SweepPhase
+from sparktop.sweep.run.capacity import changed_words, times_apart
 
 _RUN_OUT = {LimitKind.KV.value, LimitKind.SLOTS.value, LimitKind.BANDWIDTH.value}
 """Limits that are used up; others hold a server back."""
@@ -359,66 +355,18 @@ def ran_out_words(search: CapacityResult, answer: CapacityAnswer) -> str:
     return f"{ran.kind}{where} ran out first: {ran.evidence}{at_value}"
 
 
-_LEAST_REQUESTS = 5
-"""Requests of a run from which on its values are shown before its end."""
+def running_search(
+    capacity: Capacity, found: CapacityResult | None, target: str, load_now: float | None
+) -> SearchView:
+    """Return a running search on `target` as the screen shows it.
 
-
-class RunningSearch(Struct, eq=False):
-    """A running capacity search as the screen shows it; `take` gets each event of the sweep."""
-
-    capacity: Capacity | None
-    _result: CapacityResult | None = None
-    _target: str | None = None
-    _load_now: float | None = None
-    """The load of the run that is being made."""
-    _traces: dict[str, RequestTrace] = field(default_factory=dict)
-
-    def take(self, event: SweepEvent) -> None:
-        """Update from an event of the sweep; nothing happens if it searches for no capacity."""
-        if self.capacity is None:
-            return
-        match event:
-            case SearchJudged():
-                self._result = event.found
-            case PhaseChanged(target=target, level=level):
-                if event.phase is not SweepPhase.SETTLING:
-                    self._traces = {}
-                self._target = target or self._target
-                self._load_now = None if level is None else level.point.value
-            case LoadBatch(warm_up=False):
-                for load_event in event.events:
-                    collect_into(self._traces, load_event)
-                    if isinstance(load_event, RequestEnded):
-                        self._date_last_tokens(load_event)
-            case _:
-                pass
-
-    def _date_last_tokens(self, event: RequestEnded) -> None:
-        if (trace := self._traces.get(event.request_id)) is None:
-            return
-        # Single tokens are not reported while a sweep runs: those not counted yet are dated at the end.
-        uncounted = (event.generated_tokens or 0) - trace.timed_tokens
-        if trace.arrivals and uncounted > 0:
-            last_at, _ = trace.arrivals[-1]
-            if event.at > last_at:
-                trace.arrivals.append((event.at, uncounted))
-
-    def views(self) -> tuple[SearchView, ...]:
-        """Return the search on the target that is being measured; nothing if there is none."""
-        if self.capacity is None or self._target is None:
-            return ()
-        search = self._result
-        answer = None if search is None else search.answers.get(self._target)
-        if search is None or answer is None:
-            search, answer = CapacityResult(load=self.capacity.kind, conditions=()), CapacityAnswer()
-        view = _search_view(self._target, search, answer, load_now=self._load_now, most=self.capacity.most)
-        ended = [trace for trace in self._traces.values() if trace.ended is not None]
-        if self._load_now is None or len(ended) < _LEAST_REQUESTS:
-            return (view,)
-        shares = judge(self.capacity, ended, max_error_share=1.0).shares
-        bars = tuple(_condition_bar(condition_result(share)) for share in shares if share.condition)
-        at = f"{amount(search.load, self._load_now)}, {len(ended)} requests so far"
-        return (replace(view, bars=bars, at=at) if bars else view,)
+    `found` are the answers so far, `load_now` the load of the run that is being made; each None if there is
+    none.
+    """
+    answer = None if found is None else found.answers.get(target)
+    if found is None or answer is None:
+        found, answer = CapacityResult(load=capacity.kind, conditions=()), CapacityAnswer()
+    return _search_view(target, found, answer, load_now=load_now, most=capacity.most)
 
 
 def stored_searches(result: SweepResult) -> tuple[SearchView, ...]:
@@ -426,9 +374,7 @@ def stored_searches(result: SweepResult) -> tuple[SearchView, ...]:
     search = result.capacity
     if search is None:
         return ()
-    # One order of the conditions for all targets: their columns have one heading.
-    order = next(filter(None, map(_conditions_by_weight, search.answers.values())), ())
-    return tuple(_search_view(name, search, answer, order=order) for name, answer in search.answers.items())
+    return tuple(_search_view(name, search, answer) for name, answer in search.answers.items())
 
 
 def _search_view(
@@ -438,16 +384,11 @@ def _search_view(
     *,
     load_now: float | None = None,
     most: float | None = None,
-    order: Sequence[str] = (),
 ) -> SearchView:
-    """Return the view of a search; of a running one with the load of its run, and the `most` that it may try.
-
-    `order` is that of the conditions; empty for the one that decides at this target first.
-    """
+    """Return the view of a search; of a running one with the load of its run, and the `most` it may try."""
     probes = {probe.value: probe for probe in answer.probes}
-    order = order or _conditions_by_weight(answer)
     tried = tuple(
-        _tried_load(search, value, probes.get(value), order, now=value == load_now)
+        _tried_load(search, value, probes.get(value), now=value == load_now)
         for value in sorted({*probes, *([] if load_now is None else [load_now])})
     )
     last = _deciding_probe(answer)
@@ -467,42 +408,30 @@ def _deciding_probe(answer: CapacityAnswer) -> ProbeResult | None:
     return answer.probe(answer.fails) or max(answer.probes, key=lambda probe: probe.value, default=None)
 
 
-def _tried_load(
-    search: CapacityResult, value: float, probe: ProbeResult | None, order: Sequence[str], *, now: bool
-) -> TriedLoad:
-    """Return a load with its verdict and its conditions in `order`; `probe` is None before its first run."""
+def _tried_load(search: CapacityResult, value: float, probe: ProbeResult | None, *, now: bool) -> TriedLoad:
+    """Return a load with its verdict and its conditions; `probe` is None before its first run."""
     tried = TriedLoad(amount(search.load, value, bare=True), point=search.point(value), now=now)
     if probe is None:
         return tried
-    results = {condition.condition: condition for condition in probe.conditions}
     return replace(
         tried,
         holds=probe.holds,
         certain=probe.certain,
         holds_percent=None if probe.fails_percent is None else 100 - probe.fails_percent,
-        bars=tuple(_condition_bar(results[name]) for name in order if name in results),
+        bars=tuple(map(_condition_bar, _in_order(probe))),
     )
 
 
-def _conditions_by_weight(answer: CapacityAnswer) -> tuple[str, ...]:
-    """Return the conditions of a search, the one that decides first: of a rate all of them together.
-
-    Of other loads it is the one that is missed most, or met with the least room, where the search ended.
-    """
-    last = _deciding_probe(answer)
-    if last is None:
-        return ()
-    together = [condition.condition for condition in last.conditions if condition.figure is None]
-    single = sorted(
-        (condition for condition in last.conditions if condition.figure is not None), key=room_left
-    )
-    return (*together, *(condition.condition for condition in single))
+def _in_order(probe: ProbeResult) -> list[ConditionResult]:
+    """Return the conditions of a level, of a rate first that of all together, which decides."""
+    return sorted(probe.conditions, key=lambda condition: condition.figure is not None)
 
 
 def condition_plots(search: CapacityResult) -> Iterator[CurvePlot]:
-    """Yield a plot of each condition of a capacity search over the load, first of the one that decides."""
+    """Yield a plot of each condition of a capacity search over the load."""
     answers = {name: answer for name, answer in search.answers.items() if answer.probes}
-    for condition in next((_conditions_by_weight(answer) for answer in answers.values()), ()):
+    first = next((answer.probes[0] for answer in answers.values()), None)
+    for condition in [part.condition for part in _in_order(first)] if first is not None else ():
         results = {
             name: [
                 (probe.value, result)
@@ -570,11 +499,7 @@ def _next_loads_words(
         following = amount(search.load, min(2 * top, most), bare=True) if top else "twice as many"
         return f"{following} if it holds, and so on up to {amount(search.load, most, bare=True)}"
     low, high = answer.interval
-    least, limit = amount(search.load, low or 0.0, bare=True), "more"
-    if high is not None:
-        limit = amount(search.load, high if high != int(high) else high - 1, bare=True)
-    if least == limit:
-        return f"last checks of {least}, likely the answer"
+    least, limit = (amount(search.load, end, bare=True) for end in (low or 0.0, high or answer.fails))
     return f"between {least} and {limit}, where the answer likely lies"
 
 

@@ -27,6 +27,7 @@ from sparktop.model.sweep import (
     LevelEvidence,
     PlannedLevel,
     ResultRow,
+    SearchView,
     SweepMoment,
     SweepStatus,
     SweepView,
@@ -34,7 +35,7 @@ from sparktop.model.sweep import (
 )
 from sparktop.model.yardsticks import Reference
 from sparktop.sweep.plan.plan import Plan, TargetKind
-from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.sweep.result.results import CapacityResult, LevelResult, SweepResult
 from sparktop.sweep.run.forecast import Forecast, conditions_words, forecast
 from sparktop.sweep.run.progress import (
     RATE_WINDOW_S,
@@ -46,13 +47,14 @@ from sparktop.sweep.run.progress import (
     PlanFitted,
     RecentRates,
     RunCompleted,
+    SearchJudged,
     SweepEnded,
     SweepEvent,
     SweepPhase,
 )
 from sparktop.sweep.run.result_builder import plan_result
 from sparktop.sweep.run.server_side import watched_backends, watched_nodes, watched_sums
-from sparktop.sweep.view.capacity import RunningSearch
+from sparktop.sweep.view.capacity import running_search
 from sparktop.sweep.view.levels import (
     LevelProgress,
     Runs,
@@ -290,7 +292,8 @@ class LiveView:
         self._levels = LevelProgress(plan)
         self._share = 0.0
         """The completed share that was shown last."""
-        self._capacity = RunningSearch(plan.capacity)
+        self._found: CapacityResult | None = None
+        """The answers of a capacity search so far."""
         self._samples: dict[Level, _LevelSamples] = {}
         self._backends: dict[str, tuple[str, ...]] = {}
         """Names of the watched servers that the load on each target reaches."""
@@ -318,7 +321,6 @@ class LiveView:
 
     def take(self, event: SweepEvent) -> None:
         """Update the view from an event of the sweep."""
-        self._capacity.take(event)
         match event:
             case LoadBatch():
                 self._add_load(event)
@@ -329,6 +331,8 @@ class LiveView:
             case LevelMeasured():
                 self._levels.store_result(event)
                 self._adopt_result(event.result)
+            case SearchJudged():
+                self._found = event.found
             case Notice():
                 self._notices.append(event.message)
                 del self._notices[:-_MOST_NOTICES]
@@ -378,7 +382,7 @@ class LiveView:
             may_go_on_to=None if over or not result else may_go_on_to(self._plan, levels, current, result),
             levels=levels,
             live=replace(self._curves.series(at), ttft_p50_now_ms=self._current.p50_ms),
-            searches=view.searches if over else self._capacity.views(),
+            searches=view.searches if over else self._searches(),
             notices=tuple(self._notices),
         )
         if self.failure is None or status.over:
@@ -524,6 +528,13 @@ class LiveView:
             return f"{where}: measured again, run {phase.run + 1}"
         of_runs = "" if phase.runs is None else f" of {phase.runs}"
         return f"{where}: run {phase.run + 1}{of_runs}"
+
+    def _searches(self) -> tuple[SearchView, ...]:
+        capacity, target, level = self._plan.capacity, self._phase.target, self._phase.level
+        if capacity is None or target is None:
+            return ()
+        load = None if level is None else level.point.value
+        return (running_search(capacity, self._found, target, load),)
 
     def _plan_words(self) -> str:
         plan = self._plan

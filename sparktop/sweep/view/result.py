@@ -20,45 +20,34 @@ from sparktop.model.sweep import (
     Mark,
     PlannedLevel,
     ResultRow,
-    SplitRow,
     SweepStatus,
     SweepView,
     SweptTarget,
     Topologies,
     Value,
 )
+from sparktop.model.text import names_in_words
 from sparktop.model.yardsticks import Reference
 from sparktop.sweep.compare.compare import compare, comparison_of, engines_sentences
 from sparktop.sweep.compare.series import Series, SeriesLevel, align_rows, series_of
 from sparktop.sweep.plan.plan import Order, runs_words
-from sparktop.sweep.result.level import split_words
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow, PlanResult, SweepResult, level_of
 from sparktop.sweep.terms.definitions import METRICS, main_rate_of
 from sparktop.sweep.view.capacity import stored_searches
 from sparktop.sweep.view.curves import curve_plots, sweep_plots
 from sparktop.sweep.view.levels import (
-    overhead_words,
     ranks_of,
     result_rows,
     stored_evidence,
     stored_levels,
 )
-from sparktop.sweep.view.marks import balance_word
 from sparktop.sweep.view.words import headline, main_sentences, verdict
 
 _PAIR = 2
 
 
-def topologies(
-    compared: ComparisonResult,
-    series: Sequence[Series],
-    *,
-    result: SweepResult | None = None,
-) -> Topologies:
-    """Convert a comparison of `series` to the values that the screen shows, with one column per series.
-
-    If `result` is given, it adds which backends answered the requests of routers, and their batch sizes.
-    """
+def topologies(compared: ComparisonResult, series: Sequence[Series]) -> Topologies:
+    """Convert a comparison of `series` to the values that the screen shows, with one column per series."""
     metrics = tuple(
         _compared_metric(name, list(rows), compared, series)
         for name, rows in groupby(compared.rows, lambda row: row.metric)
@@ -73,7 +62,6 @@ def topologies(
             for crossover in compared.crossovers
             if crossover.metric not in _LIKE_TTFT or "ttft_ms" not in metric_names
         ),
-        splits=tuple(_split_rows(result)),
         engines=tuple(engines_sentences(compared.independent_engines)),
         sentences=tuple(main_sentences(metrics)),
         notes=compared.notes,
@@ -133,22 +121,6 @@ def _level_names(rows: Sequence[ComparisonRow]) -> list[str]:
     return [f"{name} {length}" for name, length in zip(names, inputs, strict=True)]
 
 
-def _split_rows(result: SweepResult | None) -> Iterator[SplitRow]:
-    if result is None:
-        return
-    for target in result.targets:
-        for level in target.levels:
-            if level.served_by or level.busy_batch:
-                yield SplitRow(
-                    key=level_of(level, target.name, result.plan),
-                    requests=level.served_by,
-                    overhead=overhead_words(level),
-                    runs=split_words(level),
-                    batches=level.busy_batch,
-                    balance_word=balance_word(level),
-                )
-
-
 _STATUSES = {
     "done": SweepStatus.DONE,
     "cancelled": SweepStatus.CANCELLED,
@@ -177,7 +149,7 @@ def result_view(
     series = series_of(result)
     comparison = comparison_of(result.comparison, series) if len(series) >= _PAIR else None
     rows = result_rows(result, unfinished, comparison)
-    compared = None if comparison is None else topologies(comparison, series, result=result)
+    compared = None if comparison is None else topologies(comparison, series)
     status, finished = status_of(result), result.finished_at
     return SweepView(
         title=title or result.plan.preset or "sweep",
@@ -320,8 +292,6 @@ def stored_source(
 
 _ImportedLevels = Mapping[Level, tuple[Series, SeriesLevel]]
 """Levels of another tool's result by their keys, each with its series."""
-_MOST_LISTED = 4
-"""Maximum number of levels whose metrics without a table column are listed as text."""
 _IN_TABLE = frozenset(("sustained_tps", "decode_tps", "prefill_tps", "peak_tps"))
 _FAILED = Mark("errors", "failed requests", "requests of this level failed, as its tool reported")
 _NO_TIMELINE = "of another tool's file figures are kept, no single requests"
@@ -385,21 +355,15 @@ def _imported_view(
         ),
         plots=curve_plots(series),
         topologies=None if compared is None else topologies(compared, series),
-        verdict=tuple(_imported_verdict(series, levels)),
+        verdict=tuple(_imported_verdict(series)),
     )
 
 
-def _imported_verdict(series: Sequence[Series], levels: _ImportedLevels) -> Iterator[str]:
-    """Yield one line per level with the metrics that have no column in the table, then the source's notes."""
-    lines = []
-    for key, (_, level) in levels.items():
-        where = f"{key.target} {key.point.short}" if len(series) > 1 else key.point.short
-        names = [name for name in METRICS if name in level.figures and name not in _IN_TABLE]
-        if names:
-            lines.append(f"{where}: {', '.join(_figure_words(name, level.figures[name]) for name in names)}")
-    yield from lines[:_MOST_LISTED]
-    if len(lines) > _MOST_LISTED:
-        yield f"{len(lines) - _MOST_LISTED} more levels: enter on a level shows its figures"
+def _imported_verdict(series: Sequence[Series]) -> Iterator[str]:
+    """Yield that not all figures have a column, if so, then the source's notes."""
+    names = {name for a_series in series for name in a_series.metrics()}
+    if titles := [METRICS[name].title for name in METRICS if name in names - _IN_TABLE]:
+        yield f"enter on a level shows {names_in_words(titles)}"
     yield from dict.fromkeys(note for a_series in series for note in a_series.notes)
 
 

@@ -422,8 +422,7 @@ def test_why_a_level_is_slow_stands_in_every_report(balance: Tree, word: str, me
     told = made_level(5).model_copy(update={"balance": balance, "validity": doubts, "padding_percent": 37.5})
     result = made_sweep(("a", [told]))
     text = report.sweep_markdown(result)
-    short = word.removeprefix("sent in ")
-    assert re.search(rf"^\| c5 .* failed( requests)?, {short}, 2 more +\|$", text, flags=re.MULTILINE)
+    assert re.search(r"^\| c5 .* failed[^|]*, 2 more +\|$", text, flags=re.MULTILINE)
     assert f"Why levels are slow: padding (the only level); {word} (the only level)." in text.replace(
         "\n", " "
     )

@@ -80,7 +80,7 @@ def test_the_page_holds_everything_that_the_screen_knows() -> None:
         "The same again",
         "What the figures mean",
     ]
-    assert text.count('class="plot"') == 4
+    assert text.count('class="plot"') == 3
     for cell in ("71 °C", "48 W", "9.0 GiB", "20 %"):
         assert cell in page.cells
     assert "alpha had 2 waiting" in text

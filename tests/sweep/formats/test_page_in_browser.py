@@ -48,7 +48,7 @@ async def test_a_report_is_whole_at_every_width(reports: dict[str, str], name: s
         await tab.open(reports[name])
         assert (tab.complaints, tab.requests) == ([], [reports[name]])
         assert await tab.value(OVERFLOW) == 0
-        assert await tab.value(PLOTS) == (4 if name == "sweep" else 3)
+        assert await tab.value(PLOTS) == 3
         assert await tab.value(LEGIBLE)
         assert await tab.value(HIDDEN) == []
 

@@ -12,9 +12,6 @@ import pytest
 
 from sparktop.model.load import Level, LoadKind, concurrency_point
 from sparktop.panels.sweep.evidence import evidence_screen
-from sparktop.panels.sweep.topology import rest_rows
-from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats import exports, report
 from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.plan import Capacity, TargetKind
@@ -30,7 +27,6 @@ from sparktop.sweep.run.capacity import capacity_answer
 from sparktop.sweep.run.judgement import LoadVerdict, Shares
 from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.view.levels import stored_evidence
-from sparktop.sweep.view.result import topologies
 from tests.sweep.made_results import made_sweep, request
 
 READS, COMPUTES, KV = "memory bandwidth", "decode compute", "KV cache"
@@ -118,18 +114,6 @@ def test_each_run_has_its_own_split() -> None:
     assert split_words(HERDED) == "100 % of each run's requests on one server"
     assert split_words(herded("aabb", "aaab")) == "50 to 75 % of each run's requests on one server"
     assert split_words(herded("aaab")) == "75 % of the run's requests on one server"
-
-
-def test_the_comparison_states_single_runs_and_busy_batches() -> None:
-    """No percent of the totals stands where each run went to one server."""
-    result = made_sweep(("proxy", [HERDED]), ("solo", [herded("aaaa")]))
-    series = series_of(result)
-    rows = rest_rows(topologies(compare(series), series, result=result), 110)
-    lines = ["".join(text for text, _ in row).rstrip() for row in rows]
-    line = next(one for one in lines if one.startswith("proxy"))
-    assert "spark-a 4 · spark-b 4 · 100 % of each run's requests on one server" in line
-    assert "50 %" not in line
-    assert "batch 4.0 | 3.9" in " ".join(lines)
 
 
 def test_the_report_and_the_table_state_the_largest_share_of_a_run() -> None:

@@ -38,7 +38,7 @@ def rehearsed(most: float, kind: LoadKind = LoadKind.AGENTS) -> tuple[RehearsedS
 
 
 async def test_a_running_search_shows_what_it_tries_and_the_conditions_so_far() -> None:
-    """In the second level, the first one has its verdict and the second one the values of its requests."""
+    """In the second level, the first one has its verdict and its values."""
     sweep, plan = rehearsed(4.0)
     second = plan.level("spark-a", LoadPoint(LoadKind.AGENTS, 2.0))
     await sweep.play(plan, halt=Halt(second, run=0, after_s=30.0))
@@ -49,7 +49,7 @@ async def test_a_running_search_shows_what_it_tries_and_the_conditions_so_far() 
         ("2", None, True),
     ]
     assert search.ahead == "4 if it holds, and so on up to 4"
-    assert search.at.startswith("2 agents, ")
+    assert search.at.startswith("1 agent, ")
     assert [one.name for one in search.bars] == ["p90 TTFT", "p10 speed"]
     assert all(one.ratio for one in search.bars)
     assert view.share is None

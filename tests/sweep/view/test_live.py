@@ -430,10 +430,6 @@ def test_the_servers_of_a_level_are_there_when_it_is_opened() -> None:
     shares = {one.name: one for one in evidence.shares}
     assert (shares["spark-a"].busy_batch, shares["spark-a"].waiting_max) == (3.5, 1.0)
     assert (shares["spark-b"].busy_batch, shares["spark-b"].requests) == (None, 3)
-    two = made_sweep(("proxy", [level]), ("other", [made_level(3)]))
-    compared = result_view(two).topologies
-    assert compared is not None
-    assert [(one.key.target, dict(one.batches)) for one in compared.splits] == [("proxy", {"spark-a": 3.5})]
 
 
 def looked_at(name: str, at: float, running: float, *, prefill_s: float, prefills: float) -> EngineSample:

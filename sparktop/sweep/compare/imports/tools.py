@@ -14,36 +14,23 @@
 * inference-perf: the result of a stage (stage_N_lifecycle_metrics.json), which has one level.
 * `vllm bench serve`: one level per result in the file (--append-result). A result with a finite request rate
   is a level at that rate; its `--max-concurrency` is then a limit. Such a request was due when the tool's
-  loop woke for it, which is later than meant where the loop was busy. Of files written with --save-detailed,
-  all metrics are recomputed from the time stamps of the requests by sparktop's definitions. If a request has
-  as many gaps as tokens, the tool has also counted a first event without text: its "TTFT" ends at this
-  event, which sparktop calls TTFR, and its first gap ends at the first token.
+  loop woke for it, which is later than meant where the loop was busy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from statistics import fmean, stdev
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import (
-    EndReason,
-    FirstToken,
     Level,
-    LoadEvent,
     LoadKind,
     LoadMode,
     LoadPoint,
-    RequestEnded,
-    RequestStarted,
-    ResponseStarted,
-    Tokens,
-    TokenSource,
     concurrency_point,
 )
 from sparktop.model.series import sum_if_all_known
@@ -56,7 +43,6 @@ from sparktop.sweep.compare.imports.reading import (
     by_axis,
     concurrency_at,
     count_at,
-    finite_number,
     list_at,
     number_at,
     numbers_at,
@@ -71,10 +57,6 @@ from sparktop.sweep.compare.imports.reading import (
     without_unknown,
 )
 from sparktop.sweep.compare.series import Series, SeriesLevel, merged_levels
-from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.measure import collect
-from sparktop.sweep.result.open_loop import windows
-from sparktop.sweep.terms.definitions import GROWTH, LATE_SENDS, LATENCIES, OVERLOADED, RATES, UNSTABLE
 
 
 def _results(data: object) -> Sequence[object]:
@@ -570,10 +552,6 @@ _VLLM_DEFINITIONS = {
     "requests_per_s": "completed requests / benchmark duration, which lasts until the last answer",
     "e2e_due_ms": "last event - when its loop woke for the request",
 }
-_DUE_NOTE = "requests were due when its loop woke for them"
-"""Note on latencies from the due time."""
-_COMPUTED_NOTE = "computed from its detailed stamps, with sparktop's definitions"
-"""Note on figures of detailed results."""
 
 
 def _is_vllm(data: object) -> bool:
@@ -585,19 +563,13 @@ def _is_vllm(data: object) -> bool:
 
 
 def _vllm_levels(data: object) -> Iterator[SeriesLevel]:
-    for result in _results(data):
-        yield _vllm_detailed(result) or _vllm_summary(result)
+    return map(_vllm_level, _results(data))
 
 
 def _vllm_facts(data: object) -> dict[str, object]:
     results = _results(data)
     shape = LoadMode.BURST if _are_bursts(results) else LoadMode.STEADY
-    facts: dict[str, object] = {"model": text_at(results[0], "model_id"), "shape": shape}
-    if not all(any(_vllm_events(result)) for result in results):
-        return facts
-    at_rates = any(_vllm_point(result).kind is LoadKind.RATE for result in results)
-    notes = (_COMPUTED_NOTE, _DUE_NOTE) if at_rates else (_COMPUTED_NOTE,)
-    return {**facts, "definitions": {}, "notes": notes}
+    return {"model": text_at(results[0], "model_id"), "shape": shape}
 
 
 def _are_bursts(results: Sequence[object]) -> bool:
@@ -622,105 +594,13 @@ def _vllm_point(result: object) -> LoadPoint:
     )
 
 
-def _vllm_load(result: object) -> Level:
-    """Return the point of a result with the mean tokens of its requests."""
-    requests = count_at(result, "completed") or 0
-    prompt, output = count_at(result, "total_input_tokens"), count_at(result, "total_output_tokens")
-    if not requests:
-        return Level("", _vllm_point(result))
-    return Level(
-        "",
-        _vllm_point(result),
-        None if prompt is None else round(prompt / requests),
-        None if output is None else round(output / requests),
-    )
-
-
-def _vllm_summary(result: object) -> SeriesLevel:
-    load = _vllm_load(result)
-    theirs_of = _VLLM_FIGURES if load.point.concurrency else _VLLM_FIGURES | _VLLM_AT_RATES
-    return SeriesLevel(
-        load=load,
-        figures=without_unknown(run_values(result, theirs_of)),
-        runs=1,
-        validity=("errors",) if count_at(result, "failed") else (),
-    )
-
-
-def _vllm_detailed(result: object) -> SeriesLevel | None:
-    """Return the level of a result, recomputed from the time stamps of its requests.
-
-    Return None if the result has no time stamps.
-    """
-    events = list(_vllm_events(result))
-    if not events:
-        return None
-    load, traces = _vllm_load(result), collect(events)
-    level = level_result(
-        load, traces, windows(events, traces), mode=_vllm_mode(load, result), limit=_vllm_limit(load, result)
-    )
-    all_rates = {name: level.rate(name) for name in RATES}
-    rates = {name: value_of(rate.mean, rate.values) for name, rate in all_rates.items() if rate}
-    all_latencies = {name: level.latency(name) for name in LATENCIES}
-    latencies = {name: value_of(each.mean, each.run_means) for name, each in all_latencies.items() if each}
-    growth = None if level.open_loop is None else run_value(level.open_loop.ttft_growth)
-    open_loop = level.open_loop
-    # Unstable levels have no latencies.
-    marks = {
-        "errors": bool(count_at(result, "failed")),
-        UNSTABLE: open_loop is not None and open_loop.unstable,
-        OVERLOADED: open_loop is not None and open_loop.overloaded,
-        LATE_SENDS: open_loop is not None and open_loop.late,
-    }
-    validity = tuple(code for code, holds in marks.items() if holds)
-    return SeriesLevel(
-        load, without_unknown({**rates, **latencies, GROWTH: growth}), runs=1, validity=validity
-    )
-
-
-def _vllm_mode(load: Level, result: object) -> LoadMode:
-    if load.point.kind is LoadKind.RATE:
-        return LoadMode.OPEN
-    return LoadMode.BURST if _are_bursts([result]) else LoadMode.STEADY
-
-
-def _vllm_limit(load: Level, result: object) -> int | None:
-    """Return the most requests in flight of a result at a rate; None for another kind of load."""
-    if load.point.kind is not LoadKind.RATE:
-        return None
-    return concurrency_at(result, "max_concurrency") or (count_at(result, "num_prompts") or 0) + 1
-
-
-def _vllm_events(result: object) -> Iterator[LoadEvent]:
-    """Yield the load events of the requests of a result with time stamps; none of one without."""
-    columns = ("start_times", "ttfts", "itls", "input_lens", "output_lens", "errors")
-    starts, firsts, gaps, prompts, outputs, errors = (list_at(result, name) for name in columns)
-    if not starts or len({len(starts), len(firsts), len(gaps), len(prompts), len(outputs)}) != 1:
-        return
-    latencies, waits = list_at(result, "latencies"), list_at(result, "queue_times")
-    at_rate = _vllm_point(result).kind is LoadKind.RATE
-    for index in range(len(starts)):
-        start, ttft_s = finite_number(starts[index]), finite_number(firsts[index])
-        error = errors[index] if index < len(errors) else ""
-        if start is None:
-            continue
-        name = str(index)
-        prompt, output = count_at(prompts, index), count_at(outputs, index)
-        wait = finite_number(waits[index]) if index < len(waits) else None
-        yield RequestStarted(name, start, 0, prompt, start - max(0.0, wait or 0.0) if at_rate else None)
-        if error or ttft_s is None or not output:
-            failure = RequestFailure(FailureKind.INTERNAL, "as its tool reported", start)
-            yield RequestEnded(name, start, EndReason.ERROR, error=failure)
-            continue
-        times = list(accumulate(numbers_at(gaps, index), initial=start + ttft_s))
-        yield ResponseStarted(name, times[0])
-        first_token_at, *later_times = times[1:] if len(times) > output else times
-        yield FirstToken(name, first_token_at)
-        yield from (Tokens(name, at) for at in later_times)
-        end = finite_number(latencies[index]) if index < len(latencies) else None
-        ended = times[-1] if end is None else max(times[-1], start + end)
-        source = TokenSource.USAGE if len(times) - output not in {0, 1} else TokenSource.TOKEN_IDS
-        yield RequestEnded(name, ended, EndReason.LENGTH, generated_tokens=output, token_source=source)
+def _vllm_level(result: object) -> SeriesLevel:
+    """Return the level of a result, with the mean tokens of its requests."""
+    point, requests = _vllm_point(result), count_at(result, "completed")
+    totals = [count_at(result, f"total_{part}_tokens") for part in ("input", "output")]
+    prompt, output = (round(total / requests) if total is not None and requests else None for total in totals)
+    theirs_of = _VLLM_FIGURES if point.concurrency else _VLLM_FIGURES | _VLLM_AT_RATES
+    return run_level(point, run_values(result, theirs_of), prompt, output, failed=count_at(result, "failed"))
 
 
 VLLM = Tool("vllm bench serve", _is_vllm, _vllm_levels, _VLLM_DEFINITIONS, _vllm_facts)
