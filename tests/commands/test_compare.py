@@ -110,4 +110,4 @@ def test_results_of_all_tools_stand_side_by_side(capsys: pytest.CaptureFixture[s
     for tool in ("aiperf 0.13.0", "guidellm 0.8.1", "llama-benchy 0.4.0", "vllm bench serve", "sparktop 1.0"):
         assert f"`{tool}`" in out
     assert "not the same window everywhere" in out
-    assert "role-only" not in out  # figures are computed from the detailed file, not read from its summary
+    assert "role-only" in out

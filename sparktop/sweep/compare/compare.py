@@ -14,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import combinations
+from itertools import chain, combinations, pairwise
 from typing import Literal
 
 from msgspec import Struct, field
@@ -457,62 +457,34 @@ def _opponent(table: _Table, ranked: Sequence[str], *, crossed: bool) -> tuple[_
 
 
 def _crossovers_by_source(table: _Table, rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
-    """Yield crossovers: pairs of neighbouring levels between which the winner of a metric changes.
+    """Yield crossovers: pairs of levels between which the winner of a metric changes.
 
-    Measured targets and the targets of each published table are treated separately, because tables of
-    different sources may differ in more than the target.
+    There is none between targets of different sources, which may differ in more than the target.
     """
-    groups: dict[str | None, list[str]] = {}
-    for name in table.levels:
-        groups.setdefault(table.published.get(name), []).append(name)
-    for names in groups.values():
-        if len(names) == len(table.levels):
-            yield from _find_crossovers(rows)
-        elif len(names) > 1:
-            of_source = replace(table, levels={name: table.levels[name] for name in names})
-            yield from _find_crossovers(
-                [row for metric in METRICS.values() for row in _metric_rows(of_source, metric)]
-            )
+    if len({table.published.get(name) for name in table.levels}) == 1:
+        yield from _find_crossovers(rows)
 
 
 def _find_crossovers(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
     """Yield a crossover for each change of the winner between two levels with the same metric and lengths.
 
-    Levels without a winner, or without a value of both the old and the new winner, are skipped.
+    Levels without a winner are skipped, and so are changes where either winner lacks a value at a level.
     """
     by_metric: dict[tuple[str, LoadKind, int | None, int | None, int], list[ComparisonRow]] = {}
     for row in rows:
         if row.winner is not None:
             by_metric.setdefault((row.metric, row.load, row.pp, row.tg, row.depth), []).append(row)
-    for won in by_metric.values():
-        for index, after in enumerate(won):
-            before = _row_before_crossover(won[:index], str(after.winner), after)
-            if before is not None:
-                yield Crossover(
-                    metric=before.metric,
-                    between=(before.point.value, after.point.value),
-                    load=after.load,
-                    from_=str(before.winner),
-                    to=str(after.winner),
-                    significant=True if before.significant and after.significant else None,
-                )
-
-
-def _row_before_crossover(
-    earlier: Sequence[ComparisonRow], winner: str, after: ComparisonRow
-) -> ComparisonRow | None:
-    """Return the row before a crossover, which another target has won; None if there is no such row.
-
-    `winner` is the new winner, in the row `after`. The returned row is the last of `earlier` with values of
-    both the old and the new winner. The old winner must also have a value in `after`.
-    """
-    for other in dict.fromkeys(row.winner for row in reversed(earlier)):
-        if other is None or other == winner or other not in after.values:
-            continue
-        last = next((row for row in reversed(earlier) if {other, winner} <= row.values.keys()), None)
-        if last is not None and last.winner == other:
-            return last
-    return None
+    for before, after in chain.from_iterable(map(pairwise, by_metric.values())):
+        names = {str(before.winner), str(after.winner)}
+        if len(names) > 1 and names <= before.values.keys() & after.values.keys():
+            yield Crossover(
+                metric=before.metric,
+                between=(before.point.value, after.point.value),
+                load=after.load,
+                from_=str(before.winner),
+                to=str(after.winner),
+                significant=True if before.significant and after.significant else None,
+            )
 
 
 def _noise_floor_percent(levels: _Levels, metric: str, pair: tuple[str, str] | None) -> float:
@@ -569,6 +541,13 @@ def definitions_of(series: Sequence[Series], metrics: Collection[str]) -> dict[s
         for name in METRICS
         if name in defined
     }
+
+
+def names_by_definition(definitions: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield (metric, definition, names of the series that have it), for definitions by metric and series."""
+    for metric, texts in definitions.items():
+        for text in dict.fromkeys(texts.values()):
+            yield metric, text, [name for name, definition in texts.items() if definition == text]
 
 
 def notes_of(

@@ -15,13 +15,6 @@ from msgspec.structs import replace
 from sparktop.engines.registry import ENGINES
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.judgement import (
-    NO_DIFFERENCE,
-    NO_WINNER,
-    Outcome,
-    open_words,
-    outcome,
-)
 from sparktop.model.load import Level, LoadKind, LoadMode, TokenSource
 from sparktop.model.router import LITELLM
 from sparktop.model.series import known_max, known_min
@@ -34,7 +27,9 @@ from sparktop.sweep.compare.compare import (
     NO_TEST,
     compare,
     comparison_of,
+    definitions_of,
     engines_sentences,
+    names_by_definition,
     unlike_notes,
     without_winners,
 )
@@ -161,7 +156,7 @@ def comparison_sections(comparison: ComparisonResult, series: Sequence[Series]) 
     notes = tuple(f"{code(a_series.name)}: {escaped(note)}" for a_series in series for note in a_series.notes)
     parts += [Section("Notes", items=notes)] if notes and not comparison.notes else []
     listed = [name for name in METRICS if name in metrics or any(name in names for names in lone.values())]
-    parts += _comparison_definitions(comparison, listed, series)
+    parts += _comparison_definitions(listed, series)
     answers = [] if unlike else main_sentences(topologies(comparison, series).metrics, code)
     if answers:
         parts.append(Section("Answer", paragraphs=(f"**{answers[0]}.**",)))
@@ -230,11 +225,6 @@ def winner_rules(comparison: ComparisonResult) -> Iterator[str]:
             f"a target wins where it is better than every other by more than {floor:.1f} % (the noise), and "
             f"significantly: of reports on targets that are all alike, at most {rate:.0f} % name a winner"
         )
-        if any(open_words([row]) == NO_WINNER for row in comparison.rows if outcome(row) is Outcome.OPEN):
-            yield (
-                f"{NO_WINNER}: the best target is clearly better than some others, but not than all; "
-                f"{NO_DIFFERENCE}: it is clearly better than none"
-            )
 
 
 def _versus_tables(comparison: ComparisonResult, series: Sequence[Series]) -> Iterator[Section]:
@@ -267,7 +257,7 @@ def beside_sections(series: Sequence[Series], others: Sequence[Series]) -> Itera
     yield Section(f"Beside {sources}", paragraphs=tuple(left_out), rank=2)
     yield from (Section(table=grid) for grid in grids)
     if comparison.definitions:
-        yield Section("Defined differently", items=tuple(_definitions_by_source(comparison)))
+        yield Section("Defined differently", items=tuple(_definitions_by_source(comparison.definitions)))
 
 
 def _series_json(series: Series) -> dict[str, Any]:
@@ -328,40 +318,21 @@ def _source_lines(series: Sequence[Series]) -> Iterator[str]:
         yield f"{target_names}: {' · '.join(code(part) for part in about if part)}"
 
 
-def _comparison_definitions(
-    comparison: ComparisonResult, metrics: Sequence[str], series: Sequence[Series]
-) -> Iterator[Section]:
-    """Yield the section with the definitions of `metrics`, if there are any.
-
-    First sparktop's, then those of the series where these agree on another, last those that differ by source.
-    """
-    if not metrics:
-        return
-    own_words = {
-        name: a_series.definitions[name]
-        for a_series in series
-        for name in metrics
-        if name in a_series.definitions
-    }
-    agreed = {name for name in metrics if name not in comparison.definitions and name in own_words}
-    items = metric_lines(
-        [name for name in metrics if name not in comparison.definitions and name not in agreed]
-    )
-    items += [
-        f"{METRICS[name].title} ({METRICS[name].unit}): {shown(own_words[name])}."
-        for name in metrics
-        if name in agreed
-    ]
-    items += _definitions_by_source(comparison)
-    yield Section(MEANINGS, items=tuple(items), folded=True)
+def _comparison_definitions(metrics: Sequence[str], series: Sequence[Series]) -> Iterator[Section]:
+    """Yield the section with the definitions of `metrics`, if there are any: sparktop's, then others."""
+    if metrics:
+        others = definitions_of(series, metrics)
+        items = metric_lines([name for name in metrics if name not in others])
+        items += _definitions_by_source(others)
+        yield Section(MEANINGS, items=tuple(items), folded=True)
 
 
-def _definitions_by_source(comparison: ComparisonResult) -> Iterator[str]:
+def _definitions_by_source(definitions: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     """Yield one line per definition, for each metric that a source defines differently from sparktop.
 
     The line names the series that use the definition.
     """
-    for metric, text, names in comparison.names_by_definition:
+    for metric, text, names in names_by_definition(definitions):
         target_names = ", ".join(code(name) for name in names)
         yield f"{METRICS[metric].title} ({METRICS[metric].unit}) of {target_names}: {shown(text)}."
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from statistics import fmean, stdev
 from typing import Annotated, Any, Final, Literal, Self
@@ -721,13 +721,6 @@ class ComparisonResult(Part):
     independent_engines: tuple[IndependentEngines, ...] = ()
     capacity: CapacityComparison | None = None
     """The answers of capacity searches; None unless at least two of the series have one."""
-
-    @property
-    def names_by_definition(self) -> Iterator[tuple[str, str, list[str]]]:
-        """Yield (metric, definition, names of the series that have it), for all `definitions`."""
-        for metric, texts in self.definitions.items():
-            for text in dict.fromkeys(texts.values()):
-                yield metric, text, [name for name, definition in texts.items() if definition == text]
 
     def row(self, metric: str, point: LoadPoint, pp: int | None, depth: int = 0) -> ComparisonRow | None:
         """Return the row of a metric under a load with `pp` prompt tokens; None if there is no such row."""

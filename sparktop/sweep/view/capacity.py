@@ -159,20 +159,18 @@ def capacity_title(search: CapacityResult) -> str:
 
 def _held_words(search: CapacityResult, answer: CapacityAnswer) -> str:
     """Return what holds, and what fails with its reason."""
-    kind, fails = search.load, answer.probe(answer.fails)
-    if not answer.holds:
-        if fails is not None and answer.holds is None and search.stored:
-            failing = _fails_words(search, fails, amount(kind, fails.value))
-            return f"unknown below {amount(kind, fails.value, bare=True)}, the smallest level: {failing}"
+    fails = answer.probe(answer.fails)
+    if answer.holds:
+        parts = [_holds_words(search, answer, answer.holds)]
         if fails is not None:
-            return f"none hold: {_fails_words(search, fails, amount(kind, fails.value))}"
-        if search.stored:
-            return "unknown: no stored level can be judged"
-        return f"unknown: no {'request' if answer.probes else 'level'} was completed before the search ended"
-    holds_text = _holds_words(search, answer, answer.holds)
+            parts.append(_fails_words(search, fails, amount(search.load, fails.value, bare=True)))
+        return "; ".join(parts)
     if fails is None:
-        return holds_text
-    return f"{holds_text}; {_fails_words(search, fails, amount(kind, fails.value, bare=True))}"
+        return f"unknown: no level {'can be judged' if search.stored else 'was completed'}"
+    failing = _fails_words(search, fails, amount(search.load, fails.value))
+    if answer.holds is None and search.stored:
+        return f"unknown below {amount(search.load, fails.value, bare=True)}, the smallest level: {failing}"
+    return f"none hold: {failing}"
 
 
 def _holds_words(search: CapacityResult, answer: CapacityAnswer, holds: float) -> str:
@@ -253,26 +251,21 @@ def why_words(search: CapacityResult, probe: ProbeResult) -> str:
         for condition in probe.conditions
         if condition.figure is not None and condition.met_percent is not None
     ]
-    if search.load is LoadKind.RATE:
-        together = next((condition for condition in probe.conditions if condition.figure is None), None)
-        if together is None or together.met_percent is None:
-            return "no request was measured"
-        low = together.interval_percent[0] if together.interval_percent else None
-        beside = [] if together.needed_percent is None else [f"{together.needed_percent:g} % must"]
-        beside += [] if low is None else [f"it is 95 % sure that {low:.1f} % do"]
-        share = f"{together.met_percent:.1f} % of {requests_words(together.requests)} met the conditions"
-        share += f" ({'; '.join(beside)})" if beside else ""
-        least_met = min(single, key=lambda condition: condition.met_percent or 0.0, default=None)
+    least_met = min(single, key=room_left, default=None)
+    together = next((condition for condition in probe.conditions if condition.figure is None), None)
+    if search.load is LoadKind.RATE and together is not None and together.met_percent is not None:
+        needed = "" if together.needed_percent is None else f" ({together.needed_percent:g} % must)"
+        share = (
+            f"{together.met_percent:.1f} % of {requests_words(together.requests)} met the conditions{needed}"
+        )
         return share if least_met is None else f"{share}; {condition_words(least_met)}"
-    missed = [condition for condition in single if _is_missed(condition)]
-    least_met = min(missed or single, key=room_left, default=None)
     if least_met is None:
         return "no request was measured"
-    met, needed, reason = least_met.met_percent, least_met.needed_percent, condition_words(least_met)
-    if met is None or needed is None or (missed and not _is_unsure(probe)):
-        return reason
+    if _is_missed(least_met) and not _is_unsure(probe):
+        return condition_words(least_met)
     many = requests_words(least_met.requests) if least_met.requests else "the requests"
-    return f"{reason}, {met:.0f} % of {many} met it ({needed:g} % must)"
+    share = f"{least_met.met_percent:.0f} % of {many} met it ({least_met.needed_percent:g} % must)"
+    return f"{condition_words(least_met)}, {share}"
 
 
 def room_left(condition: ConditionResult) -> float:
@@ -320,18 +313,18 @@ def _is_unanswered(condition: ConditionResult) -> bool:
 def certainty_words(search: CapacityResult, answer: CapacityAnswer) -> str:
     """Return between which loads the answer lies for certain, or that nothing is."""
     low, high = answer.interval
+    is_count = search.load is not LoadKind.RATE
     if not answer.holds and answer.fails is not None and high == answer.fails:
         return "95 % sure"
-    if search.load is not LoadKind.RATE and low is not None and high is not None and high - low <= 1:
+    if is_count and low is not None and high is not None and high - low <= 1:
         return "95 % sure"
     if low is None and high is None:
         return "not certain: too few requests"
-    holds_text = None if low is None else _with_hold(search.load, low, amount(search.load, low, bare=True))
-    if high is None:
-        return f"95 % sure: {holds_text}"
-    does = "does" if high == 1 and search.load is not LoadKind.RATE else "do"
-    fails_text = f"{amount(search.load, high, bare=True)} {does} not"
-    return "95 % sure: " + ", ".join(filter(None, (holds_text, fails_text)))
+    parts = [] if low is None else [_with_hold(search.load, low, amount(search.load, low, bare=True))]
+    if high is not None:
+        does = "does" if high == 1 and is_count else "do"
+        parts.append(f"{amount(search.load, high, bare=True)} {does} not")
+    return f"95 % sure: {', '.join(parts)}"
 
 
 def ran_out_words(search: CapacityResult, answer: CapacityAnswer) -> str:

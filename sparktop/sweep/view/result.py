@@ -28,7 +28,7 @@ from sparktop.model.sweep import (
 )
 from sparktop.model.text import names_in_words
 from sparktop.model.yardsticks import Reference
-from sparktop.sweep.compare.compare import compare, comparison_of, engines_sentences
+from sparktop.sweep.compare.compare import compare, comparison_of, engines_sentences, names_by_definition
 from sparktop.sweep.compare.series import Series, SeriesLevel, align_rows, series_of
 from sparktop.sweep.plan.plan import Order, runs_words
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow, PlanResult, SweepResult, level_of
@@ -69,7 +69,7 @@ def topologies(compared: ComparisonResult, series: Sequence[Series]) -> Topologi
             f"{METRICS[metric].title} of {', '.join(names)}: {text}"
             if len(names) < len(compared.definitions[metric])
             else f"{METRICS[metric].title}: {text}"
-            for metric, text, names in compared.names_by_definition
+            for metric, text, names in names_by_definition(compared.definitions)
         ),
         baseline=compared.baseline,
     )
