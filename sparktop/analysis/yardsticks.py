@@ -238,12 +238,10 @@ def _published_stick(basis: YardstickBasis, tps: float, running: float) -> Yards
     least = min(rate for rate, _ in candidates)
     what = "1 request" if round(running) == 1 else f"{running:.0f} requests at once"
     among = (
-        ""
-        if len(candidates) == 1
-        else f"; best of {len(candidates)} published for {what} ({least:.1f} to {rate:.1f})"
+        "" if len(candidates) == 1 else f"; best of {len(candidates)} for {what}, {least:.1f} to {rate:.1f}"
     )
     between = "" if any(level == running for level, _ in best.levels) else ", between two levels"
-    return _stick(PUBLISHED, f"{best.source}{between}{among}", tps, rate)
+    return _stick(PUBLISHED, f"table {best.source}{between}{among}", tps, rate)
 
 
 def _limit_stick(
@@ -252,6 +250,8 @@ def _limit_stick(
     """Return the rate beside what the memory bandwidth allows; unknown where that cannot be told."""
     weights, bandwidth = basis.weights, basis.bandwidth_gb_per_s
     running_each = running / busy_cores(basis.cores, running)
+    if basis.servers > 1:
+        return Yardstick(LIMIT, "not known: it is computed for single servers, not behind a router")
     if bandwidth is None:
         return Yardstick(LIMIT, "not known: it is computed where all machines are watched and are a GB10")
     if weights is None:

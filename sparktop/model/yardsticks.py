@@ -68,7 +68,7 @@ class PublishedRates(Struct, frozen=True):
     """Decode rates of a model that somebody published, by the number of requests at once."""
 
     source: str
-    """Name of the table and of its row or column: "spark-vllm-blog: spark-tuned"."""
+    """Names of the table and of its row or column, and its lengths: "a-blog: tuned, 1,024 → 128 tokens"."""
     model: str
     engine: str
     machine: str

@@ -301,7 +301,10 @@ def read_recipe(content: bytes) -> list[PublishedRates]:
             if 0 < count < _HIGHEST and isinstance(rate, int | float) and 0 < rate < _HIGHEST
         )
         if machine and levels:
-            source = f"{recipe.name}: {target.name}"
+            lengths = {(level.pp or recipe.pp, level.tg or recipe.tg) for level in target.levels}
+            prompt, output = lengths.pop() if len(lengths) == 1 else (None, None)
+            tokens = f", {prompt:,} → {output:,} tokens" if prompt and output else ""
+            source = f"{recipe.name}: {target.name}{tokens}"
             result.append(
                 PublishedRates(
                     clean(source, 120),

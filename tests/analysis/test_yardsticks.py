@@ -32,7 +32,7 @@ def best(running: float, tps: float, **facts: str) -> PastSetup:
 
 def published(name: str, target: str) -> PublishedRates:
     rates = read_recipe((SHIPPED / f"{name}.json").read_bytes())
-    return next(one for one in rates if one.source == f"{name}: {target}")
+    return next(one for one in rates if f"{one.source},".startswith(f"{name}: {target},"))
 
 
 def test_the_limit_of_one_request_is_that_of_the_seed() -> None:
@@ -81,12 +81,14 @@ def test_limits_that_are_not_known_say_why() -> None:
         YardstickBasis(bandwidth_gb_per_s=GB10),
         YardstickBasis(weights=mixture, bandwidth_gb_per_s=GB10),
         YardstickBasis(weights=ModelWeights(100.0), bandwidth_gb_per_s=GB10),
+        YardstickBasis(servers=2),
     )
     sticks = [yardsticks(basis, 100.0, 8.0)[2] for basis in bases]
-    assert [one.percent for one in sticks] == [None] * 4
+    assert [one.percent for one in sticks] == [None] * len(bases)
     said = " ".join(one.words for one in sticks)
     assert all(
-        word in said for word in ("are a GB10", "bytes_per_token_gb", "experts", "faster than 100.00 GB")
+        word in said
+        for word in ("are a GB10", "bytes_per_token_gb", "experts", "faster than 100.00 GB", "not behind a")
     )
 
 
@@ -110,13 +112,14 @@ def test_published_figures_are_those_of_the_tables(name: str, target: str, runni
     assert published_at(rates, running) == tps
     stick = yardsticks(YardstickBasis(published=(rates,), servers=rates.servers), tps / 2, running)[1]
     assert (stick.tps, stick.percent) == (tps, 50.0)
-    assert stick.source == f"{name}: {target}"
+    assert stick.source.startswith(f"table {name}: {target}")
 
 
 def test_tables_are_of_machines_and_engines() -> None:
     """Two machines of one engine, two engines behind a router; ranges of other GPUs are left out."""
     rates = [one for path in SHIPPED.glob("*.json") for one in read_recipe(path.read_bytes())]
-    found = {one.source.partition(": ")[2]: (one.machine, one.machines, one.servers) for one in rates}
+    places = ((one, one.source.partition(": ")[2].partition(",")[0]) for one in rates)
+    found = {name: (one.machine, one.machines, one.servers) for one, name in places}
     assert found["cluster-tp2"] == ("GB10", 2, 1)
     assert found["least-busy"] == ("GB10", 1, 2)
     assert found["solo"] == ("GB10", 1, 1)
@@ -140,7 +143,7 @@ def test_the_highest_of_several_tables_counts() -> None:
     )
     stick = yardsticks(YardstickBasis(published=both), 23.0, 1.0)[1]
     assert (stick.tps, stick.percent) == (57.5, 40.0)
-    assert stick.source.endswith("solo; best of 2 published for 1 request (34.8 to 57.5)")
+    assert stick.source.endswith("solo, 1,024 → 128 tokens; best of 2 for 1 request, 34.8 to 57.5")
 
 
 def test_the_own_best_is_of_this_version_flags_and_batch() -> None:

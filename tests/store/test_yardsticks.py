@@ -54,7 +54,7 @@ def test_a_servers_rate_beside_the_published_and_the_limit() -> None:
     assert found.line == f"{of_published} of the best published rate, {of_limit} of the bandwidth limit"
     rows = dict(found.evidence)
     assert rows["own best"] == "not known: no earlier rate of this batch, version and flags is kept"
-    assert rows["published"].endswith("%: t: one")
+    assert rows["published"].endswith("%: table t: one")
     snapshot = server.store.snapshot()
     assert found.line in render(snapshot, 200)
     (shown,) = json.loads(json.dumps(to_json(snapshot)))["backends"]

@@ -158,7 +158,7 @@ def _timelines_rows(evidence: LevelEvidence, width: int, run: int | None, room: 
     run_index = next((index for index, timeline in enumerate(runs) if timeline.run == run), len(runs) - 1)
     rows = timeline_rows(runs[run_index], width)
     for offset in range(1, len(runs)):
-        more = timeline_rows(runs[(run_index + offset) % len(runs)], width)
+        more = timeline_rows(runs[run_index - offset], width)
         if len(rows) + len(more) > room:
             break
         rows += more

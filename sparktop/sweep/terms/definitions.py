@@ -159,10 +159,11 @@ def in_sentence(title: str) -> str:
 TERMS = {
     "❌": "the server refused requests of this length",
     "std": "standard deviation over runs",
-    "Padding": "share of a batch that is computed for nothing: it runs in the next larger CUDA graph",
+    "Padding": "share of a batch that is computed for nothing: the batch runs in the next larger CUDA graph",
     "Of own best": "decode / the best of the server itself, of its version and options, at this concurrency",
-    "Of published": "decode / the highest that a table has for model, engine, machine and concurrency",
-    "Of limit": "decode / (memory bandwidth × tokens of a step / bytes of weights that it reads)",
+    "Of published": "decode / the highest of the published tables (sparktop compare --list) for model, "
+    "engine, machine and concurrency; their lengths may be others",
+    "Of limit": "decode / (memory bandwidth × tokens of a step / bytes of weights that the step reads)",
     "J/token": "mean power of all GPUs while they compute / output rate",
     "Accepted": "share of the tokens drafted by speculative decoding that were accepted, by the counters",
     "Cached": "prompt tokens that came from the prefix cache, as the server reports them",

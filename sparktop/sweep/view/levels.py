@@ -497,7 +497,7 @@ def stored_evidence(result: SweepResult, key: Level) -> LevelEvidence | None:
     return LevelEvidence(
         row=row,
         facts=tuple(level_facts(level)),
-        shares=_stored_shares(level),
+        shares=stored_shares(level),
         **balance_fields(level),
         timelines=timelines,
         why_no_timeline=reason,
@@ -512,7 +512,7 @@ def _only_server(result: SweepResult, key: Level, level: LevelResult) -> str | N
     return key.target if target is not None and target.kind is TargetKind.ENGINE else None
 
 
-def _stored_shares(level: LevelResult) -> tuple[BackendShare, ...]:
+def stored_shares(level: LevelResult) -> tuple[BackendShare, ...]:
     """Return the stored activity of each server behind the target: requests, batch, queue, KV cache.
 
     The servers are sorted by name; unknown values are None.
@@ -559,11 +559,11 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
 
 
 def _yardstick_words(yardstick: YardstickSide) -> str:
-    """Return a yardstick in words: "62 % of its own best (150 tok/s: 8 running, 2026-11-03)"."""
+    """Return a yardstick in words: "62 % of its own best, 150 tok/s: 8 running, 2026-11-03"."""
     name = YARDSTICK_WORDS.get(yardstick.name, yardstick.name)
     if yardstick.percent is None or yardstick.tps is None:
         return f"{name}: {yardstick.source}"
-    return f"{yardstick.percent:.0f} % of {name} ({yardstick.tps:.1f} tok/s: {yardstick.source})"
+    return f"{yardstick.percent:.0f} % of {name}, {yardstick.tps:.1f} tok/s: {yardstick.source}"
 
 
 def _arrivals_words(open_loop: OpenLoopResult) -> str:

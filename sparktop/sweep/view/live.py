@@ -35,7 +35,7 @@ from sparktop.model.sweep import (
 )
 from sparktop.model.yardsticks import Reference
 from sparktop.sweep.plan.plan import Plan, TargetKind
-from sparktop.sweep.result.results import CapacityResult, LevelResult, SweepResult
+from sparktop.sweep.result.results import CapacityResult, SweepResult
 from sparktop.sweep.run.forecast import Forecast, conditions_words, forecast
 from sparktop.sweep.run.progress import (
     RATE_WINDOW_S,
@@ -62,6 +62,7 @@ from sparktop.sweep.view.levels import (
     measured_level,
     running_timelines,
     stored_prefill_s,
+    stored_shares,
     take_request,
 )
 from sparktop.sweep.view.marks import balance_fields
@@ -191,28 +192,25 @@ class _LevelSamples(Struct, eq=False):
             groups = (balance for balance in snapshot.balance if set(names) <= set(balance.backends))
             self.balance = next(groups, self.balance)
 
-    def shares(self, level: LevelResult | None = None) -> tuple[BackendShare, ...]:
-        """Return the activity of each server during the level, sorted by name.
+    def shares(self) -> tuple[BackendShare, ...]:
+        """Return the activity of each server during the level so far, sorted by name."""
+        return tuple(map(self._share, sorted(self.servers)))
 
-        If the level is complete, its result `level` adds the numbers of requests and exact mean batch
-        sizes.
-        """
-        served, batches = ({}, {}) if level is None else (level.served_by, level.busy_batch)
-        names = sorted({*self.servers, *served})
-        return tuple(self._share(name, served.get(name), batches.get(name)) for name in names)
+    def running(self, name: str) -> tuple[float | None, ...]:
+        """Return the running requests of a server in each of its samples; () without samples."""
+        return tuple(running for running, *_ in self.servers.get(name, {}).values())
 
-    def _share(self, name: str, requests: int | None, batch: float | None) -> BackendShare:
-        columns = list(zip(*self.servers.get(name, {}).values(), strict=True)) or [()] * 4
+    def _share(self, name: str) -> BackendShare:
+        columns = zip(*self.servers[name].values(), strict=True)
         running, waiting, kv_cache, _ = map(known_values, columns)
         busy = [value for value in running if value > 0]
         return BackendShare(
             name=name,
-            requests=requests,
-            busy_batch=batch if batch is not None or not busy else sum(busy) / len(busy),
+            busy_batch=sum(busy) / len(busy) if busy else None,
             running_max=max(running, default=None),
             waiting_max=max(waiting, default=None),
             kv_cache_max_percent=max(kv_cache, default=None),
-            running=columns[0],
+            running=self.running(name),
         )
 
     def balance_of(self, target: str) -> dict[str, Any]:
@@ -413,6 +411,11 @@ class LiveView:
         level = None if self._result is None else measured_level(self._result, key)
         # A measured level uses the values of its file, so that it is drawn the same when opened later.
         prefill_s = samples.prefill_s() if level is None else stored_prefill_s(level) or samples.prefill_s()
+        shares = samples.shares()
+        if level is not None:
+            shares = tuple(
+                replace(share, running=samples.running(share.name)) for share in stored_shares(level)
+            )
         at = self._clock() if now is None else now
         timelines = running_timelines(
             key, self._bars.get(key, {}), at, prefill_s, self._only_server(key.target)
@@ -428,7 +431,7 @@ class LiveView:
         return LevelEvidence(
             row=row,
             facts=tuple(level_facts(level)) if level is not None else (),
-            shares=samples.shares(level),
+            shares=shares,
             **balance,
             timelines=timelines,
             why_no_timeline=None if timelines else "no request of it has begun",

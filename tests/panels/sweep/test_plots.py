@@ -101,8 +101,8 @@ def test_requests_without_a_known_server_are_not_counted_by_server() -> None:
         )[0]
         for name in (None, "a")
     ]
-    assert "1 requests ─" in titles[0]
-    assert "1 requests: a 1 · b 0" in titles[1]
+    assert "1 request ─" in titles[0]
+    assert "1 request: a 1 · b 0" in titles[1]
 
 
 def bars(*told: RequestBar, backends: tuple[str, ...] = ()) -> list[str]:

@@ -293,6 +293,15 @@ def test_a_note_on_a_level_says_what_is_wrong_before_why() -> None:
     assert "too high: the generator was late" in "\n".join(texts(rows))
 
 
+def test_the_runs_of_a_level_are_drawn_from_the_newest_back() -> None:
+    """Below the newest run those before it, with the number of their requests."""
+    shown = evidence()
+    bars = shown.timelines[0].bars[:1]
+    runs = tuple(replace(shown.timelines[0], run=run, bars=bars) for run in range(3))
+    text = "\n".join(texts(evidence_screen(replace(shown, timelines=runs), 120, 80)))
+    assert re.findall(r"run \d, .*?(?:requests?\b)", text) == [f"run {run}, 1 request" for run in (3, 2, 1)]
+
+
 def test_a_running_sweep_fills_its_column_on_the_board() -> None:
     """Levels that run and levels ahead follow those that are done, as far as there are rows; none is cut."""
     view = running()

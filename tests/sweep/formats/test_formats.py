@@ -545,8 +545,8 @@ def test_what_a_level_is_compared_with_stands_in_every_report() -> None:
     assert "Of limit" not in head
     assert "Of the best published rate: `blog: tuned`" in text
     assert [words for name, words in level_facts(level) if name == "Compared"] == [
-        "62 % of its own best (150.0 tok/s: 8 running, 2026-11-03)",
-        "72 % of the best published rate (130.0 tok/s: blog: tuned)",
+        "62 % of its own best, 150.0 tok/s: 8 running, 2026-11-03",
+        "72 % of the best published rate, 130.0 tok/s: blog: tuned",
         "the bandwidth limit: unknown: bytes of a step",
     ]
     (stored,) = result.to_json()["targets"][0]["levels"]

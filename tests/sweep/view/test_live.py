@@ -430,6 +430,13 @@ def test_the_servers_of_a_level_are_there_when_it_is_opened() -> None:
     shares = {one.name: one for one in evidence.shares}
     assert (shares["spark-a"].busy_batch, shares["spark-a"].waiting_max) == (3.5, 1.0)
     assert (shares["spark-b"].busy_batch, shares["spark-b"].requests) == (None, 3)
+    live = LiveView(
+        Plan((SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER),), (3,), pp=100, tg=4)
+    )
+    live.take(LevelMeasured("proxy", level, sweep(level)))
+    at_once = live.evidence(LEVEL)
+    assert at_once is not None
+    assert at_once.shares == evidence.shares  # as the facts beside them, not as the screen's polls saw it
 
 
 def looked_at(name: str, at: float, running: float, *, prefill_s: float, prefills: float) -> EngineSample:
