@@ -392,7 +392,7 @@ def _uneven_limit(evidence: Evidence, peer: Peer, pairs: Sequence[tuple[Poll, Po
         line = _turns_words(mean_higher, mean_lower, None if len(evidence.peers) == 1 else peer.name)
     else:
         plural = "" if round(own_mean) == 1 else "s"
-        line = f"{own_mean:.0f} request{plural} here, {peer_mean:.0f} at {peer.name} on average"
+        line = f"on average {own_mean:.0f} request{plural} here and {peer_mean:.0f} at {peer.name}"
     split, even = evidence.split, (own_mean + peer_mean) / 2
     if evidence.routed and (split is None or split.word.bad):
         hint = f"even would be {even:.0f} each"

@@ -493,7 +493,7 @@ def _engine_facts(view: NodeView, group: MachineGroup) -> Iterator[tuple[Fact, s
         return
     limit = process.memlock_bytes
     if limit is not None and limit < SMALL_MEMLOCK_BYTES and live_rails(view):
-        yield _MEMLOCK, f"memlock of the engine is {limit / 1024:,.0f} KiB"
+        yield _MEMLOCK, f"memlock of the engine is only {limit / 1024:,.0f} KiB"
     variables, rails = process.variables or {}, _setup(view).rails
     if variables.get("NCCL_IB_DISABLE") == "1" or rails is None:
         return

@@ -452,7 +452,7 @@ def rdma_mb_per_s(samples: Iterable[NodeSample]) -> float | None:
 
 
 def gpu_words(works: Sequence[GpuWork], verb: str) -> str:
-    """Return what the GPUs do, such as "2 GPUs wait: load 97 % at 19–20 W, 2405 MHz"; "" if that is unknown.
+    """Return what the GPUs do, such as "2 GPUs wait: load 97 % at only 19–20 W"; "" if that is unknown.
 
     `verb` is "wait" or "work"; "" if neither is certain.
     """
@@ -468,7 +468,7 @@ def gpu_words(works: Sequence[GpuWork], verb: str) -> str:
     head += f" {verb}{'' if several else 's'}:" if verb else ""
     words = f"load {used} %" if used else ""
     if power:
-        words = f"{words} at {power} W" if used else f"{power} W"
+        words = f"{words} at {'only ' if verb == 'wait' else ''}{power} W" if used else f"{power} W"
     return f"{head} {words}, {clock} MHz" if clock else f"{head} {words}"
 
 

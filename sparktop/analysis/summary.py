@@ -105,7 +105,7 @@ def _group_text(balance: Balance) -> str:
 
 def _verdict_of_balance(alert: Alert, balance: Balance) -> Summary:
     word, cost = balance.word.value, balance_cost(balance)
-    short = f"{'' if balance.lanes_of is None else 'lanes '}{word} {cost}".strip()
+    short = f"{'' if balance.lanes_of is None else 'DP ranks '}{word} {cost}".strip()
     line = _group_text(balance) + (f", {cost}" if cost else "") + balance.doubt
     hint = _CLAUSE.split(balance.hint or "")[0]
     return Summary(alert.severity, line, short, hint, "w", about=alert.id)
@@ -257,7 +257,7 @@ def _verdict_of_doubt(balance: Balance, line: str, *, is_calm: bool) -> Summary:
         severity = None if is_calm else Severity.INFO
         return Summary(severity, f"{head}; {group}: balance {balance.title}", short)
     wait_s = balance.known_in_s
-    judged = "balance unknown" if wait_s is None else f"balance known in {math.ceil(wait_s)} s"
+    judged = "load balance unknown" if wait_s is None else f"load balance judged in {math.ceil(wait_s)} s"
     judged = f"perhaps {doubt.value}" if doubt.bad else judged
     return Summary(Severity.INFO, f"{line}; {group}: {judged}", f"{group}: {judged}", key="w")
 

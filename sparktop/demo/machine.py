@@ -606,8 +606,8 @@ class MachineReader:
 
     @property
     def identity(self) -> NodeIdentity | None:
-        """Identity of the machine."""
-        return self._identity
+        """Identity of the machine; None while it reboots."""
+        return None if self._clock() < self._down_until else self._identity
 
     @property
     def steps(self) -> int:

@@ -227,7 +227,7 @@ _SEND_TWICE = (
     "Claude Code: CLAUDE_CODE_ATTRIBUTION_HEADER=0); else it is the engine"
 )
 _IF_REPEATED = "if turns or system prompts repeat"
-_LARGE_MTU = "set 9000 on all rails and the switch"
+_LARGE_MTU = "set 9000 on all RDMA ports and the switch"
 FINDINGS: Mapping[str, Explained] = {
     "for-nobody": Explained(
         "requests have run for 30 s, none has finished, and nobody is connected to the server's port but "
@@ -330,12 +330,12 @@ FINDINGS: Mapping[str, Explained] = {
     ),
     "machine-setup": Explained(
         "wrong on one machine: memory kept by kexec handover, MTU 1500 of RoCE, missing PCIe lanes, two "
-        "rails in one subnet, memlock below 1 GiB, a device or GID index of NCCL that does not exist there",
+        "RDMA ports in one subnet, memlock below 1 GiB, a device or GID index of NCCL that is not there",
         remedies={
             "KHO": "kho=off on the kernel's command line: RDMA registration can fail with ENOMEM",
             "MTU": _LARGE_MTU,
             "PCIe": "power the machine off and on; look for a BIOS update",
-            "subnets": "give each rail a subnet of its own",
+            "subnets": "give each RDMA port a subnet of its own",
             "memlock": "--ulimit memlock=-1 for the container, or LimitMEMLOCK=infinity",
             "NCCL_IB_HCA": "correct the name: /sys/class/infiniband lists them",
             "GID index": "unset NCCL_IB_GID_INDEX (NCCL 2.21 and later find it), or correct it",
@@ -349,7 +349,7 @@ FINDINGS: Mapping[str, Explained] = {
         "below 30 W, and steps that take as long as their bytes at all batches, the largest of twice as many "
         "requests",
         remedies={
-            "the link": "check the cables, PCIe lanes and error counters of the rails; look for other "
+            "the link": "check the cables, PCIe lanes and error counters of the RDMA ports; look for other "
             "traffic on them",
             "link or GPU": "with other numbers of requests the cause would show",
         },

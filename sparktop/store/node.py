@@ -429,7 +429,7 @@ SLOPE_S = 30.0
 """The change of memory headroom is measured over this many seconds before the last sample."""
 _LEAST_SLOPE_S = 2.0
 """Shorter spans show no slope."""
-_FALLING_GIB_PER_S = 0.01
+_FALLING_GIB_PER_MIN = 0.6
 """Slower falls are not mentioned."""
 _FULL_SHARE, _LITTLE_GIB = 0.97, 2.0
 """Share of memory in use, and headroom in GiB, beyond which a restart may have been a memory wedge."""
@@ -465,17 +465,17 @@ def _reboot_message(track: NodeTrack, values: Values, identity: NodeIdentity, wh
     """Return when it rebooted, when it was last seen and how, and the likely reason if there is a sign."""
     text = "rebooted"
     if identity.booted_at is not None:
-        text += f" at {datetime.fromtimestamp(identity.booted_at, UTC).astimezone():%H:%M}"
+        text += f" at {datetime.fromtimestamp(identity.booted_at, UTC).astimezone():%H:%M:%S}"
     age_s = _number_in(values, "last_sample_age_s")
     if age_s is None:
         return text
     seen_at = f"{(when.wall - timedelta(seconds=age_s)).astimezone():%H:%M:%S}"
     words = last_words(track.view.sample)
-    headroom, slope = _number_in(values, "headroom_gib"), _number_in(values, "headroom_slope_gib_per_s")
-    if headroom is not None and (slope or 0.0) < -_FALLING_GIB_PER_S:
-        falls = f"headroom {headroom:.1f} GiB falling {-(slope or 0.0):.2g} GiB/s"
+    headroom, slope = _number_in(values, "headroom_gib"), _number_in(values, "slope_gib_per_min")
+    if headroom is not None and (slope or 0.0) < -_FALLING_GIB_PER_MIN:
+        falls = f"headroom {headroom:.1f} GiB falling {-(slope or 0.0):.2g} GiB/min"
         words = f"{words}, {falls}" if words else falls
-    text += f"; last seen {seen_at}" + (f" at {words}" if words else "")
+    text += f"; last sample {seen_at}" + (f" at {words}" if words else "")
     guess = _reboot_guess(track.view.sample, headroom)
     return f"{text}: {guess}" if guess else text
 
@@ -523,15 +523,15 @@ def _last_values(track: NodeTrack, when: Instant) -> Values:
     series = track.view.history.headroom_gib.since(sample.at - SLOPE_S)
     points = [(time, value) for time, value in series if value is not None]
     headroom_gib: float | None = None
-    slope_gib_per_s: float | None = None
+    slope_gib_per_min: float | None = None
     if points:
         (first_at, first_gib), (last_at, headroom_gib) = points[0], points[-1]
         if last_at - first_at >= _LEAST_SLOPE_S:
-            slope_gib_per_s = (headroom_gib - first_gib) / (last_at - first_at)
+            slope_gib_per_min = 60 * (headroom_gib - first_gib) / (last_at - first_at)
     return {
         "last_sample_age_s": max(0.0, when.at - sample.at),
         "headroom_gib": headroom_gib,
-        "headroom_slope_gib_per_s": slope_gib_per_s,
+        "slope_gib_per_min": slope_gib_per_min,
         "temperature_c": sample.hottest_c,
         "power_w": sample.gpu_power_w,
         "window_s": SLOPE_S,

@@ -134,7 +134,7 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         FULL,
         {**ROUTED, "split": UNEVEN, "peers": peer(running=1)},
         Is.ROUTER,
-        "25 requests here, 1 at server-2 on average; even would be 13 each",
+        "on average 25 requests here and 1 at server-2; even would be 13 each",
     ),
     "a router that fills one server, then the other": (
         Served(running=16, swing=-16),
@@ -146,13 +146,13 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(running=7),
         {**ROUTED, "split": replace(UNEVEN, word=BalanceWord.UNKNOWN), "peers": peer(running=1)},
         Is.UNKNOWN,
-        "loads differ: 7 requests here, 1 at server-2 on average",
+        "loads differ: on average 7 requests here and 1 at server-2",
     ),
     "servers whose requests are not known to pass the router: no culprit": (
         Served(running=7),
         {**ROUTED, "routed": None, "split": UNEVEN, "peers": peer(running=1)},
         Is.UNKNOWN,
-        "loads differ: 7 requests here, 1 at server-2 on average",
+        "loads differ: on average 7 requests here and 1 at server-2",
     ),
     "a balance that is judged: its verdict is the only one on the split": (
         Served(running=7, swing=-7),

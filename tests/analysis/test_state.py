@@ -287,7 +287,7 @@ def test_a_failed_poll_and_an_empty_board_are_said() -> None:
 @pytest.mark.parametrize(
     ("word", "now", "words"),
     [
-        (BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, "1 busy; proxy: balance unknown"),
+        (BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, "1 busy; proxy: load balance unknown"),
         (BalanceWord.UNKNOWN, BalanceWord.OSCILLATING, "1 busy; proxy: perhaps oscillating"),
         (BalanceWord.BALANCED, BalanceWord.UNEVEN, "1 busy; proxy: perhaps uneven"),
     ],
@@ -299,7 +299,7 @@ def test_nothing_is_well_before_the_balance_is_known(word: BalanceWord, now: Bal
     found = shown(balance=(group,), backends=(loaded,))
     assert (found.severity, found.words) == (Severity.INFO, words)
     watched = shown(balance=(replace(group, known_in_s=23.2),), backends=(loaded,)).words
-    assert watched == words.replace("balance unknown", "balance known in 24 s")
+    assert watched == words.replace("balance unknown", "balance judged in 24 s")
     settled = replace(SWING, word=BalanceWord.BALANCED, word_now=BalanceWord.BALANCED)
     assert shown(balance=(settled,), backends=(loaded,)).words == "all well: 1 busy"
     resting = replace(loaded, running=0.0, state=BackendState.IDLE)

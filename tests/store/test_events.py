@@ -393,10 +393,10 @@ def test_a_reboot_says_when_and_how_the_machine_was_last_seen(spark: World) -> N
     see(spark, sample(1000, SERVER, CORE))
     spark.at = 1230
     booted_at = spark.wall(1200)
-    booted = f"{datetime.fromtimestamp(booted_at, UTC).astimezone():%H:%M}"
+    booted = f"{datetime.fromtimestamp(booted_at, UTC).astimezone():%H:%M:%S}"
     spark.store.identify(SPARK_2, NodeIdentity(boot_id="two", booted_at=booted_at))
     assert spark.snapshot().events[-1].message == (
-        f"rebooted at {booted}; last seen {clock(spark, 1000)} at 118.9 of 121.6 GiB, "
+        f"rebooted at {booted}; last sample {clock(spark, 1000)} at 118.9 of 121.6 GiB, "
         "71 °C, 84 W: perhaps it ran out of memory"
     )
     last = LastBoot(clean=False, last_line="14:03:11 spark-2 kernel: swap", unreadable="pstore: root")

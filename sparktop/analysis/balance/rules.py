@@ -524,13 +524,13 @@ class RuleCheck(Struct, frozen=True):
 
     @property
     def unsure(self) -> str:
-        """The interval of a figure whose error reaches across its limit: "not sure: −11 to 47 %"; else ""."""
+        """The interval of a figure whose error reaches across its limit: "may be −11 to 47 %"; else ""."""
         if self.value is None or self.error is None or abs(self.value - self.limit) > self.error:
             return ""
         ends = (
             f"{0.0 + round(self.value + side * self.error, self.digits):.{self.digits}f}" for side in (-1, 1)
         )
-        return f"not sure: {' to '.join(ends)} {self.unit}".rstrip().replace("-", "−")
+        return f"may be {' to '.join(ends)} {self.unit}".rstrip().replace("-", "−")
 
     @property
     def holds(self) -> bool:
@@ -575,9 +575,9 @@ def enough_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             "samples there",
             balance.samples_percent,
             100 * PRESENT_SHARE,
-            "of the backend that has fewest; missing polls are never filled in",
+            "on the backend with the most gaps; gaps are not filled in",
             "%",
-            shown="polls that came",
+            shown="polls answered",
         ),
         RuleCheck(
             "enough",
@@ -689,6 +689,7 @@ def turns_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             spread,
             f"0: as chance would; below 0: steadier than chance; from {spread:g}: loads move to and fro",
             digits=2,
+            shown="to-and-fro score",
             but=_first_unmet(
                 (turned >= least, f"turns from full to empty: {turned}, {least:g} are needed"),
                 (back, "no backend went from full to empty and back"),
@@ -707,7 +708,7 @@ def convoys_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     requests in the group.
     """
     split = balance.convoys
-    missing, times = "the number of requests does not change much", CONVOY_TIMES
+    missing, times = "no burst was seen: the number of requests hardly changes", CONVOY_TIMES
     if split is not None:
         since_s, part, chance = split.since_part_s, split.part_chance, split.chance
         times = min(split.full_times, split.part_times)
@@ -725,15 +726,15 @@ def convoys_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     return (
         RuleCheck(
             "convoys",
-            "Is the last half of a burst on one backend?",
+            "Is the second half of a burst on one backend?",
             "half-load spread",
             None if split is None else split.part_spread,
             CONVOY_PART,
-            "the spread says how unevenly the rest is split (random routing gives 1); it counts only where "
-            "the requests were split evenly before half had ended",
+            "split of what is left when half of a burst has ended: random routing gives 1; it counts only where "
+            "the burst was split evenly at first",
             "×",
             1,
-            shown="spread of the rest",
+            shown="imbalance of that half",
             but=missing,
             is_rare=times < CONVOY_TIMES,
         ),
@@ -793,7 +794,7 @@ def _starving_checks(balance: Balance, percent: float | None) -> tuple[RuleCheck
     shares, z, loaded = balance.starved_percent, balance.dispersion_z, balance.loaded_percent
     names = " · ".join(f"{name} {share:.0f} %" for name, share in list(shares.items())[:_MOST]) or "–"
     more = f" · and {len(shares) - _MOST} more" if len(shares) > _MOST else _newest_words(shares, percent)
-    question = "Does starving cost throughput?"
+    question = "Do uneven loads cost throughput?"
     return (
         RuleCheck(
             "starved",

@@ -352,7 +352,7 @@ def _load_rows(view: BackendView, width: int) -> list[Row]:
             f"/{per}",
             role=alarm(view, "bad" if view.preemptions_per_s else "text"),
         ),
-        fact("for room", numbers.count(view.waiting_for_capacity, 5)),
+        fact("no room", numbers.count(view.waiting_for_capacity, 5)),
     ]
     percent, capacity = view.kv_cache_percent, view.kv_capacity_tokens
     used = None if percent is None or capacity is None else capacity * percent / 100
@@ -381,7 +381,7 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
         ),
         fact("finished", numbers.rate(view.requests_per_s, 6), "/s"),
         fact("in all", numbers.count(done, 6), " finished" if width >= WIDE_FACTS else ""),
-        fact("a step has", numbers.rate(view.tokens_per_step if view.steps_per_s else None, 6), " tok"),
+        fact("per step", numbers.rate(view.tokens_per_step if view.steps_per_s else None, 6), " tok"),
         fact("steps", numbers.rate(view.steps_per_s, 6), "/s"),
     ]
     return facts(cells, width)
@@ -393,11 +393,11 @@ def _unknown_yardsticks(view: BackendView) -> str:
     if not view.ok or not view.running or view.yardsticks:
         return ""
     if steady is None or not steady.tps:
-        return "expected tok/s not known yet: it needs ten steps with the same number of requests"
+        return "what it should give is not known yet: that needs ten steps with the same number of requests"
     # No earlier rate of its own is known: else it would be among its yardsticks.
     sticks = server_yardsticks(view, steady, steady.tps, before=-math.inf)
     missing = "; ".join(dict.fromkeys(stick.source for stick in sticks if stick.tps is None))
-    return f"expected tok/s not known: {missing.replace('not known: ', '')}"
+    return f"what it should give is not known: {missing.replace('not known: ', '')}"
 
 
 def _latency_rows(view: BackendView, width: int) -> list[Row]:
@@ -472,13 +472,13 @@ def _roofline_rows(view: BackendView, width: int) -> list[Row]:
     per_token = view.tpot if view.tpot.count else view.itl
     stream = 1 / per_token.mean_s if per_token.mean_s else None
     of_limit = None if stream is None or limit is None else 100 * stream / limit
-    allowed = "" if limit is None else f", ≤{numbers.rate(limit, 4).strip()}"
+    allowed = "" if limit is None else f" of {numbers.rate(limit, 4).strip()}"
     # Its time is that of the latencies, not that of the rates.
     time = f" ({per_token.window_s:.0f} s)" if per_token.window_s else ""
-    below: Row = label_row(*percent_run(of_limit), figure(numbers.rate(stream, 6)), f" tok/s{allowed}{time}")
+    below: Row = label_row(*percent_run(of_limit), figure(numbers.rate(stream, 6)), f"{allowed} tok/s{time}")
     return [
         percent_bar("memory", percent, "load", after, width, 30),
-        percent_bar("a request", of_limit, "load", below, width, 30),
+        percent_bar("one request", of_limit, "load", below, width, 30),
     ]
 
 

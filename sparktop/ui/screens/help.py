@@ -54,7 +54,7 @@ FIGURES = (
     ("colour", "a latency is coloured from the limit on that you set for it (m, page states)"),
     ("backend", "an inference server; node: a machine, whose figures are up to two polls old"),
     ("KV", "part of the KV cache in use: it keeps the tokens of all requests that run"),
-    ("for room", "requests of the queue that wait for a slot or room in the KV cache, not for a transfer"),
+    ("no room", "requests of the queue that wait for a slot or room in the KV cache, not for a transfer"),
     ("accepted", "part of the tokens drafted by speculative decoding that were kept"),
     ("UMA", "memory that CPU and GPU share, as on a GB10; headroom: what programs can still get of it"),
     ("prefix hits", "part of the prompt tokens that were found in the cache, so that they cost nothing"),

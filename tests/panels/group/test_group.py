@@ -378,7 +378,7 @@ def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> Non
     pieces = [row_text(piece) for piece in verdict_pieces(first, ())]
     assert {"throughput lost: not known", f"because {unknown}"} <= set(pieces)
     evidence = "\n".join(row_text(row) for row in evidence_screen(first, traced("shuffle-c64"), 160, 60))
-    assert "? Does starving cost throughput?" in evidence
+    assert "? Do uneven loads cost throughput?" in evidence
     assert f"Not known: {unknown}" in evidence
 
 
@@ -415,5 +415,5 @@ def test_a_loss_that_may_be_none_is_no_yes() -> None:
     for also, sign in (((), "?"), ((BalanceWord.STARVED,), "✓")):
         shown = replace(balance, also=also)
         text = "\n".join(row_text(row) for row in evidence_screen(shown, traced("shuffle-c64"), 160, 60))
-        assert f"{sign} Does starving cost throughput?" in text
+        assert f"{sign} Do uneven loads cost throughput?" in text
         assert "Not sure: −11 to 47 %. Estimated against the same requests" in text

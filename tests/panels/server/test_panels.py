@@ -219,7 +219,10 @@ def test_unknown_yardsticks_are_explained_in_a_line(playing: Snapshot) -> None:
         return " ".join(row_text(row).strip("│ ") for row in rows[:5])
 
     steady = SteadyLoad(0.0, 4.0, 4.0, 20.0, 200.0)
-    assert "expected tok/s not known yet: it needs ten steps with the same number of requests" in said(server)
+    assert (
+        "what it should give is not known yet: that needs ten steps with the same number of requests"
+        in said(server)
+    )
     known = replace(server, yardstick_basis=YardstickBasis(steady=steady), prompt_tps=1.0)
     assert "no earlier rate of this server is kept; no table has this model" in said(known)
     assert "not compared: prompts are computed" in said(replace(known, prompt_tps=900.0))
