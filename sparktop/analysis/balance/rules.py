@@ -730,8 +730,8 @@ def convoys_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             "half-load spread",
             None if split is None else split.part_spread,
             CONVOY_PART,
-            "split of what is left when half of a burst has ended: random routing gives 1; it counts only where "
-            "the burst was split evenly at first",
+            "split of what is left when half of a burst has ended: random routing gives 1; it counts only "
+            "where the burst was split evenly at first",
             "×",
             1,
             shown="imbalance of that half",

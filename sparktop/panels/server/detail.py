@@ -472,13 +472,13 @@ def _roofline_rows(view: BackendView, width: int) -> list[Row]:
     per_token = view.tpot if view.tpot.count else view.itl
     stream = 1 / per_token.mean_s if per_token.mean_s else None
     of_limit = None if stream is None or limit is None else 100 * stream / limit
-    allowed = "" if limit is None else f" of {numbers.rate(limit, 4).strip()}"
+    allowed = "" if limit is None else f"/{numbers.rate(limit, 4).strip()}"
     # Its time is that of the latencies, not that of the rates.
     time = f" ({per_token.window_s:.0f} s)" if per_token.window_s else ""
     below: Row = label_row(*percent_run(of_limit), figure(numbers.rate(stream, 6)), f"{allowed} tok/s{time}")
     return [
         percent_bar("memory", percent, "load", after, width, 30),
-        percent_bar("one request", of_limit, "load", below, width, 30),
+        percent_bar("a request", of_limit, "load", below, width, 30),
     ]
 
 

@@ -416,4 +416,4 @@ def test_a_loss_that_may_be_none_is_no_yes() -> None:
         shown = replace(balance, also=also)
         text = "\n".join(row_text(row) for row in evidence_screen(shown, traced("shuffle-c64"), 160, 60))
         assert f"{sign} Do uneven loads cost throughput?" in text
-        assert "Not sure: −11 to 47 %. Estimated against the same requests" in text
+        assert "May be −11 to 47 %. Estimated against the same requests" in text

@@ -367,7 +367,7 @@ def test_phase_and_times_are_on_the_panel(width: int, height: int) -> None:
 def test_reports_have_phase_and_times() -> None:
     """Reports as text, Markdown and JSON have the phase and its times."""
     shot = snapshot(VIEW)
-    assert f"loading: {WORDS}" in " ".join(text(shot, 200).split())
+    assert WORDS in " ".join(text(shot, 200).split())
     assert WORDS in markdown(shot)
     body = to_json(shot)["backends"][0]["loading"]  # type: ignore[index]  # values as json gives them
     assert (body["phase"], body["step"], body["left_s"], body["words"]) == ("weights", 3, 90.0, WORDS)
