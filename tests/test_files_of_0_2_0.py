@@ -7,7 +7,6 @@ import io
 import json
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from sparktop.ui import remembered
 
 OLD = Path(__file__).parent / "data" / "version_0_2_0"
 EXPECTED = OLD / "expected"
-WRITTEN = datetime(2026, 11, 22, 23, 0, tzinfo=UTC)
 SHORT, SEARCH = "20261122T220019Z-short.json", "20261122T220255Z-quick.json"
 STOPPED, THROUGH_ROUTER = "20261122T220338Z-quick.json", "20261122T220210Z-quick.json"
 DELETED, IMPORTED = "20261122T220225Z-quick.json", "imported/benchy.json"

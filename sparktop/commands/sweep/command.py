@@ -511,8 +511,7 @@ def _make(plan: Plan, watch: Watch, form: str, output: Path | None) -> int:
 
     stored = stored_sweeps(sweeps_folder(os.environ), _EARLIER)
     earlier = [sweep.result for sweep in stored if sweep.result is not None]
-    for line in plan_line(plan, earlier).splitlines():
-        tell(line)
+    tell(plan_line(plan, earlier))
     result = measure(plan, watch, form, output, render)
     _draw(result)
     code = verdict(result, plan)

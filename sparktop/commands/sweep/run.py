@@ -36,7 +36,7 @@ from sparktop.sweep.plan.watched_targets import others_load
 from sparktop.sweep.result.results import LevelResult, Rate, SweepResult
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
 from sparktop.sweep.run.forecast import forecast, pieces
-from sparktop.sweep.run.open_loop import replay_sentences
+from sparktop.sweep.run.open_loop import replay_words
 from sparktop.sweep.run.progress import (
     GuardSet,
     LevelMeasured,
@@ -218,12 +218,12 @@ class SweepLine:
 
 
 def plan_line(plan: Plan, earlier: Sequence[SweepResult] = ()) -> str:
-    """Return what a sweep is about to do: concurrencies, number of requests and least duration.
+    """Return in a line what a sweep is about to do: concurrencies, number of requests and duration.
 
-    That is one line, for recorded traffic a few. The duration is by `earlier` results where these fit.
+    The duration is by `earlier` results where these fit.
     """
     if plan.trace is not None:
-        return "\n".join((*replay_sentences(plan.trace), pieces(forecast(plan, ()))[2]))
+        return "; ".join((replay_words(plan.trace), *pieces(forecast(plan, ()))[1:]))
     expected = forecast(plan, earlier)
     if plan.conversations is None:
         words = (_axis_words(plan, expected.most_concurrency), *plan_result(plan).request_words)

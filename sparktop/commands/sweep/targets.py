@@ -90,7 +90,10 @@ async def choose_targets(
         resolved, behind = await _as_router(listed)
         checked.append(resolved)
         extra += behind
-    return _choose(_without_repetitions(checked), watch, extra, model)
+    unique = list({(place.name, place.target.url): place for place in checked}.values())
+    if len({place.name for place in unique}) < len(unique):
+        raise UsageError("two targets have the same name: write them NAME=URL")
+    return _choose(unique, watch, extra, model)
 
 
 async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list[_Place]:
@@ -214,20 +217,3 @@ def _machines_to_watch(
     if is_loaded and all(node.via != "local" for node in chosen):
         chosen = (*chosen, this_machine())
     return chosen
-
-
-def _without_repetitions(places: Sequence[_Place]) -> list[_Place]:
-    """Return the servers and routers `places` in order, without repetitions and with different names.
-
-    An entry with the name and URL of an earlier entry is left out. A number is appended to a name that an
-    earlier entry with another URL has.
-    """
-    unique: dict[tuple[str, str], _Place] = {}
-    taken_names: set[str] = set()
-    for listed in places:
-        if (listed.name, listed.target.url) in unique:
-            continue
-        name = free_name(listed.name, taken_names)
-        taken_names.add(name)
-        unique[listed.name, listed.target.url] = replace(listed, name=name)
-    return list(unique.values())

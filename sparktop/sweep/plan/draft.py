@@ -227,22 +227,6 @@ def with_kind(draft: Draft, kind: str) -> Draft:
     return replace(draft, **texts)  # type: ignore[arg-type]  # fields that hold texts
 
 
-def with_mode(draft: Draft, mode: str) -> Draft:
-    """Return `draft` in the load mode `mode`, with the fields filled in that this mode requires.
-
-    Steady mode needs runs, and a duration or requests. Burst mode removes the default duration of steady mode
-    if runs are given.
-    """
-    changed = replace(draft, mode=mode)
-    if mode == LoadMode.STEADY.value:
-        if not changed.duration.strip() and not changed.requests.strip():
-            changed = replace(changed, duration=_number_text(STEADY_S))
-        return changed if changed.runs.strip() else replace(changed, runs="1")
-    if changed.runs.strip() and changed.duration.strip() == _number_text(STEADY_S):
-        changed = replace(changed, duration="")
-    return changed
-
-
 def is_changed(draft: Draft, preset: SweepSpec | None, guard: GuardLimits) -> bool:
     """Return whether the fields differ from those that the preset would fill; True without a preset.
 

@@ -469,7 +469,6 @@ class TraceReplay(Struct, frozen=True):
     prompt_tokens: int
     """Sum; of prompts that the file holds as text the tokens are not known."""
     output_tokens: int
-    longest_prompt: int
     longest_answer: int
     repeated_share: float | None = None
     """Share (0 to 1) of the prompt tokens that an endless prefix cache would have; None if unknown."""
@@ -558,7 +557,7 @@ def read_replay(choice: TraceChoice) -> TraceReplay:
     """
     trace = Trace(choice)
     lengths: Counter[int] = Counter()
-    count, prompts, outputs, longest, most_output = 0, 0, 0, 0, 0
+    count, prompts, outputs, most_output = 0, 0, 0, 0
     waits, texts = False, 0
     earliest = array("d")  # seconds at which each request can begin, if answers take no time
     repeated = _Repeated()
@@ -570,7 +569,7 @@ def read_replay(choice: TraceChoice) -> TraceReplay:
         outputs += request.output_tokens
         lengths[length + request.output_tokens] += 1
         texts += request.prompt_tokens is None
-        longest, most_output = max(longest, length), max(most_output, request.output_tokens)
+        most_output = max(most_output, request.output_tokens)
         at_s = request.due_s or 0.0
         if request.after is not None:
             waits = True
@@ -591,7 +590,6 @@ def read_replay(choice: TraceChoice) -> TraceReplay:
         waits=waits,
         prompt_tokens=prompts,
         output_tokens=outputs,
-        longest_prompt=longest,
         longest_answer=most_output,
         repeated_share=repeated.share(prompts),
         lengths=tuple(sorted(lengths.items())),

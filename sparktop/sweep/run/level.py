@@ -477,28 +477,8 @@ class LevelRecord(Struct, eq=False):
             e2e_s=None if e2e_ms is None else e2e_ms / 1000,
             until=ends[-1] if ends else None,
             strategy=self.prepared.target.strategy,
-            errors=backend_errors(
-                self.prepared.backends,
-                events,
-                {} if self.facts.fell else self.measured,
-                self._routed_failures(log),
-            ),
+            errors=backend_errors(self.prepared.backends, events, {} if self.facts.fell else self.measured),
         )
-
-    def _routed_failures(self, log: ServerLog) -> dict[str, float] | None:
-        """Return the failed answers of each server as its router counts them; None without such counts."""
-        names = self.prepared.names
-        if not self.spans:
-            return None
-        begin, _ = self.spans[0]
-        reported = log.router_failures(self.prepared.target.name, begin)
-        if reported is None or names is None:
-            return None
-        counts: dict[str, float] = {}
-        for deployment, count in reported.items():
-            name = names.name(deployment) or deployment
-            counts[name] = counts.get(name, 0.0) + count
-        return counts
 
 
 def _add_partial_requests(made: LevelResult, partial: LevelResult) -> LevelResult:
@@ -636,29 +616,15 @@ class LevelMaker(Struct, eq=False):
 
     async def measure_alone(self, prepared: PreparedTarget) -> float | None:
         """Return how many requests per second a target completes one after the other; None if it fails."""
-        plan, name = self.plan, prepared.target.name
-        self.emit(PhaseChanged(SweepPhase.PREPARING, name))
-        e2e_s: float | None = None
-        for run in range(_ALONE_RUNS):
-            run_id = f"{self.sweep_id}-{name}-alone-{run}"
-            fresh = "" if prepared.takes_salt or plan.prompts is not None else f"/{run_id}"
-            command = RunLoad(
-                id=run_id,
-                target=prepared.asks,
-                concurrency=1,
-                prompt_tokens=plan.pp,
-                output_tokens=plan.tg,
-                seed=plan.seed,
-                prompt_salt=f"{plan.seed}/alone-{run}" + fresh,
-                cache_salt=run_id,
-                timeouts=plan.timeouts,
-                warm_up=True,
-            )
-            record = RunRecord(run_id)
+        self.emit(PhaseChanged(SweepPhase.PREPARING, prepared.target.name))
+        level = self.plan.level(prepared.target.name, concurrency_point(1))
+        record, e2e_s = LevelRecord(self.plan, prepared, level), None
+        for number in range(_ALONE_RUNS):
+            command = self._command(RunBatch(level, None), record, number, is_warm_up=True)
+            run = RunRecord(command.id)
             async for message in self.worker.run(command):
-                record.add(message)
-            times = [trace.e2e_s for trace in collect(record.events()) if trace.ok and trace.e2e_s]
-            e2e_s = fmean(times) if times else None
+                run.add(message)
+            e2e_s = next((trace.e2e_s for trace in collect(run.events()) if trace.ok), None)
         await self.settle(prepared.backends)
         return 1 / e2e_s if e2e_s else None
 
@@ -835,7 +801,7 @@ class LevelMaker(Struct, eq=False):
         """Return the command for the run number `run` of a level, or for its warm-up."""
         plan, level, prepared = self.plan, batch.level, record.prepared
         number = [target.name for target in plan.targets].index(level.target)
-        which = "w" if is_warm_up else str(run)
+        which = f"w{run}" if is_warm_up else str(run)
         run_id = f"{self.sweep_id}-{number}-{plan.id_of(level)}-{which}"
         # The same seed gives the same prompts; made ones without a cache salt are only of the same kind.
         fresh = "" if prepared.takes_salt or plan.prompts is not None else f"/{run_id}"

@@ -102,40 +102,21 @@ def trace_plan(replay: TraceReplay | None) -> TracePlan | None:
     )
 
 
-def replay_sentences(replay: TraceReplay) -> Iterator[str]:
-    """Yield lines on what a replay will send: requests, duration, rate, tokens, and what is repeated."""
-    choice = replay.choice
-    speed = "" if choice.speed == 1.0 else f" at {choice.speed:g}×"
-    longer = " or longer, as turns wait for answers" if replay.waits else ""
-    least = "at most " if replay.waits else ""
+def replay_words(replay: TraceReplay) -> str:
+    """Return what a replay will send: requests, duration, rate, and what it leaves out."""
+    speed = "" if replay.choice.speed == 1.0 else f" at {replay.choice.speed:g}×"
     count = f"{replay.requests:,} request{'' if replay.requests == 1 else 's'}"
+    longer = ""
     if replay.waits:
         count += f" in {replay.conversations:,} conversations"
-    yield (
-        f"{replay.name} ({replay.form.value}){speed}: {count}, {duration_words(replay.duration_s)}{longer}"
-        f" ({least}{replay.point.words} /s on average)"
-    )
-    yield _token_words(replay)
-    left_out = []
+        longer = " or longer, as turns wait for answers"
+    name = f"{replay.name} ({replay.form.value}){speed}"
+    parts = [f"{name}: {count}, {duration_words(replay.duration_s)}{longer}"]
     if replay.skipped:
-        left_out.append(f"{replay.skipped:,} that failed when they were recorded are left out")
+        parts.append(f"{replay.skipped:,} that failed when they were recorded are left out")
     if replay.shortened:
-        left_out.append(f"{replay.shortened:,} longer pauses are shortened to 5 min")
-    if left_out:
-        yield "; ".join(left_out)
-
-
-def _token_words(replay: TraceReplay) -> str:
-    texts = f" + {replay.texts:,} prompt{'' if replay.texts == 1 else 's'} as text" if replay.texts else ""
-    words = (
-        f"{replay.prompt_tokens:,} prompt tokens{texts} + {replay.output_tokens:,} output tokens; "
-        f"on average {replay.mean_prompt:,} + {replay.mean_answer:,}, "
-        f"at most {replay.longest_prompt:,} + {replay.longest_answer:,}"
-    )
-    share = replay.repeated_share
-    if share is None:
-        return f"{words}; which parts of prompts are repeated is not recorded"
-    return f"{words}; {_PERCENT * share:.0f} % of the prompt tokens repeat earlier requests"
+        parts.append(f"{replay.shortened:,} longer pauses are shortened to 5 min")
+    return "; ".join(parts)
 
 
 def with_replay(

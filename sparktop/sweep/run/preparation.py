@@ -11,10 +11,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.model.failure import RequestFailure
-from sparktop.model.load import LoadKind, TokenSource
+from sparktop.model.load import TokenSource
 from sparktop.model.series import sum_if_all_known
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
-from sparktop.model.text import clean, names_in_words
+from sparktop.model.text import clean
 from sparktop.model.yardsticks import YardstickBasis
 from sparktop.sweep.generator.exchange import CACHE_SALT
 from sparktop.sweep.generator.wire import (
@@ -117,8 +117,6 @@ class _Calibrations(Struct):
     """Why the target cannot serve requests of any length; None if it can."""
     largest: int | None = None
     """The largest length of prompts that the target accepts; None if it was not found or not searched for."""
-    largest_within: int = 0
-    """Bound of its error in tokens: the true maximum is below `largest + largest_within`; 0 if exact."""
 
     async def calibrate(self, length: int) -> Calibrated:
         """Find out by trial requests how to make prompts of `length` tokens."""
@@ -187,8 +185,6 @@ class _Calibrations(Struct):
                 low, largest = length, calibrated
             if is_by_context or not calibrated.is_exact:
                 break
-        else:
-            self.largest_within = high - low
         if largest is not None:
             self.largest, self.accepted[low] = low, largest
 
@@ -199,14 +195,12 @@ async def prepare(
     worker: SweepWorker,
     snapshot: Callable[[], Snapshot],
     report: Callable[[str], None],
-    busy: Collection[str] = (),
 ) -> PreparedTarget:
     """Prepare a target: calibrate each prompt length of the plan, and collect what is known of its servers.
 
     To calibrate a prompt length is to find out by trial requests how to make prompts of that length. If the
     target cannot be measured, the result has an `error`. `snapshot` returns the newest state of all watched
-    servers; `busy` names the servers that ran requests before this sweep sent any. `report` receives a line
-    for the user while the server makes the calibration wait.
+    servers. `report` receives a line for the user while the server makes the calibration wait.
 
     Raises:
         WorkerGoneError: the load generator's process exited.
@@ -239,13 +233,7 @@ async def prepare(
     if calibrations.error is not None or not accepted:
         error = calibrations.error or next(iter(refused.values()))
         return PreparedTarget(target, asks, model=_clean_name(calibrations.model), error=error)
-    prepared = _with_refused_lengths(_with_servers(calibrations, target, snapshot()), calibrations)
-    foreign = [name for name in prepared.backends if name in busy]
-    if foreign:
-        where = "" if foreign == [target.name] else f" on {names_in_words(foreign)}"
-        note = f"{target.name}: requests of other clients ran{where} before the first level"
-        prepared = replace(prepared, notes=(*prepared.notes, note))
-    return prepared
+    return _with_refused_lengths(_with_servers(calibrations, target, snapshot()), calibrations)
 
 
 def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Snapshot) -> PreparedTarget:
@@ -328,8 +316,7 @@ def _with_refused_lengths(prepared: PreparedTarget, calibrations: _Calibrations)
         return prepared
     more = ""
     if largest is not None:
-        within = calibrations.largest_within
-        more = f"; {largest} tokens fit" + ("" if within <= 1 else f", or up to {within - 1} more")
+        more = f"; {largest} tokens fit"
     elif plan.longest:
         more = "; the largest that fits was not found: the server does not count prompts, or takes none"
     words = {length: f"{why}{more}" for length, why in calibrations.refused.items()}
@@ -366,28 +353,9 @@ def _notes(
         yield f"{name}: prompts are sent as they are: what it has in its prefix cache is not computed again"
     if any_server.token_source is TokenSource.CHUNKS:
         yield f"{name}: reports no token counts: each chunk counts as one token"
-    yield from _capacity_notes(plan, target, max(accepted), views)
-
-
-def _capacity_notes(plan: Plan, target: SweepTarget, longest: int, views: list[BackendView]) -> Iterator[str]:
-    """Yield what the plan asks for beyond the context, slots or KV cache of the servers, a line each."""
-    name = clean(target.name, 64)
-    context = min((view.max_model_len for view in views if view.max_model_len is not None), default=None)
-    if plan.trace is not None and (words := plan.trace.too_long(context)) is not None:
-        yield f"{name}: {words}"
-    if plan.kind is not LoadKind.CONCURRENCY:
-        return  # how many requests are in flight is what the sweep finds out
-    highest = plan.highest_concurrency
-    slots = sum_if_all_known(view.slots for view in views)
-    if slots is not None and highest > slots:
-        yield f"{name}: it has {slots} slots: above c = {slots} requests wait, and latencies include that"
-    room = sum_if_all_known(view.kv_capacity_tokens for view in views)
-    needed = highest * (longest + plan.tg)
-    if plan.prompts is None and room is not None and needed > room:
-        yield (
-            f"{name}: c = {highest} needs {needed} tokens of KV cache, it has {room:.0f}: "
-            "requests will wait or be preempted"
-        )
+    too_long = None if plan.trace is None else plan.trace.too_long(reported_context(views, ()))
+    if too_long is not None:
+        yield f"{name}: {too_long}"
 
 
 def _clean_name(model: str | None) -> str | None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 import msgspec
@@ -57,7 +58,7 @@ def router_side(
     e2e_s: float | None,
     until: float | None,
     strategy: str | None = None,
-    errors: Mapping[str, float | None] | None = None,
+    errors: Mapping[str, float | None] = MappingProxyType({}),
 ) -> dict[str, JsonValue]:
     """Return a level's load balance as JSON: a test whether the router chose at random, and a verdict.
 
@@ -69,8 +70,7 @@ def router_side(
     order = assignments(events)
     side: dict[str, JsonValue] = {"runs_test": routing_test(order) if order else None}
     if len(samples) > 1 and until is not None:
-        failures = errors or {}
-        tracks = [_load_track(backend, points, failures.get(backend)) for backend, points in samples.items()]
+        tracks = [_load_track(backend, points, errors.get(backend)) for backend, points in samples.items()]
         load = GroupLoad(name, tracks, e2e_s=e2e_s, strategy=strategy, router=name)
         shares = request_shares({backend: order.count(backend) for backend in samples}) if order else None
         # The level is over, so that its counts are complete.
@@ -109,37 +109,25 @@ def direct_overhead_ms(
 
 
 def backend_errors(
-    backends: Iterable[str],
-    events: Iterable[LoadEvent],
-    grown: Mapping[str, Counters],
-    routed: Mapping[str, float] | None,
+    backends: Iterable[str], events: Iterable[LoadEvent], grown: Mapping[str, Counters]
 ) -> dict[str, float | None]:
-    """Return the number of failed requests of each backend in a level: the largest of the available counts.
+    """Return the number of failed requests of each backend in a level.
 
-    There are up to three counts: by the backend's own counters (`grown`), by failed answers that name the
-    backend (`events`), and by the router (`routed`). A router repeats a failed request at another backend. So
-    if it does not count failures (`routed` is None) and the other counts are 0, the number is unknown: None.
+    It is the larger of two counts: by the backend's own counters (`grown`), of which aborted requests count
+    if they are a large share of the finished ones, and by failed answers that name the backend (`events`).
+    Where both are 0 the number is unknown: a router repeats a failed request at another backend.
     """
     ends = [event for event in events if isinstance(event, RequestEnded) and event.error is not None]
     by_answers = Counter(end.served_by for end in ends)
     errors: dict[str, float | None] = {}
     for name in backends:
-        by_counters = _count_errors(grown.get(name))
-        highest = max(by_counters, by_answers[name], (routed or {}).get(name, 0.0))
-        errors[name] = highest if highest > 0 or routed is not None else None
+        counters = grown.get(name, Counters())
+        aborted = counters.aborted or 0.0
+        counted = max(0.0, counters.failed or 0.0)
+        if aborted >= ABORTS_THAT_COUNT * (counters.finished or 0.0):
+            counted += max(0.0, aborted)
+        errors[name] = max(counted, by_answers[name]) or None
     return errors
-
-
-def _count_errors(grown: Counters | None) -> float:
-    """Return the number of failed requests by a server's own counters; 0 if they are unknown.
-
-    Aborted requests are added if they are a large share of the finished ones.
-    """
-    if grown is None:
-        return 0.0
-    aborted = grown.aborted or 0.0
-    many = aborted >= ABORTS_THAT_COUNT * (grown.finished or 0.0)
-    return max(0.0, grown.failed or 0.0) + (max(0.0, aborted) if many else 0.0)
 
 
 def _load_track(name: str, points: Sequence[ServerPoint], errors: float | None) -> LoadTrack:
@@ -188,8 +176,6 @@ SIGNIFICANT = 0.05
 """Largest p-value of an order that is not random."""
 LEAST = 12
 """Minimum requests for a test of the order."""
-_LEAST_PERCENT = 0.1
-"""Percent of cases below which a sentence names this bound."""
 
 
 def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
@@ -198,20 +184,18 @@ def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
     `sequence` has the name of the backend of each request, in the order in which the requests started. The
     `word` is random, bunched or alternating; unknown for too few requests or a single backend. `runs` are
     sequences of consecutive requests with the same backend, of which a random order has `expected_runs`.
-    `runs_p` is the probability that a random order deviates at least as far from that, `totals_p` the
-    probability that a random choice, with all backends equally likely, distributes the requests at least as
-    unevenly. `sentence` says the result in words.
+    `runs_p` is the probability that a random order deviates at least as far from that. `sentence` says the
+    result in words.
     """
     counts = Counter(sequence)
     total = len(sequence)
     runs = sum(1 for index, name in enumerate(sequence) if index == 0 or name != sequence[index - 1])
     split = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
     result: dict[str, JsonValue] = {"word": "unknown", "requests": total, "runs": runs, "expected_runs": None}
-    result |= {"runs_p": None, "totals_p": None}
+    result["runs_p"] = None
     if len(counts) < 2:  # noqa: PLR2004 - an order needs two kinds
         sentence = f"all {total} requests went to {next(iter(counts))}" if total else "not reported"
         return {**result, "sentence": sentence}
-    totals_p = result["totals_p"] = _totals_p(counts, total)
     if total < LEAST:
         return {**result, "sentence": f"{split}: too few requests to judge the order"}
     mean, variance = _expected_runs(counts, total)
@@ -224,20 +208,10 @@ def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
     word = "bunched" if runs < mean else "alternating"
     if runs_p >= SIGNIFICANT:
         word = "random"
-    changes = f"the server changed {runs - 1} times (random order: about {mean - 1:.0f})"
-    sentence = _routing_sentence(word, split, changes, totals_p)
-    return {**result, "word": word, "runs_p": runs_p, "sentence": sentence}
-
-
-def _routing_sentence(word: str, split: str, changes: str, totals_p: float) -> str:
     same = "requests in a row often went to the same server"
     order = same if word == "bunched" else f"the order looks {word}"
-    sentence = f"{order}: {split} in all; {changes}"
-    if totals_p >= SIGNIFICANT:
-        return sentence
-    share = 100 * totals_p
-    percent = f"{share:.1f}" if share >= _LEAST_PERCENT else f"under {_LEAST_PERCENT}"
-    return f"{sentence}; random routing makes totals as uneven as these in {percent} % of cases"
+    changes = f"the server changed {runs - 1} times (random order: about {mean - 1:.0f})"
+    return {**result, "word": word, "runs_p": runs_p, "sentence": f"{order}: {split} in all; {changes}"}
 
 
 def _expected_runs(counts: Mapping[str, int], total: int) -> tuple[float, float]:
@@ -249,37 +223,6 @@ def _expected_runs(counts: Mapping[str, int], total: int) -> tuple[float, float]
         total**2 * (total - 1)
     )
     return mean, variance
-
-
-def _totals_p(counts: Mapping[str, int], total: int) -> float:
-    """Return the p-value of the backend whose number of requests deviates most from an equal share.
-
-    `counts` are the requests by backend. Exact binomial test with Bonferroni correction.
-    """
-    share = 1 / len(counts)
-    furthest = max(counts.values(), key=lambda count: abs(count - total * share))
-    tested = len(counts) if len(counts) > 2 else 1  # noqa: PLR2004 - two totals depend on each other
-    return min(1.0, tested * binomial_p(furthest, total, share))
-
-
-def binomial_p(hits: int, total: int, share: float) -> float:
-    """Return the p-value of the two-sided exact binomial test of `hits` in `total` trials.
-
-    This is the probability of all outcomes that are at most as likely as `hits`, if each trial succeeds with
-    probability `share`. Computed with logarithms because the factors overflow.
-    """
-    shares = [
-        math.exp(
-            math.lgamma(total + 1)
-            - math.lgamma(count + 1)
-            - math.lgamma(total - count + 1)
-            + count * math.log(share)
-            + (total - count) * math.log1p(-share)
-        )
-        for count in range(total + 1)
-    ]
-    limit = shares[hits] * (1 + 1e-9)  # outcomes of equal likelihood count despite rounding errors
-    return min(1.0, math.fsum(probability for probability in shares if probability <= limit))
 
 
 class BackendNames:

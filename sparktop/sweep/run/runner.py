@@ -172,7 +172,6 @@ class SweepRunner:
         )
         self._fit_conversations()
         targets: list[PreparedTarget] = []
-        busy = {view.name for view in self._feed.snapshot().backends if view.running}
         for target in self._plan.targets:
             if self._is_stopped():
                 break
@@ -183,11 +182,9 @@ class SweepRunner:
                 worker,
                 self._feed.snapshot,
                 lambda words: self._emit(Notice(words)),
-                busy,
             )
             if self._is_stopped():
                 break
-            busy -= set(prepared.backends)  # so that several targets do not announce the same wait
             self._builder.enter_target(prepared)
             for note in prepared.notes:
                 self._emit(Notice(note))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
@@ -21,7 +21,6 @@ from sparktop.analysis.speed_state import Pace, advance_pace, bandwidth_gb_per_s
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
-from sparktop.model.router import RouterSample
 from sparktop.model.series import known_max, known_mean, known_min, known_sum, known_values, sum_if_all_known
 from sparktop.model.snapshot import BackendView, Limit, LimitKind, Snapshot
 from sparktop.model.targets import NodeThresholds
@@ -264,15 +263,13 @@ def is_mdns(url: str) -> bool:
 
 
 class ServerLog:
-    """The samples of servers, routers and machines since the sweep began, less those dropped by `forget`."""
+    """The samples of servers and machines since the sweep began, less those dropped by `forget`."""
 
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         """Start without samples."""
         self._clock = clock
         self._servers: dict[str, list[ServerPoint]] = {}
         self._nodes: dict[str, _MachineSamples] = {}
-        self._routers: dict[str, list[RouterSample]] = {}
-        """Samples by router, for routers that count failed requests."""
         self._silent: dict[str, tuple[float, Failure]] = {}
         """(time of the first failure in a row, newest failure) of each server that does not answer."""
         self._news = asyncio.Event()
@@ -288,8 +285,6 @@ class ServerLog:
                 self._silent[key.name] = (since, reading)
         elif isinstance(reading, NodeSample):
             self._nodes.setdefault(key.name, _MachineSamples()).add(reading)
-        elif isinstance(reading, RouterSample) and reading.failures is not None:
-            self._routers.setdefault(key.name, []).append(reading)
         self.wake()
 
     def wake(self) -> None:
@@ -315,24 +310,10 @@ class ServerLog:
             point for point in self._nodes.get(name, _MachineSamples()).points if _is_within(point.at, spans)
         ]
 
-    def router_failures(self, name: str, since: float) -> dict[str, float] | None:
-        """Return a router's own count of failed answers since the time `since`, by deployment (backend id).
-
-        This is the difference between the router's last sample before `since` and its newest sample. None if
-        one of these samples is missing, if the router does not count failures, or if it was restarted.
-        """
-        samples = self._routers.get(name, [])
-        first_index = max(0, bisect_right([sample.at for sample in samples], since) - 1)
-        if len(samples) - first_index < 2:  # noqa: PLR2004 - a difference is of two
-            return None
-        before, now = samples[first_index].failures or {}, samples[-1].failures or {}
-        grown = {backend: count - before.get(backend, 0.0) for backend, count in now.items()}
-        return None if any(count < 0 for count in grown.values()) else grown
-
     def forget(self, before: float) -> None:
         """Drop samples older than the time `before`, except the newest sample of each source."""
-        machines = (node.points for node in self._nodes.values())
-        sample_lists: list[list[Any]] = [*self._servers.values(), *machines, *self._routers.values()]
+        sample_lists: list[list[Any]] = [*self._servers.values()]
+        sample_lists += [node.points for node in self._nodes.values()]
         for points in sample_lists:
             del points[: min(bisect_left([point.at for point in points], before), len(points) - 1)]
 

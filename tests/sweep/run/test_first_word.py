@@ -20,14 +20,11 @@ from sparktop.sweep.generator.wire import (
 )
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.run import runner as module
-from sparktop.sweep.run.progress import Notice, PhaseChanged, SweepEvent, SweepPhase
+from sparktop.sweep.run.progress import PhaseChanged, SweepEvent, SweepPhase
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.sweep.run.worker_process import SweepWorker
 
 PROXY = SweepTarget("proxy", "http://10.0.0.9:4000", TargetKind.ROUTER, known=True)
-BEHIND = {"spark-a": "http://10.0.0.1:8000", "spark-b": "http://10.0.0.2:8000"}
-RIVAL = SweepTarget("rival", "http://10.0.0.9:4001", TargetKind.ROUTER, backends=BEHIND, known=True)
-SPARK_A = SweepTarget("spark-a", "http://10.0.0.1:8000", known=True)
 TURNS = 50
 """Of the event loop: far more than a sweep takes from its beginning to its first request."""
 
@@ -69,9 +66,9 @@ def calibrated(command: Calibrate) -> Calibrated:
     )
 
 
-def sample(at: float, running: float = 0.0) -> EngineSample:
+def sample(at: float) -> EngineSample:
     """Return a sample of a server."""
-    return EngineSample(at, "vllm", (LaneSample("0", running=running, waiting=0.0, generation_tokens=1.0),))
+    return EngineSample(at, "vllm", (LaneSample("0", running=0.0, waiting=0.0, generation_tokens=1.0),))
 
 
 class Stage:
@@ -92,12 +89,11 @@ class Stage:
             self.tell(name)
         self.store.accept(SourceKey.router("proxy"), Failure(FailureKind.REFUSED, "no", self.now))
         self.worker = Noting()
-        self.notices: list[str] = []
 
-    def tell(self, name: str, running: float = 0.0) -> None:
+    def tell(self, name: str) -> None:
         """Accept a sample of a server, a second later."""
         self.now += 1.0
-        self.store.accept(SourceKey.backend(name), sample(self.now, running))
+        self.store.accept(SourceKey.backend(name), sample(self.now))
 
     def runner(self, *targets: SweepTarget) -> SweepRunner:
         """Return a sweep of targets that is cancelled before its first level."""
@@ -105,9 +101,7 @@ class Stage:
         made = SweepRunner(Plan(targets), self.store, start_worker=start)
 
         def hear(event: SweepEvent) -> None:
-            if isinstance(event, Notice):
-                self.notices.append(event.message)
-            elif isinstance(event, PhaseChanged) and event.phase is SweepPhase.SETTLING:
+            if isinstance(event, PhaseChanged) and event.phase is SweepPhase.SETTLING:
                 made.cancel()
 
         made.listen(hear)
@@ -143,19 +137,3 @@ async def test_the_wait_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
     await stage.runner(PROXY).run()
     assert len(stage.worker.asked) == 1
-
-
-async def test_requests_of_others_are_waited_for_and_said_once() -> None:
-    """Each server that is already busy is named once, for the first target that reaches it."""
-    stage = Stage()
-
-    running = asyncio.create_task(stage.runner(SPARK_A, PROXY, RIVAL).run())
-    await turns()
-    stage.tell("spark-a", running=3.0)
-    stage.tell("spark-b", running=2.0)
-    await running
-    waits = [one for one in stage.notices if "other clients" in one]
-    assert waits == [
-        "spark-a: requests of other clients ran before the first level",
-        "proxy: requests of other clients ran on spark-b before the first level",
-    ]

@@ -27,7 +27,6 @@ from sparktop.sweep.plan.draft import (
     kind_of,
     shown_fields,
     with_kind,
-    with_mode,
     with_preset,
 )
 from sparktop.sweep.plan.plan import Plan, SweepTarget
@@ -289,13 +288,11 @@ class SweepEditor(Dialog[Draft]):
             self._draft = with_preset(self._draft, self._presets[str(value)], self._guard, names)
         elif name == "kind":
             self._draft = with_kind(self._draft, str(value))
-        elif name == "mode":
-            self._draft = with_mode(self._draft, str(value))
         elif name == "warmup":
             self._draft = replace(self._draft, warmup=value == WARM)
         else:
             self._draft = replace(self._draft, **{name: value})  # type: ignore[arg-type]  # by the field's name
-        self._show(fill=name in {"preset", "kind", "mode"})
+        self._show(fill=name in {"preset", "kind"})
 
     def _show(self, *, fill: bool) -> None:
         """Show the errors and the cost of the draft; if `fill`, write the draft into all text fields too.

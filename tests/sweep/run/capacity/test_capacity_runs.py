@@ -30,7 +30,7 @@ from sparktop.sweep.plan.plan import Capacity, SweepTarget
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.capacity import JudgedRun, capacity_answer, capacity_result, drift_of
 from sparktop.sweep.run.judgement import LoadVerdict, judge
-from sparktop.sweep.run.preparation import _capacity_notes, beyond_context
+from sparktop.sweep.run.preparation import beyond_context
 from sparktop.sweep.run.progress import LevelMeasured, Notice, PlanFitted, SweepEvent
 from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.view.capacity import answer_words
@@ -128,15 +128,6 @@ def test_what_the_user_chose_stays() -> None:
     assert why is not None
     assert "workloads that fit: chat)" in why
     assert "--" not in why, "the words are read on the screen too, which has no options"
-
-
-def test_a_search_that_may_pass_the_slots_says_from_where_on_requests_wait() -> None:
-    """By the slots: which loads a search tries is not known before."""
-    capacity = Capacity(LoadKind.CONCURRENCY, parse_conditions("ttft_p90_ms=150", LoadKind.CONCURRENCY))
-    plan = make_capacity_plan(capacity, TARGETS, SweepSpec())
-    view = BackendView("spark-a", "http://127.0.0.1:1", "g", slots=48)
-    words = "it has 48 slots: above c = 48 requests wait, and latencies include that"
-    assert list(_capacity_notes(plan, TARGETS[0], 128, [view])) == [f"{TARGETS[0].name}: {words}"]
 
 
 @pytest.mark.process
