@@ -31,7 +31,7 @@ from sparktop.model.load import (
 )
 from sparktop.sweep.generator.connection import Connection, ConnectionPool
 from sparktop.sweep.generator.exchange import CACHE_SALT, Exchange, ReadyRequest, Recipe, RunLog, Terms
-from sparktop.sweep.generator.prompts import BlockPrompts
+from sparktop.sweep.generator.prompts import PromptMaker
 from sparktop.sweep.generator.wire import LONG, OpenLoop, RunLoad
 from sparktop.sweep.plan.arrivals import due_times, later_times, parse_pattern
 from sparktop.sweep.plan.own_requests import Prompt
@@ -314,13 +314,13 @@ class ContextClient(LoadClient):
         assert load.context is not None  # noqa: S101 - it is why this class is chosen
         super().__init__(load, pool, recipe, log)
         self._context = load.context
-        self._blocks = BlockPrompts(recipe.book, recipe.tokens, load.context.salt)
+        self._maker = PromptMaker(recipe.book, recipe.tokens)
 
     def _make_request(self) -> ReadyRequest:
         load, context, number = self._load, self._context, self._made
         self._made += 1
-        keys = (f"{number}#{block}" for block in count())
-        text, context_tokens = self._blocks.text(context.tokens, _BLOCK, keys, is_bare=True)
+        keys = (f"{context.salt}/{number}#{block}" for block in count())
+        text, context_tokens = self._maker.text(context.tokens, _BLOCK, keys, is_bare=True)
         prompt: Prompt = _TINY
         tokens: int | None = context_tokens
         if not context.alone:
@@ -486,7 +486,7 @@ class ReplayClient(OpenLoopClient):
         """
         assert load.trace is not None  # noqa: S101 - it is why this class is chosen
         super().__init__(load, pool, recipe, log)
-        self._blocks = BlockPrompts(recipe.book, recipe.tokens, load.prompt_salt)
+        self._maker = PromptMaker(recipe.book, recipe.tokens)
         self._trace: Iterator[TracedRequest] = iter(Trace(load.trace))
         self._traced: dict[str, TracedRequest] = {}
         """The requests that were read and have not begun, by id."""
@@ -521,7 +521,7 @@ class ReplayClient(OpenLoopClient):
 
     def _add_content(self, request: ReadyRequest) -> ReadyRequest:
         traced = self._traced[request.request_id]
-        prompt, tokens = self._blocks.prompt(traced)
+        prompt, tokens = self._maker.traced(traced, self._load.prompt_salt)
         content = self._form.request(
             self._pool.endpoint, prompt, traced.output_tokens, self._request_salt(self._load.cache_salt)
         )

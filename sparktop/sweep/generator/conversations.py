@@ -23,8 +23,6 @@ from sparktop.sweep.terms.request_errors import CONTEXT, connect_failure, reques
 
 _LONGEST_SLICE = 20_000
 """Most tokens that are cut from the book at once: it is finite."""
-_OPENING_TOKENS = 1.0
-"""Tokens of the first word of a text."""
 _SHARED = "shared start"
 """Name of the text that all conversations begin with."""
 
@@ -51,7 +49,8 @@ class Texts:
         slices: list[str] = []
         while tokens > 0:
             size = min(tokens, _LONGEST_SLICE)
-            slices.append(self._maker.prompt(size, len(slices), f"{self.salt}/{name}")[0])
+            key = f"{self.salt}/{name}/{len(slices)}"
+            slices.append(self._maker.text(size, size, iter([key]), is_bare=True)[0])
             tokens -= size
         return " ".join(slices)
 
@@ -131,7 +130,7 @@ class ConversationClient(LoadClient):
         self._conversations = load.conversations
         super().__init__(load, pool, recipe, log)
         self._terms = replace(self._terms, keep_text=True)
-        self._maker = PromptMaker(recipe.book, recipe.tokens.with_overhead(_OPENING_TOKENS))
+        self._maker = PromptMaker(recipe.book, recipe.tokens)
         self._dialogues: list[Dialogue] = []
         self._past: dict[int, Turn] = {}
         """The warm-up call of each lane that has one, by the lane's number."""

@@ -96,13 +96,15 @@ _LEAST_PIECES = 60_000
 """Minimum number of pieces (words and punctuation marks) in the book, which then has about 5,000
 sentences."""
 _NAMES = (*NOUNS, *ADJECTIVES)
-"""Words that first lines are drawn from."""
+"""Words that the beginnings of blocks are drawn from."""
 _ROUNDING = 1e-9
 """Part of a filler word that rounding may lose."""
-_NUMBER_WORDS = 3
-"""Number of words of the first line that encode the request's number: enough for millions of requests."""
-_RANDOM_WORDS = 3
-"""Number of further words of the first line, chosen at random from the run's salt."""
+_OWN_BLOCK = 512
+"""Tokens of a block of a prompt that has no block ids."""
+_DISTINCT = 4
+"""Random words at the begin of a block; together with its sentences they distinguish 10^12 blocks."""
+_LEAST = 1e-6
+"""Tokens below which nothing is left to fill."""
 FILLER = " so"
 """Word appended to fill a prompt up: a single token for every tokenizer trained on English."""
 
@@ -144,10 +146,6 @@ class PromptTokens:
         """Tokens of the chat template and the first word of a prompt."""
         self.costs: Mapping[str, float] = costs or {}
         self._otherwise = otherwise
-
-    def with_overhead(self, overhead: float) -> PromptTokens:
-        """Return the same counts of words with another overhead of each prompt."""
-        return PromptTokens(overhead, self.costs, self._otherwise)
 
     def of(self, piece: str) -> float:
         """Return the tokens of a piece: a word with the space before it, or a punctuation mark."""
@@ -191,7 +189,12 @@ def book_of(seed: int, least_pieces: int) -> Book:
 
 
 class PromptMaker:
-    """Makes prompts with a given number of tokens out of a generated text (the book)."""
+    """Makes prompts with a given number of tokens out of a generated text (the book).
+
+    A prompt is made of blocks, each of a few random words and a slice of the book, which depend on nothing
+    but a key. Equal keys give equal text, hence equal tokens, so that a server's prefix cache finds the same
+    blocks that it would have found in recorded traffic.
+    """
 
     def __init__(self, book: Book, tokens: PromptTokens) -> None:
         """Make prompts of the text `book`; `tokens` has the token count of each word and punctuation mark."""
@@ -205,35 +208,68 @@ class PromptMaker:
         """Return (text of a prompt, its expected length in tokens). `number` and `salt` determine the text.
 
         The prompt has `length` tokens including the chat template. If the shortest possible prompt is longer
-        than that, it is returned. Prompts of different numbers have different first lines, if `length` leaves
-        room for a first line.
+        than that, it is returned.
         """
-        random = Random(f"{salt}/{number}")  # noqa: S311 - text, no secret
-        left = length - self._tokens.overhead
-        text = [OPENING_WORD]
-        for piece in _first_line(number, random):
-            cost = self._tokens.of(piece)
-            if cost > left:
-                break
-            text.append(piece)
-            left -= cost
-        words, used = self.words(random.choice(self._book.starts), left)
-        text.append(words)
-        left -= used
-        return "".join(text), round(length - left)
+        return self.text(length, length, iter([f"{salt}/{number}"]))
 
-    def words(self, begin: int, limit: float) -> tuple[str, float]:
-        """Return (text of the book from piece `begin` on, its tokens): at most `limit` tokens, as a rule all.
+    def traced(self, request: TracedRequest, salt: str) -> tuple[str, int | None]:
+        """Return (prompt of a recorded request, its expected length in tokens; None if unknown)."""
+        if request.text is not None:
+            return request.text, None
+        keys = (f"{salt}/{key}" for key in _block_keys(request))
+        return self.text(request.prompt_tokens or 1, request.block_tokens or _OWN_BLOCK, keys)
+
+    def text(
+        self, length: int, block_tokens: int, keys: Iterator[str], *, is_bare: bool = False
+    ) -> tuple[str, int]:
+        """Return (text, its expected length in tokens) of blocks with these keys.
+
+        The text has `length` tokens including the chat template, or without it if `is_bare`; its last block
+        is cut. If the keys end before, it is shorter.
+        """
+        overhead = 1.0 if is_bare else self._tokens.overhead  # the first word is a token
+        left = length - overhead
+        parts = [OPENING_WORD]
+        for key in keys:
+            if left < _LEAST:
+                break
+            text, used = self._block(key, min(left, float(block_tokens)))
+            if not text:
+                break  # not even one word fits
+            parts.append(text)
+            left -= used
+        return "".join(parts), round(length - left)
+
+    def _block(self, key: str, limit: float) -> tuple[str, float]:
+        """Return (text, tokens) of a block, cut to `limit` tokens.
 
         Filler words stand for the tokens that the next piece of the book is too long for.
         """
-        book, upto = self._book, self._upto
-        end = max(begin, bisect_right(upto, upto[begin] + limit, lo=begin) - 1)
-        used = upto[end] - upto[begin]
+        random, book, upto = Random(key), self._book, self._upto  # noqa: S311 - text, no secret
+        begin, left = random.choice(book.starts), limit
+        parts = []
+        for _ in range(_DISTINCT):
+            word = f" {random.choice(_NAMES)}"
+            cost = self._tokens.of(word)
+            if cost > left:
+                break
+            parts.append(word)
+            left -= cost
+        end = max(begin, bisect_right(upto, upto[begin] + left, lo=begin) - 1)
+        left -= upto[end] - upto[begin]
         filler = self._tokens.of(FILLER)
-        fillers = int((limit - used) / filler + _ROUNDING) if filler > 0 and limit > used else 0
-        text = book.text[book.offsets[begin] : book.offsets[end]] + FILLER * fillers
-        return text, used + fillers * filler
+        fillers = int(left / filler + _ROUNDING) if filler > 0 and left > 0 else 0
+        parts += [book.text[book.offsets[begin] : book.offsets[end]], FILLER * fillers]
+        return "".join(parts), limit - left + fillers * filler
+
+
+def _block_keys(request: TracedRequest) -> Iterator[str]:
+    """Yield the keys of the request's blocks: its ids, and then keys of its own without end."""
+    for block in request.blocks:
+        yield f"{request.scope}:{block}"
+    scope = request.scope if request.scope and not request.blocks else f"#{request.number}"
+    for number in count():
+        yield f"{scope}#{number}"
 
 
 def pieces() -> list[str]:
@@ -244,15 +280,6 @@ def pieces() -> list[str]:
     words = {piece for phrase in PLACES for piece in _pieces_of(phrase)}
     words |= {f" {word}" for word in (*_NAMES, *VERBS, *ADVERBS, *_SMALL_WORDS)}
     return sorted(words | {FILLER, ".", ",", ":"})
-
-
-def _first_line(number: int, random: Random) -> list[str]:
-    line = []
-    for _ in range(_NUMBER_WORDS):
-        number, digit = divmod(number, len(_NAMES))
-        line.append(f" {_NAMES[digit]}")
-    line += [f" {random.choice(_NAMES)}" for _ in range(_RANDOM_WORDS)]
-    return [*line, ":"]
 
 
 def _sentence(random: Random) -> list[Part]:
@@ -554,82 +581,3 @@ class PassageSearch:
 
     def _passage(self, pieces: int, tail: str, tokens: int) -> Passage:
         return Passage(self._names, self._parts[:pieces], tail, tokens)
-
-
-# Prompts that share their beginnings: made of blocks whose text depends on nothing but a key.
-#
-# Equal keys give equal text, hence equal tokens, so that a server's prefix cache finds the same blocks that
-# it would have found in recorded traffic. A prompt without ids of its own is made of blocks, too: those of
-# its conversation, so that the next turn's prompt begins with it, or blocks that no other request has.
-
-
-_OWN_BLOCK = 512
-"""Tokens of a block of a prompt that has no block ids."""
-_BLOCKS_NAMES = [f" {word}" for word in (*NOUNS, *ADJECTIVES)]
-"""Words that the beginnings of blocks are drawn from."""
-_DISTINCT = 4
-"""Random words at the begin of a block; together with its sentences they distinguish 10^12 blocks."""
-_LEAST = 1e-6
-"""Tokens below which nothing is left to fill."""
-
-
-class BlockPrompts:
-    """Makes prompts of blocks, for one server and seed."""
-
-    def __init__(self, book: Book, tokens: PromptTokens, seed: str) -> None:
-        """Make prompts of the text `book`, whose words have `tokens`; equal seeds give equal text."""
-        self._book = book
-        self._maker = PromptMaker(book, tokens)
-        self._tokens = tokens
-        self._seed = seed
-
-    def prompt(self, request: TracedRequest) -> tuple[str, int | None]:
-        """Return (text of the request's prompt, its expected length in tokens; None if unknown)."""
-        if request.text is not None:
-            return request.text, None
-        return self.text(request.prompt_tokens or 1, request.block_tokens or _OWN_BLOCK, _block_keys(request))
-
-    def text(
-        self, length: int, block_tokens: int, keys: Iterator[str], *, is_bare: bool = False
-    ) -> tuple[str, int]:
-        """Return (text, its expected length in tokens) of blocks with these keys.
-
-        The text has `length` tokens including the chat template, or without it if `is_bare`; its last block
-        is cut. If the keys end before, it is shorter.
-        """
-        overhead = 1.0 if is_bare else self._tokens.overhead  # the first word is a token
-        left = length - overhead
-        parts = [OPENING_WORD]
-        for key in keys:
-            if left < _LEAST:
-                break
-            text, used = self._block(key, min(left, float(block_tokens)))
-            if not text:
-                break  # not even one word fits
-            parts.append(text)
-            left -= used
-        return "".join(parts), round(length - left)
-
-    def _block(self, key: str, limit: float) -> tuple[str, float]:
-        """Return (text, tokens) of a block, cut to `limit` tokens."""
-        random = Random(f"{self._seed}/{key}")  # noqa: S311 - text, no secret
-        begin = random.choice(self._book.starts)
-        parts, left = [], limit
-        for _ in range(_DISTINCT):
-            word = random.choice(_BLOCKS_NAMES)
-            cost = self._tokens.of(word)
-            if cost > left:
-                break
-            parts.append(word)
-            left -= cost
-        text, used = self._maker.words(begin, left)
-        return "".join(parts) + text, limit - left + used
-
-
-def _block_keys(request: TracedRequest) -> Iterator[str]:
-    """Yield the keys of the request's blocks: its ids, and then keys of its own without end."""
-    for block in request.blocks:
-        yield f"{request.scope}:{block}"
-    scope = request.scope if request.scope and not request.blocks else f"#{request.number}"
-    for number in count():
-        yield f"{scope}#{number}"

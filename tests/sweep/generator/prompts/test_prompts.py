@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from sparktop.sweep.generator.prompts import (
     FILLER,
     NOUNS,
-    BlockPrompts,
     Book,
     Passage,
     PromptMaker,
@@ -49,7 +48,7 @@ def test_the_cost_of_a_prompt_is_the_length_asked_for(
     tokens = PromptTokens(overhead, {piece: float(cost) for piece, cost in costs.items()})
     for prompt, reckoned in (
         PromptMaker(book(), tokens).prompt(length, number, "salt"),
-        BlockPrompts(book(), tokens, "seed").prompt(request(length, tuple(blocks))),
+        PromptMaker(book(), tokens).traced(request(length, tuple(blocks)), "seed"),
     ):
         words = SPLIT.findall(prompt.removeprefix("Notes"))
         assert reckoned == length
@@ -57,7 +56,7 @@ def test_the_cost_of_a_prompt_is_the_length_asked_for(
 
 
 def test_prompts_of_a_run_differ_from_the_start() -> None:
-    """The first line holds the request's number, so that no two prompts share their first block of tokens."""
+    """No two prompts share their first block of tokens."""
     maker = PromptMaker(book(), PromptTokens())
     prompts = [maker.prompt(64, number, "run")[0] for number in range(500)]
     assert len({tuple(prompt.split()[:4]) for prompt in prompts}) == 500
@@ -91,10 +90,12 @@ def shared(one: Sequence[str], other: Sequence[str]) -> int:
 
 def test_equal_ids_give_equal_beginnings() -> None:
     """Two prompts share exactly the blocks whose ids they share at the begin."""
-    prompts = BlockPrompts(book(), PromptTokens(), "seed")
-    one, _ = prompts.prompt(request(256, (7, 8, 9, 10), number=0))
-    other, _ = prompts.prompt(request(256, (7, 8, 99, 10), number=1))
-    whole = [len(SPLIT.findall(prompts.text(64 * count, 64, iter([":7", ":8"]))[0])) for count in (1, 2)]
+    prompts = PromptMaker(book(), PromptTokens())
+    one, _ = prompts.traced(request(256, (7, 8, 9, 10), number=0), "seed")
+    other, _ = prompts.traced(request(256, (7, 8, 99, 10), number=1), "seed")
+    whole = [
+        len(SPLIT.findall(prompts.text(64 * count, 64, iter(["seed/:7", "seed/:8"]))[0])) for count in (1, 2)
+    ]
     same = shared(SPLIT.findall(one), SPLIT.findall(other))
     assert whole[1] == 128
     assert 128 <= same < 132
