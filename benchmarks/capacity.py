@@ -37,9 +37,9 @@ from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.result.open_loop import open_loop_figures
 from sparktop.sweep.run.forecast import most_seconds
 from sparktop.sweep.run.judgement import LoadVerdict, judge
-from sparktop.sweep.run.open_loop import warm_up_s
+from sparktop.sweep.run.open_loop import tail_s, warm_up_s
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, CapacitySearch
-from sparktop.sweep.run.validity import agents_tail_s, ramp_s
+from sparktop.sweep.run.validity import ramp_s
 from stage.clients import ClosedLoop, DirectDestination, OpenLoop, VirtualTime
 from stage.conversations import Conversations, planned_turns
 
@@ -123,7 +123,7 @@ def run_level(made: Setup, value: float, duration_s: float, seed: str) -> list[L
     assert preset is not None  # noqa: S101 - of a set-up of agents
     turns = [planned_turns(preset, seed, lane, made.profile.max_model_len) for lane in range(int(value))]
     agents = Conversations(time, way, turns, block_tokens=made.profile.block_tokens)
-    agents.start(duration_s, ramp_s=ramp_s(plan), tail_s=agents_tail_s(plan))
+    agents.start(duration_s, ramp_s=ramp_s(plan), tail_s=tail_s(plan))
     time.run(duration_s + 3000)
     return agents.events
 
@@ -131,7 +131,7 @@ def run_level(made: Setup, value: float, duration_s: float, seed: str) -> list[L
 def _arrivals(
     time: VirtualTime, way: DirectDestination, plan: Plan, value: float, seed: str
 ) -> list[LoadEvent]:
-    warm_s, tail = warm_up_s(plan), agents_tail_s(plan)
+    warm_s, tail = warm_up_s(plan), tail_s(plan)
     end_s = warm_s + (plan.duration_s or 0.0)
     due = due_times(parse_pattern("poisson"), LoadPoint(LoadKind.RATE, value), end_s + tail, seed)
     loop = OpenLoop(time, way, lambda _: (plan.pp, plan.tg))

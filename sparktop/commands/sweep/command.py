@@ -23,7 +23,6 @@ from sparktop.commands.arguments import (
 from sparktop.commands.output import check_file, tell, write_out
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
-from sparktop.sweep.plan.arrivals import parse_pattern
 from sparktop.sweep.plan.draft import TYPED_FIELDS, read_settings
 from sparktop.sweep.plan.traces import FORMAT_NAMES, SPEEDS
 from sparktop.sweep.terms.definitions import LEAST_S, MOST_S, MOST_TOKENS
@@ -99,15 +98,7 @@ def settings(
     return argument_type(parse)
 
 
-def _arrivals(text: str) -> str:
-    try:
-        parse_pattern(text)
-    except UsageError as error:
-        raise UsageError(f"arrivals {error}") from None
-    return text
-
-
-_trace_range = TYPED_FIELDS["trace_range"][1]
+_arrivals, _trace_range = (TYPED_FIELDS[name][1] for name in ("arrivals", "trace_range"))
 
 
 def _format_name(text: str) -> str:

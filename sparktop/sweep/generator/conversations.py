@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import count
 from time import perf_counter
 
 from msgspec.structs import replace
@@ -46,13 +47,8 @@ class Texts:
 
         It is so long as far as the tokens of its words are known.
         """
-        slices: list[str] = []
-        while tokens > 0:
-            size = min(tokens, _LONGEST_SLICE)
-            key = f"{self.salt}/{name}/{len(slices)}"
-            slices.append(self._maker.text(size, size, iter([key]), is_bare=True)[0])
-            tokens -= size
-        return " ".join(slices)
+        keys = (f"{self.salt}/{name}/{number}" for number in count())
+        return self._maker.text(tokens, _LONGEST_SLICE, keys, is_bare=True)[0]
 
 
 class Dialogue:

@@ -482,8 +482,6 @@ def _compact_json(fields: dict[str, object]) -> bytes:
 
 _BINS_PER_S = round(1 / BIN_S)
 """Token bins in a second."""
-_READS_A_LINE = 20_000
-"""Number of token times after which a message is sent: about 220 kB."""
 
 
 class RunLog:
@@ -545,14 +543,6 @@ class RunLog:
         )
 
     def token_times(self) -> Iterator[TokenTimes]:
-        """Yield the exact token times of all ended requests, split into messages of limited length."""
-        part: dict[str, RequestTokens] = {}
-        reads = 0
+        """Yield the exact token times of all ended requests, a message each."""
         for request_id, tokens in self._times.items():
-            part[request_id] = tokens
-            reads += len(tokens.at)
-            if reads >= _READS_A_LINE:
-                yield TokenTimes(self.run_id, part)
-                part, reads = {}, 0
-        if part:
-            yield TokenTimes(self.run_id, part)
+            yield TokenTimes(self.run_id, request_id, tokens)

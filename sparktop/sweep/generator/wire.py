@@ -1,8 +1,8 @@
 """The commands and messages between the load generator's process and its parent: a line of JSON each.
 
 The parent writes commands to the process's standard input, and the process writes messages to its standard
-output. For a load run the process sends, in this order: any number of `Batch`, then `TokenTimes` for all
-requests, then one `RunFinished`. For a calibration it sends any number of `Busy`, then one `Calibrated`; for
+output. For a load run the process sends, in this order: any number of `Batch`, then a `TokenTimes` for each
+request, then one `RunFinished`. For a calibration it sends any number of `Busy`, then one `Calibrated`; for
 a command that cannot be executed one `Refused`. All times are `perf_counter` of the process, which on Linux
 is the monotonic clock of the machine. Both processes run the same version of this package, so a line that
 cannot be decoded is a programming error.
@@ -263,10 +263,11 @@ class RequestTokens(Struct, frozen=True):
 
 
 class TokenTimes(_Line, frozen=True):
-    """Message: the exact token times of some requests of a finished run, by request id."""
+    """Message: the exact token times of a request of a finished run."""
 
     id: str
-    requests: Mapping[str, RequestTokens]
+    request_id: str
+    tokens: RequestTokens
 
 
 class ClientHealth(Struct, frozen=True):

@@ -141,13 +141,8 @@ def due_times(pattern: Pattern, rate: LoadPoint, duration_s: float, seed: str) -
     Their number is the rate's mean times the duration, rounded: the gaps are stretched to fit. Given the
     number, this is exactly a Poisson process where the pattern is Poisson. Trains are not stretched, so that
     their number varies.
-
-    Raises:
-        UsageError: the level would have more than `MOST_ARRIVALS` requests.
     """
     expected = mean_per_s(rate) * duration_s
-    if expected > MOST_ARRIVALS:
-        raise UsageError(f"a level of {expected:,.0f} requests: at most {MOST_ARRIVALS:,} are drawn")
     dice = random.Random(seed)  # noqa: S311 - a load, not a secret
     if pattern is None:
         return _draw_trains(rate, duration_s, dice)

@@ -23,7 +23,7 @@ from sparktop.sweep.plan.traces import TraceReplay
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.open_loop import tail_s, warm_up_s
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, MOST_SEARCH_RUNS, CapacitySearch
-from sparktop.sweep.run.validity import agents_tail_s, ramp_s
+from sparktop.sweep.run.validity import ramp_s
 from sparktop.sweep.terms.definitions import CUT_SHORT
 
 _GROWTH = 0.6
@@ -481,7 +481,7 @@ def _conversation_forecast(plan: Plan) -> Forecast:
     past = sum(int(point.value) for point in plan.points) if has_past else 0
     each_s = ramp_s(plan) + (plan.duration_s or 0.0) + _REST_S
     # Pasts are computed before, and answers that began in the measured time are waited for.
-    time = TimeRange(levels * plan.runs * each_s, levels * plan.runs * (each_s + agents_tail_s(plan)))
+    time = TimeRange(levels * plan.runs * each_s, levels * plan.runs * (each_s + tail_s(plan)))
     warm_ups = past * len(plan.targets) * plan.runs
     return Forecast("by the duration of its levels", levels, time, warm_ups=warm_ups)
 

@@ -21,7 +21,7 @@ _WARM_UP_SHARE, _LONGEST_WARM_UP_S = 0.25, 120.0
 """A level that begins with an empty queue looks too good: with answers of 30 s at 80 % of the load that 16
 slots can carry, the mean wait of a level of 600 s is 4 % low after a warm-up of 30 s, right after 120 s."""
 _LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
-"""Bounds of the seconds after the measured arrivals for which the load stays on."""
+"""Bounds of the seconds after the measured time in which its last answers are waited for."""
 
 
 def warm_up_s(plan: Plan) -> float:
@@ -35,7 +35,7 @@ def warm_up_s(plan: Plan) -> float:
 
 
 def tail_s(plan: Plan) -> float:
-    """Return the longest time for which the load stays on after the measured arrivals, until they ended."""
+    """Return the longest time for which the load stays on after the measured time, until all has ended."""
     if plan.trace is not None:
         return plan.trace.tail_s
     return min(_LONGEST_TAIL_S, max(_LEAST_TAIL_S, plan.duration_s or OPEN_S))

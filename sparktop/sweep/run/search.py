@@ -799,9 +799,8 @@ def _end_words(with_rate: Sequence[LevelResult], leader: LevelResult, metric: st
     """Return why the concurrency grows no further, as text."""
     top = with_rate[-1]
     if leader is top:
-        rise = f"tok/s still rise at c = {top.concurrency}"
-        rise = rise if is_rising(with_rate, metric) else f"whether {rise} is not certain"
-        return f"{rise}, the largest that this sweep tries on it"
+        rise = "still rise" if is_rising(with_rate, metric) else "may still rise"
+        return f"tok/s {rise} at c = {top.concurrency}, the largest that this sweep tries on it"
     ratio = rate_ratio(top, leader, metric)
     difference = "no value to compare" if ratio is None else f"{signed(ratio.percent, 1)} %"
     if ratio is not None and ratio.ci95 is not None:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import accumulate
 from operator import add, sub
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
@@ -22,7 +22,7 @@ from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
 from sparktop.model.series import known_max, known_mean, known_min, known_sum, known_values, sum_if_all_known
-from sparktop.model.snapshot import BackendView, Limit, LimitKind, Snapshot
+from sparktop.model.snapshot import Limit, LimitKind, Snapshot
 from sparktop.model.targets import NodeThresholds
 from sparktop.rates import kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.store import Reading, SourceKey
@@ -31,8 +31,6 @@ from sparktop.store.node import machine_poll
 from sparktop.store.sources import SourceKind
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import NodeSide
-
-Number = TypeVar("Number", int, float)
 
 Span = tuple[float, float]
 """Start and end in monotonic seconds, which on Linux is also the clock of the load generator."""
@@ -223,17 +221,14 @@ def watched_backends(target: SweepTarget, snapshot: Snapshot) -> tuple[str, ...]
     return tuple(dict.fromkeys(name for name in reported if name is not None))
 
 
-def watched_sums(
-    plan: Plan, snapshot: Snapshot, figure: Callable[[BackendView], Number | None]
-) -> dict[str, Number]:
-    """Return the sum of a figure over the servers of each target, where all of them report it."""
-    figures = {view.name: figure(view) for view in snapshot.backends}
-    sums: dict[str, Number] = {}
-    for target in plan.targets:
-        total = sum_if_all_known(figures.get(name) for name in watched_backends(target, snapshot))
-        if total is not None:
-            sums[target.name] = total
-    return sums
+def watched_slots(plan: Plan, snapshot: Snapshot) -> dict[str, int]:
+    """Return how many requests the servers of each target run at once, where all of them report it."""
+    slots = {view.name: view.slots for view in snapshot.backends}
+    sums = {
+        target.name: sum_if_all_known(slots.get(name) for name in watched_backends(target, snapshot))
+        for target in plan.targets
+    }
+    return {name: total for name, total in sums.items() if total is not None}
 
 
 def watched_contexts(plan: Plan, snapshot: Snapshot) -> dict[str, int]:

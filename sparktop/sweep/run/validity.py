@@ -19,7 +19,7 @@ from sparktop.sweep.generator.worker import TIMER_MS
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.result.results import LevelResult, NodeSide, TargetResult, Validity, level_of
 from sparktop.sweep.run.depth import TEMPLATE_TOKENS, context_doubts
-from sparktop.sweep.run.open_loop import open_loop_doubts
+from sparktop.sweep.run.open_loop import open_loop_doubts, tail_s
 from sparktop.sweep.run.server_side import Counters
 from sparktop.sweep.terms.definitions import (
     BURSTS,
@@ -442,8 +442,6 @@ def _mean_clock_mhz(level: LevelResult) -> float | None:
 # The agents of a level's run, and what the servers add to its result.
 
 
-_LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
-"""Bounds of the seconds after the measured time in which its last answers are waited for."""
 _RAMP_SHARE, _LONGEST_SHARE = 0.1, 0.5
 """Bounds of the time over which agents start, as shares of a level's duration."""
 _LONGEST_RAMP_S = 30.0
@@ -460,11 +458,6 @@ def ramp_s(plan: Plan) -> float:
     duration_s, preset = plan.duration_s or 0.0, plan.conversations
     tenth_s = min(_LONGEST_RAMP_S, _RAMP_SHARE * duration_s)
     return tenth_s if preset is None else min(max(tenth_s, preset.pause_s), _LONGEST_SHARE * duration_s)
-
-
-def agents_tail_s(plan: Plan) -> float:
-    """Return the most seconds for which a level waits for answers after the measured time."""
-    return min(_LONGEST_TAIL_S, max(_LEAST_TAIL_S, plan.duration_s or 0.0))
 
 
 def conversations_of(
@@ -487,7 +480,7 @@ def conversations_of(
         seed=seed,
         duration_s=duration_s,
         ramp_s=ramp_s(plan),
-        tail_s=agents_tail_s(plan),
+        tail_s=tail_s(plan),
         max_model_len=max_model_len,
     )
 

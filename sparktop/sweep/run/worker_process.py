@@ -311,7 +311,7 @@ class RunRecord:
             case Batch() if message.id == self.run_id:
                 self._events.extend(message.events)
             case TokenTimes() if message.id == self.run_id:
-                self._tokens.update(message.requests)
+                self._tokens[message.request_id] = message.tokens
             case RunFinished() if message.id == self.run_id:
                 self.finished = message
             case _:

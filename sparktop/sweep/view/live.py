@@ -53,7 +53,7 @@ from sparktop.sweep.run.progress import (
     SweepPhase,
 )
 from sparktop.sweep.run.result_builder import plan_result
-from sparktop.sweep.run.server_side import watched_backends, watched_nodes, watched_sums
+from sparktop.sweep.run.server_side import watched_backends, watched_nodes, watched_slots
 from sparktop.sweep.view.capacity import running_search
 from sparktop.sweep.view.levels import (
     LevelProgress,
@@ -75,8 +75,7 @@ def plan_forecast(plan: Plan, snapshot: Snapshot, earlier: Sequence[SweepResult]
 
     `earlier` are results of other sweeps.
     """
-    slots = watched_sums(plan, snapshot, lambda view: view.slots)
-    return forecast(plan, earlier, slots)
+    return forecast(plan, earlier, watched_slots(plan, snapshot))
 
 
 def countdown_of(

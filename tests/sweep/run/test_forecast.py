@@ -251,7 +251,7 @@ def test_the_limit_is_kept_and_named() -> None:
     step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01)
     assert step == (
         None,
-        "whether tok/s still rise at c = 48 is not certain, the largest that this sweep tries on it",
+        "tok/s may still rise at c = 48, the largest that this sweep tries on it",
     )
 
 

@@ -39,7 +39,7 @@ def test_a_run_survives_its_lines_exactly() -> None:
     batch = Batch("r", 0.3, 1, events, (TokenBin(0.1, None, 2), TokenBin(0.1, "a", 3)))
     tokens = RequestTokens([0.15, 1 / 3], [1, 4], answer_from=1)
     record = RunRecord("r")
-    for message in (batch, TokenTimes("r", {"q": tokens}), Batch("other", 0.4, 5, (failed,), ())):
+    for message in (batch, TokenTimes("r", "q", tokens), Batch("other", 0.4, 5, (failed,), ())):
         received = decode_message(encode_line(message))
         assert received == message
         record.add(received)
