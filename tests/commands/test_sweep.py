@@ -31,7 +31,7 @@ from sparktop.commands.sweep.run import SweepLine, level_line, progress_line
 from sparktop.commands.sweep.targets import choose_targets
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.instant import TimeRange
-from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
+from sparktop.model.load import Level, LoadKind, concurrency_point
 from sparktop.model.sweep import SweepMoment, SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, SweepSpec, Watch
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
@@ -307,16 +307,6 @@ def _plan(*words: str) -> Plan:
     add_arguments(parser)
     target = SweepTarget("a", "http://127.0.0.1:1")
     return make_plan(find_preset(DEFAULT) | spec_of(parser.parse_args(words)), [target])
-
-
-def test_agents_follow_their_workload() -> None:
-    """Points, lengths and duration are those of the workload, by default `coder-quick`."""
-    plan = _plan("--agents", "1,2,4")
-    assert (plan.kind, plan.mode) == (LoadKind.AGENTS, LoadMode.AGENTS)
-    assert [point.label for point in plan.axis] == ["1 agent", "2 agents", "4 agents"]
-    assert plan.conversations is not None
-    assert (plan.conversations.name, plan.duration_s, plan.warmup) == ("coder-quick", 180.0, False)
-    assert _plan("--agents", "1", "--workload", "coder", "--duration", "90").duration_s == 90
 
 
 def test_old_spellings_mean_the_new_ones(capsys: pytest.CaptureFixture[str]) -> None:

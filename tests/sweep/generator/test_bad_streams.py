@@ -9,26 +9,19 @@ What refusals say: the field at fault, and the context that a prompt exceeds, en
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
 from sparktop.model.failure import RequestFailure
 from sparktop.model.load import (
-    EndReason,
-    FirstToken,
     Level,
-    ResponseStarted,
-    Tokens,
     TokenSource,
     concurrency_point,
 )
-from sparktop.sweep.generator import exchange
 from sparktop.sweep.generator.wire import WorkerTarget
-from sparktop.sweep.plan.plan import Api, Timeouts
+from sparktop.sweep.plan.plan import Timeouts
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.terms.request_errors import count_errors, faulty_fields, is_too_long, stated_context
@@ -169,18 +162,6 @@ async def test_one_bad_answer_is_counted_and_the_others_are_measured(
     assert tokens is None or counted["tokens"] == 24 + tokens
 
 
-async def test_an_error_whose_body_never_ends(in_process: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A status without the end of its body is a failure with the words that came."""
-    monkeypatch.setattr(exchange, "_WORDS_S", 0.2)
-
-    async def behave(asked: Asked) -> None:
-        asked.write("HTTP/1.1 500 No\r\nContent-Length: 1000\r\n\r\nbroken down")
-        await asked.server.hang()
-
-    loaded = await in_process.load(behave, concurrency=1)
-    assert only_failure(loaded).message.endswith("HTTP 500: broken down")
-
-
 async def test_a_model_name_full_of_escapes(in_process: InProcess) -> None:
     """A name that holds escapes is sent as it is, and cleaned wherever it is reported."""
     name = 'ti\x1b[31mny\n"\\u0000é\u202e'
@@ -206,85 +187,6 @@ async def test_a_key_that_comes_back_in_a_stream(in_process: InProcess) -> None:
     message = only_failure(loaded).message
     assert only_failure(loaded).word == "error_event"
     assert not any(form in message for form in (key, key[::-1], key.encode().hex()))
-
-
-async def packed(asked: Asked) -> None:
-    events = [asked.token() for _ in range(7)] + [asked.token(finish="length"), asked.usage()]
-    text = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
-    asked.start("Content-Encoding: gzip\r\n")
-    raw = gzip.compress(text.encode())
-    for at in range(0, len(raw), 50):
-        asked.chunk(raw[at : at + 50])
-        await asked.server.step()
-    asked.write("0\r\n\r\n")
-
-
-async def ids_without_text(asked: Asked) -> None:
-    asked.start()
-    asked.event({**asked.token(None, text=""), "prompt_token_ids": list(range(3000))})
-    for index in range(8):
-        asked.event(asked.token(text="", finish="length" if index == 7 else None))
-    asked.event(asked.usage())
-    asked.end()
-
-
-@pytest.mark.parametrize(
-    ("behave", "api"),
-    [
-        (packed, Api.CHAT),
-        (ids_without_text, Api.COMPLETIONS),
-    ],
-)
-async def test_odd_but_right_streams(in_process: InProcess, behave: Behave, api: Api) -> None:
-    """Whatever the form of a stream, all its tokens are counted, none twice, by their ids."""
-    loaded = await in_process.load(behave, target=WorkerTarget(in_process.server.url, "tiny", api))
-    assert [end.error for end in loaded.ends] == [None] * 4
-    assert figures(loaded) == GOOD
-    assert {end.token_source for end in loaded.ends} == {TokenSource.TOKEN_IDS}
-    assert {end.reason for end in loaded.ends} == {EndReason.LENGTH}
-
-
-async def test_reasoning_comes_first(in_process: InProcess) -> None:
-    """Reasoning tokens count from the first on; the first token of the answer is recorded separately."""
-
-    async def behave(asked: Asked) -> None:
-        asked.start()
-        asked.event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]})
-        await asked.server.step()
-        for index in range(8):
-            key = "reasoning_content" if index < 5 else "content"
-            finish = "length" if index == 7 else None
-            asked.event({"choices": [{"index": 0, "delta": {key: "hm"}, "finish_reason": finish}]})
-            await asked.writer.drain()
-            await asked.server.step()
-        asked.event(asked.usage())
-        asked.end()
-
-    loaded = await in_process.load(behave, concurrency=1)
-    assert [event.reasoning for event in loaded.events if isinstance(event, FirstToken)] == [True]
-    # Reads may hold several events, so the answer's tokens are looked at from the end.
-    assert [event for event in loaded.events if isinstance(event, Tokens)][-1].reasoning is False
-    found = level_result(Level("server", concurrency_point(1), 40, 8), collect(loaded.events))
-    assert found.tokens.generated == 8
-    assert found.first_answer_ms is not None
-    assert found.ttft_ms is not None
-    assert found.first_answer_ms.mean >= found.ttft_ms.mean
-    assert [event for event in loaded.events if isinstance(event, ResponseStarted)]
-
-
-async def test_who_answered(in_process: InProcess) -> None:
-    """The backend comes from the router's header, else from its address there; bins are kept for each."""
-
-    async def behave(asked: Asked) -> None:
-        name = "x-litellm-model-id: spark-a" if asked.number % 2 else "x-litellm-model-api-base: http://b"
-        await asked.stream(headers=f"{name}\r\n")
-
-    loaded = await in_process.load(behave)
-    assert Counter(end.served_by for end in loaded.ends) == {"spark-a": 2, "http://b": 2}
-    tokens: Counter[str | None] = Counter()
-    for one in loaded.bins:
-        tokens[one.served_by] += one.tokens
-    assert tokens == {"spark-a": 16, "http://b": 16}
 
 
 BOTH = {"include_usage": True, "continuous_usage_stats": True}
@@ -314,15 +216,6 @@ async def test_running_totals_are_asked_for_where_ids_do_not_come(in_process: In
     assert {end.token_source for end in loaded.ends} == {TokenSource.CHUNK_USAGE}
     assert {end.hidden_before for end in loaded.ends} == {0}
     assert figures(loaded) == GOOD
-
-
-async def test_running_totals_are_not_asked_for_where_ids_come(in_process: InProcess) -> None:
-    """Both would say the same, and each chunk would be longer; behind a router the next server may differ."""
-    loaded = await in_process.load()
-    assert all(body["stream_options"] == {"include_usage": True} for body in in_process.server.bodies)
-    assert {end.token_source for end in loaded.ends} == {TokenSource.TOKEN_IDS}
-    await in_process.load(target=WorkerTarget(in_process.server.url, "tiny", router=True))
-    assert all(body["stream_options"] == BOTH for body in in_process.server.bodies)
 
 
 async def test_a_server_that_refuses_running_totals_keeps_the_rest(in_process: InProcess) -> None:
@@ -365,21 +258,6 @@ async def test_a_server_whose_first_event_comes_with_its_first_token_is_known_by
     assert found.ttft_ms is not None
     assert found.itl_ms is None
     assert found.tokens.hidden_requests == 4
-
-
-@pytest.mark.parametrize(("header", "router_ms"), [("12.25", 12.25), ("-3.1", None)])
-async def test_what_a_router_says_that_it_added(
-    in_process: InProcess, header: str, router_ms: float | None
-) -> None:
-    """LiteLLM's own count comes in a header of each answer; the level has its median."""
-    loaded = await in_process.load(
-        lambda asked: asked.stream(headers=f"x-litellm-overhead-duration-ms: {header}\r\n")
-    )
-    assert {end.router_ms for end in loaded.ends} == {router_ms}
-    assert (
-        level_result(Level("server", concurrency_point(4), 40, 8), collect(loaded.events)).router_overhead_ms
-        == router_ms
-    )
 
 
 FIELDS = frozenset({"cache_salt", "ignore_eos", "min_tokens", "stream_options", "max_tokens"})

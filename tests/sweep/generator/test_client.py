@@ -13,13 +13,11 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 from zlib import crc32
 
 import pytest
 
 from sparktop.model.load import EndReason, LoadMode, RequestEnded, RequestStarted, RunStarted
-from sparktop.sweep.generator import connection
 from sparktop.sweep.generator.client import OpenLoopClient
 from sparktop.sweep.generator.prompts import MOST_REQUESTS
 from sparktop.sweep.generator.wire import OpenLoop, WorkerTarget
@@ -29,7 +27,7 @@ from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.open_loop import due_values_s
 from sparktop.sweep.terms.request_errors import count_errors
 from tests.sweep.conftest import InProcess, Loaded
-from tests.sweep.stream_server import Asked, Behave, StreamServer
+from tests.sweep.stream_server import Asked, Behave
 
 
 def most_at_once(starts_and_ends: list[object]) -> int:
@@ -334,38 +332,6 @@ async def test_a_request_on_a_closed_connection_is_sent_again_once(in_process: I
     assert [event.resent for event in starts] == [False, False, True, False]
     assert traces[1].start == starts[2].at > starts[1].at
     assert traces[1].ttft_s == traces[1].arrivals[0][0] - starts[2].at
-
-
-@pytest.mark.parametrize("mode", [LoadMode.BURST, LoadMode.STEADY])
-async def test_a_connection_that_waited_for_its_first_request_may_be_closed(
-    in_process: InProcess, monkeypatch: pytest.MonkeyPatch, mode: LoadMode
-) -> None:
-    """Connections are opened in advance: a server that closes idle ones may close them before a request."""
-    monkeypatch.setattr(connection, "_NEW_S", 0.0)
-    requests = 3 if mode is LoadMode.STEADY else None
-    loaded = await in_process.load(break_off, mode=mode, concurrency=3, requests=requests)
-    assert [end.error for end in loaded.ends] == [None] * 3
-    assert in_process.server.asked == 4
-
-
-async def test_questions_survive_a_closed_connection(
-    in_process: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The list of models and token counts are asked for again where a used connection was closed."""
-    answer, asked = StreamServer._small, iter(range(10_000))
-
-    def leave_each_third(
-        server: StreamServer, path: str, body: dict[str, Any], writer: asyncio.StreamWriter
-    ) -> None:
-        if next(asked) % 3 == 1:
-            writer.close()
-        else:
-            answer(server, path, body, writer)
-
-    monkeypatch.setattr(StreamServer, "_small", leave_each_third)
-    await in_process.load()
-    assert in_process.calibrated is not None
-    assert in_process.calibrated.is_exact
 
 
 async def test_a_request_that_the_server_gave_up_later_is_a_failure(in_process: InProcess) -> None:

@@ -12,7 +12,6 @@ import pytest
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.sweep.plan.arrivals import (
-    MOST_ARRIVALS,
     due_times,
     parse_pattern,
     parse_rates,
@@ -81,12 +80,6 @@ def test_a_rising_rate_rises_evenly() -> None:
     times = due_times(POISSON, at_rate(1.0, 5.0), 1000.0, "seed")
     quarters = [sum(250 * part <= one < 250 * (part + 1) for one in times) for part in range(4)]
     assert quarters == pytest.approx([375, 625, 875, 1125], rel=0.1)
-
-
-def test_a_level_of_too_many_requests_is_refused() -> None:
-    """More than a million requests are not drawn."""
-    with pytest.raises(UsageError, match=f"at most {MOST_ARRIVALS:,}"):
-        due_times(POISSON, at_rate(10_000.0), 3600.0, "seed")
 
 
 def test_rates_are_parsed() -> None:

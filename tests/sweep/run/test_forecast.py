@@ -5,37 +5,26 @@ Forecasts of sweeps of agents.
 Whether a sweep goes on to a higher concurrency, decided from the token rates of the levels so far.
 
 The search for the highest rate with which a server keeps up.
-
-The winner that a sweep shows is the model's own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
 
 from sparktop.commands.sweep.run import plan_line
-from sparktop.demo.scenario import SCENARIOS
-from sparktop.model.load import Level, LoadMode, concurrency_point
+from sparktop.model.load import LoadMode
 from sparktop.model.targets import SweepSpec
-from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED
-from sparktop.panels.parts.text import row_text
-from sparktop.panels.sweep.table import table_rows
-from sparktop.simulation.engine import Engine
-from sparktop.simulation.routers import make_router
 from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, make_plan
-from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, Rate, Requests, SweepResult, Validity
 from sparktop.sweep.run.forecast import LEAST, forecast, pieces
 from sparktop.sweep.run.search import GAP, MOST_LEVELS, RateSearch, next_step
 from sparktop.sweep.terms.definitions import CUT_SHORT
-from stage.clients import ClosedLoop, DirectDestination, RoutedDestination, VirtualTime, Way
 from stage.sweep import RehearsedSweep
 from tests.sweep.made_results import BEGAN, made_level, made_sweep, simulated_level
 
@@ -289,69 +278,6 @@ def test_a_server_that_keeps_up_with_nothing_ends_the_search() -> None:
         levels += 1
     assert levels <= MOST_LEVELS
     assert search.words().startswith("does not keep up with")
-
-
-SCENARIO = SCENARIOS["steady"]
-ROUTER, SERVER = "proxy", "spark-a"
-PP, TG, RUNS = 32, 16, 4
-LEVELS = (1, 12)
-TRUE_RUNS = 20
-
-
-def true_decode_tps() -> Mapping[tuple[str, int], float]:
-    """Return what each target decodes at each level, by the model alone: no clock, no network, no sweep."""
-    found = {}
-    for name in (ROUTER, SERVER):
-        for concurrency in LEVELS:
-            time = VirtualTime([Engine(SCENARIO.profile, seed=one) for one in range(2)])
-            router = make_router(SCENARIO.strategy, 2, SCENARIO.counts)
-            way: Way = RoutedDestination(time, router) if name == ROUTER else DirectDestination(time)
-            level = Level(name, concurrency_point(concurrency), PP, TG)
-            loop = ClosedLoop(time, way, level, runs=TRUE_RUNS)
-            loop.start()
-            time.run()
-            rate = level_result(level, collect(loop.events)).decode_tps
-            assert rate is not None
-            found[name, concurrency] = rate.mean
-    return found
-
-
-@pytest.mark.long
-async def test_the_winner_that_is_shown_is_the_models_own() -> None:
-    """Best target and level, the winner of each level, and figures within 5 % are the model's."""
-    truth = true_decode_tps()
-    sweep = RehearsedSweep(scenario=replace(SCENARIO, load=0))
-    targets = tuple(sweep.targets[name] for name in (ROUTER, SERVER))
-    await sweep.play(Plan(targets, LEVELS, pp=PP, tg=TG, runs=RUNS))
-    view = sweep.view()
-    assert not {"foreign_traffic", "count_mismatch", "errors", "cache_hits", "restarted"} & {
-        mark.code for row in view.rows for mark in row.marks if mark.doubt
-    }
-    rates = {(row.key.target, row.key.point.value): row.figures["decode_tps"].mean for row in view.rows}
-    assert rates == {one: pytest.approx(true_tps, rel=0.05) for one, true_tps in truth.items()}
-    best = max(truth, key=truth.__getitem__)
-    ranks = {
-        (row.key.target, row.key.point.value): rank.name
-        for row in view.rows
-        if (rank := row.ranks.get("decode_tps")) is not None
-    }
-    assert [one for one, rank in ranks.items() if rank == "BEST"] == [best]
-    assert sweep.result is not None
-    alone = next(one for one in sweep.result.targets if one.name == SERVER).in_order()[0]
-    assert alone.roofline_percent == pytest.approx(100 * truth[SERVER, 1] / (273 / 2.55), rel=0.05)
-    compared = {one.name: one.percent for one in alone.yardsticks}
-    assert compared == {BEST: None, PUBLISHED: None, LIMIT: pytest.approx(alone.roofline_percent)}
-    assert view.topologies is not None
-    (decode,) = [one for one in view.topologies.metrics if one.metric == "decode_tps"]
-    for level in decode.levels:
-        if level.significant:
-            assert level.winner == max(
-                (ROUTER, SERVER), key=lambda name: truth[name, level.key.point.concurrency]
-            )
-    # Whether so few runs prove it is chance; which one is ahead at the last level is not.
-    assert [one.ahead for one in decode.levels if one.key.point.concurrency == LEVELS[-1]] == [ROUTER]
-    drawn = "\n".join(row_text(row) for row in table_rows(view, 120, 12))
-    assert f"c{best[1]}" in drawn
 
 
 async def test_runs_of_a_duration_last_that_long_together() -> None:

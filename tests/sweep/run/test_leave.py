@@ -10,13 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.demo.engine import LiveCores, LiveEngine
-from sparktop.errors import UsageError
-from sparktop.model.load import LoadMode
-from sparktop.model.targets import SweepSpec
 from sparktop.sweep.formats.written import repeat_command
 from sparktop.sweep.generator.wire import RunLoad, WorkerTarget
-from sparktop.sweep.plan.plan import SweepTarget
-from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.results import LeftRequests, LevelResult, SweepResult
 from sparktop.sweep.run.level import leave_command
 from sparktop.sweep.view.words import headline, left_words
@@ -98,11 +93,3 @@ def test_answers_fit_into_the_context() -> None:
     assert leave_command(load, None).output_tokens == 512
     assert leave_command(load, 300).output_tokens == 64 + 68
     assert leave_command(replace(load, output_tokens=2000), None).output_tokens == 2000
-
-
-def test_only_requests_at_once_are_left() -> None:
-    """A rate and agents go on by themselves: they contradict it."""
-    target = SweepTarget("a", "http://a")
-    assert make_plan(SweepSpec(leave=True), (target,)).mode is LoadMode.BURST
-    with pytest.raises(UsageError, match="--leave"):
-        make_plan(SweepSpec(leave=True, rate="1"), (target,))

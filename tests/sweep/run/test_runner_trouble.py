@@ -12,12 +12,12 @@ from sparktop.errors import OutputError, UsageError
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import GuardLimits
 from sparktop.store import SourceKey
-from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
+from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.guard import SILENT_S
 from sparktop.sweep.run.progress import LevelMeasured, Notice
 from sparktop.sweep.run.runner import SweepRunner
-from tests.sweep.stream_server import Asked, StreamServer
+from tests.sweep.stream_server import StreamServer
 from tests.sweep.trouble_bench import Bench, in_mid_level
 from tests.sweep.watched_servers import PATIENT
 
@@ -110,23 +110,6 @@ async def test_a_target_that_is_not_there_is_left_out(bench: Bench) -> None:
     assert [len(one.levels) for one in result.targets] == [0, 1]
     assert "refused" in (result.targets[0].error or "")
     assert any(isinstance(one, Notice) and "left out" in one.message for one in bench.events)
-
-
-async def test_a_target_that_refuses_a_level_of_a_search_is_said_to_be_left_out(bench: Bench) -> None:
-    """A search for limits that cannot go on says why, as a sweep of given levels does."""
-
-    async def answer(asked: Asked) -> None:
-        if bench.running:
-            asked.refuse(400, "This model's maximum context length is 9 tokens")
-        else:
-            await asked.stream()
-
-    bench.server.behave = answer
-    conditions = (SloCondition("tpot_mean_ms", 1000.0),)
-    result = await bench.runner(concurrency=(1, 4), runs=3, slo=conditions).run()
-    assert "maximum context length" in (result.targets[0].error or "")
-    said = [event.message for event in bench.events if isinstance(event, Notice)]
-    assert any(line.startswith("solo is left out: ") and "maximum context" in line for line in said)
 
 
 async def test_a_disk_that_is_full_costs_no_figure(bench: Bench) -> None:

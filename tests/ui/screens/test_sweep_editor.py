@@ -365,7 +365,7 @@ async def test_without_colours_the_keys_are_still_seen(monkeypatch: pytest.Monke
 
 LOADS = {
     DraftKind.RATE: ({"rate": "1,2", "arrivals": "bursty"}, "180 requests"),
-    DraftKind.AGENTS: ({"agents": "1,2", "workload": "rag"}, "1 agent makes about"),
+    DraftKind.AGENTS: ({"agents": "1,2", "workload": "rag"}, "as many requests as fit into the time"),
 }
 
 

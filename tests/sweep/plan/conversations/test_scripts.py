@@ -22,7 +22,6 @@ from sparktop.errors import UsageError
 from sparktop.model.load import CallStart, Turn
 from sparktop.model.statistics import quantile
 from sparktop.sweep.plan.conversations import (
-    BUILT_IN,
     MOST_CALLS,
     ConversationPreset,
     Draw,
@@ -137,13 +136,6 @@ def test_an_endless_conversation_is_cut() -> None:
     assert len(script(endless, 0, 0).calls) == MOST_CALLS
 
 
-def test_each_request_for_documents_has_its_own_context() -> None:
-    """A `rag` conversation is one request with a context of about 8,000 tokens of its own."""
-    scripts = _scripts("rag", 2_000)
-    assert {len(one.calls) for one in scripts} == {1}
-    assert median(one.own_tokens for one in scripts) == pytest.approx(8_000, rel=0.05)
-
-
 SMALL = """
 shared_tokens = 100
 own_tokens = 50
@@ -232,15 +224,6 @@ output_tokens = { median = 20, sigma = 0.5, max = 90 }
 human_requests = 2
 max_context_tokens = 4000
 """
-
-
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_the_presets_of_the_package_are_complete(name: str) -> None:
-    """Each has a description, a limit and at least one call."""
-    preset = find_conversations(name)
-    assert preset.name == name
-    assert preset.description
-    assert preset.calls >= 1
 
 
 def test_a_file_of_ones_own_is_read(tmp_path: Path) -> None:

@@ -325,13 +325,6 @@ def test_other_public_traces_are_not_read_in_wrong_units(line: str) -> None:
         recognise(line)
 
 
-@pytest.mark.parametrize("line", ["", "a,b", "hello", "[]", '{"a": 1}', '"x', "1,2", "{", "{}"])
-def test_an_unknown_line_is_refused(line: str) -> None:
-    """What belongs to no format is a fault with the list of formats or a reason."""
-    with pytest.raises(FaultError):
-        recognise(line)
-
-
 def replay(name: str, speed: float = 1.0, to_s: float | None = None) -> TraceReplay:
     choice = TraceChoice(str(DATA / name), speed=speed, to_s=to_s)
     return read_replay(choice)
@@ -357,19 +350,6 @@ def test_requests_beyond_a_context_are_counted() -> None:
     assert words.startswith("2 of 5 requests of mooncake.jsonl are longer than its context of 2,000 tokens")
     assert found.too_long(2155) is None
     assert found.too_long(None) is None
-
-
-def test_a_preset_may_replay_a_trace() -> None:
-    """It keeps its name; another load that the user chose takes the place of the trace."""
-    preset = SweepSpec("night", trace=str(DATA / "azure.csv"), trace_speed=4.0, trace_range="..90")
-    targets = (SweepTarget("a", "http://x"),)
-    plan = make_plan(preset, targets)
-    assert plan.trace is not None
-    assert (plan.preset, plan.trace.choice.speed, plan.trace.choice.to_s) == ("night", 4.0, 90.0)
-    assert make_plan(preset | SweepSpec(concurrency=(4,)), targets).trace is None
-    assert make_plan(find_preset("arena") | SweepSpec(trace=preset.trace), targets).preset is None
-    with pytest.raises(UsageError, match="No such file"):
-        make_plan(SweepSpec("night", trace="/nowhere/a.csv"), targets)
 
 
 @pytest.mark.parametrize(
