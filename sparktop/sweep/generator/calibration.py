@@ -145,7 +145,8 @@ class Calibration:
             form = await self._drop_refused_fields(form, self._make_trial_prompts(tokens))
             prompt, length, is_exact, tokens = await self._measure_length(form, tokens, adds_up=adds_up)
             first_has_token = await self._sends_first_event_with_token(form, prompt)
-            recipe = Recipe(self._without_running_totals(form), prompt, self._book, tokens, first_has_token)
+            form, maker = self._without_running_totals(form), PromptMaker(self._book, tokens)
+            recipe = Recipe(form, prompt, maker, first_has_token)
         except RequestFailedError as error:
             failure = error.failure
         except OSError as error:
@@ -177,7 +178,7 @@ class Calibration:
         form = await self._drop_refused_fields(form, trial)
         first_token = await self._sends_first_event_with_token(form, trial)
         form_sent, prompts = self._without_running_totals(form), partial(prompt_at, file)
-        recipe = Recipe(form_sent, prompts, self._book, PromptTokens(), first_token)
+        recipe = Recipe(form_sent, prompts, PromptMaker(self._book, PromptTokens()), first_token)
         return self._result(form.model, models, None, None, None), recipe
 
     async def _count_pieces(self, form: BodyForm) -> tuple[PromptTokens | None, bool]:

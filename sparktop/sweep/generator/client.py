@@ -31,7 +31,6 @@ from sparktop.model.load import (
 )
 from sparktop.sweep.generator.connection import Connection, ConnectionPool
 from sparktop.sweep.generator.exchange import CACHE_SALT, Exchange, ReadyRequest, Recipe, RunLog, Terms
-from sparktop.sweep.generator.prompts import PromptMaker
 from sparktop.sweep.generator.wire import LONG, OpenLoop, RunLoad
 from sparktop.sweep.plan.arrivals import due_times, later_times, parse_pattern
 from sparktop.sweep.plan.own_requests import Prompt
@@ -314,7 +313,7 @@ class ContextClient(LoadClient):
         assert load.context is not None  # noqa: S101 - it is why this class is chosen
         super().__init__(load, pool, recipe, log)
         self._context = load.context
-        self._maker = PromptMaker(recipe.book, recipe.tokens)
+        self._maker = recipe.maker
 
     def _make_request(self) -> ReadyRequest:
         load, context, number = self._load, self._context, self._made
@@ -486,7 +485,7 @@ class ReplayClient(OpenLoopClient):
         """
         assert load.trace is not None  # noqa: S101 - it is why this class is chosen
         super().__init__(load, pool, recipe, log)
-        self._maker = PromptMaker(recipe.book, recipe.tokens)
+        self._maker = recipe.maker
         self._trace: Iterator[TracedRequest] = iter(Trace(load.trace))
         self._traced: dict[str, TracedRequest] = {}
         """The requests that were read and have not begun, by id."""

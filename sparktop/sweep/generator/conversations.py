@@ -126,7 +126,7 @@ class ConversationClient(LoadClient):
         self._conversations = load.conversations
         super().__init__(load, pool, recipe, log)
         self._terms = replace(self._terms, keep_text=True)
-        self._maker = PromptMaker(recipe.book, recipe.tokens)
+        self._maker = recipe.maker
         self._dialogues: list[Dialogue] = []
         self._past: dict[int, Turn] = {}
         """The warm-up call of each lane that has one, by the lane's number."""
@@ -217,8 +217,7 @@ class ConversationClient(LoadClient):
         """Send a call; return its end, None where it could not be sent. Append the answer's text."""
         form, endpoint = self._form, self._pool.endpoint
         salt = self._request_salt(self._load.cache_salt)
-        body = form.conversation(dialogue.parts, turn.output_tokens, salt)
-        content = endpoint.head("POST", form.path, len(body)) + body
+        content = form.conversation(endpoint, dialogue.parts, turn.output_tokens, salt)
         if not turn.fits:
             limit = self._conversations.max_model_len
             words = f"the conversation does not fit: {turn.prompt_tokens} tokens, {limit} at most"

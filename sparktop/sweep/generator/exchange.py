@@ -28,7 +28,7 @@ from sparktop.model.text import clean
 from sparktop.net.failure import not_http, server_words
 from sparktop.net.parser import BrokenAnswerError, HttpAnswer
 from sparktop.sweep.generator.connection import Connection, Endpoint
-from sparktop.sweep.generator.prompts import Book, NewPrompt, PromptTokens
+from sparktop.sweep.generator.prompts import NewPrompt, PromptMaker
 from sparktop.sweep.generator.stream import StreamFault, TokenStream
 from sparktop.sweep.generator.wire import BIN_S, Batch, RequestTokens, TokenBin, TokenTimes
 from sparktop.sweep.plan.own_requests import Prompt
@@ -400,12 +400,18 @@ class BodyForm(Struct, frozen=True):
         """Return a copy whose bodies also leave out the optional `fields`."""
         return replace(self, dropped=self.dropped | frozenset(fields))
 
-    def body(
-        self, prompt: Prompt, output_tokens: int, cache_salt: str | None, context: str | None = None
+    def request(
+        self,
+        endpoint: Endpoint,
+        prompt: Prompt,
+        output_tokens: int,
+        cache_salt: str | None,
+        context: str | None = None,
     ) -> bytes:
-        """Return a request body as JSON that asks for a stream of exactly `output_tokens` tokens.
+        """Return a complete HTTP request to `endpoint`, head and body, as bytes to write.
 
-        `context` is text before the prompt, in a chat as a system message; None without one.
+        It asks for a stream of exactly `output_tokens` tokens. `context` is text before the prompt, in a chat
+        as a system message; None without one.
         No `temperature` is sent, so the server's default applies. With temperature 0, a model with random
         weights would repeat itself, and routers treat repeated output as a fault.
         """
@@ -416,18 +422,21 @@ class BodyForm(Struct, frozen=True):
             fields["messages"] = [*before, *messages]
         else:
             fields["prompt"] = prompt if context is None else f"{context}\n{prompt}"
-        return _compact_json(fields | self._other_fields(output_tokens, cache_salt))
+        body = _compact_json(fields | self._other_fields(output_tokens, cache_salt))
+        return endpoint.head("POST", self.path, len(body)) + body
 
-    def conversation(self, parts: Iterable[bytes], output_tokens: int, cache_salt: str | None) -> bytes:
-        """Return a request body as `body` does, for a prompt that is already encoded.
+    def conversation(
+        self, endpoint: Endpoint, parts: Iterable[bytes], output_tokens: int, cache_salt: str | None
+    ) -> bytes:
+        """Return a request as `request` does, for a prompt that is already encoded.
 
         `parts` together are the content of the JSON array of messages or, for the completions API, of the
         JSON string of the prompt.
         """
         begin, end = (b'{"messages":[', b"],") if self.api is Api.CHAT else (b'{"prompt":"', b'",')
-        return b"".join(
-            (begin, *parts, end, _compact_json(self._other_fields(output_tokens, cache_salt))[1:])
-        )
+        fields = _compact_json(self._other_fields(output_tokens, cache_salt))
+        body = b"".join((begin, *parts, end, fields[1:]))
+        return endpoint.head("POST", self.path, len(body)) + body
 
     def _other_fields(self, output_tokens: int, cache_salt: str | None) -> dict[str, object]:
         """Return all fields of a body except the prompt."""
@@ -445,29 +454,14 @@ class BodyForm(Struct, frozen=True):
         sent_fields = {name: value for name, value in optional.items() if name not in self.dropped}
         return {**fields, **sent_fields, **self.extra}
 
-    def request(
-        self,
-        endpoint: Endpoint,
-        prompt: Prompt,
-        output_tokens: int,
-        cache_salt: str | None,
-        context: str | None = None,
-    ) -> bytes:
-        """Return a complete HTTP request to `endpoint`, head and body, as bytes to write; see `body`."""
-        body = self.body(prompt, output_tokens, cache_salt, context)
-        return endpoint.head("POST", self.path, len(body)) + body
-
 
 class Recipe(Struct, frozen=True):
     """The result of a calibration: how to make requests for a server and one prompt length."""
 
     form: BodyForm
     prompt: NewPrompt
-    book: Book
-    """The text that prompts are made of."""
-    tokens: PromptTokens
-    """Token counts of its words, for prompts of other lengths: exact if the server counts words, else
-    estimates."""
+    maker: PromptMaker
+    """Makes prompts of other lengths: exact if the server counts words, else by estimates."""
     first_event_is_token: bool = False
     """True if the server sends its first event (with the role only) at the time of the first token. False if
     it sends this event as soon as it accepts the request."""

@@ -77,6 +77,7 @@ from sparktop.sweep.run.server_side import (
     Span,
     busy_batch,
     in_flight,
+    is_mdns,
     level_limit,
     most_at_once,
     node_point,
@@ -339,7 +340,7 @@ class LevelRecord(Struct, eq=False):
             measured=self._sum_over_servers(self.measured),
             queues=self._queue_reasons(log),
             hardware={name: node_side(points) for name, points in nodes.items() if points},
-            mdns=self.prepared.mdns,
+            mdns=is_mdns(self.prepared.target.url),
             routed=self.prepared.target.kind is TargetKind.ROUTER,
         )
 

@@ -73,7 +73,6 @@ class PreparedTarget(Struct, frozen=True):
     """What its decode rates are compared with, as known before the sweep."""
     names: BackendNames | None = None
     """For a router: maps what its answers report as backend to the names of watched backends."""
-    mdns: bool = False
     takes_salt: bool = False
     """True if the servers support `cache_salt`, with which no run's prompts are found in the prefix cache."""
     notes: tuple[str, ...] = ()
@@ -271,7 +270,6 @@ def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Sn
         capture_sizes=None if only is None else only.capture_sizes,
         yardstick_basis=_yardstick_basis(views),
         names=_backend_names(target, snapshot) if asks.router else None,
-        mdns=is_mdns(target.url),
         takes_salt=_takes_salt(plan, accepted, views),
         notes=tuple(_notes(plan, target, accepted, views)),
         lengths=dict(accepted),
